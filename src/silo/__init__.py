@@ -1,0 +1,1 @@
+"""Silo: the runtime for compute kernels."""

@@ -1,0 +1,1 @@
+"""Compiled variants: blob, launch info, which device runs them."""

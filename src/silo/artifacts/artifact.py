@@ -1,0 +1,77 @@
+"""Artifacts: compiled variants, described by value; their bytes are named by sha256."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from silo.core.launch_info import LaunchInfo
+from silo.core.values import JSON
+from silo.core.variant import Variant
+
+__all__ = ["Artifact", "BlobRef"]
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRef:
+    """A blob by content: sha256 in hex, kind (``silo.core.compiled.BLOB_KINDS``) and size in bytes."""
+
+    sha256: str
+    kind: str
+    size: int
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {"sha256": self.sha256, "kind": self.kind, "size": self.size}
+
+    @classmethod
+    def from_json(cls, data: JSON) -> BlobRef:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        if not isinstance(data, dict) or set(data) != {"sha256", "kind", "size"}:
+            raise ValueError(f"not a blob reference: {data!r}")
+        sha256, kind, size = data["sha256"], data["kind"], data["size"]
+        if not (isinstance(sha256, str) and len(sha256) == 64 and not set(sha256) - set("0123456789abcdef")):
+            raise ValueError(f"not a sha256: {sha256!r}")
+        if not isinstance(kind, str) or not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise ValueError(f"not a blob reference: {data!r}")
+        return cls(sha256, kind, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A compiled variant: which blob a driver loads, how it is launched, what made it.
+
+    ``job`` is the key of the compile job it came from: variants with equal jobs share one artifact's blobs.
+    """
+
+    variant: Variant
+    launch: LaunchInfo
+    blob: BlobRef
+    sidecars: tuple[BlobRef, ...]
+    compiler: str
+    job: str
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "variant": self.variant.to_json(),
+            "launch": self.launch.to_json(),
+            "blob": self.blob.to_json(),
+            "sidecars": [ref.to_json() for ref in self.sidecars],
+            "compiler": self.compiler,
+            "job": self.job,
+        }
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Artifact:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        if not isinstance(data, dict) or set(data) != {"variant", "launch", "blob", "sidecars", "compiler", "job"}:
+            raise ValueError("not an artifact")
+        return cls(
+            variant=Variant.from_json(data["variant"]),
+            launch=LaunchInfo.from_json(data["launch"]),
+            blob=BlobRef.from_json(data["blob"]),
+            sidecars=tuple(BlobRef.from_json(ref) for ref in cast("list[JSON]", data["sidecars"])),
+            compiler=cast("str", data["compiler"]),
+            job=cast("str", data["job"]),
+        )

@@ -1,0 +1,1 @@
+"""Plug-ins: compilers and devices, found by entry points."""

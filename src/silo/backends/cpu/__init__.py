@@ -1,0 +1,1 @@
+"""Compiler and device plug-in: Triton sources to native CPU code."""

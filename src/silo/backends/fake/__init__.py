@@ -1,0 +1,1 @@
+"""A compiler, a device and a measurer that need no hardware."""

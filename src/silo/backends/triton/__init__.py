@@ -1,0 +1,1 @@
+"""Compiler plug-in: Triton sources to cubin and hsaco."""

@@ -1,0 +1,1 @@
+"""The .silo file: format, writer, reader, verification."""

@@ -1,0 +1,1 @@
+"""The silo command, one file a command."""

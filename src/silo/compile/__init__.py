@@ -1,0 +1,1 @@
+"""From variants to artifacts: plan, worker pool, toolchain identity."""

@@ -1,0 +1,32 @@
+"""What a compiler hands back: blobs and launch info."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from silo.core.launch_info import LaunchInfo
+
+__all__ = ["BLOB_KINDS", "HOST_CODE_KINDS", "Compiled", "CompiledBlob"]
+
+BLOB_KINDS = ("cubin", "hsaco", "ptx", "so", "metallib", "spv", "stablehlo", "c", "ttir", "fake")
+
+# Kinds that run on the host when loaded, so that the trust rule applies to them.
+HOST_CODE_KINDS = frozenset({"so"})
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledBlob:
+    """One file of bytes with its kind (one of :data:`BLOB_KINDS`)."""
+
+    kind: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The outcome of one compile job: the blob a driver loads, sidecars (C source, TTIR), launch info, compiler notes."""
+
+    launch: LaunchInfo
+    blob: CompiledBlob
+    sidecars: tuple[CompiledBlob, ...] = ()
+    log: str = ""

@@ -1,0 +1,80 @@
+"""Configs: points of a tuning space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from silo.core.values import JSON, Value, canonical_json, value_from_json, value_to_json
+
+__all__ = ["OPTION_NAMES", "Config"]
+
+# Compile options that share a namespace with constexpr parameters in Triton's call form and in spaces.
+OPTION_NAMES = (
+    "num_warps",
+    "num_stages",
+    "num_ctas",
+    "maxnreg",
+    "waves_per_eu",
+    "matrix_instr_nonkdim",
+    "kpack",
+    "launch_cooperative_grid",
+    "launch_pdl",
+    "enable_fp_fusion",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One point of the tuning space: constexpr values and compile options, each sorted by name.
+
+    >>> Config.of(BLOCK=1024, num_warps=4)
+    Config(values=(('BLOCK', 1024),), options=(('num_warps', 4),))
+    """
+
+    values: tuple[tuple[str, Value], ...] = ()
+    options: tuple[tuple[str, Value], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", tuple(sorted(self.values, key=lambda item: item[0])))
+        object.__setattr__(self, "options", tuple(sorted(self.options, key=lambda item: item[0])))
+
+    @classmethod
+    def of(cls, members: Mapping[str, Value] | None = None, /, **named: Value) -> Config:
+        """A config from one flat mapping; names in :data:`OPTION_NAMES` become options."""
+        merged = {**(members or {}), **named}
+        return cls(
+            values=tuple((name, value) for name, value in merged.items() if name not in OPTION_NAMES),
+            options=tuple((name, value) for name, value in merged.items() if name in OPTION_NAMES),
+        )
+
+    def as_dict(self) -> dict[str, Value]:
+        """Values and options in one flat dict."""
+        return dict(self.values + self.options)
+
+    @property
+    def order_key(self) -> bytes:
+        """A lexical order over configs, used to break ties the same way everywhere."""
+        return canonical_json(self.to_json())
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "values": {name: value_to_json(value) for name, value in self.values},
+            "options": {name: value_to_json(value) for name, value in self.options},
+        }
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Config:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        if not isinstance(data, dict) or set(data) != {"values", "options"}:
+            raise ValueError(f"not a config: {data!r}")
+        values, options = cast("dict[str, JSON]", data["values"]), cast("dict[str, JSON]", data["options"])
+        return cls(
+            values=tuple((name, value_from_json(value)) for name, value in values.items()),
+            options=tuple((name, value_from_json(value)) for name, value in options.items()),
+        )
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.values + self.options) or "(default)"

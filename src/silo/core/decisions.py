@@ -1,0 +1,30 @@
+"""The outcome of weighing one candidate: taken or refused, always with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Accepted", "Decision", "Rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The candidate can be used."""
+
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The candidate cannot be used, and why."""
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        return False
+
+
+Decision = Accepted | Rejected

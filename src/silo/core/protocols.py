@@ -1,0 +1,156 @@
+"""What one layer needs from another that stands to its right: declared here, passed in by ``silo.api``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from silo.core.compiled import Compiled
+from silo.core.config import Config
+from silo.core.decisions import Decision
+from silo.core.device import DeviceModel
+from silo.core.launch_info import LaunchInfo
+from silo.core.signature import Signature
+from silo.core.target import Target
+from silo.core.values import JSON
+from silo.core.variant import CompileJob, Variant
+
+__all__ = ["BlobStore", "Compiler", "Device", "Heuristic", "LoadedKernel", "RecordStore", "Searcher", "Source"]
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A kernel before compilation, whatever language it is written in."""
+
+    @property
+    def kind(self) -> str:
+        """``triton``, ``binary``, ..."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 over the kernel, the functions it calls and the globals it reads; free of paths."""
+        ...
+
+    @property
+    def signature(self) -> Signature:
+        """Parameters, not yet typed."""
+        ...
+
+
+class Compiler(Protocol):
+    """Plug-in: from (source kind, target) to artifacts. Entry-point group ``silo.compilers``."""
+
+    @property
+    def name(self) -> str:
+        """The plug-in's name, which compile jobs carry."""
+        ...
+
+    def identity(self, target: Target) -> str:
+        """Versions and flags that decide the bytes; cheap: no hashing of whole installations."""
+        ...
+
+    def accepts(self, source_kind: str, target: Target) -> Decision:
+        """Whether this plug-in compiles such a source for such a target here, and why not."""
+        ...
+
+    def lower(self, source: Source, variant: Variant) -> CompileJob:
+        """The front end, run in the caller's process: from source to text. Raises SourceError, CompileError."""
+        ...
+
+    def compile(self, job: CompileJob) -> Compiled:
+        """The back end, run in a worker process. Raises CompileError."""
+        ...
+
+
+class LoadedKernel(Protocol):
+    """An artifact ready to launch on one device; the native module's own type. Keeps its module loaded."""
+
+    @property
+    def entry(self) -> str:
+        """The symbol that runs."""
+        ...
+
+
+class Device(Protocol):
+    """Plug-in: something that runs artifacts. Entry-point group ``silo.devices``."""
+
+    @property
+    def model(self) -> DeviceModel:
+        """Its identity."""
+        ...
+
+    @property
+    def target(self) -> Target:
+        """The concrete target this machine's device is compiled for by default."""
+        ...
+
+    @property
+    def index(self) -> int:
+        """Which of several equal devices; 0 for the CPU."""
+        ...
+
+    def facts(self) -> Mapping[str, int]:
+        """Leaves of the expression language: ``sm_count``, ``warp_size``, ``reserved_sms``, ..."""
+        ...
+
+    def runs(self, target: Target) -> Decision:
+        """Whether an artifact of this target runs here (``silo.artifacts.runs_on``)."""
+        ...
+
+    def load(self, launch: LaunchInfo, blob: bytes, kind: str, name: str) -> LoadedKernel:
+        """Hand a verified blob to the driver. Raises DeviceError."""
+        ...
+
+
+class Searcher(Protocol):
+    """Chooses which configs to try next. State is plain JSON, so a run can be resumed by replaying observations."""
+
+    def suggest(self, count: int) -> Sequence[Config]:
+        """Up to ``count`` configs not suggested before; empty when the search is over."""
+        ...
+
+    def observe(self, config: Config, time_ns: float | None) -> None:
+        """The outcome of one config: its median time, or None where it failed."""
+        ...
+
+    def state(self) -> JSON:
+        """What is needed to go on."""
+        ...
+
+
+class Heuristic(Protocol):
+    """A pure function from facts to configs, best guess first."""
+
+    def __call__(self, target: Target, configs: Sequence[Config], hints: Mapping[str, int]) -> Sequence[Config]:
+        """Order (and may shorten) ``configs`` for this target and these size hints."""
+        ...
+
+
+class BlobStore(Protocol):
+    """Bytes by their sha256."""
+
+    def put(self, data: bytes) -> str:
+        """Keep ``data``; its sha256 in hex."""
+        ...
+
+    def get(self, sha256: str) -> bytes | None:
+        """The bytes, verified; None on a miss or a damaged entry."""
+        ...
+
+
+class RecordStore(Protocol):
+    """Append-only lists of JSON records by key."""
+
+    def append(self, key: str, record: JSON) -> None:
+        """Add one record, atomically and durably."""
+        ...
+
+    def read(self, key: str) -> Iterator[JSON]:
+        """Every whole record of the key, in the order they were appended."""
+        ...

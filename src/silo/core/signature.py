@@ -1,0 +1,151 @@
+"""Signatures: the ordered parameters of a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from silo.core.dtypes import DType, dtype
+from silo.core.values import JSON, Value, value_from_json, value_to_json
+
+__all__ = ["NO_DEFAULT", "Effect", "NoDefault", "Parameter", "ParameterKind", "Signature"]
+
+
+class ParameterKind(Enum):
+    """What an argument is. ``ANY`` stands in a source's signature until a call gives the type."""
+
+    ANY = "any"
+    POINTER = "pointer"
+    INTEGER = "integer"
+    FLOAT = "float"
+    BOOL = "bool"
+    CONSTEXPR = "constexpr"
+    DESCRIPTOR = "descriptor"
+
+
+class Effect(Enum):
+    """What a kernel does through a pointer. Unknown counts as ``BOTH``."""
+
+    NONE = "none"
+    READ = "read"
+    WRITE = "write"
+    BOTH = "both"
+
+    @property
+    def reads(self) -> bool:
+        """Whether memory behind the pointer may be read."""
+        return self in (Effect.READ, Effect.BOTH)
+
+    @property
+    def writes(self) -> bool:
+        """Whether memory behind the pointer may be written."""
+        return self in (Effect.WRITE, Effect.BOTH)
+
+
+class NoDefault(Enum):
+    """The type of :data:`NO_DEFAULT`."""
+
+    NO_DEFAULT = "no default"
+
+
+NO_DEFAULT: Final = NoDefault.NO_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter. ``dtype`` is the pointee's for a pointer, the value's for a scalar, None otherwise.
+
+    ``specialize`` is False for parameters the author excluded (Triton's ``do_not_specialize``);
+    ``align`` is False for those in ``do_not_specialize_on_alignment``.
+    """
+
+    name: str
+    kind: ParameterKind = ParameterKind.ANY
+    dtype: DType | None = None
+    effect: Effect = Effect.BOTH
+    default: Value | NoDefault = NO_DEFAULT
+    specialize: bool = True
+    align: bool = True
+
+    def to_json(self) -> JSON:
+        """The canonical form; defaults of fields are left out."""
+        data: dict[str, JSON] = {"name": self.name, "kind": self.kind.value}
+        if self.dtype is not None:
+            data["dtype"] = self.dtype.name
+        if self.effect is not Effect.BOTH:
+            data["effect"] = self.effect.value
+        if not isinstance(self.default, NoDefault):
+            data["default"] = [value_to_json(self.default)]
+        if not self.specialize:
+            data["specialize"] = False
+        if not self.align:
+            data["align"] = False
+        return data
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Parameter:
+        """The inverse of :meth:`to_json`; ``ValueError`` on unknown or missing members."""
+        if not isinstance(data, dict):
+            raise ValueError(f"a parameter is a JSON object, not {data!r}")
+        unknown = set(data) - {"name", "kind", "dtype", "effect", "default", "specialize", "align"}
+        name, dtype_name, default = data.get("name"), data.get("dtype"), data.get("default")
+        specialize, align = data.get("specialize", True), data.get("align", True)
+        if unknown or not isinstance(name, str) or not isinstance(specialize, bool) or not isinstance(align, bool):
+            raise ValueError(f"not a parameter: {data!r}")
+        if dtype_name is not None and not isinstance(dtype_name, str):
+            raise ValueError(f"not a dtype name: {dtype_name!r}")
+        if default is not None and not (isinstance(default, list) and len(default) == 1):
+            raise ValueError(f"not a default: {default!r}")
+        return cls(
+            name=name,
+            kind=ParameterKind(data.get("kind")),
+            dtype=None if dtype_name is None else dtype(dtype_name),
+            effect=Effect(data.get("effect", "both")),
+            default=NO_DEFAULT if default is None else value_from_json(default[0]),
+            specialize=specialize,
+            align=align,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The ordered parameters of a kernel."""
+
+    parameters: tuple[Parameter, ...]
+
+    def __post_init__(self) -> None:
+        names = [parameter.name for parameter in self.parameters]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two parameters have one name: {', '.join(names)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameter names, in order."""
+        return tuple(parameter.name for parameter in self.parameters)
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether every parameter has its kind."""
+        return all(parameter.kind is not ParameterKind.ANY for parameter in self.parameters)
+
+    def __getitem__(self, name: str) -> Parameter:
+        for parameter in self.parameters:
+            if parameter.name == name:
+                return parameter
+        raise KeyError(name)
+
+    def with_effects(self, effects: dict[str, Effect]) -> Signature:
+        """The same signature with the effects given by name."""
+        return Signature(tuple(replace(p, effect=effects.get(p.name, p.effect)) for p in self.parameters))
+
+    def to_json(self) -> JSON:
+        """The canonical form: a list of parameters."""
+        return [parameter.to_json() for parameter in self.parameters]
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Signature:
+        """The inverse of :meth:`to_json`."""
+        if not isinstance(data, list):
+            raise ValueError(f"a signature is a JSON list, not {data!r}")
+        return cls(tuple(Parameter.from_json(item) for item in data))

@@ -1,0 +1,64 @@
+"""Specializations: facts about one call's arguments that the compiler may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import cast
+
+from silo.core.values import JSON, Value, value_from_json, value_sort_key, value_to_json
+
+__all__ = ["Fact", "Specialization"]
+
+
+class Fact(Enum):
+    """One thing known about an argument (Triton's specialization of a pointer or an integer)."""
+
+    ALIGNED_16 = "aligned16"  # a pointer whose address is a multiple of 16 bytes
+    DIVISIBLE_16 = "divisible16"  # an integer that is a multiple of 16
+    EQUAL_1 = "equal1"  # an integer that is 1, folded into the code
+    NONE = "none"  # an argument that is None, folded into the code
+
+
+@dataclass(frozen=True, slots=True)
+class Specialization:
+    """Facts by parameter name, and the values of constexpr parameters that the caller gave.
+
+    A fact that is absent was not assumed: a kernel compiled without ``aligned16`` accepts any pointer.
+    Both tuples are sorted by name, so equal specializations compare and hash equal.
+    """
+
+    facts: tuple[tuple[str, Fact], ...] = ()
+    constants: tuple[tuple[str, Value], ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "facts", tuple(sorted(self.facts, key=lambda item: (item[0], item[1].value))))
+        object.__setattr__(self, "constants", tuple(sorted(self.constants, key=lambda item: (item[0], value_sort_key(item[1])))))
+
+    def facts_of(self, name: str) -> frozenset[Fact]:
+        """The facts assumed about one parameter."""
+        return frozenset(fact for owner, fact in self.facts if owner == name)
+
+    @property
+    def constant_values(self) -> Mapping[str, Value]:
+        """Constexpr values by parameter name."""
+        return dict(self.constants)
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "facts": [[name, fact.value] for name, fact in self.facts],
+            "constants": [[name, value_to_json(value)] for name, value in self.constants],
+        }
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Specialization:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        if not isinstance(data, dict) or set(data) != {"facts", "constants"}:
+            raise ValueError(f"not a specialization: {data!r}")
+        facts, constants = cast("list[list[str]]", data["facts"]), cast("list[tuple[str, JSON]]", data["constants"])
+        return cls(
+            facts=tuple((name, Fact(fact)) for name, fact in facts),
+            constants=tuple((name, value_from_json(value)) for name, value in constants),
+        )

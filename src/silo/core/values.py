@@ -1,0 +1,142 @@
+"""Values that keys and manifests hold: one canonical JSON form for each, and canonical JSON itself.
+
+Integers, strings, bools and None stand for themselves. What JSON cannot hold without loss is an object with
+one member: ``{"float": "0x1.8p+1"}`` (``float.hex``), ``{"tuple": [...]}``, ``{"dtype": "float32"}``,
+``{"function": "<fingerprint>"}``. Integers outside 64 bits are ``{"int": "..."}``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from silo.core.dtypes import DType, dtype
+
+__all__ = [
+    "JSON",
+    "FunctionValue",
+    "Value",
+    "canonical_json",
+    "digest",
+    "parse_json",
+    "value_from_json",
+    "value_sort_key",
+    "value_to_json",
+]
+
+JSON: TypeAlias = "None | bool | int | str | Sequence[JSON] | Mapping[str, JSON]"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionValue:
+    """A function passed as a constexpr: known by its name and the fingerprint of its source."""
+
+    name: str
+    fingerprint: str
+
+
+Value: TypeAlias = "None | bool | int | float | str | DType | FunctionValue | tuple[Value, ...]"
+
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+def value_to_json(value: Value) -> JSON:
+    """The canonical JSON form of one value; ``TypeError`` for a kind that has none.
+
+    >>> value_to_json((1, 1.5, None))
+    {'tuple': [1, {'float': '0x1.8000000000000p+0'}, None]}
+    """
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return value if value in _INT64 else {"int": str(value)}
+    if isinstance(value, float):
+        return {"float": "nan" if math.isnan(value) else value.hex()}
+    if isinstance(value, DType):
+        return {"dtype": value.name}
+    if isinstance(value, FunctionValue):
+        return {"function": [value.name, value.fingerprint]}
+    if isinstance(value, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        return {"tuple": [value_to_json(item) for item in value]}
+    raise TypeError(f"a {type(value).__name__} cannot be part of a key: {value!r}")
+
+
+def value_from_json(data: JSON) -> Value:
+    """The inverse of :func:`value_to_json`; ``ValueError`` for anything that it never writes."""
+    if data is None or isinstance(data, bool | str):
+        return data
+    if isinstance(data, int):
+        return data
+    if isinstance(data, Mapping) and len(data) == 1:
+        ((tag, body),) = data.items()
+        if tag == "int" and isinstance(body, str):
+            return int(body)
+        if tag == "float" and isinstance(body, str):
+            return float("nan") if body == "nan" else float.fromhex(body)
+        if tag == "dtype" and isinstance(body, str):
+            return dtype(body)
+        if tag == "function" and isinstance(body, list) and len(body) == 2:
+            name, fingerprint = cast("list[str]", body)
+            return FunctionValue(name, fingerprint)
+        if tag == "tuple" and isinstance(body, list):
+            return tuple(value_from_json(item) for item in body)
+    raise ValueError(f"not a value: {data!r}")
+
+
+def value_sort_key(value: Value) -> tuple[str, bool, float, str]:
+    """A total order over values of mixed kinds: numbers by size, the rest by their canonical text."""
+    if isinstance(value, bool | int | float) and not (isinstance(value, float) and math.isnan(value)):
+        return ("number", isinstance(value, bool), float(value), "")
+    return (type(value).__name__, False, 0.0, canonical_json(value_to_json(value)).decode())
+
+
+def canonical_json(data: JSON) -> bytes:
+    """UTF-8, sorted keys, no white space, no floats (``TypeError``): equal data, equal bytes."""
+    _refuse_floats(data)
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _refuse_floats(data: object) -> None:
+    if isinstance(data, float):
+        raise TypeError(f"canonical JSON holds no floats: {data!r}; encode it with value_to_json")
+    if isinstance(data, Mapping):
+        for key, item in cast("Mapping[object, object]", data).items():
+            if not isinstance(key, str):
+                raise TypeError(f"canonical JSON has string keys only: {key!r}")
+            _refuse_floats(item)
+    elif isinstance(data, list | tuple):
+        for item in cast("Sequence[object]", data):
+            _refuse_floats(item)
+
+
+def parse_json(text: bytes) -> JSON:
+    """Read JSON that holds no floats and no duplicate keys; ``ValueError`` otherwise."""
+
+    def no_float(literal: str) -> JSON:
+        raise ValueError(f"a float in canonical JSON: {literal}")
+
+    def no_duplicates(pairs: list[tuple[str, JSON]]) -> JSON:
+        result = dict(pairs)
+        if len(result) != len(pairs):
+            raise ValueError("a key occurs twice in one JSON object")
+        return result
+
+    try:
+        return cast(
+            "JSON",
+            json.loads(text, parse_float=no_float, parse_constant=no_float, object_pairs_hook=no_duplicates),
+        )
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None
+
+
+def digest(schema: str, data: JSON) -> str:
+    """sha256, in hex, of ``data`` under a schema name such as ``artifact-key/1``.
+
+    The schema name keeps keys of different kinds and versions apart.
+    """
+    return hashlib.sha256(canonical_json([schema, data])).hexdigest()

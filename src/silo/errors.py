@@ -1,0 +1,171 @@
+"""Every error Silo raises, in one tree.
+
+::
+
+    SiloError
+    ├── SettingsError            a SILO_* variable or an option has a value Silo cannot use
+    ├── TargetError              a target that does not parse, or that nothing here can build or run
+    ├── SourceError              a kernel that cannot be read
+    │   ├── ToolchainError       Triton (or another framework) is absent or of an unsupported version
+    │   └── TraceError           a lambda that cannot become an expression
+    ├── ExpressionError          an expression whose value does not exist (overflow, division by zero)
+    ├── SpaceError               a tuning space or constraint that makes no sense
+    ├── CaseError                a case or its recipe is wrong
+    ├── CompileError             a variant that did not compile
+    │   ├── UnsupportedError     operations the target cannot express, each with file:line and count
+    │   ├── CompilerMissingError no usable C compiler
+    │   ├── CompileTimeoutError  the worker passed its time limit and was stopped
+    │   └── CompileCrashError    the worker died
+    ├── TuneError                no config of a space can be used
+    ├── StoreError               the store cannot be read or written
+    ├── BundleError              a .silo file
+    │   ├── BundleFormatError    not a bundle, truncated or damaged; carries field and offset
+    │   ├── BundleVersionError   written by a newer Silo
+    │   ├── NoVariantError       nothing in it fits the call; carries every rejection
+    │   └── TrustError           it brings host code nobody here vouched for
+    ├── ArgumentError            wrong count, name, type, dtype, device or value of an argument (also a TypeError)
+    └── LaunchError              the driver or the device refused
+        └── DeviceError          the device is absent or cannot do what was asked
+
+Messages say what happened, where, why, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = [
+    "ArgumentError",
+    "BundleError",
+    "BundleFormatError",
+    "BundleVersionError",
+    "CaseError",
+    "CompileCrashError",
+    "CompileError",
+    "CompileTimeoutError",
+    "CompilerMissingError",
+    "DeviceError",
+    "ExpressionError",
+    "LaunchError",
+    "NoVariantError",
+    "SettingsError",
+    "SiloError",
+    "SourceError",
+    "SpaceError",
+    "StoreError",
+    "TargetError",
+    "ToolchainError",
+    "TraceError",
+    "TrustError",
+    "TuneError",
+    "UnsupportedError",
+]
+
+
+class SiloError(Exception):
+    """Base of every error Silo raises on purpose."""
+
+
+class SettingsError(SiloError):
+    """A setting has a value Silo cannot use."""
+
+
+class TargetError(SiloError):
+    """A target does not parse, or nothing here can build or run it."""
+
+
+class SourceError(SiloError):
+    """A kernel cannot be read."""
+
+
+class ToolchainError(SourceError):
+    """A framework is absent or of a version Silo was not tested with."""
+
+
+class TraceError(SourceError):
+    """A lambda cannot become an expression."""
+
+
+class ExpressionError(SiloError):
+    """The value of an expression does not exist: 64-bit overflow, division by zero, a missing name."""
+
+
+class SpaceError(SiloError):
+    """A tuning space or one of its constraints makes no sense."""
+
+
+class CaseError(SiloError):
+    """A case or its recipe is wrong."""
+
+
+class CompileError(SiloError):
+    """A variant did not compile."""
+
+
+class UnsupportedError(CompileError):
+    """Operations the target cannot express, each listed with its place and count."""
+
+
+class CompilerMissingError(CompileError):
+    """No usable C compiler was found."""
+
+
+class CompileTimeoutError(CompileError):
+    """The compile worker passed its time limit and was stopped."""
+
+
+class CompileCrashError(CompileError):
+    """The compile worker died."""
+
+
+class TuneError(SiloError):
+    """No config of a space can be used."""
+
+
+class StoreError(SiloError):
+    """The store cannot be read or written."""
+
+
+class BundleError(SiloError):
+    """Something is wrong with a .silo file."""
+
+
+class BundleFormatError(BundleError):
+    """Not a bundle, truncated or damaged.
+
+    ``field`` names what was being read and ``offset`` is its byte position in the file.
+    """
+
+    def __init__(self, message: str, *, field: str, offset: int) -> None:
+        super().__init__(f"{message} (field {field}, offset {offset})")
+        self.field = field
+        self.offset = offset
+
+
+class BundleVersionError(BundleError):
+    """The bundle was written by a newer Silo than this one."""
+
+
+class NoVariantError(BundleError):
+    """No variant fits the call; ``rejections`` lists each with its reason."""
+
+    def __init__(self, message: str, rejections: Sequence[str] = ()) -> None:
+        listing = "".join(f"\n  - {line}" for line in rejections)
+        super().__init__(message + listing)
+        self.rejections = tuple(rejections)
+
+
+class TrustError(BundleError):
+    """The bundle brings host code that nobody on this machine vouched for."""
+
+
+class ArgumentError(SiloError, TypeError):
+    """An argument of a kernel call is wrong: count, name, type, dtype, device or value."""
+
+
+class LaunchError(SiloError):
+    """The driver or the device refused a launch."""
+
+
+class DeviceError(LaunchError):
+    """The device is absent or cannot do what was asked."""

@@ -1,0 +1,1 @@
+"""Running: binding, dispatch, buffers; the only user of the native module."""

@@ -1,0 +1,1 @@
+"""What a kernel is before compilation."""

@@ -1,0 +1,1 @@
+"""Triton kernels: the adapter to Triton, the TTIR parser, SSA and effects."""

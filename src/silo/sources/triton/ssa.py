@@ -1,0 +1,139 @@
+"""The SSA form of one Triton module, as the generic form of MLIR spells it.
+
+Values are identities: two values are the same only if they are the same object. A value knows its users, so passes
+need no side tables. Types are immutable and compare by content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+__all__ = ["Attribute", "Block", "Dense", "Module", "Operation", "Region", "Type", "Value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A scalar (``shape == ()`` and ``tensor`` False), a tensor, or a pointer to ``element``.
+
+    ``element`` is MLIR's name of the scalar: i1, i8, i16, i32, i64, index, f16, bf16, f32, f64, f8E4M3FN, ...
+    With ``pointer`` set the value is an address (or a tensor of addresses) of such elements.
+    """
+
+    element: str
+    shape: tuple[int, ...] = ()
+    tensor: bool = False
+    pointer: bool = False
+
+    @property
+    def elements(self) -> int:
+        """How many scalars a value of this type holds."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A ``dense<...>`` constant: one value for all elements (splat), or all of them in row-major order."""
+
+    values: tuple[int | float | bool, ...]
+    type: Type
+
+    @property
+    def splat(self) -> int | float | bool | None:
+        """The one value of all elements, or None where they differ."""
+        return self.values[0] if len(self.values) == 1 else None
+
+
+# Integers, bools and strings as themselves; floats as Python floats (bit-exact from MLIR's hex form); arrays as tuples;
+# symbol references, dialect attributes and anything else as their text.
+Attribute = int | float | bool | str | Dense | tuple[int | str, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Value:
+    """One SSA value: the result of an operation or the argument of a block."""
+
+    name: str
+    type: Type
+    owner: Operation | None = None  # None for block arguments
+    block: Block | None = None  # the block it is an argument of
+    index: int = 0  # position among the results or the arguments
+    uses: list[Operation] = field(default_factory=list["Operation"])
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """One operation. ``location`` is ``file:line`` of the user's source where known, else "".
+
+    ``successors`` and the operands each of them gets (``cf.br``, ``cf.cond_br``) are in order.
+    """
+
+    name: str
+    operands: list[Value]
+    results: list[Value]
+    attributes: dict[str, Attribute]
+    regions: list[Region] = field(default_factory=list["Region"])
+    successors: list[Block] = field(default_factory=list["Block"])
+    block: Block | None = None
+    location: str = ""
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        (value,) = self.results
+        return value
+
+    def operand_segments(self) -> tuple[tuple[Value, ...], ...]:
+        """Operands grouped as ``operandSegmentSizes`` says; one group where it is absent."""
+        sizes = self.attributes.get("operandSegmentSizes")
+        if not isinstance(sizes, tuple):
+            return (tuple(self.operands),)
+        groups: list[tuple[Value, ...]] = []
+        start = 0
+        for size in sizes:
+            assert isinstance(size, int)
+            groups.append(tuple(self.operands[start : start + size]))
+            start += size
+        return tuple(groups)
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """A straight line of operations that ends in a terminator."""
+
+    arguments: list[Value] = field(default_factory=list[Value])
+    operations: list[Operation] = field(default_factory=list[Operation])
+    region: Region | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Region:
+    """The blocks of one region; the first is the entry."""
+
+    blocks: list[Block] = field(default_factory=list[Block])
+    owner: Operation | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Module:
+    """All functions of a module by symbol name (``tt.func`` operations); ``kernel`` is the public one."""
+
+    functions: dict[str, Operation]
+    kernel: str
+
+    @property
+    def entry(self) -> Operation:
+        """The kernel's ``tt.func``."""
+        return self.functions[self.kernel]
+
+    def walk(self) -> Iterator[Operation]:
+        """Every operation of the module, outermost first, in textual order."""
+        pending = list(reversed(list(self.functions.values())))
+        while pending:
+            operation = pending.pop()
+            yield operation
+            inner = [op for region in operation.regions for block in region.blocks for op in block.operations]
+            pending.extend(reversed(inner))

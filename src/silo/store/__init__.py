@@ -1,0 +1,1 @@
+"""Blobs and records kept on disk."""

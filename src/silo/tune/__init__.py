@@ -1,0 +1,1 @@
+"""Choosing configs: sessions, trials, statistics."""

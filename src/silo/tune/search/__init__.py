@@ -1,0 +1,1 @@
+"""Searchers, one a file."""
