@@ -6,8 +6,9 @@ need no side tables. Types are immutable and compare by content.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 __all__ = ["Attribute", "Block", "Dense", "Module", "Operation", "Region", "Type", "Value"]
 
@@ -48,8 +49,8 @@ class Dense:
 
 
 # Integers, bools and strings as themselves; floats as Python floats (bit-exact from MLIR's hex form); arrays as tuples;
-# symbol references, dialect attributes and anything else as their text.
-Attribute = int | float | bool | str | Dense | tuple[int | str, ...]
+# dictionaries as read-only mappings; symbol references (``@f``), types, dialect attributes and the rest as their text.
+Attribute: TypeAlias = "int | float | bool | str | Dense | tuple[Attribute, ...] | Mapping[str, Attribute]"
 
 
 @dataclass(slots=True, eq=False)
@@ -98,6 +99,18 @@ class Operation:
             groups.append(tuple(self.operands[start : start + size]))
             start += size
         return tuple(groups)
+
+    def successor_operands(self, index: int) -> tuple[Value, ...]:
+        """What a branch passes to the arguments of its ``index``-th successor."""
+        if self.name == "cf.br":
+            return tuple(self.operands)
+        return self.operand_segments()[1 + index]  # the first segment is the condition
+
+    def argument_attributes(self, index: int) -> Mapping[str, Attribute]:
+        """Facts about one argument of a ``tt.func``, such as ``{"tt.divisibility": 16}``; empty if none."""
+        listed = self.attributes.get("arg_attrs")
+        facts = listed[index] if isinstance(listed, tuple) and index < len(listed) else None
+        return facts if isinstance(facts, Mapping) else {}
 
 
 @dataclass(slots=True, eq=False)
