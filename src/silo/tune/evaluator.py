@@ -1,0 +1,34 @@
+"""What tuning asks of whoever compiles, checks and runs configs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from silo.core.config import Config
+from silo.tune.trial import Trial
+
+__all__ = ["Evaluator"]
+
+
+class Evaluator(Protocol):
+    """Compiles, checks and measures the configs of one study.
+
+    A config's own failure is a trial with that status, or a ``CompileError`` or ``LaunchError`` which the session
+    turns into one. Whatever is no config's fault (no C compiler, a lost device) is raised and ends the session.
+    """
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """Start compiling ``configs`` in the background; called again with further ones. Returns at once."""
+        ...
+
+    def evaluate(self, config: Config) -> Trial:
+        """Await the artifact, check its result, measure it."""
+        ...
+
+    def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
+        """Measure configs that were found usable side by side, taking turns; samples in nanoseconds by config.
+
+        A config that fails now is left out.
+        """
+        ...

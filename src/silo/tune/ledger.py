@@ -1,0 +1,87 @@
+"""The trials of one study as a session sees them: those in the store, those of other processes, its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from silo.core.config import Config
+from silo.core.protocols import RecordStore
+from silo.errors import StoreError
+from silo.tune.trial import Stage, Status, Study, Trial, trials_from_record, trials_to_record
+
+__all__ = ["Ledger", "read_trials"]
+
+
+class Ledger:
+    """Reads and keeps trials of ``study``. A store that cannot be read or written costs a note, not the session."""
+
+    def __init__(self, study: Study, records: RecordStore) -> None:
+        self._study = study
+        self._records = records
+        self._trials: dict[tuple[bytes, Trial], None] = {}
+        self._read = 0
+        self._notes: dict[str, None] = {}
+        self.refresh()
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """Every distinct trial, in the order they became known."""
+        return tuple(trial for _, trial in self._trials)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What went wrong with the store, each thing once."""
+        return tuple(self._notes)
+
+    def of(
+        self, config: Config, stage: Stage = Stage.SEARCH, *, besides: frozenset[Status] = frozenset()
+    ) -> list[Trial]:
+        """The trials of one config and stage, without those whose status is in ``besides``."""
+        key = config.order_key
+        return [
+            trial
+            for owner, trial in self._trials
+            if owner == key and trial.stage is stage and trial.status not in besides
+        ]
+
+    def refresh(self) -> None:
+        """Take in what other processes have finished since the last look."""
+        try:
+            records = list(self._records.read(self._study.key))
+        except (StoreError, OSError) as error:
+            self._notes[f"kept trials cannot be read, so everything is measured again: {error}"] = None
+            return
+        if len(records) < self._read:  # the store was emptied or replaced meanwhile
+            self._read = 0
+        fresh, self._read = records[self._read :], len(records)
+        for record in fresh:
+            try:
+                trials = trials_from_record(record)
+            except (ValueError, KeyError, TypeError) as error:
+                self._notes[f"a kept record was skipped: {error}"] = None
+                continue
+            for trial in trials:
+                self._take(trial)
+
+    def keep(self, trials: Sequence[Trial]) -> None:
+        """Append finished trials as one record: all of them are kept or none."""
+        for trial in trials:
+            if reason := self._study.refuses(trial):
+                raise ValueError(f"a trial that does not belong to {self._study}: {reason}")
+        try:
+            self._records.append(self._study.key, trials_to_record(trials))
+        except (StoreError, OSError) as error:
+            self._notes[f"trials are not kept, tuning goes on without: {error}"] = None
+        for trial in trials:
+            self._take(trial)
+
+    def _take(self, trial: Trial) -> None:
+        if reason := self._study.refuses(trial):
+            self._notes[f"a kept trial was left out: {reason}"] = None
+            return
+        self._trials[trial.config.order_key, trial] = None
+
+
+def read_trials(study: Study, records: RecordStore) -> tuple[Trial, ...]:
+    """Every readable trial of ``study`` in the store."""
+    return Ledger(study, records).trials

@@ -1,0 +1,133 @@
+"""How kernels are timed, whatever device they run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Protocol, TypeVar
+
+from silo.tune.statistics import median
+
+__all__ = ["Contender", "MeasurePolicy", "Timer", "interleave", "measure"]
+
+Key = TypeVar("Key", bound=Hashable)
+
+# A candidate this many times slower than the best so far is dropped after a few samples.
+_HOPELESS = 2
+_FEW_SAMPLES = 3
+
+
+class Timer(Protocol):
+    """A device's clock."""
+
+    def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
+        """Run ``launch`` ``repeats`` times, back to back, and wait for the end; nanoseconds for all of them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurePolicy:
+    """How long and how often to measure. All times are nanoseconds.
+
+    ``version`` names the method and the state of the caches; a change in how samples are taken changes it. Launching
+    goes on for ``warmup_ns`` before the first sample. Sampling ends at ``target_ns`` once there are ``min_samples``,
+    at ``max_samples``, or at ``limit_ns`` however few there are. A launch shorter than ``window_ns`` is repeated
+    within a sample until the sample is that long, because a clock read costs some ten nanoseconds.
+    """
+
+    version: str
+    warmup_ns: int = 5_000_000
+    target_ns: int = 40_000_000
+    limit_ns: int = 2_000_000_000
+    min_samples: int = 9
+    max_samples: int = 60
+    window_ns: int = 20_000
+
+    @property
+    def identity(self) -> str:
+        """The text that makes samples of another policy another study's.
+
+        >>> MeasurePolicy("wall-warm/1").identity
+        'wall-warm/1 warmup=5000000 target=40000000 limit=2000000000 min=9 max=60 window=20000'
+        """
+        names = {"min_samples": "min", "max_samples": "max"}
+        members = asdict(self)
+        version = members.pop("version")
+        return " ".join([version, *(f"{names.get(key, key.removesuffix('_ns'))}={members[key]}" for key in members)])
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """Something to time: the launch, and what puts the arguments it writes back into their first state.
+
+    ``reset`` is for kernels whose result or running time depends on what they wrote before (in-place updates,
+    accumulation); it runs before each sample, outside the timed window. Such kernels are launched once a sample, so
+    samples of very short ones carry the cost of one clock read.
+    """
+
+    launch: Callable[[], object]
+    reset: Callable[[], object] | None = None
+
+
+def measure(
+    contender: Contender, timer: Timer, policy: MeasurePolicy, *, best_ns: int | None = None
+) -> tuple[int, ...]:
+    """Time one contender alone; every sample, in the order taken, as nanoseconds for one launch.
+
+    ``best_ns``, if given, is the best median so far: a contender at twice that is dropped after three samples.
+    """
+    repeats = _warm_up(contender, timer, policy)
+    samples: list[int] = []
+    spent = 0
+    while len(samples) < policy.max_samples:
+        elapsed = _sample(contender, timer, repeats)
+        samples.append(elapsed // repeats)
+        spent += elapsed
+        if spent >= policy.limit_ns or (spent >= policy.target_ns and len(samples) >= policy.min_samples):
+            break
+        if best_ns is not None and len(samples) >= _FEW_SAMPLES and min(samples) > _HOPELESS * best_ns:
+            break
+    return tuple(samples)
+
+
+def interleave(
+    contenders: Mapping[Key, Contender], timer: Timer, policy: MeasurePolicy, *, rounds: int | None = None
+) -> dict[Key, tuple[int, ...]]:
+    """Time contenders side by side: one sample of each in turn, the turn moving by one place each round.
+
+    A machine that slows down or speeds up meanwhile does so for all of them. ``rounds`` is by default as many as
+    the policy's samples for one contender; the policy's time limits apply to each contender's share.
+    """
+    order = list(contenders)
+    repeats = {key: _warm_up(contenders[key], timer, policy) for key in order}
+    samples: dict[Key, list[int]] = {key: [] for key in order}
+    spent = 0
+    for turn in range(policy.max_samples if rounds is None else rounds):
+        for place in range(len(order)):
+            key = order[(turn + place) % len(order)]
+            elapsed = _sample(contenders[key], timer, repeats[key])
+            samples[key].append(elapsed // repeats[key])
+            spent += elapsed
+        share = spent // len(order)
+        if rounds is None and (
+            share >= policy.limit_ns or (share >= policy.target_ns and turn + 1 >= policy.min_samples)
+        ):
+            break
+    return {key: tuple(taken) for key, taken in samples.items()}
+
+
+def _sample(contender: Contender, timer: Timer, repeats: int) -> int:
+    if contender.reset is not None:
+        contender.reset()
+    return timer.elapsed_ns(contender.launch, repeats)
+
+
+def _warm_up(contender: Contender, timer: Timer, policy: MeasurePolicy) -> int:
+    """Launch for a while; how many launches make a sample long enough."""
+    taken = [_sample(contender, timer, 1)]
+    while sum(taken) < policy.warmup_ns and len(taken) < 1000:
+        taken.append(_sample(contender, timer, 1))
+    if contender.reset is not None:
+        return 1
+    once = max(median(taken[len(taken) // 2 :]), 1)
+    return max(1, -(-policy.window_ns // once))

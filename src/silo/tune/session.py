@@ -1,0 +1,229 @@
+"""A tuning session: search a space, keep every trial, compare the finalists, name the winner."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from silo.core.config import Config
+from silo.core.protocols import RecordStore, Searcher
+from silo.errors import CompileError, CompilerMissingError, CompileTimeoutError, LaunchError, TuneError
+from silo.tune.evaluator import Evaluator
+from silo.tune.ledger import Ledger
+from silo.tune.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
+from silo.tune.progress import Progress, ProgressCallback
+from silo.tune.search.registry import make_searcher
+from silo.tune.statistics import median
+from silo.tune.trial import Stage, Status, Study, Trial
+from silo.tune.winner import choose_winner, finalists, standings
+
+__all__ = ["tune"]
+
+_NO_BUDGET = Budget()
+
+# The part of a time budget that the search may use; the rest is for comparing the finalists.
+_SEARCH_SHARE = 0.85
+
+
+def tune(
+    study: Study,
+    configs: Sequence[Config],
+    evaluator: Evaluator,
+    records: RecordStore,
+    *,
+    searcher: str | Searcher = "exhaustive",
+    budget: Budget = _NO_BUDGET,
+    progress: ProgressCallback | None = None,
+    finalist_count: int = 4,
+    retry: frozenset[Status] = frozenset(),
+    ahead: int = 8,
+    clock: Callable[[], int] = time.monotonic_ns,
+) -> TuneOutcome:
+    """Measure ``configs`` within ``budget`` and name the winner.
+
+    Trials that ``records`` holds already are reused, also those that other processes finish meanwhile, so a killed
+    session goes on where it was and a config added to a space costs one measurement. Each trial is kept as soon as
+    it is finished. Finalists are then measured side by side.
+
+    Args:
+        study: What the trials have in common; its key names them in the store.
+        configs: The space, in its order.
+        evaluator: Compiles, checks and measures.
+        records: Where trials are kept.
+        searcher: A searcher, or the name of one, which is then seeded by the study's key.
+        budget: Limits of this session.
+        progress: Called after each config with where the session stands.
+        finalist_count: How many of the fastest configs are compared at most; below 2 none are.
+        retry: Kinds of failure that are tried again although the store holds them.
+        ahead: How many configs are handed to the evaluator for compiling before they are needed.
+        clock: Wall time in nanoseconds.
+
+    Raises:
+        TuneError: The space is empty.
+        TuneInterrupted: Ctrl-C; a ``KeyboardInterrupt`` that carries the outcome so far.
+    """
+    space = tuple({config.order_key: config for config in configs}.values())
+    if not space:
+        raise TuneError(f"{study}: the space is empty, so there is nothing to tune; check its constraints")
+    if isinstance(searcher, str):
+        searcher = make_searcher(searcher, space, study.key)
+    session = _Session(
+        study,
+        space,
+        evaluator,
+        records,
+        searcher=searcher,
+        budget=budget,
+        progress=progress,
+        retry=retry,
+        ahead=ahead,
+        clock=clock,
+    )
+    try:
+        stopped = session.search()
+        session.compare(finalist_count)
+    except KeyboardInterrupt as interrupt:
+        raise TuneInterrupted(session.outcome("interrupted")) from interrupt
+    session.report("done")
+    return session.outcome(stopped)
+
+
+class _Session:
+    def __init__(
+        self,
+        study: Study,
+        space: tuple[Config, ...],
+        evaluator: Evaluator,
+        records: RecordStore,
+        *,
+        searcher: Searcher,
+        budget: Budget,
+        progress: ProgressCallback | None,
+        retry: frozenset[Status],
+        ahead: int,
+        clock: Callable[[], int],
+    ) -> None:
+        self._study = study
+        self._keys = frozenset(config.order_key for config in space)
+        self._total = len(space) if budget.evaluations is None else min(len(space), budget.evaluations)
+        self._evaluator = evaluator
+        self._searcher = searcher
+        self._budget = budget
+        self._progress = progress
+        self._retry = retry
+        self._ahead = ahead
+        self._clock = clock
+        self._start = clock()
+        self._ledger = Ledger(study, records)
+        self._measured = 0
+        self._reused = 0
+        self._last: Trial | None = None
+
+    def search(self) -> str:
+        """Go through the searcher's suggestions; why it stopped."""
+        queue: deque[Config] = deque()
+        asked = 0
+        while True:
+            if room := min(self._ahead - len(queue), self._total - asked):
+                suggested = list(self._searcher.suggest(room))
+                asked += len(suggested)
+                queue.extend(suggested)
+                self._evaluator.prepare([config for config in suggested if not self._known(config)])
+            if not queue:
+                return "evaluations" if asked < len(self._keys) and asked >= self._total else "complete"
+            config = queue.popleft()
+            self._ledger.refresh()
+            if known := self._known(config):
+                self._reused += 1
+                self._last = known[-1]
+            elif self._spent(_SEARCH_SHARE):
+                return "seconds"
+            else:
+                self._last = self._evaluate(config)
+                self._ledger.keep([self._last])
+                self._measured += 1
+                known = [self._last]
+            samples = [sample for trial in known for sample in trial.samples_ns]
+            self._searcher.observe(config, float(median(samples)) if samples else None)
+            self.report("search")
+
+    def compare(self, count: int) -> None:
+        """Measure the finalists side by side, unless that was done already or time is up."""
+        chosen = finalists(self._trials(), count)
+        while chosen and not self._spent(1.0) and not all(self._ledger.of(config, Stage.FINAL) for config in chosen):
+            self.report("final")
+            samples = self._evaluator.compare(chosen)
+            # One record: a reader never sees some finalists compared and others not.
+            self._ledger.keep([self._remeasured(config, samples.get(config, ())) for config in chosen])
+            chosen = finalists(self._trials(), count)  # others, where one of them failed
+
+    def _remeasured(self, config: Config, samples: Sequence[int]) -> Trial:
+        if not samples:
+            return self._study.failed(config, Status.RUN, "it worked at first and failed when measured again")
+        return next(trial for trial in self._ledger.of(config) if trial.status is Status.OK).remeasured(samples)
+
+    def report(self, phase: str) -> None:
+        """Tell the caller where the session stands."""
+        if self._progress is None:
+            return
+        done, elapsed = self._measured + self._reused, self._elapsed_s()
+        best = next(iter(standings(self._trials())), None)
+        self._progress(
+            Progress(
+                done=done,
+                total=self._total,
+                reused=self._reused,
+                elapsed_s=elapsed,
+                eta_s=elapsed / self._measured * (self._total - done) if self._measured else None,
+                best=best.config if best else None,
+                best_ns=best.time.median_ns if best else None,
+                failures=count_failures(self._trials()),
+                last=self._last,
+                phase=phase,
+            )
+        )
+
+    def outcome(self, stopped: str) -> TuneOutcome:
+        """What is known now."""
+        trials = self._trials()
+        return TuneOutcome(
+            study=self._study,
+            winner=choose_winner(trials),
+            trials=trials,
+            measured=self._measured,
+            reused=self._reused,
+            failures=count_failures(trials),
+            seconds=self._elapsed_s(),
+            stopped=stopped,
+            notes=self._ledger.notes,
+        )
+
+    def _trials(self) -> tuple[Trial, ...]:
+        """The known trials of this space: a study may hold others, of a space that was larger."""
+        return tuple(trial for trial in self._ledger.trials if trial.config.order_key in self._keys)
+
+    def _known(self, config: Config) -> list[Trial]:
+        return self._ledger.of(config, besides=self._retry)
+
+    def _elapsed_s(self) -> float:
+        return (self._clock() - self._start) / 1e9
+
+    def _spent(self, share: float) -> bool:
+        return self._budget.seconds is not None and self._elapsed_s() >= self._budget.seconds * share
+
+    def _evaluate(self, config: Config) -> Trial:
+        begin = self._clock()
+        try:
+            trial = self._evaluator.evaluate(config)
+        except CompilerMissingError:
+            raise  # no config's fault, and every config would meet it
+        except CompileTimeoutError as error:
+            return self._study.failed(config, Status.TIMEOUT, str(error), compile_ns=self._clock() - begin)
+        except CompileError as error:
+            return self._study.failed(config, Status.COMPILE, str(error), compile_ns=self._clock() - begin)
+        except LaunchError as error:
+            return self._study.failed(config, Status.RUN, str(error))
+        if trial.config.order_key != config.order_key:
+            raise ValueError(f"the evaluator was asked for {config} and answered for {trial.config}")
+        return trial

@@ -1,0 +1,294 @@
+"""Trials: what happened when one config was compiled, checked and measured; studies: which trials belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from typing import cast
+
+from silo.core.config import Config
+from silo.core.device import DeviceModel
+from silo.core.dispatch import EXACT_LIMIT, Bucket, bucket_from_json, bucket_to_json
+from silo.core.launch_info import LaunchInfo
+from silo.core.signature import Signature
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.core.values import JSON, Value, digest, value_from_json, value_to_json
+
+__all__ = ["Stage", "Status", "Study", "Trial", "resources_of", "trials_from_record", "trials_to_record"]
+
+TRIAL_SCHEMA = "trial/1"
+RECORD_SCHEMA = "trials/1"
+STUDY_SCHEMA = "trial-key/1"
+
+
+class Status(Enum):
+    """How a trial ended."""
+
+    OK = "ok"
+    COMPILE = "compile"  # the compiler refused it, or died
+    TIMEOUT = "timeout"  # compiling or running passed its time limit
+    RUN = "run"  # the driver or the device refused it, or it crashed
+    WRONG = "wrong"  # it ran, and its result is not the expected one
+
+
+class Stage(Enum):
+    """When a trial was measured: alone while searching, or interleaved with the other finalists."""
+
+    SEARCH = "search"
+    FINAL = "final"
+
+
+def resources_of(launch: LaunchInfo) -> tuple[tuple[str, int], ...]:
+    """What one launch occupies, as trials keep it: threads per block, shared bytes, registers where known."""
+    known = {"threads": launch.threads, "shared_bytes": launch.shared_bytes, "registers": launch.registers}
+    return tuple(sorted((name, count) for name, count in known.items() if count is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One config, compiled, checked and measured once. Append-only: a trial is never changed.
+
+    ``samples_ns`` holds every sample in the order taken (nanoseconds for one launch). ``compile_ns`` is the wall
+    time of compiling, 0 where the artifact was there already. ``max_error`` is the largest difference from the
+    expected result, None where nothing was compared. ``resources`` breaks ties (see :func:`resources_of`).
+    ``artifact`` is the artifact key ("" where nothing was built); ``policy`` the measurement policy's identity.
+    """
+
+    config: Config
+    status: Status
+    bucket: Bucket
+    device: DeviceModel
+    policy: str
+    samples_ns: tuple[int, ...] = ()
+    compile_ns: int = 0
+    message: str = ""
+    artifact: str = ""
+    tools: tuple[tuple[str, str], ...] = ()
+    max_error: float | None = None
+    resources: tuple[tuple[str, int], ...] = ()
+    stage: Stage = Stage.SEARCH
+
+    def __post_init__(self) -> None:
+        if (self.status is Status.OK) != bool(self.samples_ns):
+            raise ValueError(f"a trial has samples if it is ok, and only then: {self.status.value}, {self.samples_ns}")
+        if self.compile_ns < 0 or any(sample < 0 for sample in self.samples_ns):
+            raise ValueError("a trial's times are natural numbers of nanoseconds")
+
+    def to_json(self) -> JSON:
+        """The canonical form; every member is present."""
+        return {
+            "schema": TRIAL_SCHEMA,
+            "config": self.config.to_json(),
+            "status": self.status.value,
+            "bucket": bucket_to_json(self.bucket),
+            "device": self.device.to_json(),
+            "policy": self.policy,
+            "samples_ns": list(self.samples_ns),
+            "compile_ns": self.compile_ns,
+            "message": self.message,
+            "artifact": self.artifact,
+            "tools": dict(self.tools),
+            "max_error": None if self.max_error is None else value_to_json(self.max_error),
+            "resources": dict(self.resources),
+            "stage": self.stage.value,
+        }
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Trial:
+        """The inverse of :meth:`to_json`; ``ValueError`` on another schema, on unknown, missing or mistyped members."""
+        if not isinstance(data, Mapping) or data.get("schema") != TRIAL_SCHEMA:
+            raise ValueError(f"not a trial of schema {TRIAL_SCHEMA}: {str(data)[:80]}")
+        if odd := set(data) ^ _TRIAL_MEMBERS:
+            raise ValueError(f"a trial with unknown or missing members: {', '.join(sorted(odd))}")
+        error = None if data["max_error"] is None else value_from_json(data["max_error"])
+        if error is not None and not isinstance(error, float):
+            raise ValueError(f"max_error of a trial is a float or null, not {error!r}")
+        return cls(
+            config=Config.from_json(data["config"]),
+            status=Status(data["status"]),
+            bucket=bucket_from_json(data["bucket"]),
+            device=DeviceModel.from_json(data["device"]),
+            policy=_text(data, "policy"),
+            samples_ns=_naturals(data["samples_ns"]),
+            compile_ns=_naturals([data["compile_ns"]])[0],
+            message=_text(data, "message"),
+            artifact=_text(data, "artifact"),
+            tools=tuple(sorted((name, _text({name: tool}, name)) for name, tool in _members(data["tools"]))),
+            max_error=error,
+            resources=tuple(sorted((name, _naturals([count])[0]) for name, count in _members(data["resources"]))),
+            stage=Stage(data["stage"]),
+        )
+
+    def remeasured(self, samples_ns: Sequence[int]) -> Trial:
+        """The further trial that an interleaved comparison of finalists adds: nothing was compiled for it."""
+        return replace(self, samples_ns=tuple(samples_ns), compile_ns=0, stage=Stage.FINAL)
+
+
+_TRIAL_MEMBERS: frozenset[str] = frozenset(
+    ("schema", "config", "status", "bucket", "device", "policy", "samples_ns", "compile_ns", "message", "artifact")
+) | {"tools", "max_error", "resources", "stage"}
+
+
+def trials_to_record(trials: Iterable[Trial]) -> JSON:
+    """The record that keeps ``trials`` in a store: one record, so that they are kept together or not at all."""
+    return {"schema": RECORD_SCHEMA, "trials": [trial.to_json() for trial in trials]}
+
+
+def trials_from_record(record: JSON) -> tuple[Trial, ...]:
+    """The inverse of :func:`trials_to_record`; ``ValueError`` on anything else."""
+    if not isinstance(record, dict) or record.get("schema") != RECORD_SCHEMA or set(record) != {"schema", "trials"}:
+        raise ValueError(f"not a record of trials (schema {RECORD_SCHEMA})")
+    trials = record["trials"]
+    if isinstance(trials, list):
+        return tuple(Trial.from_json(trial) for trial in trials)
+    raise ValueError(f"a record of trials holds a list, not {trials!r}")
+
+
+@dataclass(frozen=True)
+class Study:
+    """What trials have in common so that they may be compared: everything but the config.
+
+    ``bucket`` is the class of the values of the arguments called ``bucket_names`` (both empty for a kernel without
+    key), ``compiler`` the compiler's identity, ``policy`` the measurement policy's. The space is no part of it, so a
+    space may grow or shrink.
+    """
+
+    kernel: str
+    source: str
+    signature: Signature
+    specialization: Specialization
+    target: Target
+    compiler: str
+    bucket_names: tuple[str, ...]
+    bucket: Bucket
+    device: DeviceModel
+    policy: str
+
+    @cached_property
+    def key(self) -> str:
+        """The key its trials are stored under (schema ``trial-key/1``)."""
+        return digest(STUDY_SCHEMA, self.to_json())
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "kernel": self.kernel,
+            "source": self.source,
+            "signature": self.signature.to_json(),
+            "specialization": self.specialization.to_json(),
+            "target": str(self.target),
+            "compiler": self.compiler,
+            "bucket_names": list(self.bucket_names),
+            "bucket": bucket_to_json(self.bucket),
+            "device": self.device.to_json(),
+            "policy": self.policy,
+        }
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Study:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        if not isinstance(data, Mapping) or set(data) ^ _STUDY_MEMBERS:
+            raise ValueError("not a study")
+        return cls(
+            kernel=_text(data, "kernel"),
+            source=_text(data, "source"),
+            signature=Signature.from_json(data["signature"]),
+            specialization=Specialization.from_json(data["specialization"]),
+            target=Target.parse(_text(data, "target")),
+            compiler=_text(data, "compiler"),
+            bucket_names=tuple(str(name) for name in _items(data["bucket_names"])),
+            bucket=bucket_from_json(data["bucket"]),
+            device=DeviceModel.from_json(data["device"]),
+            policy=_text(data, "policy"),
+        )
+
+    def trial(
+        self,
+        config: Config,
+        status: Status,
+        samples_ns: Sequence[int] = (),
+        *,
+        compile_ns: int = 0,
+        message: str = "",
+        artifact: str = "",
+        max_error: float | None = None,
+        resources: tuple[tuple[str, int], ...] = (),
+    ) -> Trial:
+        """A trial of this study."""
+        return Trial(
+            config=config,
+            status=status,
+            bucket=self.bucket,
+            device=self.device,
+            policy=self.policy,
+            samples_ns=tuple(samples_ns),
+            compile_ns=compile_ns,
+            message=message,
+            artifact=artifact,
+            tools=self.tools,
+            max_error=max_error,
+            resources=resources,
+        )
+
+    def failed(self, config: Config, status: Status, message: str, *, compile_ns: int = 0, artifact: str = "") -> Trial:
+        """The trial of a config that could not be measured."""
+        return self.trial(config, status, message=message, compile_ns=compile_ns, artifact=artifact)
+
+    @property
+    def tools(self) -> tuple[tuple[str, str], ...]:
+        """The programs that its trials were made with."""
+        return (("compiler", self.compiler),)
+
+    def refuses(self, trial: Trial) -> str:
+        """Why ``trial`` is none of this study's, or "" where it is one."""
+        for name, ours, theirs in (
+            ("bucket", str(self.bucket), str(trial.bucket)),
+            ("device", str(self.device), str(trial.device)),
+            ("policy", self.policy, trial.policy),
+        ):
+            if ours != theirs:
+                return f"it was measured with {name} {theirs!r}, not {ours!r}"
+        return ""
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{name}{_size(value)}" for name, value in zip(self.bucket_names, self.bucket, strict=True))
+        return f"{self.kernel}[{sizes}] on {self.target}" if sizes else f"{self.kernel} on {self.target}"
+
+
+_STUDY_MEMBERS: frozenset[str] = frozenset(
+    ("kernel", "source", "signature", "specialization", "target", "compiler", "bucket_names", "bucket", "device")
+) | {"policy"}
+
+
+def _size(value: Value) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and value > EXACT_LIMIT and value.bit_count() == 1:
+        return f"~2^{value.bit_length() - 1}"
+    return f"={value}"
+
+
+def _text(data: Mapping[str, JSON], name: str) -> str:
+    value = data[name]
+    if isinstance(value, str):
+        return value
+    raise ValueError(f"{name} is a string, not {value!r}")
+
+
+def _members(data: JSON) -> list[tuple[str, JSON]]:
+    if isinstance(data, dict):
+        return list(data.items())
+    raise ValueError(f"not a JSON object: {data!r}")
+
+
+def _items(data: JSON) -> list[JSON]:
+    if isinstance(data, list):
+        return data
+    raise ValueError(f"not a JSON list: {data!r}")
+
+
+def _naturals(data: JSON) -> tuple[int, ...]:
+    if not isinstance(data, list) or any(not isinstance(x, int) or isinstance(x, bool) or x < 0 for x in data):
+        raise ValueError(f"not a list of natural numbers: {data!r}")
+    return tuple(cast("list[int]", data))

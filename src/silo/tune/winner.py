@@ -1,0 +1,137 @@
+"""The winner: a view over trials, decided by a rule that depends on nothing but the set of trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from silo.core.config import Config
+from silo.tune.statistics import Estimate, estimate, indistinguishable
+from silo.tune.trial import Stage, Status, Trial
+
+__all__ = ["Standing", "Winner", "choose_winner", "finalists", "standings"]
+
+_RESOURCES = ("threads", "shared_bytes", "registers")
+_UNKNOWN = 1 << 62  # an unknown resource counts as more than any known one
+
+# Failures that say something of the artifact itself: no later success makes such a config fit to win. A compiler
+# error or a time limit, on the other hand, may have been the machine's fault.
+_DISQUALIFYING = frozenset((Status.WRONG, Status.RUN))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one config did over all its trials; ``tied`` if its samples cannot be told from the fastest config's."""
+
+    config: Config
+    time: Estimate
+    resources: tuple[int, ...]
+    artifact: str
+    tied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The config to use, why, and who came next (fastest first)."""
+
+    config: Config
+    time: Estimate
+    artifact: str
+    reason: str
+    runners_up: tuple[Standing, ...]
+
+    @property
+    def median_ns(self) -> int:
+        """Its median time, nanoseconds for one launch."""
+        return self.time.median_ns
+
+
+def choose_winner(trials: Iterable[Trial]) -> Winner | None:
+    """The winner among ``trials``, or None where no config can be used.
+
+    The order of the trials does not matter, and a trial given twice counts once. Samples of a config's trials are
+    pooled. Where finalists were compared with one another, only they can win, by the samples of those comparisons:
+    samples taken side by side are not distorted by a machine that drifts. Configs that cannot be told from the
+    fastest are ranked by the threads, shared memory and registers they need, then by lexical order.
+    """
+    usable = _usable(trials)
+    compared = [[trial for trial in pool if trial.stage is Stage.FINAL] for pool in usable]
+    ranking = _rank([pool for pool in compared if pool] or usable)
+    if not ranking:
+        return None
+    fastest = ranking[0]
+    tied = [standing for standing in ranking if standing.tied]
+    best = min(tied, key=lambda standing: (standing.resources, standing.config.order_key))
+    return Winner(
+        config=best.config,
+        time=best.time,
+        artifact=best.artifact,
+        reason=_reason(best, fastest, len(tied), len(ranking)),
+        runners_up=tuple(standing for standing in ranking if standing is not best),
+    )
+
+
+def standings(trials: Iterable[Trial]) -> tuple[Standing, ...]:
+    """Every usable config with its pooled samples, fastest first; equal medians in lexical order."""
+    return _rank(_usable(trials))
+
+
+def finalists(trials: Iterable[Trial], count: int, slower_permille: int = 100) -> tuple[Config, ...]:
+    """The configs worth comparing side by side: the fastest ``count`` of the search within 10 % of the best.
+
+    Fewer than two need no comparison, so then there are none.
+    """
+    ranking = standings(trial for trial in trials if trial.stage is Stage.SEARCH)
+    if not ranking:
+        return ()
+    limit = ranking[0].time.median_ns * (1000 + slower_permille)
+    near = [standing.config for standing in ranking[:count] if standing.time.median_ns * 1000 <= limit]
+    return tuple(near) if len(near) > 1 else ()
+
+
+def _usable(trials: Iterable[Trial]) -> list[list[Trial]]:
+    """The distinct successful trials of each config that no trial disqualifies."""
+    # By canonical form, because Python holds a config with BLOCK=1 equal to one with BLOCK=True.
+    distinct = {(trial.config.order_key, trial) for trial in trials}
+    pools: dict[bytes, list[Trial]] = {}
+    for key, trial in distinct:
+        if trial.status is Status.OK:
+            pools.setdefault(key, []).append(trial)
+    for key, trial in distinct:
+        if trial.status in _DISQUALIFYING:
+            pools.pop(key, None)
+    return list(pools.values())
+
+
+def _rank(pools: Iterable[list[Trial]]) -> tuple[Standing, ...]:
+    rows = [(estimate([sample for trial in pool for sample in trial.samples_ns]), pool) for pool in pools]
+    rows.sort(key=lambda row: (row[0].median_ns, row[1][0].config.order_key))
+    return tuple(
+        Standing(
+            config=pool[0].config,
+            time=time,
+            resources=_resources(pool[0].config, pool),
+            artifact=min(trial.artifact for trial in pool),
+            tied=indistinguishable(rows[0][0], time),
+        )
+        for time, pool in rows
+    )
+
+
+def _resources(config: Config, pool: Iterable[Trial]) -> tuple[int, ...]:
+    counts: dict[str, int] = {}
+    for trial in pool:
+        for name, count in trial.resources:
+            counts[name] = max(count, counts.get(name, 0))
+    warps = dict(config.options).get("num_warps")
+    threads = warps * 32 if isinstance(warps, int) else _UNKNOWN
+    return (counts.get("threads", threads), *(counts.get(name, _UNKNOWN) for name in _RESOURCES[1:]))
+
+
+def _reason(best: Standing, fastest: Standing, tied: int, ranked: int) -> str:
+    if ranked == 1:
+        return "the only config that works"
+    if tied == 1:
+        return f"fastest of {ranked} configs"
+    where = "the fastest" if best is fastest else f"{fastest.config} is not measurably faster"
+    return f"needs least of {tied} configs that cannot be told apart, out of {ranked} ({where})"
