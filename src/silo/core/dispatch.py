@@ -1,0 +1,186 @@
+"""Buckets of key values, and the rules that lead from a bucket to a config.
+
+The bucket function of one integer, the same in Python and C::
+
+    int64_t bucket(int64_t v) {                      /* v <= 16: itself; above: the next power of two */
+        if (v < 0) return v == INT64_MIN ? -INT64_MAX : -bucket(-v);
+        if (v <= 16) return v;
+        if (v > (INT64_C(1) << 62)) return INT64_MAX;
+        return INT64_C(1) << (64 - __builtin_clzll((uint64_t)v - 1));
+    }
+
+A bucket stands for itself: ``bucket(bucket(v)) == bucket(v)``, and what people read is the largest size in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from silo.core.config import Config
+from silo.core.nodes import INT64_MAX
+from silo.core.values import JSON, Value, canonical_json, value_from_json, value_to_json
+
+__all__ = ["EXACT_LIMIT", "Bucket", "DispatchRules", "Match", "bucket_of", "bucket_to_json", "bucket_from_json", "distance"]
+
+# Integers up to this one are buckets of their own: a batch of 3 and one of 4 are different problems.
+EXACT_LIMIT = 16
+
+Bucket: TypeAlias = tuple[Value, ...]
+
+
+def bucket_of(values: Sequence[Value]) -> Bucket:
+    """The bucket of a call's key values. Only integers are grouped; bools, strings, dtypes and the rest stay exact.
+
+    >>> bucket_of((3, 1000, 1025, "relu"))
+    (3, 1024, 2048, 'relu')
+    """
+    return tuple(
+        _bucket(value) if isinstance(value, int) and not isinstance(value, bool) else value for value in values
+    )
+
+
+def _bucket(value: int) -> int:
+    if value < 0:
+        return -_bucket(-value)
+    if value <= EXACT_LIMIT:
+        return value
+    return min(1 << (value - 1).bit_length(), INT64_MAX)
+
+
+def distance(left: Bucket, right: Bucket) -> int | None:
+    """How far apart two buckets are, in sixteenths of an octave, summed over the integers; None: not comparable.
+
+    An octave is a factor of two (log2 made piecewise linear between powers of two, so that it is an exact integer).
+    0 lies one octave below 1. Values other than integers, and signs, must be equal.
+    """
+    if len(left) != len(right):
+        return None
+    total = 0
+    for a, b in zip(left, right, strict=True):
+        if type(a) is int and type(b) is int and (a < 0) == (b < 0):
+            total += abs(_position(abs(a)) - _position(abs(b)))
+        elif type(a) is not type(b) or a != b:
+            return None
+    return total
+
+
+def _position(value: int) -> int:
+    if value == 0:
+        return -16
+    octave = value.bit_length() - 1
+    return 16 * octave + (16 * (value - (1 << octave)) >> octave)
+
+
+def bucket_to_json(bucket: Bucket) -> JSON:
+    """The canonical form: a list of values."""
+    return [value_to_json(value) for value in bucket]
+
+
+def bucket_from_json(data: JSON) -> Bucket:
+    """The inverse of :func:`bucket_to_json`; ``ValueError`` on anything else."""
+    if not isinstance(data, list):
+        raise ValueError(f"a bucket is a JSON list, not {data!r}")
+    return tuple(value_from_json(item) for item in data)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The config chosen for a bucket. ``rule`` is the bucket of the rule used, None where the fallback was."""
+
+    config: Config
+    rule: Bucket | None
+    reason: str
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether a rule for this very bucket was there."""
+        return self.reason == "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRules:
+    """From the values of the arguments in ``key`` to a config: a table of buckets, and a fallback for the rest.
+
+    The nearest bucket wins; of equally near ones, the one whose canonical text comes first. Rules are kept in that
+    order, so equal tables compare equal.
+    """
+
+    key: tuple[str, ...]
+    rules: tuple[tuple[Bucket, Config], ...]
+    fallback: Config
+
+    def __post_init__(self) -> None:
+        ordered = sorted(self.rules, key=lambda rule: canonical_json(bucket_to_json(rule[0])))
+        texts = [canonical_json(bucket_to_json(bucket)) for bucket, _ in ordered]
+        if len(set(texts)) != len(texts):
+            raise ValueError("two dispatch rules have one bucket")
+        for bucket, _ in ordered:
+            if len(bucket) != len(self.key):
+                raise ValueError(f"the bucket {bucket!r} does not have one value for each of {self.key!r}")
+        object.__setattr__(self, "rules", tuple(ordered))
+
+    @classmethod
+    def of(cls, key: Sequence[str], table: Mapping[Bucket, Config], fallback: Config) -> DispatchRules:
+        """Rules from a table."""
+        return cls(tuple(key), tuple(table.items()), fallback)
+
+    def lookup(self, values: Sequence[Value]) -> Match:
+        """The config for these key values (not yet bucketed). Never fails: the fallback is mandatory.
+
+        >>> rules = DispatchRules.of(["n"], {(1024,): Config.of(BLOCK=256)}, Config.of(BLOCK=64))
+        >>> rules.lookup([3000]).config
+        Config(values=(('BLOCK', 256),), options=())
+        """
+        bucket = bucket_of(values)
+        near: tuple[int, Bucket, Config] | None = None
+        for rule, config in self.rules:  # in lexical order: the first of equally near ones stays
+            apart = distance(bucket, rule)
+            if apart is not None and (near is None or apart < near[0]):
+                near = (apart, rule, config)
+        if near is None:
+            return Match(self.fallback, None, "no rule is comparable: fallback")
+        apart, rule, config = near
+        return Match(config, rule, "exact" if apart == 0 else f"nearest bucket, {apart / 16:g} octaves away")
+
+    def explain(self, values: Sequence[Value]) -> str:
+        """The lookup in words, one line a rule."""
+        bucket, match = bucket_of(values), self.lookup(values)
+        named = ", ".join(f"{name}={value}" for name, value in zip(self.key, values, strict=True))
+        lines = [f"{named or 'no key'} -> {match.config} ({match.reason})"]
+        for rule, config in self.rules:
+            apart = distance(bucket, rule)
+            how = "not comparable" if apart is None else f"{apart / 16:g} octaves away"
+            sign = "*" if rule == match.rule else " "
+            lines.append(f" {sign} {_label(self.key, rule)}: {config} ({how})")
+        lines.append(f" {'*' if match.rule is None else ' '} otherwise: {self.fallback}")
+        return "\n".join(lines)
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "key": list(self.key),
+            "rules": [[bucket_to_json(bucket), config.to_json()] for bucket, config in self.rules],
+            "fallback": self.fallback.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: JSON) -> DispatchRules:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        if not isinstance(data, dict) or set(data) != {"key", "rules", "fallback"}:
+            raise ValueError(f"not dispatch rules: {data!r}")
+        key, rules = data["key"], data["rules"]
+        if not isinstance(key, list) or not all(isinstance(name, str) for name in key) or not isinstance(rules, list):
+            raise ValueError(f"not dispatch rules: {data!r}")
+        pairs: list[tuple[Bucket, Config]] = []
+        for rule in rules:
+            if not isinstance(rule, list) or len(cast("list[JSON]", rule)) != 2:
+                raise ValueError(f"not a dispatch rule: {rule!r}")
+            bucket, config = cast("list[JSON]", rule)
+            pairs.append((bucket_from_json(bucket), Config.from_json(config)))
+        return cls(tuple(cast("list[str]", key)), tuple(pairs), Config.from_json(data["fallback"]))
+
+
+def _label(key: Sequence[str], bucket: Bucket) -> str:
+    return ", ".join(f"{name}={value}" for name, value in zip(key, bucket, strict=True))

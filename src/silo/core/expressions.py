@@ -1,0 +1,63 @@
+"""The one small language: integer expressions over arguments, config values and device facts.
+
+Its trees are in :mod:`silo.core.nodes`, its form for C in :mod:`silo.core.programs`, its print as C++ in
+:mod:`silo.core.cpp`, and the way from a Python function to it in :mod:`silo.core.trace`. This module names them all.
+"""
+
+from silo.core.cpp import CPP_HELPERS, to_cpp
+from silo.core.nodes import (
+    INT64_MAX,
+    INT64_MIN,
+    MAX_DEPTH,
+    Argument,
+    Bindings,
+    ConfigValue,
+    Const,
+    DeviceFact,
+    Extent,
+    ItemSize,
+    Leaf,
+    Node,
+    Op,
+    OpKind,
+    Stride,
+    evaluate,
+    from_json,
+    leaves,
+    make,
+    substitute,
+    to_json,
+)
+from silo.core.programs import MAX_STACK, EvalError, Instruction, Opcode, Program, encode
+
+__all__ = [
+    "CPP_HELPERS",
+    "INT64_MAX",
+    "INT64_MIN",
+    "MAX_DEPTH",
+    "MAX_STACK",
+    "Argument",
+    "Bindings",
+    "ConfigValue",
+    "Const",
+    "DeviceFact",
+    "EvalError",
+    "Extent",
+    "Instruction",
+    "ItemSize",
+    "Leaf",
+    "Node",
+    "Op",
+    "OpKind",
+    "Opcode",
+    "Program",
+    "Stride",
+    "encode",
+    "evaluate",
+    "from_json",
+    "leaves",
+    "make",
+    "substitute",
+    "to_cpp",
+    "to_json",
+]

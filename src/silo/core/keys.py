@@ -1,0 +1,38 @@
+"""Keys of what is kept, each under a schema name with its version. Artifact and job keys are in ``core.variant``."""
+
+from __future__ import annotations
+
+from silo.core.device import DeviceModel
+from silo.core.dispatch import Bucket, bucket_to_json
+from silo.core.signature import Signature
+from silo.core.target import Target
+from silo.core.values import JSON, digest
+
+__all__ = ["SCHEMAS", "case_key", "problem_key", "trial_key"]
+
+# Every schema a key is made under. A change of what goes into one is a new version, so old entries are never misread.
+SCHEMAS = ("artifact-key/1", "case-key/1", "job-key/1", "problem-key/1", "space-key/1", "trial-key/1")
+
+
+def trial_key(artifact_key: str, bucket: Bucket, device: DeviceModel, policy: JSON) -> str:
+    """The key of one measured artifact: artifact, bucket, device model, measurement policy."""
+    return digest("trial-key/1", [artifact_key, bucket_to_json(bucket), device.to_json(), policy])
+
+
+def problem_key(
+    source: str, signature: Signature, target: Target, compiler_identity: str, bucket: Bucket, device: DeviceModel
+) -> str:
+    """The key under which all trials of one tuning problem lie together, whatever the config.
+
+    ``source`` is the source's fingerprint and ``signature`` the typed one. The space is left out, so that a space that
+    grew still finds what was measured before.
+    """
+    return digest(
+        "problem-key/1",
+        [source, signature.to_json(), str(target), compiler_identity, bucket_to_json(bucket), device.to_json()],
+    )
+
+
+def case_key(recipe: JSON) -> str:
+    """The key of a case by its recipe."""
+    return digest("case-key/1", recipe)

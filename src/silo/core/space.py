@@ -1,0 +1,226 @@
+"""Spaces: the configs worth trying, as a list or as named axes with constraints."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+from silo.core.config import Config
+from silo.core.nodes import Argument, Bindings, ConfigValue, Node, evaluate, from_json, leaves, to_json
+from silo.core.trace import trace_value
+from silo.core.values import JSON, Value, canonical_json, digest, value_from_json, value_sort_key, value_to_json
+from silo.errors import ExpressionError, SpaceError, TraceError
+
+__all__ = ["MAX_POINTS", "Constraint", "Space"]
+
+# More points than anyone measures; the product of the axes is refused before it is built.
+MAX_POINTS = 1_000_000
+
+Constraint: TypeAlias = "Callable[[Any], object] | Node"
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The configs worth trying, in a fixed order whose first is the default.
+
+    Either ``points`` lists them or ``axes`` spans them: the last axis varies fastest, and only points that satisfy every
+    constraint count. A constraint may also read integer arguments; such a one counts when those are given.
+    Build with :meth:`of`. ``SpaceError`` names the axis or the constraint that is wrong.
+    """
+
+    axes: tuple[tuple[str, tuple[Value, ...]], ...] = ()
+    points: tuple[Config, ...] = ()
+    constraints: tuple[Node, ...] = ()
+    _configs: tuple[Config, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if bool(self.axes) == bool(self.points):
+            raise SpaceError("a space has either named axes or a list of configs, at least one; this one has no config")
+        for name, values in self.axes:
+            _check_axis(name, values)
+        names = [name for name, _ in self.axes]
+        for name in names:
+            if names.count(name) > 1:
+                raise SpaceError(f"the axis {name!r} occurs twice in a space")
+        count = math.prod(len(values) for _, values in self.axes)
+        if max(count, len(self.points)) > MAX_POINTS:
+            raise SpaceError(f"a space of {count} points is too large; the limit is {MAX_POINTS}: shorten an axis")
+        candidates = self.points or tuple(
+            Config.of(dict(zip(names, combination, strict=True)))
+            for combination in itertools.product(*(values for _, values in self.axes))
+        )
+        object.__setattr__(self, "_configs", self._filtered(_distinct(candidates), {}))
+        if not self._configs:
+            written = "; ".join(str(constraint) for constraint in self.constraints)
+            raise SpaceError(f"no config of the space satisfies its constraints: {written}")
+
+    @classmethod
+    def of(
+        cls,
+        members: Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | Space,
+        constraints: Sequence[Constraint] = (),
+        key: Sequence[str] = (),
+    ) -> Space:
+        """A space from a mapping of axes or a list of configs.
+
+        ``constraints`` are functions of one namespace that holds the config's values by name, and the integer arguments
+        named by ``key``; each is traced to an expression that must not be 0.
+
+        >>> Space.of({"BLOCK": [64, 128], "num_warps": [4, 8]}, [lambda c: c.BLOCK >= 16 * c.num_warps]).size
+        3
+        """
+        if isinstance(members, Space):
+            if not constraints:
+                return members
+            axes, points, earlier = members.axes, members.points, members.constraints
+        elif isinstance(members, Mapping):
+            axes = tuple((name, _axis_values(name, values)) for name, values in members.items())
+            points, earlier = (), ()
+        else:
+            points = tuple(member if isinstance(member, Config) else Config.of(member) for member in members)
+            axes, earlier = (), ()
+        names = [name for name, _ in axes] or sorted({name for point in points for name in point.as_dict()})
+        traced = tuple(_traced(constraint, names, key) for constraint in constraints)
+        return cls(axes, points, earlier + traced)
+
+    @property
+    def size(self) -> int:
+        """How many configs it has."""
+        return len(self._configs)
+
+    def __contains__(self, config: object) -> bool:
+        return isinstance(config, Config) and config.order_key in {point.order_key for point in self._configs}
+
+    def configs(self, arguments: Mapping[str, Value] | None = None) -> tuple[Config, ...]:
+        """The configs in order; with the values of key arguments, only those that their constraints allow.
+
+        ``SpaceError`` where the arguments leave none.
+        """
+        if not arguments:
+            return self._configs
+        chosen = self._filtered(self._configs, arguments)
+        if not chosen:
+            given = ", ".join(f"{name}={value}" for name, value in arguments.items())
+            raise SpaceError(f"no config of the space satisfies its constraints for {given}")
+        return chosen
+
+    @property
+    def default(self) -> Config:
+        """The first config."""
+        return self._configs[0]
+
+    def neighbours(self, config: Config) -> tuple[Config, ...]:
+        """The configs one step away: one parameter differs, to the next smaller or larger value the space has there.
+
+        Parameters in order of name, the smaller value first. ``SpaceError`` if the config is not of this space.
+        """
+        if config not in self:
+            raise SpaceError(f"the config {config} is not in the space")
+        mine = config.as_dict()
+        found: list[Config] = []
+        for name in sorted(mine):
+            line = [point for point in self._configs if _differs_only_in(name, mine, point.as_dict())]
+            line.sort(key=lambda point, name=name: value_sort_key(point.as_dict()[name]))
+            at = [point.order_key for point in line].index(config.order_key)
+            found += line[max(at - 1, 0) : at] + line[at + 1 : at + 2]
+        return tuple(found)
+
+    def key(self) -> str:
+        """Its key (schema ``space-key/1``)."""
+        return digest("space-key/1", self.to_json())
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "axes": [[name, [value_to_json(value) for value in values]] for name, values in self.axes],
+            "points": [point.to_json() for point in self.points],
+            "constraints": [to_json(constraint) for constraint in self.constraints],
+        }
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Space:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else, ``SpaceError`` on a space without sense."""
+        if not isinstance(data, dict) or set(data) != {"axes", "points", "constraints"}:
+            raise ValueError(f"not a space: {data!r}")
+        axes: list[tuple[str, tuple[Value, ...]]] = []
+        for axis in _list(data["axes"]):
+            name, values = _pair(axis)
+            if not isinstance(name, str):
+                raise ValueError(f"not the name of an axis: {name!r}")  # noqa: TRY004  # bad data, as everywhere
+            axes.append((name, tuple(value_from_json(value) for value in _list(values))))
+        points = tuple(Config.from_json(point) for point in _list(data["points"]))
+        return cls(tuple(axes), points, tuple(from_json(constraint) for constraint in _list(data["constraints"])))
+
+    def _filtered(self, configs: Sequence[Config], arguments: Mapping[str, Value]) -> tuple[Config, ...]:
+        active = [constraint for constraint in self.constraints if _is_bound(constraint, arguments)]
+        return tuple(config for config in configs if all(_holds(one, config, arguments) for one in active))
+
+
+def _axis_values(name: str, values: object) -> tuple[Value, ...]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise SpaceError(f"the axis {name!r} is a list of values, not {values!r}")
+    return tuple(cast("Iterable[Value]", values))
+
+
+def _check_axis(name: str, values: Sequence[Value]) -> None:
+    if not values:
+        raise SpaceError(f"the axis {name!r} has no values")
+    try:
+        texts = [canonical_json(value_to_json(value)) for value in values]
+    except TypeError as error:
+        raise SpaceError(f"the axis {name!r} has a value that no config can hold: {error}") from None
+    for index, text in enumerate(texts):
+        if text in texts[:index]:
+            raise SpaceError(f"the axis {name!r} has the value {values[index]!r} twice")
+
+
+def _distinct(configs: Iterable[Config]) -> tuple[Config, ...]:
+    return tuple({config.order_key: config for config in configs}.values())
+
+
+def _differs_only_in(name: str, left: Mapping[str, Value], right: Mapping[str, Value]) -> bool:
+    return left.keys() == right.keys() and all(
+        canonical_json(value_to_json(left[other])) == canonical_json(value_to_json(right[other]))
+        for other in left
+        if other != name
+    )
+
+
+def _traced(constraint: Constraint, names: Sequence[str], key: Sequence[str]) -> Node:
+    if not callable(constraint):
+        return constraint
+    try:
+        return trace_value(constraint, key, names)
+    except TraceError as error:
+        raise SpaceError(f"a constraint of the space cannot be traced: {error}") from error
+
+
+def _is_bound(constraint: Node, arguments: Mapping[str, Value]) -> bool:
+    needed = [leaf for leaf in leaves(constraint) if not isinstance(leaf, ConfigValue)]
+    for leaf in needed:
+        if not isinstance(leaf, Argument):
+            raise SpaceError(f"a constraint reads {leaf}; it may read config values and integer arguments only")
+    return all(cast("Argument", leaf).name in arguments for leaf in needed)
+
+
+def _holds(constraint: Node, config: Config, arguments: Mapping[str, Value]) -> bool:
+    try:
+        return evaluate(constraint, Bindings(values=arguments, config=config.as_dict())) != 0
+    except ExpressionError as error:
+        raise SpaceError(f"the constraint {constraint} has no value for {config}: {error}") from None
+
+
+def _list(data: JSON) -> Sequence[JSON]:
+    if not isinstance(data, list):
+        raise ValueError(f"not a list: {data!r}")  # noqa: TRY004  # bad data, as everywhere
+    return cast("list[JSON]", data)
+
+
+def _pair(data: JSON) -> Sequence[JSON]:
+    items = _list(data)
+    if len(items) != 2:
+        raise ValueError(f"not a pair: {data!r}")
+    return items
