@@ -1,0 +1,146 @@
+"""Blobs: bytes named by their sha256, on disk (``blobs/ab/<sha256>``) or in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import mmap
+import os
+import re
+from pathlib import Path
+
+from silo.errors import StoreError
+from silo.store.files import publish
+from silo.store.notices import Notices
+
+__all__ = ["DiskBlobs", "MemoryBlobs", "check_sha256"]
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def check_sha256(sha256: str) -> str:
+    """``sha256`` itself; ``StoreError`` when it is no lower-case hex sha256 (so it is safe as a file name)."""
+    if not _SHA256.fullmatch(sha256):
+        raise StoreError(f"not a sha256 in lower-case hex: {sha256!r}")
+    return sha256
+
+
+class MemoryBlobs:
+    """Blobs of this process only.
+
+    >>> blobs = MemoryBlobs()
+    >>> blobs.get(blobs.put(b"code"))
+    b'code'
+    """
+
+    def __init__(self) -> None:
+        self._data: dict[str, bytes] = {}
+
+    def put(self, data: bytes) -> str:
+        """Keep ``data``; its sha256 in hex."""
+        sha256 = hashlib.sha256(data).hexdigest()
+        self._data[sha256] = bytes(data)
+        return sha256
+
+    def get(self, sha256: str) -> bytes | None:
+        """The bytes, or None."""
+        return self._data.get(check_sha256(sha256))
+
+    def map(self, sha256: str) -> memoryview | None:
+        """A read-only view of the bytes, or None."""
+        data = self.get(sha256)
+        return None if data is None else memoryview(data)
+
+    def holds(self, sha256: str, size: int) -> bool:
+        """Whether a blob of this name and size is here."""
+        data = self.get(sha256)
+        return data is not None and len(data) == size
+
+
+class DiskBlobs:
+    """Blobs under ``root/blobs``; damaged ones are moved to ``root/damaged`` and count as absent.
+
+    Safe for many processes at once: a blob is published by an atomic rename, and two writers of one name write the
+    same bytes.
+    """
+
+    def __init__(self, root: Path, notices: Notices) -> None:
+        self._root = root
+        self._notices = notices
+
+    def _path(self, sha256: str) -> Path:
+        return self._root / "blobs" / check_sha256(sha256)[:2] / sha256
+
+    def put(self, data: bytes) -> str:
+        """Keep ``data`` durably; its sha256 in hex. ``OSError`` when the disk refuses; nothing kept is lost."""
+        sha256 = hashlib.sha256(data).hexdigest()
+        path = self._path(sha256)
+        try:
+            present = path.stat().st_size == len(data) and path.read_bytes() == data
+        except OSError:
+            present = False
+        if present:
+            # A fresh time keeps pruning away until the caller has published what refers to the blob.
+            with contextlib.suppress(OSError):
+                os.utime(path)
+        else:
+            publish(path, data)
+        return sha256
+
+    def get(self, sha256: str) -> bytes | None:
+        """The verified bytes; None on a miss or a damaged entry."""
+        path = self._path(sha256)
+        try:
+            data = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            self._notices.once(f"read {sha256}", f"blob {sha256} cannot be read: {error.strerror}; taken as absent")
+            return None
+        return data if self._verified(sha256, data) else None
+
+    def map(self, sha256: str) -> memoryview | None:
+        """The verified bytes as a read-only view of the file's pages; None on a miss or a damaged entry.
+
+        The view stays valid after the blob was pruned: files are replaced and unlinked, never written in place.
+        """
+        try:
+            descriptor = os.open(self._path(sha256), os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            size = os.fstat(descriptor).st_size
+            # A mapping of nothing is an error in POSIX.
+            view = memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)) if size else memoryview(b"")
+        finally:
+            os.close(descriptor)
+        return view if self._verified(sha256, view) else None
+
+    def holds(self, sha256: str, size: int) -> bool:
+        """Whether a blob of this name and size is here; its bytes are not read, and it may be gone a moment later."""
+        try:
+            return self._path(sha256).stat().st_size == size
+        except OSError:
+            return False
+
+    def _verified(self, sha256: str, data: bytes | memoryview) -> bool:
+        if hashlib.sha256(data).hexdigest() == sha256:
+            return True
+        aside = set_aside(self._root, self._path(sha256))
+        self._notices.once(
+            f"damaged {sha256}",
+            f"blob {sha256} in the store {self._root} is damaged (its sha256 differs); {aside}; it will be made again",
+        )
+        return False
+
+
+def set_aside(root: Path, path: Path) -> str:
+    """Move a damaged file to ``root/damaged``; what was done, in words."""
+    try:
+        (root / "damaged").mkdir(mode=0o700, exist_ok=True)
+        path.replace(root / "damaged" / path.name)
+    except FileNotFoundError:
+        return "another process has moved it already"
+    except OSError as error:
+        return f"it stays where it is ({error.strerror})"
+    return "moved to damaged/"

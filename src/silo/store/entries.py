@@ -1,0 +1,90 @@
+"""Entries: one JSON document a key, replaced atomically (``<directory>/ab/<key>.json``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from silo.core.values import JSON, canonical_json, parse_json
+from silo.store.blobs import check_sha256, set_aside
+from silo.store.files import publish
+from silo.store.framing import decode_line, encode_line
+from silo.store.notices import Notices
+
+__all__ = ["DiskEntries", "Entries", "MemoryEntries"]
+
+
+class Entries(Protocol):
+    """JSON documents by key (a sha256 in hex)."""
+
+    def put(self, key: str, document: JSON) -> None:
+        """Keep a document under ``key``, replacing any other."""
+        ...
+
+    def get(self, key: str) -> JSON:
+        """The document, or None (documents themselves are never None)."""
+        ...
+
+    def remove(self, key: str) -> None:
+        """Forget the document, if there is one."""
+        ...
+
+
+class MemoryEntries:
+    """Entries of this process only."""
+
+    def __init__(self) -> None:
+        self._documents: dict[str, bytes] = {}
+
+    def put(self, key: str, document: JSON) -> None:
+        """Keep a document under ``key``, replacing any other."""
+        self._documents[check_sha256(key)] = canonical_json(document)
+
+    def get(self, key: str) -> JSON:
+        """The document, or None."""
+        text = self._documents.get(check_sha256(key))
+        return None if text is None else parse_json(text)
+
+    def remove(self, key: str) -> None:
+        """Forget the document, if there is one."""
+        self._documents.pop(check_sha256(key), None)
+
+
+class DiskEntries:
+    """Entries in a directory of the store; a damaged one is moved to ``root/damaged`` and counts as absent."""
+
+    def __init__(self, root: Path, name: str, notices: Notices) -> None:
+        self._root = root
+        self._name = name
+        self._notices = notices
+
+    def _path(self, key: str) -> Path:
+        return self._root / self._name / check_sha256(key)[:2] / f"{key}.json"
+
+    def _scope(self, key: str) -> str:
+        return f"{self._name}/{key}"
+
+    def put(self, key: str, document: JSON) -> None:
+        """Keep a document under ``key``, replacing any other. ``OSError`` when the disk refuses."""
+        publish(self._path(key), encode_line(self._scope(key), document))
+
+    def get(self, key: str) -> JSON:
+        """The document, or None on a miss or a damaged entry."""
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            self._notices.once(f"read {path}", f"{path} cannot be read: {error.strerror}; taken as absent")
+            return None
+        try:
+            return decode_line(self._scope(key), data.removesuffix(b"\n"))
+        except ValueError as error:
+            aside = set_aside(self._root, path)
+            self._notices.once(f"damaged {path}", f"{path} is damaged ({error}); {aside}; it will be made again")
+            return None
+
+    def remove(self, key: str) -> None:
+        """Forget the document, if there is one."""
+        self._path(key).unlink(missing_ok=True)

@@ -1,0 +1,137 @@
+"""Writing files so that a crash leaves the old file or the new one, never a part of either."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+from collections.abc import Generator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+__all__ = ["TEMPORARY_PREFIX", "AtomicFile", "file_lock", "make_directory", "publish", "sync_directory", "write_all"]
+
+# Names of unfinished files: never read, swept away when they are old and their writer is gone.
+TEMPORARY_PREFIX = ".silo-tmp-"
+
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+_NO_DIRECTORY_SYNC = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES})
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write every byte, or raise ``OSError`` (a full disk shows as a short write first, as ENOSPC next)."""
+    view = memoryview(data)
+    while view:
+        written = os.write(descriptor, view)
+        if written == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        view = view[written:]
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable. File systems that cannot do so are left as they are."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_DIRECTORY_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(path: Path) -> None:
+    """Create a directory and its missing parents, private to the user and durable."""
+    if path.is_dir():
+        return
+    if path.parent != path:
+        make_directory(path.parent)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    if not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    sync_directory(path.parent)
+
+
+@contextlib.contextmanager
+def file_lock(descriptor: int, *, exclusive: bool) -> Generator[bool]:
+    """Hold an advisory lock on an open file; yields False where the file system has none.
+
+    The lock goes with the descriptor, so a killed process never leaves it behind.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+class AtomicFile:
+    """A file that appears under its name whole and durable, or not at all.
+
+    Used as a context manager; leaving without :meth:`commit` removes what was written. The temporary file lies in
+    the same directory, so that the final rename is atomic.
+    """
+
+    def __init__(self, path: Path, *, mode: int = 0o600) -> None:
+        self.path = path
+        self._temporary = path.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
+        self._descriptor = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+        # Tells sweepers that the writer lives.
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._position = 0
+        self._committed = False
+
+    @property
+    def position(self) -> int:
+        """Bytes written so far."""
+        return self._position
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append to the file."""
+        write_all(self._descriptor, data)
+        self._position += len(data)
+
+    def patch(self, offset: int, data: bytes) -> None:
+        """Overwrite bytes that were written before."""
+        os.lseek(self._descriptor, offset, os.SEEK_SET)
+        write_all(self._descriptor, data)
+        os.lseek(self._descriptor, self._position, os.SEEK_SET)
+
+    def commit(self, *, permissions: int | None = None) -> None:
+        """Make the bytes durable and give the file its name, replacing what had it."""
+        if permissions is not None:
+            os.fchmod(self._descriptor, permissions)
+        os.fsync(self._descriptor)
+        self._temporary.replace(self.path)
+        self._committed = True
+        sync_directory(self.path.parent)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        os.close(self._descriptor)
+        if not self._committed:
+            with contextlib.suppress(OSError):
+                self._temporary.unlink()
+
+
+def publish(path: Path, data: bytes) -> None:
+    """Write a small file atomically and durably; its directory is made when it is missing."""
+    make_directory(path.parent)
+    with AtomicFile(path) as file:
+        file.write(data)
+        file.commit()

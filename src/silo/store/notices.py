@@ -1,0 +1,26 @@
+"""Telling the user once, in the log, about something that was worked around."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+__all__ = ["Notices"]
+
+_log = logging.getLogger("silo.store")
+
+
+class Notices:
+    """Warnings on the ``silo.store`` logger, each subject at most once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._told: set[str] = set()
+
+    def once(self, subject: str, message: str) -> None:
+        """Log ``message`` unless something about ``subject`` was logged before."""
+        with self._lock:
+            if subject in self._told:
+                return
+            self._told.add(subject)
+        _log.warning("%s", message)

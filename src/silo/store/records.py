@@ -1,0 +1,125 @@
+"""Records: append-only lists of JSON by key, one framed line each (``records/<key>.jsonl``)."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from silo.core.values import JSON, canonical_json, parse_json
+from silo.errors import StoreError
+from silo.store.files import file_lock, make_directory, sync_directory, write_all
+from silo.store.framing import decode_line, encode_line
+from silo.store.notices import Notices
+
+__all__ = ["DiskRecords", "MemoryRecords", "check_key"]
+
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
+
+
+def check_key(key: str) -> str:
+    """``key`` itself; ``StoreError`` when it cannot be a file name everywhere."""
+    if not _KEY.fullmatch(key):
+        raise StoreError(f"not a store key: {key!r}; letters, digits, '_', '-' and '.', at most 200, no '.' first")
+    return key
+
+
+class MemoryRecords:
+    """Records of this process only.
+
+    >>> records = MemoryRecords()
+    >>> records.append("k", {"a": 1})
+    >>> list(records.read("k"))
+    [{'a': 1}]
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[str, list[bytes]] = {}
+
+    def append(self, key: str, record: JSON) -> None:
+        """Add one record."""
+        self._lines.setdefault(check_key(key), []).append(canonical_json(record))
+
+    def read(self, key: str) -> Iterator[JSON]:
+        """Every record of the key, in the order they were appended."""
+        return (parse_json(line) for line in tuple(self._lines.get(check_key(key), ())))
+
+    def keys(self) -> tuple[str, ...]:
+        """The keys that have records, sorted."""
+        return tuple(sorted(self._lines))
+
+
+class DiskRecords:
+    """Records in one directory, appended to by many processes at once.
+
+    An append is one ``O_APPEND`` write under a lock, then fsync. A write cut short by a full disk is taken back; one
+    cut short by a kill leaves a torn line, which readers skip and the next writer closes with a newline first.
+    """
+
+    def __init__(self, directory: Path, notices: Notices) -> None:
+        self._directory = directory
+        self._notices = notices
+        self._lock = threading.Lock()
+        self._named: set[str] = set()  # keys whose file name this process has made durable
+
+    def _path(self, key: str) -> Path:
+        return self._directory / f"{check_key(key)}.jsonl"
+
+    def append(self, key: str, record: JSON) -> None:
+        """Add one record, atomically and durably. ``OSError`` when the disk refuses; nothing kept is lost."""
+        line = encode_line(f"record/{key}", record)
+        path = self._path(key)
+        make_directory(self._directory)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            with file_lock(descriptor, exclusive=True) as locked:
+                _append_line(descriptor, line, locked=locked)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        with self._lock:
+            new = key not in self._named
+            self._named.add(key)
+        if new:
+            sync_directory(self._directory)
+
+    def read(self, key: str) -> Iterator[JSON]:
+        """Every whole record of the key, in the order they were appended; damaged lines are skipped, told once."""
+        path = self._path(key)
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            self._notices.once(f"read {path}", f"records {path.name} cannot be read: {error.strerror}; taken as absent")
+            return
+        with os.fdopen(descriptor, "rb") as file, file_lock(descriptor, exclusive=False):
+            data = file.read()
+        for number, line in enumerate(data.split(b"\n"), start=1):
+            if not line:
+                continue
+            try:
+                record = decode_line(f"record/{key}", line)
+            except ValueError as error:
+                self._notices.once(f"damaged {path}", f"{path}: line {number} is no whole record ({error}); skipped")
+                continue
+            yield record
+
+    def keys(self) -> tuple[str, ...]:
+        """The keys that have records, sorted."""
+        return tuple(sorted(path.stem for path in self._directory.glob("*.jsonl") if _KEY.fullmatch(path.stem)))
+
+
+def _append_line(descriptor: int, line: bytes, *, locked: bool) -> None:
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        line = b"\n" + line
+    try:
+        write_all(descriptor, line)
+    except OSError:
+        # Only under the lock is it certain that nobody has appended since.
+        if locked:
+            os.ftruncate(descriptor, size)
+        raise
