@@ -1,0 +1,224 @@
+"""Settings from the environment: the only module that reads it.
+
+``docs/settings.md`` is printed from :data:`VARIABLES` (``python -m silo.settings``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from silo.errors import SettingsError
+
+__all__ = [
+    "LOG_LEVELS",
+    "TUNE_MODES",
+    "VARIABLES",
+    "Settings",
+    "Variable",
+    "available_cpus",
+    "child_environment",
+    "override",
+    "settings",
+    "settings_page",
+    "unknown_variables",
+]
+
+TUNE_MODES = ("auto", "cached", "off")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One variable: its name, the form of its value, the default in words, what it means."""
+
+    name: str
+    form: str
+    default: str
+    meaning: str
+
+
+VARIABLES: Final = (
+    Variable("SILO_HOME", "path", "`silo` in the user's cache folder", "The store: compiled kernels and measurements."),
+    Variable(
+        "SILO_TUNE",
+        "`auto`, `cached` or `off`",
+        "`auto`",
+        "What a first call does: measure within the budget when nothing is known; use the best known and never measure;"
+        " take the first config.",
+    ),
+    Variable("SILO_TUNE_BUDGET", "seconds", "10", "The longest a first call may spend on measuring."),
+    Variable("SILO_THREADS", "count", "the CPUs this process may use", "Threads that run one launch on the CPU."),
+    Variable("SILO_JOBS", "count", "the CPUs this process may use", "Compile workers at one time."),
+    Variable("SILO_CC", "command", "`CC`, then the first of cc, gcc, clang", "The C compiler for CPU kernels."),
+    Variable("SILO_COMPILE_TIMEOUT", "seconds", "300", "The longest one variant may compile before it is stopped."),
+    Variable(
+        "SILO_TORCH_SHIM", "0 or 1", "1", "Read torch tensors through torch's C interface; 0 goes through DLPack."
+    ),
+    Variable("SILO_FORCE_TRITON", "0 or 1", "0", "Accept a Triton version Silo was not tested with."),
+    Variable("SILO_LOG", "`debug`, `info`, `warning` or `error`", "`info`", "The least severe message that is shown."),
+    Variable("SILO_DEBUG", "0 or 1", "0", "Show tracebacks and check more at every step."),
+)
+
+
+def available_cpus() -> int:
+    """The CPUs this process may run on (its affinity, where the system has such a thing)."""
+    if sys.platform == "linux":
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting, with its unit in the name where it has one. ``cc`` is None when nobody named a compiler."""
+
+    home: Path
+    tune: str = "auto"
+    tune_budget_s: float = 10.0
+    threads: int = 1
+    jobs: int = 1
+    cc: str | None = None
+    compile_timeout_s: float = 300.0
+    torch_shim: bool = True
+    force_triton: bool = False
+    log: str = "info"
+    debug: bool = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Settings:
+        """Read a mapping; an empty value counts as absent. ``SettingsError`` names the variable and what it takes.
+
+        >>> Settings.from_environment({"SILO_HOME": "/tmp/store", "SILO_THREADS": "3"}).threads
+        3
+        """
+        given = {name: value.strip() for name, value in environment.items() if value.strip()}
+        cpus = available_cpus()
+        return cls(
+            home=_home(given.get("SILO_HOME")),
+            tune=_choice(given, "SILO_TUNE", TUNE_MODES, "auto"),
+            tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 10.0),
+            threads=_count(given, "SILO_THREADS", cpus),
+            jobs=_count(given, "SILO_JOBS", cpus),
+            cc=given.get("SILO_CC") or given.get("CC"),
+            compile_timeout_s=_seconds(given, "SILO_COMPILE_TIMEOUT", 300.0),
+            torch_shim=_flag(given, "SILO_TORCH_SHIM", default=True),
+            force_triton=_flag(given, "SILO_FORCE_TRITON", default=False),
+            log=_choice(given, "SILO_LOG", LOG_LEVELS, "info"),
+            debug=_flag(given, "SILO_DEBUG", default=False),
+        )
+
+
+def _home(value: str | None) -> Path:
+    if value is None:
+        import platformdirs  # noqa: PLC0415  # only where the store's place was not given
+
+        return Path(platformdirs.user_cache_dir("silo", appauthor=False))
+    try:
+        return Path(value).expanduser().absolute()
+    except RuntimeError as error:  # ~somebody, who does not exist
+        raise SettingsError(f"SILO_HOME is a path, not {value!r}: {error}") from None
+
+
+def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:
+    value = given.get(name, default).lower()
+    if value not in choices:
+        near = difflib.get_close_matches(value, choices, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise SettingsError(f"{name} is one of {', '.join(choices)}, not {given[name]!r}{hint}")
+    return value
+
+
+def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        value = float(given.get(name, default))
+    except ValueError:
+        value = math.nan
+    if not (value >= 0 and math.isfinite(value)):
+        raise SettingsError(f"{name} is a number of seconds, 0 or more, not {given[name]!r}")
+    return value
+
+
+def _count(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65536):
+        raise SettingsError(f"{name} is a count from 1 to 65536, not {text!r}")
+    return int(text)
+
+
+def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = given.get(name)
+    if text is None:
+        return default
+    if text not in ("0", "1"):
+        raise SettingsError(f"{name} is 0 or 1, not {text!r}")
+    return text == "1"
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | None]]:
+    """The SILO_* names nothing reads, each with the known name nearest to it, or None."""
+    known = [variable.name for variable in VARIABLES]
+    strange = sorted(name for name in environment if name.startswith("SILO_") and name not in known)
+    return [(name, next(iter(difflib.get_close_matches(name, known, n=1)), None)) for name in strange]
+
+
+_lock = threading.Lock()
+_current: Settings | None = None
+
+
+def settings() -> Settings:
+    """The settings of this process, read from the environment once."""
+    global _current  # noqa: PLW0603  # the one cache, guarded by _lock
+    with _lock:
+        if _current is None:
+            _current = Settings.from_environment(os.environ)
+        return _current
+
+
+@contextmanager
+def override(**changes: object) -> Iterator[Settings]:
+    """Settings with other values, for every thread, until the block ends. For tests and for options of commands."""
+    global _current  # noqa: PLW0603
+    before = settings()
+    changed = replace(before, **changes)  # pyright: ignore[reportArgumentType]  # dataclass refuses unknown names
+    with _lock:
+        _current = changed
+    try:
+        yield changed
+    finally:
+        with _lock:
+            _current = before
+
+
+def child_environment(**changes: str) -> dict[str, str]:
+    """A copy of the environment for a process that Silo starts, with changes."""
+    return {**os.environ, **changes}
+
+
+def settings_page() -> str:
+    """The text of ``docs/settings.md``."""
+    lines = [
+        "# Settings",
+        "",
+        "Environment variables, read once, when first needed. An empty value counts as absent; a value that makes no sense",
+        "is an error that names the variable. Options of commands and arguments of functions come before them.",
+        "",
+        "| variable | value | default | meaning |",
+        "| --- | --- | --- | --- |",
+    ]
+    lines += [f"| `{one.name}` | {one.form} | {one.default} | {one.meaning} |" for one in VARIABLES]
+    lines += ["", "`silo doctor` lists `SILO_*` variables that nothing reads.", ""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(settings_page())
