@@ -138,7 +138,7 @@ def _number(cursor: Cursor, token: re.Match[str], element: str, start: int) -> i
         try:
             return float_from_bits(int(text, 16), element)
         except ValueError:
-            raise cursor.error(f"the bits of an {element}", start)
+            raise cursor.error(f"the bits of an {element}", start) from None
     if not _NO_DIGITS.fullmatch(element) or token["float"] is not None:
         raise cursor.error(f"a value of type {element}", start)
     if len(text) > 64:

@@ -1,0 +1,293 @@
+"""From a ``@triton.jit`` function to a module's text, without a GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from silo.core.config import Config
+from silo.core.dtypes import DType, DTypeKind
+from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
+from silo.core.specialization import Fact, Specialization
+from silo.core.target import Target
+from silo.core.values import FunctionValue, Value
+from silo.errors import CompileError, SiloError, SourceError
+from silo.sources.triton.adapter.toolchain import backend_for, gpu_target, lowering_for, module, require_triton
+from silo.sources.triton.functions import recall
+
+__all__ = ["Ttir", "lower_for_gpu", "lower_to_ttir"]
+
+_MARK = "nodialect"
+_MARKED = re.compile(r" \{nodialect = 1 : i32\}|nodialect = 1 : i32, |, nodialect = 1 : i32")
+
+# Passes that make TTIR plain and small, in order. Some exist in one version of Triton only.
+_CPU_PASSES = (
+    "common.inliner",
+    "ttir.rewrite_tensor_pointer",
+    "ttir.rewrite_tensor_descriptor_to_pointer",
+    "common.canonicalizer",
+    "ttir.combine",
+    "ttir.reorder_broadcast",
+    "common.cse",
+    "common.symbol_dce",
+    "ttir.loop_unroll",
+    "common.canonicalizer",
+    "common.cse",
+    "ttir.triton_licm",
+    "common.symbol_dce",
+)
+# Inlining drops the names of helper functions, which carry the name of the user's module.
+_GPU_PASSES = ("common.inliner", "common.symbol_dce")
+
+# A CPU converts every fp8 format in software and multiplies tf32 operands exactly.
+_CPU_OPTIONS: dict[str, object] = {
+    "supported_fp8_dtypes": ("fp8e4b15", "fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16"),
+    "default_dot_input_precision": "ieee",
+}
+_CPU_STAND_IN = Target("cuda", "sm_89")  # the front end knows GPUs only; from 8.9 on it accepts every fp8 dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Ttir:
+    """A lowered kernel. ``text`` is MLIR's generic form, free of locations and so of paths."""
+
+    text: str
+    _locate: Callable[[], str] = field(repr=False, compare=False)
+
+    @property
+    def located(self) -> str:
+        """The same module with locations, for error messages; lowered again on every access."""
+        return self._locate()
+
+
+def lower_to_ttir(
+    function: object,
+    signature: Signature,
+    specialization: Specialization,
+    config: Config,
+    target: Target,
+    *,
+    debug: bool = False,
+    force: bool = False,
+) -> Ttir:
+    """Lower for the CPU: helpers inlined, block pointers and descriptors rewritten to pointers, loops unrolled.
+
+    Args:
+        function: the ``JITFunction``.
+        signature: typed.
+        specialization: facts and constexpr values; values of ``config`` and defaults fill in what it lacks.
+        config: its compile options mean nothing on a CPU and change nothing here.
+        target: a ``cpu`` target.
+        debug: keep ``tl.device_assert`` and overflow checks.
+        force: accept a Triton that Silo was not tested with.
+
+    Raises:
+        ToolchainError: no usable Triton.
+        CompileError: Triton's front end refused the kernel.
+    """
+    require_triton(force=force)
+    if target.kind != "cpu":
+        raise SourceError(f"lower_to_ttir is for cpu targets, not {target}; use lower_for_gpu")
+    options = {**_CPU_OPTIONS, "debug": debug}
+    arguments = _source_arguments(function, signature, specialization, config)
+
+    def lower(*, locations: bool) -> str:
+        made = _make_module(function, arguments, _CPU_STAND_IN, options, any_dot_size=True)
+        _run_passes(made, _CPU_PASSES)
+        return _generic_text(made, locations=locations)
+
+    return Ttir(lower(locations=False), lambda: lower(locations=True))
+
+
+def lower_for_gpu(
+    function: object,
+    signature: Signature,
+    specialization: Specialization,
+    config: Config,
+    target: Target,
+    *,
+    force: bool = False,
+) -> Ttir:
+    """Lower for Triton's own back end: the module before the backend's stages, which :func:`compile_gpu` runs.
+
+    Raises:
+        ToolchainError: no usable Triton.
+        TargetError: not a concrete cuda or hip target.
+        CompileError: Triton's front end refused the kernel.
+    """
+    require_triton(force=force)
+    arguments = _source_arguments(function, signature, specialization, config)
+
+    def lower(*, locations: bool) -> str:
+        made = _make_module(function, arguments, target, dict(config.options))
+        _run_passes(made, _GPU_PASSES)
+        return _generic_text(made, locations=locations)
+
+    return Ttir(lower(locations=False), lambda: lower(locations=True))
+
+
+def gpu_options(backend: Any, options: dict[str, object]) -> Any:  # noqa: ANN401
+    """Triton's options object. Fusing of multiply and add is on unless the config says otherwise, in every version."""
+    given = {"enable_fp_fusion": True, **{name: value for name, value in options.items() if value is not None}}
+    try:
+        return backend.parse_options(given)
+    except (AssertionError, ValueError, TypeError) as error:
+        raise CompileError(f"Triton refuses the options {given}: {error}") from error
+
+
+def _make_module(
+    function: Any,  # noqa: ANN401
+    arguments: _SourceArguments,
+    target: Target,
+    options: dict[str, object],
+    *,
+    any_dot_size: bool = False,
+) -> Any:  # noqa: ANN401
+    ir = module("triton._C.libtriton").ir
+    triton_target = gpu_target(target)
+    backend = backend_for(triton_target)
+    parsed = gpu_options(backend, {"debug": bool(getattr(function, "debug", False)), **options})
+    source = module("triton.compiler").ASTSource(function, arguments.types, arguments.constants, arguments.attributes)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    implementation = backend.get_codegen_implementation(parsed)
+    if any_dot_size:
+        implementation["min_dot_size"] = _any_size
+    with lowering_for(triton_target):
+        try:
+            made = source.make_ir(triton_target, parsed, implementation, backend.get_module_map(), context)
+        except SiloError:
+            raise
+        except Exception as error:  # Triton runs the user's code here: anything may be raised
+            raise CompileError(_front_end_message(function, error)) from error
+    made.context = context
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _SourceArguments:
+    """What Triton's ``ASTSource`` takes: types by name, constants and attributes by the parameter's position."""
+
+    types: dict[str, str]
+    constants: dict[tuple[int, ...], object]
+    attributes: dict[tuple[int, ...], list[list[object]]]
+
+
+def _any_size(_lhs: object, _rhs: object) -> tuple[int, int, int]:
+    return (1, 1, 1)
+
+
+def _front_end_message(function: Any, error: Exception) -> str:  # noqa: ANN401
+    name = getattr(function, "__name__", "the kernel")
+    causes = [str(error).strip()]
+    cause = error.__cause__
+    while cause is not None and len(causes) < 4:
+        causes.append(f"{type(cause).__name__}: {str(cause).strip()}")
+        cause = cause.__cause__
+    return f"{name} cannot be lowered: " + "\n".join(text for text in causes if text)
+
+
+def _source_arguments(
+    function: Any,  # noqa: ANN401
+    signature: Signature,
+    specialization: Specialization,
+    config: Config,
+) -> _SourceArguments:
+    given = {**dict(config.values), **specialization.constant_values}
+    types: dict[str, str] = {}
+    constants: dict[tuple[int, ...], object] = {}
+    attributes: dict[tuple[int, ...], list[list[object]]] = {}
+    expected = tuple(getattr(function, "arg_names", ()))
+    if expected != signature.names:
+        raise SourceError(f"the signature names {', '.join(signature.names)}, the kernel takes {', '.join(expected)}")
+    for index, parameter in enumerate(signature.parameters):
+        facts = specialization.facts_of(parameter.name)
+        if parameter.kind is ParameterKind.CONSTEXPR:
+            types[parameter.name] = "constexpr"
+            constants[(index,)] = _to_triton(_constant(parameter, given))
+        elif Fact.EQUAL_1 in facts or Fact.NONE in facts:
+            types[parameter.name] = "constexpr"
+            constants[(index,)] = 1 if Fact.EQUAL_1 in facts else None
+        else:
+            types[parameter.name] = _type_text(parameter, given)
+            if Fact.ALIGNED_16 in facts or Fact.DIVISIBLE_16 in facts:
+                attributes[(index,)] = [["tt.divisibility", 16]]
+    return _SourceArguments(types, constants, attributes)
+
+
+def _constant(parameter: Parameter, given: dict[str, Value]) -> Value:
+    if parameter.name in given:
+        return given[parameter.name]
+    if isinstance(parameter.default, NoDefault):
+        raise CompileError(
+            f"the constexpr parameter {parameter.name} has no value: neither the call nor the config gives one"
+        )
+    return parameter.default
+
+
+def _type_text(parameter: Parameter, given: dict[str, Value]) -> str:
+    kind, dtype = parameter.kind, parameter.dtype
+    if kind is ParameterKind.ANY or dtype is None:
+        raise SourceError(f"the parameter {parameter.name} has no type yet: specialize the signature first")
+    if kind is ParameterKind.POINTER:
+        return f"*{dtype.triton}"
+    if kind is ParameterKind.DESCRIPTOR:
+        shape = given.get(parameter.name)
+        if not isinstance(shape, tuple) or not shape:
+            raise SourceError(f"the descriptor {parameter.name} has no block shape in the specialization")
+        return f"tensordesc<{dtype.triton}[{', '.join(str(extent) for extent in shape)}]>"
+    return dtype.triton
+
+
+def _to_triton(value: Value) -> object:
+    """The object Triton expects for a constexpr value."""
+    if isinstance(value, DType):
+        return _triton_dtype(value)
+    if isinstance(value, FunctionValue):
+        return recall(value)
+    if isinstance(value, tuple):
+        return tuple(_to_triton(item) for item in value)
+    return value
+
+
+@lru_cache(maxsize=64)
+def _triton_dtype(dtype: DType) -> object:
+    name = dtype.triton
+    if dtype.kind in (DTypeKind.INT, DTypeKind.BOOL):
+        name = name.replace("i", "int", 1)
+    elif dtype.kind is DTypeKind.UINT:
+        name = name.replace("u", "uint", 1)
+    return module("triton.language").dtype(name)
+
+
+def _run_passes(made: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401
+    triton = module("triton._C.libtriton")
+    manager = triton.ir.pass_manager(made.context)
+    for name in names:
+        group, _, pass_name = name.partition(".")
+        add = getattr(getattr(triton.passes, group), f"add_{pass_name}", None)
+        if add is not None:
+            add(manager)
+    try:
+        manager.run(made, "silo")
+    except RuntimeError as error:
+        raise CompileError(f"Triton's own passes refuse the module: {error}") from error
+
+
+def _generic_text(made: Any, *, locations: bool) -> str:  # noqa: ANN401
+    """Print in generic form. Consumes the module: the mark it leaves makes the module invalid.
+
+    MLIR prints the generic form of a module that fails verification, and an attribute of the module without a
+    dialect prefix fails it.
+    """
+    builder = module("triton._C.libtriton").ir.builder(made.context)
+    made.set_attr(_MARK, builder.get_int32_attr(1))
+    text: str = str(made) if locations else made.str_nodebug()
+    if '"builtin.module"' not in text:
+        raise SourceError("this Triton does not print modules in generic form: " + text[:80])
+    end = text.rfind("})")  # the attributes of the module stand on its last line
+    return text[:end] + _MARKED.sub("", text[end:], count=1)

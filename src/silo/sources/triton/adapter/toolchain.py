@@ -1,0 +1,119 @@
+"""Which Triton is installed, its backends, and the driver it believes to be active while we lower."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib import metadata
+from typing import Any
+
+from silo.core.target import Target
+from silo.errors import TargetError, ToolchainError
+
+__all__ = ["TESTED_VERSIONS", "backend_for", "gpu_target", "lowering_for", "module", "require_triton", "triton_version"]
+
+TESTED_VERSIONS = ("3.6", "3.9")
+
+_CUDA_ARCH = re.compile(r"sm_([0-9]+)[af]?")
+_driver_lock = threading.RLock()
+
+
+def triton_version() -> str | None:
+    """The installed version, such as ``3.9.0``, without importing Triton; None where it is not installed."""
+    try:
+        return metadata.version("triton")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def require_triton(*, force: bool = False) -> str:
+    """The version of a Triton that can be used.
+
+    Raises:
+        ToolchainError: it is absent, or of a version Silo was not tested with and ``force`` is not set.
+    """
+    version = triton_version()
+    if version is None:
+        raise ToolchainError(
+            "Triton is not installed here, and this kernel must be compiled from its source: "
+            "pip install 'kernel-silo[triton]', or load a bundle that holds it already"
+        )
+    if version.rpartition(".")[0] not in TESTED_VERSIONS and not force:
+        raise ToolchainError(
+            f"Triton {version} is installed; Silo reads Triton's internals and was tested with "
+            f"{' and '.join(f'{tested}.x' for tested in TESTED_VERSIONS)} only. Install one of those, "
+            "or force it with SILO_FORCE_TRITON=1 and check the results"
+        )
+    return version
+
+
+def module(name: str) -> Any:  # noqa: ANN401  # Triton has no types
+    """Import one of Triton's modules."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ToolchainError(f"Triton's module {name} cannot be imported: {error}") from error
+
+
+def gpu_target(target: Target) -> Any:  # noqa: ANN401
+    """Triton's own object for a concrete cuda or hip target.
+
+    Raises:
+        TargetError: Triton has no backend of that kind, or the arch is not named.
+    """
+    make = module("triton.backends.compiler").GPUTarget
+    if target.kind == "cuda":
+        match = _CUDA_ARCH.fullmatch(target.arch)
+        if match is not None:
+            return make("cuda", int(match.group(1)), 32)
+    elif target.kind == "hip" and target.arch:
+        generation = target.arch.removeprefix("gfx").removesuffix("-generic")[:-2]
+        return make("hip", target.arch, 32 if generation.isdecimal() and int(generation) >= 10 else 64)
+    raise TargetError(f"Triton compiles for cuda:sm_NN and hip:gfxNNN, not for {target}")
+
+
+@lru_cache(maxsize=16)
+def backend_for(target: Any) -> Any:  # noqa: ANN401
+    """Triton's compiler backend for one of its targets."""
+    return module("triton.compiler").make_backend(target)
+
+
+class _LoweringDriver:
+    """Stands in for Triton's active driver on the thread that lowers; every other thread sees the real one.
+
+    Parts of Triton's front end ask the active driver for the target, and raise where the machine has no GPU.
+    """
+
+    def __init__(self, target: object, config: Any, active: object) -> None:  # noqa: ANN401
+        self._target = target
+        self._config = config
+        self._real = active
+        self._thread = threading.get_ident()
+
+    def get_current_target(self) -> object:
+        if threading.get_ident() == self._thread:
+            return self._target
+        return self._driver().get_current_target()
+
+    def _driver(self) -> Any:  # noqa: ANN401
+        return self._config.default if self._real is None else self._real
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._driver(), name)
+
+
+@contextmanager
+def lowering_for(target: object) -> Generator[None]:
+    """Let Triton's front end believe that ``target`` is the active device. One thread lowers at a time."""
+    config = module("triton.runtime.driver").driver
+    with _driver_lock:
+        before = config._active  # noqa: SLF001  # reading `active` would make a driver, which fails without a GPU
+        config.set_active(_LoweringDriver(target, config, before))
+        try:
+            yield
+        finally:
+            config.set_active(before)
