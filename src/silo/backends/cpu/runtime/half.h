@@ -1,0 +1,52 @@
+/* f16 and bf16 live in uint16_t; conversions are integer code without branches, so that loops over them vectorise.
+   Rounding is to nearest, ties to even; subnormals, infinities and NaN (made quiet) are exact. */
+
+SILO_INLINE float silo_bf16_to_f32(uint16_t half) {
+    return silo_f32_of_bits((uint32_t)half << 16);
+}
+
+SILO_INLINE uint16_t silo_f32_to_bf16(float value) {
+    uint32_t bits = silo_bits_f32(value);
+    uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    uint32_t quiet = (bits >> 16) | 0x40u;
+    return (uint16_t)(value != value ? quiet : rounded);
+}
+
+SILO_INLINE float silo_f16_to_f32(uint16_t half) {
+    uint32_t magnitude = half & 0x7fffu;
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
+    /* 0x1p-24 times the integer is exact for subnormals and needs no subnormal f32 on the way. */
+    uint32_t subnormal = silo_bits_f32((float)(int32_t)magnitude * 0x1p-24f);
+    uint32_t normal = (magnitude << 13) + (magnitude >= 0x7c00u ? 0x70000000u : 0x38000000u);
+    return silo_f32_of_bits((magnitude < 0x400u ? subnormal : normal) | sign);
+}
+
+SILO_INLINE uint16_t silo_f32_to_f16(float value) {
+    uint32_t bits = silo_bits_f32(value);
+    uint32_t sign = (bits >> 16) & 0x8000u;
+    uint32_t magnitude = bits & 0x7fffffffu;
+    uint32_t special = magnitude > 0x7f800000u ? 0x7e00u | ((magnitude >> 13) & 0x3ffu) : 0x7c00u;
+    /* Adding 0.5 puts the last f16 subnormal bit at the last f32 bit: the addition rounds. */
+    uint32_t subnormal = silo_bits_f32(silo_f32_of_bits(magnitude) + 0.5f) - 0x3f000000u;
+    uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+    uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
+    return (uint16_t)((magnitude >= 0x47800000u ? special : finite) | sign);
+}
+
+/* f64 to f32 rounded to odd: a later rounding to f16 or bf16 is then as if it had been the only one. */
+SILO_INLINE float silo_f64_to_f32_odd(double value) {
+    float near = (float)value;
+    double error = value - (double)near;
+    uint32_t bits = silo_bits_f32(near);
+    uint32_t away = (value < 0.0 ? error > 0.0 : error < 0.0) ? 1u : 0u;
+    uint32_t inexact = error != 0.0 && value == value ? 1u : 0u;
+    return silo_f32_of_bits((bits - away) | inexact);
+}
+
+SILO_INLINE uint16_t silo_f64_to_f16(double value) {
+    return silo_f32_to_f16(silo_f64_to_f32_odd(value));
+}
+
+SILO_INLINE uint16_t silo_f64_to_bf16(double value) {
+    return silo_f32_to_bf16(silo_f64_to_f32_odd(value));
+}

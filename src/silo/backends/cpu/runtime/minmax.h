@@ -1,0 +1,74 @@
+/* maxnum, minnum: the other operand where one is NaN. maximum, minimum: NaN where one is NaN. -0 is below +0 in all. */
+
+SILO_INLINE float silo_maximum_f32(float a, float b) {
+    float both = silo_f32_of_bits(silo_bits_f32(a) & silo_bits_f32(b));
+    float larger = a > b ? a : b;
+    larger = a == b ? both : larger;
+    return a != a ? a : larger;
+}
+
+SILO_INLINE float silo_minimum_f32(float a, float b) {
+    float both = silo_f32_of_bits(silo_bits_f32(a) | silo_bits_f32(b));
+    float smaller = a < b ? a : b;
+    smaller = a == b ? both : smaller;
+    return a != a ? a : smaller;
+}
+
+SILO_INLINE float silo_maxnum_f32(float a, float b) {
+    float both = silo_f32_of_bits(silo_bits_f32(a) & silo_bits_f32(b));
+    float larger = a > b ? a : b;
+    larger = a == b ? both : larger;
+    return b != b ? a : larger;
+}
+
+SILO_INLINE float silo_minnum_f32(float a, float b) {
+    float both = silo_f32_of_bits(silo_bits_f32(a) | silo_bits_f32(b));
+    float smaller = a < b ? a : b;
+    smaller = a == b ? both : smaller;
+    return b != b ? a : smaller;
+}
+
+SILO_INLINE double silo_maximum_f64(double a, double b) {
+    double both = silo_f64_of_bits(silo_bits_f64(a) & silo_bits_f64(b));
+    double larger = a > b ? a : b;
+    larger = a == b ? both : larger;
+    return a != a ? a : larger;
+}
+
+SILO_INLINE double silo_minimum_f64(double a, double b) {
+    double both = silo_f64_of_bits(silo_bits_f64(a) | silo_bits_f64(b));
+    double smaller = a < b ? a : b;
+    smaller = a == b ? both : smaller;
+    return a != a ? a : smaller;
+}
+
+SILO_INLINE double silo_maxnum_f64(double a, double b) {
+    double both = silo_f64_of_bits(silo_bits_f64(a) & silo_bits_f64(b));
+    double larger = a > b ? a : b;
+    larger = a == b ? both : larger;
+    return b != b ? a : larger;
+}
+
+SILO_INLINE double silo_minnum_f64(double a, double b) {
+    double both = silo_f64_of_bits(silo_bits_f64(a) | silo_bits_f64(b));
+    double smaller = a < b ? a : b;
+    smaller = a == b ? both : smaller;
+    return b != b ? a : smaller;
+}
+
+/* tt.clampf: a NaN x gives low, or NaN in the propagating form. */
+SILO_INLINE float silo_clamp_f32(float x, float low, float high) {
+    return silo_minnum_f32(silo_maxnum_f32(x, low), high);
+}
+
+SILO_INLINE float silo_clamp_nan_f32(float x, float low, float high) {
+    return silo_minimum_f32(silo_maximum_f32(x, low), high);
+}
+
+SILO_INLINE double silo_clamp_f64(double x, double low, double high) {
+    return silo_minnum_f64(silo_maxnum_f64(x, low), high);
+}
+
+SILO_INLINE double silo_clamp_nan_f64(double x, double low, double high) {
+    return silo_minimum_f64(silo_maximum_f64(x, low), high);
+}

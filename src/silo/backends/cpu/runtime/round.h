@@ -1,0 +1,13 @@
+/* round: to nearest, ties away from zero. */
+
+SILO_INLINE float silo_round_f32(float x) {
+    float whole = __builtin_truncf(x);
+    float step = __builtin_fabsf(x - whole) >= 0.5f ? 1.0f : 0.0f;
+    return whole + __builtin_copysignf(step, x);
+}
+
+SILO_INLINE double silo_round_f64(double x) {
+    double whole = __builtin_trunc(x);
+    double step = __builtin_fabs(x - whole) >= 0.5 ? 1.0 : 0.0;
+    return whole + __builtin_copysign(step, x);
+}
