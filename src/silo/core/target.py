@@ -19,7 +19,7 @@ CPU_LEVELS: dict[str, tuple[str, ...]] = {
 
 _ARCH_FORMS = {
     "cuda": re.compile(r"sm_[1-9][0-9]{1,2}[af]?"),
-    "hip": re.compile(r"gfx[0-9a-f]{3,5}(-generic)?"),
+    "hip": re.compile(r"gfx([0-9a-f]{3,5}|[0-9]{1,2}(-[0-9])?-generic)"),
     "cpu": re.compile("|".join(re.escape(level) for levels in CPU_LEVELS.values() for level in levels)),
     "metal": re.compile(r"[1-9]\.[0-9]"),
 }
