@@ -1,0 +1,125 @@
+"""Measuring without a device: times are functions of the config, so every process measures the same."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from silo.backends.fake.device import FAKE_MODEL, FAKE_TARGET
+from silo.core.config import Config
+from silo.core.device import DeviceModel
+from silo.core.dispatch import bucket_of
+from silo.core.signature import Signature
+from silo.core.specialization import Specialization
+from silo.tune.trial import Status, Study, Trial
+
+__all__ = ["FAKE_POLICY", "FakeEvaluator", "FakeLandscape", "fake_study"]
+
+FAKE_POLICY = "fake/1"
+
+
+def fake_study(kernel: str = "add", *, device: DeviceModel = FAKE_MODEL, policy: str = FAKE_POLICY, n: int = 1 << 20) -> Study:
+    """A study on the fake device of a kernel whose key is ``n``."""
+    return Study(
+        kernel=kernel,
+        source="0" * 64,
+        signature=Signature(()),
+        specialization=Specialization(),
+        target=FAKE_TARGET,
+        compiler="fake 1",
+        bucket_names=("n",),
+        bucket=bucket_of((n,)),
+        device=device,
+        policy=policy,
+    )
+
+
+@dataclass(frozen=True)
+class FakeLandscape:
+    """Where configs are fast and where they fail.
+
+    Each config takes ``base_ns`` plus up to as much again, by a hash of ``seed`` and config; ``optimum``, if given,
+    takes half of ``base_ns``. Samples scatter by up to ``noise_permille`` to either side, by a hash too.
+    ``failures`` fail by kind; of the other configs (the optimum aside), ``failing_permille`` do, by a hash.
+    """
+
+    seed: str = "landscape"
+    optimum: Config | None = None
+    base_ns: int = 100_000
+    noise_permille: int = 0
+    failures: Mapping[Config, Status] = field(default_factory=dict[Config, Status])
+    failing_permille: int = 0
+
+    def time_ns(self, config: Config) -> int:
+        """The true time of one launch, nanoseconds."""
+        if self.optimum is not None and config.order_key == self.optimum.order_key:
+            return self.base_ns // 2
+        return self.base_ns + self._hash(config, "time") % self.base_ns
+
+    def status(self, config: Config) -> Status:
+        """How trying the config ends."""
+        if config in self.failures:
+            return self.failures[config]
+        if self.optimum is not None and config.order_key == self.optimum.order_key:
+            return Status.OK
+        if self._hash(config, "fails") % 1000 < self.failing_permille:
+            kinds = (Status.COMPILE, Status.TIMEOUT, Status.RUN, Status.WRONG)
+            return kinds[self._hash(config, "kind") % len(kinds)]
+        return Status.OK
+
+    def samples(self, config: Config, count: int, stage: str) -> tuple[int, ...]:
+        """``count`` samples; other ones at another ``stage``."""
+        true = self.time_ns(config)
+        spread = true * self.noise_permille // 1000
+        return tuple(
+            true - spread + self._hash(config, f"{stage} {number}") % (2 * spread + 1) for number in range(count)
+        )
+
+    def best(self, configs: Sequence[Config]) -> Config:
+        """The fastest config that works, by true times; ``ValueError`` where none does."""
+        usable = [config for config in configs if self.status(config) is Status.OK]
+        return min(usable, key=lambda config: (self.time_ns(config), config.order_key))
+
+    def _hash(self, config: Config, use: str) -> int:
+        key = f"{self.seed} {use} ".encode() + config.order_key
+        return int.from_bytes(hashlib.sha256(key).digest()[:8], "big")
+
+
+class FakeEvaluator:
+    """Implements :class:`silo.tune.evaluator.Evaluator` over a landscape.
+
+    Remembers what was asked of it in ``prepared``, ``evaluated`` and ``compared``. Each evaluation takes ``delay_s``.
+    """
+
+    def __init__(self, study: Study, landscape: FakeLandscape, *, samples: int = 9, delay_s: float = 0.0) -> None:
+        self._study = study
+        self._landscape = landscape
+        self._samples = samples
+        self._delay_s = delay_s
+        self.prepared: list[Config] = []
+        self.evaluated: list[Config] = []
+        self.compared: list[tuple[Config, ...]] = []
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """Remember them."""
+        self.prepared.extend(configs)
+
+    def evaluate(self, config: Config) -> Trial:
+        """What the landscape says."""
+        self.evaluated.append(config)
+        if self._delay_s:
+            time.sleep(self._delay_s)
+        status = self._landscape.status(config)
+        if status is not Status.OK:
+            return self._study.failed(config, status, f"fails as planned: {status.value}")
+        warps = dict(config.options).get("num_warps", 1)
+        threads = warps * 32 if isinstance(warps, int) else 32
+        samples = self._landscape.samples(config, self._samples, "search")
+        return self._study.trial(config, status, samples, artifact="fake", resources=(("threads", threads),))
+
+    def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
+        """Further samples of each."""
+        self.compared.append(tuple(configs))
+        return {config: self._landscape.samples(config, self._samples, "final") for config in configs}

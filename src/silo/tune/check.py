@@ -1,0 +1,68 @@
+"""Whether a config's result is right: compared with what is expected, or with a base config where nothing is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from silo.core.config import Config
+from silo.errors import CompileError, LaunchError, TuneError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["BaseCheck", "Comparison"]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Whether results agree, the largest absolute difference (None: nothing was compared), and what differs where."""
+
+    ok: bool
+    max_error: float | None = None
+    message: str = ""
+
+
+class BaseCheck:
+    """Checks configs against a base config, for live arguments without a case.
+
+    ``run`` launches one config once on fresh copies of the arguments and gives back, as host arrays by name, what
+    the kernel wrote. The base is the first of ``configs`` that runs: it is not known to be right, only to be what
+    the caller would have got without tuning.
+    """
+
+    def __init__(self, run: Callable[[Config], Mapping[str, NDArray[Any]]], configs: Sequence[Config]) -> None:
+        self._run = run
+        self._configs = configs
+        self._base: tuple[Config, Mapping[str, NDArray[Any]]] | None = None
+
+    @property
+    def base(self) -> Config:
+        """The base config. Raises ``TuneError`` where no config runs."""
+        return self._expected()[0]
+
+    def check(self, config: Config) -> Comparison:
+        """Run ``config`` and compare. Raises LaunchError and CompileError of the config's own."""
+        base, expected = self._expected()
+        if config.order_key == base.order_key:
+            return Comparison(ok=True, max_error=0.0)
+        from silo.tune.arrays import compare_arrays  # noqa: PLC0415  # loads numpy
+
+        outcome = compare_arrays(expected, self._run(config))
+        if outcome.ok:
+            return outcome
+        return Comparison(ok=False, max_error=outcome.max_error, message=f"against {base}: {outcome.message}")
+
+    def _expected(self) -> tuple[Config, Mapping[str, NDArray[Any]]]:
+        if self._base is None:
+            failures: list[str] = []
+            for config in self._configs:
+                try:
+                    self._base = (config, self._run(config))
+                    break
+                except (CompileError, LaunchError) as error:
+                    failures.append(f"\n  - {config}: {error}")
+            else:
+                raise TuneError(f"no config runs, so there is nothing to compare with:{''.join(failures)}")
+        return self._base

@@ -1,0 +1,112 @@
+"""What to do at the first call of a key: use a known config, or tune."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from silo.core.config import Config
+from silo.core.decisions import Accepted, Decision
+from silo.core.protocols import Heuristic
+from silo.core.target import Target
+
+__all__ = ["Action", "Mode", "Origin", "PolicyDecision", "decide", "first_config", "heuristic_choice"]
+
+
+class Mode(Enum):
+    """The ``tune`` setting."""
+
+    AUTO = "auto"  # tune within a small budget when nothing was measured here
+    CACHED = "cached"  # never measure, use the best known
+    OFF = "off"  # never measure, first config
+
+
+class Action(Enum):
+    """What to do."""
+
+    USE = "use"
+    TUNE = "tune"
+
+
+class Origin(Enum):
+    """Where the config of a decision comes from."""
+
+    EXACT = "exact winner"
+    BUCKET = "bucket winner"
+    RULE = "dispatch rule"
+    HEURISTIC = "heuristic"
+    FIRST = "first config"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyDecision:
+    """The action, the config to use (for ``tune``: until there is a winner), where it comes from, and why."""
+
+    action: Action
+    config: Config
+    origin: Origin
+    reason: str
+
+
+def decide(
+    mode: Mode,
+    configs: Sequence[Config],
+    *,
+    exact: Config | None = None,
+    bucket: Config | None = None,
+    rule: Config | None = None,
+    heuristic: Config | None = None,
+    device_present: bool = True,
+    can_measure: Decision = Accepted(),  # noqa: B008  # frozen
+) -> PolicyDecision:
+    """Decide for one key. Pure.
+
+    Args:
+        mode: The ``tune`` setting.
+        configs: The space for this call, not empty; its first config is the default.
+        exact: The winner measured on this device model for these very values of the key.
+        bucket: The winner measured on this device model for their bucket.
+        rule: What the dispatch rules say; a prediction.
+        heuristic: The heuristic's first choice; a guess. None stands for the first config.
+        device_present: Whether a device of the study's model is here.
+        can_measure: Whether this call allows measuring, and why not (no memory for copies, a graph is captured, ...).
+    """
+    first = configs[0]
+    if mode is Mode.OFF:
+        return PolicyDecision(Action.USE, first, Origin.FIRST, "tuning is off: the first config")
+    if len(configs) == 1:
+        return PolicyDecision(Action.USE, first, Origin.FIRST, "the space has one config")
+    if exact is not None:
+        return PolicyDecision(Action.USE, exact, Origin.EXACT, "measured for these values")
+    if bucket is not None:
+        return PolicyDecision(Action.USE, bucket, Origin.BUCKET, "measured for this bucket")
+    config, origin, reason = _best_known(first, rule, heuristic)
+    if mode is Mode.CACHED:
+        return PolicyDecision(Action.USE, config, origin, f"never measured here and may not be: {reason}")
+    if not device_present:
+        return PolicyDecision(Action.USE, config, origin, f"no device to measure on: {reason}")
+    if not can_measure:
+        return PolicyDecision(Action.USE, config, origin, f"cannot measure now ({can_measure.reason}): {reason}")
+    return PolicyDecision(Action.TUNE, config, origin, f"never measured here; until then {reason}")
+
+
+def _best_known(first: Config, rule: Config | None, heuristic: Config | None) -> tuple[Config, Origin, str]:
+    if rule is not None:
+        return rule, Origin.RULE, "the dispatch rules' choice"
+    if heuristic is not None:
+        return heuristic, Origin.HEURISTIC, "the heuristic's choice"
+    return first, Origin.FIRST, "the first config"
+
+
+def first_config(target: Target, configs: Sequence[Config], hints: Mapping[str, int]) -> Sequence[Config]:  # noqa: ARG001  # Heuristic's form
+    """The heuristic where there is no other: configs in the order of their space."""
+    return configs
+
+
+def heuristic_choice(
+    heuristic: Heuristic, target: Target, configs: Sequence[Config], hints: Mapping[str, int]
+) -> Config | None:
+    """The heuristic's first choice among ``configs``, or None where it has none."""
+    keys = {config.order_key for config in configs}
+    return next((config for config in heuristic(target, configs, hints) if config.order_key in keys), None)
