@@ -1,0 +1,101 @@
+"""Typed access to parsed JSON: every wrong thing becomes a ``BundleFormatError`` with its field and offset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from silo.core.values import JSON
+from silo.errors import BundleFormatError, SiloError
+
+__all__ = ["Checker"]
+
+T = TypeVar("T")
+
+# What the `from_json` of core values raises for JSON that they never wrote.
+_DECODE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, SiloError)
+
+
+@dataclass(frozen=True, slots=True)
+class Checker:
+    """Checks of one JSON document that lies at ``offset`` in ``file`` (a name for messages)."""
+
+    file: str
+    offset: int
+
+    def error(self, field: str, message: str) -> BundleFormatError:
+        """The error to raise for ``field``."""
+        return BundleFormatError(f"{self.file}: {message}", field=field, offset=self.offset)
+
+    def members(self, data: JSON, field: str, names: frozenset[str]) -> Mapping[str, JSON]:
+        """``data`` as an object with exactly these members."""
+        if not isinstance(data, dict):
+            raise self.error(field, f"a {type(data).__name__} where an object is needed")
+        if data.keys() != names:
+            unknown, missing = sorted(data.keys() - names), sorted(names - data.keys())
+            parts = [f"unknown members {unknown}"] if unknown else []
+            parts += [f"members {missing} are missing"] if missing else []
+            raise self.error(field, ", ".join(parts))
+        return data
+
+    def items(self, data: JSON, field: str, limit: int) -> list[JSON]:
+        """``data`` as a list of at most ``limit`` items."""
+        if not isinstance(data, list):
+            raise self.error(field, f"a {type(data).__name__} where a list is needed")
+        if len(data) > limit:
+            raise self.error(field, f"{len(data)} items where at most {limit} are allowed")
+        return data
+
+    def integer(self, data: JSON, field: str, low: int, high: int) -> int:
+        """``data`` as an integer from ``low`` to ``high``."""
+        if not isinstance(data, int) or isinstance(data, bool):
+            raise self.error(field, f"a {type(data).__name__} where an integer is needed")
+        if not low <= data <= high:
+            raise self.error(field, f"the number is out of range ({low} to {high})")
+        return data
+
+    def text(self, data: JSON, field: str, limit: int = 1 << 16) -> str:
+        """``data`` as a string of at most ``limit`` characters, all of which can be encoded."""
+        if not isinstance(data, str):
+            raise self.error(field, f"a {type(data).__name__} where a string is needed")
+        if len(data) > limit:
+            raise self.error(field, f"{len(data)} characters where at most {limit} are allowed")
+        try:
+            data.encode()
+        except UnicodeEncodeError:
+            raise self.error(field, "a lone surrogate in a string") from None
+        return data
+
+    def name(self, data: JSON, field: str) -> str:
+        """``data`` as a name: printable, not empty, at most 1024 characters."""
+        text = self.text(data, field, 1024)
+        if not text or not text.isprintable():
+            raise self.error(field, f"not a name: {text!r}")
+        return text
+
+    def names(self, data: JSON, field: str) -> tuple[str, ...]:
+        """``data`` as a list of different names."""
+        found = tuple(self.name(item, f"{field}[{i}]") for i, item in enumerate(self.items(data, field, 1 << 12)))
+        if len(set(found)) != len(found):
+            raise self.error(field, "a name occurs twice")
+        return found
+
+    def texts(self, data: JSON, field: str) -> tuple[tuple[str, str], ...]:
+        """``data`` as an object of strings, in the order of its names."""
+        if not isinstance(data, dict):
+            raise self.error(field, f"a {type(data).__name__} where an object is needed")
+        if len(data) > 1 << 10:
+            raise self.error(field, "too many members")
+        return tuple((self.name(key, field), self.text(data[key], f"{field}.{key}")) for key in sorted(data))
+
+    def decoded(self, data: JSON, field: str, decode: Callable[[JSON], T], encode: Callable[[T], JSON]) -> T:
+        """A core value from its JSON; anything but the one form that ``encode`` writes is refused."""
+        try:
+            value = decode(data)
+            same = encode(value) == data
+        except _DECODE_ERRORS as error:
+            raise self.error(field, str(error)[:500] or type(error).__name__) from None
+        if not same:
+            raise self.error(field, "not in its canonical form")
+        return value

@@ -1,0 +1,121 @@
+"""What a bundle holds, by value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.core.dispatch import DispatchRules
+from silo.core.expressions import Node
+from silo.core.signature import Signature
+from silo.core.target import Target
+from silo.core.values import JSON, canonical_json, parse_json
+
+__all__ = [
+    "Basis",
+    "BundleContents",
+    "BundleKernel",
+    "BundleRules",
+    "BundleVariant",
+    "decode_documents",
+    "encode_documents",
+]
+
+
+class Basis(Enum):
+    """Why a config was chosen."""
+
+    MEASURED = "measured"
+    HEURISTIC = "heuristic"
+
+
+@dataclass(frozen=True, slots=True)
+class BundleVariant:
+    """One compiled variant; ``reason`` says in words why it is in the bundle."""
+
+    artifact: Artifact
+    reason: str
+    basis: Basis = Basis.HEURISTIC
+
+    @property
+    def refs(self) -> tuple[BlobRef, ...]:
+        """Its blobs, the driver's first."""
+        return (self.artifact.blob, *self.artifact.sidecars)
+
+
+@dataclass(frozen=True, slots=True)
+class BundleRules:
+    """Dispatch for one target and one typed signature."""
+
+    target: Target
+    signature: Signature
+    rules: DispatchRules
+
+
+@dataclass(frozen=True, slots=True)
+class BundleKernel:
+    """One kernel. The order of ``variants`` is one of preference, so it is kept.
+
+    ``signature`` is the source's, untyped, with its defaults; ``key`` the arguments that tuning depends on;
+    ``config_names`` the constexprs and options that a config sets; ``derived`` constexprs computed from the call;
+    ``grid`` an expression per axis (None: the caller passes it). ``cases`` and ``trials`` are documents (JSON lines).
+    """
+
+    name: str
+    signature: Signature
+    key: tuple[str, ...] = ()
+    config_names: tuple[str, ...] = ()
+    derived: tuple[tuple[str, Node], ...] = ()
+    grid: tuple[Node, ...] | None = None
+    variants: tuple[BundleVariant, ...] = ()
+    rules: tuple[BundleRules, ...] = ()
+    cases: BlobRef | None = None
+    trials: BlobRef | None = None
+
+    @property
+    def refs(self) -> Iterator[BlobRef]:
+        """Every blob it refers to, with repeats."""
+        for variant in self.variants:
+            yield from variant.refs
+        for document in (self.cases, self.trials):
+            if document is not None:
+                yield document
+
+
+@dataclass(frozen=True, slots=True)
+class BundleContents:
+    """Everything but the bytes of the blobs.
+
+    ``producer`` and ``toolchain`` are names and versions, ``notes`` free text by name (licence, source commit).
+    None of them may hold a time or a path, so that the same inputs give the same file.
+    """
+
+    kernels: tuple[BundleKernel, ...]
+    producer: tuple[tuple[str, str], ...] = ()
+    toolchain: tuple[tuple[str, str], ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
+
+
+def encode_documents(documents: Iterable[JSON]) -> bytes:
+    r"""Canonical JSON, one document a line: how cases and trials are stored.
+
+    >>> encode_documents([{"n": 1}, {"n": 2}])
+    b'{"n":1}\n{"n":2}\n'
+    """
+    return b"".join(canonical_json(document) + b"\n" for document in documents)
+
+
+def decode_documents(data: bytes) -> tuple[JSON, ...]:
+    """The inverse of :func:`encode_documents`; ``ValueError`` names the line that is wrong."""
+    lines = data.split(b"\n")
+    if lines.pop():
+        raise ValueError("the last line has no end")
+    documents: list[JSON] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            documents.append(parse_json(line))
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+    return tuple(documents)

@@ -1,0 +1,134 @@
+"""The outer layout of a .silo file: its header, limits and alignment (docs/bundle-format.md).
+
+Little-endian throughout. The file is: header (64 bytes), blobs, manifest; each blob and the manifest start at a
+multiple of 64, the bytes between are zero, and the manifest ends the file.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from silo.core.compiled import BLOB_KINDS
+from silo.errors import BundleFormatError, BundleVersionError
+
+__all__ = [
+    "ALIGNMENT",
+    "CASES_KIND",
+    "CODECS",
+    "DOCUMENT_KINDS",
+    "HEADER_BYTES",
+    "KINDS",
+    "MAGIC",
+    "MAJOR",
+    "MAX_BLOBS",
+    "MAX_BLOB_BYTES",
+    "MAX_KERNELS",
+    "MAX_MANIFEST_BYTES",
+    "MAX_VARIANTS",
+    "MINOR",
+    "TRIALS_KIND",
+    "Header",
+    "aligned",
+    "pack_header",
+    "parse_header",
+]
+
+MAGIC = b"SILOBNDL"
+MAJOR, MINOR = 1, 0
+HEADER_BYTES = 64
+ALIGNMENT = 64
+
+MAX_MANIFEST_BYTES = 256 << 20  # stored or decompressed
+MAX_BLOB_BYTES = 1 << 30
+MAX_BLOBS = 1 << 20
+MAX_KERNELS = 1 << 16
+MAX_VARIANTS = 1 << 20  # of one kernel
+
+CASES_KIND = "cases"
+TRIALS_KIND = "trials"
+DOCUMENT_KINDS = (CASES_KIND, TRIALS_KIND)
+KINDS = frozenset({*BLOB_KINDS, *DOCUMENT_KINDS})
+CODECS = ("raw", "zstd")
+
+FLAG_ZSTD_MANIFEST = 1
+
+_STRUCT = struct.Struct("<8sHHIQQ32s")
+_OFFSETS = {"magic": 0, "major": 8, "minor": 10, "flags": 12, "manifest_offset": 16, "manifest_bytes": 24, "sha256": 32}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first 64 bytes. ``manifest_sha256`` is over the manifest's stored bytes and is the bundle's identity."""
+
+    major: int
+    minor: int
+    zstd_manifest: bool
+    manifest_offset: int
+    manifest_bytes: int
+    manifest_sha256: bytes
+
+
+def aligned(offset: int) -> int:
+    """The next multiple of 64.
+
+    >>> aligned(64), aligned(65)
+    (64, 128)
+    """
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+def pack_header(header: Header) -> bytes:
+    """The 64 bytes of a header."""
+    return _STRUCT.pack(
+        MAGIC,
+        header.major,
+        header.minor,
+        FLAG_ZSTD_MANIFEST if header.zstd_manifest else 0,
+        header.manifest_offset,
+        header.manifest_bytes,
+        header.manifest_sha256,
+    )
+
+
+def parse_header(data: bytes, file_bytes: int, name: str = "the file") -> Header:
+    """Read and check the header of a file of ``file_bytes`` bytes, called ``name`` in messages.
+
+    Raises ``BundleFormatError`` for a foreign, truncated or damaged file, ``BundleVersionError`` for a newer one.
+    """
+
+    def fail(message: str, field: str) -> BundleFormatError:
+        return BundleFormatError(f"{name}: {message}", field=f"header.{field}", offset=_OFFSETS[field])
+
+    truncated = BundleFormatError(
+        f"{name}: truncated: {len(data)} bytes of a {HEADER_BYTES}-byte header", field="header", offset=len(data)
+    )
+    if not data.startswith(MAGIC):
+        if MAGIC.startswith(data):
+            raise truncated
+        raise fail("not a .silo file: it does not begin with SILOBNDL", "magic")
+    if len(data) < HEADER_BYTES:
+        raise truncated
+    _, major, minor, flags, offset, length, sha256 = _STRUCT.unpack_from(data)
+    if major == 0:
+        raise fail("there is no format 0", "major")
+    if (major, minor) > (MAJOR, MINOR):
+        raise BundleVersionError(
+            f"{name} has bundle format {major}.{minor}, written by a newer Silo; this one reads up to {MAJOR}.{MINOR}: "
+            f"update kernel-silo, or build the bundle again with this version"
+        )
+    if flags & ~FLAG_ZSTD_MANIFEST:
+        raise fail(f"unknown flags {flags:#x}", "flags")
+    if offset < HEADER_BYTES or offset % ALIGNMENT:
+        raise fail(f"the manifest cannot begin at {offset}", "manifest_offset")
+    if not 0 < length <= MAX_MANIFEST_BYTES:
+        raise fail(f"a manifest of {length} bytes is not allowed (1 to {MAX_MANIFEST_BYTES})", "manifest_bytes")
+    if offset + length > file_bytes:
+        raise fail(
+            f"the file is truncated: {offset + length} bytes are needed, {file_bytes} are there", "manifest_bytes"
+        )
+    if offset + length < file_bytes:
+        raise fail(
+            f"{file_bytes - offset - length} bytes follow the manifest, which must end the file", "manifest_bytes"
+        )
+    return Header(major, minor, bool(flags & FLAG_ZSTD_MANIFEST), offset, length, sha256)

@@ -1,0 +1,362 @@
+"""Reading a manifest: what is needed to open a bundle at once, each kernel when it is asked for.
+
+Values that many variants share (signatures, specializations, configs, launch info, ...) stand once in tables and are
+referred to by index.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.bundle.checks import Checker
+from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRules, BundleVariant
+from silo.bundle.format import (
+    CASES_KIND,
+    CODECS,
+    HEADER_BYTES,
+    KINDS,
+    MAX_BLOB_BYTES,
+    MAX_BLOBS,
+    MAX_KERNELS,
+    MAX_VARIANTS,
+    TRIALS_KIND,
+    Header,
+    aligned,
+)
+from silo.core import expressions
+from silo.core.config import Config
+from silo.core.dispatch import DispatchRules
+from silo.core.launch_info import LaunchInfo
+from silo.core.signature import Signature
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.core.values import JSON, parse_json
+from silo.core.variant import Variant
+
+__all__ = ["TABLES", "BlobEntry", "Manifest"]
+
+T = TypeVar("T")
+
+TABLES = ("compilers", "configs", "launches", "reasons", "signatures", "sources", "specializations", "targets")
+
+_TOP = frozenset({"blobs", "format", "kernels", "notes", "producer", "tables", "toolchain"})
+_KERNEL = frozenset(
+    {"cases", "config_names", "derived", "grid", "key", "name", "rules", "signature", "trials", "variants"}
+)
+_VARIANT = frozenset(
+    {
+        "basis",
+        "blob",
+        "compiler",
+        "config",
+        "job",
+        "launch",
+        "reason",
+        "sidecars",
+        "signature",
+        "source",
+        "specialization",
+        "target",
+    }
+)
+_RULES = frozenset({"rules", "signature", "target"})
+_BASES = {basis.value: basis for basis in Basis}
+_HEX = frozenset("0123456789abcdef")
+_IDENTITY = operator.itemgetter("source", "signature", "specialization", "config", "target", "compiler")
+
+
+@dataclass(frozen=True, slots=True)
+class BlobEntry:
+    """One blob of the file: sha256 and size of the raw bytes, and where and how they are stored."""
+
+    sha256: str
+    kind: str
+    raw_bytes: int
+    codec: str
+    offset: int
+    stored_bytes: int
+
+    @property
+    def ref(self) -> BlobRef:
+        """The blob by content."""
+        return BlobRef(self.sha256, self.kind, self.raw_bytes)
+
+    def to_json(self) -> JSON:
+        """Its row in the manifest."""
+        return [self.sha256, self.kind, self.raw_bytes, self.codec, self.offset, self.stored_bytes]
+
+
+class _Table(Generic[T]):
+    """A table whose rows are decoded when they are first used."""
+
+    def __init__(
+        self, check: Checker, name: str, rows: JSON, decode: Callable[[JSON], T], encode: Callable[[T], JSON]
+    ) -> None:
+        self._check = check
+        self._field = f"tables.{name}"
+        self._rows = check.items(rows, self._field, MAX_VARIANTS)
+        self._decode = decode
+        self._encode = encode
+        self._values: dict[int, T] = {}
+
+    def get(self, index: JSON, field: str) -> T:
+        """The row that ``field`` refers to."""
+        if type(index) is int and index in self._values:
+            return self._values[index]
+        number = self._check.integer(index, field, 0, len(self._rows) - 1)
+        value = self._check.decoded(self._rows[number], f"{self._field}[{number}]", self._decode, self._encode)
+        self._values[number] = value
+        return value
+
+    def all(self) -> Iterator[T]:
+        """Every row."""
+        return (self.get(number, self._field) for number in range(len(self._rows)))
+
+
+class Manifest:
+    """A parsed manifest. The constructor checks what every reader relies on; :meth:`kernel` checks the rest."""
+
+    def __init__(self, text: bytes, header: Header, *, file: str) -> None:
+        self._check = check = Checker(file, header.manifest_offset)
+        # Also keeps json from taking the bytes for UTF-16 or UTF-32.
+        if not text.startswith(b'{"'):
+            raise check.error("manifest", "the manifest is no JSON object")
+        try:
+            data = parse_json(text)
+        except ValueError as error:
+            raise check.error("manifest", f"the manifest is not canonical JSON: {error}") from None
+        top = check.members(data, "manifest", _TOP)
+        if top["format"] != [header.major, header.minor]:
+            raise check.error(
+                "format", f"the manifest says {top['format']!r}, the header {header.major}.{header.minor}"
+            )
+        self.producer = check.texts(top["producer"], "producer")
+        self.toolchain = check.texts(top["toolchain"], "toolchain")
+        self.notes = check.texts(top["notes"], "notes")
+        self.blobs = self._parse_blobs(check.items(top["blobs"], "blobs", MAX_BLOBS), header)
+        tables = check.members(top["tables"], "tables", frozenset(TABLES))
+        self._compilers = self._table(tables, "compilers", self._text, str)
+        self._configs = self._table(tables, "configs", Config.from_json, Config.to_json)
+        self._launches = self._table(tables, "launches", _launch_from_json, LaunchInfo.to_json)
+        self._reasons = self._table(tables, "reasons", self._text, str)
+        self._signatures = self._table(tables, "signatures", Signature.from_json, Signature.to_json)
+        self._sources = self._table(tables, "sources", self._source, list[JSON])
+        self._specializations = self._table(
+            tables, "specializations", _specialization_from_json, Specialization.to_json
+        )
+        self._targets = self._table(tables, "targets", _target_from_json, str)
+        self._rows: dict[str, tuple[int, Mapping[str, JSON]]] = {}
+        for number, row in enumerate(check.items(top["kernels"], "kernels", MAX_KERNELS)):
+            members = check.members(row, f"kernels[{number}]", _KERNEL)
+            name = check.name(members["name"], f"kernels[{number}].name")
+            if name in self._rows:
+                raise check.error(f"kernels[{number}].name", f"two kernels are called {name!r}")
+            self._rows[name] = (number, members)
+        self._kernels: dict[str, BundleKernel] = {}
+
+    @property
+    def kernel_names(self) -> tuple[str, ...]:
+        """The kernels' names, in the file's order."""
+        return tuple(self._rows)
+
+    def kernel(self, name: str) -> BundleKernel:
+        """One kernel with all its variants; ``KeyError`` when there is none of this name."""
+        if name not in self._kernels:
+            number, row = self._rows[name]
+            self._kernels[name] = self._parse_kernel(name, row, f"kernels[{number}]")
+        return self._kernels[name]
+
+    def contents(self) -> BundleContents:
+        """Everything, every table row included, checked."""
+        for table in (self._compilers, self._configs, self._launches, self._reasons, self._signatures, self._sources):
+            for _ in table.all():
+                pass
+        for table in (self._specializations, self._targets):
+            for _ in table.all():
+                pass
+        return BundleContents(
+            tuple(self.kernel(name) for name in self._rows), self.producer, self.toolchain, self.notes
+        )
+
+    def _table(
+        self, tables: Mapping[str, JSON], name: str, decode: Callable[[JSON], T], encode: Callable[[T], JSON]
+    ) -> _Table[T]:
+        return _Table(self._check, name, tables[name], decode, encode)
+
+    def _parse_blobs(self, rows: list[JSON], header: Header) -> tuple[BlobEntry, ...]:
+        """The blob table: in order, back to back but for alignment, up to the manifest."""
+        check = self._check
+        entries: list[BlobEntry] = []
+        expected, last = HEADER_BYTES, ("", "")
+        for number, row in enumerate(rows):
+            if not isinstance(row, list) or len(row) != 6:
+                raise check.error(f"blobs[{number}]", "a blob is a list of six")
+            sha256, kind, raw, codec, offset, stored = row
+            if not (isinstance(sha256, str) and len(sha256) == 64 and _HEX.issuperset(sha256)):
+                raise check.error(f"blobs[{number}].sha256", "not a sha256 in lower-case hex")
+            if not isinstance(kind, str) or kind not in KINDS:
+                raise check.error(f"blobs[{number}].kind", f"unknown kind {kind!r}")
+            if not isinstance(codec, str) or codec not in CODECS:
+                raise check.error(f"blobs[{number}].codec", f"unknown codec {codec!r}")
+            if type(raw) is not int or not 0 <= raw <= MAX_BLOB_BYTES:
+                raise check.error(f"blobs[{number}].raw_bytes", f"not a size of 0 to {MAX_BLOB_BYTES} bytes: {raw!r}")
+            if type(stored) is not int or not (stored == raw if codec == "raw" else 0 < stored < raw):
+                raise check.error(f"blobs[{number}].stored_bytes", f"{stored!r} stored bytes for {raw} as {codec}")
+            if type(offset) is not int or offset != expected:
+                raise check.error(f"blobs[{number}].offset", f"the blob begins at {offset!r} where {expected} is next")
+            if (kind, sha256) <= last:
+                raise check.error(f"blobs[{number}]", "blobs are not sorted by kind and sha256, or one occurs twice")
+            expected, last = aligned(offset + stored), (kind, sha256)
+            entries.append(BlobEntry(sha256, kind, raw, codec, offset, stored))
+        if expected != header.manifest_offset:
+            raise check.error("blobs", f"the blobs end at {expected}, the manifest begins at {header.manifest_offset}")
+        return tuple(entries)
+
+    def _parse_kernel(self, name: str, row: Mapping[str, JSON], field: str) -> BundleKernel:
+        check = self._check
+        signature = self._signatures.get(row["signature"], f"{field}.signature")
+        variants: list[BundleVariant] = []
+        seen: set[object] = set()
+        for number, item in enumerate(check.items(row["variants"], f"{field}.variants", MAX_VARIANTS)):
+            where = f"{field}.variants[{number}]"
+            members = check.members(item, where, _VARIANT)
+            variants.append(self._parse_variant(members, where))
+            # Indices are checked integers by now; equal rows of a table would slip through, `verify` finds those.
+            if (identity := _IDENTITY(members)) in seen:
+                raise check.error(where, "a variant occurs twice")
+            seen.add(identity)
+        grid: tuple[expressions.Node, ...] | None = None
+        if row["grid"] is not None:
+            axes = check.items(row["grid"], f"{field}.grid", 3)
+            if not axes:
+                raise check.error(f"{field}.grid", "a grid has one to three axes")
+            grid = tuple(self._expression(axis, f"{field}.grid[{i}]") for i, axis in enumerate(axes))
+        return BundleKernel(
+            name=name,
+            signature=signature,
+            key=check.names(row["key"], f"{field}.key"),
+            config_names=check.names(row["config_names"], f"{field}.config_names"),
+            derived=self._parse_derived(row["derived"], f"{field}.derived"),
+            grid=grid,
+            variants=tuple(variants),
+            rules=self._parse_rules(row["rules"], f"{field}.rules"),
+            cases=self._document(row["cases"], f"{field}.cases", CASES_KIND),
+            trials=self._document(row["trials"], f"{field}.trials", TRIALS_KIND),
+        )
+
+    def _parse_variant(self, row: Mapping[str, JSON], field: str) -> BundleVariant:
+        check = self._check
+        kernel, source = self._sources.get(row["source"], f"{field}.source")
+        sidecars = check.items(row["sidecars"], f"{field}.sidecars", 16)
+        basis = row["basis"]
+        if not isinstance(basis, str) or basis not in _BASES:
+            raise check.error(f"{field}.basis", f"unknown basis {basis!r}")
+        artifact = Artifact(
+            variant=Variant(
+                kernel=kernel,
+                source=source,
+                signature=self._signatures.get(row["signature"], f"{field}.signature"),
+                specialization=self._specializations.get(row["specialization"], f"{field}.specialization"),
+                config=self._configs.get(row["config"], f"{field}.config"),
+                target=self._targets.get(row["target"], f"{field}.target"),
+            ),
+            launch=self._launches.get(row["launch"], f"{field}.launch"),
+            blob=self._blob(row["blob"], f"{field}.blob"),
+            sidecars=tuple(self._blob(item, f"{field}.sidecars") for item in sidecars),
+            compiler=self._compilers.get(row["compiler"], f"{field}.compiler"),
+            job=self._text(row["job"]) if isinstance(row["job"], str) else check.text(row["job"], f"{field}.job"),
+        )
+        return BundleVariant(artifact, self._reasons.get(row["reason"], f"{field}.reason"), _BASES[basis])
+
+    def _parse_rules(self, data: JSON, field: str) -> tuple[BundleRules, ...]:
+        check = self._check
+        found: list[BundleRules] = []
+        for number, item in enumerate(check.items(data, field, MAX_VARIANTS)):
+            where = f"{field}[{number}]"
+            row = check.members(item, where, _RULES)
+            rules = BundleRules(
+                target=self._targets.get(row["target"], f"{where}.target"),
+                signature=self._signatures.get(row["signature"], f"{where}.signature"),
+                rules=check.decoded(row["rules"], f"{where}.rules", DispatchRules.from_json, DispatchRules.to_json),
+            )
+            if any((rules.target, rules.signature) == (other.target, other.signature) for other in found):
+                raise check.error(where, "two dispatch rules for one target and signature")
+            found.append(rules)
+        return tuple(found)
+
+    def _parse_derived(self, data: JSON, field: str) -> tuple[tuple[str, expressions.Node], ...]:
+        found: list[tuple[str, expressions.Node]] = []
+        for number, item in enumerate(self._check.items(data, field, 1 << 12)):
+            pair = self._check.items(item, f"{field}[{number}]", 2)
+            if len(pair) != 2:
+                raise self._check.error(f"{field}[{number}]", "a derived constexpr is a name and an expression")
+            name = self._check.name(pair[0], f"{field}[{number}][0]")
+            found.append((name, self._expression(pair[1], f"{field}[{number}][1]")))
+        if len({name for name, _ in found}) != len(found):
+            raise self._check.error(field, "a name occurs twice")
+        return tuple(found)
+
+    def _expression(self, data: JSON, field: str) -> expressions.Node:
+        return self._check.decoded(data, field, expressions.from_json, expressions.to_json)
+
+    def _blob(self, index: JSON, field: str) -> BlobRef:
+        return self.blobs[self._check.integer(index, field, 0, len(self.blobs) - 1)].ref
+
+    def _document(self, index: JSON, field: str, kind: str) -> BlobRef | None:
+        if index is None:
+            return None
+        ref = self._blob(index, field)
+        if ref.kind != kind:
+            raise self._check.error(field, f"a blob of kind {ref.kind} where {kind} is needed")
+        return ref
+
+    def _text(self, data: JSON) -> str:
+        return self._check.text(data, "tables")
+
+    def _source(self, data: JSON) -> tuple[str, str]:
+        kernel, fingerprint = self._check.items(data, "tables.sources", 2)
+        return self._check.name(kernel, "tables.sources"), self._check.text(fingerprint, "tables.sources")
+
+
+def _target_from_json(data: JSON) -> Target:
+    if not isinstance(data, str):
+        raise TypeError(f"not a target: {data!r}")
+    target = Target.parse(data)
+    if not target.is_concrete:
+        raise ValueError(f"the target {data!r} names no arch")
+    return target
+
+
+def _specialization_from_json(data: JSON) -> Specialization:
+    specialization = Specialization.from_json(data)
+    if not all(isinstance(name, str) for name, _ in (*specialization.facts, *specialization.constants)):  # pyright: ignore[reportUnnecessaryIsInstance]  # the JSON may hold anything
+        raise ValueError("a parameter's name is a string")
+    return specialization
+
+
+def _launch_from_json(data: JSON) -> LaunchInfo:
+    """Launch info whose numbers a driver can be given."""
+    launch = LaunchInfo.from_json(data)
+    for slot in launch.layout:
+        if not isinstance(slot.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # the JSON may hold anything
+            raise TypeError(f"a layout slot's name is a string, not {slot.name!r}")
+    for size in launch.cluster:
+        if type(size) is not int or not 1 <= size <= 1 << 16:
+            raise ValueError(f"not a cluster: {launch.cluster!r}")
+    for name in ("num_warps", "threads", "shared_bytes", "registers", "spills"):
+        if (value := getattr(launch, name)) is not None and not 0 <= value < 1 << 31:
+            raise ValueError(f"{name} is out of range: {value}")
+    for name in ("scratch_bytes", "profile_bytes"):
+        if getattr(launch, name) >= 1 << 48:
+            raise ValueError(f"{name} is out of range: {getattr(launch, name)}")
+    for name in ("scratch_align", "profile_align"):
+        value = getattr(launch, name)
+        if not 1 <= value <= 1 << 16 or value & (value - 1):
+            raise ValueError(f"{name} is no power of two up to 65536: {value}")
+    if not launch.entry or not launch.entry.isprintable():
+        raise ValueError(f"not an entry symbol: {launch.entry!r}")
+    return launch

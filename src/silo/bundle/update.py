@@ -1,0 +1,126 @@
+"""Refining a bundle in place: new trials, winners and variants, under a lock, by an atomic replacement."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from silo.artifacts.artifact import BlobRef
+from silo.bundle.contents import BundleKernel, BundleRules, BundleVariant, encode_documents
+from silo.bundle.format import TRIALS_KIND
+from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.writer import ReadBlob, Written, write_bundle
+from silo.core.values import JSON, canonical_json
+from silo.errors import BundleError
+
+__all__ = ["KernelUpdate", "document_blob", "update_bundle"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUpdate:
+    """What is new about one kernel.
+
+    ``trials`` join those that are there, equal ones once. ``rules`` replace those for the same target and signature.
+    ``variants`` replace those with the same artifact key; others follow at the end.
+    """
+
+    trials: tuple[JSON, ...] = ()
+    rules: tuple[BundleRules, ...] = ()
+    variants: tuple[BundleVariant, ...] = ()
+
+
+def document_blob(kind: str, documents: tuple[JSON, ...]) -> tuple[BlobRef, bytes]:
+    r"""Cases or trials as a blob: its reference and its bytes.
+
+    >>> ref, data = document_blob("trials", ({"time_ns": 5},))
+    >>> ref.kind, ref.size, data
+    ('trials', 14, b'{"time_ns":5}\n')
+    """
+    data = encode_documents(documents)
+    return BlobRef(hashlib.sha256(data).hexdigest(), kind, len(data)), data
+
+
+def update_bundle(
+    path: str | os.PathLike[str], updates: Mapping[str, KernelUpdate], read_blob: ReadBlob | None = None
+) -> Written:
+    """Rewrite the bundle with ``updates`` by kernel name; ``read_blob`` gives the bytes of new variants' blobs.
+
+    Several processes may update one bundle: each adds to what the one before has written. Blobs that stay are copied
+    as they are stored, after their sha256 was checked. On any failure the bundle is as it was. Raises ``BundleError``.
+    """
+    target = Path(os.path.realpath(path))
+    with _locked(target), open_bundle(target) as bundle:
+        unknown = sorted(set(updates) - set(bundle.kernel_names))
+        if unknown:
+            raise BundleError(f"{bundle.name} holds no kernel {', '.join(unknown)}")
+        documents: dict[str, bytes] = {}
+        contents = bundle.contents()
+        kernels = tuple(
+            _updated(bundle, kernel, updates[kernel.name], documents) if kernel.name in updates else kernel
+            for kernel in contents.kernels
+        )
+        entries = {(entry.sha256, entry.kind): entry for entry in bundle.blobs}
+
+        def read_stored(ref: BlobRef) -> tuple[str, bytes] | None:
+            entry = entries.get((ref.sha256, ref.kind))
+            if entry is None:
+                return None
+            bundle.read(entry)
+            return entry.codec, bytes(bundle.stored(entry))
+
+        def read_new(sha256: str) -> bytes | None:
+            if sha256 in documents:
+                return documents[sha256]
+            return None if read_blob is None else read_blob(sha256)
+
+        return write_bundle(target, replace(contents, kernels=kernels), read_new, read_stored=read_stored)
+
+
+def _updated(bundle: Bundle, kernel: BundleKernel, update: KernelUpdate, documents: dict[str, bytes]) -> BundleKernel:
+    if update.trials:
+        merged = {canonical_json(trial): trial for trial in (*bundle.trials(kernel.name), *update.trials)}
+        ref, data = document_blob(TRIALS_KIND, tuple(merged.values()))
+        documents[ref.sha256] = data
+        kernel = replace(kernel, trials=ref)
+    rules = {(str(rules.target), canonical_json(rules.signature.to_json())): rules for rules in kernel.rules}
+    rules |= {(str(rules.target), canonical_json(rules.signature.to_json())): rules for rules in update.rules}
+    variants = {_artifact_key(variant): variant for variant in kernel.variants}
+    variants |= {_artifact_key(variant): variant for variant in update.variants}
+    return replace(kernel, rules=tuple(rules.values()), variants=tuple(variants.values()))
+
+
+def _artifact_key(variant: BundleVariant) -> str:
+    return variant.artifact.variant.artifact_key(variant.artifact.compiler)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Generator[None]:
+    """Hold the lock of the file that has this name now: an update replaces it, and with it what was locked."""
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise BundleError(f"cannot open the bundle {path}: {error.strerror}") from None
+        try:
+            # Where the file system has no locks, the atomic replacement still keeps the file whole.
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _names(path, descriptor):
+                yield
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _names(path: Path, descriptor: int) -> bool:
+    try:
+        named = path.stat()
+    except FileNotFoundError:
+        return False
+    held = os.fstat(descriptor)
+    return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)

@@ -1,0 +1,92 @@
+"""Checking every byte of a bundle, and listing all that is wrong."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from silo.bundle.encode import encode_manifest
+from silo.bundle.format import HEADER_BYTES, aligned
+from silo.bundle.reader import Bundle, open_bundle
+from silo.errors import BundleError, BundleFormatError
+
+__all__ = ["Problem", "verify_bundle", "verify_open"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: where, and what."""
+
+    field: str
+    offset: int
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def verify_bundle(path: str | os.PathLike[str]) -> tuple[Problem, ...]:
+    """Every problem of a file; empty when each byte is what it should be.
+
+    ``BundleVersionError`` and a file that cannot be opened are raised: about those nothing can be said.
+    """
+    try:
+        bundle = open_bundle(path)
+    except BundleFormatError as error:
+        return (_problem(error),)
+    with bundle:
+        return verify_open(bundle)
+
+
+def verify_open(bundle: Bundle) -> tuple[Problem, ...]:
+    """Every problem of a bundle whose header and manifest could be read."""
+    problems: list[Problem] = []
+    offset = bundle.header.manifest_offset
+    used: set[tuple[str, str]] = set()
+    for name in bundle.kernel_names:
+        try:
+            used.update((ref.sha256, ref.kind) for ref in bundle.kernel(name).refs)
+            bundle.cases(name)
+            bundle.trials(name)
+        except BundleFormatError as error:
+            problems.append(_problem(error))
+    if not problems:
+        problems.extend(_check_canonical(bundle))
+        problems.extend(
+            Problem(
+                f"blob {entry.kind} {entry.sha256[:16]}", entry.offset, f"{bundle.name}: a blob that nothing refers to"
+            )
+            for entry in bundle.blobs
+            if (entry.sha256, entry.kind) not in used
+        )
+    end = HEADER_BYTES
+    for entry in bundle.blobs:
+        try:
+            bundle.read(entry)
+        except BundleFormatError as error:
+            if (found := _problem(error)) not in problems:
+                problems.append(found)
+        end = entry.offset + entry.stored_bytes
+        if any(bundle.between(end, aligned(end))):
+            problems.append(Problem("padding", end, f"{bundle.name}: bytes between blobs are not zero"))
+    if aligned(end) != offset:
+        problems.append(Problem("padding", end, f"{bundle.name}: a gap before the manifest"))
+    return tuple(problems)
+
+
+def _check_canonical(bundle: Bundle) -> list[Problem]:
+    offset = bundle.header.manifest_offset
+    try:
+        contents = bundle.contents()
+        text = encode_manifest(contents, bundle.blobs)
+    except BundleFormatError as error:
+        return [_problem(error)]
+    except BundleError as error:
+        return [Problem("manifest", offset, f"{bundle.name}: {error}")]
+    if text != bundle.manifest_text:
+        return [Problem("manifest", offset, f"{bundle.name}: the manifest is not in its canonical form")]
+    return []
+
+
+def _problem(error: BundleFormatError) -> Problem:
+    return Problem(error.field, error.offset, str(error))

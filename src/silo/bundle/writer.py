@@ -1,0 +1,132 @@
+"""Writing a bundle: one pass into a temporary file, then an atomic rename. Same inputs, same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from silo.artifacts.artifact import BlobRef
+from silo.bundle.codec import ZSTD_VERSION, compress
+from silo.bundle.contents import BundleContents
+from silo.bundle.encode import encode_manifest
+from silo.bundle.format import (
+    HEADER_BYTES,
+    KINDS,
+    MAJOR,
+    MAX_BLOB_BYTES,
+    MAX_BLOBS,
+    MAX_MANIFEST_BYTES,
+    MINOR,
+    Header,
+    aligned,
+    pack_header,
+)
+from silo.bundle.manifest import BlobEntry
+from silo.errors import BundleError
+from silo.store.files import AtomicFile
+
+__all__ = ["ReadBlob", "ReadStored", "Written", "write_bundle"]
+
+ReadBlob = Callable[[str], bytes | None]
+# A blob's codec and stored form, already verified, for blobs that need not be compressed again.
+ReadStored = Callable[[BlobRef], tuple[str, bytes] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written: the bundle's identity (sha256 of its manifest) and sizes in bytes."""
+
+    identity: str
+    size_bytes: int
+    blob_bytes: int  # stored, without alignment
+    manifest_bytes: int  # stored
+    blobs: int
+
+
+def write_bundle(
+    path: str | os.PathLike[str],
+    contents: BundleContents,
+    read_blob: ReadBlob,
+    *,
+    read_stored: ReadStored | None = None,
+) -> Written:
+    """Write ``contents`` and every blob it refers to; ``read_blob`` gives the bytes of a sha256, or None.
+
+    The version of libzstd joins the toolchain, for it decides the bytes. On any failure the old file, if there is
+    one, is as it was. Raises ``BundleError``.
+    """
+    # A link keeps pointing at the bundle; the file behind it is replaced.
+    target = Path(os.path.realpath(path))
+    contents = replace(contents, toolchain=tuple(sorted({**dict(contents.toolchain), "zstd": ZSTD_VERSION}.items())))
+    refs = _sorted_refs(contents)
+    try:
+        permissions = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+        with AtomicFile(target, mode=0o666) as file:
+            written = _write(file, contents, refs, read_blob, read_stored)
+            file.commit(permissions=permissions)
+    except OSError as error:
+        raise BundleError(
+            f"cannot write the bundle {target}: {error.strerror or error}; what was there before is untouched"
+        ) from error
+    return written
+
+
+def _sorted_refs(contents: BundleContents) -> list[BlobRef]:
+    """Every blob once, sorted by kind and sha256: what drivers load lies apart from sources and documents."""
+    found: dict[tuple[str, str], BlobRef] = {}
+    names = [kernel.name for kernel in contents.kernels]
+    if len(set(names)) != len(names):
+        raise BundleError(f"two kernels of one bundle have one name: {', '.join(sorted(names))}")
+    for kernel in contents.kernels:
+        for ref in kernel.refs:
+            if found.setdefault((ref.kind, ref.sha256), ref) != ref:
+                raise BundleError(f"kernel {kernel.name}: the blob {ref.sha256} is given two sizes")
+            if ref.kind not in KINDS or ref.size > MAX_BLOB_BYTES:
+                raise BundleError(f"kernel {kernel.name}: a {ref.kind} blob of {ref.size} bytes cannot be in a bundle")
+    if len(found) > MAX_BLOBS:
+        raise BundleError(f"{len(found)} blobs are more than a bundle holds ({MAX_BLOBS})")
+    return [found[key] for key in sorted(found)]
+
+
+def _write(
+    file: AtomicFile,
+    contents: BundleContents,
+    refs: list[BlobRef],
+    read_blob: ReadBlob,
+    read_stored: ReadStored | None,
+) -> Written:
+    file.write(bytes(HEADER_BYTES))
+    entries: list[BlobEntry] = []
+    for ref in refs:
+        stored = read_stored(ref) if read_stored is not None else None
+        codec, data = stored or compress(_verified(ref, read_blob(ref.sha256)))
+        entries.append(BlobEntry(ref.sha256, ref.kind, ref.size, codec, file.position, len(data)))
+        file.write(data)
+        file.write(bytes(aligned(file.position) - file.position))
+    text = encode_manifest(contents, entries)
+    codec, manifest = compress(text)
+    if len(text) > MAX_MANIFEST_BYTES:
+        raise BundleError(f"a manifest of {len(text)} bytes is more than a bundle holds ({MAX_MANIFEST_BYTES})")
+    sha256 = hashlib.sha256(manifest)
+    header = Header(MAJOR, MINOR, codec == "zstd", file.position, len(manifest), sha256.digest())
+    file.write(manifest)
+    file.patch(0, pack_header(header))
+    return Written(
+        identity=sha256.hexdigest(),
+        size_bytes=file.position,
+        blob_bytes=sum(entry.stored_bytes for entry in entries),
+        manifest_bytes=len(manifest),
+        blobs=len(entries),
+    )
+
+
+def _verified(ref: BlobRef, data: bytes | None) -> bytes:
+    if data is None:
+        raise BundleError(f"the {ref.kind} blob {ref.sha256} is gone or damaged; build the bundle again")
+    if len(data) != ref.size or hashlib.sha256(data).hexdigest() != ref.sha256:
+        raise BundleError(f"the {ref.kind} blob {ref.sha256} is not what it is called")
+    return data
