@@ -139,7 +139,9 @@ def test_a_different_machine_never_runs_the_code():
     assert not decide("cpu:x86-64-v2", "cpu:aarch64-armv8.2", "so")
 
 
-@pytest.mark.parametrize(("built", "device"), itertools.permutations(["cuda:sm_80", "hip:gfx942", "cpu:x86-64-v3"], 2))
+@pytest.mark.parametrize(
+    ("built", "device"), list(itertools.permutations(["cuda:sm_80", "hip:gfx942", "cpu:x86-64-v3"], 2))
+)
 def test_kinds_never_mix(built, device):
     decision = decide(built, device)
     assert not decision

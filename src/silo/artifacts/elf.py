@@ -1,0 +1,114 @@
+"""The little of ELF that device binaries need: header, sections, names, symbols. Reads any bytes without harm.
+
+Every offset and size that a file gives is checked against the bytes that are there; what does not fit is a
+``CompileError`` that names the field.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from silo.errors import CompileError
+
+__all__ = ["Elf", "Section", "read_elf"]
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_MAX_SECTIONS = 4096
+_NOBITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One section: its bytes are empty where the file holds none of them (``size`` still says how many there are)."""
+
+    name: str
+    type: int
+    link: int
+    info: int
+    size: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Elf:
+    """A 64-bit little-endian ELF file. ``os_abi`` and ``flags`` mean what its machine says they do."""
+
+    machine: int
+    os_abi: int
+    flags: int
+    sections: tuple[Section, ...]
+
+    def section(self, name: str) -> Section | None:
+        """The first section of that name."""
+        return next((section for section in self.sections if section.name == name), None)
+
+    def symbol_name(self, index: int) -> str:
+        """The name of one symbol of ``.symtab``; ``CompileError`` where there is none."""
+        table = self.section(".symtab")
+        if table is None or table.link >= len(self.sections) or (index + 1) * _SYMBOL.size > len(table.data):
+            raise _damaged("symbol", f"index {index} is outside of the symbol table")
+        (name_offset, *_rest) = _SYMBOL.unpack_from(table.data, index * _SYMBOL.size)
+        return _string(self.sections[table.link].data, name_offset)
+
+
+def read_elf(data: bytes) -> Elf:
+    """Read the sections of a 64-bit little-endian ELF file.
+
+    Raises:
+        CompileError: the bytes are something else, truncated or damaged.
+    """
+    if len(data) < _HEADER.size or data[:4] != b"\x7fELF":
+        raise _damaged("magic", f"{len(data)} bytes that start with {data[:4]!r} are no ELF file")
+    if data[4] != 2 or data[5] != 1:
+        raise _damaged("class", "only 64-bit little-endian files are read")
+    (ident, _, machine, _, _, _, sections_at, flags, _, _, _, entry_size, count, names_index) = _HEADER.unpack_from(
+        data
+    )
+    if count > _MAX_SECTIONS or (count and entry_size != _SECTION.size):
+        raise _damaged("section headers", f"{count} of {entry_size} bytes each")
+    if count and sections_at + count * _SECTION.size > len(data):
+        raise _damaged("section headers", f"{count} at {sections_at} lie outside of the {len(data)} bytes")
+    headers: list[tuple[int, ...]] = [
+        _SECTION.unpack_from(data, sections_at + index * _SECTION.size) for index in range(count)
+    ]
+    # Sections are copied, so those of a hostile file must not overlap without end.
+    if sum(header[5] for header in headers if header[1] not in (0, _NOBITS)) > 2 * len(data):
+        raise _damaged("section headers", "the sections are larger than the file")
+    if count and names_index >= count:
+        raise _damaged("section names", f"section {names_index} of {count}")
+    names = _bytes(data, headers[names_index]) if count else b""
+    sections = tuple(
+        Section(
+            name=_string(names, header[0]),
+            type=header[1],
+            link=header[6],
+            info=header[7],
+            size=header[5],
+            data=_bytes(data, header),
+        )
+        for header in headers
+    )
+    return Elf(machine, data[7], flags, sections)
+
+
+def _bytes(data: bytes, header: tuple[int, ...]) -> bytes:
+    kind, offset, size = header[1], header[4], header[5]
+    if kind in (0, _NOBITS):
+        return b""
+    if offset + size > len(data):
+        raise _damaged("section", f"{size} bytes at {offset} lie outside of the {len(data)} bytes")
+    return data[offset : offset + size]
+
+
+def _string(table: bytes, offset: int) -> str:
+    end = table.find(b"\0", offset)
+    if offset >= len(table) or end < 0:
+        raise _damaged("string", f"offset {offset} of a table of {len(table)} bytes")
+    return table[offset:end].decode("utf-8", "backslashreplace")
+
+
+def _damaged(field: str, what: str) -> CompileError:
+    return CompileError(f"the binary cannot be read: {field}: {what}")

@@ -1,0 +1,195 @@
+"""What a device binary says of itself: registers, spills, parameters, entry points. No driver needed.
+
+NVIDIA (``cubin``). ``.nv.info`` and ``.nv.info.<entry>`` are lists of attributes: a format byte, an attribute byte, and
+either a 16-bit value or a 16-bit size with that many bytes. NVIDIA does not specify them; the names below are the ones
+that ``cuobjdump -elf`` prints, and the meaning was compared with ``cuobjdump --dump-resource-usage``:
+
+- ``REGCOUNT`` (0x2f): symbol, 32-bit registers a thread (``REG``);
+- ``FRAME_SIZE`` (0x11): symbol, bytes of a thread's own stack frame (``STACK``), where ptxas puts spilled registers;
+- ``KPARAM_INFO`` (0x17): index, ordinal, offset, and the size in bits 18 to 31 of the last word;
+- ``.nv.shared.<entry>``: its size is the statically allocated shared memory (``SHARED``).
+
+AMD (``hsaco``). The note ``NT_AMDGPU_METADATA`` (LLVM, "User Guide for AMDGPU Backend", code object metadata) is a
+MessagePack map; ``amdhsa.kernels`` lists each kernel with ``.vgpr_count``, ``.vgpr_spill_count`` and so on.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from silo.artifacts.elf import Elf, read_elf
+from silo.artifacts.msgpack import Item, read_msgpack
+from silo.errors import CompileError
+
+__all__ = ["BinaryKernel", "inspect_binary"]
+
+_MACHINE_CUDA = 190
+_MACHINE_AMDGPU = 224
+_OS_ABI_CUDA_OLD = 0x33  # up to CUDA 12: the compute capability is the low byte of the flags; later the second byte
+
+_INFO_VALUE = 4  # EIFMT_SVAL: a size and that many bytes follow
+_INFO_KPARAM = 0x17
+_INFO_FRAME_SIZE = 0x11
+_INFO_REGCOUNT = 0x2F
+
+_NOTE_AMDGPU_METADATA = 32
+_SHT_NOTE = 7
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryKernel:
+    """One kernel of a binary.
+
+    ``arch`` is ``sm_NN`` (a binary does not tell ``sm_90`` from ``sm_90a``) or ``gfxNNN``. ``registers`` are the 32-bit
+    vector registers of a thread; ``spills`` the 32-bit values a thread keeps in local memory for want of them (on
+    NVIDIA its whole stack frame, as the driver reports it); ``local_bytes`` a thread's local memory;
+    ``shared_bytes`` what is allocated statically. ``parameters`` holds offset and size in bytes of each, in order.
+    """
+
+    entry: str
+    arch: str
+    registers: int
+    spills: int
+    local_bytes: int
+    shared_bytes: int
+    parameters: tuple[tuple[int, int], ...]
+
+
+def inspect_binary(data: bytes, kind: str) -> tuple[BinaryKernel, ...]:
+    """The kernels of a ``cubin`` or ``hsaco``, sorted by name.
+
+    Raises:
+        CompileError: not such a binary, truncated, damaged, or a kernel lacks what is read here.
+    """
+    if kind not in ("cubin", "hsaco"):
+        raise CompileError(f"a blob of kind {kind} says nothing of its registers; cubin and hsaco do")
+    elf = read_elf(data)
+    expected = _MACHINE_CUDA if kind == "cubin" else _MACHINE_AMDGPU
+    if elf.machine != expected:
+        raise CompileError(f"the binary cannot be read as {kind}: it is for machine {elf.machine}, not {expected}")
+    kernels = _cuda_kernels(elf) if kind == "cubin" else _hip_kernels(elf)
+    if not kernels:
+        raise CompileError(f"the {kind} holds no kernel")
+    return tuple(sorted(kernels, key=lambda kernel: kernel.entry))
+
+
+def _attributes(data: bytes) -> list[tuple[int, bytes]]:
+    """Every attribute that carries bytes."""
+    found: list[tuple[int, bytes]] = []
+    at = 0
+    while at + 4 <= len(data):
+        form, code, size = struct.unpack_from("<BBH", data, at)
+        at += 4
+        if form != _INFO_VALUE:
+            continue
+        if at + size > len(data):
+            raise CompileError(f"the binary cannot be read: .nv.info: attribute 0x{code:02x} of {size} bytes at {at}")
+        found.append((code, data[at : at + size]))
+        at += size
+    return found
+
+
+def _cuda_kernels(elf: Elf) -> list[BinaryKernel]:
+    shift = 0 if elf.os_abi == _OS_ABI_CUDA_OLD else 8
+    arch = f"sm_{(elf.flags >> shift) & 0xFF}"
+    info = elf.section(".nv.info")
+    if info is None:
+        raise CompileError("the cubin has no .nv.info section")
+    registers: dict[str, int] = {}
+    frames: dict[str, int] = {}
+    for code, body in _attributes(info.data):
+        if code in (_INFO_REGCOUNT, _INFO_FRAME_SIZE) and len(body) == 8:
+            symbol, value = struct.unpack("<II", body)
+            (registers if code == _INFO_REGCOUNT else frames)[elf.symbol_name(symbol)] = value
+    kernels: list[BinaryKernel] = []
+    for section in elf.sections:
+        entry = section.name.removeprefix(".nv.info.")
+        if entry == section.name:
+            continue
+        if entry not in registers:
+            raise CompileError(f"the cubin does not say how many registers {entry} uses")
+        frame = frames.get(entry, 0)
+        shared = elf.section(f".nv.shared.{entry}")
+        kernels.append(
+            BinaryKernel(
+                entry=entry,
+                arch=arch,
+                registers=registers[entry],
+                spills=frame // 4,
+                local_bytes=frame,
+                shared_bytes=0 if shared is None else shared.size,
+                parameters=_cuda_parameters(section.data),
+            )
+        )
+    return kernels
+
+
+def _cuda_parameters(info: bytes) -> tuple[tuple[int, int], ...]:
+    ordinals: dict[int, tuple[int, int]] = {}
+    for code, body in _attributes(info):
+        if code == _INFO_KPARAM and len(body) == 12:
+            _, ordinal, offset, packed = struct.unpack("<IHHI", body)
+            ordinals[ordinal] = (offset, packed >> 18)
+    return tuple(ordinals[ordinal] for ordinal in sorted(ordinals))
+
+
+def _hip_kernels(elf: Elf) -> list[BinaryKernel]:
+    metadata = _amd_metadata(elf)
+    target = _text(metadata, "amdhsa.target")
+    arch = target.rpartition("-")[2].partition(":")[0]
+    return [_hip_kernel(kernel, arch) for kernel in _list(metadata, "amdhsa.kernels")]
+
+
+def _hip_kernel(kernel: Item, arch: str) -> BinaryKernel:
+    parameters = tuple(
+        (_number(argument, ".offset"), _number(argument, ".size")) for argument in _list(kernel, ".args")
+    )
+    return BinaryKernel(
+        entry=_text(kernel, ".name"),
+        arch=arch,
+        registers=_number(kernel, ".vgpr_count"),
+        spills=_number(kernel, ".vgpr_spill_count"),
+        local_bytes=_number(kernel, ".private_segment_fixed_size"),
+        shared_bytes=_number(kernel, ".group_segment_fixed_size"),
+        parameters=parameters,
+    )
+
+
+def _amd_metadata(elf: Elf) -> Item:
+    for section in elf.sections:
+        at = 0
+        while section.type == _SHT_NOTE and at + 12 <= len(section.data):
+            name_size, size, kind = struct.unpack_from("<III", section.data, at)
+            body = at + 12 + (name_size + 3) // 4 * 4
+            if kind == _NOTE_AMDGPU_METADATA and section.data[at + 12 : at + 18] == b"AMDGPU":
+                return read_msgpack(section.data[body : body + size])
+            at = body + (size + 3) // 4 * 4
+    raise CompileError("the hsaco has no AMDGPU metadata note")
+
+
+def _member(item: Item, name: str) -> Item:
+    if not isinstance(item, dict) or name not in item:
+        raise CompileError(f"the metadata of the hsaco lacks {name}")
+    return item[name]
+
+
+def _number(item: Item, name: str) -> int:
+    value = _member(item, name)
+    if not isinstance(value, int):
+        raise CompileError(f"the metadata of the hsaco has no number for {name}")
+    return value
+
+
+def _text(item: Item, name: str) -> str:
+    value = _member(item, name)
+    if not isinstance(value, str):
+        raise CompileError(f"the metadata of the hsaco has no text for {name}")
+    return value
+
+
+def _list(item: Item, name: str) -> list[Item]:
+    value = _member(item, name) if isinstance(item, dict) and (name in item or name != ".args") else []
+    if not isinstance(value, list):
+        raise CompileError(f"the metadata of the hsaco has no list for {name}")
+    return value
