@@ -1,0 +1,133 @@
+import dataclasses
+
+import pytest
+
+from silo.backends.cpu.measure import CPU_POLICY, CpuTimer
+from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
+from silo.tune.statistics import median
+
+POLICY = MeasurePolicy(
+    "test/1", warmup_ns=1_000, target_ns=100_000, limit_ns=10**9, min_samples=5, max_samples=20, window_ns=500
+)
+
+
+class Machine:
+    """A timer whose time is what the launches say it is."""
+
+    def __init__(self):
+        self.now = 0
+        self.log = []
+
+    def contender(self, name, *times, reset=True):
+        queue = list(times)
+
+        def launch():
+            self.log.append(name)
+            self.now += queue.pop(0) if len(queue) > 1 else queue[0]
+
+        def restore():
+            self.log.append(f"reset {name}")
+            self.now += 1_000_000  # slow, and never in a sample
+
+        return Contender(launch, restore if reset else None)
+
+    def elapsed_ns(self, launch, repeats):
+        begin = self.now
+        for _ in range(repeats):
+            launch()
+        return self.now - begin
+
+
+def test_warm_up_is_not_sampled():
+    machine = Machine()
+    samples = measure(machine.contender("a", 9_000, 10_000, reset=False), machine, POLICY)
+    assert set(samples) == {10_000}
+    assert len(samples) == 10  # up to the target
+    assert len(machine.log) == 11
+
+
+def test_all_samples_are_kept_in_order():
+    machine = Machine()
+    times = [30_000, 11_000, 99_000, 12_000, 13_000, 14_000, 15_000]
+    assert measure(machine.contender("a", *times, reset=False), machine, POLICY) == (11_000, 99_000, 12_000, 13_000, 14_000)
+
+
+def test_at_most_as_many_samples_as_the_policy_says():
+    machine = Machine()
+    policy = dataclasses.replace(POLICY, target_ns=10**12)
+    assert len(measure(machine.contender("a", 10_000), machine, policy)) == 20
+
+
+def test_a_very_slow_launch_stops_at_the_limit():
+    machine = Machine()
+    samples = measure(machine.contender("a", 4 * 10**8), machine, POLICY)
+    assert len(samples) == 3
+    assert len(measure(machine.contender("a", 4 * 10**9), machine, POLICY)) == 1
+
+
+def test_a_hopeless_config_is_dropped_early():
+    machine = Machine()
+    assert len(measure(machine.contender("a", 10_000), machine, POLICY, best_ns=4_000)) == 3
+    assert len(measure(machine.contender("a", 10_000), machine, POLICY, best_ns=5_000)) == 10
+
+
+def test_short_launches_are_repeated_within_a_sample():
+    machine = Machine()
+    samples = measure(machine.contender("a", 60, reset=False), machine, POLICY)
+    assert set(samples) == {60}
+    warm = -(-1_000 // 60)
+    assert len(machine.log) == warm + len(samples) * 9  # 9 x 60 ns fill the window of 500 ns
+
+
+def test_written_arguments_are_restored_before_every_launch_outside_the_window():
+    machine = Machine()
+    samples = measure(machine.contender("a", 60), machine, POLICY)
+    assert set(samples) == {60}
+    assert machine.log == ["reset a", "a"] * (len(machine.log) // 2)
+
+
+def test_interleaving_takes_turns_and_moves_on():
+    machine = Machine()
+    contenders = {name: machine.contender(name, 10_000, reset=False) for name in "abc"}
+    samples = interleave(contenders, machine, POLICY, rounds=3)
+    assert machine.log == list("abc") + list("abc") + list("bca") + list("cab")
+    assert {name: len(taken) for name, taken in samples.items()} == {"a": 3, "b": 3, "c": 3}
+
+
+def test_interleaving_keeps_to_the_policy():
+    machine = Machine()
+    contenders = {name: machine.contender(name, time) for name, time in (("a", 10_000), ("b", 30_000))}
+    samples = interleave(contenders, machine, POLICY)
+    # 20 us a round and contender: five rounds reach the target of 100 us.
+    assert {name: set(taken) for name, taken in samples.items()} == {"a": {10_000}, "b": {30_000}}
+    assert [len(taken) for taken in samples.values()] == [5, 5]
+
+
+def test_a_drifting_machine_drifts_for_all():
+    # The clock doubles halfway: medians change, their order does not.
+    machine = Machine()
+
+    def drifting(time):
+        return Contender(lambda: setattr(machine, "now", machine.now + time * (2 if machine.now > 10**6 else 1)))
+
+    samples = interleave({"a": drifting(10_000), "b": drifting(10_500)}, machine, POLICY, rounds=60)
+    assert median(samples["a"]) < median(samples["b"])
+    assert all(len(set(taken)) == 2 for taken in samples.values())
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(MeasurePolicy)])
+def test_every_member_of_a_policy_is_part_of_its_identity(field):
+    value = getattr(POLICY, field)
+    other = dataclasses.replace(POLICY, **{field: value + "x" if isinstance(value, str) else value + 1})
+    assert other.identity != POLICY.identity
+
+
+def test_the_cpu_timer_runs_what_it_times():
+    calls = []
+    timer = CpuTimer()
+    assert timer.elapsed_ns(lambda: calls.append(1), 3) > 0
+    assert len(calls) == 3
+    samples = measure(Contender(lambda: sum(range(2000))), timer, dataclasses.replace(CPU_POLICY, target_ns=1_000_000))
+    assert CPU_POLICY.min_samples <= len(samples) <= CPU_POLICY.max_samples
+    assert all(sample > 0 for sample in samples)
+    assert CPU_POLICY.identity.startswith("cpu-wall-warm/1 ")

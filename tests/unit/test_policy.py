@@ -1,0 +1,73 @@
+import itertools
+
+import pytest
+
+from silo.core.config import Config
+from silo.core.decisions import Accepted, Rejected
+from silo.core.target import Target
+from silo.tune.policy import Action, Mode, Origin, decide, first_config, heuristic_choice
+
+FIRST, EXACT, BUCKET, RULE, GUESS = (Config.of(BLOCK=block) for block in (32, 64, 128, 256, 512))
+SPACE = (FIRST, EXACT, BUCKET, RULE, GUESS)
+KNOWN = {"exact": EXACT, "bucket": BUCKET, "rule": RULE, "heuristic": GUESS}
+ORIGINS = [("exact", Origin.EXACT), ("bucket", Origin.BUCKET), ("rule", Origin.RULE), ("heuristic", Origin.HEURISTIC)]
+
+
+def _subsets():
+    for chosen in itertools.product((False, True), repeat=4):
+        yield {name: config for (name, config), taken in zip(KNOWN.items(), chosen, strict=True) if taken}
+
+
+def best(known):
+    return next(((known[name], origin) for name, origin in ORIGINS if name in known), (FIRST, Origin.FIRST))
+
+
+@pytest.mark.parametrize("known", list(_subsets()))
+def test_off_takes_the_first_config_whatever_is_known(known):
+    decision = decide(Mode.OFF, SPACE, **known)
+    assert (decision.action, decision.config, decision.origin) == (Action.USE, FIRST, Origin.FIRST)
+    assert "off" in decision.reason
+
+
+@pytest.mark.parametrize("known", list(_subsets()))
+def test_cached_takes_the_best_known_and_never_measures(known):
+    decision = decide(Mode.CACHED, SPACE, **known)
+    assert decision.action is Action.USE
+    assert (decision.config, decision.origin) == best(known)
+
+
+@pytest.mark.parametrize("known", list(_subsets()))
+def test_auto_tunes_exactly_where_nothing_was_measured(known):
+    decision = decide(Mode.AUTO, SPACE, **known)
+    measured = "exact" in known or "bucket" in known
+    assert decision.action is (Action.USE if measured else Action.TUNE)
+    assert (decision.config, decision.origin) == best(known)
+
+
+@pytest.mark.parametrize("known", list(_subsets()))
+def test_auto_uses_the_best_known_where_it_cannot_measure(known):
+    measured = "exact" in known or "bucket" in known
+    absent = decide(Mode.AUTO, SPACE, **known, device_present=False)
+    refused = decide(Mode.AUTO, SPACE, **known, can_measure=Rejected("a graph is being captured"))
+    for decision, word in ((absent, "no device"), (refused, "a graph is being captured")):
+        assert decision.action is Action.USE
+        assert (decision.config, decision.origin) == best(known)
+        assert measured or word in decision.reason
+
+
+def test_a_space_of_one_is_never_tuned():
+    decision = decide(Mode.AUTO, [RULE], can_measure=Accepted())
+    assert (decision.action, decision.config, decision.origin) == (Action.USE, RULE, Origin.FIRST)
+
+
+def test_modes_are_spelled_as_the_setting():
+    assert [Mode(text) for text in ("auto", "cached", "off")] == [Mode.AUTO, Mode.CACHED, Mode.OFF]
+
+
+def test_without_heuristic_the_first_config_is_chosen():
+    target = Target("fake", "v1")
+    assert heuristic_choice(first_config, target, SPACE, {"n": 3}) == FIRST
+    assert heuristic_choice(lambda target, configs, hints: configs[::-1], target, SPACE, {}) == GUESS
+    # A guess outside the space is none.
+    assert heuristic_choice(lambda target, configs, hints: [Config.of(BLOCK=7), RULE], target, SPACE, {}) == RULE
+    assert heuristic_choice(lambda target, configs, hints: [], target, SPACE, {}) is None
