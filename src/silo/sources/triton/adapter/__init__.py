@@ -3,16 +3,33 @@
 Nothing here is imported before a function needs it, so ``import silo`` loads no Triton.
 """
 
-from silo.sources.triton.adapter.gpu import compile_gpu
+from silo.sources.triton.adapter.decorators import (
+    DecoratedKernel,
+    JitParameter,
+    descriptor_type,
+    is_interpreted,
+    is_kernel,
+    read_kernel,
+)
+from silo.sources.triton.adapter.gpu import GpuStages, compile_gpu
 from silo.sources.triton.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir
 from silo.sources.triton.adapter.toolchain import TESTED_VERSIONS, require_triton, triton_version
+from silo.sources.triton.adapter.wrap import wrap
 
 __all__ = [
     "TESTED_VERSIONS",
+    "DecoratedKernel",
+    "GpuStages",
+    "JitParameter",
     "Ttir",
     "compile_gpu",
+    "descriptor_type",
+    "is_interpreted",
+    "is_kernel",
     "lower_for_gpu",
     "lower_to_ttir",
+    "read_kernel",
     "require_triton",
     "triton_version",
+    "wrap",
 ]

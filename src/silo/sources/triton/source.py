@@ -1,0 +1,167 @@
+"""Triton kernels as sources: everything their decorators say, in Silo's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from silo.core.config import OPTION_NAMES, Config
+from silo.core.dtypes import DType, DTypeKind, dtype
+from silo.core.signature import NO_DEFAULT, Parameter, ParameterKind, Signature
+from silo.core.space import Space
+from silo.core.specialization import Specialization
+from silo.core.values import Value
+from silo.errors import SourceError
+from silo.sources.triton import adapter
+from silo.sources.triton.constants import to_value
+from silo.sources.triton.fingerprint import fingerprint, function_value
+from silo.sources.triton.hooks import block_shapes_set_by
+from silo.sources.triton.specialize import ArgumentFacts, specialize
+
+__all__ = ["Hooks", "TritonSource"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """The author's own callables, kept as they are. They run in Python, with Triton's arguments.
+
+    ``config_pre`` holds the hooks of configs that do more than set a descriptor's block shape.
+    """
+
+    pre: Callable[..., object] | None = None
+    post: Callable[..., object] | None = None
+    early_prune: Callable[..., object] | None = None
+    perf_model: Callable[..., object] | None = None
+    top_k: float | None = None
+    config_pre: tuple[tuple[Config, Callable[..., object]], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.pre or self.post or self.early_prune or self.perf_model or self.config_pre)
+
+
+@dataclass(frozen=True, eq=False)
+class TritonSource:
+    """A Triton kernel, read from its decorators. Implements :class:`silo.core.protocols.Source`.
+
+    ``function`` is Triton's own object for the kernel, without the other decorators.
+    ``block_shapes`` gives, per config, the block shape of each descriptor that a config's hook sets.
+    """
+
+    name: str
+    signature: Signature
+    function: Any
+    location: str
+    space: Space | None = None
+    key: tuple[str, ...] = ()
+    grid: Callable[..., object] | None = None
+    reset_to_zero: tuple[str, ...] = ()
+    restore_value: tuple[str, ...] = ()
+    heuristics: Mapping[str, Callable[..., object]] = field(default_factory=dict[str, Callable[..., object]])
+    hooks: Hooks = Hooks()
+    block_shapes: Mapping[Config, Mapping[str, tuple[int, ...]]] = field(
+        default_factory=dict[Config, Mapping[str, tuple[int, ...]]]
+    )
+
+    @classmethod
+    def of(cls, decorated: object) -> TritonSource:
+        """Read any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` object, unchanged.
+
+        Raises:
+            SourceError: it is none of those, or a form of them that Silo does not read.
+        """
+        kernel = adapter.read_kernel(decorated)
+        names = tuple(parameter.name for parameter in kernel.parameters)
+        configs: list[Config] = []
+        block_shapes: dict[Config, Mapping[str, tuple[int, ...]]] = {}
+        config_hooks: list[tuple[Config, Callable[..., object]]] = []
+        for tuned in kernel.configs:
+            config = _config(kernel.function, names, tuned.members)
+            configs.append(config)
+            if tuned.pre_hook is None:
+                continue
+            shapes = block_shapes_set_by(tuned.pre_hook, names, tuned.members, adapter.descriptor_type())
+            if shapes is None:
+                config_hooks.append((config, tuned.pre_hook))
+            else:
+                block_shapes[config] = shapes
+        return cls(
+            name=kernel.function.fn.__name__,
+            signature=Signature(tuple(_parameter(parameter) for parameter in kernel.parameters)),
+            function=kernel.function,
+            location=kernel.location,
+            space=Space.of(configs) if configs else None,
+            key=kernel.key,
+            reset_to_zero=kernel.reset_to_zero,
+            restore_value=kernel.restore_value,
+            heuristics=kernel.heuristics,
+            hooks=Hooks(
+                pre=kernel.pre_hook,
+                post=kernel.post_hook,
+                early_prune=kernel.early_config_prune,
+                perf_model=kernel.perf_model,
+                top_k=kernel.top_k,
+                config_pre=tuple(config_hooks),
+            ),
+            block_shapes=block_shapes,
+        )
+
+    @property
+    def kind(self) -> str:
+        """Always ``triton``."""
+        return "triton"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 over the kernel, the functions it calls and the globals it reads; computed once."""
+        return fingerprint(self.function)
+
+    def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
+        """The typed signature and the facts of one call; see :func:`silo.sources.triton.specialize.specialize`."""
+        return specialize(self.signature, arguments)
+
+    def constant(self, value: object) -> Value:
+        """The value of an argument for a constexpr parameter; ``SourceError`` where it has no canonical form."""
+        try:
+            return to_value(value, function_value)
+        except TypeError as error:
+            raise SourceError(f"{self.name} ({self.location}): {error}") from None
+
+
+def _config(function: Any, names: tuple[str, ...], members: Mapping[str, object]) -> Config:  # noqa: ANN401
+    unknown = [name for name in members if name not in names and name not in OPTION_NAMES]
+    if unknown:
+        raise SourceError(
+            f"a config of {function.fn.__name__} sets {', '.join(unknown)}, which is neither a parameter of the kernel "
+            f"nor a compile option ({', '.join(OPTION_NAMES)})"
+        )
+    try:
+        return Config.of({name: to_value(value, function_value) for name, value in members.items()})
+    except TypeError as error:
+        raise SourceError(f"a config of {function.fn.__name__}: {error}") from None
+
+
+def _parameter(read: adapter.JitParameter) -> Parameter:
+    kind, element = _annotated_kind(read)
+    default = NO_DEFAULT
+    if read.has_default:
+        try:
+            default = to_value(read.default, function_value)
+        except TypeError as error:
+            raise SourceError(f"the default of the parameter {read.name}: {error}") from None
+    return Parameter(read.name, kind, element, default=default, specialize=read.specialize, align=read.align)
+
+
+def _annotated_kind(read: adapter.JitParameter) -> tuple[ParameterKind, DType | None]:
+    if read.constexpr:
+        return ParameterKind.CONSTEXPR, None
+    name = read.annotation
+    if not name:
+        return ParameterKind.ANY, None
+    if name.startswith("*"):
+        return ParameterKind.POINTER, dtype(name[1:].removeprefix("k"))
+    element = dtype(name)
+    if element.kind is DTypeKind.BOOL:
+        return ParameterKind.BOOL, element
+    return ParameterKind.FLOAT if element.kind is DTypeKind.FLOAT else ParameterKind.INTEGER, element
