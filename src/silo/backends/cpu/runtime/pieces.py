@@ -37,7 +37,6 @@ PIECES: dict[str, Piece] = {
     "dot_f32": Piece("dot.h", ("types",)),
     "dot_f64": Piece("dot.h", ("types",), (("f32", "f64"), ("float", "double"))),
     "dot_i32": Piece("dot.h", ("types",), (("f32", "i32"), ("float", "int32_t"))),
-    "dot_i8": Piece("dot_i8.h", ("dot_i32",)),
 }
 
 

@@ -1,0 +1,185 @@
+"""From C text to a shared object, with the system's C compiler."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from silo.backends.cpu.levels import Level
+from silo.errors import CompileError, CompilerMissingError
+from silo.settings import child_environment
+
+__all__ = [
+    "COMPILERS",
+    "BuiltObject",
+    "Toolchain",
+    "build",
+    "choose_compiler",
+    "compile_flags",
+    "find_toolchain",
+]
+
+# Tried in this order where nobody named a compiler.
+COMPILERS = ("cc", "gcc", "clang")
+
+# What changes neither results nor speed for the better is left out. NaN, infinities and the sign of zero are kept: only
+# errno and trapping are given up, which no kernel can observe. The rest makes the object small, and the same bytes from
+# any folder: no debug information, no build id, no compiler's name, no unwind tables.
+_CODE_FLAGS = (
+    "-std=gnu11",
+    "-O2",
+    "-fopenmp-simd",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",
+    "-fPIC",
+    "-fno-stack-protector",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-ident",
+    "-g0",
+)
+_LINK_FLAGS = (
+    "-shared",
+    "-nostartfiles",
+    "-Wl,-s",
+    "-Wl,--build-id=none",
+    "-Wl,--hash-style=gnu",
+    "-Wl,-z,noseparate-code",
+    "-Wl,-z,defs",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A C compiler: the command that runs it, and the first line of its ``--version``, which names no path."""
+
+    command: tuple[str, ...]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltObject:
+    """A shared object and what the compiler said while making it (usually nothing)."""
+
+    data: bytes
+    log: str
+
+
+def choose_compiler(requested: str | None, found: Mapping[str, str | None]) -> tuple[str, ...]:
+    """The command to run, from what was asked for and where each name was found (None: nowhere).
+
+    ``requested`` may carry arguments (``ccache gcc``) and is never replaced by another compiler when it is missing.
+
+    >>> choose_compiler(None, {"cc": None, "gcc": "/usr/bin/gcc"})
+    ('/usr/bin/gcc',)
+    """
+    if requested is not None:
+        try:
+            words = shlex.split(requested)
+        except ValueError as error:
+            raise CompilerMissingError(f"the C compiler {requested!r} cannot be read as a command: {error}") from None
+        place = found.get(words[0]) if words else None
+        if place is None:
+            raise CompilerMissingError(
+                f"the C compiler {requested!r} was not found: correct SILO_CC (or CC), or unset it to use the first of "
+                f"{', '.join(COMPILERS)}"
+            )
+        return (place, *words[1:])
+    for name in COMPILERS:
+        place = found.get(name)
+        if place is not None:
+            return (place,)
+    raise CompilerMissingError(
+        f"CPU kernels need a C compiler and none of {', '.join(COMPILERS)} is on PATH: install one "
+        "(Debian, Ubuntu: apt-get install gcc libc6-dev; Fedora: dnf install gcc) or name one in SILO_CC"
+    )
+
+
+def find_toolchain(requested: str | None) -> Toolchain:
+    """Find the compiler and ask its version; both are remembered for the life of the process.
+
+    Raises:
+        CompilerMissingError: there is none, or it does not run.
+    """
+    names = [*COMPILERS] if requested is None else requested.split()[:1]
+    return _identify(choose_compiler(requested, {name: shutil.which(name) for name in names}))
+
+
+@lru_cache(maxsize=8)
+def _identify(command: tuple[str, ...]) -> Toolchain:
+    try:
+        answer = subprocess.run(
+            [*command, "--version"], capture_output=True, check=True, timeout=60, env=child_environment(LC_ALL="C")
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CompilerMissingError(f"the C compiler {shlex.join(command)} does not run: {error}") from error
+    lines = answer.stdout.decode(errors="replace").splitlines()
+    return Toolchain(command, lines[0].strip() if lines else "unknown")
+
+
+def compile_flags(level: Level, *, contract: bool = True, libm: bool = False) -> tuple[str, ...]:
+    """Every flag of one compile.
+
+    ``contract`` lets a * b + c be fused to one rounding; ``libm`` links the mathematical functions of the C library.
+    """
+    fused = f"-ffp-contract={'fast' if contract else 'off'}"
+    return (*level.flags, *_CODE_FLAGS, fused, *_LINK_FLAGS, *(("-lm",) if libm else ()))
+
+
+def build(source: str, flags: tuple[str, ...], toolchain: Toolchain) -> BuiltObject:
+    """Compile and link ``source``, which travels through a pipe, in a private temporary folder.
+
+    Raises:
+        CompileError: the compiler refused; its message, and where the C source was kept.
+    """
+    *rest, library = flags if flags and flags[-1] == "-lm" else (*flags, "")
+    with tempfile.TemporaryDirectory(prefix="silo-cc-") as folder:
+        output = Path(folder, "kernel.so")
+        command = [*toolchain.command, *rest, "-x", "c", "-", "-o", str(output), *([library] if library else [])]
+        try:
+            done = subprocess.run(
+                command,
+                input=source.encode(),
+                capture_output=True,
+                check=False,
+                cwd=folder,
+                env=child_environment(LC_ALL="C", TMPDIR=folder),
+            )
+        except OSError as error:
+            raise CompileError(f"the C compiler {toolchain.command[0]} could not be run: {error}") from error
+        log = done.stderr.decode(errors="replace")
+        if done.returncode != 0:
+            raise CompileError(_refusal(source, log, done.returncode, command, toolchain))
+        try:
+            return BuiltObject(output.read_bytes(), log)
+        except OSError as error:
+            raise CompileError(f"{toolchain.version} left no object: {error}") from error
+
+
+def _refusal(source: str, log: str, status: int, command: list[str], toolchain: Toolchain) -> str:
+    kept = _keep(source)
+    ended = f"was stopped by signal {-status}" if status < 0 else f"ended with status {status}"
+    lines = log.strip().splitlines()
+    shown = "\n".join(lines[:20]) + ("\n..." if len(lines) > 20 else "")
+    old = "" if "march" not in log else "\nThe level needs gcc 12, clang 14 or later."
+    return (
+        f"the C compiler ({toolchain.version}) {ended}; the C source is kept in {kept}\n{shown}{old}\n"
+        f"command: {shlex.join(command)}"
+    )
+
+
+def _keep(source: str) -> str:
+    try:
+        handle, name = tempfile.mkstemp(prefix="silo-failed-", suffix=".c")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(source)
+    except OSError as error:
+        return f"no file ({error})"
+    return name

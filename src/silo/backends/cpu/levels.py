@@ -1,0 +1,134 @@
+"""Portable CPU levels: which one this machine has, and how code for one is compiled."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+from silo.core.target import CPU_LEVELS, Target
+from silo.errors import TargetError
+
+__all__ = ["LEVELS", "CpuFacts", "Level", "gather_facts", "highest_level", "host_target", "level_of"]
+
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level: its name in targets, the machine flags of gcc and clang, the vector width in bits.
+
+    ``features``, in Linux's spelling, are what a CPU must have beyond the level before it.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    vector_bits: int
+    features: frozenset[str]
+
+
+LEVELS: Mapping[str, Level] = MappingProxyType(
+    {
+        level.name: level
+        for level in (
+            Level(
+                "x86-64-v2",
+                ("-march=x86-64-v2",),
+                128,
+                frozenset({"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}),
+            ),
+            Level(
+                "x86-64-v3",
+                ("-march=x86-64-v3",),
+                256,
+                frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
+            ),
+            Level(
+                "x86-64-v4",
+                ("-march=x86-64-v4", "-mprefer-vector-width=512"),
+                512,
+                frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+            ),
+            Level(
+                "aarch64-armv8.2",
+                ("-march=armv8.2-a",),
+                128,
+                frozenset({"fp", "asimd", "atomics", "crc32", "asimdrdm", "dcpop"}),
+            ),
+        )
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CpuFacts:
+    """What the operating system says of the CPU: the machine (``x86_64``, ``aarch64``), its model and its features."""
+
+    machine: str
+    model: str = ""
+    features: frozenset[str] = field(default=frozenset[str]())
+
+
+def highest_level(facts: CpuFacts) -> str | None:
+    """The highest level whose every feature, and every feature of the levels below, is there; None below the lowest.
+
+    >>> highest_level(CpuFacts("x86_64", features=LEVELS["x86-64-v2"].features))
+    'x86-64-v2'
+    """
+    family = {"x86_64": "x86-64", "AMD64": "x86-64", "aarch64": "aarch64", "arm64": "aarch64"}.get(facts.machine, "")
+    found: str | None = None
+    for name in CPU_LEVELS.get(family, ()):
+        if not LEVELS[name].features <= facts.features:
+            break
+        found = name
+    return found
+
+
+def level_of(target: Target) -> Level:
+    """The level a concrete CPU target names; ``TargetError`` for any other target."""
+    if target.kind != "cpu" or target.arch not in LEVELS:
+        raise TargetError(f"{target} names no CPU level; write one of {', '.join(f'cpu:{name}' for name in LEVELS)}")
+    return LEVELS[target.arch]
+
+
+def parse_cpuinfo(text: str) -> tuple[str, frozenset[str]]:
+    """Model name and the features that all CPUs of the machine share, from the text of ``/proc/cpuinfo``."""
+    model = ""
+    shared: frozenset[str] | None = None
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        key, value = key.strip(), value.strip()
+        if key == "model name" and not model:
+            model = value
+        elif key in ("flags", "Features"):
+            shared = _intersect(shared, value.split())
+    return model, frozenset() if shared is None else shared
+
+
+def _intersect(shared: frozenset[str] | None, features: Iterable[str]) -> frozenset[str]:
+    return frozenset(features) if shared is None else shared & frozenset(features)
+
+
+@cache
+def gather_facts() -> CpuFacts:
+    """Read this machine's facts; no features where the system does not tell them the way Linux does."""
+    try:
+        model, features = parse_cpuinfo(_CPUINFO.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        model, features = "", frozenset[str]()
+    return CpuFacts(platform.machine(), model or platform.processor(), features)
+
+
+def host_target() -> Target:
+    """The target ``cpu`` stands for on this machine; ``TargetError`` where it reaches no level."""
+    facts = gather_facts()
+    name = highest_level(facts)
+    if name is None:
+        raise TargetError(
+            f"this CPU ({facts.model or 'of unknown model'}, {facts.machine}) reaches none of the levels "
+            f"{', '.join(LEVELS)}: a feature is missing, or the system hides /proc/cpuinfo"
+        )
+    return Target("cpu", name)

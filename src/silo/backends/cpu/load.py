@@ -1,0 +1,128 @@
+"""Run a compiled CPU kernel over numpy arrays, in one thread: for tests and reference checks of the compiler.
+
+Programs are launched through the native module; this path needs nothing but ctypes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from silo.core.compiled import Compiled
+from silo.core.launch_info import AbiType, LaunchInfo
+from silo.errors import ArgumentError, LaunchError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["KernelObject", "load", "run"]
+
+_SCALARS: dict[AbiType, Any] = {
+    AbiType.I1: ctypes.c_uint8,
+    AbiType.I8: ctypes.c_int8,
+    AbiType.I16: ctypes.c_int16,
+    AbiType.I32: ctypes.c_int32,
+    AbiType.I64: ctypes.c_int64,
+    AbiType.U8: ctypes.c_uint8,
+    AbiType.U16: ctypes.c_uint16,
+    AbiType.U32: ctypes.c_uint32,
+    AbiType.U64: ctypes.c_uint64,
+    AbiType.FP16: ctypes.c_uint16,
+    AbiType.BF16: ctypes.c_uint16,
+    AbiType.FP32: ctypes.c_float,
+    AbiType.FP64: ctypes.c_double,
+}
+_ALIGNMENT = 64  # bytes
+
+
+class KernelObject:
+    """A loaded object. It stays loaded for the life of the process."""
+
+    def __init__(self, launch: LaunchInfo, data: bytes) -> None:
+        """Load ``data``. ``LaunchError`` where the loader refuses it or the entry is not in it."""
+        self.launch = launch
+        # A name of its own for each object: the loader takes one it has seen for the same object. The folder is 0700.
+        with tempfile.TemporaryDirectory(prefix="silo-load-") as folder:
+            path = Path(folder, "kernel.so")
+            path.write_bytes(data)
+            try:
+                self._library = ctypes.CDLL(str(path))
+                self._entry = getattr(self._library, launch.entry)
+            except (OSError, AttributeError) as error:
+                raise LaunchError(f"the object of {launch.entry} cannot be loaded: {error}") from error
+        self._entry.restype = ctypes.c_int32
+        self._entry.argtypes = [
+            ctypes.POINTER(ctypes.c_void_p),
+            ctypes.POINTER(ctypes.c_uint32),
+            ctypes.c_uint64,
+            ctypes.c_uint64,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+        ]
+        size = launch.scratch_bytes + _ALIGNMENT
+        self._scratch = ctypes.create_string_buffer(size)
+        self._scratch_address = -(-ctypes.addressof(self._scratch) // _ALIGNMENT) * _ALIGNMENT
+
+    def run(self, grid: Sequence[int], arguments: Sequence[object] | Mapping[str, object]) -> None:
+        """Run every program of ``grid`` (one to three extents) in order.
+
+        Args:
+            grid: programs along x, y and z.
+            arguments: by name, or in the order of the layout. Pointers are numpy arrays, written in place;
+                f16 and bf16 scalars are given by their bits.
+
+        Raises:
+            ArgumentError: wrong count, or a value of the wrong kind.
+            LaunchError: the kernel gave back an error code.
+        """
+        extents = (*grid, 1, 1)[:3]
+        total = extents[0] * extents[1] * extents[2]
+        values = self._in_order(arguments)
+        cells = [
+            self._cell(slot.name, slot.type, value) for slot, value in zip(self.launch.layout, values, strict=True)
+        ]
+        addresses = (ctypes.c_void_p * max(len(cells), 1))(*[ctypes.addressof(cell) for cell in cells])
+        code = self._entry(addresses, (ctypes.c_uint32 * 3)(*extents), 0, total, self._scratch_address, None)
+        if code != 0:
+            raise LaunchError(f"{self.launch.entry} gave back the error code {code}")
+
+    def _in_order(self, arguments: Sequence[object] | Mapping[str, object]) -> list[object]:
+        names = [slot.name for slot in self.launch.layout]
+        if isinstance(arguments, Mapping):
+            missing = [name for name in names if name not in arguments]
+            if missing:
+                raise ArgumentError(f"{self.launch.entry} needs {', '.join(missing)}")
+            return [arguments[name] for name in names]
+        if len(arguments) != len(names):
+            raise ArgumentError(f"{self.launch.entry} takes {', '.join(names)}: {len(names)}, not {len(arguments)}")
+        return list(arguments)
+
+    @staticmethod
+    def _cell(name: str, kind: AbiType, value: object) -> Any:  # noqa: ANN401
+        if kind is AbiType.POINTER:
+            if value is None:
+                return ctypes.c_void_p(None)
+            if not hasattr(value, "__array_interface__"):
+                raise ArgumentError(f"{name} is a pointer and needs a numpy array, not a {type(value).__name__}")
+            return ctypes.c_void_p(cast("np.ndarray[Any, Any]", value).ctypes.data)
+        if kind not in _SCALARS:
+            raise ArgumentError(f"{name}: parameters of type {kind.value} do not exist on a CPU")
+        try:
+            return _SCALARS[kind](value)
+        except TypeError as error:
+            raise ArgumentError(f"{name} ({kind.value}): {error}") from None
+
+
+def load(compiled: Compiled) -> KernelObject:
+    """Load the object of a compiled kernel."""
+    if compiled.blob.kind != "so":
+        raise LaunchError(f"a blob of kind {compiled.blob.kind} is no shared object")
+    return KernelObject(compiled.launch, compiled.blob.data)
+
+
+def run(compiled: Compiled, grid: Sequence[int], arguments: Sequence[object] | Mapping[str, object]) -> None:
+    """Load and run once; see :meth:`KernelObject.run`."""
+    load(compiled).run(grid, arguments)
