@@ -10,7 +10,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,9 +60,7 @@ VARIABLES: Final = (
     Variable("SILO_JOBS", "count", "the CPUs this process may use", "Compile workers at one time."),
     Variable("SILO_CC", "command", "`CC`, then the first of cc, gcc, clang", "The C compiler for CPU kernels."),
     Variable("SILO_COMPILE_TIMEOUT", "seconds", "300", "The longest one variant may compile before it is stopped."),
-    Variable(
-        "SILO_TORCH_SHIM", "0 or 1", "1", "Read torch tensors through torch's C interface; 0 goes through DLPack."
-    ),
+    Variable("SILO_TORCH_SHIM", "0 or 1", "1", "Read torch tensors through torch's C interface; 0: DLPack."),
     Variable("SILO_FORCE_TRITON", "0 or 1", "0", "Accept a Triton version Silo was not tested with."),
     Variable("SILO_LOG", "`debug`, `info`, `warning` or `error`", "`info`", "The least severe message that is shown."),
     Variable("SILO_DEBUG", "0 or 1", "0", "Show tracebacks and check more at every step."),
@@ -185,7 +183,7 @@ def settings() -> Settings:
 
 
 @contextmanager
-def override(**changes: object) -> Iterator[Settings]:
+def override(**changes: object) -> Generator[Settings]:
     """Settings with other values, for every thread, until the block ends. For tests and for options of commands."""
     global _current  # noqa: PLW0603
     before = settings()
@@ -209,8 +207,8 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "Environment variables, read once, when first needed. An empty value counts as absent; a value that makes no sense",
-        "is an error that names the variable. Options of commands and arguments of functions come before them.",
+        "Environment variables, read once, when first needed. An empty value counts as absent; a value that makes no",
+        "sense is an error that names the variable. Options of commands and arguments of functions come before them.",
         "",
         "| variable | value | default | meaning |",
         "| --- | --- | --- | --- |",

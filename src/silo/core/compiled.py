@@ -24,7 +24,7 @@ class CompiledBlob:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The outcome of one compile job: the blob a driver loads, sidecars (C source, TTIR), launch info, compiler notes."""
+    """The outcome of one compile job: launch info, the blob a driver loads, sidecars (C source, TTIR), notes."""
 
     launch: LaunchInfo
     blob: CompiledBlob

@@ -20,9 +20,18 @@ from typing import TypeAlias, cast
 
 from silo.core.config import Config
 from silo.core.nodes import INT64_MAX
-from silo.core.values import JSON, Value, canonical_json, value_from_json, value_to_json
+from silo.core.values import JSON, Value, canonical_json, malformed, value_from_json, value_to_json
 
-__all__ = ["EXACT_LIMIT", "Bucket", "DispatchRules", "Match", "bucket_of", "bucket_to_json", "bucket_from_json", "distance"]
+__all__ = [
+    "EXACT_LIMIT",
+    "Bucket",
+    "DispatchRules",
+    "Match",
+    "bucket_from_json",
+    "bucket_of",
+    "bucket_to_json",
+    "distance",
+]
 
 # Integers up to this one are buckets of their own: a batch of 3 and one of 4 are different problems.
 EXACT_LIMIT = 16
@@ -81,7 +90,7 @@ def bucket_to_json(bucket: Bucket) -> JSON:
 def bucket_from_json(data: JSON) -> Bucket:
     """The inverse of :func:`bucket_to_json`; ``ValueError`` on anything else."""
     if not isinstance(data, list):
-        raise ValueError(f"a bucket is a JSON list, not {data!r}")
+        raise malformed("a bucket", data)
     return tuple(value_from_json(item) for item in data)
 
 
@@ -169,15 +178,15 @@ class DispatchRules:
     def from_json(cls, data: JSON) -> DispatchRules:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
         if not isinstance(data, dict) or set(data) != {"key", "rules", "fallback"}:
-            raise ValueError(f"not dispatch rules: {data!r}")
+            raise malformed("dispatch rules", data)
         key, rules = data["key"], data["rules"]
         if not isinstance(key, list) or not all(isinstance(name, str) for name in key) or not isinstance(rules, list):
-            raise ValueError(f"not dispatch rules: {data!r}")
+            raise malformed("dispatch rules", data)
         pairs: list[tuple[Bucket, Config]] = []
         for rule in rules:
-            if not isinstance(rule, list) or len(cast("list[JSON]", rule)) != 2:
-                raise ValueError(f"not a dispatch rule: {rule!r}")
-            bucket, config = cast("list[JSON]", rule)
+            if not isinstance(rule, list) or len(rule) != 2:
+                raise malformed("a dispatch rule", rule)
+            bucket, config = rule
             pairs.append((bucket_from_json(bucket), Config.from_json(config)))
         return cls(tuple(cast("list[str]", key)), tuple(pairs), Config.from_json(data["fallback"]))
 

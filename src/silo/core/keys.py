@@ -20,7 +20,13 @@ def trial_key(artifact_key: str, bucket: Bucket, device: DeviceModel, policy: JS
 
 
 def problem_key(
-    source: str, signature: Signature, target: Target, compiler_identity: str, bucket: Bucket, device: DeviceModel
+    source: str,
+    signature: Signature,
+    target: Target,
+    *,
+    compiler_identity: str,
+    bucket: Bucket,
+    device: DeviceModel,
 ) -> str:
     """The key under which all trials of one tuning problem lie together, whatever the config.
 

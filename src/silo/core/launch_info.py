@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import cast
 
-from silo.core.values import JSON
+from silo.core.values import JSON, malformed
 
 __all__ = ["AbiType", "LaunchInfo", "LayoutSlot"]
 
@@ -14,7 +14,8 @@ __all__ = ["AbiType", "LaunchInfo", "LayoutSlot"]
 class AbiType(Enum):
     """How one kernel parameter lies in memory: its size is fixed by the ABI.
 
-    ``i1`` 1 byte for CPU code and 4 on GPUs as Triton passes it; pointers 8 bytes; ``tensormap`` 128 bytes aligned to 64.
+    ``i1`` 1 byte for CPU code and 4 on GPUs as Triton passes it; pointers 8 bytes; ``tensormap`` 128 bytes aligned to
+    64.
     """
 
     POINTER = "ptr"
@@ -84,19 +85,27 @@ class LaunchInfo:
         layout, cluster = cast("list[list[str]]", data["layout"]), cast("list[int]", data["cluster"])
         if len(cluster) != 3:
             raise ValueError(f"a cluster has three dimensions: {cluster!r}")
-        for name in ("num_warps", "threads", "shared_bytes", "scratch_bytes", "scratch_align", "profile_bytes", "profile_align"):
+        for name in (
+            "num_warps",
+            "threads",
+            "shared_bytes",
+            "scratch_bytes",
+            "scratch_align",
+            "profile_bytes",
+            "profile_align",
+        ):
             value = data[name]
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise ValueError(f"launch info {name} is a natural number, not {value!r}")
         for name in ("cooperative", "pdl"):
             if not isinstance(data[name], bool):
-                raise ValueError(f"launch info {name} is true or false, not {data[name]!r}")
+                raise malformed(f"true or false, the {name} of launch info", data[name])
         for name in ("registers", "spills"):
             value = data[name]
             if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
                 raise ValueError(f"launch info {name} is an integer or null, not {value!r}")
         if not isinstance(data["entry"], str):
-            raise ValueError(f"launch info entry is a string, not {data['entry']!r}")
+            raise malformed("a string, the entry of launch info", data["entry"])
         members = {
             **data,
             "layout": tuple(LayoutSlot(name, AbiType(kind)) for name, kind in layout),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias, cast
 
-from silo.core.values import JSON, Value
+from silo.core.values import JSON, Value, malformed
 from silo.errors import ExpressionError
 
 __all__ = [
@@ -458,16 +458,16 @@ def _from_json(data: JSON) -> Node:
         ((tag, body),) = data.items()
         if tag in _NAMED and isinstance(body, str):
             return _NAMED[tag](body)
-        if tag in _AXES and isinstance(body, list) and len(cast("list[JSON]", body)) == 2:
-            name, axis = cast("list[JSON]", body)
+        if tag in _AXES and isinstance(body, list) and len(body) == 2:
+            name, axis = body
             if isinstance(name, str) and isinstance(axis, int) and not isinstance(axis, bool):
                 return _AXES[tag](name, axis)
     if isinstance(data, list) and data and isinstance(data[0], str):
         kinds = {kind.value: kind for kind in OpKind}
-        kind, *operands = cast("list[JSON]", data)
+        kind, *operands = data
         if kind in kinds:
             return Op(kinds[cast("str", kind)], tuple(_from_json(operand) for operand in operands))
-    raise ValueError(f"not an expression: {data!r}")
+    raise malformed("an expression", data)
 
 
 _NO_BINDINGS = Bindings()

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final
 
 from silo.core.dtypes import DType, dtype
-from silo.core.values import JSON, Value, value_from_json, value_to_json
+from silo.core.values import JSON, Value, malformed, value_from_json, value_to_json
 
 __all__ = ["NO_DEFAULT", "Effect", "NoDefault", "Parameter", "ParameterKind", "Signature"]
 
@@ -87,7 +87,7 @@ class Parameter:
     def from_json(cls, data: JSON) -> Parameter:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown or missing members."""
         if not isinstance(data, dict):
-            raise ValueError(f"a parameter is a JSON object, not {data!r}")
+            raise malformed("a parameter", data)
         unknown = set(data) - {"name", "kind", "dtype", "effect", "default", "specialize", "align"}
         name, dtype_name, default = data.get("name"), data.get("dtype"), data.get("default")
         specialize, align = data.get("specialize", True), data.get("align", True)
@@ -147,5 +147,5 @@ class Signature:
     def from_json(cls, data: JSON) -> Signature:
         """The inverse of :meth:`to_json`."""
         if not isinstance(data, list):
-            raise ValueError(f"a signature is a JSON list, not {data!r}")
+            raise malformed("a signature", data)
         return cls(tuple(Parameter.from_json(item) for item in data))

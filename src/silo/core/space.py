@@ -11,7 +11,16 @@ from typing import Any, TypeAlias, cast
 from silo.core.config import Config
 from silo.core.nodes import Argument, Bindings, ConfigValue, Node, evaluate, from_json, leaves, to_json
 from silo.core.trace import trace_value
-from silo.core.values import JSON, Value, canonical_json, digest, value_from_json, value_sort_key, value_to_json
+from silo.core.values import (
+    JSON,
+    Value,
+    canonical_json,
+    digest,
+    malformed,
+    value_from_json,
+    value_sort_key,
+    value_to_json,
+)
 from silo.errors import ExpressionError, SpaceError, TraceError
 
 __all__ = ["MAX_POINTS", "Constraint", "Space"]
@@ -26,8 +35,8 @@ Constraint: TypeAlias = "Callable[[Any], object] | Node"
 class Space:
     """The configs worth trying, in a fixed order whose first is the default.
 
-    Either ``points`` lists them or ``axes`` spans them: the last axis varies fastest, and only points that satisfy every
-    constraint count. A constraint may also read integer arguments; such a one counts when those are given.
+    Either ``points`` lists them or ``axes`` spans them: the last axis varies fastest, and only points that satisfy
+    every constraint count. A constraint may also read integer arguments; such a one counts when those are given.
     Build with :meth:`of`. ``SpaceError`` names the axis or the constraint that is wrong.
     """
 
@@ -77,7 +86,8 @@ class Space:
                 return members
             axes, points, earlier = members.axes, members.points, members.constraints
         elif isinstance(members, Mapping):
-            axes = tuple((name, _axis_values(name, values)) for name, values in members.items())
+            spanned = cast("Mapping[str, Iterable[Value]]", members)
+            axes = tuple((name, _axis_values(name, values)) for name, values in spanned.items())
             points, earlier = (), ()
         else:
             points = tuple(member if isinstance(member, Config) else Config.of(member) for member in members)
@@ -144,12 +154,12 @@ class Space:
     def from_json(cls, data: JSON) -> Space:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else, ``SpaceError`` on a space without sense."""
         if not isinstance(data, dict) or set(data) != {"axes", "points", "constraints"}:
-            raise ValueError(f"not a space: {data!r}")
+            raise malformed("a space", data)
         axes: list[tuple[str, tuple[Value, ...]]] = []
         for axis in _list(data["axes"]):
             name, values = _pair(axis)
             if not isinstance(name, str):
-                raise ValueError(f"not the name of an axis: {name!r}")  # noqa: TRY004  # bad data, as everywhere
+                raise malformed("the name of an axis", name)
             axes.append((name, tuple(value_from_json(value) for value in _list(values))))
         points = tuple(Config.from_json(point) for point in _list(data["points"]))
         return cls(tuple(axes), points, tuple(from_json(constraint) for constraint in _list(data["constraints"])))
@@ -215,12 +225,12 @@ def _holds(constraint: Node, config: Config, arguments: Mapping[str, Value]) -> 
 
 def _list(data: JSON) -> Sequence[JSON]:
     if not isinstance(data, list):
-        raise ValueError(f"not a list: {data!r}")  # noqa: TRY004  # bad data, as everywhere
-    return cast("list[JSON]", data)
+        raise malformed("a list", data)
+    return data
 
 
 def _pair(data: JSON) -> Sequence[JSON]:
     items = _list(data)
     if len(items) != 2:
-        raise ValueError(f"not a pair: {data!r}")
+        raise malformed("a pair", data)
     return items

@@ -34,7 +34,9 @@ class Specialization:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "facts", tuple(sorted(self.facts, key=lambda item: (item[0], item[1].value))))
-        object.__setattr__(self, "constants", tuple(sorted(self.constants, key=lambda item: (item[0], value_sort_key(item[1])))))
+        object.__setattr__(
+            self, "constants", tuple(sorted(self.constants, key=lambda item: (item[0], value_sort_key(item[1]))))
+        )
 
     def facts_of(self, name: str) -> frozenset[Fact]:
         """The facts assumed about one parameter."""

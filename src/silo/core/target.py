@@ -46,7 +46,8 @@ class Target:
         kind, colon, arch = text.strip().partition(":")
         if kind not in TARGET_KINDS:
             raise TargetError(
-                f"unknown target {text!r}: the kind {kind!r} is none of {', '.join(TARGET_KINDS)}; write for example cuda:sm_90"
+                f"unknown target {text!r}: the kind {kind!r} is none of {', '.join(TARGET_KINDS)};"
+                " write for example cuda:sm_90"
             )
         form = _ARCH_FORMS.get(kind, _ANY_ARCH)
         if colon and not form.fullmatch(arch):

@@ -1,9 +1,9 @@
 """From a Python function of one namespace to an expression.
 
 The function runs once, with stand-ins for arguments, config values and device facts. ``triton.cdiv``,
-``triton.next_power_of_2``, ``tl.cdiv``, ``silo.cdiv`` and their like, ``min``, ``max``, ``math.ceil`` and ``math.floor``
-are replaced while it runs: a copy of the function gets globals and a closure in which those objects are ours. Their own
-bodies never run and Triton is never imported, so every version of it leads to the same expression.
+``triton.next_power_of_2``, ``tl.cdiv``, ``silo.cdiv`` and their like, ``min``, ``max``, ``math.ceil`` and
+``math.floor`` are replaced while it runs: a copy of the function gets globals and a closure in which those objects are
+ours. Their own bodies never run and Triton is never imported, so every version of it leads to the same expression.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ from silo.errors import ExpressionError, TraceError
 __all__ = ["Integer", "Traced", "cdiv", "maximum", "minimum", "next_pow2", "select", "trace_grid", "trace_value"]
 
 _BRANCH = (
-    "the value of {what} is not known while tracing, so no `if`, `and`, `or`, `not`, `while` or chained comparison can"
-    " depend on it: write silo.select(condition, x, y), min(x, y), max(x, y), or (p) & (q), (p) | (q), ~(p) for conditions"
+    "the value of {what} is not known while tracing, so no `if`, `and`, `or`, `not`, `while` or chained comparison"
+    " can depend on it: write silo.select(condition, x, y), min(x, y), max(x, y), or (p) & (q), (p) | (q), ~(p) for"
+    " conditions"
 )
 
 
@@ -185,7 +186,7 @@ class Traced:
     def __iter__(self) -> NoReturn:
         raise TraceError(f"{self.node} is an integer and cannot be iterated over")
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
         raise TraceError(f"{self.node} has no .{name} in an expression")
@@ -214,15 +215,15 @@ class _Ratio:
     def __floor__(self) -> Traced:
         return self.numerator // self.denominator
 
-    def _refuse(self, *_: object) -> NoReturn:
+    def refuse(self, *_: object) -> NoReturn:
         quotient = f"{self.numerator.node} / {self.denominator.node}"
         raise TraceError(
             f"{quotient} is a float, and expressions are integers: write silo.cdiv(x, y), x // y or math.ceil(x / y)"
         )
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __neg__ = __bool__ = __int__ = __float__ = _refuse
-    __lt__ = __le__ = __gt__ = __ge__ = __trunc__ = __round__ = __index__ = __abs__ = __pow__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __neg__ = __bool__ = __int__ = __float__ = refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __trunc__ = __round__ = __index__ = __abs__ = __pow__ = refuse
 
 
 class _Array(Traced):
@@ -288,13 +289,14 @@ class _Axes:
     def __iter__(self) -> NoReturn:
         self._refuse()
 
-    def __len__(self) -> NoReturn:
+    def __len__(self) -> NoReturn:  # noqa: PLE0303  # it always raises
         self._refuse()
 
     def _refuse(self) -> NoReturn:
         form = f"{self.argument}.shape[0]" if self.what == "shape" else f"{self.argument}.stride(0)"
         raise TraceError(
-            f"the number of axes of {self.argument} is not known while tracing: name each axis by a constant, as in {form}"
+            f"the number of axes of {self.argument} is not known while tracing:"
+            f" name each axis by a constant, as in {form}"
         )
 
 
@@ -333,7 +335,7 @@ class _Namespace:
             **{name: Traced(ConfigValue(name)) for name in config},
         }
 
-    def __getitem__(self, name: object) -> Any:
+    def __getitem__(self, name: object) -> object:
         if name in self._members:
             return self._members[cast("str", name)]
         if name == "device":
@@ -341,9 +343,11 @@ class _Namespace:
         if name in OPTION_NAMES:
             return Traced(ConfigValue(cast("str", name)))
         known = ", ".join(self._members)
-        raise TraceError(f"nothing is called {name!r} here; known: {known or 'no name'}, and device facts as a.device.sm_count")
+        raise TraceError(
+            f"nothing is called {name!r} here; known: {known or 'no name'}, and device facts as a.device.sm_count"
+        )
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
         return self[name]
@@ -357,7 +361,7 @@ class _Namespace:
     def keys(self) -> Iterable[str]:
         return self._members.keys()
 
-    def get(self, name: str, default: object = None) -> Any:
+    def get(self, name: str, default: object = None) -> object:
         return self._members.get(name, default)
 
 
@@ -368,7 +372,7 @@ def _node(value: object) -> Node:
     if isinstance(value, bool | int):
         return Const(int(value))
     if isinstance(value, _Ratio):
-        value._refuse()  # noqa: SLF001  # one module, one family of stand-ins
+        value.refuse()
     if isinstance(value, Const | Argument | Extent | Stride | ItemSize | ConfigValue | DeviceFact | Op):
         return value
     if isinstance(value, float):
@@ -406,20 +410,22 @@ def _logical(kind: OpKind, sign: str, left: object, right: object) -> Traced:
     return _apply(kind, left, right)
 
 
-def _call(kind: OpKind, *operands: object) -> Any:
+def _call(kind: OpKind, *operands: object) -> Integer:
     """Plain numbers in, a plain number out; anything traced (or a node) makes a traced value (or a node)."""
     if any(isinstance(operand, Traced | _Ratio) for operand in operands):
         return _apply(kind, *operands)
     nodes = [_node(operand) for operand in operands]
     if all(isinstance(node, Const) for node in nodes):
         return evaluate(Op(kind, tuple(nodes)), Bindings())
-    return make(kind, *nodes)
+    return cast("Traced", make(kind, *nodes))  # a node for nodes: the signatures speak of what users pass
 
 
 @overload
 def cdiv(x: int, y: int) -> int: ...
 @overload
-def cdiv(x: Integer, y: Integer) -> Traced: ...
+def cdiv(x: Traced, y: Integer) -> Traced: ...
+@overload
+def cdiv(x: int, y: Traced) -> Traced: ...
 def cdiv(x: Integer, y: Integer) -> Integer:
     """``x / y`` rounded up; for integers, inside traced functions, and for nodes.
 
@@ -445,7 +451,11 @@ def next_pow2(x: Integer) -> Integer:
 @overload
 def select(condition: int, x: int, y: int) -> int: ...
 @overload
-def select(condition: Integer, x: Integer, y: Integer) -> Traced: ...
+def select(condition: Traced, x: Integer, y: Integer) -> Traced: ...
+@overload
+def select(condition: int, x: Traced, y: Integer) -> Traced: ...
+@overload
+def select(condition: int, x: int, y: Traced) -> Traced: ...
 def select(condition: Integer, x: Integer, y: Integer) -> Integer:
     """``x`` where the condition holds, ``y`` otherwise: what a traced function writes instead of ``x if c else y``."""
     return _call(OpKind.SELECT, condition, x, y)
@@ -454,7 +464,9 @@ def select(condition: Integer, x: Integer, y: Integer) -> Integer:
 @overload
 def minimum(x: int, y: int) -> int: ...
 @overload
-def minimum(x: Integer, y: Integer) -> Traced: ...
+def minimum(x: Traced, y: Integer) -> Traced: ...
+@overload
+def minimum(x: int, y: Traced) -> Traced: ...
 def minimum(x: Integer, y: Integer) -> Integer:
     """The smaller of two; ``min`` means the same inside a traced function."""
     return _call(OpKind.MIN, x, y)
@@ -463,7 +475,9 @@ def minimum(x: Integer, y: Integer) -> Integer:
 @overload
 def maximum(x: int, y: int) -> int: ...
 @overload
-def maximum(x: Integer, y: Integer) -> Traced: ...
+def maximum(x: Traced, y: Integer) -> Traced: ...
+@overload
+def maximum(x: int, y: Traced) -> Traced: ...
 def maximum(x: Integer, y: Integer) -> Integer:
     """The larger of two; ``max`` means the same inside a traced function."""
     return _call(OpKind.MAX, x, y)
@@ -498,7 +512,7 @@ def _run(function: Callable[[Any], object], arguments: Sequence[str], config: Se
         return _Copier().callable(function)(namespace)
     except (TraceError, ExpressionError) as error:
         raise TraceError(f"{_place(function)} cannot become an expression: {error}") from None
-    except Exception as error:  # noqa: BLE001  # whatever the user's function raised is reported with its place
+    except Exception as error:  # whatever the user's function raised is reported with its place
         raise TraceError(f"{_place(function)} failed while it was traced: {type(error).__name__}: {error}") from error
 
 
@@ -516,7 +530,7 @@ def _extremum(kind: OpKind, plain: Callable[..., object]) -> Callable[..., objec
             return plain(*operands, **options)
         if options:
             raise TraceError(f"{plain.__name__} with {', '.join(options)}= cannot be traced")
-        return functools.reduce(lambda x, y: _apply(kind, x, y), values)
+        return functools.reduce(lambda x, y: _apply(kind, x, y), (Traced(_node(value)) for value in values))
 
     return traced
 
@@ -675,7 +689,5 @@ def _refuse_identity_tests(code: types.CodeType) -> None:
     """``x is None`` would silently be False of any stand-in, so it is refused before the function runs."""
     for one in _codes(code):
         for instruction in dis.get_instructions(one):
-            if instruction.opname == "IS_OP" or instruction.opname.endswith("NONE") and "JUMP" in instruction.opname:
+            if instruction.opname == "IS_OP" or ("JUMP" in instruction.opname and instruction.opname.endswith("NONE")):
                 raise TraceError("`is` and `is not` have no value while tracing: compare integers with == and !=")
-
-

@@ -22,13 +22,14 @@ __all__ = [
     "Value",
     "canonical_json",
     "digest",
+    "malformed",
     "parse_json",
     "value_from_json",
     "value_sort_key",
     "value_to_json",
 ]
 
-JSON: TypeAlias = "None | bool | int | str | Sequence[JSON] | Mapping[str, JSON]"
+JSON: TypeAlias = "bool | int | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class FunctionValue:
     fingerprint: str
 
 
-Value: TypeAlias = "None | bool | int | float | str | DType | FunctionValue | tuple[Value, ...]"
+Value: TypeAlias = "bool | int | float | str | DType | FunctionValue | tuple[Value, ...] | None"
 
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -84,7 +85,13 @@ def value_from_json(data: JSON) -> Value:
             return FunctionValue(name, fingerprint)
         if tag == "tuple" and isinstance(body, list):
             return tuple(value_from_json(item) for item in body)
-    raise ValueError(f"not a value: {data!r}")
+    raise malformed("a value", data)
+
+
+def malformed(what: str, data: object) -> ValueError:
+    """The error to raise for data that is not ``what``; only the beginning of the data is shown."""
+    text = repr(data)
+    return ValueError(f"not {what}: {text if len(text) <= 200 else text[:200] + '...'}")
 
 
 def value_sort_key(value: Value) -> tuple[str, bool, float, str]:

@@ -43,7 +43,14 @@ class Variant:
     @classmethod
     def from_json(cls, data: JSON) -> Variant:
         """The inverse of :meth:`to_json`."""
-        if not isinstance(data, dict) or set(data) != {"kernel", "source", "signature", "specialization", "config", "target"}:
+        if not isinstance(data, dict) or set(data) != {
+            "kernel",
+            "source",
+            "signature",
+            "specialization",
+            "config",
+            "target",
+        }:
             raise ValueError(f"not a variant: {data!r}")
         return cls(
             kernel=cast("str", data["kernel"]),

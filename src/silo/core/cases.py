@@ -1,0 +1,344 @@
+"""Cases: example arguments for a kernel and what it should make of them, written as a function, kept as a recipe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
+
+from silo.core.checks import CheckResult, check, compare, default_tolerance
+from silo.core.config import OPTION_NAMES
+from silo.core.dtypes import DType
+from silo.core.generator import Fill
+from silo.core.recipes import (
+    AliasRecipe,
+    ArgumentRecipe,
+    ArrayRecipe,
+    CaseRecipe,
+    ExpectedRecipe,
+    ScalarRecipe,
+)
+from silo.core.trace import trace_grid
+from silo.core.values import Value, value_to_json
+from silo.errors import CaseError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "AliasRecipe",
+    "ArgumentRecipe",
+    "ArrayRecipe",
+    "Case",
+    "CaseRecipe",
+    "CheckResult",
+    "ExpectedRecipe",
+    "Handle",
+    "Make",
+    "ScalarRecipe",
+    "check",
+    "compare",
+    "default_tolerance",
+    "label_of",
+    "record",
+]
+
+
+Extents: TypeAlias = "int | Sequence[int]"
+
+
+class Handle:
+    """An array of a case: its recipe, the array the kernel gets, and the numpy copy the reference is computed from."""
+
+    __slots__ = ("_array", "_host", "_make", "recipe")
+
+    def __init__(self, recipe: ArrayRecipe, make: Make) -> None:
+        self.recipe = recipe
+        self._make = make
+        self._array: object = None
+        self._host: NDArray[Any] | None = None
+
+    @property
+    def array(self) -> object:
+        """The array of the library asked for; made when first read, one object from then on."""
+        if self._array is None:
+            self._array = self._make.materialize(self.recipe)
+        return self._array
+
+    @property
+    def host(self) -> NDArray[Any]:
+        """Its values as they were made, in a read-only numpy array (ml_dtypes for bfloat16 and 8-bit floats)."""
+        if self._host is None:
+            host = self.recipe.host(self._make.fill)
+            host.flags.writeable = False
+            self._host = host
+        return self._host
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents."""
+        return self.recipe.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.recipe.dtype
+
+    @property
+    def ndim(self) -> int:
+        """How many axes."""
+        return len(self.recipe.shape)
+
+    def numel(self) -> int:
+        """How many elements."""
+        return self.recipe.size
+
+    def element_size(self) -> int:
+        """Bytes per element."""
+        return self.recipe.dtype.itemsize
+
+    @overload
+    def stride(self) -> tuple[int, ...]: ...
+    @overload
+    def stride(self, axis: int) -> int: ...
+    def stride(self, axis: int | None = None) -> tuple[int, ...] | int:
+        """Strides in elements, or that of one axis."""
+        strides = self.recipe.element_strides
+        return strides if axis is None else strides[axis]
+
+    def __repr__(self) -> str:
+        return f"<{self.recipe.fill.word} {self.recipe.dtype} {list(self.recipe.shape)}>"
+
+
+class Make:
+    """``make`` of a case function: makes arrays and remembers how.
+
+    ``materialize`` makes the array of the wanted library from a recipe; ``fill``, if given, makes a recipe's elements
+    (flat, in C order) faster than numpy does. Each array gets the next seed, so that no two are equal by accident.
+    Shapes are given as ``make.normal(m, n)`` or ``make.normal((m, n))``.
+
+    >>> make = Make(lambda recipe: recipe.host())
+    >>> make.arange(4).host
+    array([0, 1, 2, 3], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        materialize: Callable[[ArrayRecipe], object],
+        fill: Callable[[ArrayRecipe], NDArray[Any]] | None = None,
+    ) -> None:
+        self.materialize = materialize
+        self.fill = fill
+        self._next_seed = 0
+
+    def normal(
+        self,
+        *shape: Extents,
+        dtype: object = "float32",
+        mean: float = 0.0,
+        std: float = 1.0,
+        seed: int | None = None,
+        strides: Sequence[int] | None = None,
+    ) -> Handle:
+        """Floats of a bell-shaped distribution (see :mod:`silo.core.generator`)."""
+        return self._made(Fill.NORMAL, shape, dtype, seed, strides, mean=mean, std=std)
+
+    def uniform(
+        self,
+        *shape: Extents,
+        dtype: object = "float32",
+        low: float = 0.0,
+        high: float = 1.0,
+        seed: int | None = None,
+        strides: Sequence[int] | None = None,
+    ) -> Handle:
+        """Floats from ``low`` up to ``high``."""
+        return self._made(Fill.UNIFORM, shape, dtype, seed, strides, low=low, high=high)
+
+    def integers(
+        self,
+        shape: Extents,
+        low: int,
+        high: int,
+        *,
+        dtype: object = "int32",
+        seed: int | None = None,
+        strides: Sequence[int] | None = None,
+    ) -> Handle:
+        """Integers from ``low`` to ``high - 1``; of a float dtype, their values."""
+        return self._made(Fill.INTEGERS, (shape,), dtype, seed, strides, low=low, high=high)
+
+    def empty(self, *shape: Extents, dtype: object = "float32", strides: Sequence[int] | None = None) -> Handle:
+        """An array to be written, filled so that an element nobody wrote shows: NaN, or 0xA5 bytes."""
+        return self._made(Fill.EMPTY, shape, dtype, 0, strides)
+
+    def zeros(self, *shape: Extents, dtype: object = "float32", strides: Sequence[int] | None = None) -> Handle:
+        """Zeros."""
+        return self._made(Fill.ZEROS, shape, dtype, 0, strides)
+
+    def full(
+        self, shape: Extents, value: float, *, dtype: object = "float32", strides: Sequence[int] | None = None
+    ) -> Handle:
+        """One value everywhere."""
+        return self._made(Fill.FULL, (shape,), dtype, 0, strides, value=value)
+
+    def arange(
+        self,
+        *shape: Extents,
+        dtype: object = "int32",
+        start: float = 0,
+        step: float = 1,
+        strides: Sequence[int] | None = None,
+    ) -> Handle:
+        """``start + step * i`` for the elements in C order."""
+        return self._made(Fill.ARANGE, shape, dtype, 0, strides, start=start, step=step)
+
+    def _made(
+        self,
+        fill: Fill,
+        shape: tuple[Extents, ...],
+        dtype: object,
+        seed: int | None,
+        strides: Sequence[int] | None,
+        **params: Value,
+    ) -> Handle:
+        extents = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+        if not all(hasattr(extent, "__index__") for extent in extents):
+            raise CaseError(f"make.{fill.word}: a shape is made of integers, not {shape!r}")
+        if seed is None:
+            seed = self._next_seed
+            self._next_seed += 1
+        return Handle(
+            ArrayRecipe.of(fill, cast("Sequence[int]", extents), dtype, seed=seed, strides=strides, **params), self
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One call of a kernel: arguments, and by name what the arrays it writes then hold.
+
+    ``expected`` gives arrays or functions that compute them from ``.host`` copies; they are called only when needed.
+    ``rtol`` and ``atol`` hold for all of them, None for the defaults of the dtype. ``grid`` is for kernels that do not
+    declare one: a tuple, or a function of one namespace. Names of ``kwargs`` that are compile options go to the config.
+    """
+
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    expected: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    rtol: float | None = None
+    atol: float | None = None
+    grid: Any = None
+
+    def bind(self, names: Sequence[str]) -> dict[str, Any]:
+        """The arguments by parameter name, in the parameters' order; ``CaseError`` if they do not fit."""
+        if len(self.args) > len(names):
+            raise CaseError(
+                f"a case has {len(self.args)} arguments, and the kernel takes {len(names)}: {', '.join(names)}"
+            )
+        bound = dict(zip(names, self.args, strict=False))
+        for name, value in self.kwargs.items():
+            if name in bound:
+                raise CaseError(f"a case gives {name!r} twice, by place and by name")
+            if name in names:
+                bound[name] = value
+            elif name not in OPTION_NAMES:
+                raise CaseError(f"a case gives {name!r}, and the kernel has no such parameter: {', '.join(names)}")
+        return {name: bound[name] for name in names if name in bound}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The compile options among the keyword arguments."""
+        return {name: value for name, value in self.kwargs.items() if name in OPTION_NAMES}
+
+    def arguments(self, names: Sequence[str]) -> dict[str, Any]:
+        """As :meth:`bind`, with handles replaced by their arrays: what the kernel is called with."""
+        return {name: one.array if isinstance(one, Handle) else one for name, one in self.bind(names).items()}
+
+    def references(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """The expected arrays, computed; ``CaseError`` names one that is no array or has the wrong shape."""
+        bound = self.bind(names)
+        return {name: _reference(name, one, bound) for name, one in self.expected.items()}
+
+
+def _reference(name: str, expected: object, bound: Mapping[str, Any]) -> NDArray[Any]:
+    import numpy as np  # noqa: PLC0415  # numpy is optional
+
+    if name not in bound:
+        raise CaseError(f"a case expects values of {name!r}, which is none of its arguments: {', '.join(bound)}")
+    value = cast("Callable[[], object]", expected)() if callable(expected) else expected
+    if isinstance(value, Handle):
+        value = value.host
+    array: NDArray[Any] = np.asarray(value)
+    shape = getattr(bound[name], "shape", array.shape)
+    if array.dtype == np.dtype(object) or tuple(shape) != array.shape:
+        raise CaseError(
+            f"the expected {name!r} is an array of {array.dtype} with shape {array.shape};"
+            f" the argument's shape is {tuple(shape)}"
+        )
+    return array
+
+
+def record(
+    case: Case, names: Sequence[str], label: str = "", config_names: Sequence[str] = (), *, with_expected: bool = True
+) -> CaseRecipe:
+    """The recipe of a case.
+
+    ``names`` are the kernel's parameters; ``config_names`` those that the config gives, which a grid may read.
+    ``with_expected`` computes what is expected, which takes as long as the reference does. ``CaseError`` where an array
+    did not come from ``make``, since a recipe could not make it again.
+    """
+    bound = case.bind(names)
+    arguments: list[tuple[str, ArgumentRecipe]] = []
+    seen: dict[int, str] = {}
+    for name, value in bound.items():
+        if isinstance(value, Handle):
+            arguments.append((name, AliasRecipe(seen[id(value)]) if id(value) in seen else value.recipe))
+            seen.setdefault(id(value), name)
+        else:
+            arguments.append((name, ScalarRecipe(_scalar(name, value))))
+    references = case.references(names) if with_expected else {}
+    grid = None if case.grid is None else trace_grid(case.grid, tuple(bound), config_names)
+    return CaseRecipe(
+        label=label,
+        arguments=tuple(arguments),
+        expected=tuple(
+            (name, ExpectedRecipe.of(array, rtol=_float(case.rtol), atol=_float(case.atol)))
+            for name, array in references.items()
+        ),
+        grid=grid,
+        config=tuple((name, _scalar(name, value)) for name, value in case.options.items()),
+    )
+
+
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _scalar(name: str, value: object) -> Value:
+    if hasattr(value, "shape") and getattr(value, "shape", None) != ():
+        raise CaseError(f"the array {name!r} of a case was not made by make.*, so no recipe can make it again")
+    item = getattr(value, "item", None)  # numpy's scalars
+    plain = cast("Callable[[], Value]", item)() if callable(item) else cast("Value", value)
+    try:
+        value_to_json(plain)
+    except TypeError:
+        raise CaseError(
+            f"the argument {name!r} of a case is a {type(value).__name__}; cases hold arrays and values"
+        ) from None
+    return plain
+
+
+def label_of(parameters: Mapping[str, object]) -> str:
+    """The label of a case by the parameters of its function.
+
+    >>> label_of({"n": 65536, "dtype": "float16"})
+    'n=65536,dtype=float16'
+    """
+    return ",".join(f"{name}={_plain(value)}" for name, value in parameters.items())
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:g}"
+    return str(value)

@@ -1,0 +1,129 @@
+"""Numpy's side of dtypes: which numpy dtype one is, and how doubles are rounded to it.
+
+bfloat16 and the 8-bit floats are numpy dtypes only where ml_dtypes is installed; their bits are made here without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from silo.core.dtypes import DType, DTypeKind, dtype
+from silo.errors import CaseError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["SMALL_FLOATS", "SmallFloat", "dtype_named", "numpy_dtype", "round_to_bits", "strided"]
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFloat:
+    """A float format in at most 16 bits. ``largest`` is the code of the largest finite value."""
+
+    exponent_bits: int
+    mantissa_bits: int
+    bias: int
+    largest: int
+    infinity: int | None  # None: what is too large becomes NaN
+    nan: int
+    has_negative_zero: bool = True
+
+    @property
+    def sign(self) -> int:
+        """The sign bit."""
+        return 1 << (self.exponent_bits + self.mantissa_bits)
+
+
+# By dtype name. float8: OCP OFP8 (fn, e5m2) and the AMD/Graphcore forms (fnuz), as ml_dtypes has them.
+SMALL_FLOATS = {
+    "float16": SmallFloat(5, 10, 15, 0x7BFF, 0x7C00, 0x7E00),
+    "bfloat16": SmallFloat(8, 7, 127, 0x7F7F, 0x7F80, 0x7FC0),
+    "float8_e5m2": SmallFloat(5, 2, 15, 0x7B, 0x7C, 0x7E),
+    "float8_e4m3fn": SmallFloat(4, 3, 7, 0x7E, None, 0x7F),
+    "float8_e5m2fnuz": SmallFloat(5, 2, 16, 0x7F, None, 0x80, has_negative_zero=False),
+    "float8_e4m3fnuz": SmallFloat(4, 3, 8, 0x7F, None, 0x80, has_negative_zero=False),
+    "float8_e4m3b11fnuz": SmallFloat(4, 3, 11, 0x7F, None, 0x80, has_negative_zero=False),
+}
+
+
+def dtype_named(value: object) -> DType:
+    """The dtype meant by a name, a :class:`DType`, or a dtype of numpy, torch or Triton; ``CaseError`` otherwise.
+
+    >>> dtype_named("torch.bfloat16").name
+    'bfloat16'
+    """
+    if isinstance(value, DType):
+        return value
+    name = value if isinstance(value, str) else getattr(value, "name", None) or getattr(value, "__name__", None)
+    name = (name if isinstance(name, str) else str(value)).removeprefix("torch.")
+    try:
+        return dtype(name)
+    except KeyError as error:
+        raise CaseError(str(error.args[0])) from None
+
+
+def numpy_dtype(element: DType) -> np.dtype[Any]:
+    """The numpy dtype; ``CaseError`` where it needs ml_dtypes and that is not installed."""
+    import numpy as np  # noqa: PLC0415  # numpy is optional
+
+    if element.name != "bfloat16" and not element.name.startswith("float8"):
+        return np.dtype(element.name)
+    try:
+        module = importlib.import_module("ml_dtypes")
+    except ImportError:
+        raise CaseError(f"numpy arrays of {element} need the package ml_dtypes: pip install ml_dtypes") from None
+    return np.dtype(getattr(module, element.name))
+
+
+def round_to_bits(values: NDArray[np.float64], element: DType) -> NDArray[Any]:
+    """The bits, as unsigned integers, of doubles rounded to nearest even in a float dtype. NaN gets one bit pattern."""
+    import numpy as np  # noqa: PLC0415  # numpy is optional
+
+    if element.kind is not DTypeKind.FLOAT:
+        raise CaseError(f"{element} is not a float dtype")
+    if element.bits >= 32:
+        wide = np.dtype(f"float{element.bits}")
+        with np.errstate(over="ignore", under="ignore"):
+            rounded = values.astype(wide)
+        rounded[np.isnan(rounded)] = np.nan
+        return rounded.view(np.dtype(f"uint{element.bits}"))
+    form = SMALL_FLOATS[element.name]
+    u64 = np.uint64
+    bits = np.ascontiguousarray(values).view(u64)
+    exponent = ((bits >> u64(52)) & u64(0x7FF)).astype(np.int64) - 1023
+    mantissa = (bits & u64((1 << 52) - 1)) | u64(1 << 52)
+    least = 1 - form.bias
+    scale = np.maximum(exponent, least)
+    # Past 54 places nothing is left but zero, and a longer shift is undefined.
+    shift = np.minimum(52 - form.mantissa_bits + (scale - exponent), 54).astype(u64)
+    quotient = mantissa >> shift
+    rest = mantissa & ((u64(1) << shift) - u64(1))
+    half = u64(1) << (shift - u64(1))
+    quotient += ((rest > half) | ((rest == half) & ((quotient & u64(1)) == u64(1)))).astype(u64)
+    # The implicit bit in the quotient adds one to the exponent field, and so does a carry out of the mantissa.
+    code = (np.clip(scale - least, 0, 1 << 12).astype(u64) << u64(form.mantissa_bits)) + quotient
+    too_large = code > u64(form.largest)
+    code[too_large] = form.nan if form.infinity is None else form.infinity
+    negative = (bits >> u64(63)) == u64(1)
+    if not form.has_negative_zero:
+        negative &= code != u64(0)
+    code[negative] |= u64(form.sign)
+    nan = np.isnan(values) | (too_large if form.infinity is None else np.False_)
+    code[nan] = np.where(
+        negative[nan] & ~np.isnan(values[nan]) & form.has_negative_zero, form.nan | form.sign, form.nan
+    )
+    return code.astype(np.dtype(f"uint{element.bits}"))
+
+
+def strided(values: NDArray[Any], strides: tuple[int, ...], gap: NDArray[Any]) -> NDArray[Any]:
+    """A copy that lies in memory with these strides (in elements, none negative); ``gap`` fills what is between."""
+    import numpy as np  # noqa: PLC0415  # numpy is optional
+
+    last = sum((extent - 1) * stride for extent, stride in zip(values.shape, strides, strict=True))
+    storage = np.full(1 + last if values.size else 0, gap, dtype=values.dtype)
+    view = np.lib.stride_tricks.as_strided(storage, values.shape, [stride * storage.itemsize for stride in strides])
+    view[...] = values
+    return view

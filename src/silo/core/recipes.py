@@ -1,0 +1,502 @@
+"""Recipes: cases as values, small enough to travel in a bundle and enough to make the same arrays anywhere."""
+
+from __future__ import annotations
+
+import math
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+from silo.core.dtypes import DType, DTypeKind, dtype
+from silo.core.generator import Fill, FillParams, generate, sample_indices
+from silo.core.host_arrays import dtype_named, numpy_dtype, strided
+from silo.core.nodes import INT64_MAX, INT64_MIN, Node, from_json, to_json
+from silo.core.values import JSON, Value, malformed, value_from_json, value_to_json
+from silo.errors import CaseError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "SAMPLES",
+    "WHOLE_LIMIT",
+    "AliasRecipe",
+    "ArgumentRecipe",
+    "ArrayRecipe",
+    "CaseRecipe",
+    "ExpectedRecipe",
+    "ScalarRecipe",
+]
+
+# Expected arrays up to this many bytes are kept whole, others by SAMPLES of their elements.
+WHOLE_LIMIT = 4096
+SAMPLES = 512
+
+_MAX_BYTES = 1 << 44  # of one array: what a damaged recipe may ask for at most
+_MAX_AXES = 32
+
+# The parameters of each fill with their defaults; None has to be given.
+_PARAMETERS: dict[Fill, dict[str, Value]] = {
+    Fill.ZEROS: {},
+    Fill.EMPTY: {},
+    Fill.FULL: {"value": None},
+    Fill.ARANGE: {"start": 0, "step": 1},
+    Fill.UNIFORM: {"low": 0.0, "high": 1.0},
+    Fill.NORMAL: {"mean": 0.0, "std": 1.0},
+    Fill.INTEGERS: {"low": 0, "high": None},
+}
+_FILLS = {fill.word: fill for fill in Fill}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRecipe:
+    """How to make one array. ``strides`` are in elements, None for C order; ``params`` are those of the fill, by name.
+
+    Values depend on the logical element number (C order), never on the strides. Build with :meth:`of`, which fills in
+    defaults; ``CaseError`` says which member makes no sense.
+    """
+
+    fill: Fill
+    shape: tuple[int, ...]
+    dtype: DType
+    seed: int = 0
+    params: tuple[tuple[str, Value], ...] = ()
+    strides: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        where = f"an array of {self.fill.word} values"
+        if len(self.shape) > _MAX_AXES or any(extent < 0 for extent in self.shape):
+            raise CaseError(f"{where} has the shape {self.shape}; extents are 0 or more, axes at most {_MAX_AXES}")
+        if self.strides is not None and (len(self.strides) != len(self.shape) or any(s < 0 for s in self.strides)):
+            raise CaseError(f"{where} of shape {self.shape} has the strides {self.strides}; one each, 0 or more")
+        if max(self.size, self._reach) * self.dtype.itemsize > _MAX_BYTES:
+            raise CaseError(f"{where} of shape {self.shape} would take more than {_MAX_BYTES} bytes")
+        if not 0 <= self.seed < 1 << 64:
+            raise CaseError(f"{where} has the seed {self.seed}; a seed is an unsigned 64-bit integer")
+        if [name for name, _ in self.params] != sorted(_PARAMETERS[self.fill]):
+            wanted = ", ".join(_PARAMETERS[self.fill]) or "none"
+            raise CaseError(f"{where} has the parameters {self.params}; it takes {wanted}")
+        self._check_numbers(where)
+
+    @classmethod
+    def of(
+        cls,
+        fill: Fill | str,
+        shape: Sequence[int],
+        dtype: object = "float32",
+        *,
+        seed: int = 0,
+        strides: Sequence[int] | None = None,
+        **params: Value,
+    ) -> ArrayRecipe:
+        """A recipe with defaults filled in; ``dtype`` as :func:`~silo.core.host_arrays.dtype_named` takes it.
+
+        >>> ArrayRecipe.of("normal", (4,)).params
+        (('mean', 0.0), ('std', 1.0))
+        """
+        kind = fill if isinstance(fill, Fill) else _FILLS.get(fill)
+        if kind is None:
+            raise CaseError(f"unknown fill {fill!r}; known: {', '.join(_FILLS)}")
+        known, element = _PARAMETERS[kind], dtype_named(dtype)
+        unknown = sorted(set(params) - set(known))
+        if unknown:
+            raise CaseError(f"{kind.word} has no parameter {', '.join(unknown)}; known: {', '.join(known) or 'none'}")
+        values = {**known, **params}
+        missing = sorted(name for name, value in values.items() if value is None)
+        if missing:
+            raise CaseError(f"{kind.word} needs {', '.join(missing)}")
+        as_float = kind in _FLOAT_FILLS or (kind in _ANY_FILLS and element.kind is DTypeKind.FLOAT)
+        cast_to = float if as_float else int
+        try:
+            numbers = {name: cast_to(cast("float", value)) for name, value in values.items()}
+        except (TypeError, ValueError):
+            raise CaseError(f"{kind.word} takes numbers, not {params!r}") from None
+        if any(numbers[name] != values[name] and values[name] == values[name] for name in numbers):
+            raise CaseError(f"{kind.word} of {element} takes integers, not {params!r}")
+        return cls(
+            fill=kind,
+            shape=tuple(int(extent) for extent in shape),
+            dtype=element,
+            seed=seed,
+            params=tuple(sorted(numbers.items())),
+            strides=None if strides is None else tuple(int(stride) for stride in strides),
+        )
+
+    @property
+    def size(self) -> int:
+        """How many elements."""
+        return math.prod(self.shape)
+
+    @property
+    def element_strides(self) -> tuple[int, ...]:
+        """The strides in elements, also where the recipe says C order."""
+        if self.strides is not None:
+            return self.strides
+        inner = [max(extent, 1) for extent in self.shape]
+        return tuple(math.prod(inner[axis + 1 :]) for axis in range(len(inner)))
+
+    @property
+    def fill_params(self) -> FillParams:
+        """The parameters as the generator takes them."""
+        values = cast("dict[str, Any]", dict(self.params))
+        floats = self.dtype.kind is DTypeKind.FLOAT
+        match self.fill:
+            case Fill.UNIFORM:
+                return FillParams(a=values["low"], b=values["high"])
+            case Fill.NORMAL:
+                return FillParams(a=values["mean"], b=values["std"])
+            case Fill.INTEGERS:
+                return FillParams(low=_signed(values["low"]), span=values["high"] - values["low"])
+            case Fill.FULL:
+                return FillParams(a=values["value"]) if floats else FillParams(low=_signed(values["value"]))
+            case Fill.ARANGE if floats:
+                return FillParams(a=values["start"], b=values["step"])
+            case Fill.ARANGE:
+                return FillParams(low=_signed(values["start"]), span=values["step"] % (1 << 64))
+            case _:
+                return FillParams()
+
+    def host(self, fill: Callable[[ArrayRecipe], NDArray[Any]] | None = None) -> NDArray[Any]:
+        """The array in numpy; ``fill`` makes its elements in C order faster than the default, with the same bits."""
+        flat = (
+            generate(self.fill, self.dtype, self.seed, 0, self.size, params=self.fill_params)
+            if fill is None
+            else fill(self)
+        )
+        values = flat.reshape(self.shape)
+        if self.strides is None:
+            return values
+        return strided(values, self.strides, generate(Fill.EMPTY, self.dtype, 0, 0, 1)[0])
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "fill": self.fill.word,
+            "shape": list(self.shape),
+            "dtype": self.dtype.name,
+            "seed": self.seed if self.seed <= INT64_MAX else value_to_json(self.seed),
+            "params": {name: value_to_json(value) for name, value in self.params},
+            "strides": None if self.strides is None else list(self.strides),
+        }
+
+    @classmethod
+    def from_json(cls, data: JSON) -> ArrayRecipe:
+        """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or senseless members."""
+        members = _members(data, ("fill", "shape", "dtype", "seed", "params", "strides"), "an array recipe")
+        fill = members["fill"]
+        params = members["params"]
+        if not isinstance(fill, str) or fill not in _FILLS or not isinstance(params, dict):
+            raise malformed("an array recipe", data)
+        strides = members["strides"]
+        return _built(
+            lambda: cls(
+                fill=_FILLS[fill],
+                shape=_integers(members["shape"]),
+                dtype=_dtype(members["dtype"]),
+                seed=cast("int", value_from_json(_checked(members["seed"], int | dict))),
+                params=tuple(sorted((name, value_from_json(value)) for name, value in params.items())),
+                strides=None if strides is None else _integers(strides),
+            )
+        )
+
+    @property
+    def _reach(self) -> int:
+        return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides or (), strict=False)) if self.size else 0
+
+    def _check_numbers(self, where: str) -> None:
+        values = dict(self.params)
+        floats = self.dtype.kind is DTypeKind.FLOAT
+        wanted = float if self.fill in _FLOAT_FILLS or (self.fill in _ANY_FILLS and floats) else int
+        for name, value in values.items():
+            if type(value) is not wanted:
+                raise CaseError(f"{where}: {name} is {value!r}, which is no {wanted.__name__}")
+        if self.fill in _FLOAT_FILLS and not floats:
+            raise CaseError(f"{where} cannot be of {self.dtype}: it makes floats; write make.integers for integers")
+        numbers = cast("dict[str, int]", values)
+        if wanted is float or not values:
+            if self.fill in _FLOAT_FILLS and not all(math.isfinite(number) for number in numbers.values()):
+                raise CaseError(f"{where} has the parameters {self.params}; they must be finite")
+            return
+        if self.fill is Fill.INTEGERS and numbers["high"] <= numbers["low"]:
+            raise CaseError(f"{where} has low={numbers['low']}, high={numbers['high']}; high must be above low")
+        extremes = {
+            Fill.INTEGERS: lambda: (numbers["low"], numbers["high"] - 1),
+            Fill.FULL: lambda: (numbers["value"],),
+            Fill.ARANGE: lambda: (numbers["start"], numbers["start"] + numbers["step"] * max(self.size - 1, 0)),
+        }[self.fill]()
+        least, most = _range(self.dtype)
+        if not all(least <= value <= most for value in extremes):
+            raise CaseError(f"{where} reaches {max(extremes, key=abs)}, which does not fit {self.dtype}")
+
+
+_FLOAT_FILLS = frozenset({Fill.UNIFORM, Fill.NORMAL})
+_ANY_FILLS = frozenset({Fill.FULL, Fill.ARANGE})  # floats for float dtypes, integers otherwise
+
+
+def _range(element: DType) -> tuple[int, int]:
+    match element.kind:
+        case DTypeKind.BOOL:
+            return 0, 1
+        case DTypeKind.UINT:
+            return 0, (1 << element.bits) - 1
+        case DTypeKind.INT:
+            return -(1 << (element.bits - 1)), (1 << (element.bits - 1)) - 1
+        case DTypeKind.FLOAT:
+            return INT64_MIN, INT64_MAX  # integers pass through int64 on their way to a float
+
+
+def _signed(value: int) -> int:
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarRecipe:
+    """An argument that is its own recipe: a number, None, or the value of a constexpr."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class AliasRecipe:
+    """The very array of another argument, as when a kernel works in place."""
+
+    name: str
+
+
+ArgumentRecipe: TypeAlias = ArrayRecipe | ScalarRecipe | AliasRecipe
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedRecipe:
+    """What an array holds after the launch: all its elements, or sampled ones.
+
+    ``values`` are little-endian elements of ``dtype`` (that of the reference, which may be wider than the argument's).
+    ``sampled`` is None where they are whole; otherwise the argument of :func:`~silo.core.generator.sample_indices`,
+    with ``seed``. Tolerances None mean the defaults of :func:`~silo.core.checks.compare`.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+    values: bytes
+    sampled: int | None = None
+    seed: int = 0
+    rtol: float | None = None
+    atol: float | None = None
+
+    def __post_init__(self) -> None:
+        if any(extent < 0 for extent in self.shape) or math.prod(self.shape) * self.dtype.itemsize > _MAX_BYTES:
+            raise CaseError(f"an expected array has the shape {self.shape}")
+        if not 0 <= self.seed < 1 << 63 or (self.sampled is not None and not 2 <= self.sampled <= 1 << 16):
+            raise CaseError(f"an expected array is sampled {self.sampled} times with the seed {self.seed}")
+        for tolerance in (self.rtol, self.atol):
+            if tolerance is not None and not tolerance >= 0:
+                raise CaseError(f"a tolerance is 0 or more, not {tolerance}")
+        if len(self.values) != len(self) * self.dtype.itemsize:
+            raise CaseError(f"an expected array of {len(self)} {self.dtype} values has {len(self.values)} bytes")
+
+    def __len__(self) -> int:
+        """How many values it holds."""
+        total = math.prod(self.shape)
+        return total if self.sampled is None else len(sample_indices(self.seed, self.sampled, total))
+
+    @classmethod
+    def of(
+        cls, array: NDArray[Any], *, rtol: float | None = None, atol: float | None = None, seed: int = 0
+    ) -> ExpectedRecipe:
+        """The recipe of a reference result: whole up to :data:`WHOLE_LIMIT` bytes, :data:`SAMPLES` elements above."""
+        element = dtype_named(array.dtype)
+        sampled = SAMPLES if array.size * element.itemsize > WHOLE_LIMIT else None
+        flat = array.reshape(-1)
+        if sampled is not None:
+            flat = flat[list(sample_indices(seed, sampled, array.size))]
+        little = flat if element.itemsize == 1 or _is_little(flat) else flat.byteswap()
+        return cls(element, tuple(array.shape), little.tobytes(), sampled, seed, rtol, atol)
+
+    def indices(self) -> tuple[int, ...] | None:
+        """The element numbers (C order) that ``values`` belong to; None: all."""
+        return None if self.sampled is None else sample_indices(self.seed, self.sampled, math.prod(self.shape))
+
+    def array(self) -> NDArray[Any]:
+        """The values in numpy: of ``shape`` where whole, one axis where sampled."""
+        import numpy as np  # noqa: PLC0415  # numpy is optional
+
+        flat = np.frombuffer(self.values, dtype=np.dtype(f"<u{self.dtype.itemsize}"))
+        native = flat.astype(flat.dtype.newbyteorder("=")).view(numpy_dtype(self.dtype))
+        return native.reshape(self.shape) if self.sampled is None else native
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "dtype": self.dtype.name,
+            "shape": list(self.shape),
+            "values": self.values.hex(),
+            "sampled": self.sampled,
+            "seed": self.seed,
+            "rtol": value_to_json(self.rtol),
+            "atol": value_to_json(self.atol),
+        }
+
+    @classmethod
+    def from_json(cls, data: JSON) -> ExpectedRecipe:
+        """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or senseless members."""
+        names = ("dtype", "shape", "values", "sampled", "seed", "rtol", "atol")
+        members = _members(data, names, "an expected array")
+        return _built(
+            lambda: cls(
+                dtype=_dtype(members["dtype"]),
+                shape=_integers(members["shape"]),
+                values=bytes.fromhex(cast("str", _checked(members["values"], str))),
+                sampled=None if members["sampled"] is None else _integers([members["sampled"]])[0],
+                seed=_integers([members["seed"]])[0],
+                rtol=_tolerance(members["rtol"]),
+                atol=_tolerance(members["atol"]),
+            )
+        )
+
+
+def _is_little(array: NDArray[Any]) -> bool:
+    return array.dtype.byteorder == "<" or (array.dtype.byteorder in "=|" and sys.byteorder == "little")
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRecipe:
+    """One case of a kernel: its arguments by parameter name, and what its written arrays then hold.
+
+    ``grid`` is there where the case, and not the kernel, declares it. ``config`` holds options the case asks for.
+    """
+
+    label: str
+    arguments: tuple[tuple[str, ArgumentRecipe], ...]
+    expected: tuple[tuple[str, ExpectedRecipe], ...] = ()
+    grid: tuple[Node, ...] | None = None
+    config: tuple[tuple[str, Value], ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        kinds = dict(self.arguments)
+        if len(kinds) != len(self.arguments):
+            raise CaseError(f"the case {self.label!r} gives one argument twice")
+        for name, recipe in self.arguments:
+            if isinstance(recipe, AliasRecipe) and not isinstance(kinds.get(recipe.name), ArrayRecipe):
+                raise CaseError(f"the case {self.label!r}: {name} is the array of {recipe.name!r}, which is no array")
+        for name, _ in self.expected:
+            if not isinstance(kinds.get(name), ArrayRecipe | AliasRecipe):
+                raise CaseError(f"the case {self.label!r} expects values of {name!r}, which is no array argument")
+        if self.grid is not None and not 1 <= len(self.grid) <= 3:
+            raise CaseError(f"the case {self.label!r} has a grid of {len(self.grid)} axes; 1 to 3")
+        object.__setattr__(self, "config", tuple(sorted(self.config, key=lambda item: item[0])))
+
+    def materialize(self, make: Callable[[ArrayRecipe], T]) -> dict[str, T | Value]:
+        """The arguments by name: arrays as ``make`` makes them, aliases as the same object, values as they are."""
+        made: dict[str, T | Value] = {}
+        for name, recipe in self.arguments:
+            if isinstance(recipe, ArrayRecipe):
+                made[name] = make(recipe)
+            elif isinstance(recipe, ScalarRecipe):
+                made[name] = recipe.value
+        for name, recipe in self.arguments:
+            if isinstance(recipe, AliasRecipe):
+                made[name] = made[recipe.name]
+        return {name: made[name] for name, _ in self.arguments}
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "label": self.label,
+            "arguments": [[name, _argument_to_json(recipe)] for name, recipe in self.arguments],
+            "expected": [[name, recipe.to_json()] for name, recipe in self.expected],
+            "grid": None if self.grid is None else [to_json(axis) for axis in self.grid],
+            "config": {name: value_to_json(value) for name, value in self.config},
+        }
+
+    @classmethod
+    def from_json(cls, data: JSON) -> CaseRecipe:
+        """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or senseless members."""
+        members = _members(data, ("label", "arguments", "expected", "grid", "config"), "a case")
+        label, config, grid = members["label"], members["config"], members["grid"]
+        if not isinstance(label, str) or not isinstance(config, dict):
+            raise malformed("a case", data)
+        return _built(
+            lambda: cls(
+                label=label,
+                arguments=tuple((name, _argument_from_json(item)) for name, item in _pairs(members["arguments"])),
+                expected=tuple((name, ExpectedRecipe.from_json(item)) for name, item in _pairs(members["expected"])),
+                grid=None if grid is None else tuple(from_json(axis) for axis in _sequence(grid)),
+                config=tuple((name, value_from_json(value)) for name, value in config.items()),
+            )
+        )
+
+
+def _argument_to_json(recipe: ArgumentRecipe) -> JSON:
+    if isinstance(recipe, ArrayRecipe):
+        return {"array": recipe.to_json()}
+    if isinstance(recipe, AliasRecipe):
+        return {"alias": recipe.name}
+    return {"scalar": value_to_json(recipe.value)}
+
+
+def _argument_from_json(data: JSON) -> ArgumentRecipe:
+    if isinstance(data, dict) and len(data) == 1:
+        ((tag, body),) = data.items()
+        if tag == "array":
+            return ArrayRecipe.from_json(body)
+        if tag == "scalar":
+            return ScalarRecipe(value_from_json(body))
+        if tag == "alias" and isinstance(body, str):
+            return AliasRecipe(body)
+    raise malformed("an argument of a case", data)
+
+
+def _built(build: Callable[[], T]) -> T:
+    """A value whose own checks are, here, about data: their ``CaseError`` becomes a ``ValueError``."""
+    try:
+        return build()
+    except CaseError as error:
+        raise ValueError(str(error)) from None
+
+
+def _members(data: JSON, names: Sequence[str], what: str) -> Mapping[str, JSON]:
+    if not isinstance(data, dict) or set(data) != set(names):
+        raise malformed(what, data)
+    return data
+
+
+def _checked(data: JSON, kind: type | types.UnionType) -> JSON:
+    if not isinstance(data, kind) or isinstance(data, bool):
+        raise malformed("what belongs there", data)
+    return data
+
+
+def _sequence(data: JSON) -> Sequence[JSON]:
+    return cast("list[JSON]", _checked(data, list))
+
+
+def _integers(data: JSON) -> tuple[int, ...]:
+    return tuple(cast("int", _checked(item, int)) for item in _sequence(data))
+
+
+def _pairs(data: JSON) -> Sequence[tuple[str, JSON]]:
+    pairs: list[tuple[str, JSON]] = []
+    for item in _sequence(data):
+        pair = _sequence(item)
+        if len(pair) != 2 or not isinstance(pair[0], str):
+            raise malformed("a name and a value", item)
+        pairs.append((pair[0], pair[1]))
+    return pairs
+
+
+def _dtype(data: JSON) -> DType:
+    try:
+        return dtype(cast("str", _checked(data, str)))
+    except KeyError as error:
+        raise ValueError(str(error.args[0])) from None
+
+
+def _tolerance(data: JSON) -> float | None:
+    value = value_from_json(data)
+    if value is not None and not isinstance(value, float):
+        raise malformed("a tolerance", data)
+    return value
