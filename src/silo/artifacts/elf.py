@@ -64,9 +64,9 @@ def read_elf(data: bytes) -> Elf:
         raise _damaged("magic", f"{len(data)} bytes that start with {data[:4]!r} are no ELF file")
     if data[4] != 2 or data[5] != 1:
         raise _damaged("class", "only 64-bit little-endian files are read")
-    (ident, _, machine, _, _, _, sections_at, flags, _, _, _, entry_size, count, names_index) = _HEADER.unpack_from(
-        data
-    )
+    header: tuple[int, ...] = _HEADER.unpack_from(data)
+    machine, sections_at, flags = header[2], header[6], header[7]
+    entry_size, count, names_index = header[11], header[12], header[13]
     if count > _MAX_SECTIONS or (count and entry_size != _SECTION.size):
         raise _damaged("section headers", f"{count} of {entry_size} bytes each")
     if count and sections_at + count * _SECTION.size > len(data):

@@ -1,0 +1,90 @@
+"""Messages between a pool and its workers: JSON with a length before it, then raw blobs. No pickles.
+
+A message is a 4-byte big-endian length, that many bytes of JSON (an object; its member ``sizes`` lists the lengths of
+the blobs), then the blobs.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from silo import errors
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.launch_info import LaunchInfo
+from silo.errors import CompileError, SiloError
+
+__all__ = ["Message", "decode_outcome", "encode", "encode_compiled", "encode_error", "read_message"]
+
+Message = tuple[dict[str, Any], tuple[bytes, ...]]
+
+_LENGTH = struct.Struct(">I")
+_MAX_JSON = 1 << 28
+_MAX_BLOB = 1 << 31
+
+
+def encode(header: Mapping[str, object], blobs: Sequence[bytes] = ()) -> bytes:
+    """One message as bytes."""
+    text = json.dumps({**header, "sizes": [len(blob) for blob in blobs]}, ensure_ascii=False).encode()
+    return b"".join([_LENGTH.pack(len(text)), text, *blobs])
+
+
+def read_message(take: Callable[[int], bytes]) -> Message:
+    """Read one message; ``take(n)`` returns exactly n bytes or raises.
+
+    Raises:
+        CompileError: the bytes are no message.
+    """
+    (length,) = _LENGTH.unpack(take(_LENGTH.size))
+    if length > _MAX_JSON:
+        raise CompileError(f"a compile worker sent a message of {length} bytes")
+    try:
+        header: Any = json.loads(take(length))
+        sizes: list[int] = header["sizes"]
+        if any(not 0 <= size <= _MAX_BLOB for size in sizes):
+            raise CompileError(f"a compile worker sent blobs of {sizes} bytes")
+    except (ValueError, TypeError, KeyError) as error:
+        raise CompileError(f"a compile worker sent what is no message: {error}") from error
+    return header, tuple(take(size) for size in sizes)
+
+
+def encode_compiled(compiled: Compiled) -> bytes:
+    """The outcome of a job that succeeded."""
+    blobs = (compiled.blob, *compiled.sidecars)
+    header = {
+        "outcome": "compiled",
+        "launch": compiled.launch.to_json(),
+        "kinds": [blob.kind for blob in blobs],
+        "log": compiled.log,
+    }
+    return encode(header, [blob.data for blob in blobs])
+
+
+def encode_error(error: SiloError) -> bytes:
+    """The outcome of a job that failed: class name and message."""
+    return encode({"outcome": "error", "class": type(error).__name__, "message": str(error)})
+
+
+def decode_outcome(message: Message) -> Compiled | SiloError:
+    """The inverse of :func:`encode_compiled` and :func:`encode_error`; the error is of the same class."""
+    header, blobs = message
+    try:
+        if header["outcome"] == "error":
+            return _rebuild(str(header["class"]), str(header["message"]))
+        kinds: list[str] = header["kinds"]
+        first, *rest = (CompiledBlob(kind, data) for kind, data in zip(kinds, blobs, strict=True))
+        return Compiled(LaunchInfo.from_json(header["launch"]), first, tuple(rest), str(header["log"]))
+    except (KeyError, ValueError, TypeError) as error:
+        return CompileError(f"a compile worker sent what is no outcome: {error}")
+
+
+def _rebuild(name: str, message: str) -> SiloError:
+    cls = getattr(errors, name, None)
+    if isinstance(cls, type) and issubclass(cls, SiloError):
+        try:
+            return cls(message)
+        except TypeError:  # an error that needs more than a message, which no compiler raises
+            pass
+    return CompileError(f"{name}: {message}")
