@@ -74,6 +74,7 @@ class TrustLedger:
         self._directory = directory
         self._known: dict[str, set[str]] = {BUILT: set(), TRUSTED: set()}
         self._vouched: dict[str, set[str]] = {BUILT: set(), TRUSTED: set()}  # by this process, whatever the disk says
+        self._loaded: set[str] = set()
 
     def note_built(self, ref: BlobRef) -> None:
         """Vouch for a blob that was compiled here; called on the compile path only."""
@@ -113,17 +114,22 @@ class TrustLedger:
 
     def _add(self, name: str, sha256: str, record: JSON) -> None:
         check_sha256(sha256)
-        self._vouched[name].add(sha256)
-        if sha256 not in self._list(name, sha256, refresh=False):
+        if name not in self._loaded:
+            self._refresh(name)
+        if sha256 not in self._known[name]:
             self._records.append(name, record)
-            self._known[name].add(sha256)
+        self._known[name].add(sha256)
+        self._vouched[name].add(sha256)
 
-    def _list(self, name: str, wanted: str, *, refresh: bool = True) -> Collection[str]:
-        known = self._known[name] | self._vouched[name]
-        if wanted not in known and refresh:
-            self._known[name] = self._read(name)
-            known = self._known[name] | self._vouched[name]
-        return known
+    def _list(self, name: str, wanted: str) -> Collection[str]:
+        # Another process may have vouched for it since the list was read.
+        if wanted not in self._known[name]:
+            self._refresh(name)
+        return self._known[name]
+
+    def _refresh(self, name: str) -> None:
+        self._known[name] = self._read(name) | self._vouched[name]
+        self._loaded.add(name)
 
     def _read(self, name: str) -> set[str]:
         if self._directory is not None:
@@ -134,7 +140,10 @@ class TrustLedger:
                     continue
                 private = is_private(status.st_mode, status.st_uid, os.getuid())
                 if isinstance(private, Rejected):
-                    self._notices.once(f"private {path}", f"{path} is not believed: {private.reason}")
+                    self._notices.once(
+                        f"private {path}",
+                        f"{path} is not believed about host code: {private.reason}; make it your own alone (chmod go-w)",
+                    )
                     return set()
         found: set[str] = set()
         for record in self._records.read(name):
