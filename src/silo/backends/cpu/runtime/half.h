@@ -39,7 +39,7 @@ SILO_INLINE float silo_f64_to_f32_odd(double value) {
     double error = value - (double)near;
     uint32_t bits = silo_bits_f32(near);
     uint32_t away = (value < 0.0 ? error > 0.0 : error < 0.0) ? 1u : 0u;
-    uint32_t inexact = error != 0.0 && value == value ? 1u : 0u;
+    uint32_t inexact = error > 0.0 || error < 0.0 ? 1u : 0u; /* NaN, as of inf - inf, counts as exact */
     return silo_f32_of_bits((bits - away) | inexact);
 }
 
