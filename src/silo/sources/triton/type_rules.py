@@ -1,0 +1,327 @@
+"""What the types of each operation's operands, results and regions must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from silo.errors import SourceError
+from silo.sources.triton.ssa import Block, Module, Operation, Type, Value
+
+__all__ = ["TYPE_RULES", "malformed"]
+
+
+def malformed(operation: Operation, rule: str) -> SourceError:
+    """The error for an operation that breaks ``rule``."""
+    place = f" ({operation.location})" if operation.location else ""
+    operands = ", ".join(f"%{value.name}: {_spell(value.type)}" for value in operation.operands)
+    return SourceError(f"malformed TTIR: {operation.name}({operands}){place}: {rule}")
+
+
+def _spell(kind: Type) -> str:
+    scalar = f"!tt.ptr<{kind.element}>" if kind.pointer else kind.element
+    return f"tensor<{'x'.join((*map(str, kind.shape), scalar))}>" if kind.tensor else scalar
+
+
+def _need(operation: Operation, holds: object, rule: str) -> None:
+    if not holds:
+        raise malformed(operation, rule)
+
+
+def _counts(operation: Operation, operands: int, results: int) -> None:
+    _need(operation, len(operation.operands) == operands, f"it takes {operands} operands")
+    _need(operation, len(operation.results) == results, f"it has {results} results")
+
+
+def _same_scalar(left: Type, right: Type) -> bool:
+    return left.element == right.element and left.pointer == right.pointer
+
+
+def _splat(_module: Module, operation: Operation) -> None:
+    _counts(operation, 1, 1)
+    source, target = operation.operands[0].type, operation.result.type
+    _need(
+        operation,
+        not source.tensor and target.tensor and _same_scalar(source, target),
+        "a scalar becomes a tensor of it",
+    )
+
+
+def _expand_dims(_module: Module, operation: Operation) -> None:
+    _counts(operation, 1, 1)
+    source, target = operation.operands[0].type, operation.result.type
+    axis = operation.attributes.get("axis")
+    _need(operation, isinstance(axis, int) and 0 <= axis <= len(source.shape), "it has an axis within the rank")
+    assert isinstance(axis, int)
+    expected = (*source.shape[:axis], 1, *source.shape[axis:])
+    _need(operation, target.shape == expected and _same_scalar(source, target), f"the result has the shape {expected}")
+
+
+def _broadcast(_module: Module, operation: Operation) -> None:
+    _counts(operation, 1, 1)
+    source, target = operation.operands[0].type, operation.result.type
+    fits = len(source.shape) == len(target.shape) and all(
+        small in (1, large) for small, large in zip(source.shape, target.shape, strict=True)
+    )
+    _need(operation, fits and _same_scalar(source, target), "extents of 1 grow, all others stay")
+
+
+def _addptr(_module: Module, operation: Operation) -> None:
+    _counts(operation, 2, 1)
+    pointer, offset = (value.type for value in operation.operands)
+    _need(operation, pointer.pointer and operation.result.type == pointer, "it moves a pointer")
+    _need(
+        operation,
+        offset.shape == pointer.shape and offset.element.startswith("i"),
+        "the offset is an integer per pointer",
+    )
+
+
+def _load(_module: Module, operation: Operation) -> None:
+    _need(
+        operation, 1 <= len(operation.operands) <= 3 and len(operation.results) == 1, "it takes pointer, mask and other"
+    )
+    pointer, result = operation.operands[0].type, operation.result.type
+    if not pointer.pointer:  # a block pointer, kept as its text
+        return
+    _need(operation, _pointee(pointer) == result, "what is loaded has the type behind the pointer")
+    groups = operation.operand_segments()
+    mask = groups[1] if len(groups) == 3 else tuple(operation.operands[1:2])
+    other = groups[2] if len(groups) == 3 else tuple(operation.operands[2:3])
+    _mask(operation, mask, pointer)
+    _need(operation, all(value.type == result for value in other), "the other value has the loaded type")
+
+
+def _pointee(pointer: Type) -> Type:
+    if pointer.element.startswith("!tt.ptr<"):
+        return Type(pointer.element[len("!tt.ptr<") : -1], pointer.shape, pointer.tensor, pointer=True)
+    return Type(pointer.element, pointer.shape, pointer.tensor)
+
+
+def _mask(operation: Operation, mask: tuple[Value, ...], pointer: Type) -> None:
+    expected = Type("i1", pointer.shape, pointer.tensor)
+    _need(operation, all(value.type == expected for value in mask), "the mask has one i1 per pointer")
+
+
+def _store(_module: Module, operation: Operation) -> None:
+    _need(operation, 2 <= len(operation.operands) <= 3 and not operation.results, "it takes pointer, value and mask")
+    pointer, value = operation.operands[0].type, operation.operands[1].type
+    if pointer.pointer:
+        _need(operation, _pointee(pointer) == value, "what is stored has the type behind the pointer")
+        _mask(operation, tuple(operation.operands[2:]), pointer)
+
+
+def _atomic_rmw(_module: Module, operation: Operation) -> None:
+    _need(
+        operation, 2 <= len(operation.operands) <= 3 and len(operation.results) == 1, "it takes pointer, value and mask"
+    )
+    pointer, value = operation.operands[0].type, operation.operands[1].type
+    _need(
+        operation,
+        _pointee(pointer) == value == operation.result.type,
+        "value and result have the type behind the pointer",
+    )
+    _mask(operation, tuple(operation.operands[2:]), pointer)
+
+
+def _dot(_module: Module, operation: Operation) -> None:
+    _counts(operation, 3, 1)
+    left, right, total = (value.type for value in operation.operands)
+    rank = len(left.shape)
+    _need(
+        operation, rank in (2, 3) and len(right.shape) == len(total.shape) == rank, "it multiplies matrices of one rank"
+    )
+    _need(operation, left.shape[-1] == right.shape[-2], "the inner extents agree")
+    expected = (*left.shape[:-1], right.shape[-1])
+    _need(
+        operation, left.shape[:-2] == right.shape[:-2] and total.shape == expected, f"the sum has the shape {expected}"
+    )
+    _need(operation, operation.result.type == total, "the result has the type of the sum")
+
+
+def _reduce(_module: Module, operation: Operation) -> None:
+    count = len(operation.operands)
+    axis = operation.attributes.get("axis")
+    _need(operation, count > 0 and len(operation.results) == count, "it has one result per operand")
+    shape = operation.operands[0].type.shape
+    _need(operation, isinstance(axis, int) and 0 <= axis < len(shape), "it has an axis within the rank")
+    _need(operation, all(value.type.shape == shape for value in operation.operands), "its operands have one shape")
+    assert isinstance(axis, int)
+    left = shape if operation.name == "tt.scan" else (*shape[:axis], *shape[axis + 1 :])
+    fits = all(
+        result.type.shape == left and _same_scalar(result.type, value.type)
+        for result, value in zip(operation.results, operation.operands, strict=True)
+    )
+    _need(operation, fits, f"its results have the shape {left} and the elements of its operands")
+    _need(operation, len(operation.regions) == 1 and operation.regions[0].blocks, "it has one region")
+    arguments = operation.regions[0].blocks[0].arguments
+    scalars = [Type(value.type.element, pointer=value.type.pointer) for value in operation.operands] * 2
+    _need(
+        operation, [argument.type for argument in arguments] == scalars, "its region takes two elements of each operand"
+    )
+
+
+def _elementwise(_module: Module, operation: Operation) -> None:
+    _need(operation, operation.operands and len(operation.results) == 1, "it has operands and one result")
+    kind = operation.result.type
+    _need(operation, all(value.type == kind for value in operation.operands), "operands and result have one type")
+
+
+def _compare(_module: Module, operation: Operation) -> None:
+    _counts(operation, 2, 1)
+    left, right = (value.type for value in operation.operands)
+    _need(operation, left == right, "it compares values of one type")
+    _need(operation, operation.result.type == Type("i1", left.shape, left.tensor), "the result has one i1 per element")
+
+
+def _convert(_module: Module, operation: Operation) -> None:
+    _counts(operation, 1, 1)
+    source, target = operation.operands[0].type, operation.result.type
+    _need(operation, source.shape == target.shape and source.tensor == target.tensor, "it keeps the shape")
+
+
+def _select(_module: Module, operation: Operation) -> None:
+    _counts(operation, 3, 1)
+    condition, left, right = (value.type for value in operation.operands)
+    _need(operation, left == right == operation.result.type, "both values and the result have one type")
+    whole = condition == Type("i1")
+    _need(
+        operation, whole or condition == Type("i1", left.shape, left.tensor), "the condition is i1, one or per element"
+    )
+
+
+def _reshape(_module: Module, operation: Operation) -> None:
+    _counts(operation, 1, 1)
+    source, target = operation.operands[0].type, operation.result.type
+    _need(operation, source.elements == target.elements and _same_scalar(source, target), "the elements stay the same")
+
+
+def _trans(_module: Module, operation: Operation) -> None:
+    _counts(operation, 1, 1)
+    source, target = operation.operands[0].type, operation.result.type
+    order = operation.attributes.get("order")
+    axes = [axis for axis in order if isinstance(axis, int)] if isinstance(order, tuple) else []
+    _need(operation, sorted(axes) == list(range(len(source.shape))), "its order is a permutation of the axes")
+    expected = tuple(source.shape[axis] for axis in axes)
+    _need(operation, target.shape == expected and _same_scalar(source, target), f"the result has the shape {expected}")
+
+
+def _constant(_module: Module, operation: Operation) -> None:
+    _counts(operation, 0, 1)
+    _need(operation, "value" in operation.attributes, "it has a value")
+
+
+def _make_range(_module: Module, operation: Operation) -> None:
+    _counts(operation, 0, 1)
+    start, end = operation.attributes.get("start"), operation.attributes.get("end")
+    _need(operation, isinstance(start, int) and isinstance(end, int), "it has a start and an end")
+    assert isinstance(start, int)
+    assert isinstance(end, int)
+    _need(operation, operation.result.type.shape == (end - start,), "the result has end - start elements")
+
+
+def _for(_module: Module, operation: Operation) -> None:
+    _need(operation, len(operation.operands) >= 3, "it takes bounds and a step")
+    carried = [value.type for value in operation.operands[3:]]
+    _need(
+        operation, [value.type for value in operation.results] == carried, "results have the types of what it carries"
+    )
+    _need(operation, len(operation.regions) == 1 and len(operation.regions[0].blocks) == 1, "it has one block")
+    block = operation.regions[0].blocks[0]
+    _need(operation, [value.type for value in block.arguments[1:]] == carried, "the block takes what the loop carries")
+    _yields(operation, block, carried)
+
+
+def _yields(operation: Operation, block: Block, types: list[Type]) -> None:
+    _need(operation, [value.type for value in block.operations[-1].operands] == types, "what is yielded fits")
+
+
+def _if(_module: Module, operation: Operation) -> None:
+    _need(operation, [value.type for value in operation.operands] == [Type("i1")], "its condition is i1")
+    types = [value.type for value in operation.results]
+    _need(operation, 1 <= len(operation.regions) <= 2, "it has a then and an else region")
+    filled = [region for region in operation.regions if region.blocks]
+    _need(operation, len(filled) == 2 or not types, "with results, both regions are there")
+    for region in filled:
+        _yields(operation, region.blocks[0], types)
+
+
+def _while(_module: Module, operation: Operation) -> None:
+    _need(
+        operation,
+        len(operation.regions) == 2 and all(region.blocks for region in operation.regions),
+        "it has two regions",
+    )
+    before, after = (region.blocks[0] for region in operation.regions)
+    carried, results = [value.type for value in operation.operands], [value.type for value in operation.results]
+    _need(operation, [value.type for value in before.arguments] == carried, "the first region takes what is carried")
+    _need(operation, [value.type for value in after.arguments] == results, "the second region takes the results")
+    ends = before.operations[-1]
+    fits = [value.type for value in ends.operands] == [Type("i1"), *results] and ends.name == "scf.condition"
+    _need(operation, fits, "the condition passes the results on")
+    _yields(operation, after, carried)
+
+
+def _branch(_module: Module, operation: Operation) -> None:
+    expected = 1 if operation.name == "cf.br" else 2
+    _need(operation, len(operation.successors) == expected, f"it has {expected} successors")
+    if operation.name == "cf.cond_br":
+        groups = operation.operand_segments()
+        _need(
+            operation,
+            len(groups) == 3 and sum(map(len, groups)) == len(operation.operands),
+            "its operands come in 3 groups",
+        )
+        _need(operation, [value.type for value in groups[0]] == [Type("i1")], "its condition is i1")
+    for index, block in enumerate(operation.successors):
+        passed = [value.type for value in operation.successor_operands(index)]
+        _need(operation, passed == [value.type for value in block.arguments], "each block gets its arguments")
+
+
+def _call(module: Module, operation: Operation) -> None:
+    name = operation.attributes.get("callee")
+    callee = module.functions.get(name.removeprefix("@").strip('"')) if isinstance(name, str) else None
+    _need(operation, callee is not None, "the function it calls is in the module")
+    assert callee is not None
+    arguments = [value.type for value in callee.regions[0].blocks[0].arguments]
+    _need(operation, [value.type for value in operation.operands] == arguments, "it passes what the function takes")
+
+
+_Check = Callable[[Module, Operation], None]
+_SAME_TYPE = (
+    "arith.addi arith.addf arith.subi arith.subf arith.muli arith.mulf arith.divf arith.divsi arith.divui arith.remsi "
+    "arith.remui arith.remf arith.andi arith.ori arith.xori arith.shli arith.shrsi arith.shrui arith.maxsi arith.maxui "
+    "arith.minsi arith.minui arith.maximumf arith.minimumf arith.maxnumf arith.minnumf arith.negf math.exp math.exp2 "
+    "math.log math.log2 math.sqrt math.rsqrt math.sin math.cos math.absf math.absi math.floor math.ceil math.erf "
+    "math.fma tt.mulhiui tt.precise_sqrt tt.precise_divf tt.clampf"
+)
+_KEEPS_SHAPE = (
+    "arith.extsi arith.extui arith.trunci arith.extf arith.truncf arith.sitofp arith.uitofp arith.fptosi arith.fptoui "
+    "arith.bitcast tt.bitcast tt.fp_to_fp tt.ptr_to_int tt.int_to_ptr"
+)
+TYPE_RULES: dict[str, _Check] = {
+    **dict.fromkeys(_SAME_TYPE.split(), _elementwise),
+    **dict.fromkeys(_KEEPS_SHAPE.split(), _convert),
+    "arith.cmpf": _compare,
+    "arith.cmpi": _compare,
+    "arith.constant": _constant,
+    "arith.select": _select,
+    "cf.br": _branch,
+    "cf.cond_br": _branch,
+    "scf.for": _for,
+    "scf.if": _if,
+    "scf.while": _while,
+    "tt.addptr": _addptr,
+    "tt.atomic_rmw": _atomic_rmw,
+    "tt.broadcast": _broadcast,
+    "tt.call": _call,
+    "tt.dot": _dot,
+    "tt.expand_dims": _expand_dims,
+    "tt.load": _load,
+    "tt.make_range": _make_range,
+    "tt.reduce": _reduce,
+    "tt.reshape": _reshape,
+    "tt.scan": _reduce,
+    "tt.splat": _splat,
+    "tt.store": _store,
+    "tt.trans": _trans,
+}

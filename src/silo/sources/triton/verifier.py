@@ -1,0 +1,110 @@
+"""Checks that a parsed module is well formed, so that what is built on it need not check again."""
+
+from __future__ import annotations
+
+from silo.sources.triton.ssa import Block, Module, Operation, Region, Value
+from silo.sources.triton.type_rules import TYPE_RULES, malformed
+
+__all__ = ["verify"]
+
+_TERMINATORS = frozenset(
+    {
+        "cf.br",
+        "cf.cond_br",
+        "scf.condition",
+        "scf.yield",
+        "tt.map_elementwise.return",
+        "tt.reduce.return",
+        "tt.return",
+        "tt.scan.return",
+        "ub.unreachable",
+    }
+)
+# The terminators each operation's regions may end in.
+_REGION_ENDS = {
+    "scf.for": ("scf.yield",),
+    "scf.if": ("scf.yield",),
+    "scf.while": ("scf.condition", "scf.yield"),
+    "tt.reduce": ("tt.reduce.return",),
+    "tt.scan": ("tt.scan.return",),
+    "tt.func": ("tt.return", "cf.br", "cf.cond_br", "ub.unreachable"),
+}
+
+
+def verify(module: Module) -> None:
+    """Check definitions before uses, terminators, and the types of the operations that carry meaning.
+
+    Raises:
+        SourceError: the first thing that is wrong, with its operation and place.
+    """
+    for function in module.functions.values():
+        if not function.regions or not function.regions[0].blocks:
+            raise malformed(function, "a function has a body")
+        _verify_region(function.regions[0], set())
+    for operation in module.walk():
+        check = TYPE_RULES.get(operation.name)
+        if check is not None:
+            check(module, operation)
+
+
+def _verify_region(region: Region, visible: set[Value]) -> None:
+    """``visible`` holds what enclosing regions define before this one; it is left as it was."""
+    dominators = _dominators(region) if len(region.blocks) > 1 else {}
+    owner = region.owner
+    defined: dict[Block, set[Value]] = {}
+    for block in region.blocks:
+        defined[block] = {*block.arguments, *(value for op in block.operations for value in op.results)}
+    for block in region.blocks:
+        known = set(visible)
+        for above in dominators.get(block, ()):
+            if above is not block:
+                known |= defined[above]
+        known.update(block.arguments)
+        if not block.operations or block.operations[-1].name not in _TERMINATORS:
+            last = block.operations[-1] if block.operations else owner
+            assert last is not None  # every region of a parsed module has an owner
+            raise malformed(last, "a block ends in a terminator")
+        for operation in block.operations:
+            _verify_operation(operation, known, block)
+            known.update(operation.results)
+
+
+def _verify_operation(operation: Operation, known: set[Value], block: Block) -> None:
+    for value in operation.operands:
+        if value not in known:
+            raise malformed(operation, f"%{value.name} is not defined on every way here")
+    if operation.name in _TERMINATORS:
+        if operation is not block.operations[-1]:
+            raise malformed(operation, "a terminator stands last in its block")
+        allowed = _REGION_ENDS.get(block.region.owner.name) if block.region and block.region.owner else None
+        if allowed is not None and operation.name not in allowed:
+            raise malformed(operation, f"a region of {block.region.owner.name} ends in {' or '.join(allowed)}")  # pyright: ignore[reportOptionalMemberAccess]
+    for successor in operation.successors:
+        if successor.region is not block.region:
+            raise malformed(operation, "a branch stays in its region")
+    for region in operation.regions:
+        _verify_region(region, known)
+
+
+def _dominators(region: Region) -> dict[Block, set[Block]]:
+    """The blocks on every way to each block; unreachable blocks are dominated by all, as in MLIR."""
+    blocks = region.blocks
+    predecessors: dict[Block, list[Block]] = {block: [] for block in blocks}
+    for block in blocks:
+        for successor in block.operations[-1].successors if block.operations else ():
+            if successor in predecessors:
+                predecessors[successor].append(block)
+    everything = set(blocks)
+    result = dict.fromkeys(blocks, everything)
+    result[blocks[0]] = {blocks[0]}
+    changed = True
+    while changed:
+        changed = False
+        for block in blocks[1:]:
+            sources = [result[before] for before in predecessors[block]]
+            now = set[Block].intersection(*sources) if sources else set(everything)
+            now.add(block)
+            if now != result[block]:
+                result[block] = now
+                changed = True
+    return result
