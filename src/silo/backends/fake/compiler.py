@@ -1,0 +1,99 @@
+"""A compiler that builds nothing: deterministic bytes, and any behaviour a test of faults asks for.
+
+Shipped, so that tuning, storing and bundling can be tried with no toolchain and no device. The behaviour is driven by
+the config's constexpr values: ``SLEEP_MS`` (takes that long), ``CRASH`` (the process ends with that exit status, or by
+that signal where negative), ``RAISE`` (CompileError with that text), ``BUG`` (an error that is not Silo's), ``HANG``
+(never returns), ``REGISTERS`` and ``SPILLS`` (what the launch info says), ``NOISE`` (prints that many bytes).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from typing import cast
+
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.protocols import Source
+from silo.core.signature import ParameterKind
+from silo.core.target import Target
+from silo.core.values import JSON, canonical_json, value_to_json
+from silo.core.variant import CompileJob, Variant
+from silo.errors import CompileError
+
+__all__ = ["FakeCompiler"]
+
+
+class FakeCompiler:
+    """Compiles every source for ``fake:*`` targets. The blob is a digest of the job."""
+
+    name = "fake"
+
+    def identity(self, target: Target) -> str:
+        """Changes when the bytes do."""
+        return f"fake compiler 1 for {target}"
+
+    def accepts(self, source_kind: str, target: Target) -> Decision:
+        """Any source, a concrete fake target."""
+        if target.kind != "fake":
+            return Rejected(f"compiles for fake targets only, not for {target.kind}")
+        if not target.is_concrete:
+            return Rejected("the target names no arch; write for example fake:one")
+        return Accepted(f"any {source_kind} source")
+
+    def lower(self, source: Source, variant: Variant) -> CompileJob:
+        """The variant's values become the job; the kernel itself plays no part but by its fingerprint."""
+        values = {**dict(variant.config.values), **variant.specialization.constant_values}
+        folded = set(values)
+        layout = [
+            parameter.name
+            for parameter in variant.signature.parameters
+            if parameter.kind is not ParameterKind.CONSTEXPR and parameter.name not in folded
+        ]
+        parameters: JSON = {
+            "values": {name: value_to_json(value) for name, value in values.items()},
+            "options": {name: value_to_json(value) for name, value in variant.config.options},
+            "specialization": variant.specialization.to_json(),
+            "layout": layout,
+        }
+        return CompileJob(self.name, variant.kernel, variant.target, f"fake {source.fingerprint}", parameters)
+
+    def compile(self, job: CompileJob) -> Compiled:
+        """Do what the values ask for, then answer with the digest of the job."""
+        parameters = cast("dict[str, JSON]", job.parameters)
+        values = cast("dict[str, JSON]", parameters["values"])
+        options = cast("dict[str, JSON]", parameters["options"])
+        self._behave(values)
+        layout = cast("list[str]", parameters["layout"])
+        warps = cast("int", options.get("num_warps", 1))
+        launch = LaunchInfo(
+            entry=job.kernel,
+            layout=tuple(LayoutSlot(name, AbiType.POINTER) for name in layout),
+            num_warps=warps,
+            threads=32 * warps,
+            registers=cast("int", values.get("REGISTERS", 16)),
+            spills=cast("int", values.get("SPILLS", 0)),
+        )
+        return Compiled(launch, CompiledBlob("fake", hashlib.sha256(canonical_json(job.to_json())).digest()))
+
+    def _behave(self, values: dict[str, JSON]) -> None:
+        noise = values.get("NOISE", 0)
+        if noise:
+            sys.stdout.write("x" * cast("int", noise))
+            sys.stderr.write("noise from the fake compiler\n")
+            sys.stderr.flush()
+        time.sleep(cast("int", values.get("SLEEP_MS", 0)) / 1000)
+        if "RAISE" in values:
+            raise CompileError(str(values["RAISE"]))
+        if "BUG" in values:
+            raise RuntimeError(str(values["BUG"]))
+        if "CRASH" in values:
+            status = cast("int", values["CRASH"])
+            if status < 0:
+                os.kill(os.getpid(), -status)
+            os._exit(status)
+        while values.get("HANG"):
+            time.sleep(60)

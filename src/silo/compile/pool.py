@@ -1,0 +1,203 @@
+"""Compiling in worker processes: time limits, crashes that cost one job, equal jobs compiled once."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from silo.compile.process import WorkerDiedError, WorkerHungError, WorkerProcess
+from silo.compile.wire import decode_outcome, encode
+from silo.core.compiled import Compiled
+from silo.core.variant import CompileJob
+from silo.errors import CompileCrashError, CompileError, CompileTimeoutError, SiloError
+from silo.settings import settings
+
+__all__ = ["WorkerPool"]
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """A job and everybody who waits for it. Changed under the pool's lock only."""
+
+    job: CompileJob
+    limit_s: float
+    waiters: list[Future[Compiled]] = field(default_factory=list[Future[Compiled]])
+    running: bool = False
+
+
+class WorkerPool:
+    """Worker processes that compile. They start when there is work, one thread serves each, and they stay warm.
+
+    A worker that crashes or passes a time limit fails only the job it was at and is replaced. Equal jobs that are
+    not finished yet share one compilation.
+
+    Args:
+        workers: the most workers; ``SILO_JOBS`` or the CPUs this process may use by default.
+        timeout_s: seconds one job may take; ``SILO_COMPILE_TIMEOUT`` by default.
+        plugins: compilers (name to ``module:Class``) besides the installed ones.
+    """
+
+    def __init__(
+        self, workers: int | None = None, timeout_s: float | None = None, plugins: Mapping[str, str] | None = None
+    ) -> None:
+        self._most = max(1, settings().jobs if workers is None else workers)
+        self._limit_s = settings().compile_timeout_s if timeout_s is None else timeout_s
+        self._plugins = dict(plugins or {})
+        self._changed = threading.Condition()
+        self._queue: deque[_Entry] = deque()
+        self._entries: dict[str, _Entry] = {}  # by job key, until finished
+        self._processes: set[WorkerProcess] = set()
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        self._closed = False
+
+    def submit(self, job: CompileJob, *, timeout_s: float | None = None) -> Future[Compiled]:
+        """Queue ``job``. A job equal to one that is not finished yet is joined to it, with the first one's limit.
+
+        Raises:
+            CompileError: the pool was closed. Everything else comes through the future.
+        """
+        future: Future[Compiled] = Future()
+        key = job.key("")  # one pool, one set of compilers: their identity adds nothing here
+        with self._changed:
+            if self._closed:
+                raise CompileError("the compile pool was closed")
+            entry = self._entries.get(key)
+            if entry is None:
+                entry = self._entries[key] = _Entry(job, self._limit_s if timeout_s is None else timeout_s)
+                self._queue.append(entry)
+                if self._idle < len(self._queue) and len(self._threads) < self._most:
+                    self._start_thread()
+                self._changed.notify()
+            if entry.running:
+                future.set_running_or_notify_cancel()
+            entry.waiters.append(future)
+        return future
+
+    def map(self, jobs: Iterable[CompileJob]) -> Iterator[Compiled]:
+        """Queue all jobs now; outcomes in their order. The first failure is raised when its turn comes."""
+        futures = [self.submit(job) for job in jobs]
+        return (future.result() for future in futures)
+
+    def _start_thread(self) -> None:
+        # Daemon threads: a program that forgets close() ends all the same, and its workers end with it.
+        thread = threading.Thread(target=self._serve, name="silo-compile", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _serve(self) -> None:
+        """Serve one worker, from this one thread: the worker ends when the thread that started it does."""
+        process: WorkerProcess | None = None
+        while (entry := self._take()) is not None:
+            try:
+                process = self._compile(entry, process)
+            except Exception as error:  # noqa: BLE001  # a fault of the pool itself must not leave waiters behind
+                self._finish(entry, CompileError(f"the compile pool failed: {type(error).__name__}: {error}"))
+        if process is not None:
+            self._discard(process)
+
+    def _take(self) -> _Entry | None:
+        with self._changed:
+            while True:
+                while self._queue:
+                    entry = self._queue.popleft()
+                    entry.waiters = [waiter for waiter in entry.waiters if waiter.set_running_or_notify_cancel()]
+                    if entry.waiters:
+                        entry.running = True
+                        return entry
+                    self._entries.pop(entry.job.key(""), None)
+                if self._closed:
+                    return None
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
+
+    def _compile(self, entry: _Entry, process: WorkerProcess | None) -> WorkerProcess | None:
+        """Compile one job; the worker that can go on, if any."""
+        what = f"{entry.job.kernel} for {entry.job.target}"
+        if process is None:
+            try:
+                process = self._start_process()
+            except CompileError as error:
+                self._finish(entry, error)
+                return None
+        try:
+            message = process.exchange(encode({"job": entry.job.to_json()}), entry.limit_s)
+        except WorkerHungError:
+            self._discard(process)
+            self._finish(
+                entry,
+                CompileTimeoutError(
+                    f"compiling {what} took more than {entry.limit_s:g} s and was stopped; "
+                    "set SILO_COMPILE_TIMEOUT to more seconds to allow it longer"
+                ),
+            )
+            return None
+        except WorkerDiedError:
+            how = self._discard(process, died=True)
+            self._finish(entry, CompileCrashError(f"the compile worker died while compiling {what}: {how}"))
+            return None
+        except CompileError as error:  # no message of ours: the stream cannot be trusted any more
+            self._discard(process)
+            self._finish(entry, error)
+            return None
+        self._finish(entry, decode_outcome(message))
+        return process
+
+    def _start_process(self) -> WorkerProcess:
+        process = WorkerProcess(self._plugins)
+        with self._changed:
+            self._processes.add(process)
+            closed = self._closed
+        if closed:  # close() may have looked at the set before this one was in it
+            process.kill()
+        return process
+
+    def _discard(self, process: WorkerProcess, *, died: bool = False) -> str:
+        with self._changed:
+            self._processes.discard(process)
+        return process.close(died=died)
+
+    def _finish(self, entry: _Entry, outcome: Compiled | SiloError) -> None:
+        with self._changed:
+            self._entries.pop(entry.job.key(""), None)
+            waiters, entry.waiters = entry.waiters, []
+            if self._closed and isinstance(outcome, SiloError):
+                outcome = CompileError(f"the compile pool was closed while it compiled {entry.job.kernel}")
+        for waiter in waiters:  # outside of the lock: callbacks of futures run here
+            if isinstance(outcome, SiloError):
+                waiter.set_exception(outcome)
+            else:
+                waiter.set_result(outcome)
+
+    def close(self) -> None:
+        """Kill the workers, cancel what is queued, fail what is running. Returns within a second."""
+        with self._changed:
+            self._closed = True
+            queued, self._queue = list(self._queue), deque()
+            waiters = [waiter for entry in queued for waiter in entry.waiters]
+            for entry in queued:
+                self._entries.pop(entry.job.key(""), None)
+            for process in self._processes:
+                process.kill()
+            self._changed.notify_all()
+            threads = list(self._threads)
+        for waiter in waiters:
+            waiter.cancel()
+            waiter.set_running_or_notify_cancel()
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(timeout=1.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,173 @@
+"""One worker process, seen from the pool."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+import silo
+from silo.compile.wire import Message, read_message
+from silo.errors import CompileError
+from silo.settings import child_environment, settings
+
+__all__ = ["WorkerDiedError", "WorkerHungError", "WorkerProcess"]
+
+_START_LIMIT_S = 120.0  # a cold disk and a loaded machine; a worker imports no framework before its first job
+_STDERR_TAIL = 4000
+
+
+class WorkerDiedError(Exception):
+    """The worker closed its end."""
+
+
+class WorkerHungError(Exception):
+    """The deadline passed."""
+
+
+class WorkerProcess:
+    """A running worker. Used by one thread, except :meth:`kill`, which any thread may call at any time.
+
+    The worker leads a process group of its own, so that Ctrl-C in a terminal does not reach it and so that the
+    compilers it starts end with it.
+    """
+
+    def __init__(self, plugins: Mapping[str, str]) -> None:
+        if not sys.executable:
+            raise CompileError("this Python does not know its own executable, so no compile worker can be started")
+        arguments = [item for name, place in plugins.items() for item in ("--plugin", f"{name}={place}")]
+        self._stderr: IO[bytes] = tempfile.TemporaryFile("w+b")  # noqa: SIM115  # closed in close()
+        try:
+            self._process = subprocess.Popen(
+                # -P keeps the current folder off the module path: a user's own triton.py must not be imported.
+                [sys.executable, "-P", "-m", "silo.compile.worker", *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env=_environment(),
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._stderr.close()
+            raise CompileError(f"a compile worker cannot be started ({sys.executable}): {error}") from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        os.set_blocking(self._stdin.fileno(), False)
+        os.set_blocking(self._stdout.fileno(), False)
+        self._ready = False
+
+    def exchange(self, request: bytes, limit_s: float) -> Message:
+        """Send one job and wait for its outcome.
+
+        Raises:
+            WorkerDiedError: the process ended.
+            WorkerHungError: ``limit_s`` seconds passed, counted from when the worker was ready.
+        """
+        if not self._ready:
+            self._read(time.monotonic() + _START_LIMIT_S)
+            self._ready = True
+        deadline = time.monotonic() + limit_s
+        self._stderr.truncate(0)
+        self._write(request, deadline)
+        return self._read(deadline)
+
+    def _wait(self, descriptor: int, event: int, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(descriptor, event)
+        left = deadline - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            raise WorkerHungError
+
+    def _write(self, data: bytes, deadline: float) -> None:
+        rest = memoryview(data)
+        while rest:
+            self._wait(self._stdin.fileno(), select.POLLOUT, deadline)
+            try:
+                rest = rest[os.write(self._stdin.fileno(), rest) :]
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise WorkerDiedError from error
+
+    def _read(self, deadline: float) -> Message:
+        def take(count: int) -> bytes:
+            parts: list[bytes] = []
+            while count:
+                self._wait(self._stdout.fileno(), select.POLLIN, deadline)
+                try:
+                    part = os.read(self._stdout.fileno(), min(count, 1 << 20))
+                except BlockingIOError:
+                    continue
+                if not part:
+                    raise WorkerDiedError
+                parts.append(part)
+                count -= len(part)
+            return b"".join(parts)
+
+        return read_message(take)
+
+    def kill(self) -> None:
+        """Stop the worker and everything it started, at once. The group exists until the leader was waited for."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self, *, died: bool = False) -> str:
+        """Kill what still runs, wait, close the pipes; how it ended, and the end of what it wrote to standard error.
+
+        With ``died`` the worker gets a moment to end by itself: its pipe closes before it can be waited for.
+        """
+        if died:
+            self._await_end()
+        self.kill()
+        code = self._process.wait()
+        self._stdin.close()
+        self._stdout.close()
+        tail = self._tail()
+        self._stderr.close()
+        how = f"signal {_signal_name(-code)}" if code < 0 else f"exit status {code}"
+        return f"{how}; its last output: {tail}" if tail else how
+
+    def _await_end(self) -> None:
+        # WNOWAIT leaves the dead process in place, so that the number of its group cannot be a stranger's yet.
+        for _ in range(100):
+            try:
+                if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                    return
+            except ChildProcessError:
+                return
+            time.sleep(0.005)
+
+    def _tail(self) -> str:
+        size = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, size - _STDERR_TAIL))
+        return self._stderr.read().decode("utf-8", "replace").strip("\0 \n")
+
+
+def _environment() -> dict[str, str]:
+    root = str(Path(silo.__file__).parent.parent)  # also right where Silo runs from a checkout and is not installed
+    before = child_environment().get("PYTHONPATH")
+    changes = {"PYTHONPATH": f"{root}{os.pathsep}{before}" if before else root}
+    here = settings()
+    if here.cc:
+        changes["SILO_CC"] = here.cc
+    if here.force_triton:
+        changes["SILO_FORCE_TRITON"] = "1"
+    return child_environment(**changes)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

@@ -1,0 +1,166 @@
+import json
+import threading
+
+import pytest
+
+from silo.compile.executor import InProcess
+from silo.compile.pool import WorkerPool
+from silo.compile.toolchain import Toolchain
+from silo.compile.wire import decode_outcome, encode, encode_compiled, encode_error, read_message
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.target import Target
+from silo.core.variant import CompileJob
+from silo.errors import CompileError, SiloError, UnsupportedError
+
+PLUGINS = {"fake": "silo.backends.fake.compiler:FakeCompiler"}
+
+
+def job(**values):
+    parameters = {"values": values, "options": {}, "specialization": {}, "layout": ["x"]}
+    return CompileJob("fake", "kernel", Target.parse("fake:one"), "text", parameters)
+
+
+def reader(data):
+    at = 0
+
+    def take(count):
+        nonlocal at
+        part = data[at : at + count]
+        if len(part) < count:
+            raise EOFError
+        at += count
+        return part
+
+    return take
+
+
+def framed(header):
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(4, "big") + text
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with WorkerPool(workers=2, timeout_s=60, plugins=PLUGINS) as made:
+        yield made
+
+
+def test_outcomes_are_the_same_as_in_process(pool):
+    with InProcess(Toolchain(PLUGINS)) as here:
+        for made in (job(), job(REGISTERS=9)):
+            assert pool.submit(made).result() == here.submit(made).result()
+
+
+def test_map_keeps_the_order(pool):
+    jobs = [job(REGISTERS=count, SLEEP_MS=50 - 10 * count) for count in range(5)]
+    assert [compiled.launch.registers for compiled in pool.map(jobs)] == list(range(5))
+
+
+def test_errors_keep_their_class(pool):
+    with pytest.raises(CompileError, match=r"^as told$"):
+        pool.submit(job(RAISE="as told")).result()
+
+
+def test_a_bug_of_a_plugin_names_the_plugin_and_the_place(pool):
+    with pytest.raises(CompileError, match=r"plug-in fake failed on kernel for fake:one: RuntimeError: oh.*_behave"):
+        pool.submit(job(BUG="oh")).result()
+
+
+def test_what_a_compiler_prints_does_not_disturb_the_messages(pool):
+    assert pool.submit(job(NOISE=200_000)).result().blob.kind == "fake"
+
+
+def test_an_unknown_compiler_is_an_error_that_lists_the_known(pool):
+    with pytest.raises(CompileError, match=r"called nobody; installed: .*fake"):
+        pool.submit(CompileJob("nobody", "kernel", Target.parse("fake:one"), "", {})).result()
+
+
+def test_equal_jobs_in_flight_are_compiled_once(pool):
+    first, second = (pool.submit(job(SLEEP_MS=300, REGISTERS=77)) for _ in range(2))
+    assert first is not second
+    assert first.result() is second.result()
+    assert pool.submit(job(SLEEP_MS=300, REGISTERS=77)).result() is not first.result()
+
+
+def test_a_cancelled_waiter_does_not_cancel_the_other():
+    with WorkerPool(workers=1, timeout_s=60, plugins=PLUGINS) as pool:
+        pool.submit(job(SLEEP_MS=200))
+        queued = [pool.submit(job(REGISTERS=5)) for _ in range(2)]
+        assert queued[0].cancel()
+        assert queued[1].result().launch.registers == 5
+        assert queued[0].cancelled()
+
+
+def test_a_job_that_everybody_cancelled_is_not_compiled():
+    with WorkerPool(workers=1, timeout_s=60, plugins=PLUGINS) as pool:
+        pool.submit(job(SLEEP_MS=200))
+        assert pool.submit(job(HANG=1)).cancel()
+        assert pool.submit(job(REGISTERS=6)).result().launch.registers == 6
+
+
+def test_workers_start_with_the_first_job():
+    before = threading.active_count()
+    with WorkerPool(workers=2, plugins=PLUGINS) as pool:
+        assert threading.active_count() == before
+        pool.submit(job()).result()
+        assert threading.active_count() == before + 1
+
+
+def test_a_closed_pool_refuses():
+    pool = WorkerPool(workers=1, plugins=PLUGINS)
+    pool.close()
+    with pytest.raises(CompileError, match="closed"):
+        pool.submit(job())
+    pool.close()
+
+
+def test_in_process_failures_come_through_the_future():
+    here = InProcess(Toolchain(PLUGINS))
+    future = here.submit(job(BUG="oh"))
+    with pytest.raises(CompileError, match="plug-in fake failed"):
+        future.result()
+    assert list(here.map([job()])) == [here.submit(job()).result()]
+    here.close()
+    with pytest.raises(CompileError, match="closed"):
+        here.submit(job())
+
+
+def test_messages_round_trip():
+    launch = LaunchInfo("kernel", (LayoutSlot("x", AbiType.POINTER),), cluster=(2, 1, 1))
+    compiled = Compiled(launch, CompiledBlob("cubin", b"\0\1"), (CompiledBlob("ptx", b""),), "log ü")
+    assert decode_outcome(read_message(reader(encode_compiled(compiled)))) == compiled
+    error = decode_outcome(read_message(reader(encode_error(UnsupportedError("no such thing")))))
+    assert type(error) is UnsupportedError
+    assert str(error) == "no such thing"
+
+
+@pytest.mark.parametrize("name", ["NotAnError", "annotations", "BundleFormatError"])
+def test_an_error_that_cannot_be_rebuilt_keeps_its_text(name):
+    error = decode_outcome(({"outcome": "error", "class": name, "message": "text", "sizes": []}, ()))
+    assert type(error) is CompileError
+    assert str(error) == f"{name}: text"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xff\xff\xff",
+        b"\0\0\0\1x",
+        b"\0\0\0\x02{}",
+        b"\0\0\0\x02[]",
+        encode({"x": 1})[:-1] + b"x",
+        framed({"sizes": [-1]}),
+        framed({"sizes": ["a"]}),
+    ],
+)
+def test_what_is_no_message_is_refused(data):
+    with pytest.raises(CompileError):
+        read_message(reader(data))
+
+
+@pytest.mark.parametrize(
+    "header", [{}, {"outcome": "compiled"}, {"outcome": "compiled", "launch": {}, "kinds": ["a"], "log": ""}]
+)
+def test_what_is_no_outcome_is_an_error(header):
+    assert isinstance(decode_outcome(({**header, "sizes": []}, ())), SiloError)
