@@ -98,4 +98,6 @@ def _render(op: Operation, operands: Sequence[str], types: Sequence[Type], resul
         text = renderer(call)
     except RefusedError as refused:
         raise UnsupportedError(f"{op.name}: {refused}") from None
+    except IndexError:
+        raise UnsupportedError(f"{op.name}: it needs more than {len(operands)} operands") from None
     return text, call.pieces

@@ -1,18 +1,24 @@
 /* c[m][n] += a[m][k] * b[k][n], row-major, for tiles whose sizes are constants where it is called.
-   A block of rows x (vectors * lanes) of c stays in registers over k. Where rows of b are far apart, each panel of b
-   is first copied to the stack, so that the inner loop reads it in order. c must not overlap a or b. */
+   A block of rows x (vectors * lanes) of c stays in registers over k. Where rows of b are far
+   apart, each panel of b is first copied to the stack, so that the inner loop reads it in order. c
+   must not overlap a or b. */
 
-typedef float silo_vector_f32 __attribute__((vector_size(SILO_VECTOR_BYTES), aligned(__alignof__(float)), may_alias));
+typedef float silo_vector_f32
+    __attribute__((vector_size(SILO_VECTOR_BYTES), aligned(__alignof__(float)), may_alias));
 
 enum {
     SILO_LANES_f32 = SILO_VECTOR_BYTES / (int)sizeof(float),
     SILO_DOT_VECTORS_f32 = 2,
-    SILO_DOT_ROWS_f32 = SILO_VECTOR_BYTES == 64 ? 8 : SILO_VECTOR_BYTES == 32 ? 6 : 4,
-    SILO_DOT_PANEL_f32 = 256, /* rows of b in one packed panel: at most 32 KiB of stack with 512-bit vectors */
+    SILO_DOT_ROWS_f32 = SILO_VECTOR_BYTES == 64 ? 8
+    : SILO_VECTOR_BYTES == 32                   ? 6
+                                                : 4,
+    SILO_DOT_PANEL_f32 =
+        256, /* rows of b in one packed panel: at most 32 KiB of stack with 512-bit vectors */
 };
 
-SILO_INLINE void silo_dot_block_f32(const int rows, const int vectors, int64_t k, const float *a, int64_t lda,
-                                    const float *b, int64_t ldb, float *c, int64_t ldc) {
+SILO_INLINE void silo_dot_block_f32(const int rows, const int vectors, int64_t k, const float *a,
+                                    int64_t lda, const float *b, int64_t ldb, float *c,
+                                    int64_t ldc) {
     silo_vector_f32 sum[SILO_DOT_ROWS_f32][SILO_DOT_VECTORS_f32];
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
@@ -40,31 +46,40 @@ SILO_INLINE void silo_dot_block_f32(const int rows, const int vectors, int64_t k
 }
 
 /* One function per block shape, so that a kernel with many dots carries each shape once. */
-static __attribute__((noinline, unused)) void silo_dot_full_f32(int64_t m, int64_t k, const float *a, int64_t lda,
-                                                                const float *b, int64_t ldb, float *c, int64_t ldc) {
+static __attribute__((noinline, unused)) void silo_dot_full_f32(int64_t m, int64_t k,
+                                                                const float *a, int64_t lda,
+                                                                const float *b, int64_t ldb,
+                                                                float *c, int64_t ldc) {
     for (int64_t i = 0; i + SILO_DOT_ROWS_f32 <= m; i += SILO_DOT_ROWS_f32)
-        silo_dot_block_f32(SILO_DOT_ROWS_f32, SILO_DOT_VECTORS_f32, k, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
+        silo_dot_block_f32(SILO_DOT_ROWS_f32, SILO_DOT_VECTORS_f32, k, a + i * lda, lda, b, ldb,
+                           c + i * ldc, ldc);
 }
 
-static __attribute__((noinline, unused)) void silo_dot_four_f32(int64_t k, const float *a, int64_t lda, const float *b,
-                                                                int64_t ldb, float *c, int64_t ldc) {
+static __attribute__((noinline, unused)) void silo_dot_four_f32(int64_t k, const float *a,
+                                                                int64_t lda, const float *b,
+                                                                int64_t ldb, float *c,
+                                                                int64_t ldc) {
     silo_dot_block_f32(4, SILO_DOT_VECTORS_f32, k, a, lda, b, ldb, c, ldc);
 }
 
-static __attribute__((noinline, unused)) void silo_dot_two_f32(int64_t k, const float *a, int64_t lda, const float *b,
+static __attribute__((noinline, unused)) void silo_dot_two_f32(int64_t k, const float *a,
+                                                               int64_t lda, const float *b,
                                                                int64_t ldb, float *c, int64_t ldc) {
     silo_dot_block_f32(2, SILO_DOT_VECTORS_f32, k, a, lda, b, ldb, c, ldc);
 }
 
-static __attribute__((noinline, unused)) void silo_dot_one_f32(int64_t m, int64_t k, const float *a, int64_t lda,
-                                                               const float *b, int64_t ldb, float *c, int64_t ldc) {
+static __attribute__((noinline, unused)) void silo_dot_one_f32(int64_t m, int64_t k, const float *a,
+                                                               int64_t lda, const float *b,
+                                                               int64_t ldb, float *c, int64_t ldc) {
     for (int64_t i = 0; i < m; i++)
         silo_dot_block_f32(1, SILO_DOT_VECTORS_f32, k, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
 }
 
 /* Columns that fill no pair of vectors: one vector at a time, then one column at a time. */
-static __attribute__((noinline, unused)) void silo_dot_narrow_f32(int64_t m, int64_t k, const float *a, int64_t lda,
-                                                                  const float *b, int64_t ldb, float *c, int64_t ldc) {
+static __attribute__((noinline, unused)) void silo_dot_narrow_f32(int64_t m, int64_t k,
+                                                                  const float *a, int64_t lda,
+                                                                  const float *b, int64_t ldb,
+                                                                  float *c, int64_t ldc) {
     int64_t i = 0;
     for (; i + 4 <= m; i += 4)
         silo_dot_block_f32(4, 1, k, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
@@ -72,9 +87,10 @@ static __attribute__((noinline, unused)) void silo_dot_narrow_f32(int64_t m, int
         silo_dot_block_f32(1, 1, k, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
 }
 
-static __attribute__((noinline, unused)) void silo_dot_columns_f32(int64_t m, int64_t n, int64_t k, const float *a,
-                                                                   int64_t lda, const float *b, int64_t ldb, float *c,
-                                                                   int64_t ldc) {
+static __attribute__((noinline, unused)) void silo_dot_columns_f32(int64_t m, int64_t n, int64_t k,
+                                                                   const float *a, int64_t lda,
+                                                                   const float *b, int64_t ldb,
+                                                                   float *c, int64_t ldc) {
     for (int64_t i = 0; i < m; i++)
         for (int64_t p = 0; p < k; p++)
             for (int64_t j = 0; j < n; j++)
@@ -82,8 +98,8 @@ static __attribute__((noinline, unused)) void silo_dot_columns_f32(int64_t m, in
 }
 
 /* The rows of one full-width panel: blocks of the best height, then what is left of m. */
-SILO_INLINE void silo_dot_panel_f32(int64_t m, int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb,
-                                    float *c, int64_t ldc) {
+SILO_INLINE void silo_dot_panel_f32(int64_t m, int64_t k, const float *a, int64_t lda,
+                                    const float *b, int64_t ldb, float *c, int64_t ldc) {
     const int64_t left = m % SILO_DOT_ROWS_f32;
     int64_t i = m - left;
     if (i > 0)
@@ -100,7 +116,8 @@ SILO_INLINE void silo_dot_panel_f32(int64_t m, int64_t k, const float *a, int64_
         silo_dot_one_f32(1, k, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
 }
 
-static __attribute__((noinline, unused)) void silo_dot_pack_f32(int64_t k, const float *b, int64_t ldb, float *packed) {
+static __attribute__((noinline, unused)) void silo_dot_pack_f32(int64_t k, const float *b,
+                                                                int64_t ldb, float *packed) {
     for (int64_t p = 0; p < k; p++)
 #pragma GCC unroll 4
         for (int j = 0; j < SILO_DOT_VECTORS_f32; j++)
@@ -108,8 +125,8 @@ static __attribute__((noinline, unused)) void silo_dot_pack_f32(int64_t k, const
                 *(const silo_vector_f32 *)(b + p * ldb + j * SILO_LANES_f32);
 }
 
-SILO_INLINE void silo_dot_f32(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb,
-                              float *c, int64_t ldc) {
+SILO_INLINE void silo_dot_f32(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+                              const float *b, int64_t ldb, float *c, int64_t ldc) {
     const int64_t width = SILO_DOT_VECTORS_f32 * SILO_LANES_f32;
     /* Packing pays when a panel is used by several blocks of rows. */
     if (m >= 4 * SILO_DOT_ROWS_f32 && n >= width) {

@@ -1,7 +1,9 @@
-/* exp, exp2 and expm1 of f32 without branches or tables. x = n ln2 + r with |r| <= ln2 / 2 and a polynomial in r.
-   Errors over all f32, subnormal results included: exp 1.1 ulp, exp2 1.1 ulp, expm1 1.6 ulp. */
+/* exp, exp2 and expm1 of f32 without branches or tables. x = n ln2 + r with |r| <= ln2 / 2 and a
+   polynomial in r. Errors over all f32, subnormal results included: exp 1.1 ulp, exp2 1.1 ulp,
+   expm1 1.6 ulp. */
 
-/* 2^n for the integer n that was added to 1.5 * 2^23, in two factors so that subnormal results round once. */
+/* 2^n for the integer n that was added to 1.5 * 2^23, in two factors so that subnormal results
+ * round once. */
 SILO_INLINE float silo_scale_f32(float y, float shifted) {
     int32_t n = (int32_t)(silo_bits_f32(shifted) - 0x4b400000u);
     int32_t half = n >> 1;

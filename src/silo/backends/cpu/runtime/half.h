@@ -1,5 +1,6 @@
-/* f16 and bf16 live in uint16_t; conversions are integer code without branches, so that loops over them vectorise.
-   Rounding is to nearest, ties to even; subnormals, infinities and NaN (made quiet) are exact. */
+/* f16 and bf16 live in uint16_t; conversions are integer code without branches, so that loops over
+   them vectorise. Rounding is to nearest, ties to even; subnormals, infinities and NaN (made quiet)
+   are exact. */
 
 SILO_INLINE float silo_bf16_to_f32(uint16_t half) {
     return silo_f32_of_bits((uint32_t)half << 16);
@@ -33,13 +34,15 @@ SILO_INLINE uint16_t silo_f32_to_f16(float value) {
     return (uint16_t)((magnitude >= 0x47800000u ? special : finite) | sign);
 }
 
-/* f64 to f32 rounded to odd: a later rounding to f16 or bf16 is then as if it had been the only one. */
+/* f64 to f32 rounded to odd: a later rounding to f16 or bf16 is then as if it had been the only
+ * one. */
 SILO_INLINE float silo_f64_to_f32_odd(double value) {
     float near = (float)value;
     double error = value - (double)near;
     uint32_t bits = silo_bits_f32(near);
     uint32_t away = (value < 0.0 ? error > 0.0 : error < 0.0) ? 1u : 0u;
-    uint32_t inexact = error > 0.0 || error < 0.0 ? 1u : 0u; /* NaN, as of inf - inf, counts as exact */
+    uint32_t inexact =
+        error > 0.0 || error < 0.0 ? 1u : 0u; /* NaN, as of inf - inf, counts as exact */
     return silo_f32_of_bits((bits - away) | inexact);
 }
 

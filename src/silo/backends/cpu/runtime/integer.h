@@ -1,6 +1,6 @@
 /* Integer operations that C leaves undefined for some operands, defined here as the GPU does:
-   x / 0 is -1 (all ones), x % 0 is x, MIN / -1 is MIN, MIN % -1 is 0, a shift by the width or more gives 0
-   (the sign for an arithmetic shift). Narrower types use the 32-bit forms and truncate. */
+   x / 0 is -1 (all ones), x % 0 is x, MIN / -1 is MIN, MIN % -1 is 0, a shift by the width or more
+   gives 0 (the sign for an arithmetic shift). Narrower types use the 32-bit forms and truncate. */
 
 SILO_INLINE int32_t silo_divsi_i32(int32_t a, int32_t b) {
     int32_t safe = b == 0 || b == -1 ? 1 : b;

@@ -1,4 +1,5 @@
-/* The functions of the C library that rarely used operations call; the object links libm only where this is part of it. */
+/* The functions of the C library that rarely used operations call; the object links libm only where
+ * this is part of it. */
 float acosf(float);
 float acoshf(float);
 float asinf(float);

@@ -1,5 +1,6 @@
-/* log, log2 and log1p of f32 without branches or tables. x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)).
-   Errors over all positive f32, subnormals included: log 1.0 ulp, log2 1.2 ulp (2.1 without fused multiply-add), log1p 1.6 ulp. */
+/* log, log2 and log1p of f32 without branches or tables. x = 2^k (1 + f) with 1 + f in [sqrt(1/2),
+   sqrt(2)). Errors over all positive f32, subnormals included: log 1.0 ulp, log2 1.2 ulp (2.1
+   without fused multiply-add), log1p 1.6 ulp. */
 
 /* log(1 + f) - f. */
 SILO_INLINE float silo_log_tail_f32(float f) {

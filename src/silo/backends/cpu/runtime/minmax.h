@@ -1,4 +1,5 @@
-/* maxnum, minnum: the other operand where one is NaN. maximum, minimum: NaN where one is NaN. -0 is below +0 in all. */
+/* maxnum, minnum: the other operand where one is NaN. maximum, minimum: NaN where one is NaN. -0 is
+ * below +0 in all. */
 
 SILO_INLINE float silo_maximum_f32(float a, float b) {
     float both = silo_f32_of_bits(silo_bits_f32(a) & silo_bits_f32(b));

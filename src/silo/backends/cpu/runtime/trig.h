@@ -1,6 +1,7 @@
-/* sin and cos of f32 without branches. The angle is reduced in f64 by three parts of pi / 2, the first two of 24 bits, so
-   that their products with the quadrant are exact: 1.6 ulp for |x| <= 2^28. Larger angles give NaN: no wrong number is
-   passed off as right where the parts do not suffice. */
+/* sin and cos of f32 without branches. The angle is reduced in f64 by three parts of pi / 2, the
+   first two of 24 bits, so that their products with the quadrant are exact: 1.6 ulp for |x| <=
+   2^28. Larger angles give NaN: no wrong number is passed off as right where the parts do not
+   suffice. */
 
 SILO_INLINE float silo_sincos_f32(float x, uint32_t quadrants) {
     double wide = (double)x;

@@ -1,4 +1,5 @@
-/* Scalar types, bit patterns and vectors. No header is included: an object needs no development files to build. */
+/* Scalar types, bit patterns and vectors. No header is included: an object needs no development
+ * files to build. */
 typedef signed char int8_t;
 typedef short int16_t;
 typedef int int32_t;

@@ -1,0 +1,142 @@
+/* Edge values through every function of the C runtime; appended to its text by
+ * test_cpu_runtime_sanitized.py. */
+int printf(const char *, ...);
+void *malloc(unsigned long);
+void free(void *);
+
+static const double edges[] = {0.0,
+                               -0.0,
+                               1.0,
+                               -1.0,
+                               0.5,
+                               -2.5,
+                               1e-45,
+                               -1e-40,
+                               3e38,
+                               -3e38,
+                               65504.0,
+                               65520.0,
+                               2147483647.0,
+                               2147483648.0,
+                               -2147483649.0,
+                               4294967296.0,
+                               9.3e18,
+                               -9.3e18,
+                               1.9e19,
+                               1e300,
+                               __builtin_inf(),
+                               -__builtin_inf(),
+                               __builtin_nan("")};
+static const int64_t wholes[] = {0,
+                                 1,
+                                 -1,
+                                 2,
+                                 -2,
+                                 31,
+                                 32,
+                                 33,
+                                 63,
+                                 64,
+                                 127,
+                                 -128,
+                                 255,
+                                 65535,
+                                 2147483647,
+                                 -2147483647 - 1,
+                                 9223372036854775807,
+                                 -9223372036854775807 - 1};
+static volatile double sink;
+
+static void use(double value) {
+    sink = value;
+}
+
+static void floats(double d, double e) {
+    float x = d > 3.4e38 || d < -3.4e38 ? (float)(d > 0 ? 3.4e38 : -3.4e38) : (float)d,
+          y = (float)(e > 3e38 || e < -3e38 ? 1 : e);
+    if (d - d != 0)
+        x = d != d ? __builtin_nanf("") : d > 0 ? __builtin_inff() : -__builtin_inff();
+    use(silo_exp_f32(x));
+    use(silo_exp2_f32(x));
+    use(silo_expm1_f32(x));
+    use(silo_log_f32(x));
+    use(silo_log2_f32(x));
+    use(silo_log1p_f32(x));
+    use(silo_tanh_f32(x));
+    use(silo_erf_f32(x));
+    use(silo_sin_f32(x));
+    use(silo_cos_f32(x));
+    use(silo_round_f32(x));
+    use(silo_round_f64(d));
+    use(silo_f16_to_f32(silo_f32_to_f16(x)));
+    use(silo_bf16_to_f32(silo_f32_to_bf16(x)));
+    use(silo_maxnum_f32(x, y));
+    use(silo_minnum_f32(x, y));
+    use(silo_maximum_f32(x, y));
+    use(silo_minimum_f64(d, e));
+    use(silo_f32_to_i32(x));
+    use(silo_f32_to_i64(x));
+    use(silo_f32_to_u32(x));
+    use(silo_f32_to_u64(x));
+    use(silo_f64_to_i32(d));
+    use(silo_f64_to_i64(d));
+    use(silo_f64_to_u32(d));
+    use(silo_f64_to_u64(d));
+}
+
+static void integers(int64_t a, int64_t b) {
+    int32_t x = (int32_t)a, y = (int32_t)b;
+    uint32_t u = (uint32_t)x, v = (uint32_t)y;
+    use(silo_divsi_i32(x, y));
+    use(silo_remsi_i32(x, y));
+    use(silo_divui_i32(u, v));
+    use(silo_remui_i32(u, v));
+    use(silo_divsi_i64(a, b));
+    use(silo_remsi_i64(a, b));
+    use(silo_floordiv_i64(x, y));
+    use(silo_shl_i32(u, v, 32));
+    use(silo_shrui_i32(u, v, 16));
+    use(silo_shrsi_i32(x, v, 8));
+    use(silo_absi_i32(x));
+    use(silo_shl_i64((uint64_t)a, (uint64_t)b, 64));
+    use(silo_shrsi_i64(a, (uint64_t)b, 64));
+    use(silo_absi_i64(a));
+    use(silo_mulhiui_i32(u, v));
+    use(silo_mulhiui_i64((uint64_t)a, (uint64_t)b));
+    use(silo_ctlz_i32(u));
+    use(silo_cttz_i64((uint64_t)a));
+}
+
+/* Tiles in memory of exactly their size, so that one element too many is seen. */
+#define DOT(kind, type, m, n, k)                                                                   \
+    {                                                                                              \
+        type *a = malloc(m * k * sizeof *a), *b = malloc(k * n * sizeof *b),                       \
+             *c = malloc(m * n * sizeof *c);                                                       \
+        for (int i = 0; i < m * k; i++)                                                            \
+            a[i] = (type)(i % 5);                                                                  \
+        for (int i = 0; i < k * n; i++)                                                            \
+            b[i] = (type)(i % 3);                                                                  \
+        for (int i = 0; i < m * n; i++)                                                            \
+            c[i] = 0;                                                                              \
+        silo_dot_##kind(m, n, k, a, k, b, n, c, n);                                                \
+        use((double)c[m * n - 1]);                                                                 \
+        free(a);                                                                                   \
+        free(b);                                                                                   \
+        free(c);                                                                                   \
+    }
+
+int main(void) {
+    for (unsigned i = 0; i < sizeof edges / sizeof *edges; i++)
+        for (unsigned j = 0; j < sizeof edges / sizeof *edges; j++)
+            floats(edges[i], edges[j]);
+    for (unsigned i = 0; i < sizeof wholes / sizeof *wholes; i++)
+        for (unsigned j = 0; j < sizeof wholes / sizeof *wholes; j++)
+            integers(wholes[i], wholes[j]);
+    for (uint32_t h = 0; h < 65536; h++)
+        use(silo_f16_to_f32((uint16_t)h) + silo_bf16_to_f32((uint16_t)h));
+    DOT(f32, float, 64, 64, 64)
+    DOT(f32, float, 13, 35, 270) DOT(f32, float, 1, 1, 1) DOT(f32, float, 31, 17, 5)
+        DOT(f64, double, 13, 35, 7) DOT(f64, double, 64, 32, 16) DOT(i32, int32_t, 13, 35, 7)
+            DOT(i32, int32_t, 64, 64, 16) printf("done\n");
+    return 0;
+}

@@ -1,0 +1,47 @@
+"""The C runtime under AddressSanitizer and UndefinedBehaviorSanitizer, over edge values of every type."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from silo.backends.cpu import runtime
+from silo.backends.cpu.runtime.pieces import PIECES
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+
+MAIN = Path(__file__).with_name("cpu_runtime_check.c").read_text()
+
+
+@pytest.mark.parametrize("bits", [128, 512])
+def test_no_undefined_behaviour_and_no_stray_access(tmp_path, bits):
+    source, program = tmp_path / "check.c", tmp_path / "check"
+    source.write_text(runtime.text(set(PIECES) - {"libm"}, bits) + MAIN)
+    # f64 to f32 of a value too large is defined for IEEE types; the sanitizer's float-cast-overflow covers integers.
+    flags = [
+        "-O1",
+        "-g",
+        "-w",
+        "-fsanitize=address,undefined,float-cast-overflow",
+        "-fno-sanitize-recover=all",
+        "-fopenmp-simd",
+    ]
+    built = subprocess.run(["cc", *flags, str(source), "-o", str(program)], capture_output=True, text=True, check=False)
+    if "cannot find" in built.stderr and "san" in built.stderr:
+        pytest.skip("the sanitizers' libraries are not installed")
+    assert built.returncode == 0, built.stderr
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout == "done\n", done.stderr[-2000:]
+
+
+def test_the_runtime_compiles_without_a_warning(tmp_path):
+    source = tmp_path / "runtime.c"
+    source.write_text(runtime.text(set(PIECES), 256))
+    flags = ["-std=gnu11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fopenmp-simd", "-O1", "-c"]
+    done = subprocess.run(
+        ["cc", *flags, str(source), "-o", str(tmp_path / "o")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
