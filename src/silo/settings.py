@@ -29,6 +29,7 @@ __all__ = [
     "override",
     "settings",
     "settings_page",
+    "unknown_in_environment",
     "unknown_variables",
 ]
 
@@ -167,6 +168,11 @@ def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | N
     known = [variable.name for variable in VARIABLES]
     strange = sorted(name for name in environment if name.startswith("SILO_") and name not in known)
     return [(name, next(iter(difflib.get_close_matches(name, known, n=1)), None)) for name in strange]
+
+
+def unknown_in_environment() -> list[tuple[str, str | None]]:
+    """:func:`unknown_variables` of this process's environment."""
+    return unknown_variables(os.environ)
 
 
 _lock = threading.Lock()
