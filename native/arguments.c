@@ -1,0 +1,618 @@
+#include "arguments.h"
+
+#include <stdlib.h>
+
+struct silo_adapter_table silo_adapters;
+
+static PyObject *s_exchange, *s_dlpack, *s_dlpack_device, *s_data_ptr, *s_cuda_dict, *s_dtype, *s_name,
+    *s_device, *s_item, *s_shape, *s_stride;
+static PyObject *type_hook; /* owned; NULL: none */
+
+/* numpy dtype objects that the buffer protocol cannot express (bfloat16, fp8), each owned. */
+static struct {
+    PyObject *object;
+    struct silo_dtype type;
+} dtype_cache[16];
+
+int silo_arguments_init(void) {
+    static const struct {
+        PyObject **slot;
+        const char *text;
+    } names[] = {
+        {&s_exchange, "__dlpack_c_exchange_api__"},
+        {&s_dlpack, "__dlpack__"},
+        {&s_dlpack_device, "__dlpack_device__"},
+        {&s_data_ptr, "data_ptr"},
+        {&s_cuda_dict, "__cuda_array_interface__"},
+        {&s_dtype, "dtype"},
+        {&s_name, "name"},
+        {&s_device, "device"},
+        {&s_item, "item"},
+        {&s_shape, "shape"},
+        {&s_stride, "stride"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        *names[i].slot = PyUnicode_InternFromString(names[i].text);
+        if (*names[i].slot == NULL)
+            return -1;
+    }
+    silo_adapters.entries = calloc(64, sizeof *silo_adapters.entries);
+    silo_adapters.mask = 63;
+    if (silo_adapters.entries == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    return 0;
+}
+
+void silo_set_type_hook(PyObject *hook) {
+    PyObject *old = type_hook;
+    Py_INCREF(hook);
+    type_hook = hook == Py_None ? NULL : hook;
+    if (hook == Py_None)
+        Py_DECREF(hook);
+    Py_XDECREF(old);
+}
+
+/* Whether the type has the attribute; never leaves an exception. */
+static bool has(PyTypeObject *type, PyObject *name) {
+    PyObject *value = PyObject_GetAttr((PyObject *)type, name);
+    if (value == NULL)
+        PyErr_Clear();
+    Py_XDECREF(value);
+    return value != NULL;
+}
+
+static const struct dl_exchange *exchange_of(PyTypeObject *type) {
+    PyObject *capsule = PyObject_GetAttr((PyObject *)type, s_exchange);
+    const struct dl_exchange *api = NULL;
+    if (capsule != NULL) {
+        api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+        while (api != NULL && api->major != 1)
+            api = api->previous;
+        if (api != NULL && api->tensor_from_object == NULL)
+            api = NULL;
+        Py_DECREF(capsule);
+    }
+    PyErr_Clear();
+    return api;
+}
+
+/* numpy.generic and numbers of any library that are not arrays. */
+static enum silo_adapter_kind scalar_kind(PyTypeObject *type) {
+    PyObject *name = PyType_GetName(type);
+    bool is_bool = name != NULL && (PyUnicode_CompareWithASCIIString(name, "bool") == 0 ||
+                                    PyUnicode_CompareWithASCIIString(name, "bool_") == 0);
+    Py_XDECREF(name);
+    PyErr_Clear();
+    if (is_bool)
+        return SILO_ADAPT_BOOL;
+    if (PyType_GetSlot(type, Py_nb_index) != NULL)
+        return SILO_ADAPT_INT;
+    if (PyType_GetSlot(type, Py_nb_float) != NULL)
+        return SILO_ADAPT_FLOAT;
+    return SILO_ADAPT_NOTHING;
+}
+
+static bool is_numpy_scalar(PyTypeObject *type) {
+    PyObject *modules = PyImport_GetModuleDict(); /* borrowed */
+    PyObject *numpy = modules ? PyDict_GetItemString(modules, "numpy") : NULL;
+    PyObject *generic = numpy ? PyObject_GetAttrString(numpy, "generic") : NULL;
+    bool result = generic != NULL && PyType_Check(generic) && PyType_IsSubtype(type, (PyTypeObject *)generic);
+    Py_XDECREF(generic);
+    PyErr_Clear();
+    return result;
+}
+
+static enum silo_adapter_kind classify(PyTypeObject *type) {
+    if (is_numpy_scalar(type))
+        return scalar_kind(type);
+    if (PyType_IsSubtype(type, &PyUnicode_Type))
+        return SILO_ADAPT_NOTHING;
+    if (PyType_GetSlot(type, Py_bf_getbuffer) != NULL)
+        return SILO_ADAPT_BUFFER;
+    if (has(type, s_dlpack))
+        return SILO_ADAPT_DLPACK;
+    if (has(type, s_data_ptr))
+        return SILO_ADAPT_DATA_PTR;
+    if (has(type, s_cuda_dict))
+        return SILO_ADAPT_CUDA_DICT;
+    return scalar_kind(type);
+}
+
+static struct silo_adapter *insert(struct silo_adapter_table *table, struct silo_adapter entry) {
+    uint32_t i = (uint32_t)((uintptr_t)entry.type >> 5) & table->mask;
+    while (table->entries[i].type != NULL && table->entries[i].type != entry.type)
+        i = (i + 1) & table->mask;
+    if (table->entries[i].type == NULL)
+        table->used++;
+    table->entries[i] = entry;
+    return &table->entries[i];
+}
+
+static int grow(void) {
+    struct silo_adapter_table bigger = {.mask = silo_adapters.mask * 2 + 1, .used = 0};
+    bigger.entries = calloc((size_t)bigger.mask + 1, sizeof *bigger.entries);
+    if (bigger.entries == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (uint32_t i = 0; i <= silo_adapters.mask; i++) {
+        if (silo_adapters.entries[i].type != NULL)
+            insert(&bigger, silo_adapters.entries[i]);
+    }
+    /* The old table is never freed: a call further up this or another thread's stack may hold a pointer into
+     * it. Tables double, so all of them together are no larger than the newest. */
+    silo_adapters = bigger;
+    return 0;
+}
+
+const struct silo_adapter *silo_adapter_add(PyTypeObject *type) {
+    if (type_hook != NULL) {
+        PyObject *hook = type_hook, *argument = (PyObject *)type;
+        Py_INCREF(hook);
+        PyObject *result = PyObject_Vectorcall(hook, &argument, 1, NULL);
+        Py_DECREF(hook);
+        if (result == NULL)
+            return NULL;
+        Py_DECREF(result);
+    }
+    /* The hook may have added it. */
+    uint32_t i = (uint32_t)((uintptr_t)type >> 5) & silo_adapters.mask;
+    for (; silo_adapters.entries[i].type != NULL; i = (i + 1) & silo_adapters.mask) {
+        if (silo_adapters.entries[i].type == type)
+            return &silo_adapters.entries[i];
+    }
+    struct silo_adapter entry = {type, exchange_of(type), SILO_ADAPT_EXCHANGE};
+    if (entry.exchange == NULL)
+        entry.kind = classify(type);
+    if (2 * (silo_adapters.used + 1) > silo_adapters.mask && grow())
+        return NULL;
+    Py_INCREF((PyObject *)type);
+    return insert(&silo_adapters, entry);
+}
+
+int silo_adapt_torch(PyTypeObject *type) {
+    struct silo_adapter entry = {type, exchange_of(type), SILO_ADAPT_TORCH};
+    if (2 * (silo_adapters.used + 1) > silo_adapters.mask && grow())
+        return -1;
+    Py_INCREF((PyObject *)type);
+    insert(&silo_adapters, entry);
+    return 0;
+}
+
+void silo_unadapt_torch(void) {
+    for (uint32_t i = 0; i <= silo_adapters.mask; i++) {
+        struct silo_adapter *entry = &silo_adapters.entries[i];
+        if (entry->type != NULL && entry->kind == SILO_ADAPT_TORCH)
+            entry->kind = entry->exchange != NULL ? SILO_ADAPT_EXCHANGE : classify(entry->type);
+    }
+}
+
+/* ---- dtypes of objects ---- */
+
+/* "torch.float32", "float32" and "fp32" all name float32. */
+static struct silo_dtype dtype_of_text(PyObject *text) {
+    Py_ssize_t length;
+    const char *name = PyUnicode_AsUTF8AndSize(text, &length);
+    if (name == NULL) {
+        PyErr_Clear();
+        return (struct silo_dtype){0, 0};
+    }
+    const char *dot = strrchr(name, '.');
+    const char *start = dot ? dot + 1 : name;
+    return silo_dtype_named(start, (size_t)(length - (start - name)));
+}
+
+static struct silo_dtype dtype_of_object(PyObject *object) {
+    struct silo_dtype type = {0, 0};
+    PyObject *dtype = PyObject_GetAttr(object, s_dtype);
+    if (dtype == NULL) {
+        PyErr_Clear();
+        return type;
+    }
+    const size_t cached = sizeof dtype_cache / sizeof *dtype_cache;
+    size_t i = 0;
+    for (; i < cached && dtype_cache[i].object != NULL; i++) {
+        if (dtype_cache[i].object == dtype) {
+            Py_DECREF(dtype);
+            return dtype_cache[i].type;
+        }
+    }
+    PyObject *name = PyObject_GetAttr(dtype, s_name);
+    if (name == NULL)
+        PyErr_Clear();
+    PyObject *text = PyObject_Str(name ? name : dtype);
+    Py_XDECREF(name);
+    if (text == NULL)
+        PyErr_Clear();
+    else
+        type = dtype_of_text(text);
+    Py_XDECREF(text);
+    if (type.bits != 0 && i < cached && dtype_cache[i].object == NULL) {
+        dtype_cache[i].type = type;
+        dtype_cache[i].object = dtype; /* the reference moves into the cache */
+    } else {
+        Py_DECREF(dtype);
+    }
+    return type;
+}
+
+/* "cpu", "cuda", "cuda:1" of an object's `device`; unknown where it has none or says something else. */
+static void device_of_object(PyObject *object, struct silo_view *view) {
+    view->device_type = SILO_DEVICE_UNKNOWN;
+    view->device_id = 0;
+    PyObject *device = PyObject_GetAttr(object, s_device);
+    PyObject *text = device ? PyObject_Str(device) : NULL;
+    const char *name = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    if (name != NULL) {
+        if (strncmp(name, "cpu", 3) == 0)
+            view->device_type = SILO_DEVICE_CPU;
+        else if (strncmp(name, "cuda", 4) == 0)
+            view->device_type = SILO_DEVICE_CUDA;
+        const char *colon = strchr(name, ':');
+        if (colon != NULL && view->device_type != SILO_DEVICE_CPU)
+            view->device_id = (int32_t)strtol(colon + 1, NULL, 10);
+    }
+    PyErr_Clear();
+    Py_XDECREF(text);
+    Py_XDECREF(device);
+}
+
+/* ---- views ---- */
+
+static void view_of_dlpack(const struct dl_tensor *tensor, struct silo_view *view) {
+    view->address = tensor->data ? (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset : 0;
+    view->device_type = tensor->device.type;
+    view->device_id = tensor->device.type == SILO_DEVICE_CPU ? 0 : tensor->device.id;
+    view->dtype.code = tensor->dtype.code;
+    view->dtype.bits = tensor->dtype.lanes == 1 ? tensor->dtype.bits : 0;
+    view->readonly = false;
+}
+
+static int view_of_buffer(PyObject *object, struct silo_view *view, struct silo_holds *holds) {
+    if (holds->buffers == SILO_MAX_PARAMETERS) {
+        PyErr_SetString(PyExc_ValueError, "too many arrays in one call");
+        return -1;
+    }
+    Py_buffer *buffer = &holds->buffer[holds->buffers];
+    if (SILO_LIKELY(PyObject_GetBuffer(object, buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0)) {
+        view->dtype = silo_dtype_of_format(buffer->format, buffer->itemsize);
+    } else {
+        /* The struct language cannot say bfloat16 or fp8: the memory comes without a format then. */
+        PyErr_Clear();
+        if (PyObject_GetBuffer(object, buffer, PyBUF_STRIDES) != 0)
+            return -1;
+        view->dtype = dtype_of_object(object);
+    }
+    holds->buffers++;
+    view->address = buffer->len ? (uint64_t)(uintptr_t)buffer->buf : 0;
+    view->device_type = SILO_DEVICE_CPU;
+    view->device_id = 0;
+    view->readonly = buffer->readonly != 0;
+    return 0;
+}
+
+/* The tensor inside a capsule of either DLPack generation, or NULL with an exception set. */
+static const struct dl_tensor *tensor_of_capsule(PyObject *capsule, bool *readonly) {
+    *readonly = false;
+    if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        struct dl_managed_versioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        *readonly = (managed->flags & DL_FLAG_READ_ONLY) != 0;
+        return &managed->tensor;
+    }
+    struct dl_managed *managed = PyCapsule_GetPointer(capsule, "dltensor");
+    return managed ? &managed->tensor : NULL;
+}
+
+static PyObject *capsule_of(PyObject *object) {
+    /* On a GPU a producer waits for its stream by default; -1 says that the caller orders the work. */
+    PyObject *device = PyObject_CallMethodObjArgs(object, s_dlpack_device, NULL);
+    if (device == NULL)
+        return NULL;
+    PyObject *type = PySequence_GetItem(device, 0);
+    long code = type ? PyLong_AsLong(type) : -1;
+    Py_XDECREF(type);
+    Py_DECREF(device);
+    if (code == -1 && PyErr_Occurred())
+        return NULL;
+    PyObject *method = PyObject_GetAttr(object, s_dlpack);
+    if (method == NULL)
+        return NULL;
+    PyObject *empty = PyTuple_New(0), *capsule = NULL;
+    PyObject *keywords = code == SILO_DEVICE_CPU ? PyDict_New() : Py_BuildValue("{s:i}", "stream", -1);
+    if (empty && keywords)
+        capsule = PyObject_Call(method, empty, keywords);
+    Py_XDECREF(empty);
+    Py_XDECREF(keywords);
+    Py_DECREF(method);
+    return capsule;
+}
+
+static int view_of_capsule(PyObject *object, struct silo_view *view, struct silo_holds *holds) {
+    PyObject *capsule = capsule_of(object);
+    if (capsule == NULL)
+        return -1;
+    bool readonly;
+    const struct dl_tensor *tensor = tensor_of_capsule(capsule, &readonly);
+    if (tensor == NULL || holds->objects == SILO_MAX_PARAMETERS) {
+        Py_DECREF(capsule);
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "too many arrays in one call");
+        return -1;
+    }
+    view_of_dlpack(tensor, view);
+    view->readonly = readonly;
+    holds->object[holds->objects++] = capsule; /* some producers hand out a copy: keep it to the end */
+    return 0;
+}
+
+static int view_of_data_ptr(PyObject *object, struct silo_view *view) {
+    PyObject *address = PyObject_CallMethodObjArgs(object, s_data_ptr, NULL);
+    if (address == NULL)
+        return -1;
+    view->address = (uint64_t)PyLong_AsSize_t(address);
+    Py_DECREF(address);
+    if (PyErr_Occurred())
+        return -1;
+    view->dtype = dtype_of_object(object);
+    view->readonly = false;
+    device_of_object(object, view);
+    return 0;
+}
+
+static int view_of_cuda_dict(PyObject *object, struct silo_view *view) {
+    PyObject *dict = PyObject_GetAttr(object, s_cuda_dict);
+    if (dict == NULL)
+        return -1;
+    int result = -1;
+    PyObject *data = PyDict_Check(dict) ? PyDict_GetItemString(dict, "data") : NULL;       /* borrowed */
+    PyObject *typestr = PyDict_Check(dict) ? PyDict_GetItemString(dict, "typestr") : NULL; /* borrowed */
+    Py_ssize_t length = 0;
+    const char *text = typestr ? PyUnicode_AsUTF8AndSize(typestr, &length) : NULL;
+    if (data == NULL || !PyTuple_Check(data) || PyTuple_Size(data) != 2 || text == NULL || length < 3) {
+        PyErr_SetString(PyExc_ValueError, "malformed __cuda_array_interface__");
+    } else {
+        long bytes = strtol(text + 2, NULL, 10);
+        static const char letters[] = "iufb";
+        static const uint8_t codes[] = {SILO_INT, SILO_UINT, SILO_FLOAT, SILO_BOOL};
+        const char *letter = strchr(letters, text[1]);
+        view->dtype = (struct silo_dtype){0, 0};
+        if (letter != NULL && text[0] != '>' && bytes >= 1 && bytes <= 8)
+            view->dtype = (struct silo_dtype){codes[letter - letters], (uint8_t)(8 * bytes)};
+        else
+            view->dtype = dtype_of_object(object);
+        view->address = (uint64_t)PyLong_AsSize_t(PyTuple_GetItem(data, 0));
+        int readonly = PyErr_Occurred() ? -1 : PyObject_IsTrue(PyTuple_GetItem(data, 1));
+        view->readonly = readonly == 1;
+        view->device_type = SILO_DEVICE_CUDA; /* the protocol does not say which: 0 until the driver is asked */
+        view->device_id = 0;
+        result = readonly < 0 ? -1 : 0;
+    }
+    Py_DECREF(dict);
+    return result;
+}
+
+int silo_view_slow(PyObject *object, const struct silo_adapter *adapter, struct silo_view *view,
+                   struct silo_holds *holds) {
+    switch (adapter->kind) {
+    case SILO_ADAPT_EXCHANGE: {
+        struct dl_tensor tensor;
+        if (adapter->exchange->tensor_from_object(object, &tensor) != 0) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "the array has no DLPack form");
+            return -1;
+        }
+        view_of_dlpack(&tensor, view);
+        return 0;
+    }
+    case SILO_ADAPT_BUFFER:
+        return view_of_buffer(object, view, holds);
+    case SILO_ADAPT_DLPACK:
+        return view_of_capsule(object, view, holds);
+    case SILO_ADAPT_DATA_PTR:
+        return view_of_data_ptr(object, view);
+    case SILO_ADAPT_CUDA_DICT:
+        return view_of_cuda_dict(object, view);
+    case SILO_ADAPT_NOTHING:
+    case SILO_ADAPT_TORCH:
+    case SILO_ADAPT_INT:
+    case SILO_ADAPT_FLOAT:
+    case SILO_ADAPT_BOOL:
+        break;
+    }
+    PyErr_SetString(PyExc_TypeError, "not an array");
+    return -1;
+}
+
+void silo_holds_release(struct silo_holds *holds) {
+    while (holds->buffers > 0)
+        PyBuffer_Release(&holds->buffer[--holds->buffers]);
+    while (holds->objects > 0)
+        Py_DECREF(holds->object[--holds->objects]);
+}
+
+/* ---- shapes ---- */
+
+static int too_many(void) {
+    PyErr_SetString(PyExc_ValueError, "the array has more than 32 dimensions");
+    return -1;
+}
+
+/* Fill strides of a compact row-major array. */
+static void compact(struct silo_shape *shape) {
+    int64_t step = 1;
+    for (int32_t i = shape->ndim - 1; i >= 0; i--) {
+        shape->strides[i] = step;
+        step *= shape->sizes[i];
+    }
+}
+
+static int shape_of_dlpack(const struct dl_tensor *tensor, struct silo_shape *shape) {
+    if (tensor->ndim > 32)
+        return too_many();
+    shape->ndim = tensor->ndim;
+    shape->itemsize = tensor->dtype.bits * tensor->dtype.lanes / 8;
+    for (int32_t i = 0; i < tensor->ndim; i++)
+        shape->sizes[i] = tensor->shape[i];
+    if (tensor->strides == NULL)
+        compact(shape);
+    for (int32_t i = 0; tensor->strides != NULL && i < tensor->ndim; i++)
+        shape->strides[i] = tensor->strides[i];
+    return 0;
+}
+
+/* From the attributes `shape` and `stride()`, which every duck-typed tensor has; row-major without the latter. */
+static int shape_of_attributes(PyObject *object, struct silo_shape *shape) {
+    PyObject *sizes = PyObject_GetAttr(object, s_shape);
+    Py_ssize_t count = sizes ? PySequence_Size(sizes) : -1;
+    if (count < 0 || count > 32) {
+        Py_XDECREF(sizes);
+        return count > 32 ? too_many() : -1;
+    }
+    PyObject *strides = PyObject_CallMethodObjArgs(object, s_stride, NULL);
+    if (strides == NULL)
+        PyErr_Clear();
+    shape->ndim = (int32_t)count;
+    shape->itemsize = dtype_of_object(object).bits / 8;
+    int result = 0;
+    for (Py_ssize_t i = 0; i < count && result == 0; i++) {
+        PyObject *size = PySequence_GetItem(sizes, i);
+        PyObject *stride = strides ? PySequence_GetItem(strides, i) : NULL;
+        shape->sizes[i] = size ? PyLong_AsLongLong(size) : -1;
+        shape->strides[i] = stride ? PyLong_AsLongLong(stride) : 0;
+        Py_XDECREF(size);
+        Py_XDECREF(stride);
+        result = PyErr_Occurred() ? -1 : 0;
+    }
+    if (result == 0 && strides == NULL)
+        compact(shape);
+    Py_DECREF(sizes);
+    Py_XDECREF(strides);
+    return result;
+}
+
+static int shape_of_buffer(PyObject *object, struct silo_shape *shape) {
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(object, &buffer, PyBUF_STRIDES) != 0)
+        return -1;
+    int result = buffer.ndim > 32 ? too_many() : 0;
+    if (result == 0) {
+        shape->ndim = buffer.ndim;
+        shape->itemsize = (int32_t)buffer.itemsize;
+        for (int i = 0; i < buffer.ndim; i++) {
+            shape->sizes[i] = buffer.shape[i];
+            shape->strides[i] = buffer.itemsize ? buffer.strides[i] / buffer.itemsize : 0;
+        }
+    }
+    PyBuffer_Release(&buffer);
+    return result;
+}
+
+int silo_shape_read(PyObject *object, const struct silo_adapter *adapter, struct silo_shape *shape) {
+    if (adapter->kind == SILO_ADAPT_TORCH) {
+        void *handle = silo_torch_handle(object);
+        int64_t ndim, *sizes, *strides;
+        int32_t scalar_type;
+        if (silo_torch.dim(handle, &ndim) | silo_torch.dtype(handle, &scalar_type) | silo_torch.sizes(handle, &sizes) |
+            silo_torch.strides(handle, &strides)) {
+            PyErr_SetString(PyExc_ValueError, "torch has no sizes for this tensor");
+            return -1;
+        }
+        if (ndim > 32)
+            return too_many();
+        shape->ndim = (int32_t)ndim;
+        shape->itemsize = silo_torch_bits[scalar_type & 63] / 8;
+        memcpy(shape->sizes, sizes, (size_t)ndim * sizeof *sizes);
+        memcpy(shape->strides, strides, (size_t)ndim * sizeof *strides);
+        return 0;
+    }
+    if (adapter->kind == SILO_ADAPT_EXCHANGE) {
+        struct dl_tensor tensor;
+        if (adapter->exchange->tensor_from_object(object, &tensor) != 0) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "the array has no DLPack form");
+            return -1;
+        }
+        return shape_of_dlpack(&tensor, shape);
+    }
+    if (adapter->kind == SILO_ADAPT_BUFFER)
+        return shape_of_buffer(object, shape);
+    if (adapter->kind == SILO_ADAPT_DLPACK) {
+        PyObject *capsule = capsule_of(object);
+        bool readonly;
+        const struct dl_tensor *tensor = capsule ? tensor_of_capsule(capsule, &readonly) : NULL;
+        int result = tensor ? shape_of_dlpack(tensor, shape) : -1;
+        Py_XDECREF(capsule);
+        return result;
+    }
+    return shape_of_attributes(object, shape);
+}
+
+int silo_check_null(PyObject *object, const struct silo_adapter *adapter) {
+    struct silo_shape shape;
+    if (silo_shape_read(object, adapter, &shape) != 0)
+        return -1;
+    for (int32_t i = 0; i < shape.ndim; i++) {
+        if (shape.sizes[i] == 0)
+            return 0;
+    }
+    PyErr_SetString(PyExc_ValueError, "it has elements but no memory (a fake or meta tensor?)");
+    return -1;
+}
+
+/* ---- scalars ---- */
+
+PyObject *silo_number_of(PyObject *object, const struct silo_adapter *adapter) {
+    switch (adapter->kind) {
+    case SILO_ADAPT_INT:
+        return PyNumber_Index(object);
+    case SILO_ADAPT_FLOAT:
+        return PyNumber_Float(object);
+    case SILO_ADAPT_BOOL: {
+        int truth = PyObject_IsTrue(object);
+        return truth < 0 ? NULL : PyBool_FromLong(truth);
+    }
+    case SILO_ADAPT_NOTHING:
+        PyErr_SetString(PyExc_TypeError, "not a number");
+        return NULL;
+    case SILO_ADAPT_TORCH:
+    case SILO_ADAPT_EXCHANGE:
+    case SILO_ADAPT_BUFFER:
+    case SILO_ADAPT_DLPACK:
+    case SILO_ADAPT_DATA_PTR:
+    case SILO_ADAPT_CUDA_DICT:
+        break;
+    }
+    struct silo_shape shape;
+    struct silo_view view;
+    struct silo_holds holds;
+    holds.buffers = holds.objects = 0;
+    if (silo_shape_read(object, adapter, &shape) != 0)
+        return NULL;
+    if (shape.ndim != 0) {
+        PyErr_Format(PyExc_TypeError, "an array of %d dimensions is not a number", (int)shape.ndim);
+        return NULL;
+    }
+    int read = silo_view_read(object, adapter, &view, &holds);
+    silo_holds_release(&holds);
+    if (read != 0)
+        return NULL;
+    if (view.device_type != SILO_DEVICE_CPU) {
+        PyErr_SetString(PyExc_TypeError,
+                        "a scalar on a device would have to be copied first; pass x.item()");
+        return NULL;
+    }
+    PyObject *item = PyObject_CallMethodObjArgs(object, s_item, NULL);
+    if (item != NULL && !PyLong_Check(item) && !PyFloat_Check(item)) {
+        const struct silo_adapter *inner = silo_adapter_of(Py_TYPE(item)); /* an ml_dtypes scalar */
+        PyObject *number = NULL;
+        if (inner != NULL && inner->kind >= SILO_ADAPT_INT)
+            number = silo_number_of(item, inner);
+        else if (inner != NULL)
+            PyErr_SetString(PyExc_TypeError, "not a number");
+        Py_DECREF(item);
+        return number;
+    }
+    return item;
+}

@@ -1,0 +1,134 @@
+/* Reading arguments: the address, dtype and device of anything that holds an array, and numbers out of
+ * anything that holds one. One table maps a Python type to the way its objects are read. */
+#ifndef SILO_ARGUMENTS_H
+#define SILO_ARGUMENTS_H
+
+#include "dlpack.h"
+#include "dtypes.h"
+#include "python.h"
+#include "torch_shim.h"
+
+enum silo_adapter_kind {
+    SILO_ADAPT_NOTHING,   /* not an argument */
+    SILO_ADAPT_TORCH,     /* exactly torch.Tensor or Parameter, through the shim */
+    SILO_ADAPT_EXCHANGE,  /* DLPack C exchange API */
+    SILO_ADAPT_BUFFER,    /* buffer protocol */
+    SILO_ADAPT_DLPACK,    /* __dlpack__ capsules */
+    SILO_ADAPT_DATA_PTR,  /* data_ptr() and dtype */
+    SILO_ADAPT_CUDA_DICT, /* __cuda_array_interface__ */
+    SILO_ADAPT_INT,       /* a number of another library: numpy.int32, ... */
+    SILO_ADAPT_FLOAT,
+    SILO_ADAPT_BOOL,
+};
+
+/* Entries are never removed and own a reference to their type. */
+struct silo_adapter {
+    PyTypeObject *type;
+    const struct dl_exchange *exchange;
+    enum silo_adapter_kind kind;
+};
+
+/* What a launch needs of an array. */
+struct silo_view {
+    uint64_t address; /* 0: no elements */
+    int32_t device_type;
+    int32_t device_id;
+    struct silo_dtype dtype;
+    bool readonly;
+};
+
+/* What grid expressions and facts need besides. Strides count elements. */
+struct silo_shape {
+    int32_t ndim;
+    int32_t itemsize; /* bytes; 0: unknown */
+    int64_t sizes[32];
+    int64_t strides[32];
+};
+
+/* What must stay alive until the driver call is over; on the stack of the call. */
+struct silo_holds {
+    uint32_t buffers;
+    uint32_t objects;
+    Py_buffer buffer[SILO_MAX_PARAMETERS];
+    PyObject *object[SILO_MAX_PARAMETERS + SILO_MAX_OPTIONS]; /* at most one an argument */
+};
+
+int silo_arguments_init(void);
+
+/* Called with a type the first time one of its objects is seen, before it is classified; borrowed from
+ * `hook`, which is None or a callable. Lets the package connect a framework when it first appears. */
+void silo_set_type_hook(PyObject *hook);
+
+/* Read objects of exactly this type through the torch shim; -1 with an exception set. */
+int silo_adapt_torch(PyTypeObject *type);
+
+/* Forget that types are read through the shim. */
+void silo_unadapt_torch(void);
+
+/* Classify a type not seen before. NULL with an exception set. */
+const struct silo_adapter *silo_adapter_add(PyTypeObject *type);
+
+extern struct silo_adapter_table {
+    struct silo_adapter *entries; /* open addressing; owned */
+    uint32_t mask;
+    uint32_t used;
+} silo_adapters;
+
+SILO_INLINE const struct silo_adapter *silo_adapter_of(PyTypeObject *type) {
+    uint32_t i = (uint32_t)((uintptr_t)type >> 5) & silo_adapters.mask;
+    for (;;) {
+        const struct silo_adapter *entry = &silo_adapters.entries[i];
+        if (SILO_LIKELY(entry->type == type))
+            return entry;
+        if (entry->type == NULL)
+            return silo_adapter_add(type);
+        i = (i + 1) & silo_adapters.mask;
+    }
+}
+
+/* Read an array by any adapter but the shim. -1 with an exception set. */
+int silo_view_slow(PyObject *object, const struct silo_adapter *adapter, struct silo_view *view,
+                   struct silo_holds *holds);
+
+/* Null data is right only for an array without elements (a fake tensor has neither). */
+int silo_check_null(PyObject *object, const struct silo_adapter *adapter);
+
+SILO_INLINE int silo_view_read(PyObject *object, const struct silo_adapter *adapter,
+                               struct silo_view *view, struct silo_holds *holds) {
+    if (SILO_LIKELY(adapter->kind == SILO_ADAPT_TORCH)) {
+        void *handle = silo_torch_handle(object), *data;
+        int32_t scalar_type, device_type, device_id;
+        if (SILO_UNLIKELY(silo_torch.data_ptr(handle, &data) |
+                          silo_torch.dtype(handle, &scalar_type) |
+                          silo_torch.device_type(handle, &device_type) |
+                          silo_torch.device_index(handle, &device_id))) {
+            PyErr_SetString(PyExc_ValueError, "torch has no data pointer for this tensor");
+            return -1;
+        }
+        view->address = (uint64_t)(uintptr_t)data;
+        view->dtype.code = silo_torch_codes[scalar_type & 63];
+        view->dtype.bits = silo_torch_bits[scalar_type & 63];
+        view->device_type = device_type == 0 ? SILO_DEVICE_CPU
+                            : device_type == 1
+                                ? silo_torch.gpu_type
+                                : (device_type == 12 ? SILO_DEVICE_ONEAPI : SILO_DEVICE_UNKNOWN);
+        view->device_id = device_type == 0 ? 0 : device_id;
+        view->readonly = false;
+    } else if (SILO_UNLIKELY(silo_view_slow(object, adapter, view, holds))) {
+        return -1;
+    }
+    if (SILO_UNLIKELY(view->address == 0))
+        return silo_check_null(object, adapter);
+    return 0;
+}
+
+/* Sizes and strides. -1 with an exception set. */
+int silo_shape_read(PyObject *object, const struct silo_adapter *adapter, struct silo_shape *shape);
+
+void silo_holds_release(struct silo_holds *holds);
+
+/* The Python number behind a scalar of another library or a 0-d array on the host (new reference):
+ * an int, float or bool. NULL with an exception set. */
+PyObject *silo_number_of(PyObject *object, const struct silo_adapter *adapter);
+
+#endif

@@ -1,0 +1,93 @@
+#include "launcher.h"
+
+static PyTypeObject *bound_type;
+
+static PyObject *bound_call(PyObject *self, PyObject *const *arguments, size_t flagged, PyObject *names) {
+    struct silo_bound *bound = (struct silo_bound *)self;
+    const Py_ssize_t positional = (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET);
+    return silo_launcher_invoke(bound->launcher, &bound->grid, arguments, positional, names);
+}
+
+PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid) {
+    struct silo_grid_source source = {NULL, {1, 1, 1}};
+    if (PyCallable_Check(grid))
+        source.callable = grid;
+    else if (silo_grid_parse(launcher->plan.kernel, grid, source.dims) != 0)
+        return NULL;
+    struct silo_bound *bound = launcher->spare;
+    if (bound != NULL) {
+        launcher->spare = NULL;
+        PyObject_Init((PyObject *)bound, bound_type);
+    } else {
+        bound = PyObject_GC_New(struct silo_bound, bound_type);
+        if (bound == NULL)
+            return NULL;
+    }
+    bound->call = bound_call;
+    bound->grid = source;
+    Py_INCREF(grid);
+    bound->grid_object = grid;
+    Py_INCREF((PyObject *)launcher);
+    bound->launcher = launcher;
+    PyObject_GC_Track(bound);
+    return (PyObject *)bound;
+}
+
+void silo_bound_drop_spare(struct silo_launcher *launcher) {
+    if (launcher->spare != NULL)
+        PyObject_GC_Del(launcher->spare);
+    launcher->spare = NULL;
+}
+
+static int bound_traverse(PyObject *self, visitproc visit, void *arg) {
+    struct silo_bound *bound = (struct silo_bound *)self;
+    Py_VISIT((PyObject *)Py_TYPE(self));
+    Py_VISIT((PyObject *)bound->launcher);
+    Py_VISIT(bound->grid_object);
+    return 0;
+}
+
+/* No tp_clear: a Bound never changes, and every cycle through one runs through its launcher, which clears. */
+
+static void bound_dealloc(PyObject *self) {
+    struct silo_bound *bound = (struct silo_bound *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    struct silo_launcher *launcher = bound->launcher;
+    PyObject_GC_UnTrack(self);
+    Py_DECREF(bound->grid_object);
+    /* Keep the memory for the next k[grid], without a reference in either direction. */
+    if (launcher->spare == NULL)
+        launcher->spare = bound;
+    else
+        PyObject_GC_Del(self);
+    Py_DECREF((PyObject *)launcher); /* may free the launcher, and the spare with it */
+    Py_DECREF((PyObject *)type);
+}
+
+static PyObject *bound_repr(PyObject *self) {
+    struct silo_bound *bound = (struct silo_bound *)self;
+    return PyUnicode_FromFormat("<%U[%R]>", bound->launcher->plan.kernel, bound->grid_object);
+}
+
+int silo_bound_init(PyObject *module) {
+    static PyMemberDef members[] = {
+        {"__vectorcalloffset__", T_PYSSIZET, offsetof(struct silo_bound, call), READONLY, NULL},
+        {NULL, 0, 0, 0, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_dealloc, (void *)bound_dealloc},   {Py_tp_traverse, (void *)bound_traverse},
+        {Py_tp_call, (void *)PyVectorcall_Call},  {Py_tp_repr, (void *)bound_repr},
+        {Py_tp_members, members},
+        {Py_tp_doc, "A launcher with a grid: kernel[grid]."},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "silo._native.Bound",
+        .basicsize = sizeof(struct silo_bound),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                 Py_TPFLAGS_DISALLOW_INSTANTIATION,
+        .slots = slots,
+    };
+    bound_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    return bound_type ? PyModule_AddObjectRef(module, "Bound", (PyObject *)bound_type) : -1;
+}

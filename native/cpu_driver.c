@@ -1,0 +1,133 @@
+#define _GNU_SOURCE
+#include "cpu_driver.h"
+
+#include "cpu_pool.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int cpu_launch(const struct silo_launch *launch) {
+    struct silo_function *function = launch->function;
+    silo_cpu_entry *entry;
+    memcpy(&entry, &function->handle, sizeof entry);
+    const uint64_t total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    return silo_cpu_run(entry, launch->params, launch->grid, total, function->scratch_bytes, &function->cost);
+}
+
+static const char *cpu_error_text(int code) {
+    return code == SILO_CPU_NO_MEMORY ? "no memory for the scratch of a thread" : "the kernel reported an error";
+}
+
+const struct silo_driver silo_cpu_driver = {
+    .name = "cpu",
+    .device_types = 1U << 1 | 1U << 3 | 1U << 11 | 1U << 13,
+    /* The kernel ABI has 32-bit dimensions; their product is checked to 63 bits. */
+    .grid_limit = {UINT32_MAX, UINT32_MAX, UINT32_MAX},
+    .launch = cpu_launch,
+    .error_text = cpu_error_text,
+};
+
+static int write_all(int file, const char *data, size_t size) {
+    while (size > 0) {
+        ssize_t written = write(file, data, size);
+        if (written < 0 && errno != EINTR)
+            return -1;
+        if (written > 0) {
+            data += written;
+            size -= (size_t)written;
+        }
+    }
+    return 0;
+}
+
+/* dlopen, with its message. */
+static void *open_path(const char *path, char *error, size_t error_size) {
+    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (object == NULL) {
+        const char *text = dlerror();
+        snprintf(error, error_size, "%s", text ? text : "dlopen failed");
+    }
+    return object;
+}
+
+#ifdef __linux__
+/* The loader takes two objects of one path for one and the same, even when the file behind it has changed, and
+ * the number of a closed descriptor comes back. So the path spells a serial number in slashes and dots, which
+ * mean nothing to the file system. */
+static void *open_memory(const void *data, size_t size, char *error, size_t error_size) {
+    static _Atomic uint32_t serial;
+    int file = memfd_create("silo-kernel", MFD_CLOEXEC);
+    if (file < 0)
+        return NULL;
+    void *object = NULL;
+    if (write_all(file, data, size) == 0) {
+        char path[160] = "/proc/self/fd";
+        char *end = path + strlen(path);
+        uint32_t number = atomic_fetch_add(&serial, 1);
+        for (int bit = 0; bit < 32; bit++, number >>= 1) {
+            *end++ = '/';
+            if (number & 1)
+                *end++ = '.', *end++ = '/';
+        }
+        snprintf(end, (size_t)(path + sizeof path - end), "/%d", file);
+        object = open_path(path, error, error_size);
+    } else {
+        snprintf(error, error_size, "cannot write to memory: %s", strerror(errno));
+    }
+    close(file);
+    return object;
+}
+#else
+static void *open_memory(const void *data, size_t size, char *error, size_t error_size) {
+    (void)data, (void)size, (void)error, (void)error_size;
+    return NULL;
+}
+#endif
+
+static void *open_file(const void *data, size_t size, const char *directory, char *error, size_t error_size) {
+    char folder[3072], path[3200];
+    snprintf(folder, sizeof folder, "%s/silo-XXXXXX", directory);
+    if (mkdtemp(folder) == NULL) { /* made 0700 */
+        snprintf(error, error_size, "cannot make a folder in %s: %s", directory, strerror(errno));
+        return NULL;
+    }
+    snprintf(path, sizeof path, "%s/kernel.so", folder);
+    void *object = NULL;
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0500);
+    if (file >= 0 && write_all(file, data, size) == 0 && close(file) == 0) {
+        object = open_path(path, error, error_size);
+    } else {
+        snprintf(error, error_size, "cannot write %s: %s", path, strerror(errno));
+        if (file >= 0)
+            close(file);
+    }
+    unlink(path); /* the mapping keeps the memory */
+    rmdir(folder);
+    return object;
+}
+
+void *silo_cpu_open(const void *data, size_t size, const char *directory, char *error, size_t error_size) {
+    error[0] = '\0';
+    if (directory == NULL) {
+        void *object = open_memory(data, size, error, error_size);
+        if (object != NULL || error[0] != '\0')
+            return object;
+    }
+    return open_file(data, size, directory ? directory : "/tmp", error, error_size);
+}
+
+void *silo_cpu_symbol(void *object, const char *name) {
+    return dlsym(object, name);
+}
+
+void silo_cpu_close(void *object) {
+    dlclose(object);
+}

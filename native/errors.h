@@ -1,0 +1,28 @@
+/* Errors of the native module: the classes come from silo.errors. */
+#ifndef SILO_ERRORS_H
+#define SILO_ERRORS_H
+
+#include "python.h"
+
+extern PyObject *silo_argument_error;   /* silo.errors.ArgumentError */
+extern PyObject *silo_launch_error;     /* silo.errors.LaunchError */
+extern PyObject *silo_device_error;     /* silo.errors.DeviceError */
+extern PyObject *silo_expression_error; /* silo.errors.ExpressionError */
+
+/* Fetch the classes; -1 with an exception set. */
+int silo_errors_init(void);
+
+/* "KERNEL: argument 'NAME' needs WANTED, got <description of object>", as ArgumentError, chaining an
+ * exception already set as its cause. Returns -1. */
+int silo_bad_argument(PyObject *kernel, PyObject *name, const char *wanted, PyObject *got);
+
+/* A new reference to a short description of an argument: its type, and its value or dtype and device. */
+PyObject *silo_describe(PyObject *object);
+
+/* Make `cause` (stolen, may be NULL) the cause of the exception now set. */
+void silo_chain(PyObject *cause);
+
+/* Take the exception now set as one normalised object (new reference), or NULL. */
+PyObject *silo_take_exception(void);
+
+#endif

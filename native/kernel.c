@@ -1,0 +1,279 @@
+#include "kernel.h"
+
+#include "cpu_driver.h"
+#include "errors.h"
+
+#include <stdlib.h>
+
+PyTypeObject *silo_module_type;
+PyTypeObject *silo_loaded_type;
+PyTypeObject *silo_binding_type;
+
+static void free_object(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF((PyObject *)type);
+}
+
+/* ---- modules: objects the CPU driver has mapped ---- */
+
+static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"data", "directory", NULL};
+    Py_buffer data;
+    const char *directory = NULL;
+    char error[512];
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "y*|z", names, &data, &directory))
+        return NULL;
+    struct silo_module *self = (struct silo_module *)PyType_GenericAlloc(type, 0);
+    if (self != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        self->object = silo_cpu_open(data.buf, (size_t)data.len, directory, error, sizeof error);
+        Py_END_ALLOW_THREADS
+        if (self->object == NULL) {
+            PyErr_Format(silo_device_error, "cannot load the CPU code (%zd bytes): %s", data.len, error);
+            Py_CLEAR(self);
+        }
+    }
+    PyBuffer_Release(&data);
+    return (PyObject *)self;
+}
+
+static void module_dealloc(PyObject *object) {
+    struct silo_module *self = (struct silo_module *)object;
+    if (self->object != NULL)
+        silo_cpu_close(self->object);
+    free_object(object);
+}
+
+/* ---- loaded kernels ---- */
+
+static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"module", "entry", "name", "threads", "scratch_bytes", NULL};
+    PyObject *module, *entry, *name = NULL;
+    unsigned int threads = 1;
+    unsigned long long scratch = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!U|U$IK", names, silo_module_type, &module, &entry, &name,
+                                     &threads, &scratch))
+        return NULL;
+    const char *symbol = PyUnicode_AsUTF8AndSize(entry, NULL);
+    if (symbol == NULL)
+        return NULL;
+    void *function = silo_cpu_symbol(((struct silo_module *)module)->object, symbol);
+    if (function == NULL)
+        return PyErr_Format(silo_device_error, "the CPU code has no kernel '%U'", entry);
+    struct silo_loaded *self = (struct silo_loaded *)PyType_GenericAlloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    Py_INCREF(module);
+    self->module = module;
+    Py_INCREF(entry);
+    self->entry = entry;
+    self->name = name ? name : entry;
+    Py_INCREF(self->name);
+    self->driver = &silo_cpu_driver;
+    self->function.handle = function;
+    self->function.threads = threads;
+    self->function.scratch_bytes = scratch;
+    for (int i = 0; i < 3; i++)
+        self->function.cluster[i] = 1;
+    return (PyObject *)self;
+}
+
+static void loaded_dealloc(PyObject *object) {
+    struct silo_loaded *self = (struct silo_loaded *)object;
+    Py_XDECREF(self->entry);
+    Py_XDECREF(self->name);
+    Py_XDECREF(self->module); /* last: the function lies in it */
+    free_object(object);
+}
+
+static PyObject *loaded_repr(PyObject *object) {
+    struct silo_loaded *self = (struct silo_loaded *)object;
+    return PyUnicode_FromFormat("<LoadedKernel '%U' on %s>", self->entry, self->driver->name);
+}
+
+static PyObject *loaded_driver(PyObject *object, void *closure) {
+    (void)closure;
+    return PyUnicode_FromString(((struct silo_loaded *)object)->driver->name);
+}
+
+/* ---- bindings ---- */
+
+static const struct {
+    const char *name;
+    uint8_t abi, bits, pack;
+} abi_types[] = {
+    {"ptr", SILO_ABI_POINTER, 64, SILO_PACK_SLOT}, {"i1", SILO_ABI_BOOL, 8, SILO_PACK_SLOT},
+    {"i8", SILO_ABI_INT, 8, SILO_PACK_SLOT},       {"i16", SILO_ABI_INT, 16, SILO_PACK_SLOT},
+    {"i32", SILO_ABI_INT, 32, SILO_PACK_SLOT},     {"i64", SILO_ABI_INT, 64, SILO_PACK_SLOT},
+    {"u8", SILO_ABI_UINT, 8, SILO_PACK_SLOT},      {"u16", SILO_ABI_UINT, 16, SILO_PACK_SLOT},
+    {"u32", SILO_ABI_UINT, 32, SILO_PACK_SLOT},    {"u64", SILO_ABI_UINT, 64, SILO_PACK_SLOT},
+    {"fp16", SILO_ABI_FLOAT, 16, SILO_PACK_FP16},  {"bf16", SILO_ABI_FLOAT, 16, SILO_PACK_BF16},
+    {"fp32", SILO_ABI_FLOAT, 32, SILO_PACK_FP32},  {"fp64", SILO_ABI_FLOAT, 64, SILO_PACK_SLOT},
+    {"scratch", SILO_ABI_NULL, 64, SILO_PACK_NULL}, {"profile", SILO_ABI_NULL, 64, SILO_PACK_NULL},
+};
+
+static int parse_packed(PyObject *item, struct silo_packed *out) {
+    int slot, writes;
+    const char *name;
+    if (!PyArg_ParseTuple(item, "isp", &slot, &name, &writes))
+        return -1;
+    for (size_t i = 0; i < sizeof abi_types / sizeof *abi_types; i++) {
+        if (strcmp(abi_types[i].name, name) != 0)
+            continue;
+        const bool unused = abi_types[i].abi == SILO_ABI_NULL;
+        if (!unused && (slot < 0 || slot >= SILO_MAX_PARAMETERS))
+            break;
+        *out = (struct silo_packed){unused ? 0 : (uint16_t)slot, abi_types[i].pack, abi_types[i].abi,
+                                    abi_types[i].bits, writes != 0};
+        return 0;
+    }
+    PyErr_Format(PyExc_ValueError, "not a parameter of a kernel's binary: %R", item);
+    return -1;
+}
+
+static int parse_layout(struct silo_binding *self, PyObject *layout) {
+    Py_ssize_t count = PyTuple_Size(layout);
+    if (count < 0)
+        return -1;
+    if (count > SILO_MAX_PARAMETERS) {
+        PyErr_SetString(PyExc_ValueError, "a binary with too many parameters");
+        return -1;
+    }
+    self->packed = PyMem_Calloc((size_t)count + 1, sizeof *self->packed);
+    if (self->packed == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (parse_packed(PyTuple_GetItem(layout, i), &self->packed[i]) != 0)
+            return -1;
+    }
+    self->count = (uint32_t)count;
+    return 0;
+}
+
+static PyObject *binding_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"loaded", "layout", "config", "grid", "tag", NULL};
+    PyObject *loaded, *layout, *config, *grid = Py_None, *tag = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!|O$O", names, silo_loaded_type, &loaded, &PyTuple_Type,
+                                     &layout, &PyDict_Type, &config, &grid, &tag))
+        return NULL;
+    struct silo_binding *self = (struct silo_binding *)PyType_GenericAlloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    Py_INCREF(loaded);
+    self->loaded = (struct silo_loaded *)loaded;
+    self->config = PyDict_Copy(config);
+    Py_INCREF(tag);
+    self->tag = tag;
+    if (self->config == NULL || parse_layout(self, layout) != 0 ||
+        (grid != Py_None && silo_grid_decode(&self->grid, grid) != 0)) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static int binding_traverse(PyObject *object, visitproc visit, void *arg) {
+    struct silo_binding *self = (struct silo_binding *)object;
+    Py_VISIT((PyObject *)Py_TYPE(object));
+    Py_VISIT((PyObject *)self->loaded);
+    Py_VISIT(self->config);
+    Py_VISIT(self->tag);
+    return 0;
+}
+
+static int binding_clear(PyObject *object) {
+    struct silo_binding *self = (struct silo_binding *)object;
+    Py_CLEAR(self->tag); /* the rest is needed as long as a launch may use it, and cannot close a cycle alone */
+    return 0;
+}
+
+static void binding_dealloc(PyObject *object) {
+    struct silo_binding *self = (struct silo_binding *)object;
+    PyObject_GC_UnTrack(object);
+    silo_grid_clear(&self->grid);
+    PyMem_Free(self->packed);
+    Py_XDECREF(self->config);
+    Py_XDECREF(self->tag);
+    Py_XDECREF((PyObject *)self->loaded);
+    free_object(object);
+}
+
+static PyObject *binding_config(PyObject *object, void *closure) {
+    (void)closure;
+    return PyDict_Copy(((struct silo_binding *)object)->config);
+}
+
+static PyObject *binding_repr(PyObject *object) {
+    struct silo_binding *self = (struct silo_binding *)object;
+    return PyUnicode_FromFormat("<Binding '%U' on %s>", self->loaded->entry, self->loaded->driver->name);
+}
+
+static PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec) {
+    PyObject *type = PyType_FromSpec(spec);
+    if (type != NULL && PyModule_AddObjectRef(module, name, type) != 0)
+        Py_CLEAR(type);
+    return (PyTypeObject *)type;
+}
+
+int silo_kernel_init(PyObject *module) {
+    static PyType_Slot module_slots[] = {
+        {Py_tp_new, (void *)module_new},
+        {Py_tp_dealloc, (void *)module_dealloc},
+        {Py_tp_doc, "CpuModule(data, directory=None)\n--\n\nA shared object mapped from bytes."},
+        {0, NULL},
+    };
+    static PyType_Spec module_spec = {"silo._native.CpuModule", sizeof(struct silo_module), 0, Py_TPFLAGS_DEFAULT,
+                                      module_slots};
+    static PyMemberDef loaded_members[] = {
+        {"entry", T_OBJECT_EX, offsetof(struct silo_loaded, entry), READONLY, "The symbol that runs."},
+        {"name", T_OBJECT_EX, offsetof(struct silo_loaded, name), READONLY, "The kernel's name."},
+        {NULL, 0, 0, 0, NULL},
+    };
+    static PyGetSetDef loaded_getters[] = {
+        {"driver", loaded_driver, NULL, "The driver's name.", NULL},
+        {NULL, NULL, NULL, NULL, NULL},
+    };
+    static PyType_Slot loaded_slots[] = {
+        {Py_tp_new, (void *)loaded_new},
+        {Py_tp_dealloc, (void *)loaded_dealloc},
+        {Py_tp_repr, (void *)loaded_repr},
+        {Py_tp_members, loaded_members},
+        {Py_tp_getset, loaded_getters},
+        {Py_tp_doc, "LoadedKernel(module, entry, name=entry, *, threads=1, scratch_bytes=0)\n--\n\n"
+                    "A kernel handed to a driver; keeps its module loaded."},
+        {0, NULL},
+    };
+    static PyType_Spec loaded_spec = {"silo._native.LoadedKernel", sizeof(struct silo_loaded), 0,
+                                      Py_TPFLAGS_DEFAULT, loaded_slots};
+    static PyMemberDef binding_members[] = {
+        {"loaded", T_OBJECT_EX, offsetof(struct silo_binding, loaded), READONLY, "The LoadedKernel."},
+        {"tag", T_OBJECT, offsetof(struct silo_binding, tag), READONLY, "The object given as tag."},
+        {NULL, 0, 0, 0, NULL},
+    };
+    static PyGetSetDef binding_getters[] = {
+        {"config", binding_config, NULL, "A copy of the config.", NULL},
+        {NULL, NULL, NULL, NULL, NULL},
+    };
+    static PyType_Slot binding_slots[] = {
+        {Py_tp_new, (void *)binding_new},
+        {Py_tp_dealloc, (void *)binding_dealloc},
+        {Py_tp_traverse, (void *)binding_traverse},
+        {Py_tp_clear, (void *)binding_clear},
+        {Py_tp_repr, (void *)binding_repr},
+        {Py_tp_members, binding_members},
+        {Py_tp_getset, binding_getters},
+        {Py_tp_doc, "Binding(loaded, layout, config, grid=None, *, tag=None)\n--\n\n"
+                    "A loaded kernel joined to the parameters of one launcher."},
+        {0, NULL},
+    };
+    static PyType_Spec binding_spec = {"silo._native.Binding", sizeof(struct silo_binding), 0,
+                                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, binding_slots};
+    silo_module_type = add_type(module, "CpuModule", &module_spec);
+    silo_loaded_type = add_type(module, "LoadedKernel", &loaded_spec);
+    silo_binding_type = add_type(module, "Binding", &binding_spec);
+    return silo_module_type && silo_loaded_type && silo_binding_type ? 0 : -1;
+}

@@ -1,0 +1,68 @@
+/* Kernels in memory. A LoadedKernel is an artifact handed to a driver; a Binding is a LoadedKernel joined to
+ * the parameters of one launcher. Both are immutable once made. */
+#ifndef SILO_KERNEL_H
+#define SILO_KERNEL_H
+
+#include "driver.h"
+#include "grid.h"
+#include "python.h"
+
+/* What must be alive while a function of it can run: a mapped object of the CPU driver. */
+struct silo_module {
+    PyObject_HEAD
+    void *object; /* owned */
+};
+
+struct silo_loaded {
+    PyObject_HEAD
+    PyObject *module; /* owned */
+    PyObject *entry;  /* owned str */
+    PyObject *name;   /* owned str: the kernel's name, for messages */
+    const struct silo_driver *driver;
+    struct silo_function function;
+};
+
+/* How one kernel parameter is made from the arguments. */
+enum silo_pack {
+    SILO_PACK_SLOT, /* the low bytes of the slot */
+    SILO_PACK_FP32, /* the slot holds a double */
+    SILO_PACK_FP16,
+    SILO_PACK_BF16,
+    SILO_PACK_NULL, /* a null pointer: scratch memory that is not used */
+};
+
+/* What the binary takes in that place; checked when a binding enters the guard table. */
+enum silo_abi {
+    SILO_ABI_POINTER,
+    SILO_ABI_BOOL,
+    SILO_ABI_INT,
+    SILO_ABI_UINT,
+    SILO_ABI_FLOAT,
+    SILO_ABI_NULL,
+};
+
+struct silo_packed {
+    uint16_t slot;  /* plan index */
+    uint8_t pack;   /* enum silo_pack */
+    uint8_t abi;    /* enum silo_abi */
+    uint8_t bits;   /* of the ABI type */
+    uint8_t writes; /* the kernel writes through this pointer */
+};
+
+struct silo_binding {
+    PyObject_HEAD
+    struct silo_loaded *loaded; /* owned */
+    PyObject *config;           /* owned dict: what a callable grid sees besides the arguments */
+    PyObject *tag;              /* owned: whatever Python wants to find again */
+    uint32_t count;
+    struct silo_packed *packed; /* owned */
+    struct silo_grid_programs grid;
+};
+
+extern PyTypeObject *silo_module_type;
+extern PyTypeObject *silo_loaded_type;
+extern PyTypeObject *silo_binding_type;
+
+int silo_kernel_init(PyObject *module);
+
+#endif

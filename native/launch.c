@@ -1,0 +1,302 @@
+/* One call, from arguments to the driver: the core, compiled three times. */
+#include "errors.h"
+#include "expression.h"
+#include "frame.h"
+#include "launcher.h"
+#include "miss.h"
+
+#include <math.h>
+
+/* Read every argument; the key is complete afterwards except for the device and the options. */
+SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inputs *inputs,
+                               struct silo_frame *frame, const bool guarded) {
+    const struct silo_plan *plan = &self->plan;
+    uint32_t words = (uint32_t)plan->count;
+    for (int32_t i = 0; i < plan->count; i++) {
+        const struct silo_parameter *parameter = &plan->parameters[i];
+        PyObject *object = inputs->arguments[i];
+        int result = 0;
+        uint64_t constant[2] = {0, 0};
+        if (SILO_UNLIKELY(object == NULL)) {
+            frame->slots[i] = 0;
+            frame->key[i] = SILO_CODE(SILO_VALUE_ABSENT, 0, 0, 0);
+        } else {
+            switch ((enum silo_parameter_kind)parameter->kind) {
+            case SILO_PARAMETER_ANY:
+                result = silo_read_any(plan, i, object, frame);
+                break;
+            case SILO_PARAMETER_POINTER:
+                result = silo_read_pointer(plan, i, object, frame);
+                break;
+            case SILO_PARAMETER_INT:
+            case SILO_PARAMETER_FLOAT:
+            case SILO_PARAMETER_BOOL:
+                result = silo_read_scalar(plan, i, object, frame);
+                break;
+            case SILO_PARAMETER_CONSTEXPR:
+                result = silo_read_constant(plan, parameter->name, object, self->constants, &frame->holds,
+                                            constant);
+                frame->slots[i] = constant[1];
+                frame->key[i] = constant[0];
+                break;
+            }
+        }
+        if (SILO_UNLIKELY(result != 0))
+            return -1;
+        if (guarded) {
+            if (parameter->kind == SILO_PARAMETER_CONSTEXPR) {
+                frame->key[words++] = constant[1];
+            } else if (SILO_UNLIKELY(parameter->flags & SILO_PARAMETER_KEY)) {
+                const unsigned kind = silo_code_kind(frame->key[i]);
+                uint64_t word = 0;
+                if (kind == SILO_VALUE_INT)
+                    word = silo_code_is_integer(frame->key[i], frame->slots[i])
+                               ? (uint64_t)silo_bucket((int64_t)frame->slots[i])
+                               : (uint64_t)INT64_MAX;
+                else if (kind == SILO_VALUE_BOOL || kind == SILO_VALUE_FLOAT)
+                    word = frame->slots[i];
+                frame->key[words++] = word;
+            }
+        }
+    }
+    frame->words = words;
+    return 0;
+}
+
+/* Two words an option that is given; which ones are given is in the words, so keys of one length compare right. */
+static int read_options(struct silo_launcher *self, const struct silo_inputs *inputs, struct silo_frame *frame) {
+    for (uint32_t i = 0; i < inputs->options; i++) {
+        uint64_t word[2];
+        PyObject *name = self->plan.options[inputs->option[i]];
+        if (silo_read_constant(&self->plan, name, inputs->option_value[i], self->constants, &frame->holds, word))
+            return -1;
+        frame->key[frame->words++] = word[0] | inputs->option[i];
+        frame->key[frame->words++] = word[1];
+    }
+    return 0;
+}
+
+/* An explicit stream: None, an integer, or an object that holds one. */
+static int read_stream(const struct silo_plan *plan, PyObject *object, void **stream) {
+    *stream = NULL;
+    if (object == NULL || object == Py_None)
+        return 0;
+    PyObject *number = object;
+    Py_INCREF(number);
+    if (!PyLong_Check(object)) {
+        Py_DECREF(number);
+        number = PyObject_GetAttrString(object, "cuda_stream");
+    }
+    if (number != NULL)
+        *stream = PyLong_AsVoidPtr(number);
+    Py_XDECREF(number);
+    return PyErr_Occurred() ? silo_bad_argument(plan->kernel, plan->word_stream, "a stream handle", object) : 0;
+}
+
+static int call_grid(struct silo_launcher *self, const struct silo_inputs *inputs,
+                     const struct silo_binding *binding, PyObject *callable, int64_t dims[3]) {
+    PyObject *meta = silo_call_mapping(self, inputs, binding);
+    if (meta == NULL)
+        return -1;
+    PyObject *grid = PyObject_Vectorcall(callable, &meta, 1, NULL);
+    Py_DECREF(meta);
+    int result = grid ? silo_grid_parse(self->plan.kernel, grid, dims) : -1;
+    Py_XDECREF(grid);
+    return result;
+}
+
+static int find_grid(struct silo_launcher *self, const struct silo_inputs *inputs,
+                     const struct silo_grid_source *grid, const struct silo_frame *frame,
+                     const struct silo_binding *binding, int64_t dims[3]) {
+    if (inputs->grid != NULL && inputs->grid != Py_None) {
+        if (PyCallable_Check(inputs->grid))
+            return call_grid(self, inputs, binding, inputs->grid, dims);
+        return silo_grid_parse(self->plan.kernel, inputs->grid, dims);
+    }
+    if (grid == NULL && binding->grid.axes != 0)
+        return silo_grid_evaluate(&binding->grid, self->plan.kernel, frame->slots, frame->key, inputs->arguments,
+                                  self->plan.count, dims);
+    if (grid == NULL && self->grid_object != NULL)
+        grid = &self->grid;
+    if (grid == NULL) {
+        PyErr_Format(silo_argument_error,
+                     "%U has no declared grid: call it as %U[grid](...) or with grid=", self->plan.kernel,
+                     self->plan.kernel);
+        return -1;
+    }
+    if (grid->callable != NULL)
+        return call_grid(self, inputs, binding, grid->callable, dims);
+    memcpy(dims, grid->dims, sizeof grid->dims);
+    return 0;
+}
+
+/* 1: nothing to run; 0: in range; -1 with an exception set. */
+SILO_INLINE int check_grid(const struct silo_plan *plan, const struct silo_driver *driver, const int64_t dims[3]) {
+    if (dims[0] == 0 || dims[1] == 0 || dims[2] == 0)
+        return 1;
+    for (int axis = 0; axis < 3; axis++) {
+        if (SILO_UNLIKELY((uint64_t)dims[axis] > driver->grid_limit[axis]))
+            return silo_grid_too_large(plan->kernel, dims, axis, driver->grid_limit[axis]);
+    }
+    int64_t plane, total;
+    if (SILO_UNLIKELY(__builtin_mul_overflow(dims[0], dims[1], &plane) ||
+                      __builtin_mul_overflow(plane, dims[2], &total))) {
+        PyErr_Format(silo_argument_error, "%U: grid (%lld, %lld, %lld) has more than 2^63 programs", plan->kernel,
+                     (long long)dims[0], (long long)dims[1], (long long)dims[2]);
+        return -1;
+    }
+    return 0;
+}
+
+static int raise_launch_error(const struct silo_launcher *self, const struct silo_binding *binding,
+                              const struct silo_launch *launch, int code) {
+    const struct silo_driver *driver = binding->loaded->driver;
+    PyErr_Format(silo_launch_error, "%U: %s (code %d) from '%U' on %s; grid=(%u, %u, %u), config %R",
+                 self->plan.kernel, driver->error_text(code), code, binding->loaded->entry, driver->name,
+                 (unsigned)launch->grid[0], (unsigned)launch->grid[1], (unsigned)launch->grid[2], binding->config);
+    return -1;
+}
+
+/* Values of the parameters by the exact ABI, on the stack, then one driver call. */
+SILO_INLINE int run(struct silo_launcher *self, struct silo_binding *binding, struct silo_frame *frame,
+                    const int64_t dims[3], void *stream) {
+    static uint64_t null_pointer; /* never written: unused scratch memory is passed as a null pointer */
+    void *params[SILO_MAX_PARAMETERS + 8];
+    union {
+        float fp32;
+        uint16_t half;
+    } narrow[SILO_MAX_PARAMETERS];
+    for (uint32_t i = 0; i < binding->count; i++) {
+        const struct silo_packed *packed = &binding->packed[i];
+        uint64_t *slot = &frame->slots[packed->slot];
+        if (SILO_LIKELY(packed->pack == SILO_PACK_SLOT)) {
+            params[i] = slot;
+            continue;
+        }
+        double value;
+        memcpy(&value, slot, sizeof value);
+        params[i] = &narrow[packed->slot];
+        switch ((enum silo_pack)packed->pack) {
+        case SILO_PACK_FP32:
+            narrow[packed->slot].fp32 = (float)value;
+            break;
+        case SILO_PACK_FP16:
+            narrow[packed->slot].half = silo_fp16_bits(value);
+            break;
+        case SILO_PACK_BF16:
+            narrow[packed->slot].half = silo_bf16_bits(value);
+            break;
+        case SILO_PACK_NULL:
+        case SILO_PACK_SLOT:
+            params[i] = &null_pointer;
+            break;
+        }
+    }
+    struct silo_loaded *loaded = binding->loaded;
+    const struct silo_launch launch = {
+        .function = &loaded->function,
+        .grid = {(uint32_t)dims[0], (uint32_t)dims[1], (uint32_t)dims[2]},
+        .params = params,
+        .stream = stream,
+    };
+    int code;
+    if (self->release_gil) {
+        PyThreadState *state = PyEval_SaveThread();
+        code = loaded->driver->launch(&launch);
+        PyEval_RestoreThread(state);
+    } else {
+        code = loaded->driver->launch(&launch);
+    }
+    return SILO_LIKELY(code == 0) ? 0 : raise_launch_error(self, binding, &launch, code);
+}
+
+SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inputs,
+                       const struct silo_grid_source *grid, struct silo_frame *frame,
+                       struct silo_binding *binding) {
+    int64_t dims[3];
+    if (SILO_LIKELY(grid != NULL && grid->callable == NULL && inputs->grid == NULL))
+        memcpy(dims, grid->dims, sizeof dims);
+    else if (SILO_UNLIKELY(find_grid(self, inputs, grid, frame, binding, dims) != 0))
+        return -1;
+    const int checked = check_grid(&self->plan, binding->loaded->driver, dims);
+    if (SILO_UNLIKELY(checked != 0))
+        return checked < 0 ? -1 : 0;
+    void *stream = NULL;
+    if (SILO_UNLIKELY(inputs->stream != NULL) && read_stream(&self->plan, inputs->stream, &stream) != 0)
+        return -1;
+    return run(self, binding, frame, dims, stream);
+}
+
+/* The binding for the call (new reference), or NULL. */
+SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self, const struct silo_inputs *inputs,
+                                              struct silo_frame *frame, const bool guarded) {
+    if (!guarded) {
+        if (SILO_UNLIKELY(inputs->options != 0)) {
+            PyErr_Format(silo_argument_error, "%U: this launcher has one fixed config and takes no '%U'",
+                         self->plan.kernel, self->plan.options[inputs->option[0]]);
+            return NULL;
+        }
+        if (SILO_UNLIKELY(silo_binding_check_device(self, self->fixed, frame) != 0))
+            return NULL;
+        Py_INCREF((PyObject *)self->fixed);
+        return self->fixed;
+    }
+    frame->key[frame->words++] = (uint64_t)(uint32_t)frame->device_type << 32 | (uint32_t)frame->device_id;
+    if (SILO_UNLIKELY(inputs->options != 0) && read_options(self, inputs, frame) != 0)
+        return NULL;
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < frame->words; i++)
+        hash = silo_guard_mix(hash, frame->key[i], i);
+    hash = silo_guard_finish(hash);
+    PyObject *found = silo_guard_find(&self->guard, frame->key, frame->words, hash);
+    if (SILO_LIKELY(found != NULL)) {
+        Py_INCREF(found);
+        return (struct silo_binding *)found;
+    }
+    return silo_miss(self, inputs, frame, hash);
+}
+
+SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs *inputs,
+                           const struct silo_grid_source *grid, const bool guarded, const enum silo_mode mode) {
+    struct silo_frame frame;
+    frame.device_type = SILO_DEVICE_UNKNOWN;
+    frame.device_id = 0;
+    frame.device_from = 0;
+    frame.holds.buffers = frame.holds.objects = 0;
+    PyObject *result = NULL;
+    if (SILO_LIKELY(read_arguments(self, inputs, &frame, guarded) == 0)) {
+        if (mode == SILO_MODE_INSPECT) {
+            result = silo_call_facts(self, inputs, &frame);
+        } else {
+            struct silo_binding *binding = find_binding(self, inputs, &frame, guarded);
+            if (mode == SILO_MODE_RESOLVE) {
+                result = (PyObject *)binding;
+            } else if (SILO_LIKELY(binding != NULL)) {
+                if (SILO_LIKELY(launch(self, inputs, grid, &frame, binding) == 0)) {
+                    result = Py_None;
+                    Py_INCREF(result);
+                }
+                Py_DECREF((PyObject *)binding);
+            }
+        }
+    }
+    if (SILO_UNLIKELY(frame.holds.buffers | frame.holds.objects))
+        silo_holds_release(&frame.holds);
+    return result;
+}
+
+PyObject *silo_launch_guarded(struct silo_launcher *self, const struct silo_inputs *inputs,
+                              const struct silo_grid_source *grid) {
+    return core(self, inputs, grid, true, SILO_MODE_LAUNCH);
+}
+
+PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs *inputs,
+                            const struct silo_grid_source *grid) {
+    return core(self, inputs, grid, false, SILO_MODE_LAUNCH);
+}
+
+PyObject *silo_launch_examine(struct silo_launcher *self, const struct silo_inputs *inputs, enum silo_mode mode) {
+    if (mode == SILO_MODE_RESOLVE)
+        return core(self, inputs, NULL, self->fixed == NULL, SILO_MODE_RESOLVE);
+    return core(self, inputs, NULL, true, SILO_MODE_INSPECT);
+}

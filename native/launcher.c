@@ -1,0 +1,277 @@
+#include "launcher.h"
+
+#include "errors.h"
+#include "miss.h"
+
+PyObject *silo_absent;
+PyTypeObject *silo_launcher_type;
+
+/* Put the arguments in the order of the parameters and go on. `full` has room for all of them. */
+static PyObject *invoke_form(struct silo_launcher *self, const struct silo_grid_source *grid,
+                             PyObject *const *arguments, const struct silo_form *form, int mode) {
+    PyObject *full[SILO_MAX_PARAMETERS];
+    struct silo_inputs inputs;
+    for (int32_t i = 0; i < self->plan.count; i++) {
+        const int16_t source = form->source[i];
+        full[i] = source >= 0                     ? arguments[source]
+                  : source == SILO_FORM_DEFAULT ? self->plan.parameters[i].default_value
+                                                : NULL;
+    }
+    inputs.arguments = full;
+    inputs.grid = form->grid >= 0 ? arguments[form->grid] : NULL;
+    inputs.stream = form->stream >= 0 ? arguments[form->stream] : NULL;
+    inputs.options = form->options;
+    for (uint32_t i = 0; i < form->options; i++) {
+        inputs.option[i] = form->option[i];
+        inputs.option_value[i] = arguments[form->option_source[i]];
+    }
+    if (mode != SILO_MODE_LAUNCH)
+        return silo_launch_examine(self, &inputs, (enum silo_mode)mode);
+    return self->fixed ? silo_launch_fixed(self, &inputs, grid) : silo_launch_guarded(self, &inputs, grid);
+}
+
+/* The form of a call: found among those seen, or new. Owned by the launcher unless *temporary. */
+static struct silo_form *form_of(struct silo_launcher *self, Py_ssize_t positional, PyObject *names,
+                                 bool *temporary) {
+    for (uint32_t i = 0; i < self->form_count; i++) {
+        /* A call site has one tuple of names, so identity finds it. */
+        if (self->forms[i]->names == names && self->forms[i]->positional == positional)
+            return self->forms[i];
+    }
+    struct silo_form *form = silo_form_new(&self->plan, positional, names);
+    *temporary = form == NULL || self->form_count == SILO_MAX_FORMS;
+    if (!*temporary)
+        self->forms[self->form_count++] = form;
+    return form;
+}
+
+PyObject *silo_launcher_invoke(struct silo_launcher *self, const struct silo_grid_source *grid,
+                               PyObject *const *arguments, Py_ssize_t positional, PyObject *names) {
+    if (SILO_LIKELY(names == NULL && positional == self->plan.count)) {
+        struct silo_inputs inputs;
+        inputs.arguments = arguments;
+        inputs.stream = inputs.grid = NULL;
+        inputs.options = 0;
+        return self->fixed ? silo_launch_fixed(self, &inputs, grid) : silo_launch_guarded(self, &inputs, grid);
+    }
+    bool temporary = false;
+    struct silo_form *form = form_of(self, positional, names, &temporary);
+    if (form == NULL)
+        return NULL;
+    PyObject *result = invoke_form(self, grid, arguments, form, SILO_MODE_LAUNCH);
+    if (temporary)
+        silo_form_free(form);
+    return result;
+}
+
+static PyObject *launcher_call(PyObject *self, PyObject *const *arguments, size_t flagged, PyObject *names) {
+    const Py_ssize_t positional = (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET);
+    return silo_launcher_invoke((struct silo_launcher *)self, NULL, arguments, positional, names);
+}
+
+static PyObject *launcher_subscript(PyObject *self, PyObject *grid) {
+    return silo_bound_new((struct silo_launcher *)self, grid);
+}
+
+/* The cold entry: a tuple and a dict, as resolve(*args, **kwargs) gets them. */
+static PyObject *examine(PyObject *object, PyObject *args, PyObject *keywords, enum silo_mode mode) {
+    struct silo_launcher *self = (struct silo_launcher *)object;
+    const Py_ssize_t positional = PyTuple_Size(args), named = keywords ? PyDict_Size(keywords) : 0;
+    PyObject **flat = PyMem_Calloc((size_t)(positional + named) + 1, sizeof *flat);
+    PyObject *names = PyTuple_New(named), *result = NULL;
+    struct silo_form *form = NULL;
+    if (flat == NULL || names == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    for (Py_ssize_t i = 0; i < positional; i++)
+        flat[i] = PyTuple_GetItem(args, i);
+    Py_ssize_t at = 0, cursor = 0;
+    PyObject *name, *value;
+    while (keywords != NULL && PyDict_Next(keywords, &cursor, &name, &value)) {
+        flat[positional + at] = value;
+        Py_INCREF(name);
+        if (PyTuple_SetItem(names, at++, name) != 0)
+            goto done;
+    }
+    form = silo_form_new(&self->plan, positional, named ? names : NULL);
+    if (form != NULL)
+        result = invoke_form(self, NULL, flat, form, mode);
+done:
+    silo_form_free(form);
+    Py_XDECREF(names);
+    PyMem_Free(flat);
+    return result;
+}
+
+static PyObject *launcher_resolve(PyObject *self, PyObject *args, PyObject *keywords) {
+    return examine(self, args, keywords, SILO_MODE_RESOLVE);
+}
+
+static PyObject *launcher_inspect(PyObject *self, PyObject *args, PyObject *keywords) {
+    return examine(self, args, keywords, SILO_MODE_INSPECT);
+}
+
+static PyObject *launcher_forget(PyObject *object, PyObject *unused) {
+    (void)unused;
+    struct silo_launcher *self = (struct silo_launcher *)object;
+    silo_guard_clear(&self->guard);
+    PyDict_Clear(self->constants);
+    Py_RETURN_NONE;
+}
+
+static int set_grid(struct silo_launcher *self, PyObject *grid) {
+    if (grid == Py_None)
+        return 0;
+    if (PyCallable_Check(grid))
+        self->grid.callable = grid;
+    else if (silo_grid_parse(self->plan.kernel, grid, self->grid.dims) != 0)
+        return -1;
+    Py_INCREF(grid);
+    self->grid_object = grid;
+    return 0;
+}
+
+static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"name", "parameters", "options", "on_miss", "grid", "release_gil", "fixed", NULL};
+    PyObject *name, *parameters, *options, *on_miss, *grid = Py_None, *fixed = Py_None;
+    int release_gil = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!O!O|O$pO", names, &name, &PyTuple_Type, &parameters,
+                                     &PyTuple_Type, &options, &on_miss, &grid, &release_gil, &fixed))
+        return NULL;
+    if (fixed != Py_None && !PyObject_TypeCheck(fixed, silo_binding_type))
+        return PyErr_Format(PyExc_TypeError, "fixed is a Binding or None");
+    if (fixed == Py_None && !PyCallable_Check(on_miss))
+        return PyErr_Format(PyExc_TypeError, "on_miss is a callable");
+    struct silo_launcher *self = (struct silo_launcher *)PyType_GenericAlloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->call = launcher_call;
+    self->release_gil = release_gil != 0;
+    self->constants = PyDict_New();
+    Py_INCREF(on_miss);
+    self->on_miss = on_miss;
+    if (fixed != Py_None) {
+        Py_INCREF(fixed);
+        self->fixed = (struct silo_binding *)fixed;
+    }
+    if (self->constants == NULL || silo_plan_init(&self->plan, name, parameters, options) != 0 ||
+        set_grid(self, grid) != 0 || (self->fixed != NULL && silo_binding_check_plan(self, self->fixed) != 0)) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static int launcher_traverse(PyObject *object, visitproc visit, void *arg) {
+    struct silo_launcher *self = (struct silo_launcher *)object;
+    Py_VISIT((PyObject *)Py_TYPE(object));
+    Py_VISIT(self->on_miss);
+    Py_VISIT(self->grid_object);
+    Py_VISIT((PyObject *)self->fixed);
+    Py_VISIT(self->constants);
+    for (int32_t i = 0; i < self->plan.count; i++)
+        Py_VISIT(self->plan.parameters[i].default_value);
+    return silo_guard_traverse(&self->guard, visit, arg);
+}
+
+static int launcher_clear(PyObject *object) {
+    struct silo_launcher *self = (struct silo_launcher *)object;
+    /* Left usable: a call from another object's finaliser asks on_miss, and finds None. */
+    PyObject *on_miss = self->on_miss;
+    Py_INCREF(Py_None);
+    self->on_miss = Py_None;
+    Py_XDECREF(on_miss);
+    silo_guard_clear(&self->guard);
+    if (self->constants != NULL)
+        PyDict_Clear(self->constants);
+    self->grid.callable = NULL;
+    Py_CLEAR(self->grid_object);
+    return 0;
+}
+
+static void launcher_dealloc(PyObject *object) {
+    struct silo_launcher *self = (struct silo_launcher *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    silo_guard_clear(&self->guard);
+    for (uint32_t i = 0; i < self->form_count; i++)
+        silo_form_free(self->forms[i]);
+    silo_plan_clear(&self->plan);
+    Py_XDECREF(self->on_miss);
+    Py_XDECREF(self->grid_object);
+    Py_XDECREF((PyObject *)self->fixed);
+    Py_XDECREF(self->constants);
+    silo_bound_drop_spare(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF((PyObject *)type);
+}
+
+static PyObject *launcher_repr(PyObject *object) {
+    return PyUnicode_FromFormat("<Launcher of %U>", ((struct silo_launcher *)object)->plan.kernel);
+}
+
+static PyObject *launcher_name(PyObject *object, void *closure) {
+    (void)closure;
+    PyObject *name = ((struct silo_launcher *)object)->plan.kernel;
+    Py_INCREF(name);
+    return name;
+}
+
+static PyObject *launcher_bindings(PyObject *object, void *closure) {
+    (void)closure;
+    const struct silo_guard *guard = &((struct silo_launcher *)object)->guard;
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; list != NULL && guard->entries != NULL && i <= guard->mask; i++) {
+        if (guard->entries[i].binding != NULL && PyList_Append(list, guard->entries[i].binding) != 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+int silo_launcher_init(PyObject *module) {
+    static PyMemberDef members[] = {
+        {"__vectorcalloffset__", T_PYSSIZET, offsetof(struct silo_launcher, call), READONLY, NULL},
+        {"misses", T_ULONGLONG, offsetof(struct silo_launcher, misses), READONLY, "How often on_miss was asked."},
+        {NULL, 0, 0, 0, NULL},
+    };
+    static PyGetSetDef getters[] = {
+        {"name", launcher_name, NULL, "The kernel's name.", NULL},
+        {"bindings", launcher_bindings, NULL, "The bindings in the guard table, one an entry.", NULL},
+        {NULL, NULL, NULL, NULL, NULL},
+    };
+    static PyMethodDef methods[] = {
+        {"resolve", (PyCFunction)(void (*)(void))launcher_resolve, METH_VARARGS | METH_KEYWORDS,
+         "The binding a call with these arguments uses, made if need be; launches nothing."},
+        {"inspect", (PyCFunction)(void (*)(void))launcher_inspect, METH_VARARGS | METH_KEYWORDS,
+         "(facts, arguments, options, device) of a call; asks nobody and launches nothing."},
+        {"forget", launcher_forget, METH_NOARGS, "Empty the guard table: every next call asks on_miss again."},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_new, (void *)launcher_new},
+        {Py_tp_dealloc, (void *)launcher_dealloc},
+        {Py_tp_traverse, (void *)launcher_traverse},
+        {Py_tp_clear, (void *)launcher_clear},
+        {Py_tp_call, (void *)PyVectorcall_Call},
+        {Py_tp_repr, (void *)launcher_repr},
+        {Py_mp_subscript, (void *)launcher_subscript},
+        {Py_tp_members, members},
+        {Py_tp_getset, getters},
+        {Py_tp_methods, methods},
+        {Py_tp_doc, "Launcher(name, parameters, options, on_miss, grid=None, *, release_gil=True, fixed=None)\n--\n\n"
+                    "What calls of one kernel go through."},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "silo._native.Launcher",
+        .basicsize = sizeof(struct silo_launcher),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+        .slots = slots,
+    };
+    silo_launcher_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    if (silo_launcher_type == NULL)
+        return -1;
+    return PyModule_AddObjectRef(module, "Launcher", (PyObject *)silo_launcher_type);
+}

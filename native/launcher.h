@@ -1,0 +1,84 @@
+/* The objects a call goes through. */
+#ifndef SILO_LAUNCHER_H
+#define SILO_LAUNCHER_H
+
+#include "guard.h"
+#include "kernel.h"
+#include "plan.h"
+
+/* Call sites remembered; further ones are worked out at every call. */
+#define SILO_MAX_FORMS 32
+
+/* Where the grid comes from. */
+struct silo_grid_source {
+    PyObject *callable; /* borrowed from whoever holds this; NULL: `dims` hold */
+    int64_t dims[3];
+};
+
+struct silo_launcher {
+    PyObject_HEAD
+    vectorcallfunc call;
+    struct silo_plan plan;
+    struct silo_guard guard;
+    struct silo_binding *fixed; /* owned; not NULL: every call goes there */
+    PyObject *on_miss;          /* owned callable */
+    PyObject *grid_object;      /* owned; NULL: no grid of its own */
+    struct silo_grid_source grid;
+    bool release_gil;
+    PyObject *constants;                     /* owned dict: one object for equal constexpr tuples */
+    struct silo_form *forms[SILO_MAX_FORMS]; /* owned; never freed before the launcher */
+    uint32_t form_count;
+    struct silo_bound *spare; /* owned memory of a Bound without references, kept for the next k[grid] */
+    uint64_t misses;
+};
+
+struct silo_bound {
+    PyObject_HEAD
+    vectorcallfunc call;
+    struct silo_launcher *launcher; /* owned */
+    PyObject *grid_object;          /* owned */
+    struct silo_grid_source grid;
+};
+
+/* The arguments of one call, in the order of the parameters. */
+struct silo_inputs {
+    PyObject *const *arguments; /* one a parameter; NULL: absent */
+    PyObject *stream;           /* borrowed or NULL */
+    PyObject *grid;
+    uint32_t options;
+    uint8_t option[SILO_MAX_OPTIONS];
+    PyObject *option_value[SILO_MAX_OPTIONS]; /* borrowed */
+};
+
+enum silo_mode {
+    SILO_MODE_LAUNCH,
+    SILO_MODE_RESOLVE, /* find or make the binding, launch nothing */
+    SILO_MODE_INSPECT, /* only say what the call looks like */
+};
+
+/* The three compiled forms of the core (launch.c). `grid` may be NULL. `result` is None, the binding or the
+ * description, a new reference; NULL with an exception set. */
+PyObject *silo_launch_guarded(struct silo_launcher *self, const struct silo_inputs *inputs,
+                              const struct silo_grid_source *grid);
+PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs *inputs,
+                            const struct silo_grid_source *grid);
+PyObject *silo_launch_examine(struct silo_launcher *self, const struct silo_inputs *inputs,
+                              enum silo_mode mode);
+
+/* A call as vectorcall gives it. */
+PyObject *silo_launcher_invoke(struct silo_launcher *self, const struct silo_grid_source *grid,
+                               PyObject *const *arguments, Py_ssize_t positional, PyObject *names);
+
+/* `launcher[grid]` (bound.c). */
+PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid);
+
+/* Free the memory a launcher keeps for its next Bound. */
+void silo_bound_drop_spare(struct silo_launcher *launcher);
+
+extern PyObject *silo_absent; /* what stands for an argument left to the config */
+extern PyTypeObject *silo_launcher_type;
+
+int silo_launcher_init(PyObject *module);
+int silo_bound_init(PyObject *module);
+
+#endif

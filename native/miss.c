@@ -1,0 +1,229 @@
+#include "miss.h"
+
+#include "errors.h"
+
+static PyObject *fact_of(PyObject *object, uint64_t code) {
+    int ndim = -1;
+    if (silo_code_kind(code) == SILO_VALUE_POINTER) {
+        struct silo_shape shape;
+        const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
+        if (adapter == NULL)
+            return NULL;
+        if (silo_shape_read(object, adapter, &shape) == 0)
+            ndim = shape.ndim;
+        else
+            PyErr_Clear(); /* a duck type with an address and no shape */
+    }
+    return Py_BuildValue("(iiiii)", (int)silo_code_kind(code), (int)((code >> 16) & 0xff),
+                         (int)((code >> 8) & 0xff), (int)(code & 0xff), ndim);
+}
+
+PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *inputs,
+                          const struct silo_frame *frame) {
+    const int32_t count = self->plan.count;
+    PyObject *facts = PyTuple_New(count), *arguments = PyTuple_New(count), *options = PyDict_New();
+    bool failed = facts == NULL || arguments == NULL || options == NULL;
+    for (int32_t i = 0; i < count && !failed; i++) {
+        PyObject *object = inputs->arguments[i] ? inputs->arguments[i] : silo_absent;
+        PyObject *fact = fact_of(object, frame->key[i]);
+        Py_INCREF(object);
+        failed = PyTuple_SetItem(arguments, i, object) != 0 || fact == NULL ||
+                 PyTuple_SetItem(facts, i, fact) != 0;
+    }
+    for (uint32_t i = 0; i < inputs->options && !failed; i++)
+        failed = PyDict_SetItem(options, self->plan.options[inputs->option[i]], inputs->option_value[i]) != 0;
+    PyObject *result = NULL;
+    if (!failed)
+        result = Py_BuildValue("(OOO(ii))", facts, arguments, options, (int)frame->device_type,
+                               (int)frame->device_id);
+    Py_XDECREF(facts);
+    Py_XDECREF(arguments);
+    Py_XDECREF(options);
+    return result;
+}
+
+PyObject *silo_call_mapping(struct silo_launcher *self, const struct silo_inputs *inputs,
+                            const struct silo_binding *binding) {
+    PyObject *mapping = PyDict_Copy(binding->config);
+    bool failed = mapping == NULL;
+    for (int32_t i = 0; i < self->plan.count && !failed; i++) {
+        if (inputs->arguments[i] != NULL)
+            failed = PyDict_SetItem(mapping, self->plan.parameters[i].name, inputs->arguments[i]) != 0;
+    }
+    for (uint32_t i = 0; i < inputs->options && !failed; i++)
+        failed = PyDict_SetItem(mapping, self->plan.options[inputs->option[i]], inputs->option_value[i]) != 0;
+    if (failed)
+        Py_CLEAR(mapping);
+    return mapping;
+}
+
+static const char *abi_noun(const struct silo_packed *packed, char *buffer, size_t size) {
+    switch ((enum silo_abi)packed->abi) {
+    case SILO_ABI_POINTER:
+        return "an array";
+    case SILO_ABI_BOOL:
+        return "a bool";
+    case SILO_ABI_INT:
+        PyOS_snprintf(buffer, size, "an int%u", packed->bits);
+        return buffer;
+    case SILO_ABI_UINT:
+        PyOS_snprintf(buffer, size, "a uint%u", packed->bits);
+        return buffer;
+    case SILO_ABI_FLOAT:
+        PyOS_snprintf(buffer, size, "a %u-bit float", packed->bits);
+        return buffer;
+    case SILO_ABI_NULL:
+        break;
+    }
+    return "nothing";
+}
+
+/* Whether an argument with this code can be passed in that place. What the code leaves open (the value of an
+ * int64 that a kernel takes as int32) is refused: the binding will serve every later call with the same code. */
+static bool fits(const struct silo_packed *packed, uint64_t code) {
+    const unsigned kind = silo_code_kind(code), bits = (unsigned)(code >> 8) & 0xff;
+    const bool is_unsigned = ((code >> 16) & 0xff) == SILO_UINT;
+    switch ((enum silo_abi)packed->abi) {
+    case SILO_ABI_POINTER:
+        return kind == SILO_VALUE_POINTER || kind == SILO_VALUE_ADDRESS || kind == SILO_VALUE_NONE;
+    case SILO_ABI_BOOL:
+        return kind == SILO_VALUE_BOOL;
+    case SILO_ABI_INT:
+        /* A wide unsigned value keeps its bits in an int64, as Triton's u64 arguments do. */
+        return kind == SILO_VALUE_BOOL ||
+               (kind == SILO_VALUE_INT && (bits < packed->bits || (bits == packed->bits && (!is_unsigned || bits == 64))));
+    case SILO_ABI_UINT:
+        return kind == SILO_VALUE_BOOL || (kind == SILO_VALUE_INT && bits <= packed->bits);
+    case SILO_ABI_FLOAT:
+        return kind == SILO_VALUE_FLOAT;
+    case SILO_ABI_NULL:
+        break;
+    }
+    return true;
+}
+
+int silo_binding_check_device(const struct silo_launcher *self, const struct silo_binding *binding,
+                              const struct silo_frame *frame) {
+    const struct silo_driver *driver = binding->loaded->driver;
+    const int32_t type = frame->device_type;
+    if (type == SILO_DEVICE_UNKNOWN || (type > 0 && type < 32 && (driver->device_types >> type & 1)))
+        return 0;
+    PyErr_Format(silo_argument_error, "%U: argument '%U' is in memory of DLPack device type %d, which %s code cannot use",
+                 self->plan.kernel, self->plan.parameters[frame->device_from].name, (int)type, driver->name);
+    return -1;
+}
+
+static int check(struct silo_launcher *self, const struct silo_inputs *inputs, const struct silo_frame *frame,
+                 const struct silo_binding *binding) {
+    char wanted[64];
+    for (uint32_t i = 0; i < binding->count; i++) {
+        const struct silo_packed *packed = &binding->packed[i];
+        if (packed->abi == SILO_ABI_NULL)
+            continue;
+        if (packed->slot >= self->plan.count) {
+            PyErr_Format(PyExc_ValueError, "%U: the binding was made for another launcher", self->plan.kernel);
+            return -1;
+        }
+        PyObject *name = self->plan.parameters[packed->slot].name, *object = inputs->arguments[packed->slot];
+        const uint64_t code = frame->key[packed->slot];
+        if (!fits(packed, code))
+            return silo_bad_argument(self->plan.kernel, name, abi_noun(packed, wanted, sizeof wanted), object);
+        if (packed->writes && silo_code_kind(code) == SILO_VALUE_POINTER && (code & SILO_FLAG_READONLY))
+            return silo_bad_argument(self->plan.kernel, name, "a writable array, for the kernel writes it (this one is read-only)",
+                                     object);
+    }
+    return silo_binding_check_device(self, binding, frame);
+}
+
+/* The code that every value of a declared parameter has, facts aside; 0 where the declaration leaves it open. */
+static uint64_t declared_code(const struct silo_parameter *parameter) {
+    const struct silo_dtype type = parameter->type;
+    switch ((enum silo_parameter_kind)parameter->kind) {
+    case SILO_PARAMETER_POINTER:
+        return SILO_CODE(SILO_VALUE_POINTER, 0, 0, 0);
+    case SILO_PARAMETER_INT:
+        return type.bits ? SILO_CODE(SILO_VALUE_INT, type.code, type.bits, 0) : 0;
+    case SILO_PARAMETER_FLOAT:
+        return SILO_CODE(SILO_VALUE_FLOAT, SILO_FLOAT, 32, 0);
+    case SILO_PARAMETER_BOOL:
+        return SILO_CODE(SILO_VALUE_BOOL, SILO_BOOL, 8, 0);
+    case SILO_PARAMETER_ANY:
+    case SILO_PARAMETER_CONSTEXPR:
+        break;
+    }
+    return 0;
+}
+
+int silo_binding_check_plan(const struct silo_launcher *self, const struct silo_binding *binding) {
+    for (uint32_t i = 0; i < binding->count; i++) {
+        const struct silo_packed *packed = &binding->packed[i];
+        if (packed->abi == SILO_ABI_NULL)
+            continue;
+        const struct silo_parameter *parameter =
+            packed->slot < self->plan.count ? &self->plan.parameters[packed->slot] : NULL;
+        const uint64_t code = parameter ? declared_code(parameter) : 0;
+        if (code == 0 || !fits(packed, code) || (packed->writes && !(parameter->flags & SILO_PARAMETER_WRITES))) {
+            PyErr_Format(PyExc_ValueError, "%U: parameter %d is not declared as a fixed binding needs it",
+                         self->plan.kernel, (int)packed->slot);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Objects whose identity is in the key, as a tuple for the entry to hold. */
+static PyObject *kept_objects(struct silo_launcher *self, const struct silo_inputs *inputs,
+                              const struct silo_frame *frame) {
+    PyObject *list = PyList_New(0);
+    uint32_t word = (uint32_t)self->plan.count;
+    for (int32_t i = 0; i < self->plan.count && list != NULL; i++) {
+        const struct silo_parameter *parameter = &self->plan.parameters[i];
+        if (parameter->kind == SILO_PARAMETER_CONSTEXPR) {
+            const uint64_t pair[2] = {frame->key[i], frame->key[word]};
+            PyObject *object = silo_constant_identity(pair);
+            if (object != NULL && PyList_Append(list, object) != 0)
+                Py_CLEAR(list);
+        }
+        word += parameter->kind == SILO_PARAMETER_CONSTEXPR || (parameter->flags & SILO_PARAMETER_KEY);
+    }
+    for (uint32_t i = 0; i < inputs->options && list != NULL; i++) {
+        const uint32_t at = frame->words - 2 * (inputs->options - i);
+        const uint64_t pair[2] = {frame->key[at] & ~UINT64_C(0xff), frame->key[at + 1]};
+        PyObject *object = silo_constant_identity(pair);
+        if (object != NULL && PyList_Append(list, object) != 0)
+            Py_CLEAR(list);
+    }
+    PyObject *kept = list ? PyList_AsTuple(list) : NULL;
+    Py_XDECREF(list);
+    return kept;
+}
+
+struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inputs *inputs,
+                               struct silo_frame *frame, uint64_t hash) {
+    self->misses++;
+    PyObject *call = silo_call_facts(self, inputs, frame);
+    if (call == NULL)
+        return NULL;
+    PyObject *on_miss = self->on_miss; /* may be replaced or cleared while it runs */
+    Py_INCREF(on_miss);
+    PyObject *answer = PyObject_Call(on_miss, call, NULL);
+    Py_DECREF(on_miss);
+    Py_DECREF(call);
+    if (answer == NULL)
+        return NULL;
+    if (!PyObject_TypeCheck(answer, silo_binding_type)) {
+        PyErr_Format(PyExc_TypeError, "%U: on_miss gives a Binding, not a %R", self->plan.kernel, Py_TYPE(answer));
+        Py_DECREF(answer);
+        return NULL;
+    }
+    struct silo_binding *binding = (struct silo_binding *)answer;
+    PyObject *kept = NULL;
+    if (check(self, inputs, frame, binding) != 0 || (kept = kept_objects(self, inputs, frame)) == NULL ||
+        silo_guard_insert(&self->guard, frame->key, frame->words, hash, answer, kept) != 0) {
+        Py_XDECREF(kept);
+        Py_DECREF(answer);
+        return NULL;
+    }
+    Py_DECREF(kept);
+    return binding;
+}

@@ -1,0 +1,28 @@
+/* What happens the first time a call looks like this: Python is asked once, and its answer checked. */
+#ifndef SILO_MISS_H
+#define SILO_MISS_H
+
+#include "frame.h"
+#include "launcher.h"
+
+/* Ask on_miss, check and keep the answer; a new reference, or NULL with an exception set. */
+struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inputs *inputs,
+                               struct silo_frame *frame, uint64_t hash);
+
+/* (facts, arguments, options, (device type, device index)) of a call; a new reference. Facts are one
+ * (kind, code, bits, flags, ndim) a parameter, ndim -1 for what is no array. */
+PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *inputs,
+                          const struct silo_frame *frame);
+
+/* What a callable grid sees: config values, then arguments, then options by name; a new dict. */
+PyObject *silo_call_mapping(struct silo_launcher *self, const struct silo_inputs *inputs,
+                            const struct silo_binding *binding);
+
+/* Whether the arrays of a call are in memory that the binding's driver takes. */
+int silo_binding_check_device(const struct silo_launcher *self, const struct silo_binding *binding,
+                              const struct silo_frame *frame);
+
+/* Whether a binding suits the declared types of every parameter it takes, so that no call needs a guard. */
+int silo_binding_check_plan(const struct silo_launcher *self, const struct silo_binding *binding);
+
+#endif

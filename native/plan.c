@@ -1,0 +1,207 @@
+#include "plan.h"
+
+#include "errors.h"
+
+static PyObject *intern(PyObject *text) {
+    if (!PyUnicode_Check(text)) {
+        PyErr_SetString(PyExc_TypeError, "a parameter name is a string");
+        return NULL;
+    }
+    Py_INCREF(text);
+    PyUnicode_InternInPlace(&text);
+    return text;
+}
+
+static int parse_parameter(struct silo_parameter *out, PyObject *item) {
+    PyObject *name, *value;
+    int kind, code, bits, flags;
+    if (!PyArg_ParseTuple(item, "UiiiiO!", &name, &kind, &code, &bits, &flags, &PyTuple_Type, &value))
+        return -1;
+    if (kind < SILO_PARAMETER_ANY || kind > SILO_PARAMETER_CONSTEXPR || code < 0 || code > 255 || bits < 0 ||
+        bits > 64 || flags < 0 || flags > 31) {
+        PyErr_Format(PyExc_ValueError, "not a parameter: %R", item);
+        return -1;
+    }
+    out->name = intern(name);
+    if (out->name == NULL)
+        return -1;
+    out->kind = (uint8_t)kind;
+    out->type = (struct silo_dtype){(uint8_t)code, (uint8_t)bits};
+    out->flags = (uint8_t)flags;
+    if (PyTuple_Size(value) == 1) {
+        out->default_value = PyTuple_GetItem(value, 0);
+        Py_INCREF(out->default_value);
+    }
+    return 0;
+}
+
+int silo_plan_init(struct silo_plan *plan, PyObject *kernel, PyObject *parameters, PyObject *options) {
+    Py_ssize_t count = PyTuple_Size(parameters), option_count = PyTuple_Size(options);
+    if (count < 0 || option_count < 0)
+        return -1;
+    if (count > SILO_MAX_PARAMETERS || option_count > SILO_MAX_OPTIONS) {
+        PyErr_Format(PyExc_ValueError, "%U has %zd parameters; Silo launches kernels with up to %d", kernel,
+                     count, SILO_MAX_PARAMETERS);
+        return -1;
+    }
+    Py_INCREF(kernel);
+    plan->kernel = kernel;
+    plan->word_grid = PyUnicode_InternFromString("grid");
+    plan->word_stream = PyUnicode_InternFromString("stream");
+    plan->parameters = PyMem_Calloc((size_t)count + 1, sizeof *plan->parameters);
+    if (plan->parameters == NULL || plan->word_grid == NULL || plan->word_stream == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        plan->count = (int32_t)i + 1;
+        if (parse_parameter(&plan->parameters[i], PyTuple_GetItem(parameters, i)) != 0)
+            return -1;
+    }
+    for (Py_ssize_t i = 0; i < option_count; i++) {
+        plan->options[i] = intern(PyTuple_GetItem(options, i));
+        if (plan->options[i] == NULL)
+            return -1;
+        plan->option_count = (int32_t)i + 1;
+    }
+    return 0;
+}
+
+void silo_plan_clear(struct silo_plan *plan) {
+    for (int32_t i = 0; i < plan->count; i++) {
+        Py_CLEAR(plan->parameters[i].name);
+        Py_CLEAR(plan->parameters[i].default_value);
+    }
+    for (int32_t i = 0; i < plan->option_count; i++)
+        Py_CLEAR(plan->options[i]);
+    PyMem_Free(plan->parameters);
+    plan->parameters = NULL;
+    plan->count = plan->option_count = 0;
+    Py_CLEAR(plan->kernel);
+    Py_CLEAR(plan->word_grid);
+    Py_CLEAR(plan->word_stream);
+}
+
+/* Names are interned on both sides as a rule, so identity settles it; else by value. */
+static bool same(PyObject *left, PyObject *right) {
+    return left == right || PyUnicode_Compare(left, right) == 0;
+}
+
+/* "a, b, c" of the parameters for which `source` has `wanted` (or of all of them); new reference. */
+static PyObject *listing(const struct silo_plan *plan, const int16_t *source, int16_t wanted) {
+    PyObject *names = PyList_New(0), *comma = PyUnicode_FromString(", "), *text = NULL;
+    bool failed = names == NULL || comma == NULL;
+    for (int32_t i = 0; i < plan->count && !failed; i++) {
+        if (source == NULL || source[i] == wanted)
+            failed = PyList_Append(names, plan->parameters[i].name) != 0;
+    }
+    if (!failed)
+        text = PyUnicode_Join(comma, names);
+    Py_XDECREF(names);
+    Py_XDECREF(comma);
+    return text;
+}
+
+static void raise_with_parameters(const struct silo_plan *plan, PyObject *what) {
+    PyObject *all = listing(plan, NULL, 0);
+    if (what != NULL && all != NULL)
+        PyErr_Format(silo_argument_error, "%U%U; its parameters: %U", plan->kernel, what, all);
+    Py_XDECREF(what);
+    Py_XDECREF(all);
+}
+
+static int place_keyword(const struct silo_plan *plan, struct silo_form *form, PyObject *name, int16_t index) {
+    for (int32_t i = 0; i < plan->count; i++) {
+        if (!same(plan->parameters[i].name, name))
+            continue;
+        if (form->source[i] >= 0) {
+            PyErr_Format(silo_argument_error, "%U: argument '%U' is given twice, by position and by name",
+                         plan->kernel, name);
+            return -1;
+        }
+        form->source[i] = index;
+        return 0;
+    }
+    for (int32_t i = 0; i < plan->option_count; i++) {
+        if (same(plan->options[i], name)) {
+            form->option[form->options] = (uint8_t)i;
+            form->option_source[form->options++] = index;
+            return 0;
+        }
+    }
+    if (same(plan->word_grid, name)) {
+        form->grid = index;
+        return 0;
+    }
+    if (same(plan->word_stream, name)) {
+        form->stream = index;
+        return 0;
+    }
+    raise_with_parameters(plan, PyUnicode_FromFormat(" has no parameter '%U'", name));
+    return -1;
+}
+
+static int fill(const struct silo_plan *plan, struct silo_form *form) {
+    if (form->positional > plan->count) {
+        raise_with_parameters(plan, PyUnicode_FromFormat(" takes %d arguments, %zd were given", (int)plan->count,
+                                                         form->positional));
+        return -1;
+    }
+    const int16_t unset = -3;
+    for (int32_t i = 0; i < plan->count; i++)
+        form->source[i] = i < form->positional ? (int16_t)i : unset;
+    Py_ssize_t names = form->names ? PyTuple_Size(form->names) : 0;
+    if (names > plan->count + plan->option_count + 2) {
+        PyErr_Format(silo_argument_error, "%U: %zd keyword arguments are more than it has", plan->kernel, names);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < names; i++) {
+        if (place_keyword(plan, form, PyTuple_GetItem(form->names, i), (int16_t)(form->positional + i)) != 0)
+            return -1;
+    }
+    bool missing = false;
+    for (int32_t i = 0; i < plan->count; i++) {
+        if (form->source[i] != unset)
+            continue;
+        const struct silo_parameter *parameter = &plan->parameters[i];
+        if (parameter->flags & SILO_PARAMETER_OPTIONAL)
+            form->source[i] = SILO_FORM_ABSENT;
+        else if (parameter->default_value != NULL)
+            form->source[i] = SILO_FORM_DEFAULT;
+        else
+            missing = true;
+    }
+    if (missing) {
+        PyObject *absent = listing(plan, form->source, unset);
+        if (absent != NULL)
+            raise_with_parameters(plan, PyUnicode_FromFormat(" is called without %U", absent));
+        Py_XDECREF(absent);
+        return -1;
+    }
+    return 0;
+}
+
+struct silo_form *silo_form_new(const struct silo_plan *plan, Py_ssize_t positional, PyObject *names) {
+    struct silo_form *form = PyMem_Calloc(1, sizeof *form + (size_t)plan->count * sizeof *form->source);
+    if (form == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    form->positional = positional;
+    form->grid = form->stream = SILO_FORM_ABSENT;
+    Py_XINCREF(names);
+    form->names = names;
+    if (fill(plan, form) != 0) {
+        silo_form_free(form);
+        return NULL;
+    }
+    return form;
+}
+
+void silo_form_free(struct silo_form *form) {
+    if (form != NULL) {
+        Py_XDECREF(form->names);
+        PyMem_Free(form);
+    }
+}
