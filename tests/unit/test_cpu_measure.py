@@ -49,7 +49,8 @@ def test_warm_up_is_not_sampled():
 def test_all_samples_are_kept_in_order():
     machine = Machine()
     times = [30_000, 11_000, 99_000, 12_000, 13_000, 14_000, 15_000]
-    assert measure(machine.contender("a", *times, reset=False), machine, POLICY) == (11_000, 99_000, 12_000, 13_000, 14_000)
+    samples = measure(machine.contender("a", *times, reset=False), machine, POLICY)
+    assert samples == (11_000, 99_000, 12_000, 13_000, 14_000)
 
 
 def test_at_most_as_many_samples_as_the_policy_says():

@@ -79,7 +79,8 @@ def test_the_evaluator_answers_with_the_landscape():
     landscape = FakeLandscape(failures={SPACE[1]: Status.TIMEOUT})
     evaluator = FakeEvaluator(study, landscape, samples=5)
     trial = evaluator.evaluate(SPACE[0])
-    assert (trial.status, median(trial.samples_ns), len(trial.samples_ns)) == (Status.OK, landscape.time_ns(SPACE[0]), 5)
+    assert (trial.status, len(trial.samples_ns)) == (Status.OK, 5)
+    assert median(trial.samples_ns) == landscape.time_ns(SPACE[0])
     assert dict(trial.resources) == {"threads": 64}
     failed = evaluator.evaluate(SPACE[1])
     assert (failed.status, failed.samples_ns) == (Status.TIMEOUT, ())

@@ -16,7 +16,13 @@ CONFIG = Config.of(BLOCK=1024, num_warps=4)
 
 def make(**changes):
     trial = STUDY.trial(
-        CONFIG, Status.OK, [100, 101, 99], compile_ns=5, artifact="a" * 64, max_error=1.5e-7, resources=(("threads", 128),)
+        CONFIG,
+        Status.OK,
+        [100, 101, 99],
+        compile_ns=5,
+        artifact="a" * 64,
+        max_error=1.5e-7,
+        resources=(("threads", 128),),
     )
     return dataclasses.replace(trial, **changes)
 
@@ -75,7 +81,8 @@ def test_damaged_json_is_refused(damage):
 def test_records_hold_several_trials():
     trials = (make(), make(stage=Stage.FINAL))
     assert trials_from_record(trials_to_record(trials)) == trials
-    for record in ({"schema": "trials/2", "trials": []}, {"schema": "trials/1", "trials": 3}, [], {"schema": "trials/1"}):
+    schema = {"schema": "trials/1"}
+    for record in ({"schema": "trials/2", "trials": []}, {**schema, "trials": 3}, [], schema):
         with pytest.raises(ValueError, match="trials"):
             trials_from_record(record)
 

@@ -125,7 +125,9 @@ def test_who_is_a_finalist():
 
 
 CONFIGS = st.builds(
-    lambda block, warps: Config.of(BLOCK=block, num_warps=warps), st.sampled_from([64, 128, 256]), st.sampled_from([2, 4, 8])
+    lambda block, warps: Config.of(BLOCK=block, num_warps=warps),
+    st.sampled_from([64, 128, 256]),
+    st.sampled_from([2, 4, 8]),
 )
 
 

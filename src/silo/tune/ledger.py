@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from silo.core.config import Config
@@ -11,6 +12,9 @@ from silo.tune.trial import Stage, Status, Study, Trial, trials_from_record, tri
 
 __all__ = ["Ledger", "read_trials"]
 
+# Reading what others have kept may take this part of a session's time at most, however long the list has grown.
+_REFRESH_SHARE = 20
+
 
 class Ledger:
     """Reads and keeps trials of ``study``. A store that cannot be read or written costs a note, not the session."""
@@ -19,7 +23,9 @@ class Ledger:
         self._study = study
         self._records = records
         self._trials: dict[tuple[bytes, Trial], None] = {}
+        self._by_config: dict[bytes, list[Trial]] = {}
         self._read = 0
+        self._due_ns = 0
         self._notes: dict[str, None] = {}
         self.refresh()
 
@@ -37,20 +43,21 @@ class Ledger:
         self, config: Config, stage: Stage = Stage.SEARCH, *, besides: frozenset[Status] = frozenset()
     ) -> list[Trial]:
         """The trials of one config and stage, without those whose status is in ``besides``."""
-        key = config.order_key
-        return [
-            trial
-            for owner, trial in self._trials
-            if owner == key and trial.stage is stage and trial.status not in besides
-        ]
+        trials = self._by_config.get(config.order_key, ())
+        return [trial for trial in trials if trial.stage is stage and trial.status not in besides]
 
     def refresh(self) -> None:
-        """Take in what other processes have finished since the last look."""
+        """Take in what other processes have finished since the last look, unless that was a moment ago."""
+        begin = time.monotonic_ns()
+        if begin < self._due_ns:
+            return
         try:
             records = list(self._records.read(self._study.key))
         except (StoreError, OSError) as error:
             self._notes[f"kept trials cannot be read, so everything is measured again: {error}"] = None
             return
+        now = time.monotonic_ns()
+        self._due_ns = now + _REFRESH_SHARE * (now - begin)
         if len(records) < self._read:  # the store was emptied or replaced meanwhile
             self._read = 0
         fresh, self._read = records[self._read :], len(records)
@@ -79,7 +86,10 @@ class Ledger:
         if reason := self._study.refuses(trial):
             self._notes[f"a kept trial was left out: {reason}"] = None
             return
-        self._trials[trial.config.order_key, trial] = None
+        key = trial.config.order_key
+        if (key, trial) not in self._trials:
+            self._trials[key, trial] = None
+            self._by_config.setdefault(key, []).append(trial)
 
 
 def read_trials(study: Study, records: RecordStore) -> tuple[Trial, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from silo.core.config import Config
@@ -16,7 +16,7 @@ from silo.tune.progress import Progress, ProgressCallback
 from silo.tune.search.registry import make_searcher
 from silo.tune.statistics import median
 from silo.tune.trial import Stage, Status, Study, Trial
-from silo.tune.winner import choose_winner, finalists, standings
+from silo.tune.winner import choose_winner, finalists
 
 __all__ = ["tune"]
 
@@ -119,6 +119,8 @@ class _Session:
         self._measured = 0
         self._reused = 0
         self._last: Trial | None = None
+        self._best: tuple[int, Config] | None = None
+        self._failures: Counter[str] = Counter()
 
     def search(self) -> str:
         """Go through the searcher's suggestions; why it stopped."""
@@ -136,17 +138,23 @@ class _Session:
             self._ledger.refresh()
             if known := self._known(config):
                 self._reused += 1
-                self._last = known[-1]
             elif self._spent(_SEARCH_SHARE):
                 return "seconds"
             else:
-                self._last = self._evaluate(config)
-                self._ledger.keep([self._last])
+                known = [self._evaluate(config)]
+                self._ledger.keep(known)
                 self._measured += 1
-                known = [self._last]
-            samples = [sample for trial in known for sample in trial.samples_ns]
-            self._searcher.observe(config, float(median(samples)) if samples else None)
+            self._observe(config, known)
             self.report("search")
+
+    def _observe(self, config: Config, known: Sequence[Trial]) -> None:
+        self._last = known[-1]
+        self._failures.update({trial.status.value for trial in known if trial.status is not Status.OK})
+        samples = [sample for trial in known for sample in trial.samples_ns]
+        time_ns = median(samples) if samples else None
+        if time_ns is not None and (self._best is None or time_ns < self._best[0]):
+            self._best = (time_ns, config)
+        self._searcher.observe(config, None if time_ns is None else float(time_ns))
 
     def compare(self, count: int) -> None:
         """Measure the finalists side by side, unless that was done already or time is up."""
@@ -168,7 +176,6 @@ class _Session:
         if self._progress is None:
             return
         done, elapsed = self._measured + self._reused, self._elapsed_s()
-        best = next(iter(standings(self._trials())), None)
         self._progress(
             Progress(
                 done=done,
@@ -176,9 +183,9 @@ class _Session:
                 reused=self._reused,
                 elapsed_s=elapsed,
                 eta_s=elapsed / self._measured * (self._total - done) if self._measured else None,
-                best=best.config if best else None,
-                best_ns=best.time.median_ns if best else None,
-                failures=count_failures(self._trials()),
+                best=self._best[1] if self._best else None,
+                best_ns=self._best[0] if self._best else None,
+                failures=dict(self._failures),
                 last=self._last,
                 phase=phase,
             )

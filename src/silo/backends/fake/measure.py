@@ -20,7 +20,9 @@ __all__ = ["FAKE_POLICY", "FakeEvaluator", "FakeLandscape", "fake_study"]
 FAKE_POLICY = "fake/1"
 
 
-def fake_study(kernel: str = "add", *, device: DeviceModel = FAKE_MODEL, policy: str = FAKE_POLICY, n: int = 1 << 20) -> Study:
+def fake_study(
+    kernel: str = "add", *, device: DeviceModel = FAKE_MODEL, policy: str = FAKE_POLICY, n: int = 1 << 20
+) -> Study:
     """A study on the fake device of a kernel whose key is ``n``."""
     return Study(
         kernel=kernel,

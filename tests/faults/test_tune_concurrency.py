@@ -1,0 +1,101 @@
+"""Many processes on one store, and processes killed at any moment: no torn record, no lost trial, one winner."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fcntl", reason="processes are forked")
+
+import tune_worker
+
+from silo.backends.fake.measure import FakeEvaluator
+from silo.store.store import MemoryStore, Store
+from silo.tune.ledger import Ledger
+from silo.tune.session import tune
+from silo.tune.trial import Stage
+from silo.tune.winner import choose_winner
+
+SOURCES = Path(__file__).parents[2] / "src"
+
+
+def run_worker(*arguments):
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    command = [sys.executable, tune_worker.__file__, *(str(argument) for argument in arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "", "the store complained"
+    return json.loads(done.stdout)
+
+
+def undisturbed(kind):
+    study, space, landscape = tune_worker.problem(kind)
+    return tune(study, space, FakeEvaluator(study, landscape), MemoryStore().records)
+
+
+def read_whole(directory, kind):
+    """The trials in the store; fails on any damaged record. Every line of the file is accounted for."""
+    study, space, _ = tune_worker.problem(kind)
+    records = Store(directory).records
+    ledger = Ledger(study, records)
+    assert ledger.notes == ()
+    lines = (directory / "records" / f"{study.key}.jsonl").read_bytes().splitlines()
+    assert len(lines) == len(list(records.read(study.key)))
+    return study, space, ledger.trials
+
+
+def searched(trials):
+    return Counter(trial.config for trial in trials if trial.stage is Stage.SEARCH)
+
+
+def test_sixteen_processes_at_once(tmp_path, caplog):
+    results = run_worker("many", tmp_path, 16)
+    study, space, trials = read_whole(tmp_path, "wide")
+    expected = undisturbed("wide")
+    winner = expected.require_winner().config
+
+    assert results["codes"] == [0] * 16
+    assert results["winners"] == [[space.index(winner)]] * 16
+    assert set(searched(trials)) == set(space)
+    assert set(trials) == set(expected.trials)
+    assert choose_winner(trials) == expected.winner
+
+    moved = tmp_path.with_name("moved")
+    shutil.move(tmp_path, moved)
+    evaluator = FakeEvaluator(study, tune_worker.problem("wide")[2])
+    again = tune(study, space, evaluator, Store(moved).records)
+    assert evaluator.evaluated == evaluator.compared == []
+    assert again.winner == expected.winner
+    assert not caplog.records
+
+
+def test_fifty_kills_at_random_moments(tmp_path, caplog):
+    results = run_worker("kill", tmp_path, 20_260_101)
+    # Nearly all were hit while at work; a process that was done already exits by itself.
+    assert len(results["codes"]) == 50
+    assert results["codes"].count(-9) >= 35
+    assert set(results["codes"]) <= {-9, 0}
+    for kind in tune_worker.KILLED:
+        if not results["kept"][kind]:
+            continue  # hit before anything was finished
+        study, space, trials = read_whole(tmp_path, kind)
+        known = searched(trials)
+        lost = [number for number in results["kept"][kind] if space[number] not in known]
+        assert lost == []
+
+        evaluator = FakeEvaluator(study, tune_worker.problem(kind)[2])
+        resumed = tune(study, space, evaluator, Store(tmp_path).records)
+        assert resumed.measured == len(space) - len(known)
+        assert set(evaluator.evaluated).isdisjoint(known)
+        expected = undisturbed(kind)
+        assert resumed.winner == expected.winner
+        assert set(resumed.trials) == set(expected.trials)
+        _, _, all_trials = read_whole(tmp_path, kind)
+        assert choose_winner(reversed(all_trials)) == expected.winner
+    assert len(results["kept"]["vast"]) > 20  # the kills left time for some trials, or nothing was tested
+    assert not caplog.records

@@ -1,0 +1,113 @@
+"""Processes that tune on one store; run as a program, so that they start from a small, single-threaded parent.
+
+``many DIR COUNT``: COUNT processes tune the same kernel at once.
+``kill DIR SEED``: a tune is killed again and again at random moments.
+Prints one JSON object on standard output.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
+from silo.core.config import Config
+from silo.store.store import Store
+from silo.tune.session import tune
+
+VAST = [Config.of(BLOCK=block, num_warps=warps) for block in range(16, 16 * 241, 16) for warps in (2, 4, 8)]
+WIDE = VAST[:120]
+NARROW = VAST[:8]
+KILLED = ("vast", *(f"narrow-{number}" for number in range(10)))
+
+
+class Alike(FakeLandscape):
+    """Configs that differ by less than a finalist's margin, so that the finalists are compared."""
+
+    def time_ns(self, config):
+        return 100_000 + super().time_ns(config) % 3000
+
+
+class Slow(FakeEvaluator):
+    """Comparing takes a while, so that a kill can hit it."""
+
+    def compare(self, configs):
+        time.sleep(0.02)
+        return super().compare(configs)
+
+
+def problem(kind):
+    """Study, space and landscape, which are the same in every process."""
+    if kind.startswith("narrow"):
+        return fake_study(kind), NARROW, Alike(noise_permille=4)
+    space = {"vast": VAST, "wide": WIDE}[kind]
+    return fake_study(kind), space, Alike(noise_permille=4, failing_permille=200)
+
+
+def work(directory, kind, delay_s, finished):
+    """One tuning process; ``finished`` is a pipe that hears of each config once its trial is kept."""
+    study, space, landscape = problem(kind)
+
+    def report(progress):
+        if progress.phase == "search":
+            os.write(finished, b"%d\n" % space.index(progress.last.config))
+
+    evaluator = Slow(study, landscape, delay_s=delay_s)
+    outcome = tune(study, space, evaluator, Store(directory).records, progress=report)
+    return outcome, evaluator
+
+
+def start(directory, kind, delay_s):
+    """Fork a tuning process; its id and the pipe's other end."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writer)
+        return child, reader
+    code = 1
+    try:
+        os.close(reader)
+        outcome, _ = work(directory, kind, delay_s, writer)
+        os.write(writer, b"winner %d\n" % problem(kind)[1].index(outcome.require_winner().config))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def finish(child, reader):
+    """Wait; the exit status, the configs reported as kept, the winner if there was time for one."""
+    with os.fdopen(reader, "rb") as pipe:
+        lines = pipe.read().decode().split("\n")[:-1]  # a line without end was cut by the kill
+    _, status = os.waitpid(child, 0)
+    winners = [int(line.removeprefix("winner ")) for line in lines if line.startswith("winner")]
+    return os.waitstatus_to_exitcode(status), [int(line) for line in lines if line[0].isdigit()], winners
+
+
+def many(directory, count):
+    """Tune in ``count`` processes at once."""
+    results = [finish(*child) for child in [start(directory, "wide", 0.001) for _ in range(count)]]
+    return {"codes": [code for code, _, _ in results], "winners": [winner for _, _, winner in results]}
+
+
+def kill(directory, seed):
+    """Kill one tune of a vast space 40 times and ten of narrow ones once, which reach the comparison of finalists."""
+    chance = random.Random(seed)
+    kept = {kind: [] for kind in KILLED}
+    codes = []
+    for kind in KILLED:
+        for _ in range(40 if kind == "vast" else 1):
+            child, reader = start(directory, kind, 0.002)
+            time.sleep(chance.uniform(0.0, 0.06))
+            os.kill(child, signal.SIGKILL)
+            code, reported, _ = finish(child, reader)
+            codes.append(code)
+            kept[kind].extend(reported)
+    return {"codes": codes, "kept": {kind: sorted(set(numbers)) for kind, numbers in kept.items()}}
+
+
+if __name__ == "__main__":
+    mode, place, argument = sys.argv[1:]
+    print(json.dumps({"many": many, "kill": kill}[mode](Path(place), int(argument))))

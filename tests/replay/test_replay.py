@@ -1,0 +1,143 @@
+"""Tuning on recorded spaces: a small one written here, and large ones where they are at hand."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from silo.core.config import Config
+from silo.errors import TuneError
+from silo.store.store import MemoryStore
+from silo.tune.outcome import Budget
+from silo.tune.replay import RecordedSpace, ReplayEvaluator
+from silo.tune.session import tune
+from silo.tune.statistics import median
+from silo.tune.trial import Status
+
+SPACES = Path(__file__).parents[3] / "shared" / "data" / "search_spaces"
+
+
+def cache(**changes):
+    def row(block, time, times=(), **more):
+        return {"block": block, "pad": 0, "time": time, "times": list(times), "compile_time": 20.0, **more}
+
+    rows = {
+        "16,0": row(16, 4.0, [5.0, 4.0, 4.0, 4.5, 3.9], benchmark_time=30.0, verification_time=2.0),
+        "32,0": row(32, 2.0, [2.5, 2.0, 2.0, 2.0, 1.9], benchmark_time=20.0),
+        "64,0": {"block": 64, "pad": 0, "time": "RuntimeFailedConfig", "compile_time": 3000.0, "benchmark_time": 1.0},
+        "128,0": {"block": 128, "pad": 0, "time": "CompilationFailedConfig", "compile_time": 50.0},
+    }
+    return {
+        "device_name": "Test GPU",
+        "kernel_name": "conv",
+        "tune_params_keys": ["block", "pad"],
+        "tune_params": {"block": [16, 32, 64, 128], "pad": [0]},
+        "cache": rows,
+        **changes,
+    }
+
+
+@pytest.fixture
+def space(tmp_path):
+    path = tmp_path / "cache.json"
+    path.write_text(json.dumps(cache()))
+    return RecordedSpace.load(path)
+
+
+def config(block):
+    return Config.of(block=block, pad=0)
+
+
+def test_a_file_is_read(space):
+    assert (space.kernel, space.device) == ("conv", "Test GPU")
+    assert space.configs == tuple(config(block) for block in (16, 32, 64, 128))
+    outcome = space.outcomes[config(16).order_key]
+    assert outcome.samples_ns == (5_000_000, 4_000_000, 4_000_000, 4_500_000, 3_900_000)
+    assert (outcome.compile_ns, outcome.bench_ns) == (20_000_000, 32_000_000)
+    statuses = [space.outcomes[config(block).order_key].status for block in (32, 64, 128)]
+    assert statuses == [Status.OK, Status.RUN, Status.COMPILE]
+    assert space.optimum_ns == 2_000_000
+
+
+def test_files_may_be_compressed_or_cut_off(space, tmp_path):
+    compressed = tmp_path / "cache.json.gz"
+    compressed.write_bytes(gzip.compress(json.dumps(cache()).encode()))
+    assert RecordedSpace.load(compressed) == space
+    cut = tmp_path / "cut.json"
+    cut.write_text(json.dumps(cache())[:-2] + ",\n")  # how a run leaves it that did not end well
+    assert RecordedSpace.load(cut) == space
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"cache": {}}', json.dumps(cache(cache={"1": {"time": "Odd"}}))])
+def test_other_files_are_refused(text, tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(TuneError, match=r"other\.json: not a Kernel Tuner cache file"):
+        RecordedSpace.load(path)
+
+
+def test_missing_and_damaged_files_are_refused(tmp_path):
+    with pytest.raises(TuneError, match="FileNotFoundError"):
+        RecordedSpace.load(tmp_path / "none.json")
+    damaged = tmp_path / "damaged.json.gz"
+    damaged.write_bytes(gzip.compress(b"{}" * 1000)[:20])
+    with pytest.raises(TuneError, match="not a Kernel Tuner"):
+        RecordedSpace.load(damaged)
+
+
+def test_replay_costs_what_it_cost(space):
+    evaluator = ReplayEvaluator(space, samples=3)
+    trial = evaluator.evaluate(config(16))
+    assert trial.samples_ns == (5_000_000, 4_000_000, 4_000_000)
+    assert evaluator.clock() == 52_000_000
+    failed = evaluator.evaluate(config(64))
+    assert failed.status is Status.RUN
+    assert evaluator.clock() == 52_000_000 + 3_001_000_000
+    with pytest.raises(TuneError, match="not in the recorded space"):
+        evaluator.evaluate(config(17))
+
+
+def test_tuning_within_recorded_time(space):
+    evaluator = ReplayEvaluator(space)
+    records = MemoryStore().records
+    outcome = tune(space.study(), space.configs, evaluator, records, budget=Budget(seconds=1.0), clock=evaluator.clock)
+    # The third config used up the budget by failing after three seconds of compiling.
+    assert (outcome.measured, outcome.stopped) == (3, "seconds")
+    assert outcome.failures == {"run": 1}
+    assert outcome.require_winner().config == config(32)
+    assert outcome.seconds == pytest.approx(3.093)
+
+
+@pytest.fixture(scope="module")
+def convolution():
+    path = SPACES / "convolution_milo-A100.json.gz"
+    if not path.is_file():
+        pytest.skip(f"no recorded spaces in {SPACES}")
+    return RecordedSpace.load(path)
+
+
+def test_a_recorded_space_in_full(convolution):
+    statuses = [outcome.status for outcome in convolution.outcomes.values()]
+    assert [statuses.count(status) for status in (Status.OK, Status.RUN, Status.COMPILE)] == [4201, 155, 6]
+    evaluator = ReplayEvaluator(convolution)
+    outcome = tune(convolution.study(), convolution.configs, evaluator, MemoryStore().records, clock=evaluator.clock)
+    assert outcome.failures == {"compile": 6, "run": 155}
+    winner = outcome.require_winner()
+    true = median(convolution.outcomes[winner.config.order_key].samples_ns)
+    assert true <= 1.01 * convolution.optimum_ns
+
+
+def test_random_search_is_resumed_exactly(convolution):
+    study, records = convolution.study(), MemoryStore().records
+    first = ReplayEvaluator(convolution)
+    tune(study, convolution.configs, first, records, searcher="random", budget=Budget(evaluations=40))
+    second = ReplayEvaluator(convolution)
+    resumed = tune(study, convolution.configs, second, records, searcher="random", budget=Budget(evaluations=100))
+    whole = ReplayEvaluator(convolution)
+    undisturbed = tune(
+        study, convolution.configs, whole, MemoryStore().records, searcher="random", budget=Budget(evaluations=100)
+    )
+    assert (first.evaluations, second.evaluations, whole.evaluations) == (40, 60, 100)
+    assert {t.config for t in resumed.trials} == {t.config for t in undisturbed.trials}
+    assert resumed.require_winner().median_ns <= 3 * convolution.optimum_ns
