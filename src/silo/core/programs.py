@@ -165,7 +165,8 @@ def _branches(slots: Mapping[str, int], out: list[Instruction], yes: Node, no: N
 
 def _branch(node: Node, slots: Mapping[str, int], out: list[Instruction], *, truth: bool) -> int:
     size = _encode(node, slots, out)
-    if truth and not isinstance(node, Const) and not (isinstance(node, Op) and node.kind.is_predicate):
+    is_truth = node.value in (0, 1) if isinstance(node, Const) else isinstance(node, Op) and node.kind.is_predicate
+    if truth and not is_truth:
         out.append(Instruction(Opcode.BOOL))
     return size
 
