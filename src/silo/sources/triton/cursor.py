@@ -12,18 +12,30 @@ _BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*)*")
 _STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"'}
+_MAX_DEPTH = 64
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
 class Cursor:
     """Reads one text from left to right. Blanks and comments before a token are skipped by every method."""
 
-    __slots__ = ("position", "text", "what")
+    __slots__ = ("depth", "position", "text", "what")
 
     def __init__(self, text: str, what: str = "TTIR", position: int = 0) -> None:
         self.text = text
         self.what = what
         self.position = position
+        self.depth = 0
+
+    def enter(self) -> None:
+        """Begin a part that may hold parts of its own kind; pair with :meth:`leave`. Bounds the recursion."""
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise self.error("less deeply nested text")
+
+    def leave(self) -> None:
+        """End what the last :meth:`enter` began."""
+        self.depth -= 1
 
     def error(self, expected: str, position: int | None = None) -> SourceError:
         """The error to raise: line, what was expected, what is there."""

@@ -57,6 +57,13 @@ def parse_attributes(text: str) -> tuple[tuple[str, Attribute], ...] | None:
 
 def read_attribute(cursor: Cursor) -> Attribute:
     """One attribute of any form; dialect attributes, symbols, types and locations as their text."""
+    cursor.enter()
+    value = _read_any(cursor)
+    cursor.leave()
+    return value
+
+
+def _read_any(cursor: Cursor) -> Attribute:
     start = cursor.skip()
     first = cursor.text[start : start + 1]
     if first.isdigit() or first == "-":

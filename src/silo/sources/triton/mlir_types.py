@@ -28,6 +28,13 @@ def is_scalar_type(name: str) -> bool:
 
 def read_type(cursor: Cursor) -> Type:
     """One type: a scalar, a pointer, a tensor, or an opaque dialect type kept as its text."""
+    cursor.enter()
+    kind = _read_any(cursor)
+    cursor.leave()
+    return kind
+
+
+def _read_any(cursor: Cursor) -> Type:
     if cursor.at("!"):
         return _read_dialect_type(cursor)
     start = cursor.position

@@ -42,10 +42,9 @@ _CPU_PASSES = (
 # Inlining drops the names of helper functions, which carry the name of the user's module.
 _GPU_PASSES = ("common.inliner", "common.symbol_dce")
 
-# A CPU converts every fp8 format in software and multiplies tf32 operands exactly.
+# A CPU converts every fp8 format in software.
 _CPU_OPTIONS: dict[str, object] = {
     "supported_fp8_dtypes": ("fp8e4b15", "fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16"),
-    "default_dot_input_precision": "ieee",
 }
 _CPU_STAND_IN = Target("cuda", "sm_89")  # the front end knows GPUs only; from 8.9 on it accepts every fp8 dtype
 
