@@ -109,6 +109,7 @@ def _fma(call: Call) -> str:
     if call.element in HALVES:
         a, b, c = (f"(double){call.float_operand(index)}" for index in range(3))
         return f"silo_f64_to_{call.element}({a} * {b} + {c})"
+    call.use("libm")  # a level without the instruction calls the function
     a, b, c = (call.float_operand(index) for index in range(3))
     return f"__builtin_fma{'' if call.element == 'f64' else 'f'}({a}, {b}, {c})"
 

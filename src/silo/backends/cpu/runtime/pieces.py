@@ -36,7 +36,7 @@ PIECES: dict[str, Piece] = {
     "erf": Piece("erf.h", ("exp",)),
     "dot_f32": Piece("dot.h", ("types",)),
     "dot_f64": Piece("dot.h", ("types",), (("f32", "f64"), ("float", "double"))),
-    "dot_i32": Piece("dot.h", ("types",), (("f32", "i32"), ("float", "int32_t"))),
+    "dot_i8": Piece("dot_i8.h", ("types",)),
 }
 
 

@@ -1,0 +1,225 @@
+"""Compiler plug-in: Triton sources to shared objects for the CPU."""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+
+from silo.backends.cpu import runtime
+from silo.backends.cpu.analysis.supported import check_supported, unsupported_operations
+from silo.backends.cpu.build import Toolchain, build, compile_flags, find_toolchain
+from silo.backends.cpu.emit.kernel import EmittedKernel, emit_c
+from silo.backends.cpu.levels import Level, level_of
+from silo.backends.cpu.options import CpuOptions
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.config import Config
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.protocols import Source
+from silo.core.signature import Parameter, ParameterKind, Signature
+from silo.core.specialization import Fact, Specialization
+from silo.core.target import Target
+from silo.core.values import JSON, digest
+from silo.core.variant import CompileJob, Variant
+from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError, UnsupportedError
+from silo.settings import settings
+from silo.sources.triton.adapter import lower_to_ttir, triton_version
+from silo.sources.triton.source import TritonSource
+from silo.sources.triton.ssa import Module
+from silo.sources.triton.ttir import parse_ttir
+from silo.sources.triton.verifier import verify
+
+__all__ = ["EMITTER_VERSION", "CpuCompiler", "compile_ttir"]
+
+# Raised whenever equal TTIR may lead to other C text than before.
+EMITTER_VERSION = 1
+
+_SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
+
+
+class CpuCompiler:
+    """Compiles ``triton`` sources for ``cpu`` targets with the system's C compiler.
+
+    ``reference`` compiles in the mode that fuses nothing, the oracle of the optimized one.
+    """
+
+    def __init__(self, *, reference: bool = False) -> None:
+        self._reference = reference
+
+    @property
+    def name(self) -> str:
+        """Always ``cpu``."""
+        return "cpu"
+
+    def identity(self, target: Target) -> str:
+        """Emitter, runtime text, C compiler and flags. Asks the C compiler its version once per process.
+
+        Raises:
+            CompilerMissingError: no usable C compiler.
+        """
+        toolchain = find_toolchain(settings().cc)
+        return _identity(level_of(target), toolchain)
+
+    def accepts(self, source_kind: str, target: Target) -> Decision:
+        """Triton sources, for a CPU level, where a C compiler is."""
+        if source_kind != "triton":
+            return Rejected(f"the CPU compiler takes triton sources, not {source_kind}")
+        if target.kind != "cpu":
+            return Rejected(f"the CPU compiler compiles for cpu targets, not {target}")
+        try:
+            level_of(target)
+            toolchain = find_toolchain(settings().cc)
+        except (TargetError, CompilerMissingError) as error:
+            return Rejected(str(error))
+        return Accepted(f"compiled by {toolchain.version}")
+
+    def lower(self, source: Source, variant: Variant) -> CompileJob:
+        """Triton's front end; configs that differ only in options of GPUs give equal jobs.
+
+        Raises:
+            SourceError: not a Triton source, or Triton refuses it.
+            UnsupportedError: every operation the CPU cannot express, with its place and count.
+        """
+        if not isinstance(source, TritonSource):
+            raise SourceError(f"{source.name} is a {source.kind} source; the CPU compiler takes triton sources")
+        level = level_of(variant.target)
+        layout = _layout(variant.signature, variant.specialization)
+        ttir = lower_to_ttir(
+            source.function,
+            variant.signature,
+            variant.specialization,
+            variant.config,
+            variant.target,
+            force=settings().force_triton,
+        )
+        # The text of a job has no places in it, so what is unsupported is named here, from the text that has them.
+        if unsupported_operations(parse_ttir(ttir.text)):
+            check_supported(parse_ttir(ttir.located))
+            raise CompileError(f"{source.name}: Triton {triton_version()} lowered it in two ways")
+        parameters: JSON = {
+            "contract": _contracts(variant.config),
+            "layout": [[slot.name, slot.type.value] for slot in layout],
+            "mode": "reference" if self._reference else "optimized",
+            "vector_bits": level.vector_bits,
+        }
+        return CompileJob(self.name, variant.kernel, variant.target, ttir.text, parameters)
+
+    def compile(self, job: CompileJob) -> Compiled:
+        """Parse, verify, emit C, build.
+
+        Raises:
+            CompileError: the text or the parameters make no sense, or the C compiler refused.
+        """
+        return compile_ttir(job, find_toolchain(settings().cc))
+
+
+def compile_ttir(job: CompileJob, toolchain: Toolchain) -> Compiled:
+    """Compile one job with the given C compiler; see :meth:`CpuCompiler.compile`."""
+    options, layout = _read_parameters(job)
+    level = level_of(job.target)
+    try:
+        module = parse_ttir(job.text)
+        verify(module)
+    except SourceError as error:
+        raise CompileError(f"the TTIR of {job.kernel} cannot be read: {error}") from error
+    _check_layout(job.kernel, module, layout)
+    emitted = emit_c(module, options)
+    entry = entry_name(job.kernel, job.key(_identity(level, toolchain)))
+    text = _with_entry(emitted, entry)
+    flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses)
+    built = build(text, flags, toolchain)
+    launch = LaunchInfo(
+        entry=entry,
+        layout=layout,
+        threads=1,
+        scratch_bytes=emitted.scratch_bytes,
+        scratch_align=_SCRATCH_ALIGN if emitted.scratch_bytes else 1,
+    )
+    sidecars = (CompiledBlob("c", text.encode()), CompiledBlob("ttir", job.text.encode()))
+    return Compiled(launch, CompiledBlob("so", built.data), sidecars, built.log)
+
+
+def entry_name(kernel: str, key: str) -> str:
+    """The exported symbol: the kernel's name and the start of the job's key, so that two variants fit in one program.
+
+    >>> entry_name("add", "0123456789abcdef")
+    'silo_add_0123456789ab'
+    """
+    return f"silo_{re.sub('[^A-Za-z0-9_]', '_', kernel)}_{key[:12]}"
+
+
+def _identity(level: Level, toolchain: Toolchain) -> str:
+    flags = digest("cpu-flags/1", [*compile_flags(level)])[:16]
+    return f"cpu/{EMITTER_VERSION} runtime {runtime.runtime_digest()[:16]} flags {flags} {toolchain.version}"
+
+
+def _contracts(config: Config) -> bool:
+    return config.as_dict().get("enable_fp_fusion", True) is not False
+
+
+def _layout(signature: Signature, specialization: Specialization) -> tuple[LayoutSlot, ...]:
+    """The parameters that are left once constants are folded, in order."""
+    slots: list[LayoutSlot] = []
+    for parameter in signature.parameters:
+        folded = specialization.facts_of(parameter.name) & {Fact.EQUAL_1, Fact.NONE}
+        if parameter.kind is not ParameterKind.CONSTEXPR and not folded:
+            slots.append(LayoutSlot(parameter.name, _abi_type(parameter)))
+    return tuple(slots)
+
+
+def _abi_type(parameter: Parameter) -> AbiType:
+    if parameter.kind is ParameterKind.POINTER:
+        return AbiType.POINTER
+    if parameter.kind is ParameterKind.DESCRIPTOR:
+        raise UnsupportedError(f"{parameter.name}: tensor descriptors as arguments are not supported on the CPU yet")
+    if parameter.dtype is None:
+        raise SourceError(f"the parameter {parameter.name} has no type yet: specialize the signature first")
+    try:
+        return AbiType(parameter.dtype.triton)
+    except ValueError:
+        raise UnsupportedError(f"{parameter.name}: no scalar arguments of type {parameter.dtype} on the CPU") from None
+
+
+def _read_parameters(job: CompileJob) -> tuple[CpuOptions, tuple[LayoutSlot, ...]]:
+    data = job.parameters
+    if not isinstance(data, dict) or set(data) != {"contract", "layout", "mode", "vector_bits"}:
+        raise CompileError(f"the job of {job.kernel} is not one of the CPU compiler: {data!r}")
+    contract, mode, bits = data["contract"], data["mode"], data["vector_bits"]
+    if not isinstance(contract, bool) or mode not in ("optimized", "reference") or bits not in (128, 256, 512):
+        raise CompileError(f"the job of {job.kernel} has parameters that do not exist: {data!r}")
+    try:
+        layout = tuple(LayoutSlot(name, AbiType(kind)) for name, kind in cast("list[list[str]]", data["layout"]))
+    except (TypeError, ValueError) as error:
+        raise CompileError(f"the job of {job.kernel} has no layout: {error}") from None
+    return CpuOptions(mode=mode, vector_bits=cast("int", bits), fp_contract=contract), layout
+
+
+# The TTIR types each ABI type may stand for; unsigned integers are signless in TTIR.
+_TTIR_TYPES = {
+    AbiType.I1: "i1",
+    AbiType.I8: "i8",
+    AbiType.I16: "i16",
+    AbiType.I32: "i32",
+    AbiType.I64: "i64",
+    AbiType.U8: "i8",
+    AbiType.U16: "i16",
+    AbiType.U32: "i32",
+    AbiType.U64: "i64",
+    AbiType.FP16: "f16",
+    AbiType.BF16: "bf16",
+    AbiType.FP32: "f32",
+    AbiType.FP64: "f64",
+}
+
+
+def _check_layout(kernel: str, module: Module, layout: tuple[LayoutSlot, ...]) -> None:
+    """A kernel whose text and layout disagree would read its arguments wrong."""
+    arguments = [value.type for value in module.entry.regions[0].blocks[0].arguments]
+    expected = ["pointer" if slot.type is AbiType.POINTER else _TTIR_TYPES.get(slot.type, "none") for slot in layout]
+    found = ["pointer" if type_.pointer else type_.element for type_ in arguments]
+    if expected != found:
+        raise CompileError(f"{kernel} was lowered to the parameters {found}, its layout says {expected}")
+
+
+def _with_entry(emitted: EmittedKernel, entry: str) -> str:
+    return re.sub(rf"\b{re.escape(emitted.entry)}\b", entry, emitted.source)
