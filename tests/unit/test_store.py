@@ -5,8 +5,8 @@ import time
 from dataclasses import replace
 
 import pytest
-from bundle_samples import variant
 
+from bundle_samples import variant
 from silo.artifacts.artifact import Artifact
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
@@ -100,7 +100,7 @@ def test_a_second_store_on_the_directory_sees_the_first_ones_work(tmp_path):
 def test_a_damaged_entry_is_a_miss_told_once_and_made_again(tmp_path, caplog, part):
     store = Store(tmp_path)
     key, artifact = keep(store)
-    (path,) = [path for path in (tmp_path / part).rglob("*.json")]
+    (path,) = (tmp_path / part).rglob("*.json")
     path.write_bytes(path.read_bytes().replace(b'"registers":7', b'"registers":9'))
     with caplog.at_level(logging.WARNING, "silo.store"):
         for _ in range(2):

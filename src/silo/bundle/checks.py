@@ -56,15 +56,11 @@ class Checker:
         return data
 
     def text(self, data: JSON, field: str, limit: int = 1 << 16) -> str:
-        """``data`` as a string of at most ``limit`` characters, all of which can be encoded."""
+        """``data`` as a string of at most ``limit`` characters."""
         if not isinstance(data, str):
             raise self.error(field, f"a {type(data).__name__} where a string is needed")
         if len(data) > limit:
             raise self.error(field, f"{len(data)} characters where at most {limit} are allowed")
-        try:
-            data.encode()
-        except UnicodeEncodeError:
-            raise self.error(field, "a lone surrogate in a string") from None
         return data
 
     def name(self, data: JSON, field: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -21,7 +22,10 @@ __all__ = [
     "BundleVariant",
     "decode_documents",
     "encode_documents",
+    "parse_document",
 ]
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class Basis(Enum):
@@ -107,6 +111,14 @@ def encode_documents(documents: Iterable[JSON]) -> bytes:
     return b"".join(canonical_json(document) + b"\n" for document in documents)
 
 
+def parse_document(text: bytes) -> JSON:
+    """Parse JSON from a file; ``ValueError`` for floats, repeated keys, and strings that UTF-8 cannot hold."""
+    document = parse_json(text)
+    if _SURROGATE.search(text):
+        canonical_json(document)  # raises for a lone surrogate, which would fail wherever it is printed or hashed
+    return document
+
+
 def decode_documents(data: bytes) -> tuple[JSON, ...]:
     """The inverse of :func:`encode_documents`; ``ValueError`` names the line that is wrong."""
     lines = data.split(b"\n")
@@ -115,7 +127,7 @@ def decode_documents(data: bytes) -> tuple[JSON, ...]:
     documents: list[JSON] = []
     for number, line in enumerate(lines, start=1):
         try:
-            documents.append(parse_json(line))
+            documents.append(parse_document(line))
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
     return tuple(documents)

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.checks import Checker
-from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRules, BundleVariant
+from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRules, BundleVariant, parse_document
 from silo.bundle.format import (
     CASES_KIND,
     CODECS,
@@ -34,7 +34,7 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.core.values import JSON, parse_json
+from silo.core.values import JSON
 from silo.core.variant import Variant
 
 __all__ = ["TABLES", "BlobEntry", "Manifest"]
@@ -126,7 +126,7 @@ class Manifest:
         if not text.startswith(b'{"'):
             raise check.error("manifest", "the manifest is no JSON object")
         try:
-            data = parse_json(text)
+            data = parse_document(text)
         except ValueError as error:
             raise check.error("manifest", f"the manifest is not canonical JSON: {error}") from None
         top = check.members(data, "manifest", _TOP)

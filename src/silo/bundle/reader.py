@@ -172,7 +172,8 @@ def open_bundle(path: str | os.PathLike[str]) -> Bundle:
     """
     name = Path(path).name
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        # Not waiting: a pipe of that name is refused below, not read.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         raise BundleError(f"cannot open the bundle {os.fspath(path)}: {error.strerror}") from None
     try:
