@@ -94,18 +94,21 @@ class AlikeLandscape(FakeLandscape):
         return 100_000
 
 
-def test_a_finalist_that_fails_later_is_out_and_others_are_compared():
+@pytest.mark.parametrize("error", [None, LaunchError("out of memory"), CompileError("gone")])
+def test_a_finalist_that_fails_later_is_out_and_others_are_compared(error):
     class Fragile(FakeEvaluator):
         def compare(self, configs):
             samples = dict(super().compare(configs))
-            samples.pop(SPACE[0], None)
+            if samples.pop(SPACE[0], None) and error:
+                raise error
             return samples
 
     records = Records()
     evaluator = Fragile(STUDY, Ramp())  # SPACE[0] is the fastest
     outcome, _ = run(records, evaluator=evaluator)
     assert evaluator.compared[0][0] == SPACE[0]
-    assert SPACE[0] not in evaluator.compared[1]
+    assert len(evaluator.compared[-1]) == 4
+    assert SPACE[0] not in evaluator.compared[-1]
     assert outcome.require_winner().config != SPACE[0]
     assert outcome.failures == {"run": 1}
 

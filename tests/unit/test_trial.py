@@ -1,7 +1,10 @@
 import dataclasses
+import functools
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from silo.backends.fake.measure import fake_study
 from silo.core.config import Config
@@ -76,6 +79,42 @@ def test_damaged_json_is_refused(damage):
     damage(data)
     with pytest.raises(ValueError, match=r"."):
         Trial.from_json(data)
+
+
+SCALARS = st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.text(max_size=4)
+TEXTS = st.text(max_size=5)
+ANYTHING = st.recursive(
+    SCALARS, lambda x: st.lists(x, max_size=3) | st.dictionaries(TEXTS, x, max_size=3), max_leaves=5
+)
+
+
+def places(data, path=()):
+    yield path
+    members = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for name, member in members:
+        yield from places(member, (*path, name))
+
+
+@given(st.data())
+@settings(max_examples=300)
+def test_whatever_is_changed_is_read_right_or_refused(data):
+    tree = json.loads(canonical_json(make().to_json()))
+    path = data.draw(st.sampled_from(list(places(tree))))
+    value = data.draw(
+        ANYTHING
+        | st.sampled_from([{"float": "0x1p99999"}, {"float": "nan"}, {"tuple": [{"float": "1"}]}, {"dtype": "x"}])
+    )
+    if path:
+        owner = functools.reduce(lambda node, name: node[name], path[:-1], tree)
+        owner[path[-1]] = value
+    else:
+        tree = value
+    try:
+        trial = Trial.from_json(tree)
+    except ValueError:
+        return
+    assert Trial.from_json(trial.to_json()) == trial
+    hash(trial)
 
 
 def test_records_hold_several_trials():

@@ -29,6 +29,6 @@ class Evaluator(Protocol):
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
         """Measure configs that were found usable side by side, taking turns; samples in nanoseconds by config.
 
-        A config that fails now is left out.
+        A config that fails now is left out, or its error raised.
         """
         ...

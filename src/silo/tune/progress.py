@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from silo.core.config import Config
 from silo.tune.trial import Trial
 
-__all__ = ["Progress", "ProgressCallback", "format_duration", "format_time", "status_text"]
+__all__ = ["Progress", "ProgressCallback", "format_duration", "format_time"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +57,3 @@ def format_duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s"
-
-
-def status_text(progress: Progress) -> str:
-    """What stands beside the bar.
-
-    >>> status_text(Progress(3, 8, 0, 2.0, 3.3, best_ns=41_500, failures={"compile": 1}))
-    '3/8  best 41.5 us  failed: 1 compile  3.3 s left'
-    """
-    parts = [f"{progress.done}/{progress.total}"]
-    if progress.best_ns is not None:
-        best = f" ({progress.best})" if progress.best is not None else ""
-        parts.append(f"best {format_time(progress.best_ns)}{best}")
-    if progress.failures:
-        parts.append("failed: " + ", ".join(f"{count} {kind}" for kind, count in sorted(progress.failures.items())))
-    if progress.phase == "final":
-        parts.append("comparing the finalists")
-    elif progress.phase == "search" and progress.eta_s is not None:
-        parts.append(f"{format_duration(progress.eta_s)} left")
-    return "  ".join(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from silo.core.config import Config
 from silo.core.protocols import RecordStore, Searcher
@@ -161,10 +161,22 @@ class _Session:
         chosen = finalists(self._trials(), count)
         while chosen and not self._spent(1.0) and not all(self._ledger.of(config, Stage.FINAL) for config in chosen):
             self.report("final")
-            samples = self._evaluator.compare(chosen)
+            samples = self._side_by_side(chosen)
             # One record: a reader never sees some finalists compared and others not.
             self._ledger.keep([self._remeasured(config, samples.get(config, ())) for config in chosen])
             chosen = finalists(self._trials(), count)  # others, where one of them failed
+
+    def _side_by_side(self, chosen: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
+        try:
+            return self._evaluator.compare(chosen)
+        except CompilerMissingError:
+            raise
+        except (CompileError, LaunchError):
+            if len(chosen) == 1:
+                return {}
+            # One of them fails now and did not at first. Each by itself shows which; the others still have samples
+            # of about the same time.
+            return {config: samples for each in chosen for config, samples in self._side_by_side([each]).items()}
 
     def _remeasured(self, config: Config, samples: Sequence[int]) -> Trial:
         if not samples:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from math import isnan
 from typing import cast
 
 from silo.core.config import Config
@@ -76,6 +77,9 @@ class Trial:
             raise ValueError(f"a trial has samples if it is ok, and only then: {self.status.value}, {self.samples_ns}")
         if self.compile_ns < 0 or any(sample < 0 for sample in self.samples_ns):
             raise ValueError("a trial's times are natural numbers of nanoseconds")
+        if self.max_error is not None and isnan(self.max_error):
+            # NaN differs from itself, and equal trials must be equal; a result that is NaN by mistake is off by inf.
+            raise ValueError("max_error of a trial is never NaN")
 
     def to_json(self) -> JSON:
         """The canonical form; every member is present."""
@@ -103,6 +107,15 @@ class Trial:
             raise ValueError(f"not a trial of schema {TRIAL_SCHEMA}: {str(data)[:80]}")
         if odd := set(data) ^ _TRIAL_MEMBERS:
             raise ValueError(f"a trial with unknown or missing members: {', '.join(sorted(odd))}")
+        try:
+            trial = cls._from_members(data)
+            hash(trial)  # nothing unhashable hides in a member
+        except (TypeError, AttributeError, KeyError, OverflowError) as problem:
+            raise ValueError(f"a trial with a mistyped member: {problem}") from problem
+        return trial
+
+    @classmethod
+    def _from_members(cls, data: Mapping[str, JSON]) -> Trial:
         error = None if data["max_error"] is None else value_from_json(data["max_error"])
         if error is not None and not isinstance(error, float):
             raise ValueError(f"max_error of a trial is a float or null, not {error!r}")
@@ -110,7 +123,7 @@ class Trial:
             config=Config.from_json(data["config"]),
             status=Status(data["status"]),
             bucket=bucket_from_json(data["bucket"]),
-            device=DeviceModel.from_json(data["device"]),
+            device=_device(data["device"]),
             policy=_text(data, "policy"),
             samples_ns=_naturals(data["samples_ns"]),
             compile_ns=_naturals([data["compile_ns"]])[0],
@@ -280,6 +293,14 @@ def _members(data: JSON) -> list[tuple[str, JSON]]:
     if isinstance(data, dict):
         return list(data.items())
     raise ValueError(f"not a JSON object: {data!r}")
+
+
+def _device(data: JSON) -> DeviceModel:
+    model = DeviceModel.from_json(data)
+    for name in ("vendor", "name", "arch"):
+        _text({name: getattr(model, name)}, name)
+    _naturals([model.units, model.memory_bytes])
+    return model
 
 
 def _items(data: JSON) -> list[JSON]:
