@@ -95,7 +95,11 @@ def make_hsaco(**changes):
         ".vgpr_spill_count": 188,
         ".private_segment_fixed_size": 628,
         ".group_segment_fixed_size": 64,
-        ".args": [{".offset": 0, ".size": 8}, {".offset": 8, ".size": 4}],
+        ".args": [
+            {".offset": 0, ".size": 8, ".value_kind": "global_buffer"},
+            {".offset": 8, ".size": 4, ".value_kind": "by_value"},
+            {".offset": 16, ".size": 4, ".value_kind": "hidden_block_count_x"},
+        ],
         **changes,
     }
     kernel = {name: value for name, value in kernel.items() if value is not None}

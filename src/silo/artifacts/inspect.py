@@ -143,7 +143,9 @@ def _hip_kernels(elf: Elf) -> list[BinaryKernel]:
 
 def _hip_kernel(kernel: Item, arch: str) -> BinaryKernel:
     parameters = tuple(
-        (_number(argument, ".offset"), _number(argument, ".size")) for argument in _list(kernel, ".args")
+        (_number(argument, ".offset"), _number(argument, ".size"))
+        for argument in _list(kernel, ".args")
+        if not _is_hidden(argument)
     )
     return BinaryKernel(
         entry=_text(kernel, ".name"),
@@ -154,6 +156,12 @@ def _hip_kernel(kernel: Item, arch: str) -> BinaryKernel:
         shared_bytes=_number(kernel, ".group_segment_fixed_size"),
         parameters=parameters,
     )
+
+
+def _is_hidden(argument: Item) -> bool:
+    """Arguments that the runtime itself fills in come after the kernel's own."""
+    kind = argument.get(".value_kind") if isinstance(argument, dict) else None
+    return isinstance(kind, str) and kind.startswith("hidden_")
 
 
 def _amd_metadata(elf: Elf) -> Item:

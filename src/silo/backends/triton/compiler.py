@@ -1,0 +1,187 @@
+"""Triton kernels for NVIDIA and AMD GPUs: Triton's own back end, run in a worker, with complete launch info."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from silo.artifacts.inspect import BinaryKernel, inspect_binary
+from silo.artifacts.strip import free_of_folders
+from silo.backends.triton.identity import compiler_identity
+from silo.backends.triton.layout import argument_slots, complete_layout
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.protocols import Source
+from silo.core.target import Target
+from silo.core.values import JSON, Value, value_from_json, value_to_json
+from silo.core.variant import CompileJob, Variant
+from silo.errors import CompileError, SourceError, ToolchainError
+from silo.settings import settings
+from silo.sources.triton.adapter import compile_gpu, lower_for_gpu, require_triton
+
+__all__ = ["TritonCompiler"]
+
+_BINARY_KINDS = {"cuda": "cubin", "hip": "hsaco"}
+_FIRST_SPECIFIC = 90  # from this compute capability on Triton compiles for the architecture-specific form only
+_LONGEST_MESSAGE = 1200
+
+
+class _HasFunction(Protocol):
+    @property
+    def function(self) -> object: ...
+
+
+class TritonCompiler:
+    """The plug-in ``triton``: source kind ``triton``, targets ``cuda:*`` and ``hip:*``. Needs no GPU."""
+
+    name = "triton"
+
+    def identity(self, target: Target) -> str:
+        """Triton's version and files, this plug-in's schema; a few milliseconds once, then nothing."""
+        return compiler_identity(target, force=settings().force_triton)
+
+    def accepts(self, source_kind: str, target: Target) -> Decision:
+        """Triton sources, concrete cuda and hip targets in forms that Triton makes, with a usable Triton here."""
+        if source_kind != "triton":
+            return Rejected(f"compiles Triton kernels only, not {source_kind}")
+        if target.kind not in _BINARY_KINDS:
+            return Rejected(f"compiles for cuda and hip, not for {target.kind}")
+        if not target.is_concrete:
+            example = "cuda:sm_90" if target.kind == "cuda" else "hip:gfx942"
+            return Rejected(f"the target {target} names no arch and no device here gives it one; write {example}")
+        if (form := _unmade_form(target)) is not None:
+            return Rejected(form)
+        try:
+            version = require_triton(force=settings().force_triton)
+        except ToolchainError as error:
+            return Rejected(str(error))
+        return Accepted(f"Triton {version}")
+
+    def artifact_target(self, target: Target) -> Target:
+        """What the code made for ``target`` is really for: from sm_90 on Triton makes the ``a`` form only.
+
+        >>> str(TritonCompiler().artifact_target(Target.parse("cuda:sm_100")))
+        'cuda:sm_100a'
+        """
+        if target.kind == "cuda" and target.arch[-1].isdecimal() and _capability(target) >= _FIRST_SPECIFIC:
+            return Target("cuda", f"{target.arch}a")
+        return target
+
+    def lower(self, source: Source, variant: Variant) -> CompileJob:
+        """Triton's front end, here and now. ``sm_90`` and ``sm_90a`` give equal jobs.
+
+        Raises:
+            ToolchainError: no usable Triton.
+            SourceError: not a Triton source.
+            CompileError: the front end refused the kernel.
+        """
+        function = getattr(cast("_HasFunction", source), "function", None)
+        if function is None:
+            raise SourceError(f"{source.name} is no Triton source: it brings no function")
+        target = self.artifact_target(variant.target)
+        slots = argument_slots(variant.signature, variant.specialization)
+        lowered = lower_for_gpu(
+            function,
+            variant.signature,
+            variant.specialization,
+            variant.config,
+            target,
+            force=settings().force_triton,
+        )
+        parameters: JSON = {
+            "options": {name: value_to_json(value) for name, value in variant.config.options},
+            "layout": [[slot.name, slot.type.value] for slot in slots],
+        }
+        return CompileJob(self.name, variant.kernel, target, lowered.text, parameters)
+
+    def compile(self, job: CompileJob) -> Compiled:
+        """Triton's back end and its assembler; launch info from its metadata and from the binary itself.
+
+        Raises:
+            ToolchainError: no usable Triton.
+            CompileError: a stage failed, or the binary is not what the job describes.
+        """
+        options, arguments = _read_parameters(job)
+        try:
+            stages = compile_gpu(job.text, job.target, options, force=settings().force_triton)
+        except CompileError as error:
+            raise type(error)(_shortened(str(error))) from error
+        kind = _BINARY_KINDS[job.target.kind]
+        entry = str(stages.metadata["name"])
+        kernel = _kernel_called(entry, inspect_binary(stages.binary, kind))
+        launch = launch_info(job.target, stages.metadata, complete_layout(arguments, kernel), kernel)
+        log = stages.log
+        clean = free_of_folders(stages.binary, [Path.cwd(), Path(tempfile.gettempdir())])
+        if not clean:
+            log += f"not reproducible from another folder: {clean.reason}\n"
+        return Compiled(launch, CompiledBlob(kind, stages.binary), log=log)
+
+
+def launch_info(
+    target: Target, metadata: dict[str, Any], layout: tuple[LayoutSlot, ...], kernel: BinaryKernel
+) -> LaunchInfo:
+    """Launch info from Triton's metadata and the binary.
+
+    Scratch memory is per program instance, which with a cluster is all of its blocks. The grid of a launch counts
+    clusters: its first axis is to be multiplied with the cluster's first dimension.
+    """
+    ctas = int(metadata.get("num_ctas", 1))
+    warps = int(metadata["num_warps"])  # with warp specialization the total, which Triton writes back
+    return LaunchInfo(
+        entry=kernel.entry,
+        layout=layout,
+        num_warps=warps,
+        threads=warps * int(metadata["warp_size"]),
+        cluster=(ctas, 1, 1),
+        shared_bytes=int(metadata["shared"]),
+        scratch_bytes=int(metadata.get("global_scratch_size", 0)) * ctas,
+        scratch_align=int(metadata.get("global_scratch_align", 1)),
+        profile_bytes=int(metadata.get("profile_scratch_size", 0)) * ctas,
+        profile_align=int(metadata.get("profile_scratch_align", 1)),
+        cooperative=bool(metadata.get("launch_cooperative_grid", False)),
+        pdl=target.kind == "cuda" and bool(metadata.get("launch_pdl", False)),
+        registers=kernel.registers,
+        spills=kernel.spills,
+    )
+
+
+def _capability(target: Target) -> int:
+    return int("".join(character for character in target.arch if character.isdecimal()))
+
+
+def _unmade_form(target: Target) -> str | None:
+    """Why Triton does not make code for this arch; None where it does."""
+    if target.kind == "hip":
+        if target.arch.endswith("-generic"):
+            return f"Triton makes no code for generic processors such as {target.arch}; name one, such as gfx942"
+        return None
+    if target.arch.endswith("f"):
+        return f"Triton makes no family-specific code; write sm_{_capability(target)} instead of {target.arch}"
+    if target.arch.endswith("a") and _capability(target) < _FIRST_SPECIFIC:
+        return f"{target.arch} does not exist: architecture-specific forms start with sm_90a"
+    return None
+
+
+def _shortened(message: str) -> str:
+    """The start of a failed stage's message, which says what is wrong; Triton prints the whole assembly after it."""
+    if len(message) <= _LONGEST_MESSAGE:
+        return message
+    return f"{message[:_LONGEST_MESSAGE].rstrip()}\n... ({len(message) - _LONGEST_MESSAGE} characters more)"
+
+
+def _read_parameters(job: CompileJob) -> tuple[dict[str, Value], tuple[LayoutSlot, ...]]:
+    try:
+        parameters = cast("dict[str, Any]", job.parameters)
+        options = {str(name): value_from_json(value) for name, value in parameters["options"].items()}
+        return options, tuple(LayoutSlot(name, AbiType(kind)) for name, kind in parameters["layout"])
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise CompileError(f"the job's parameters are not those of a Triton job: {error}") from error
+
+
+def _kernel_called(entry: str, kernels: tuple[BinaryKernel, ...]) -> BinaryKernel:
+    for kernel in kernels:
+        if kernel.entry == entry:
+            return kernel
+    raise CompileError(f"the binary holds {', '.join(kernel.entry for kernel in kernels)}, not {entry}")
