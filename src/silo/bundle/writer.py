@@ -27,7 +27,7 @@ from silo.bundle.format import (
 )
 from silo.bundle.manifest import BlobEntry
 from silo.errors import BundleError
-from silo.store.files import AtomicFile
+from silo.store.files import AtomicFile, sweep_abandoned
 
 __all__ = ["ReadBlob", "ReadStored", "Written", "write_bundle"]
 
@@ -63,6 +63,7 @@ def write_bundle(
     target = Path(os.path.realpath(path))
     contents = replace(contents, toolchain=tuple(sorted({**dict(contents.toolchain), "zstd": ZSTD_VERSION}.items())))
     refs = _sorted_refs(contents)
+    sweep_abandoned(target.parent)
     try:
         permissions = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
         with AtomicFile(target, mode=0o666) as file:

@@ -54,7 +54,7 @@ class MemoryRecords:
 class DiskRecords:
     """Records in one directory, appended to by many processes at once.
 
-    An append is one ``O_APPEND`` write under a lock, then fsync. A write cut short by a full disk is taken back; one
+    An append is one ``O_APPEND`` write and fsync under a lock. A write cut short by a full disk is taken back; one
     cut short by a kill leaves a torn line, which readers skip and the next writer closes with a newline first.
     """
 
@@ -76,7 +76,6 @@ class DiskRecords:
         try:
             with file_lock(descriptor, exclusive=True) as locked:
                 _append_line(descriptor, line, locked=locked)
-            os.fsync(descriptor)
         finally:
             os.close(descriptor)
         with self._lock:
@@ -118,6 +117,8 @@ def _append_line(descriptor: int, line: bytes, *, locked: bool) -> None:
         line = b"\n" + line
     try:
         write_all(descriptor, line)
+        # Under the lock too, so that whatever a reader has seen is durable.
+        os.fsync(descriptor)
     except OSError:
         # Only under the lock is it certain that nobody has appended since.
         if locked:

@@ -142,7 +142,7 @@ class TrustLedger:
                 if isinstance(private, Rejected):
                     self._notices.once(
                         f"private {path}",
-                        f"{path} is not believed about host code: {private.reason}; make it your own alone (chmod go-w)",
+                        f"{path} is not believed about host code: {private.reason}; make it yours alone (chmod go-w)",
                     )
                     return set()
         found: set[str] = set()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from silo.core.values import JSON
 from silo.store.entries import DiskEntries
-from silo.store.files import TEMPORARY_PREFIX
+from silo.store.files import TEMPORARY_PREFIX, sweep_abandoned
 from silo.store.notices import Notices
 
 __all__ = ["PARTS", "Pruned", "Usage", "clear", "prune", "usage"]
@@ -68,7 +68,10 @@ def prune(root: Path, *, max_bytes: int, grace_s: float = GRACE_S) -> Pruned:
     a blob gone makes it again.
     """
     now_s = time.time()
-    temporary, freed = _sweep(root, now_s - grace_s)
+    temporary = freed = 0
+    for directory in (root, *(path for path in root.rglob("*") if path.is_dir())):
+        count, size = sweep_abandoned(directory, older_than_s=grace_s)
+        temporary, freed = temporary + count, freed + size
     damaged = tuple(_files(root / "damaged"))
     for file in damaged:
         freed += _unlink(file)
@@ -122,18 +125,6 @@ def _files(directory: Path) -> Iterator[_File]:
             if path.is_file() and not path.is_symlink():
                 status = path.stat()
                 yield _File(path, status.st_size, status.st_mtime)
-
-
-def _sweep(root: Path, before_s: float) -> tuple[int, int]:
-    """Remove unfinished files of killed writers: how many and how many bytes."""
-    count = freed = 0
-    for path in root.rglob(f"{TEMPORARY_PREFIX}*"):
-        with contextlib.suppress(FileNotFoundError):
-            status = path.stat()
-            if status.st_mtime < before_s:
-                path.unlink()
-                count, freed = count + 1, freed + status.st_size
-    return count, freed
 
 
 def _unlink(file: _File) -> int:
