@@ -22,7 +22,7 @@ class Ledger:
     def __init__(self, study: Study, records: RecordStore) -> None:
         self._study = study
         self._records = records
-        self._trials: dict[tuple[bytes, Trial], None] = {}
+        self._trials: dict[bytes, Trial] = {}
         self._by_config: dict[bytes, list[Trial]] = {}
         self._read = 0
         self._due_ns = 0
@@ -32,7 +32,7 @@ class Ledger:
     @property
     def trials(self) -> tuple[Trial, ...]:
         """Every distinct trial, in the order they became known."""
-        return tuple(trial for _, trial in self._trials)
+        return tuple(self._trials.values())
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -86,10 +86,10 @@ class Ledger:
         if reason := self._study.refuses(trial):
             self._notes[f"a kept trial was left out: {reason}"] = None
             return
-        key = trial.config.order_key
-        if (key, trial) not in self._trials:
-            self._trials[key, trial] = None
-            self._by_config.setdefault(key, []).append(trial)
+        identity = trial.identity
+        if identity not in self._trials:
+            self._trials[identity] = trial
+            self._by_config.setdefault(trial.config.order_key, []).append(trial)
 
 
 def read_trials(study: Study, records: RecordStore) -> tuple[Trial, ...]:

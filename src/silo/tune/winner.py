@@ -91,15 +91,14 @@ def finalists(trials: Iterable[Trial], count: int, slower_permille: int = 100) -
 
 def _usable(trials: Iterable[Trial]) -> list[list[Trial]]:
     """The distinct successful trials of each config that no trial disqualifies."""
-    # By canonical form, because Python holds a config with BLOCK=1 equal to one with BLOCK=True.
-    distinct = {(trial.config.order_key, trial) for trial in trials}
+    distinct = {trial.identity: trial for trial in trials}.values()
     pools: dict[bytes, list[Trial]] = {}
-    for key, trial in distinct:
+    for trial in distinct:
         if trial.status is Status.OK:
-            pools.setdefault(key, []).append(trial)
-    for key, trial in distinct:
+            pools.setdefault(trial.config.order_key, []).append(trial)
+    for trial in distinct:
         if trial.status in _DISQUALIFYING:
-            pools.pop(key, None)
+            pools.pop(trial.config.order_key, None)
     return list(pools.values())
 
 
