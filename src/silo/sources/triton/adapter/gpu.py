@@ -22,6 +22,7 @@ __all__ = ["GpuStages", "compile_gpu"]
 
 # An operation's line ends in its result types; a line that opens a region does not end the operation.
 _OPERATION_END = re.compile(r"(-> [^\n{]*)$", re.MULTILINE)
+_BLOCK_ARGUMENTS = re.compile(r"^( *\^\w+\()(%.*)(\):)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +102,10 @@ def _gpu_name(target: Target) -> str:
 
 
 def _parse(text: str, ir: Any, context: Any) -> Any:  # noqa: ANN401
-    # MLIR gives every operation without a location the place in the file it reads, and device_assert prints that:
+    # MLIR gives everything without a location the place in the file it reads, and device_assert prints that:
     # unknown locations keep the name of a temporary file out of the binary.
     unlocated = _OPERATION_END.sub(r"\1 loc(unknown)", text)
+    unlocated = _BLOCK_ARGUMENTS.sub(_unlocated_arguments, unlocated)
     with tempfile.TemporaryDirectory(prefix="silo-") as folder:
         path = Path(folder) / "kernel.ttir"
         path.write_text(unlocated, encoding="utf-8")
@@ -115,6 +117,11 @@ def _parse(text: str, ir: Any, context: Any) -> Any:  # noqa: ANN401
             ) from error
     made.context = context
     return made
+
+
+def _unlocated_arguments(match: re.Match[str]) -> str:
+    start, arguments, end = match.groups()
+    return start + arguments.replace(", %", " loc(unknown), %") + " loc(unknown)" + end
 
 
 def _stage_message(stage: str, target: Target, error: Exception, log: str) -> str:
