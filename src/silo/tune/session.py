@@ -158,6 +158,7 @@ class _Session:
 
     def compare(self, count: int) -> None:
         """Measure the finalists side by side, unless that was done already or time is up."""
+        self._ledger.refresh()
         chosen = finalists(self._trials(), count)
         while chosen and not self._spent(1.0) and not all(self._ledger.of(config, Stage.FINAL) for config in chosen):
             self.report("final")
