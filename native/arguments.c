@@ -4,8 +4,8 @@
 
 struct silo_adapter_table silo_adapters;
 
-static PyObject *s_exchange, *s_dlpack, *s_dlpack_device, *s_data_ptr, *s_cuda_dict, *s_dtype, *s_name,
-    *s_device, *s_item, *s_shape, *s_stride;
+static PyObject *s_exchange, *s_dlpack, *s_dlpack_device, *s_data_ptr, *s_cuda_dict, *s_dtype,
+    *s_name, *s_device, *s_item, *s_shape, *s_stride;
 static PyObject *type_hook; /* owned; NULL: none */
 
 /* numpy dtype objects that the buffer protocol cannot express (bfloat16, fp8), each owned. */
@@ -98,7 +98,8 @@ static bool is_numpy_scalar(PyTypeObject *type) {
     PyObject *modules = PyImport_GetModuleDict(); /* borrowed */
     PyObject *numpy = modules ? PyDict_GetItemString(modules, "numpy") : NULL;
     PyObject *generic = numpy ? PyObject_GetAttrString(numpy, "generic") : NULL;
-    bool result = generic != NULL && PyType_Check(generic) && PyType_IsSubtype(type, (PyTypeObject *)generic);
+    bool result =
+        generic != NULL && PyType_Check(generic) && PyType_IsSubtype(type, (PyTypeObject *)generic);
     Py_XDECREF(generic);
     PyErr_Clear();
     return result;
@@ -141,8 +142,8 @@ static int grow(void) {
         if (silo_adapters.entries[i].type != NULL)
             insert(&bigger, silo_adapters.entries[i]);
     }
-    /* The old table is never freed: a call further up this or another thread's stack may hold a pointer into
-     * it. Tables double, so all of them together are no larger than the newest. */
+    /* The old table is never freed: a call further up this or another thread's stack may hold a
+     * pointer into it. Tables double, so all of them together are no larger than the newest. */
     silo_adapters = bigger;
     return 0;
 }
@@ -238,7 +239,8 @@ static struct silo_dtype dtype_of_object(PyObject *object) {
     return type;
 }
 
-/* "cpu", "cuda", "cuda:1" of an object's `device`; unknown where it has none or says something else. */
+/* "cpu", "cuda", "cuda:1" of an object's `device`; unknown where it has none or says something
+ * else. */
 static void device_of_object(PyObject *object, struct silo_view *view) {
     view->device_type = SILO_DEVICE_UNKNOWN;
     view->device_id = 0;
@@ -279,7 +281,8 @@ static int view_of_buffer(PyObject *object, struct silo_view *view, struct silo_
     if (SILO_LIKELY(PyObject_GetBuffer(object, buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0)) {
         view->dtype = silo_dtype_of_format(buffer->format, buffer->itemsize);
     } else {
-        /* The struct language cannot say bfloat16 or fp8: the memory comes without a format then. */
+        /* The struct language cannot say bfloat16 or fp8: the memory comes without a format then.
+         */
         PyErr_Clear();
         if (PyObject_GetBuffer(object, buffer, PyBUF_STRIDES) != 0)
             return -1;
@@ -306,7 +309,8 @@ static const struct dl_tensor *tensor_of_capsule(PyObject *capsule, bool *readon
 }
 
 static PyObject *capsule_of(PyObject *object) {
-    /* On a GPU a producer waits for its stream by default; -1 says that the caller orders the work. */
+    /* On a GPU a producer waits for its stream by default; -1 says that the caller orders the work.
+     */
     PyObject *device = PyObject_CallMethodObjArgs(object, s_dlpack_device, NULL);
     if (device == NULL)
         return NULL;
@@ -320,7 +324,8 @@ static PyObject *capsule_of(PyObject *object) {
     if (method == NULL)
         return NULL;
     PyObject *empty = PyTuple_New(0), *capsule = NULL;
-    PyObject *keywords = code == SILO_DEVICE_CPU ? PyDict_New() : Py_BuildValue("{s:i}", "stream", -1);
+    PyObject *keywords =
+        code == SILO_DEVICE_CPU ? PyDict_New() : Py_BuildValue("{s:i}", "stream", -1);
     if (empty && keywords)
         capsule = PyObject_Call(method, empty, keywords);
     Py_XDECREF(empty);
@@ -343,7 +348,8 @@ static int view_of_capsule(PyObject *object, struct silo_view *view, struct silo
     }
     view_of_dlpack(tensor, view);
     view->readonly = readonly;
-    holds->object[holds->objects++] = capsule; /* some producers hand out a copy: keep it to the end */
+    holds->object[holds->objects++] =
+        capsule; /* some producers hand out a copy: keep it to the end */
     return 0;
 }
 
@@ -366,11 +372,13 @@ static int view_of_cuda_dict(PyObject *object, struct silo_view *view) {
     if (dict == NULL)
         return -1;
     int result = -1;
-    PyObject *data = PyDict_Check(dict) ? PyDict_GetItemString(dict, "data") : NULL;       /* borrowed */
-    PyObject *typestr = PyDict_Check(dict) ? PyDict_GetItemString(dict, "typestr") : NULL; /* borrowed */
+    PyObject *data = PyDict_Check(dict) ? PyDict_GetItemString(dict, "data") : NULL; /* borrowed */
+    PyObject *typestr =
+        PyDict_Check(dict) ? PyDict_GetItemString(dict, "typestr") : NULL; /* borrowed */
     Py_ssize_t length = 0;
     const char *text = typestr ? PyUnicode_AsUTF8AndSize(typestr, &length) : NULL;
-    if (data == NULL || !PyTuple_Check(data) || PyTuple_Size(data) != 2 || text == NULL || length < 3) {
+    if (data == NULL || !PyTuple_Check(data) || PyTuple_Size(data) != 2 || text == NULL ||
+        length < 3) {
         PyErr_SetString(PyExc_ValueError, "malformed __cuda_array_interface__");
     } else {
         long bytes = strtol(text + 2, NULL, 10);
@@ -385,7 +393,8 @@ static int view_of_cuda_dict(PyObject *object, struct silo_view *view) {
         view->address = (uint64_t)PyLong_AsSize_t(PyTuple_GetItem(data, 0));
         int readonly = PyErr_Occurred() ? -1 : PyObject_IsTrue(PyTuple_GetItem(data, 1));
         view->readonly = readonly == 1;
-        view->device_type = SILO_DEVICE_CUDA; /* the protocol does not say which: 0 until the driver is asked */
+        view->device_type =
+            SILO_DEVICE_CUDA; /* the protocol does not say which: 0 until the driver is asked */
         view->device_id = 0;
         result = readonly < 0 ? -1 : 0;
     }
@@ -462,7 +471,8 @@ static int shape_of_dlpack(const struct dl_tensor *tensor, struct silo_shape *sh
     return 0;
 }
 
-/* From the attributes `shape` and `stride()`, which every duck-typed tensor has; row-major without the latter. */
+/* From the attributes `shape` and `stride()`, which every duck-typed tensor has; row-major without
+ * the latter. */
 static int shape_of_attributes(PyObject *object, struct silo_shape *shape) {
     PyObject *sizes = PyObject_GetAttr(object, s_shape);
     Py_ssize_t count = sizes ? PySequence_Size(sizes) : -1;
@@ -509,13 +519,14 @@ static int shape_of_buffer(PyObject *object, struct silo_shape *shape) {
     return result;
 }
 
-int silo_shape_read(PyObject *object, const struct silo_adapter *adapter, struct silo_shape *shape) {
+int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
+                    struct silo_shape *shape) {
     if (adapter->kind == SILO_ADAPT_TORCH) {
         void *handle = silo_torch_handle(object);
         int64_t ndim, *sizes, *strides;
         int32_t scalar_type;
-        if (silo_torch.dim(handle, &ndim) | silo_torch.dtype(handle, &scalar_type) | silo_torch.sizes(handle, &sizes) |
-            silo_torch.strides(handle, &strides)) {
+        if (silo_torch.dim(handle, &ndim) | silo_torch.dtype(handle, &scalar_type) |
+            silo_torch.sizes(handle, &sizes) | silo_torch.strides(handle, &strides)) {
             PyErr_SetString(PyExc_ValueError, "torch has no sizes for this tensor");
             return -1;
         }

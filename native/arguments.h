@@ -1,5 +1,5 @@
-/* Reading arguments: the address, dtype and device of anything that holds an array, and numbers out of
- * anything that holds one. One table maps a Python type to the way its objects are read. */
+/* Reading arguments: the address, dtype and device of anything that holds an array, and numbers out
+ * of anything that holds one. One table maps a Python type to the way its objects are read. */
 #ifndef SILO_ARGUMENTS_H
 #define SILO_ARGUMENTS_H
 
@@ -55,8 +55,9 @@ struct silo_holds {
 
 int silo_arguments_init(void);
 
-/* Called with a type the first time one of its objects is seen, before it is classified; borrowed from
- * `hook`, which is None or a callable. Lets the package connect a framework when it first appears. */
+/* Called with a type the first time one of its objects is seen, before it is classified; borrowed
+ * from `hook`, which is None or a callable. Lets the package connect a framework when it first
+ * appears. */
 void silo_set_type_hook(PyObject *hook);
 
 /* Read objects of exactly this type through the torch shim; -1 with an exception set. */

@@ -2,7 +2,8 @@
 
 static PyTypeObject *bound_type;
 
-static PyObject *bound_call(PyObject *self, PyObject *const *arguments, size_t flagged, PyObject *names) {
+static PyObject *bound_call(PyObject *self, PyObject *const *arguments, size_t flagged,
+                            PyObject *names) {
     struct silo_bound *bound = (struct silo_bound *)self;
     const Py_ssize_t positional = (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET);
     return silo_launcher_invoke(bound->launcher, &bound->grid, arguments, positional, names);
@@ -47,7 +48,8 @@ static int bound_traverse(PyObject *self, visitproc visit, void *arg) {
     return 0;
 }
 
-/* No tp_clear: a Bound never changes, and every cycle through one runs through its launcher, which clears. */
+/* No tp_clear: a Bound never changes, and every cycle through one runs through its launcher, which
+ * clears. */
 
 static void bound_dealloc(PyObject *self) {
     struct silo_bound *bound = (struct silo_bound *)self;
@@ -75,8 +77,10 @@ int silo_bound_init(PyObject *module) {
         {NULL, 0, 0, 0, NULL},
     };
     static PyType_Slot slots[] = {
-        {Py_tp_dealloc, (void *)bound_dealloc},   {Py_tp_traverse, (void *)bound_traverse},
-        {Py_tp_call, (void *)PyVectorcall_Call},  {Py_tp_repr, (void *)bound_repr},
+        {Py_tp_dealloc, (void *)bound_dealloc},
+        {Py_tp_traverse, (void *)bound_traverse},
+        {Py_tp_call, (void *)PyVectorcall_Call},
+        {Py_tp_repr, (void *)bound_repr},
         {Py_tp_members, members},
         {Py_tp_doc, "A launcher with a grid: kernel[grid]."},
         {0, NULL},

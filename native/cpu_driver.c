@@ -19,11 +19,13 @@ static int cpu_launch(const struct silo_launch *launch) {
     silo_cpu_entry *entry;
     memcpy(&entry, &function->handle, sizeof entry);
     const uint64_t total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
-    return silo_cpu_run(entry, launch->params, launch->grid, total, function->scratch_bytes, &function->cost);
+    return silo_cpu_run(entry, launch->params, launch->grid, total, function->scratch_bytes,
+                        &function->cost);
 }
 
 static const char *cpu_error_text(int code) {
-    return code == SILO_CPU_NO_MEMORY ? "no memory for the scratch of a thread" : "the kernel reported an error";
+    return code == SILO_CPU_NO_MEMORY ? "no memory for the scratch of a thread"
+                                      : "the kernel reported an error";
 }
 
 const struct silo_driver silo_cpu_driver = {
@@ -59,9 +61,9 @@ static void *open_path(const char *path, char *error, size_t error_size) {
 }
 
 #ifdef __linux__
-/* The loader takes two objects of one path for one and the same, even when the file behind it has changed, and
- * the number of a closed descriptor comes back. So the path spells a serial number in slashes and dots, which
- * mean nothing to the file system. */
+/* The loader takes two objects of one path for one and the same, even when the file behind it has
+ * changed, and the number of a closed descriptor comes back. So the path spells a serial number in
+ * slashes and dots, which mean nothing to the file system. */
 static void *open_memory(const void *data, size_t size, char *error, size_t error_size) {
     static _Atomic uint32_t serial;
     int file = memfd_create("silo-kernel", MFD_CLOEXEC);
@@ -92,7 +94,8 @@ static void *open_memory(const void *data, size_t size, char *error, size_t erro
 }
 #endif
 
-static void *open_file(const void *data, size_t size, const char *directory, char *error, size_t error_size) {
+static void *open_file(const void *data, size_t size, const char *directory, char *error,
+                       size_t error_size) {
     char folder[3072], path[3200];
     snprintf(folder, sizeof folder, "%s/silo-XXXXXX", directory);
     if (mkdtemp(folder) == NULL) { /* made 0700 */
@@ -114,7 +117,8 @@ static void *open_file(const void *data, size_t size, const char *directory, cha
     return object;
 }
 
-void *silo_cpu_open(const void *data, size_t size, const char *directory, char *error, size_t error_size) {
+void *silo_cpu_open(const void *data, size_t size, const char *directory, char *error,
+                    size_t error_size) {
     error[0] = '\0';
     if (directory == NULL) {
         void *object = open_memory(data, size, error, error_size);

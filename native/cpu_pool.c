@@ -37,8 +37,8 @@ struct job {
     _Atomic int error;
 };
 
-/* Locks: `launch` is held by the thread that has the pool for a launch or a change of size, and is taken
- * first; `mutex` guards the fields below it. */
+/* Locks: `launch` is held by the thread that has the pool for a launch or a change of size, and is
+ * taken first; `mutex` guards the fields below it. */
 static struct {
     pthread_mutex_t launch;
     pthread_mutex_t mutex;
@@ -74,7 +74,8 @@ static void *scratch_of_size(uint64_t bytes) {
         free(own->memory);
         own->size = 0;
         own->memory = NULL;
-        if (bytes > SIZE_MAX - 63 || posix_memalign(&own->memory, 64, (bytes + 63) & ~UINT64_C(63)) != 0) {
+        if (bytes > SIZE_MAX - 63 ||
+            posix_memalign(&own->memory, 64, (bytes + 63) & ~UINT64_C(63)) != 0) {
             own->memory = NULL;
             return NULL;
         }
@@ -136,7 +137,8 @@ static void *worker(void *unused) {
             bool changed = false;
             pthread_mutex_unlock(&pool.mutex);
             for (int i = 0; i < SPINS && !changed; i++) {
-                changed = atomic_load_explicit(&pool.generation, memory_order_relaxed) != generation;
+                changed =
+                    atomic_load_explicit(&pool.generation, memory_order_relaxed) != generation;
                 relax();
             }
             pthread_mutex_lock(&pool.mutex);
@@ -163,8 +165,8 @@ static void *worker(void *unused) {
     return NULL;
 }
 
-/* Bring the number of workers up to what is wanted. Caller holds both locks. Fewer than wanted is no error:
- * the launch goes on with those there are. */
+/* Bring the number of workers up to what is wanted. Caller holds both locks. Fewer than wanted is
+ * no error: the launch goes on with those there are. */
 static void start_workers(void) {
     sigset_t all, old;
     sigfillset(&all);
@@ -279,8 +281,8 @@ int silo_cpu_run(silo_cpu_entry *entry, void *const *params, const uint32_t grid
     return job.error;
 }
 
-/* A child has only the thread that forked. Both locks are taken before, so that it inherits a pool at rest;
- * it then starts its own workers at its first launch. */
+/* A child has only the thread that forked. Both locks are taken before, so that it inherits a pool
+ * at rest; it then starts its own workers at its first launch. */
 static void before_fork(void) {
     pthread_mutex_lock(&pool.launch);
     pthread_mutex_lock(&pool.mutex);

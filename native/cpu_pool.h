@@ -5,14 +5,14 @@
 #include <stdint.h>
 
 /* One kernel of a CPU object: runs programs begin..end-1; 0 or a positive error code. */
-typedef int32_t silo_cpu_entry(void *const *params, const uint32_t grid[3], uint64_t begin, uint64_t end,
-                               void *scratch, void *context);
+typedef int32_t silo_cpu_entry(void *const *params, const uint32_t grid[3], uint64_t begin,
+                               uint64_t end, void *scratch, void *context);
 
 #define SILO_CPU_NO_MEMORY (-1)
 
 /* Run `total` programs. Returns 0, the first positive code of the kernel, or SILO_CPU_NO_MEMORY.
- * `cost` is the hint of struct silo_function. Safe from any thread: a launch that finds the pool busy runs
- * on the calling thread. */
+ * `cost` is the hint of struct silo_function. Safe from any thread: a launch that finds the pool
+ * busy runs on the calling thread. */
 int silo_cpu_run(silo_cpu_entry *entry, void *const *params, const uint32_t grid[3], uint64_t total,
                  uint64_t scratch_bytes, uint64_t *cost);
 

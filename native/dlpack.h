@@ -63,7 +63,8 @@ struct dl_managed_versioned {
     struct dl_tensor tensor;
 };
 
-/* The C exchange API of a tensor type (`type.__dlpack_c_exchange_api__`, a capsule "dlpack_exchange_api"). */
+/* The C exchange API of a tensor type (`type.__dlpack_c_exchange_api__`, a capsule
+ * "dlpack_exchange_api"). */
 struct dl_exchange {
     uint32_t major;
     uint32_t minor;

@@ -98,8 +98,8 @@ struct silo_dtype silo_dtype_of_format(const char *format, int64_t itemsize) {
     return (struct silo_dtype){code, (uint8_t)(itemsize * 8)};
 }
 
-/* Round a double to a format with `mantissa` stored bits, exponents emin (of the least normal) to emax.
- * Straight from double: going through float would round twice. */
+/* Round a double to a format with `mantissa` stored bits, exponents emin (of the least normal) to
+ * emax. Straight from double: going through float would round twice. */
 static uint16_t narrow(double value, int mantissa, int emin, int emax) {
     uint64_t x;
     memcpy(&x, &value, sizeof x);

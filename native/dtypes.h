@@ -19,7 +19,8 @@ const char *silo_dtype_name(struct silo_dtype type);
 /* The struct-module format of the type, or NULL where that language has none (bfloat16, fp8). */
 const char *silo_dtype_format(struct silo_dtype type);
 
-/* The type of a buffer with this struct-module format and item size in bytes; bits 0 when unknown. */
+/* The type of a buffer with this struct-module format and item size in bytes; bits 0 when unknown.
+ */
 struct silo_dtype silo_dtype_of_format(const char *format, int64_t itemsize);
 
 /* The bits of the nearest fp16 and bf16 value of a double, ties to even, one rounding only. */

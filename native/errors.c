@@ -73,7 +73,8 @@ PyObject *silo_describe(PyObject *object) {
         PyObject *dtype = text_of(object, "dtype"), *device = text_of(object, "device");
         PyObject *shape = text_of(object, "shape");
         if (dtype && shape && device)
-            result = PyUnicode_FromFormat("a %U of %U, shape %U, on %U", name, dtype, shape, device);
+            result =
+                PyUnicode_FromFormat("a %U of %U, shape %U, on %U", name, dtype, shape, device);
         else if (dtype && shape)
             result = PyUnicode_FromFormat("a %U of %U, shape %U", name, dtype, shape);
         else if (PyUnicode_Check(object))

@@ -12,11 +12,12 @@ extern PyObject *silo_expression_error; /* silo.errors.ExpressionError */
 /* Fetch the classes; -1 with an exception set. */
 int silo_errors_init(void);
 
-/* "KERNEL: argument 'NAME' needs WANTED, got <description of object>", as ArgumentError, chaining an
- * exception already set as its cause. Returns -1. */
+/* "KERNEL: argument 'NAME' needs WANTED, got <description of object>", as ArgumentError, chaining
+ * an exception already set as its cause. Returns -1. */
 int silo_bad_argument(PyObject *kernel, PyObject *name, const char *wanted, PyObject *got);
 
-/* A new reference to a short description of an argument: its type, and its value or dtype and device. */
+/* A new reference to a short description of an argument: its type, and its value or dtype and
+ * device. */
 PyObject *silo_describe(PyObject *object);
 
 /* Make `cause` (stolen, may be NULL) the cause of the exception now set. */

@@ -9,7 +9,8 @@ static const char *noun(const struct silo_parameter *parameter, char *buffer, si
     const unsigned bits = parameter->type.bits;
     switch ((enum silo_parameter_kind)parameter->kind) {
     case SILO_PARAMETER_POINTER:
-        snprintf(buffer, size, "%s%s array%s", parameter->flags & SILO_PARAMETER_WRITES ? "a writable " : "a ",
+        snprintf(buffer, size, "%s%s array%s",
+                 parameter->flags & SILO_PARAMETER_WRITES ? "a writable " : "a ",
                  name ? name : "kernel's", name ? "" : " (any dtype)");
         break;
     case SILO_PARAMETER_INT:
@@ -32,7 +33,8 @@ static const char *noun(const struct silo_parameter *parameter, char *buffer, si
         snprintf(buffer, size, "a hashable constexpr value");
         break;
     case SILO_PARAMETER_ANY:
-        snprintf(buffer, size, "an array, a number of at most 64 bits, a bool or None");
+        snprintf(buffer, size,
+                 "an array of numbers or bools, a number of at most 64 bits, a bool or None");
         break;
     }
     return buffer;
@@ -41,11 +43,13 @@ static const char *noun(const struct silo_parameter *parameter, char *buffer, si
 int silo_read_error(const struct silo_plan *plan, int32_t index, PyObject *object) {
     char wanted[160];
     const struct silo_parameter *parameter = &plan->parameters[index];
-    return silo_bad_argument(plan->kernel, parameter->name, noun(parameter, wanted, sizeof wanted), object);
+    return silo_bad_argument(plan->kernel, parameter->name, noun(parameter, wanted, sizeof wanted),
+                             object);
 }
 
 /* An int outside the signed 64-bit range, or not an int after all. */
-int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object, struct silo_frame *frame) {
+int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object,
+                   struct silo_frame *frame) {
     const struct silo_parameter *parameter = &plan->parameters[index];
     const bool typed = parameter->kind == SILO_PARAMETER_INT && parameter->type.bits != 0;
     PyErr_Clear();
@@ -79,7 +83,8 @@ int silo_read_number(const struct silo_plan *plan, int32_t index, PyObject *obje
     int result = 0;
     switch ((enum silo_parameter_kind)parameter->kind) {
     case SILO_PARAMETER_INT:
-        result = is_int ? silo_read_integer(plan, index, number, frame) : silo_read_error(plan, index, object);
+        result = is_int ? silo_read_integer(plan, index, number, frame)
+                        : silo_read_error(plan, index, object);
         break;
     case SILO_PARAMETER_FLOAT: {
         const double value = PyFloat_AsDouble(number);
@@ -151,7 +156,8 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
         return NULL;
     PyObject *known = PyDict_GetItemWithError(constants, key);
     if (known == NULL && !PyErr_Occurred()) {
-        /* Entries of the guard keep what they name, so dropping the dictionary is safe at any time. */
+        /* Entries of the guard keep what they name, so dropping the dictionary is safe at any time.
+         */
         if (PyDict_Size(constants) >= (Py_ssize_t)SILO_GUARD_LIMIT)
             PyDict_Clear(constants);
         if (PyDict_SetItem(constants, key, object) == 0)
@@ -161,10 +167,11 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
     return known;
 }
 
-int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *object, PyObject *constants,
-                       struct silo_holds *holds, uint64_t word[2]) {
+int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *object,
+                       PyObject *constants, struct silo_holds *holds, uint64_t word[2]) {
     unsigned sort = CONSTANT_OBJECT;
-    PyObject *one = object; /* the object that stands for it; held through the call, then by the entry */
+    PyObject *one =
+        object; /* the object that stands for it; held through the call, then by the entry */
     int overflow = 0;
     long long integer = 0;
     if (PyLong_CheckExact(object))
@@ -194,8 +201,9 @@ int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *o
 }
 
 PyObject *silo_constant_identity(const uint64_t word[2]) {
-    return word[0] == SILO_CODE(SILO_VALUE_CONSTANT, CONSTANT_OBJECT, 0, 0) ? (PyObject *)(uintptr_t)word[1]
-                                                                            : NULL;
+    return word[0] == SILO_CODE(SILO_VALUE_CONSTANT, CONSTANT_OBJECT, 0, 0)
+               ? (PyObject *)(uintptr_t)word[1]
+               : NULL;
 }
 
 /* ---- devices ---- */
@@ -224,7 +232,8 @@ static const char *device_name(int32_t type) {
 
 /* Memory a GPU reads whichever device it is said to be on. */
 static bool is_shared(int32_t type) {
-    return type == SILO_DEVICE_CUDA_HOST || type == SILO_DEVICE_ROCM_HOST || type == SILO_DEVICE_CUDA_MANAGED;
+    return type == SILO_DEVICE_CUDA_HOST || type == SILO_DEVICE_ROCM_HOST ||
+           type == SILO_DEVICE_CUDA_MANAGED;
 }
 
 int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
@@ -236,9 +245,11 @@ int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct 
             return 0;
         if (!is_shared(frame->device_type)) {
             PyErr_Format(silo_argument_error,
-                         "%U: argument '%U' is on %s:%d and '%U' on %s:%d; all arrays of one call are on one device",
-                         plan->kernel, plan->parameters[frame->device_from].name, device_name(frame->device_type),
-                         (int)frame->device_id, plan->parameters[index].name, device_name(view->device_type),
+                         "%U: argument '%U' is on %s:%d and '%U' on %s:%d; all arrays of one call "
+                         "are on one device",
+                         plan->kernel, plan->parameters[frame->device_from].name,
+                         device_name(frame->device_type), (int)frame->device_id,
+                         plan->parameters[index].name, device_name(view->device_type),
                          (int)view->device_id);
             return -1;
         }

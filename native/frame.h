@@ -9,7 +9,8 @@
 /* Large, and mostly untouched: only counters are initialised. */
 struct silo_frame {
     uint64_t slots[SILO_MAX_PARAMETERS]; /* integers sign-extended, floats as doubles, addresses */
-    /* Codes first, one a parameter, then the extra words of keys, constants, the device and options. */
+    /* Codes first, one a parameter, then the extra words of keys, constants, the device and
+     * options. */
     uint64_t key[2 * SILO_MAX_PARAMETERS + 1 + 2 * SILO_MAX_OPTIONS];
     uint32_t words;
     int32_t device_type; /* of the arrays; SILO_DEVICE_UNKNOWN until one says */
@@ -18,15 +19,16 @@ struct silo_frame {
     struct silo_holds holds;
 };
 
-/* Whatever is not an array, an int, a float, a bool or None given where it is expected; and every error.
- * All return 0, or -1 with an ArgumentError set. */
+/* Whatever is not an array, an int, a float, a bool or None given where it is expected; and every
+ * error. All return 0, or -1 with an ArgumentError set. */
 int silo_read_number(const struct silo_plan *plan, int32_t index, PyObject *object,
                      const struct silo_adapter *adapter, struct silo_frame *frame);
-int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object, struct silo_frame *frame);
+int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object,
+                   struct silo_frame *frame);
 int silo_read_error(const struct silo_plan *plan, int32_t index, PyObject *object);
 /* The two words of a constexpr value or option called `name`. */
-int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *object, PyObject *constants,
-                       struct silo_holds *holds, uint64_t word[2]);
+int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *object,
+                       PyObject *constants, struct silo_holds *holds, uint64_t word[2]);
 /* The object whose identity is in the words (borrowed), or NULL where they hold a value. */
 PyObject *silo_constant_identity(const uint64_t word[2]);
 int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
@@ -34,7 +36,8 @@ int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct 
 
 SILO_INLINE unsigned silo_integer_flags(const struct silo_parameter *parameter, int64_t value) {
     return parameter->flags & SILO_PARAMETER_SPECIALIZE
-               ? ((value & 15) == 0 ? SILO_FLAG_DIVISIBLE16 : 0U) | (value == 1 ? SILO_FLAG_EQUAL1 : 0U)
+               ? ((value & 15) == 0 ? SILO_FLAG_DIVISIBLE16 : 0U) |
+                     (value == 1 ? SILO_FLAG_EQUAL1 : 0U)
                : 0U;
 }
 
@@ -56,8 +59,9 @@ SILO_INLINE int silo_read_integer(const struct silo_plan *plan, int32_t index, P
         code = parameter->type.code;
         bits = parameter->type.bits;
         const unsigned spare = 64 - bits;
-        const bool fits = code == SILO_UINT ? value >= 0 && (spare == 0 || (uint64_t)value >> bits == 0)
-                                            : (int64_t)((uint64_t)value << spare) >> spare == value;
+        const bool fits = code == SILO_UINT
+                              ? value >= 0 && (spare == 0 || (uint64_t)value >> bits == 0)
+                              : (int64_t)((uint64_t)value << spare) >> spare == value;
         if (SILO_UNLIKELY(!fits))
             return silo_read_error(plan, index, object);
     }
@@ -66,12 +70,14 @@ SILO_INLINE int silo_read_integer(const struct silo_plan *plan, int32_t index, P
     return 0;
 }
 
-SILO_INLINE void silo_store_float(double value, int32_t index, const struct silo_parameter *parameter,
+SILO_INLINE void silo_store_float(double value, int32_t index,
+                                  const struct silo_parameter *parameter,
                                   struct silo_frame *frame) {
     memcpy(&frame->slots[index], &value, sizeof value);
     const bool typed = parameter->kind == SILO_PARAMETER_FLOAT && parameter->type.bits != 0;
-    frame->key[index] = typed ? SILO_CODE(SILO_VALUE_FLOAT, parameter->type.code, parameter->type.bits, 0)
-                              : SILO_CODE(SILO_VALUE_FLOAT, SILO_FLOAT, 32, 0);
+    frame->key[index] =
+        typed ? SILO_CODE(SILO_VALUE_FLOAT, parameter->type.code, parameter->type.bits, 0)
+              : SILO_CODE(SILO_VALUE_FLOAT, SILO_FLOAT, 32, 0);
 }
 
 SILO_INLINE void silo_store_bool(bool value, int32_t index, struct silo_frame *frame) {
@@ -88,15 +94,19 @@ SILO_INLINE int silo_read_array(const struct silo_plan *plan, int32_t index, PyO
     if (SILO_UNLIKELY(parameter->type.bits != 0 && (parameter->type.bits != view.dtype.bits ||
                                                     parameter->type.code != view.dtype.code)))
         return silo_read_error(plan, index, object);
+    /* A duck type need not say its dtype; an array that has one no kernel knows is an error. */
+    if (SILO_UNLIKELY(view.dtype.bits == 0 && adapter->kind != SILO_ADAPT_DATA_PTR))
+        return silo_read_error(plan, index, object);
     if (SILO_UNLIKELY(view.readonly && (parameter->flags & SILO_PARAMETER_WRITES)))
         return silo_read_error(plan, index, object);
-    if (SILO_UNLIKELY(view.device_type != frame->device_type || view.device_id != frame->device_id) &&
+    if (SILO_UNLIKELY(view.device_type != frame->device_type ||
+                      view.device_id != frame->device_id) &&
         silo_merge_device(plan, index, &view, frame) != 0)
         return -1;
     frame->slots[index] = view.address;
-    frame->key[index] =
-        SILO_CODE(SILO_VALUE_POINTER, view.dtype.code, view.dtype.bits,
-                  silo_address_flags(parameter, view.address) | (view.readonly ? SILO_FLAG_READONLY : 0U));
+    frame->key[index] = SILO_CODE(SILO_VALUE_POINTER, view.dtype.code, view.dtype.bits,
+                                  silo_address_flags(parameter, view.address) |
+                                      (view.readonly ? SILO_FLAG_READONLY : 0U));
     return 0;
 }
 
@@ -109,7 +119,8 @@ SILO_INLINE int silo_read_pointer(const struct silo_plan *plan, int32_t index, P
         return 0;
     }
     if (type == &PyLong_Type) {
-        /* A loop over digits; PyLong_AsUnsignedLongLong goes through bytes for values of this size. */
+        /* A loop over digits; PyLong_AsUnsignedLongLong goes through bytes for values of this size.
+         */
         const uint64_t address = PyLong_AsSize_t(object);
         if (SILO_UNLIKELY(address == UINT64_MAX && PyErr_Occurred()))
             return silo_read_error(plan, index, object);

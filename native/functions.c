@@ -80,7 +80,8 @@ PyObject *silo_py_evaluate(PyObject *module, PyObject *args) {
     if ((size_t)size % sizeof(silo_instruction) != 0)
         return PyErr_Format(PyExc_ValueError, "%zd bytes are no program", size);
     struct gathered *gathered = PyMem_Malloc(sizeof *gathered);
-    silo_instruction *program = PyMem_Malloc((size_t)size + 1); /* aligned, unlike the bytes of an object */
+    silo_instruction *program =
+        PyMem_Malloc((size_t)size + 1); /* aligned, unlike the bytes of an object */
     PyObject *result = NULL;
     if (gathered == NULL || program == NULL) {
         PyErr_NoMemory();
@@ -120,23 +121,25 @@ PyObject *silo_py_generate(PyObject *module, PyObject *args) {
     long long low;
     silo_fill_params params;
     Py_buffer out;
-    if (!PyArg_ParseTuple(args, "iiiKKKddLKw*", &fill, &code, &bits, &seed, &first, &count, &params.a, &params.b,
-                          &low, &span, &out))
+    if (!PyArg_ParseTuple(args, "iiiKKKddLKw*", &fill, &code, &bits, &seed, &first, &count,
+                          &params.a, &params.b, &low, &span, &out))
         return NULL;
     params.low = low;
     params.span = span;
     const uint64_t itemsize = bits > 0 ? (uint64_t)bits / 8 : 0;
-    if (itemsize == 0 || count > (uint64_t)out.len / itemsize || (uintptr_t)out.buf % itemsize != 0) {
+    if (itemsize == 0 || count > (uint64_t)out.len / itemsize ||
+        (uintptr_t)out.buf % itemsize != 0) {
         PyBuffer_Release(&out);
-        return PyErr_Format(PyExc_ValueError, "%llu elements of %d bits do not fit the buffer of %zd bytes", count,
+        return PyErr_Format(PyExc_ValueError,
+                            "%llu elements of %d bits do not fit the buffer of %zd bytes", count,
                             bits, out.len);
     }
-    Py_BEGIN_ALLOW_THREADS
-    error = silo_generate(fill, code, bits, seed, first, count, &params, out.buf);
-    Py_END_ALLOW_THREADS
-    PyBuffer_Release(&out);
+    Py_BEGIN_ALLOW_THREADS error =
+        silo_generate(fill, code, bits, seed, first, count, &params, out.buf);
+    Py_END_ALLOW_THREADS PyBuffer_Release(&out);
     if (error != 0)
-        return PyErr_Format(PyExc_ValueError, "no fill %d for DLPack type %d of %d bits", fill, code, bits);
+        return PyErr_Format(PyExc_ValueError, "no fill %d for DLPack type %d of %d bits", fill,
+                            code, bits);
     Py_RETURN_NONE;
 }
 
@@ -146,7 +149,8 @@ PyObject *silo_py_narrow(PyObject *module, PyObject *args) {
     const char *name;
     if (!PyArg_ParseTuple(args, "ds", &value, &name))
         return NULL;
-    return PyLong_FromLong(strcmp(name, "float16") == 0 ? silo_fp16_bits(value) : silo_bf16_bits(value));
+    return PyLong_FromLong(strcmp(name, "float16") == 0 ? silo_fp16_bits(value)
+                                                        : silo_bf16_bits(value));
 }
 
 PyObject *silo_py_dtype_named(PyObject *module, PyObject *name) {
@@ -158,5 +162,6 @@ PyObject *silo_py_dtype_named(PyObject *module, PyObject *name) {
     const struct silo_dtype type = silo_dtype_named(text, (size_t)length);
     if (type.bits == 0)
         Py_RETURN_NONE;
-    return Py_BuildValue("(iisz)", (int)type.code, (int)type.bits, silo_dtype_name(type), silo_dtype_format(type));
+    return Py_BuildValue("(iisz)", (int)type.code, (int)type.bits, silo_dtype_name(type),
+                         silo_dtype_format(type));
 }

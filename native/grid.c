@@ -87,8 +87,8 @@ static int parse_dimension(PyObject *kernel, PyObject *object, int axis, int64_t
         PyObject *cause = silo_take_exception();
         PyObject *text = silo_describe(object);
         if (text != NULL)
-            PyErr_Format(silo_argument_error, "%U: grid dimension %c needs an integer, got %U", kernel,
-                         axis_name[axis], text);
+            PyErr_Format(silo_argument_error, "%U: grid dimension %c needs an integer, got %U",
+                         kernel, axis_name[axis], text);
         Py_XDECREF(text);
         silo_chain(cause);
         return -1;
@@ -97,8 +97,8 @@ static int parse_dimension(PyObject *kernel, PyObject *object, int axis, int64_t
     long long value = PyLong_AsLongLongAndOverflow(index ? index : object, &overflow);
     Py_XDECREF(index);
     if (SILO_UNLIKELY(overflow != 0 || value < 0)) {
-        PyErr_Format(silo_argument_error, "%U: grid dimension %c is %S, which is %s", kernel, axis_name[axis],
-                     object, overflow > 0 ? "larger than any grid" : "negative");
+        PyErr_Format(silo_argument_error, "%U: grid dimension %c is %S, which is %s", kernel,
+                     axis_name[axis], object, overflow > 0 ? "larger than any grid" : "negative");
         return -1;
     }
     *out = value;
@@ -111,11 +111,13 @@ int silo_grid_parse(PyObject *kernel, PyObject *grid, int64_t dims[3]) {
     if (tuple || PyList_Check(grid)) {
         Py_ssize_t size = tuple ? PyTuple_Size(grid) : PyList_Size(grid);
         if (size < 1 || size > 3) {
-            PyErr_Format(silo_argument_error, "%U: a grid has 1 to 3 dimensions, got %zd", kernel, size);
+            PyErr_Format(silo_argument_error, "%U: a grid has 1 to 3 dimensions, got %zd", kernel,
+                         size);
             return -1;
         }
         for (int i = 0; i < size; i++) {
-            PyObject *item = tuple ? PyTuple_GetItem(grid, i) : PyList_GetItem(grid, i); /* borrowed */
+            PyObject *item =
+                tuple ? PyTuple_GetItem(grid, i) : PyList_GetItem(grid, i); /* borrowed */
             if (item == NULL)
                 return -1; /* a list that shrank meanwhile */
             Py_INCREF(item);
@@ -137,8 +139,9 @@ static int evaluation_error(PyObject *kernel, int axis, int error) {
         [SILO_EXPRESSION_SLOT] = "it reads an argument that is no array",
         [SILO_EXPRESSION_AXIS] = "it reads an axis that the array does not have",
     };
-    PyErr_Format(silo_expression_error, "%U: the declared grid has no dimension %c for these arguments: %s",
-                 kernel, axis_name[axis], reasons[error]);
+    PyErr_Format(silo_expression_error,
+                 "%U: the declared grid has no dimension %c for these arguments: %s", kernel,
+                 axis_name[axis], reasons[error]);
     return -1;
 }
 
@@ -149,9 +152,11 @@ struct arrays {
     int32_t itemsizes[SILO_MAX_PARAMETERS];
 };
 
-/* Read what the programs need of their arrays into `shapes` (owned by the caller), one entry an array. */
-static int read_arrays(const struct silo_grid_programs *grid, PyObject *kernel, PyObject *const *arguments,
-                       int32_t count, struct arrays *out, struct silo_shape *shapes) {
+/* Read what the programs need of their arrays into `shapes` (owned by the caller), one entry an
+ * array. */
+static int read_arrays(const struct silo_grid_programs *grid, PyObject *kernel,
+                       PyObject *const *arguments, int32_t count, struct arrays *out,
+                       struct silo_shape *shapes) {
     memset(out, 0, sizeof *out);
     for (uint32_t i = 0; i < grid->arrays_used; i++) {
         const uint16_t slot = grid->arrays[i];
@@ -165,8 +170,8 @@ static int read_arrays(const struct silo_grid_programs *grid, PyObject *kernel, 
             continue;
         if (silo_shape_read(object, adapter, &shapes[i]) != 0) {
             PyObject *cause = silo_take_exception();
-            PyErr_Format(silo_argument_error, "%U: the declared grid needs the shape of argument %d", kernel,
-                         (int)slot);
+            PyErr_Format(silo_argument_error,
+                         "%U: the declared grid needs the shape of argument %d", kernel, (int)slot);
             silo_chain(cause);
             return -1;
         }
@@ -179,9 +184,10 @@ static int read_arrays(const struct silo_grid_programs *grid, PyObject *kernel, 
 }
 
 /* Kept apart: the arrays are large, and most grids need none. */
-static SILO_NOINLINE int evaluate_with_arrays(const struct silo_grid_programs *grid, PyObject *kernel,
-                                              const uint64_t *slots, PyObject *const *arguments,
-                                              int32_t count, int64_t dims[3]) {
+static SILO_NOINLINE int evaluate_with_arrays(const struct silo_grid_programs *grid,
+                                              PyObject *kernel, const uint64_t *slots,
+                                              PyObject *const *arguments, int32_t count,
+                                              int64_t dims[3]) {
     struct arrays arrays;
     struct silo_shape *shapes = PyMem_Malloc(grid->arrays_used * sizeof *shapes);
     if (shapes == NULL) {
@@ -198,7 +204,8 @@ static SILO_NOINLINE int evaluate_with_arrays(const struct silo_grid_programs *g
         .itemsizes = arrays.itemsizes,
     };
     for (int axis = 0; axis < grid->axes && result == 0; axis++) {
-        int error = silo_expression_eval(grid->axis[axis], grid->counts[axis], &bindings, &dims[axis]);
+        int error =
+            silo_expression_eval(grid->axis[axis], grid->counts[axis], &bindings, &dims[axis]);
         if (error != 0)
             result = evaluation_error(kernel, axis, error);
     }
@@ -206,16 +213,17 @@ static SILO_NOINLINE int evaluate_with_arrays(const struct silo_grid_programs *g
     return result;
 }
 
-int silo_grid_evaluate(const struct silo_grid_programs *grid, PyObject *kernel, const uint64_t *slots,
-                       const uint64_t *codes, PyObject *const *arguments, int32_t count,
-                       int64_t dims[3]) {
+int silo_grid_evaluate(const struct silo_grid_programs *grid, PyObject *kernel,
+                       const uint64_t *slots, const uint64_t *codes, PyObject *const *arguments,
+                       int32_t count, int64_t dims[3]) {
     dims[0] = dims[1] = dims[2] = 1;
     for (uint32_t i = 0; i < grid->values_used; i++) {
         const uint16_t slot = grid->values[i];
         const uint64_t code = slot < count ? codes[slot] : 0;
         if (SILO_UNLIKELY(!silo_code_is_integer(code, slot < count ? slots[slot] : 0))) {
             PyErr_Format(silo_argument_error,
-                         "%U: the declared grid needs a signed 64-bit integer as argument %d", kernel, (int)slot);
+                         "%U: the declared grid needs a signed 64-bit integer as argument %d",
+                         kernel, (int)slot);
             return -1;
         }
     }
@@ -225,14 +233,16 @@ int silo_grid_evaluate(const struct silo_grid_programs *grid, PyObject *kernel, 
     } else {
         const silo_bindings bindings = {.slot_count = count, .values = (const int64_t *)slots};
         for (int axis = 0; axis < grid->axes; axis++) {
-            int error = silo_expression_eval(grid->axis[axis], grid->counts[axis], &bindings, &dims[axis]);
+            int error =
+                silo_expression_eval(grid->axis[axis], grid->counts[axis], &bindings, &dims[axis]);
             if (SILO_UNLIKELY(error != 0))
                 return evaluation_error(kernel, axis, error);
         }
     }
     for (int axis = 0; axis < 3; axis++) {
         if (SILO_UNLIKELY(dims[axis] < 0)) {
-            PyErr_Format(silo_argument_error, "%U: the declared grid gives %lld as dimension %c for these arguments",
+            PyErr_Format(silo_argument_error,
+                         "%U: the declared grid gives %lld as dimension %c for these arguments",
                          kernel, (long long)dims[axis], axis_name[axis]);
             return -1;
         }
@@ -241,8 +251,9 @@ int silo_grid_evaluate(const struct silo_grid_programs *grid, PyObject *kernel, 
 }
 
 int silo_grid_too_large(PyObject *kernel, const int64_t dims[3], int axis, uint64_t limit) {
-    PyErr_Format(silo_argument_error, "%U: grid (%lld, %lld, %lld): dimension %c is limited to %llu on this device",
-                 kernel, (long long)dims[0], (long long)dims[1], (long long)dims[2], axis_name[axis],
-                 (unsigned long long)limit);
+    PyErr_Format(silo_argument_error,
+                 "%U: grid (%lld, %lld, %lld): dimension %c is limited to %llu on this device",
+                 kernel, (long long)dims[0], (long long)dims[1], (long long)dims[2],
+                 axis_name[axis], (unsigned long long)limit);
     return -1;
 }

@@ -16,8 +16,8 @@ struct silo_grid_programs {
     uint16_t *arrays;
 };
 
-/* Take programs from a tuple of 1 to 3 bytes objects. -1 with an exception set; free with silo_grid_clear
- * either way. */
+/* Take programs from a tuple of 1 to 3 bytes objects. -1 with an exception set; free with
+ * silo_grid_clear either way. */
 int silo_grid_decode(struct silo_grid_programs *grid, PyObject *programs);
 void silo_grid_clear(struct silo_grid_programs *grid);
 
@@ -25,9 +25,9 @@ void silo_grid_clear(struct silo_grid_programs *grid);
 int silo_grid_parse(PyObject *kernel, PyObject *grid, int64_t dims[3]);
 
 /* Dimensions from the programs. `codes` are the guard codes of the arguments. */
-int silo_grid_evaluate(const struct silo_grid_programs *grid, PyObject *kernel, const uint64_t *slots,
-                       const uint64_t *codes, PyObject *const *arguments, int32_t count,
-                       int64_t dims[3]);
+int silo_grid_evaluate(const struct silo_grid_programs *grid, PyObject *kernel,
+                       const uint64_t *slots, const uint64_t *codes, PyObject *const *arguments,
+                       int32_t count, int64_t dims[3]);
 
 /* Raise the ArgumentError for a dimension past its limit; -1. */
 int silo_grid_too_large(PyObject *kernel, const int64_t dims[3], int axis, uint64_t limit);

@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-static struct silo_entry *place(struct silo_entry *entries, uint32_t mask, const struct silo_entry *wanted) {
+static struct silo_entry *place(struct silo_entry *entries, uint32_t mask,
+                                const struct silo_entry *wanted) {
     uint32_t i = (uint32_t)(wanted->hash >> 20) & mask;
     while (entries[i].binding != NULL &&
            !(entries[i].hash == wanted->hash && entries[i].words == wanted->words &&
@@ -13,7 +14,8 @@ static struct silo_entry *place(struct silo_entry *entries, uint32_t mask, const
 
 static int grow(struct silo_guard *guard) {
     uint32_t mask = guard->entries ? guard->mask * 2 + 1 : 7;
-    struct silo_entry *bigger = calloc((size_t)mask + 1, sizeof *bigger); /* owned by the guard below */
+    struct silo_entry *bigger =
+        calloc((size_t)mask + 1, sizeof *bigger); /* owned by the guard below */
     if (bigger == NULL) {
         PyErr_NoMemory();
         return -1;

@@ -1,11 +1,11 @@
-/* The guard: what is known about a call's arguments as 64-bit words, and the table from those words to
- * bindings. Compared word by word, so a hit is never false.
+/* The guard: what is known about a call's arguments as 64-bit words, and the table from those words
+ * to bindings. Compared word by word, so a hit is never false.
  *
  * Codes: kind in bits 56-63, DLPack type code in 16-23, bits in 8-15, flags in 0-7.
  *
- * Threads: with the GIL, no Python code runs between a look-up and taking a reference to its answer. The
- * table is one pointer to a block that is replaced as a whole when it grows, so a build without the GIL needs
- * an atomic pointer and deferred freeing here, and nothing elsewhere. */
+ * Threads: with the GIL, no Python code runs between a look-up and taking a reference to its
+ * answer. The table is one pointer to a block that is replaced as a whole when it grows, so a build
+ * without the GIL needs an atomic pointer and deferred freeing here, and nothing elsewhere. */
 #ifndef SILO_GUARD_H
 #define SILO_GUARD_H
 
@@ -30,7 +30,7 @@ enum silo_value_flags {
     SILO_FLAG_READONLY = 8,
 };
 
-#define SILO_CODE(kind, code, bits, flags)                                                                 \
+#define SILO_CODE(kind, code, bits, flags)                                                         \
     ((uint64_t)(kind) << 56 | (uint64_t)(code) << 16 | (uint64_t)(bits) << 8 | (uint64_t)(flags))
 
 SILO_INLINE unsigned silo_code_kind(uint64_t code) {
@@ -41,7 +41,8 @@ SILO_INLINE unsigned silo_code_kind(uint64_t code) {
 SILO_INLINE bool silo_code_is_integer(uint64_t code, uint64_t slot) {
     const unsigned kind = silo_code_kind(code);
     const bool is_unsigned = ((code >> 16) & 0xff) == SILO_UINT;
-    return kind == SILO_VALUE_BOOL || (kind == SILO_VALUE_INT && (!is_unsigned || (int64_t)slot >= 0));
+    return kind == SILO_VALUE_BOOL ||
+           (kind == SILO_VALUE_INT && (!is_unsigned || (int64_t)slot >= 0));
 }
 
 struct silo_entry {
@@ -58,11 +59,13 @@ struct silo_guard {
     uint32_t used;
 };
 
-/* Past this many entries a table is emptied and starts again: only calls with ever new constants get there. */
+/* Past this many entries a table is emptied and starts again: only calls with ever new constants
+ * get there. */
 #define SILO_GUARD_LIMIT 4096
 
 SILO_INLINE uint64_t silo_guard_mix(uint64_t hash, uint64_t word, uint32_t index) {
-    return hash + (word + UINT64_C(0x632BE59BD9B4E019) * (index + 1)) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash +
+           (word + UINT64_C(0x632BE59BD9B4E019) * (index + 1)) * UINT64_C(0x9E3779B97F4A7C15);
 }
 
 SILO_INLINE uint64_t silo_guard_finish(uint64_t hash) {
@@ -70,8 +73,8 @@ SILO_INLINE uint64_t silo_guard_finish(uint64_t hash) {
 }
 
 /* The binding (borrowed), or NULL. */
-SILO_INLINE PyObject *silo_guard_find(const struct silo_guard *guard, const uint64_t *key, uint32_t words,
-                                      uint64_t hash) {
+SILO_INLINE PyObject *silo_guard_find(const struct silo_guard *guard, const uint64_t *key,
+                                      uint32_t words, uint64_t hash) {
     if (SILO_UNLIKELY(guard->entries == NULL))
         return NULL;
     uint32_t i = (uint32_t)(hash >> 20) & guard->mask;

@@ -27,11 +27,11 @@ static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *keywor
         return NULL;
     struct silo_module *self = (struct silo_module *)PyType_GenericAlloc(type, 0);
     if (self != NULL) {
-        Py_BEGIN_ALLOW_THREADS
-        self->object = silo_cpu_open(data.buf, (size_t)data.len, directory, error, sizeof error);
-        Py_END_ALLOW_THREADS
-        if (self->object == NULL) {
-            PyErr_Format(silo_device_error, "cannot load the CPU code (%zd bytes): %s", data.len, error);
+        Py_BEGIN_ALLOW_THREADS self->object =
+            silo_cpu_open(data.buf, (size_t)data.len, directory, error, sizeof error);
+        Py_END_ALLOW_THREADS if (self->object == NULL) {
+            PyErr_Format(silo_device_error, "cannot load the CPU code (%zd bytes): %s", data.len,
+                         error);
             Py_CLEAR(self);
         }
     }
@@ -53,8 +53,8 @@ static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     PyObject *module, *entry, *name = NULL;
     unsigned int threads = 1;
     unsigned long long scratch = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!U|U$IK", names, silo_module_type, &module, &entry, &name,
-                                     &threads, &scratch))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!U|U$IK", names, silo_module_type, &module,
+                                     &entry, &name, &threads, &scratch))
         return NULL;
     const char *symbol = PyUnicode_AsUTF8AndSize(entry, NULL);
     if (symbol == NULL)
@@ -104,13 +104,13 @@ static const struct {
     const char *name;
     uint8_t abi, bits, pack;
 } abi_types[] = {
-    {"ptr", SILO_ABI_POINTER, 64, SILO_PACK_SLOT}, {"i1", SILO_ABI_BOOL, 8, SILO_PACK_SLOT},
-    {"i8", SILO_ABI_INT, 8, SILO_PACK_SLOT},       {"i16", SILO_ABI_INT, 16, SILO_PACK_SLOT},
-    {"i32", SILO_ABI_INT, 32, SILO_PACK_SLOT},     {"i64", SILO_ABI_INT, 64, SILO_PACK_SLOT},
-    {"u8", SILO_ABI_UINT, 8, SILO_PACK_SLOT},      {"u16", SILO_ABI_UINT, 16, SILO_PACK_SLOT},
-    {"u32", SILO_ABI_UINT, 32, SILO_PACK_SLOT},    {"u64", SILO_ABI_UINT, 64, SILO_PACK_SLOT},
-    {"fp16", SILO_ABI_FLOAT, 16, SILO_PACK_FP16},  {"bf16", SILO_ABI_FLOAT, 16, SILO_PACK_BF16},
-    {"fp32", SILO_ABI_FLOAT, 32, SILO_PACK_FP32},  {"fp64", SILO_ABI_FLOAT, 64, SILO_PACK_SLOT},
+    {"ptr", SILO_ABI_POINTER, 64, SILO_PACK_SLOT},  {"i1", SILO_ABI_BOOL, 8, SILO_PACK_SLOT},
+    {"i8", SILO_ABI_INT, 8, SILO_PACK_SLOT},        {"i16", SILO_ABI_INT, 16, SILO_PACK_SLOT},
+    {"i32", SILO_ABI_INT, 32, SILO_PACK_SLOT},      {"i64", SILO_ABI_INT, 64, SILO_PACK_SLOT},
+    {"u8", SILO_ABI_UINT, 8, SILO_PACK_SLOT},       {"u16", SILO_ABI_UINT, 16, SILO_PACK_SLOT},
+    {"u32", SILO_ABI_UINT, 32, SILO_PACK_SLOT},     {"u64", SILO_ABI_UINT, 64, SILO_PACK_SLOT},
+    {"fp16", SILO_ABI_FLOAT, 16, SILO_PACK_FP16},   {"bf16", SILO_ABI_FLOAT, 16, SILO_PACK_BF16},
+    {"fp32", SILO_ABI_FLOAT, 32, SILO_PACK_FP32},   {"fp64", SILO_ABI_FLOAT, 64, SILO_PACK_SLOT},
     {"scratch", SILO_ABI_NULL, 64, SILO_PACK_NULL}, {"profile", SILO_ABI_NULL, 64, SILO_PACK_NULL},
 };
 
@@ -125,8 +125,8 @@ static int parse_packed(PyObject *item, struct silo_packed *out) {
         const bool unused = abi_types[i].abi == SILO_ABI_NULL;
         if (!unused && (slot < 0 || slot >= SILO_MAX_PARAMETERS))
             break;
-        *out = (struct silo_packed){unused ? 0 : (uint16_t)slot, abi_types[i].pack, abi_types[i].abi,
-                                    abi_types[i].bits, writes != 0};
+        *out = (struct silo_packed){unused ? 0 : (uint16_t)slot, abi_types[i].pack,
+                                    abi_types[i].abi, abi_types[i].bits, writes != 0};
         return 0;
     }
     PyErr_Format(PyExc_ValueError, "not a parameter of a kernel's binary: %R", item);
@@ -157,8 +157,8 @@ static int parse_layout(struct silo_binding *self, PyObject *layout) {
 static PyObject *binding_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     static char *names[] = {"loaded", "layout", "config", "grid", "tag", NULL};
     PyObject *loaded, *layout, *config, *grid = Py_None, *tag = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!|O$O", names, silo_loaded_type, &loaded, &PyTuple_Type,
-                                     &layout, &PyDict_Type, &config, &grid, &tag))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!|O$O", names, silo_loaded_type, &loaded,
+                                     &PyTuple_Type, &layout, &PyDict_Type, &config, &grid, &tag))
         return NULL;
     struct silo_binding *self = (struct silo_binding *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
@@ -187,7 +187,8 @@ static int binding_traverse(PyObject *object, visitproc visit, void *arg) {
 
 static int binding_clear(PyObject *object) {
     struct silo_binding *self = (struct silo_binding *)object;
-    Py_CLEAR(self->tag); /* the rest is needed as long as a launch may use it, and cannot close a cycle alone */
+    Py_CLEAR(self->tag); /* the rest is needed as long as a launch may use it, and cannot close a
+                            cycle alone */
     return 0;
 }
 
@@ -209,7 +210,8 @@ static PyObject *binding_config(PyObject *object, void *closure) {
 
 static PyObject *binding_repr(PyObject *object) {
     struct silo_binding *self = (struct silo_binding *)object;
-    return PyUnicode_FromFormat("<Binding '%U' on %s>", self->loaded->entry, self->loaded->driver->name);
+    return PyUnicode_FromFormat("<Binding '%U' on %s>", self->loaded->entry,
+                                self->loaded->driver->name);
 }
 
 static PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec) {
@@ -226,10 +228,11 @@ int silo_kernel_init(PyObject *module) {
         {Py_tp_doc, "CpuModule(data, directory=None)\n--\n\nA shared object mapped from bytes."},
         {0, NULL},
     };
-    static PyType_Spec module_spec = {"silo._native.CpuModule", sizeof(struct silo_module), 0, Py_TPFLAGS_DEFAULT,
-                                      module_slots};
+    static PyType_Spec module_spec = {"silo._native.CpuModule", sizeof(struct silo_module), 0,
+                                      Py_TPFLAGS_DEFAULT, module_slots};
     static PyMemberDef loaded_members[] = {
-        {"entry", T_OBJECT_EX, offsetof(struct silo_loaded, entry), READONLY, "The symbol that runs."},
+        {"entry", T_OBJECT_EX, offsetof(struct silo_loaded, entry), READONLY,
+         "The symbol that runs."},
         {"name", T_OBJECT_EX, offsetof(struct silo_loaded, name), READONLY, "The kernel's name."},
         {NULL, 0, 0, 0, NULL},
     };
@@ -250,7 +253,8 @@ int silo_kernel_init(PyObject *module) {
     static PyType_Spec loaded_spec = {"silo._native.LoadedKernel", sizeof(struct silo_loaded), 0,
                                       Py_TPFLAGS_DEFAULT, loaded_slots};
     static PyMemberDef binding_members[] = {
-        {"loaded", T_OBJECT_EX, offsetof(struct silo_binding, loaded), READONLY, "The LoadedKernel."},
+        {"loaded", T_OBJECT_EX, offsetof(struct silo_binding, loaded), READONLY,
+         "The LoadedKernel."},
         {"tag", T_OBJECT, offsetof(struct silo_binding, tag), READONLY, "The object given as tag."},
         {NULL, 0, 0, 0, NULL},
     };

@@ -1,5 +1,5 @@
-/* Kernels in memory. A LoadedKernel is an artifact handed to a driver; a Binding is a LoadedKernel joined to
- * the parameters of one launcher. Both are immutable once made. */
+/* Kernels in memory. A LoadedKernel is an artifact handed to a driver; a Binding is a LoadedKernel
+ * joined to the parameters of one launcher. Both are immutable once made. */
 #ifndef SILO_KERNEL_H
 #define SILO_KERNEL_H
 
@@ -9,15 +9,13 @@
 
 /* What must be alive while a function of it can run: a mapped object of the CPU driver. */
 struct silo_module {
-    PyObject_HEAD
-    void *object; /* owned */
+    PyObject_HEAD void *object; /* owned */
 };
 
 struct silo_loaded {
-    PyObject_HEAD
-    PyObject *module; /* owned */
-    PyObject *entry;  /* owned str */
-    PyObject *name;   /* owned str: the kernel's name, for messages */
+    PyObject_HEAD PyObject *module; /* owned */
+    PyObject *entry;                /* owned str */
+    PyObject *name;                 /* owned str: the kernel's name, for messages */
     const struct silo_driver *driver;
     struct silo_function function;
 };
@@ -50,10 +48,9 @@ struct silo_packed {
 };
 
 struct silo_binding {
-    PyObject_HEAD
-    struct silo_loaded *loaded; /* owned */
-    PyObject *config;           /* owned dict: what a callable grid sees besides the arguments */
-    PyObject *tag;              /* owned: whatever Python wants to find again */
+    PyObject_HEAD struct silo_loaded *loaded; /* owned */
+    PyObject *config; /* owned dict: what a callable grid sees besides the arguments */
+    PyObject *tag;    /* owned: whatever Python wants to find again */
     uint32_t count;
     struct silo_packed *packed; /* owned */
     struct silo_grid_programs grid;

@@ -34,8 +34,8 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
                 result = silo_read_scalar(plan, i, object, frame);
                 break;
             case SILO_PARAMETER_CONSTEXPR:
-                result = silo_read_constant(plan, parameter->name, object, self->constants, &frame->holds,
-                                            constant);
+                result = silo_read_constant(plan, parameter->name, object, self->constants,
+                                            &frame->holds, constant);
                 frame->slots[i] = constant[1];
                 frame->key[i] = constant[0];
                 break;
@@ -63,12 +63,15 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
     return 0;
 }
 
-/* Two words an option that is given; which ones are given is in the words, so keys of one length compare right. */
-static int read_options(struct silo_launcher *self, const struct silo_inputs *inputs, struct silo_frame *frame) {
+/* Two words an option that is given; which ones are given is in the words, so keys of one length
+ * compare right. */
+static int read_options(struct silo_launcher *self, const struct silo_inputs *inputs,
+                        struct silo_frame *frame) {
     for (uint32_t i = 0; i < inputs->options; i++) {
         uint64_t word[2];
         PyObject *name = self->plan.options[inputs->option[i]];
-        if (silo_read_constant(&self->plan, name, inputs->option_value[i], self->constants, &frame->holds, word))
+        if (silo_read_constant(&self->plan, name, inputs->option_value[i], self->constants,
+                               &frame->holds, word))
             return -1;
         frame->key[frame->words++] = word[0] | inputs->option[i];
         frame->key[frame->words++] = word[1];
@@ -90,7 +93,9 @@ static int read_stream(const struct silo_plan *plan, PyObject *object, void **st
     if (number != NULL)
         *stream = PyLong_AsVoidPtr(number);
     Py_XDECREF(number);
-    return PyErr_Occurred() ? silo_bad_argument(plan->kernel, plan->word_stream, "a stream handle", object) : 0;
+    return PyErr_Occurred()
+               ? silo_bad_argument(plan->kernel, plan->word_stream, "a stream handle", object)
+               : 0;
 }
 
 static int call_grid(struct silo_launcher *self, const struct silo_inputs *inputs,
@@ -114,14 +119,14 @@ static int find_grid(struct silo_launcher *self, const struct silo_inputs *input
         return silo_grid_parse(self->plan.kernel, inputs->grid, dims);
     }
     if (grid == NULL && binding->grid.axes != 0)
-        return silo_grid_evaluate(&binding->grid, self->plan.kernel, frame->slots, frame->key, inputs->arguments,
-                                  self->plan.count, dims);
+        return silo_grid_evaluate(&binding->grid, self->plan.kernel, frame->slots, frame->key,
+                                  inputs->arguments, self->plan.count, dims);
     if (grid == NULL && self->grid_object != NULL)
         grid = &self->grid;
     if (grid == NULL) {
         PyErr_Format(silo_argument_error,
-                     "%U has no declared grid: call it as %U[grid](...) or with grid=", self->plan.kernel,
-                     self->plan.kernel);
+                     "%U has no declared grid: call it as %U[grid](...) or with grid=",
+                     self->plan.kernel, self->plan.kernel);
         return -1;
     }
     if (grid->callable != NULL)
@@ -131,7 +136,8 @@ static int find_grid(struct silo_launcher *self, const struct silo_inputs *input
 }
 
 /* 1: nothing to run; 0: in range; -1 with an exception set. */
-SILO_INLINE int check_grid(const struct silo_plan *plan, const struct silo_driver *driver, const int64_t dims[3]) {
+SILO_INLINE int check_grid(const struct silo_plan *plan, const struct silo_driver *driver,
+                           const int64_t dims[3]) {
     if (dims[0] == 0 || dims[1] == 0 || dims[2] == 0)
         return 1;
     for (int axis = 0; axis < 3; axis++) {
@@ -141,8 +147,8 @@ SILO_INLINE int check_grid(const struct silo_plan *plan, const struct silo_drive
     int64_t plane, total;
     if (SILO_UNLIKELY(__builtin_mul_overflow(dims[0], dims[1], &plane) ||
                       __builtin_mul_overflow(plane, dims[2], &total))) {
-        PyErr_Format(silo_argument_error, "%U: grid (%lld, %lld, %lld) has more than 2^63 programs", plan->kernel,
-                     (long long)dims[0], (long long)dims[1], (long long)dims[2]);
+        PyErr_Format(silo_argument_error, "%U: grid (%lld, %lld, %lld) has more than 2^63 programs",
+                     plan->kernel, (long long)dims[0], (long long)dims[1], (long long)dims[2]);
         return -1;
     }
     return 0;
@@ -151,16 +157,19 @@ SILO_INLINE int check_grid(const struct silo_plan *plan, const struct silo_drive
 static int raise_launch_error(const struct silo_launcher *self, const struct silo_binding *binding,
                               const struct silo_launch *launch, int code) {
     const struct silo_driver *driver = binding->loaded->driver;
-    PyErr_Format(silo_launch_error, "%U: %s (code %d) from '%U' on %s; grid=(%u, %u, %u), config %R",
-                 self->plan.kernel, driver->error_text(code), code, binding->loaded->entry, driver->name,
-                 (unsigned)launch->grid[0], (unsigned)launch->grid[1], (unsigned)launch->grid[2], binding->config);
+    PyErr_Format(silo_launch_error,
+                 "%U: %s (code %d) from '%U' on %s; grid=(%u, %u, %u), config %R",
+                 self->plan.kernel, driver->error_text(code), code, binding->loaded->entry,
+                 driver->name, (unsigned)launch->grid[0], (unsigned)launch->grid[1],
+                 (unsigned)launch->grid[2], binding->config);
     return -1;
 }
 
 /* Values of the parameters by the exact ABI, on the stack, then one driver call. */
-SILO_INLINE int run(struct silo_launcher *self, struct silo_binding *binding, struct silo_frame *frame,
-                    const int64_t dims[3], void *stream) {
-    static uint64_t null_pointer; /* never written: unused scratch memory is passed as a null pointer */
+SILO_INLINE int run(struct silo_launcher *self, struct silo_binding *binding,
+                    struct silo_frame *frame, const int64_t dims[3], void *stream) {
+    static uint64_t
+        null_pointer; /* never written: unused scratch memory is passed as a null pointer */
     void *params[SILO_MAX_PARAMETERS + 8];
     union {
         float fp32;
@@ -222,17 +231,20 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
     if (SILO_UNLIKELY(checked != 0))
         return checked < 0 ? -1 : 0;
     void *stream = NULL;
-    if (SILO_UNLIKELY(inputs->stream != NULL) && read_stream(&self->plan, inputs->stream, &stream) != 0)
+    if (SILO_UNLIKELY(inputs->stream != NULL) &&
+        read_stream(&self->plan, inputs->stream, &stream) != 0)
         return -1;
     return run(self, binding, frame, dims, stream);
 }
 
 /* The binding for the call (new reference), or NULL. */
-SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self, const struct silo_inputs *inputs,
+SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
+                                              const struct silo_inputs *inputs,
                                               struct silo_frame *frame, const bool guarded) {
     if (!guarded) {
         if (SILO_UNLIKELY(inputs->options != 0)) {
-            PyErr_Format(silo_argument_error, "%U: this launcher has one fixed config and takes no '%U'",
+            PyErr_Format(silo_argument_error,
+                         "%U: this launcher has one fixed config and takes no '%U'",
                          self->plan.kernel, self->plan.options[inputs->option[0]]);
             return NULL;
         }
@@ -241,7 +253,8 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self, const 
         Py_INCREF((PyObject *)self->fixed);
         return self->fixed;
     }
-    frame->key[frame->words++] = (uint64_t)(uint32_t)frame->device_type << 32 | (uint32_t)frame->device_id;
+    frame->key[frame->words++] =
+        (uint64_t)(uint32_t)frame->device_type << 32 | (uint32_t)frame->device_id;
     if (SILO_UNLIKELY(inputs->options != 0) && read_options(self, inputs, frame) != 0)
         return NULL;
     uint64_t hash = 0;
@@ -257,7 +270,8 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self, const 
 }
 
 SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs *inputs,
-                           const struct silo_grid_source *grid, const bool guarded, const enum silo_mode mode) {
+                           const struct silo_grid_source *grid, const bool guarded,
+                           const enum silo_mode mode) {
     struct silo_frame frame;
     frame.device_type = SILO_DEVICE_UNKNOWN;
     frame.device_id = 0;
@@ -295,7 +309,8 @@ PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs
     return core(self, inputs, grid, false, SILO_MODE_LAUNCH);
 }
 
-PyObject *silo_launch_examine(struct silo_launcher *self, const struct silo_inputs *inputs, enum silo_mode mode) {
+PyObject *silo_launch_examine(struct silo_launcher *self, const struct silo_inputs *inputs,
+                              enum silo_mode mode) {
     if (mode == SILO_MODE_RESOLVE)
         return core(self, inputs, NULL, self->fixed == NULL, SILO_MODE_RESOLVE);
     return core(self, inputs, NULL, true, SILO_MODE_INSPECT);

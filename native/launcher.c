@@ -13,7 +13,7 @@ static PyObject *invoke_form(struct silo_launcher *self, const struct silo_grid_
     struct silo_inputs inputs;
     for (int32_t i = 0; i < self->plan.count; i++) {
         const int16_t source = form->source[i];
-        full[i] = source >= 0                     ? arguments[source]
+        full[i] = source >= 0                   ? arguments[source]
                   : source == SILO_FORM_DEFAULT ? self->plan.parameters[i].default_value
                                                 : NULL;
     }
@@ -27,7 +27,8 @@ static PyObject *invoke_form(struct silo_launcher *self, const struct silo_grid_
     }
     if (mode != SILO_MODE_LAUNCH)
         return silo_launch_examine(self, &inputs, (enum silo_mode)mode);
-    return self->fixed ? silo_launch_fixed(self, &inputs, grid) : silo_launch_guarded(self, &inputs, grid);
+    return self->fixed ? silo_launch_fixed(self, &inputs, grid)
+                       : silo_launch_guarded(self, &inputs, grid);
 }
 
 /* The form of a call: found among those seen, or new. Owned by the launcher unless *temporary. */
@@ -52,7 +53,8 @@ PyObject *silo_launcher_invoke(struct silo_launcher *self, const struct silo_gri
         inputs.arguments = arguments;
         inputs.stream = inputs.grid = NULL;
         inputs.options = 0;
-        return self->fixed ? silo_launch_fixed(self, &inputs, grid) : silo_launch_guarded(self, &inputs, grid);
+        return self->fixed ? silo_launch_fixed(self, &inputs, grid)
+                           : silo_launch_guarded(self, &inputs, grid);
     }
     bool temporary = false;
     struct silo_form *form = form_of(self, positional, names, &temporary);
@@ -64,7 +66,8 @@ PyObject *silo_launcher_invoke(struct silo_launcher *self, const struct silo_gri
     return result;
 }
 
-static PyObject *launcher_call(PyObject *self, PyObject *const *arguments, size_t flagged, PyObject *names) {
+static PyObject *launcher_call(PyObject *self, PyObject *const *arguments, size_t flagged,
+                               PyObject *names) {
     const Py_ssize_t positional = (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET);
     return silo_launcher_invoke((struct silo_launcher *)self, NULL, arguments, positional, names);
 }
@@ -74,7 +77,8 @@ static PyObject *launcher_subscript(PyObject *self, PyObject *grid) {
 }
 
 /* The cold entry: a tuple and a dict, as resolve(*args, **kwargs) gets them. */
-static PyObject *examine(PyObject *object, PyObject *args, PyObject *keywords, enum silo_mode mode) {
+static PyObject *examine(PyObject *object, PyObject *args, PyObject *keywords,
+                         enum silo_mode mode) {
     struct silo_launcher *self = (struct silo_launcher *)object;
     const Py_ssize_t positional = PyTuple_Size(args), named = keywords ? PyDict_Size(keywords) : 0;
     PyObject **flat = PyMem_Calloc((size_t)(positional + named) + 1, sizeof *flat);
@@ -133,11 +137,13 @@ static int set_grid(struct silo_launcher *self, PyObject *grid) {
 }
 
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"name", "parameters", "options", "on_miss", "grid", "release_gil", "fixed", NULL};
+    static char *names[] = {"name", "parameters",  "options", "on_miss",
+                            "grid", "release_gil", "fixed",   NULL};
     PyObject *name, *parameters, *options, *on_miss, *grid = Py_None, *fixed = Py_None;
     int release_gil = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!O!O|O$pO", names, &name, &PyTuple_Type, &parameters,
-                                     &PyTuple_Type, &options, &on_miss, &grid, &release_gil, &fixed))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!O!O|O$pO", names, &name, &PyTuple_Type,
+                                     &parameters, &PyTuple_Type, &options, &on_miss, &grid,
+                                     &release_gil, &fixed))
         return NULL;
     if (fixed != Py_None && !PyObject_TypeCheck(fixed, silo_binding_type))
         return PyErr_Format(PyExc_TypeError, "fixed is a Binding or None");
@@ -156,7 +162,8 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
         self->fixed = (struct silo_binding *)fixed;
     }
     if (self->constants == NULL || silo_plan_init(&self->plan, name, parameters, options) != 0 ||
-        set_grid(self, grid) != 0 || (self->fixed != NULL && silo_binding_check_plan(self, self->fixed) != 0)) {
+        set_grid(self, grid) != 0 ||
+        (self->fixed != NULL && silo_binding_check_plan(self, self->fixed) != 0)) {
         Py_DECREF((PyObject *)self);
         return NULL;
     }
@@ -224,7 +231,8 @@ static PyObject *launcher_bindings(PyObject *object, void *closure) {
     const struct silo_guard *guard = &((struct silo_launcher *)object)->guard;
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list != NULL && guard->entries != NULL && i <= guard->mask; i++) {
-        if (guard->entries[i].binding != NULL && PyList_Append(list, guard->entries[i].binding) != 0)
+        if (guard->entries[i].binding != NULL &&
+            PyList_Append(list, guard->entries[i].binding) != 0)
             Py_CLEAR(list);
     }
     return list;
@@ -233,12 +241,14 @@ static PyObject *launcher_bindings(PyObject *object, void *closure) {
 int silo_launcher_init(PyObject *module) {
     static PyMemberDef members[] = {
         {"__vectorcalloffset__", T_PYSSIZET, offsetof(struct silo_launcher, call), READONLY, NULL},
-        {"misses", T_ULONGLONG, offsetof(struct silo_launcher, misses), READONLY, "How often on_miss was asked."},
+        {"misses", T_ULONGLONG, offsetof(struct silo_launcher, misses), READONLY,
+         "How often on_miss was asked."},
         {NULL, 0, 0, 0, NULL},
     };
     static PyGetSetDef getters[] = {
         {"name", launcher_name, NULL, "The kernel's name.", NULL},
-        {"bindings", launcher_bindings, NULL, "The bindings in the guard table, one an entry.", NULL},
+        {"bindings", launcher_bindings, NULL, "The bindings in the guard table, one an entry.",
+         NULL},
         {NULL, NULL, NULL, NULL, NULL},
     };
     static PyMethodDef methods[] = {
@@ -246,7 +256,8 @@ int silo_launcher_init(PyObject *module) {
          "The binding a call with these arguments uses, made if need be; launches nothing."},
         {"inspect", (PyCFunction)(void (*)(void))launcher_inspect, METH_VARARGS | METH_KEYWORDS,
          "(facts, arguments, options, device) of a call; asks nobody and launches nothing."},
-        {"forget", launcher_forget, METH_NOARGS, "Empty the guard table: every next call asks on_miss again."},
+        {"forget", launcher_forget, METH_NOARGS,
+         "Empty the guard table: every next call asks on_miss again."},
         {NULL, NULL, 0, NULL},
     };
     static PyType_Slot slots[] = {
@@ -260,7 +271,8 @@ int silo_launcher_init(PyObject *module) {
         {Py_tp_members, members},
         {Py_tp_getset, getters},
         {Py_tp_methods, methods},
-        {Py_tp_doc, "Launcher(name, parameters, options, on_miss, grid=None, *, release_gil=True, fixed=None)\n--\n\n"
+        {Py_tp_doc, "Launcher(name, parameters, options, on_miss, grid=None, *, release_gil=True, "
+                    "fixed=None)\n--\n\n"
                     "What calls of one kernel go through."},
         {0, NULL},
     };

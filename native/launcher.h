@@ -16,8 +16,7 @@ struct silo_grid_source {
 };
 
 struct silo_launcher {
-    PyObject_HEAD
-    vectorcallfunc call;
+    PyObject_HEAD vectorcallfunc call;
     struct silo_plan plan;
     struct silo_guard guard;
     struct silo_binding *fixed; /* owned; not NULL: every call goes there */
@@ -28,13 +27,13 @@ struct silo_launcher {
     PyObject *constants;                     /* owned dict: one object for equal constexpr tuples */
     struct silo_form *forms[SILO_MAX_FORMS]; /* owned; never freed before the launcher */
     uint32_t form_count;
-    struct silo_bound *spare; /* owned memory of a Bound without references, kept for the next k[grid] */
+    struct silo_bound
+        *spare; /* owned memory of a Bound without references, kept for the next k[grid] */
     uint64_t misses;
 };
 
 struct silo_bound {
-    PyObject_HEAD
-    vectorcallfunc call;
+    PyObject_HEAD vectorcallfunc call;
     struct silo_launcher *launcher; /* owned */
     PyObject *grid_object;          /* owned */
     struct silo_grid_source grid;
@@ -56,8 +55,8 @@ enum silo_mode {
     SILO_MODE_INSPECT, /* only say what the call looks like */
 };
 
-/* The three compiled forms of the core (launch.c). `grid` may be NULL. `result` is None, the binding or the
- * description, a new reference; NULL with an exception set. */
+/* The three compiled forms of the core (launch.c). `grid` may be NULL. `result` is None, the
+ * binding or the description, a new reference; NULL with an exception set. */
 PyObject *silo_launch_guarded(struct silo_launcher *self, const struct silo_inputs *inputs,
                               const struct silo_grid_source *grid);
 PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs *inputs,

@@ -31,7 +31,8 @@ PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *
                  PyTuple_SetItem(facts, i, fact) != 0;
     }
     for (uint32_t i = 0; i < inputs->options && !failed; i++)
-        failed = PyDict_SetItem(options, self->plan.options[inputs->option[i]], inputs->option_value[i]) != 0;
+        failed = PyDict_SetItem(options, self->plan.options[inputs->option[i]],
+                                inputs->option_value[i]) != 0;
     PyObject *result = NULL;
     if (!failed)
         result = Py_BuildValue("(OOO(ii))", facts, arguments, options, (int)frame->device_type,
@@ -48,10 +49,12 @@ PyObject *silo_call_mapping(struct silo_launcher *self, const struct silo_inputs
     bool failed = mapping == NULL;
     for (int32_t i = 0; i < self->plan.count && !failed; i++) {
         if (inputs->arguments[i] != NULL)
-            failed = PyDict_SetItem(mapping, self->plan.parameters[i].name, inputs->arguments[i]) != 0;
+            failed =
+                PyDict_SetItem(mapping, self->plan.parameters[i].name, inputs->arguments[i]) != 0;
     }
     for (uint32_t i = 0; i < inputs->options && !failed; i++)
-        failed = PyDict_SetItem(mapping, self->plan.options[inputs->option[i]], inputs->option_value[i]) != 0;
+        failed = PyDict_SetItem(mapping, self->plan.options[inputs->option[i]],
+                                inputs->option_value[i]) != 0;
     if (failed)
         Py_CLEAR(mapping);
     return mapping;
@@ -78,8 +81,9 @@ static const char *abi_noun(const struct silo_packed *packed, char *buffer, size
     return "nothing";
 }
 
-/* Whether an argument with this code can be passed in that place. What the code leaves open (the value of an
- * int64 that a kernel takes as int32) is refused: the binding will serve every later call with the same code. */
+/* Whether an argument with this code can be passed in that place. What the code leaves open (the
+ * value of an int64 that a kernel takes as int32) is refused: the binding will serve every later
+ * call with the same code. */
 static bool fits(const struct silo_packed *packed, uint64_t code) {
     const unsigned kind = silo_code_kind(code), bits = (unsigned)(code >> 8) & 0xff;
     const bool is_unsigned = ((code >> 16) & 0xff) == SILO_UINT;
@@ -91,7 +95,8 @@ static bool fits(const struct silo_packed *packed, uint64_t code) {
     case SILO_ABI_INT:
         /* A wide unsigned value keeps its bits in an int64, as Triton's u64 arguments do. */
         return kind == SILO_VALUE_BOOL ||
-               (kind == SILO_VALUE_INT && (bits < packed->bits || (bits == packed->bits && (!is_unsigned || bits == 64))));
+               (kind == SILO_VALUE_INT &&
+                (bits < packed->bits || (bits == packed->bits && (!is_unsigned || bits == 64))));
     case SILO_ABI_UINT:
         return kind == SILO_VALUE_BOOL || (kind == SILO_VALUE_INT && bits <= packed->bits);
     case SILO_ABI_FLOAT:
@@ -106,36 +111,45 @@ int silo_binding_check_device(const struct silo_launcher *self, const struct sil
                               const struct silo_frame *frame) {
     const struct silo_driver *driver = binding->loaded->driver;
     const int32_t type = frame->device_type;
-    if (type == SILO_DEVICE_UNKNOWN || (type > 0 && type < 32 && (driver->device_types >> type & 1)))
+    if (type == SILO_DEVICE_UNKNOWN ||
+        (type > 0 && type < 32 && (driver->device_types >> type & 1)))
         return 0;
-    PyErr_Format(silo_argument_error, "%U: argument '%U' is in memory of DLPack device type %d, which %s code cannot use",
-                 self->plan.kernel, self->plan.parameters[frame->device_from].name, (int)type, driver->name);
+    PyErr_Format(
+        silo_argument_error,
+        "%U: argument '%U' is in memory of DLPack device type %d, which %s code cannot use",
+        self->plan.kernel, self->plan.parameters[frame->device_from].name, (int)type, driver->name);
     return -1;
 }
 
-static int check(struct silo_launcher *self, const struct silo_inputs *inputs, const struct silo_frame *frame,
-                 const struct silo_binding *binding) {
+static int check(struct silo_launcher *self, const struct silo_inputs *inputs,
+                 const struct silo_frame *frame, const struct silo_binding *binding) {
     char wanted[64];
     for (uint32_t i = 0; i < binding->count; i++) {
         const struct silo_packed *packed = &binding->packed[i];
         if (packed->abi == SILO_ABI_NULL)
             continue;
         if (packed->slot >= self->plan.count) {
-            PyErr_Format(PyExc_ValueError, "%U: the binding was made for another launcher", self->plan.kernel);
+            PyErr_Format(PyExc_ValueError, "%U: the binding was made for another launcher",
+                         self->plan.kernel);
             return -1;
         }
-        PyObject *name = self->plan.parameters[packed->slot].name, *object = inputs->arguments[packed->slot];
+        PyObject *name = self->plan.parameters[packed->slot].name,
+                 *object = inputs->arguments[packed->slot];
         const uint64_t code = frame->key[packed->slot];
         if (!fits(packed, code))
-            return silo_bad_argument(self->plan.kernel, name, abi_noun(packed, wanted, sizeof wanted), object);
-        if (packed->writes && silo_code_kind(code) == SILO_VALUE_POINTER && (code & SILO_FLAG_READONLY))
-            return silo_bad_argument(self->plan.kernel, name, "a writable array, for the kernel writes it (this one is read-only)",
-                                     object);
+            return silo_bad_argument(self->plan.kernel, name,
+                                     abi_noun(packed, wanted, sizeof wanted), object);
+        if (packed->writes && silo_code_kind(code) == SILO_VALUE_POINTER &&
+            (code & SILO_FLAG_READONLY))
+            return silo_bad_argument(
+                self->plan.kernel, name,
+                "a writable array, for the kernel writes it (this one is read-only)", object);
     }
     return silo_binding_check_device(self, binding, frame);
 }
 
-/* The code that every value of a declared parameter has, facts aside; 0 where the declaration leaves it open. */
+/* The code that every value of a declared parameter has, facts aside; 0 where the declaration
+ * leaves it open. */
 static uint64_t declared_code(const struct silo_parameter *parameter) {
     const struct silo_dtype type = parameter->type;
     switch ((enum silo_parameter_kind)parameter->kind) {
@@ -162,8 +176,10 @@ int silo_binding_check_plan(const struct silo_launcher *self, const struct silo_
         const struct silo_parameter *parameter =
             packed->slot < self->plan.count ? &self->plan.parameters[packed->slot] : NULL;
         const uint64_t code = parameter ? declared_code(parameter) : 0;
-        if (code == 0 || !fits(packed, code) || (packed->writes && !(parameter->flags & SILO_PARAMETER_WRITES))) {
-            PyErr_Format(PyExc_ValueError, "%U: parameter %d is not declared as a fixed binding needs it",
+        if (code == 0 || !fits(packed, code) ||
+            (packed->writes && !(parameter->flags & SILO_PARAMETER_WRITES))) {
+            PyErr_Format(PyExc_ValueError,
+                         "%U: parameter %d is not declared as a fixed binding needs it",
                          self->plan.kernel, (int)packed->slot);
             return -1;
         }
@@ -184,7 +200,8 @@ static PyObject *kept_objects(struct silo_launcher *self, const struct silo_inpu
             if (object != NULL && PyList_Append(list, object) != 0)
                 Py_CLEAR(list);
         }
-        word += parameter->kind == SILO_PARAMETER_CONSTEXPR || (parameter->flags & SILO_PARAMETER_KEY);
+        word +=
+            parameter->kind == SILO_PARAMETER_CONSTEXPR || (parameter->flags & SILO_PARAMETER_KEY);
     }
     for (uint32_t i = 0; i < inputs->options && list != NULL; i++) {
         const uint32_t at = frame->words - 2 * (inputs->options - i);
@@ -212,13 +229,15 @@ struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inp
     if (answer == NULL)
         return NULL;
     if (!PyObject_TypeCheck(answer, silo_binding_type)) {
-        PyErr_Format(PyExc_TypeError, "%U: on_miss gives a Binding, not a %R", self->plan.kernel, Py_TYPE(answer));
+        PyErr_Format(PyExc_TypeError, "%U: on_miss gives a Binding, not a %R", self->plan.kernel,
+                     Py_TYPE(answer));
         Py_DECREF(answer);
         return NULL;
     }
     struct silo_binding *binding = (struct silo_binding *)answer;
     PyObject *kept = NULL;
-    if (check(self, inputs, frame, binding) != 0 || (kept = kept_objects(self, inputs, frame)) == NULL ||
+    if (check(self, inputs, frame, binding) != 0 ||
+        (kept = kept_objects(self, inputs, frame)) == NULL ||
         silo_guard_insert(&self->guard, frame->key, frame->words, hash, answer, kept) != 0) {
         Py_XDECREF(kept);
         Py_DECREF(answer);

@@ -1,4 +1,5 @@
-/* What happens the first time a call looks like this: Python is asked once, and its answer checked. */
+/* What happens the first time a call looks like this: Python is asked once, and its answer checked.
+ */
 #ifndef SILO_MISS_H
 #define SILO_MISS_H
 
@@ -9,8 +10,8 @@
 struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inputs *inputs,
                                struct silo_frame *frame, uint64_t hash);
 
-/* (facts, arguments, options, (device type, device index)) of a call; a new reference. Facts are one
- * (kind, code, bits, flags, ndim) a parameter, ndim -1 for what is no array. */
+/* (facts, arguments, options, (device type, device index)) of a call; a new reference. Facts are
+ * one (kind, code, bits, flags, ndim) a parameter, ndim -1 for what is no array. */
 PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *inputs,
                           const struct silo_frame *frame);
 
@@ -22,7 +23,8 @@ PyObject *silo_call_mapping(struct silo_launcher *self, const struct silo_inputs
 int silo_binding_check_device(const struct silo_launcher *self, const struct silo_binding *binding,
                               const struct silo_frame *frame);
 
-/* Whether a binding suits the declared types of every parameter it takes, so that no call needs a guard. */
+/* Whether a binding suits the declared types of every parameter it takes, so that no call needs a
+ * guard. */
 int silo_binding_check_plan(const struct silo_launcher *self, const struct silo_binding *binding);
 
 #endif

@@ -1,6 +1,7 @@
-/* silo._native: module functions and initialisation. One interpreter, single-phase: the type table and the
- * CPU pool are process-wide by nature. */
+/* silo._native: module functions and initialisation. One interpreter, single-phase: the type table
+ * and the CPU pool are process-wide by nature. */
 #include "arguments.h"
+#include "buffer.h"
 #include "cpu_pool.h"
 #include "errors.h"
 #include "expression.h"
@@ -15,11 +16,9 @@ static PyObject *py_cpu_threads(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "|i", &count))
         return NULL;
     if (PyTuple_Size(args) == 1) {
-        Py_BEGIN_ALLOW_THREADS
-        error = silo_cpu_set_threads(count);
-        Py_END_ALLOW_THREADS
-        if (error != 0)
-            return PyErr_Format(PyExc_ValueError, "the CPU runs kernels on 1 to 1024 threads, not %d", count);
+        Py_BEGIN_ALLOW_THREADS error = silo_cpu_set_threads(count);
+        Py_END_ALLOW_THREADS if (error != 0) return PyErr_Format(
+            PyExc_ValueError, "the CPU runs kernels on 1 to 1024 threads, not %d", count);
     }
     return PyLong_FromLong(silo_cpu_threads());
 }
@@ -40,12 +39,15 @@ static PyObject *py_set_type_hook(PyObject *module, PyObject *hook) {
 static PyObject *py_torch_open(PyObject *module, PyObject *args) {
     (void)module;
     const char *library;
-    PyObject *tensor, *types;
-    unsigned long long handle;
+    PyObject *tensor, *types, *capsule;
     int rocm;
-    if (!PyArg_ParseTuple(args, "sOKpO!", &library, &tensor, &handle, &rocm, &PyTuple_Type, &types))
+    if (!PyArg_ParseTuple(args, "sOOpO!", &library, &tensor, &capsule, &rocm, &PyTuple_Type,
+                          &types))
         return NULL;
-    const ptrdiff_t offset = silo_torch_open(library, tensor, (void *)(uintptr_t)handle, rocm != 0);
+    void *handle = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule));
+    if (handle == NULL)
+        return NULL;
+    const ptrdiff_t offset = silo_torch_open(library, tensor, handle, rocm != 0);
     for (Py_ssize_t i = 0; offset != 0 && i < PyTuple_Size(types); i++) {
         PyObject *type = PyTuple_GetItem(types, i);
         if (!PyType_Check(type))
@@ -65,7 +67,7 @@ static PyObject *py_torch_close(PyObject *module, PyObject *unused) {
 
 static PyObject *py_adapter(PyObject *module, PyObject *type) {
     (void)module;
-    static const char *const names[] = {"nothing", "torch",     "exchange", "buffer", "dlpack",
+    static const char *const names[] = {"nothing",  "torch",     "exchange", "buffer", "dlpack",
                                         "data_ptr", "cuda_dict", "int",      "float",  "bool"};
     if (!PyType_Check(type))
         return PyErr_Format(PyExc_TypeError, "not a type: %R", type);
@@ -84,15 +86,16 @@ static PyObject *py_read(PyObject *module, PyObject *object) {
     if (adapter != NULL && silo_view_read(object, adapter, &view, &holds) == 0) {
         int ndim = silo_shape_read(object, adapter, &shape) == 0 ? shape.ndim : -1;
         PyErr_Clear();
-        PyObject *sizes = PyTuple_New(ndim < 0 ? 0 : ndim), *strides = PyTuple_New(ndim < 0 ? 0 : ndim);
+        PyObject *sizes = PyTuple_New(ndim < 0 ? 0 : ndim),
+                 *strides = PyTuple_New(ndim < 0 ? 0 : ndim);
         for (int i = 0; i < ndim && sizes != NULL && strides != NULL; i++) {
             PyTuple_SetItem(sizes, i, PyLong_FromLongLong(shape.sizes[i]));
             PyTuple_SetItem(strides, i, PyLong_FromLongLong(shape.strides[i]));
         }
         if (sizes != NULL && strides != NULL && !PyErr_Occurred())
-            result = Py_BuildValue("(Kiii(ii)OO)", (unsigned long long)view.address, (int)view.dtype.code,
-                                   (int)view.dtype.bits, (int)view.readonly, (int)view.device_type,
-                                   (int)view.device_id, sizes, strides);
+            result = Py_BuildValue("(Kiii(ii)OO)", (unsigned long long)view.address,
+                                   (int)view.dtype.code, (int)view.dtype.bits, (int)view.readonly,
+                                   (int)view.device_type, (int)view.device_id, sizes, strides);
         Py_XDECREF(sizes);
         Py_XDECREF(strides);
     }
@@ -104,24 +107,36 @@ static PyMethodDef methods[] = {
     {"cpu_threads", py_cpu_threads, METH_VARARGS,
      "cpu_threads(count=...) -> int\n\nSet and return how many threads a CPU launch may use."},
     {"cpu_affinity", py_cpu_affinity, METH_NOARGS, "Processors this process may run on."},
-    {"set_type_hook", py_set_type_hook, METH_O, "Call this with every argument type seen for the first time."},
+    {"set_type_hook", py_set_type_hook, METH_O,
+     "Call this with every argument type seen for the first time."},
     {"torch_open", py_torch_open, METH_VARARGS,
-     "torch_open(library, tensor, handle, rocm, types) -> int\n\nRead these types through torch's C functions; the "
+     "torch_open(library, tensor, handle, rocm, types) -> int\n\nRead these types through torch's "
+     "C functions; the "
      "offset found, 0 where it does not fit."},
     {"torch_close", py_torch_close, METH_NOARGS, "Read torch tensors through DLPack again."},
     {"adapter", py_adapter, METH_O, "How arguments of a type are read."},
-    {"read", py_read, METH_O, "(address, code, bits, readonly, (device type, index), sizes, strides) of an array."},
+    {"read", py_read, METH_O,
+     "(address, code, bits, readonly, (device type, index), sizes, strides) of an array."},
     {"evaluate", silo_py_evaluate, METH_VARARGS, silo_py_evaluate_doc},
     {"bucket", silo_py_bucket, METH_O, "The bucket of one integer."},
     {"generate", silo_py_generate, METH_VARARGS, silo_py_generate_doc},
-    {"narrow", silo_py_narrow, METH_VARARGS, "narrow(value, name) -> int\n\nBits of the nearest float16 or bfloat16."},
-    {"dtype_named", silo_py_dtype_named, METH_O, "(code, bits, name, format) of a dtype name, or None."},
+    {"narrow", silo_py_narrow, METH_VARARGS,
+     "narrow(value, name) -> int\n\nBits of the nearest float16 or bfloat16."},
+    {"dtype_named", silo_py_dtype_named, METH_O,
+     "(code, bits, name, format) of a dtype name, or None."},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "silo._native", "The native part of Silo: arguments, guard, launch.", -1, methods,
-    NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT,
+    "silo._native",
+    "The native part of Silo: arguments, guard, launch.",
+    -1,
+    methods,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
 };
 
 static int add_absent(PyObject *module) {
@@ -144,7 +159,8 @@ PyMODINIT_FUNC PyInit__native(void) {
     }
     pool_ready = true;
     if (silo_errors_init() != 0 || silo_arguments_init() != 0 || add_absent(module) != 0 ||
-        silo_kernel_init(module) != 0 || silo_launcher_init(module) != 0 || silo_bound_init(module) != 0 ||
+        silo_kernel_init(module) != 0 || silo_buffer_init(module) != 0 ||
+        silo_launcher_init(module) != 0 || silo_bound_init(module) != 0 ||
         PyModule_AddIntConstant(module, "MAX_PARAMETERS", SILO_MAX_PARAMETERS) != 0) {
         Py_DECREF(module);
         return NULL;

@@ -15,10 +15,11 @@ static PyObject *intern(PyObject *text) {
 static int parse_parameter(struct silo_parameter *out, PyObject *item) {
     PyObject *name, *value;
     int kind, code, bits, flags;
-    if (!PyArg_ParseTuple(item, "UiiiiO!", &name, &kind, &code, &bits, &flags, &PyTuple_Type, &value))
+    if (!PyArg_ParseTuple(item, "UiiiiO!", &name, &kind, &code, &bits, &flags, &PyTuple_Type,
+                          &value))
         return -1;
-    if (kind < SILO_PARAMETER_ANY || kind > SILO_PARAMETER_CONSTEXPR || code < 0 || code > 255 || bits < 0 ||
-        bits > 64 || flags < 0 || flags > 31) {
+    if (kind < SILO_PARAMETER_ANY || kind > SILO_PARAMETER_CONSTEXPR || code < 0 || code > 255 ||
+        bits < 0 || bits > 64 || flags < 0 || flags > 31) {
         PyErr_Format(PyExc_ValueError, "not a parameter: %R", item);
         return -1;
     }
@@ -35,13 +36,14 @@ static int parse_parameter(struct silo_parameter *out, PyObject *item) {
     return 0;
 }
 
-int silo_plan_init(struct silo_plan *plan, PyObject *kernel, PyObject *parameters, PyObject *options) {
+int silo_plan_init(struct silo_plan *plan, PyObject *kernel, PyObject *parameters,
+                   PyObject *options) {
     Py_ssize_t count = PyTuple_Size(parameters), option_count = PyTuple_Size(options);
     if (count < 0 || option_count < 0)
         return -1;
     if (count > SILO_MAX_PARAMETERS || option_count > SILO_MAX_OPTIONS) {
-        PyErr_Format(PyExc_ValueError, "%U has %zd parameters; Silo launches kernels with up to %d", kernel,
-                     count, SILO_MAX_PARAMETERS);
+        PyErr_Format(PyExc_ValueError, "%U has %zd parameters; Silo launches kernels with up to %d",
+                     kernel, count, SILO_MAX_PARAMETERS);
         return -1;
     }
     Py_INCREF(kernel);
@@ -88,7 +90,8 @@ static bool same(PyObject *left, PyObject *right) {
     return left == right || PyUnicode_Compare(left, right) == 0;
 }
 
-/* "a, b, c" of the parameters for which `source` has `wanted` (or of all of them); new reference. */
+/* "a, b, c" of the parameters for which `source` has `wanted` (or of all of them); new reference.
+ */
 static PyObject *listing(const struct silo_plan *plan, const int16_t *source, int16_t wanted) {
     PyObject *names = PyList_New(0), *comma = PyUnicode_FromString(", "), *text = NULL;
     bool failed = names == NULL || comma == NULL;
@@ -111,13 +114,15 @@ static void raise_with_parameters(const struct silo_plan *plan, PyObject *what) 
     Py_XDECREF(all);
 }
 
-static int place_keyword(const struct silo_plan *plan, struct silo_form *form, PyObject *name, int16_t index) {
+static int place_keyword(const struct silo_plan *plan, struct silo_form *form, PyObject *name,
+                         int16_t index) {
     for (int32_t i = 0; i < plan->count; i++) {
         if (!same(plan->parameters[i].name, name))
             continue;
         if (form->source[i] >= 0) {
-            PyErr_Format(silo_argument_error, "%U: argument '%U' is given twice, by position and by name",
-                         plan->kernel, name);
+            PyErr_Format(silo_argument_error,
+                         "%U: argument '%U' is given twice, by position and by name", plan->kernel,
+                         name);
             return -1;
         }
         form->source[i] = index;
@@ -144,8 +149,8 @@ static int place_keyword(const struct silo_plan *plan, struct silo_form *form, P
 
 static int fill(const struct silo_plan *plan, struct silo_form *form) {
     if (form->positional > plan->count) {
-        raise_with_parameters(plan, PyUnicode_FromFormat(" takes %d arguments, %zd were given", (int)plan->count,
-                                                         form->positional));
+        raise_with_parameters(plan, PyUnicode_FromFormat(" takes %d arguments, %zd were given",
+                                                         (int)plan->count, form->positional));
         return -1;
     }
     const int16_t unset = -3;
@@ -153,11 +158,13 @@ static int fill(const struct silo_plan *plan, struct silo_form *form) {
         form->source[i] = i < form->positional ? (int16_t)i : unset;
     Py_ssize_t names = form->names ? PyTuple_Size(form->names) : 0;
     if (names > plan->count + plan->option_count + 2) {
-        PyErr_Format(silo_argument_error, "%U: %zd keyword arguments are more than it has", plan->kernel, names);
+        PyErr_Format(silo_argument_error, "%U: %zd keyword arguments are more than it has",
+                     plan->kernel, names);
         return -1;
     }
     for (Py_ssize_t i = 0; i < names; i++) {
-        if (place_keyword(plan, form, PyTuple_GetItem(form->names, i), (int16_t)(form->positional + i)) != 0)
+        if (place_keyword(plan, form, PyTuple_GetItem(form->names, i),
+                          (int16_t)(form->positional + i)) != 0)
             return -1;
     }
     bool missing = false;
@@ -182,8 +189,10 @@ static int fill(const struct silo_plan *plan, struct silo_form *form) {
     return 0;
 }
 
-struct silo_form *silo_form_new(const struct silo_plan *plan, Py_ssize_t positional, PyObject *names) {
-    struct silo_form *form = PyMem_Calloc(1, sizeof *form + (size_t)plan->count * sizeof *form->source);
+struct silo_form *silo_form_new(const struct silo_plan *plan, Py_ssize_t positional,
+                                PyObject *names) {
+    struct silo_form *form =
+        PyMem_Calloc(1, sizeof *form + (size_t)plan->count * sizeof *form->source);
     if (form == NULL) {
         PyErr_NoMemory();
         return NULL;

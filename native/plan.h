@@ -1,4 +1,5 @@
-/* The plan of a kernel: what each parameter takes, and how the arguments of a call site fall on parameters. */
+/* The plan of a kernel: what each parameter takes, and how the arguments of a call site fall on
+ * parameters. */
 #ifndef SILO_PLAN_H
 #define SILO_PLAN_H
 
@@ -33,7 +34,8 @@ struct silo_parameter {
 #define SILO_FORM_DEFAULT (-1)
 #define SILO_FORM_ABSENT (-2)
 
-/* One way of calling: so many positional arguments and these keywords, in this order. Immutable once made. */
+/* One way of calling: so many positional arguments and these keywords, in this order. Immutable
+ * once made. */
 struct silo_form {
     PyObject *names; /* owned tuple, or NULL */
     Py_ssize_t positional;
@@ -49,18 +51,21 @@ struct silo_plan {
     PyObject *kernel; /* owned str: the kernel's name */
     int32_t count;
     int32_t option_count;
-    struct silo_parameter *parameters;    /* owned */
+    struct silo_parameter *parameters;   /* owned */
     PyObject *options[SILO_MAX_OPTIONS]; /* owned, interned */
     PyObject *word_grid, *word_stream;   /* owned, interned */
 };
 
-/* Parameters are tuples (name, kind, code, bits, flags, default) with default a 0- or 1-tuple. -1 with an
- * exception set; clear it either way. */
-int silo_plan_init(struct silo_plan *plan, PyObject *kernel, PyObject *parameters, PyObject *options);
+/* Parameters are tuples (name, kind, code, bits, flags, default) with default a 0- or 1-tuple. -1
+ * with an exception set; clear it either way. */
+int silo_plan_init(struct silo_plan *plan, PyObject *kernel, PyObject *parameters,
+                   PyObject *options);
 void silo_plan_clear(struct silo_plan *plan);
 
-/* A new form (PyMem_Malloc), or NULL with an ArgumentError set that names what is wrong with the call. */
-struct silo_form *silo_form_new(const struct silo_plan *plan, Py_ssize_t positional, PyObject *names);
+/* A new form (PyMem_Malloc), or NULL with an ArgumentError set that names what is wrong with the
+ * call. */
+struct silo_form *silo_form_new(const struct silo_plan *plan, Py_ssize_t positional,
+                                PyObject *names);
 void silo_form_free(struct silo_form *form);
 
 #endif

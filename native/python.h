@@ -1,5 +1,5 @@
-/* Python's stable ABI (3.11), plus the vectorcall names that CPython has exported since 3.9 but that
- * joined the limited API only in 3.12. Include this before any other header. */
+/* Python's stable ABI (3.11), plus the vectorcall names that CPython has exported since 3.9 but
+ * that joined the limited API only in 3.12. Include this before any other header. */
 #ifndef SILO_PYTHON_H
 #define SILO_PYTHON_H
 

@@ -7,15 +7,15 @@ struct silo_torch silo_torch;
 
 /* c10::ScalarType in torch's own numbering, which it keeps fixed. */
 const uint8_t silo_torch_codes[64] = {
-    [0] = 1,          [1] = 0,  [2] = 0,     [3] = 0,     [4] = 0,     [5] = 2,
-    [6] = 2,          [7] = 2,  [8] = 5,     [9] = 5,     [10] = 5,    [11] = 6,
-    [12 ... 14] = 255, [15] = 4, [16 ... 22] = 255, [23] = 12, [24] = 10, [25] = 13,
-    [26] = 11,        [27] = 1, [28] = 1,    [29] = 1,    [30 ... 63] = 255,
+    [0] = 1,           [1] = 0,  [2] = 0,           [3] = 0,   [4] = 0,           [5] = 2,
+    [6] = 2,           [7] = 2,  [8] = 5,           [9] = 5,   [10] = 5,          [11] = 6,
+    [12 ... 14] = 255, [15] = 4, [16 ... 22] = 255, [23] = 12, [24] = 10,         [25] = 13,
+    [26] = 11,         [27] = 1, [28] = 1,          [29] = 1,  [30 ... 63] = 255,
 };
 const uint8_t silo_torch_bits[64] = {
-    [0] = 8,   [1] = 8,  [2] = 16, [3] = 32, [4] = 64, [5] = 16, [6] = 32,
-    [7] = 64,  [8] = 32, [9] = 64, [10] = 128, [11] = 8, [15] = 16, [23] = 8,
-    [24] = 8,  [25] = 8, [26] = 8, [27] = 16, [28] = 32, [29] = 64,
+    [0] = 8,  [1] = 8,  [2] = 16, [3] = 32,   [4] = 64,  [5] = 16,  [6] = 32,
+    [7] = 64, [8] = 32, [9] = 64, [10] = 128, [11] = 8,  [15] = 16, [23] = 8,
+    [24] = 8, [25] = 8, [26] = 8, [27] = 16,  [28] = 32, [29] = 64,
 };
 
 /* dlsym gives a data pointer; copying its bits is the portable way to a function pointer. */
@@ -40,7 +40,8 @@ ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, b
         return 0;
     void *implementation;
     memcpy(&implementation, handle, sizeof implementation); /* the first word of an at::Tensor */
-    /* An object smaller than the search would be read past its end; torch's is larger than 40 bytes. */
+    /* An object smaller than the search would be read past its end; torch's is larger than 40
+     * bytes. */
     for (ptrdiff_t offset = (ptrdiff_t)sizeof(PyObject); offset <= 32; offset += 8) {
         void *word;
         memcpy(&word, (char *)tensor + offset, sizeof word);

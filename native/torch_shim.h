@@ -1,6 +1,7 @@
-/* torch through the C functions it keeps stable for AOTInductor (aoti_torch_*), found by dlsym in the
- * library that torch has already loaded, and applied to the at::Tensor inside the Python object. Where that
- * lies is found at start by comparing with a handle torch itself gives out; it is never assumed. */
+/* torch through the C functions it keeps stable for AOTInductor (aoti_torch_*), found by dlsym in
+ * the library that torch has already loaded, and applied to the at::Tensor inside the Python
+ * object. Where that lies is found at start by comparing with a handle torch itself gives out; it
+ * is never assumed. */
 #ifndef SILO_TORCH_SHIM_H
 #define SILO_TORCH_SHIM_H
 

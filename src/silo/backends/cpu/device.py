@@ -1,0 +1,90 @@
+"""The CPU as a device: what it is, and loading code into it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from silo.artifacts.runs_on import runs_on
+from silo.backends.cpu.levels import gather_facts, host_target
+from silo.core.decisions import Decision
+from silo.core.device import DeviceModel
+from silo.core.launch_info import LaunchInfo
+from silo.core.target import Target
+from silo.errors import DeviceError
+from silo.launch.native import CpuModule, LoadedKernel
+from silo.launch.threads import cpu_threads
+
+__all__ = ["CpuDevice", "devices"]
+
+
+@dataclass(frozen=True, slots=True)
+class CpuDevice:
+    """Implements :class:`silo.core.protocols.Device`: the cores this process may use."""
+
+    model: DeviceModel
+    target: Target
+    index: int = 0
+
+    def facts(self) -> Mapping[str, int]:
+        """Leaves of the expression language. ``sm_count`` counts the threads that a launch uses."""
+        return {"sm_count": cpu_threads(), "reserved_sms": 0, "warp_size": 1}
+
+    def runs(self, target: Target) -> Decision:
+        """Whether code for ``target`` runs here."""
+        return runs_on(target, self.target, "so")
+
+    def load(self, launch: LaunchInfo, blob: bytes, kind: str, name: str) -> LoadedKernel:
+        """Map a shared object, which runs its initialisers: only of bytes that were verified and are trusted.
+
+        Raises:
+            DeviceError: not a shared object, or without the entry.
+        """
+        if kind != "so":
+            raise DeviceError(f"{name}: the CPU loads shared objects (kind so), not {kind!r}")
+        try:
+            module = CpuModule(blob)
+            return LoadedKernel(module, launch.entry, name, threads=launch.threads, scratch_bytes=launch.scratch_bytes)
+        except DeviceError as error:
+            raise DeviceError(f"{name}: {error}") from error
+
+
+def devices() -> Sequence[CpuDevice]:
+    """The CPU of this machine; ``TargetError`` where it is below every level Silo compiles for."""
+    target = host_target()
+    facts = gather_facts()
+    return (
+        CpuDevice(
+            DeviceModel(
+                vendor=_vendor() or facts.machine,
+                name=facts.model or facts.machine,
+                arch=target.arch,
+                units=os.cpu_count() or 1,
+                memory_bytes=_memory_bytes(),
+            ),
+            target,
+        ),
+    )
+
+
+def _vendor() -> str:
+    """The maker's name as Linux has it (GenuineIntel, AuthenticAMD, or an ARM implementer's number); "" elsewhere."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("vendor_id", "CPU implementer"):
+            return value.strip()
+    return ""
+
+
+def _memory_bytes() -> int:
+    """Installed memory; 0 where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return 0

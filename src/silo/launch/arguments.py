@@ -1,0 +1,180 @@
+"""One call as the guard sees it, in Python's terms: what each argument is, and what may be assumed of it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, cast
+
+from silo.core.dtypes import DType, from_dlpack
+from silo.core.values import Value
+from silo.errors import ArgumentError
+from silo.launch import native
+from silo.sources.triton.specialize import ArgumentFacts
+
+__all__ = ["DEVICE_KINDS", "Argument", "Call", "ValueKind", "describe", "describe_call", "read_call"]
+
+
+class ValueKind(IntEnum):
+    """What an argument is; ``native/guard.h`` has the same numbers (``SILO_VALUE_...``)."""
+
+    ABSENT = 0  # left to the config
+    POINTER = 1  # an array
+    ADDRESS = 2  # an int where a pointer is declared
+    NONE = 3
+    INT = 4
+    BOOL = 5
+    FLOAT = 6
+    CONSTANT = 7  # a constexpr
+
+
+_ALIGNED, _DIVISIBLE, _ONE, _READONLY = 1, 2, 4, 8
+
+# Target kinds by DLPack device type.
+DEVICE_KINDS = {1: "cpu", 2: "cuda", 3: "cuda", 8: "metal", 10: "hip", 11: "hip", 13: "cuda", 14: "xpu"}
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument: ``value`` is the caller's object, ``dtype`` that of an array's elements or of the scalar.
+
+    ``ndim`` is None for what is no array. The facts hold for every call with the same guard.
+    """
+
+    name: str
+    kind: ValueKind
+    value: object = field(repr=False)
+    dtype: DType | None = None
+    aligned16: bool = False
+    divisible16: bool = False
+    equal1: bool = False
+    readonly: bool = False
+    ndim: int | None = None
+
+    @property
+    def number(self) -> int | float | bool:
+        """The scalar as a Python number, whatever library it came from."""
+        value: Any = self.value
+        if not isinstance(value, int | float) and hasattr(value, "item"):
+            value = value.item()
+        if self.kind is ValueKind.BOOL:
+            return bool(value)
+        if self.kind is ValueKind.INT:
+            return operator.index(cast("int", value))
+        return float(value)
+
+    def facts(self, constant: Callable[[object], Value]) -> ArgumentFacts:
+        """What the source layer specialises on. ``constant`` turns a constexpr object into a value."""
+        match self.kind:
+            case ValueKind.POINTER | ValueKind.ADDRESS:
+                # Only the alignment of the address is known of all calls that share this guard.
+                return ArgumentFacts(dtype=self.dtype, is_pointer=True, address=0 if self.aligned16 else 1)
+            case ValueKind.INT | ValueKind.BOOL | ValueKind.FLOAT:
+                return ArgumentFacts(value=self.number)
+            case ValueKind.CONSTANT:
+                return ArgumentFacts(value=constant(self.value))
+            case ValueKind.NONE | ValueKind.ABSENT:
+                return ArgumentFacts()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a kernel. ``device`` is DLPack's (type, index) of its arrays; (0, 0) where it has none.
+
+    ``options`` are the compile options given at the call (``num_warps=8``).
+    """
+
+    kernel: str
+    arguments: tuple[Argument, ...]
+    options: Mapping[str, object]
+    device: tuple[int, int]
+
+    @property
+    def device_kind(self) -> str | None:
+        """The target kind of that device; None where no array says."""
+        return DEVICE_KINDS.get(self.device[0])
+
+    @property
+    def values(self) -> dict[str, object]:
+        """The caller's objects by name, without what was left to the config."""
+        return {one.name: one.value for one in self.arguments if one.kind is not ValueKind.ABSENT}
+
+    def __getitem__(self, name: str) -> Argument:
+        for argument in self.arguments:
+            if argument.name == name:
+                return argument
+        raise KeyError(name)
+
+    def facts(
+        self, constant: Callable[[object], Value] = lambda value: cast("Value", value)
+    ) -> dict[str, ArgumentFacts]:
+        """Facts by name of every argument that was given, for ``Source.specialize``."""
+        return {one.name: one.facts(constant) for one in self.arguments if one.kind is not ValueKind.ABSENT}
+
+
+def read_call(kernel: str, names: tuple[str, ...], raw: native.RawCall) -> Call:
+    """What the native module tells of a call, understood. ``ArgumentError`` for a dtype no kernel knows."""
+    facts, objects, options, device = raw
+    return Call(
+        kernel,
+        tuple(_argument(kernel, name, fact, value) for name, fact, value in zip(names, facts, objects, strict=True)),
+        dict(options),
+        device,
+    )
+
+
+def _argument(kernel: str, name: str, fact: tuple[int, int, int, int, int], value: object) -> Argument:
+    kind, code, bits, flags, ndim = ValueKind(fact[0]), *fact[1:]
+    typed = kind in (ValueKind.POINTER, ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
+    element = from_dlpack(code, bits) if typed else None
+    if typed and element is None:
+        raise ArgumentError(
+            f"{kernel}: argument '{name}' has a dtype that no kernel knows: {describe(value)} (DLPack type {code}, {bits} bits)"
+        )
+    return Argument(
+        name,
+        kind,
+        value,
+        element,
+        aligned16=bool(flags & _ALIGNED),
+        divisible16=bool(flags & _DIVISIBLE),
+        equal1=bool(flags & _ONE),
+        readonly=bool(flags & _READONLY),
+        ndim=None if ndim < 0 else ndim,
+    )
+
+
+def describe(value: object) -> str:
+    """An argument in a few words, for messages.
+
+    >>> describe(3), describe(None)
+    ('3', 'None')
+    """
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    if dtype is not None and shape is not None:
+        device = getattr(value, "device", None)
+        where = "" if device is None else f" on {device}"
+        return f"{dtype}{list(cast('tuple[int, ...]', shape))}{where}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def describe_call(call: Call) -> str:
+    """A call in one line, with what the guard knows of each argument.
+
+    Looks like ``add(x=float32[1024] on cpu, aligned16; n=1024, int32, divisible16)``.
+    """
+    parts: list[str] = []
+    for one in call.arguments:
+        if one.kind is ValueKind.ABSENT:
+            continue
+        words = [f"{one.name}={describe(one.value)}"]
+        if one.kind in (ValueKind.INT, ValueKind.FLOAT, ValueKind.BOOL):
+            words.append(str(one.dtype))
+        flags = ("aligned16", "divisible16", "equal1", "readonly")
+        words += [flag for flag in flags if getattr(one, flag)]
+        parts.append(", ".join(words))
+    parts += [f"{name}={value!r}" for name, value in call.options.items()]
+    return f"{call.kernel}({'; '.join(parts)})"

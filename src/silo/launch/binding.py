@@ -1,0 +1,102 @@
+"""Joining a loaded kernel to the parameters of a launcher."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from silo.core.config import Config
+from silo.core.expressions import make, substitute
+from silo.core.launch_info import AbiType, LaunchInfo
+from silo.core.nodes import Argument, Const, Node, Op
+from silo.core.programs import encode
+from silo.core.signature import Signature
+from silo.core.specialization import Specialization
+from silo.core.values import Value
+from silo.errors import DeviceError, ExpressionError
+from silo.launch.native import Binding, LoadedKernel
+
+__all__ = ["bind", "grid_programs"]
+
+_HIDDEN = (AbiType.SCRATCH, AbiType.PROFILE)
+
+
+def bind(
+    loaded: LoadedKernel,
+    launch: LaunchInfo,
+    signature: Signature,
+    specialization: Specialization,
+    config: Config | Mapping[str, Value],
+    *,
+    grid: Sequence[Node] | None = None,
+    facts: Mapping[str, int] | None = None,
+    names: Sequence[str] | None = None,
+    tag: object = None,
+) -> Binding:
+    """The binding that ``on_miss`` returns.
+
+    Args:
+        loaded: what ``Device.load`` gave.
+        launch: the artifact's launch info; its layout says which parameters the binary takes.
+        signature: the variant's typed signature, with effects.
+        specialization: the variant's; its constants are folded into the grid.
+        config: values of the parameters and options the config sets, also derived ones; a callable grid sees them.
+        grid: the declared grid, one expression an axis; None: the call has to give one.
+        facts: device facts the grid may use.
+        names: parameters of the launcher, in order; those of ``signature`` where not given.
+        tag: kept as ``Binding.tag``.
+
+    Raises:
+        DeviceError: the binary takes something that cannot be passed.
+        ExpressionError: the grid reads what is neither an argument nor known here.
+    """
+    slots = {name: index for index, name in enumerate(signature.names if names is None else names)}
+    values = dict(config.as_dict() if isinstance(config, Config) else config)
+    layout = tuple(_slot(loaded.name, slots, signature, slot.name, slot.type) for slot in launch.layout)
+    for kind, size in (("scratch", launch.scratch_bytes), ("profile", launch.profile_bytes)):
+        if size and any(slot.type.value == kind for slot in launch.layout):
+            raise DeviceError(
+                f"{loaded.name}: it needs {size} bytes of {kind} memory in a parameter; none is given yet"
+            )
+    programs = None
+    if grid is not None:
+        known = {**specialization.constant_values, **values}
+        programs = grid_programs(loaded.name, grid, slots, known, facts or {})
+    return Binding(loaded, layout, values, programs, tag=tag)
+
+
+def _slot(
+    kernel: str, slots: Mapping[str, int], signature: Signature, name: str, kind: AbiType
+) -> tuple[int, str, bool]:
+    if kind in _HIDDEN:
+        return (0, kind.value, False)
+    if kind is AbiType.TENSORMAP:
+        raise DeviceError(f"{kernel}: parameter {name} is a tensor map, which this driver does not pass")
+    if name not in slots:
+        raise DeviceError(f"{kernel}: the binary takes {name!r}, which is no parameter; known: {', '.join(slots)}")
+    writes = kind is AbiType.POINTER and name in signature.names and signature[name].effect.writes
+    return (slots[name], kind.value, writes)
+
+
+def grid_programs(
+    kernel: str,
+    grid: Sequence[Node],
+    slots: Mapping[str, int],
+    known: Mapping[str, Value],
+    facts: Mapping[str, int],
+) -> tuple[bytes, ...]:
+    """One program an axis, with config values, constexpr arguments and device facts folded in."""
+    if not 1 <= len(grid) <= 3:
+        raise ExpressionError(f"{kernel}: a grid has 1 to 3 dimensions, not {len(grid)}")
+    # Only integers can be folded; what a grid does not use (strings, dtypes) is left out, what it does is an error.
+    numbers = {name: value for name, value in known.items() if isinstance(value, int)}
+    folded = (_fold(substitute(node, config=numbers, facts=facts), numbers) for node in grid)
+    return tuple(encode(node, slots).to_bytes() for node in folded)
+
+
+def _fold(node: Node, constants: Mapping[str, int]) -> Node:
+    """Put in the values of constexpr arguments: a grid may name them as it names any argument."""
+    if isinstance(node, Argument) and node.name in constants:
+        return Const(int(constants[node.name]))
+    if isinstance(node, Op):
+        return make(node.kind, *(_fold(operand, constants) for operand in node.operands))
+    return node

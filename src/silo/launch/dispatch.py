@@ -1,0 +1,179 @@
+"""Which of several compiled variants a call may use, and why not the others. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.dtypes import DTypeKind
+from silo.core.signature import NoDefault, Parameter, ParameterKind
+from silo.core.specialization import Fact
+from silo.core.values import Value
+from silo.core.variant import Variant
+from silo.errors import NoVariantError
+from silo.launch.arguments import Argument, Call, ValueKind, describe_call
+
+__all__ = ["Choice", "accepts", "choose", "specificity"]
+
+T = TypeVar("T")
+Constant = Callable[[object], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[T]):
+    """What may serve a call, most specialised first, and the decision on every candidate in the order given."""
+
+    accepted: tuple[T, ...]
+    decisions: tuple[tuple[T, Decision], ...]
+
+
+def choose(
+    call: Call,
+    candidates: Iterable[T],
+    *,
+    variant_of: Callable[[T], Variant],
+    constant: Constant = lambda value: cast("Value", value),
+) -> Choice[T]:
+    """All candidates a call may use, those that assume most of it first; equal ones stay in the order given.
+
+    Raises:
+        NoVariantError: none; lists each candidate with the reason.
+    """
+    decisions = tuple((one, accepts(variant_of(one), call, constant=constant)) for one in candidates)
+    accepted = [one for one, decision in decisions if decision]
+    if not accepted:
+        lines = [f"{_label(variant_of(one))}: {cast('Rejected', decision).reason}" for one, decision in decisions]
+        what = "none of its variants fits" if lines else "there is no variant at all"
+        raise NoVariantError(f"{describe_call(call)}: {what}", lines)
+    accepted.sort(key=lambda one: specificity(variant_of(one)), reverse=True)
+    return Choice(tuple(accepted), decisions)
+
+
+def specificity(variant: Variant) -> tuple[int, int]:
+    """How much a variant assumes: the number of facts and constants, then how narrow its integers are."""
+    widths = sum(
+        64 - one.dtype.bits
+        for one in variant.signature.parameters
+        if one.kind is ParameterKind.INTEGER and one.dtype is not None
+    )
+    return len(variant.specialization.facts) + len(variant.specialization.constants), widths
+
+
+def accepts(variant: Variant, call: Call, *, constant: Constant = lambda value: cast("Value", value)) -> Decision:
+    """Whether everything the variant assumes holds for the call; the reason names the first thing that does not."""
+    given = {argument.name: argument for argument in call.arguments}
+    constants = variant.specialization.constant_values
+    config = variant.config.as_dict()
+    for parameter in variant.signature.parameters:
+        argument = given.get(parameter.name)
+        if argument is None:
+            return Rejected(f"it has a parameter {parameter.name}, and the call has none")
+        if parameter.kind is ParameterKind.CONSTEXPR or parameter.name in constants:
+            problem = _constant_problem(parameter, argument, {**config, **constants}, constant)
+        else:
+            problem = _problem(parameter, argument, variant.specialization.facts_of(parameter.name))
+        if problem is not None:
+            return Rejected(f"{parameter.name} {problem}")
+    for name, value in call.options.items():
+        if name not in config:
+            return Rejected(f"{name}={value!r} was asked for, and it was compiled without")
+        if not _equal(config[name], constant(value)):
+            return Rejected(f"{name}={value!r} was asked for, and it has {name}={config[name]!r}")
+    assumed = ", ".join(f"{name} {fact.value}" for name, fact in variant.specialization.facts)
+    return Accepted(f"assumes {assumed}" if assumed else "assumes nothing of the arguments")
+
+
+def _equal(left: Value, right: Value) -> bool:
+    """By type and value: True is not 1 in a key."""
+    return type(left) is type(right) and left == right
+
+
+def _constant_problem(
+    parameter: Parameter, argument: Argument, known: dict[str, Value], constant: Constant
+) -> str | None:
+    name = parameter.name
+    if argument.kind is ValueKind.ABSENT:
+        if name in known or not isinstance(parameter.default, NoDefault):
+            return None
+        return "is left to the config, and its config does not have it"
+    if argument.kind not in (ValueKind.CONSTANT, ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT, ValueKind.NONE):
+        return "is a constexpr, and an array was given"
+    value = constant(argument.value)
+    if name not in known:
+        if not isinstance(parameter.default, NoDefault) and _equal(parameter.default, value):
+            return None
+        return f"is {value!r}, and it was compiled for no value of it"
+    return None if _equal(known[name], value) else f"is {value!r}, and it was compiled for {known[name]!r}"
+
+
+def _problem(parameter: Parameter, argument: Argument, facts: frozenset[Fact]) -> str | None:
+    if Fact.NONE in facts:
+        return None if argument.kind is ValueKind.NONE else "is given, and it was compiled for None"
+    if argument.kind is ValueKind.NONE:
+        return "is None, and it was compiled for a value"
+    match parameter.kind:
+        case ParameterKind.POINTER:
+            return _pointer_problem(parameter, argument, facts)
+        case ParameterKind.INTEGER:
+            return _integer_problem(parameter, argument, facts)
+        case ParameterKind.FLOAT:
+            return None if argument.kind is ValueKind.FLOAT else f"is {_noun(argument)}, and it takes a float"
+        case ParameterKind.BOOL:
+            return None if argument.kind is ValueKind.BOOL else f"is {_noun(argument)}, and it takes a bool"
+        case _:
+            return f"is a {parameter.kind.value}, which no call can give"
+
+
+def _pointer_problem(parameter: Parameter, argument: Argument, facts: frozenset[Fact]) -> str | None:
+    if argument.kind not in (ValueKind.POINTER, ValueKind.ADDRESS):
+        return f"is {_noun(argument)}, and it takes an array"
+    if argument.kind is ValueKind.POINTER and parameter.dtype is not None and argument.dtype is not parameter.dtype:
+        return f"is an array of {argument.dtype}, and it takes {parameter.dtype}"
+    if argument.readonly and parameter.effect.writes:
+        return "is read-only, and the kernel writes it"
+    if Fact.ALIGNED_16 in facts and not argument.aligned16:
+        return "is not at a multiple of 16 bytes, and it assumes that"
+    return None
+
+
+def _integer_problem(parameter: Parameter, argument: Argument, facts: frozenset[Fact]) -> str | None:
+    if argument.kind is not ValueKind.INT:
+        return f"is {_noun(argument)}, and it takes an integer"
+    takes, has = parameter.dtype, argument.dtype
+    assert takes is not None  # every typed integer has a dtype
+    assert has is not None
+    unsigned = takes.kind is DTypeKind.UINT
+    fits = has.bits <= takes.bits if has.kind is takes.kind else has.bits < takes.bits and not unsigned
+    if not fits:
+        return f"needs {has}, and it takes {takes}"
+    if Fact.EQUAL_1 in facts and not argument.equal1:
+        return "is not 1, and it assumes that"
+    if Fact.DIVISIBLE_16 in facts and not argument.divisible16:
+        return "is not a multiple of 16, and it assumes that"
+    return None
+
+
+def _noun(argument: Argument) -> str:
+    nouns = {
+        ValueKind.POINTER: "an array",
+        ValueKind.ADDRESS: "an address",
+        ValueKind.INT: "an integer",
+        ValueKind.BOOL: "a bool",
+        ValueKind.FLOAT: "a float",
+        ValueKind.CONSTANT: "a constexpr",
+        ValueKind.ABSENT: "left out",
+        ValueKind.NONE: "None",
+    }
+    return nouns[argument.kind]
+
+
+def _label(variant: Variant) -> str:
+    parts: Sequence[str] = (str(variant.target), str(variant.config))
+    types = ", ".join(f"{one.name}: {_type(one)}" for one in variant.signature.parameters if one.dtype is not None)
+    return f"{variant.kernel} for {', '.join(parts)} ({types})"
+
+
+def _type(parameter: Parameter) -> str:
+    return f"{'*' if parameter.kind is ParameterKind.POINTER else ''}{parameter.dtype}"

@@ -1,0 +1,54 @@
+"""Connecting array libraries when one of their arrays first appears in a call; none is imported here."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+from silo.launch import native
+from silo.settings import settings
+
+__all__ = ["connect_torch", "disconnect_torch", "notice"]
+
+_log = logging.getLogger("silo")
+
+
+def notice(kind: type) -> None:
+    """What the native module calls with every argument type it has not seen: a torch tensor connects torch."""
+    if kind.__name__ in ("Tensor", "Parameter") and kind.__module__ in ("torch", "torch.nn.parameter"):
+        connect_torch()
+
+
+def connect_torch() -> bool:
+    """Read torch tensors through torch's C functions (about 12 ns each); False: through DLPack (about 75 ns).
+
+    The place of the tensor inside its Python object is found by comparison with a handle that torch gives out.
+    Nothing happens where torch is not loaded, ``SILO_TORCH_SHIM`` is 0, or this torch has another layout.
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not settings().torch_shim:
+        return False
+    aoti: Any = getattr(getattr(torch, "_C", None), "_aoti", None)
+    if aoti is None or not hasattr(aoti, "unsafe_alloc_void_ptr_from_tensor"):
+        return False
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    tensor = torch.empty(1)
+    handle = aoti.unsafe_alloc_void_ptr_from_tensor(tensor)
+    try:
+        rocm = getattr(torch.version, "hip", None) is not None
+        offset = native.torch_open(str(library), tensor, handle, rocm, (torch.Tensor, torch.nn.Parameter))
+    finally:
+        aoti.alloc_tensor_by_stealing_from_void_ptr(handle)  # gives the handle back
+    if not offset:
+        _log.debug("torch %s: tensors are read through DLPack, for its C functions do not fit", torch.__version__)
+    return offset != 0
+
+
+def disconnect_torch() -> None:
+    """Read torch tensors through DLPack from now on."""
+    native.torch_close()
+
+
+native.set_type_hook(notice)

@@ -1,0 +1,80 @@
+"""The one import of the native module."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from silo.errors import DeviceError
+
+try:
+    from silo import _native
+    from silo._native import (
+        ABSENT,
+        MAX_PARAMETERS,
+        Binding,
+        Bound,
+        CpuModule,
+        HostBuffer,
+        Launcher,
+        LoadedKernel,
+        adapter,
+        bucket,
+        cpu_affinity,
+        cpu_threads,
+        dtype_named,
+        evaluate,
+        generate,
+        narrow,
+        read,
+        set_type_hook,
+        torch_close,
+        torch_open,
+    )
+except ImportError as error:
+    raise DeviceError(
+        f"Silo's native module cannot be loaded: {error}. It launches kernels, so nothing runs without it. "
+        "In a checkout build it with `python setup.py build_ext --inplace` (needs a C compiler and Python's headers); elsewhere "
+        "reinstall: `pip install --force-reinstall kernel-silo`."
+    ) from error
+
+__all__ = [
+    "ABSENT",
+    "MAX_PARAMETERS",
+    "Binding",
+    "Bound",
+    "CpuModule",
+    "HostBuffer",
+    "Launcher",
+    "LoadedKernel",
+    "RawCall",
+    "RawFacts",
+    "RawParameter",
+    "adapter",
+    "bucket",
+    "cpu_affinity",
+    "cpu_threads",
+    "dtype_named",
+    "evaluate",
+    "generate",
+    "narrow",
+    "path",
+    "read",
+    "set_type_hook",
+    "torch_close",
+    "torch_open",
+]
+
+
+RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int], ...]
+"""(kind, DLPack code, bits, flags, ndim) of each parameter; ``native/miss.h``."""
+
+RawCall: TypeAlias = tuple[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int]]
+"""Facts, arguments (:data:`ABSENT` for what is left to the config), options, (device type, index)."""
+
+RawParameter: TypeAlias = tuple[str, int, int, int, int, tuple[object, ...]]
+"""Name, kind, DLPack code, bits, flags, and a tuple of the default or of nothing; ``native/plan.h``."""
+
+
+def path() -> str:
+    """The file the native module was loaded from."""
+    return _native.__file__ or ""

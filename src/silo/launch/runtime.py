@@ -1,0 +1,94 @@
+"""Launchers: the native object that calls of one kernel go through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from silo.core.config import OPTION_NAMES
+from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
+from silo.errors import SourceError
+from silo.launch import frameworks as _frameworks  # connects torch when its first tensor appears
+from silo.launch.arguments import Call, read_call
+from silo.launch.native import MAX_PARAMETERS, Binding, Launcher, RawFacts, RawParameter
+from silo.launch.threads import apply_setting
+
+__all__ = ["Binding", "Launcher", "OnMiss", "inspect_call", "make_launcher"]
+
+OnMiss = Callable[[Call], Binding]
+
+# native/plan.h: enum silo_parameter_kind and enum silo_parameter_flags.
+_KINDS = {
+    ParameterKind.ANY: 0,
+    ParameterKind.POINTER: 1,
+    ParameterKind.INTEGER: 2,
+    ParameterKind.FLOAT: 3,
+    ParameterKind.BOOL: 4,
+    ParameterKind.CONSTEXPR: 5,
+}
+_SPECIALIZE, _ALIGN, _KEY, _OPTIONAL, _WRITES = 1, 2, 4, 8, 16
+
+assert _frameworks  # imported for what it registers
+
+
+def make_launcher(
+    name: str,
+    parameters: Signature,
+    *,
+    on_miss: OnMiss,
+    key: Sequence[str] = (),
+    config_names: Sequence[str] = (),
+    grid: object = None,
+    options: Sequence[str] = OPTION_NAMES,
+    release_gil: bool = True,
+) -> Launcher:
+    """The launcher of one kernel.
+
+    Args:
+        name: the kernel's name, for messages.
+        parameters: its signature; untyped parameters (``ParameterKind.ANY``) take their type from each call.
+        on_miss: called once for each new situation; what it returns is kept and used for all calls like this one.
+        key: scalar parameters whose bucket (``silo.core.dispatch``) is part of the situation.
+        config_names: parameters a config (or a heuristic) sets where the caller does not.
+        grid: a tuple, list, int or callable to use where neither the call nor the binding has a grid.
+        options: compile options accepted as keywords besides the parameters.
+        release_gil: False keeps the GIL during a launch, which saves some 60 ns and stops every other Python thread
+            for as long as the kernel runs (on a CPU) or its queue is full (on a GPU).
+
+    Raises:
+        SourceError: a parameter cannot be launched.
+    """
+    apply_setting()
+    names = parameters.names
+    if len(names) > MAX_PARAMETERS:
+        raise SourceError(f"{name} has {len(names)} parameters; Silo launches kernels with up to {MAX_PARAMETERS}")
+    plan = tuple(_parameter(name, one, key=key, config_names=config_names) for one in parameters.parameters)
+
+    def miss(
+        facts: RawFacts,
+        arguments: tuple[object, ...],
+        given: dict[str, object],
+        device: tuple[int, int],
+    ) -> Binding:
+        return on_miss(read_call(name, names, (facts, arguments, given, device)))
+
+    # A parameter may be called as an option is (num_warps as a constexpr): then it is the parameter.
+    free = tuple(option for option in options if option not in names)
+    return Launcher(name, plan, free, miss, grid, release_gil=release_gil)
+
+
+def inspect_call(launcher: Launcher, parameters: Signature, *args: object, **kwargs: object) -> Call:
+    """What a call looks like to the guard; launches nothing and asks nobody. Raises ArgumentError."""
+    return read_call(launcher.name, parameters.names, launcher.inspect(*args, **kwargs))
+
+
+def _parameter(kernel: str, one: Parameter, *, key: Sequence[str], config_names: Sequence[str]) -> RawParameter:
+    if one.kind not in _KINDS:
+        raise SourceError(f"{kernel}: parameter {one.name} is a {one.kind.value}, which Silo does not launch yet")
+    flags = _SPECIALIZE * one.specialize | _ALIGN * one.align | _KEY * (one.name in key)
+    flags |= _OPTIONAL * (one.name in config_names)
+    # An untyped signature says BOTH for want of knowledge; only a typed one is taken at its word before a compile.
+    if one.kind is ParameterKind.POINTER and one.dtype is not None and one.effect.writes:
+        flags |= _WRITES
+    code, bits = (one.dtype.code, one.dtype.bits) if one.dtype is not None else (0, 0)
+    default = () if isinstance(one.default, NoDefault) else (one.default,)
+    return (one.name, _KINDS[one.kind], code, bits, flags, default)
