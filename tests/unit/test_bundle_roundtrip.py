@@ -2,6 +2,8 @@ import hashlib
 import json
 import os
 import random
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -283,3 +285,37 @@ def test_a_reference_by_content_only(tmp_path):
     bundle = written(tmp_path / "k.silo", sample(1, 2))
     assert all(isinstance(ref, BlobRef) for ref in bundle.refs)
     assert {ref.kind for ref in bundle.refs} == {"so", "c", "cubin", "cases", "trials"}
+
+
+TOUCHED = """
+import resource, sys
+from silo.bundle.reader import open_bundle
+open_bundle(sys.argv[2]).blob(open_bundle(sys.argv[2]).blobs[0].sha256)  # warm: modules, allocator
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+before = faults()
+bundle = open_bundle(sys.argv[1])
+bundle.blob(bundle.blobs[len(bundle.blobs) // 2].sha256)
+print(faults() - before)
+"""
+
+
+def test_only_touched_pages_are_read(tmp_path):
+    blobs = {}
+    made = sample(1, 1)
+    item = made.contents.kernels[0].variants[0]
+    rng = random.Random(0)
+    variants = []
+    for number in range(64):
+        ref = put(blobs, "cubin", rng.randbytes(512 << 10))
+        variants.append(
+            replace(item, artifact=replace(item.artifact, blob=ref, sidecars=(), compiler=f"made-up {number}"))
+        )
+    contents = BundleContents((replace(made.contents.kernels[0], variants=tuple(variants), cases=None, trials=None),))
+    write_bundle(tmp_path / "large.silo", contents, blobs.get, read_stored=lambda ref: ("raw", blobs[ref.sha256]))
+    write_bundle(tmp_path / "small.silo", made.contents, made.read_blob)
+    arguments = [sys.executable, "-c", TOUCHED, tmp_path / "large.silo", tmp_path / "small.silo"]
+    faults = int(subprocess.run(arguments, capture_output=True, text=True, check=True).stdout)
+    pages = (tmp_path / "large.silo").stat().st_size // 4096
+    assert pages > 8000
+    # One blob is 128 pages of the file and as many of the copy, the rest is the manifest and Python's own.
+    assert faults < pages / 8

@@ -153,8 +153,8 @@ class Manifest:
         for number, row in enumerate(check.items(top["kernels"], "kernels", MAX_KERNELS)):
             members = check.members(row, f"kernels[{number}]", _KERNEL)
             name = check.name(members["name"], f"kernels[{number}].name")
-            if name in self._rows:
-                raise check.error(f"kernels[{number}].name", f"two kernels are called {name!r}")
+            if self._rows and name <= next(reversed(self._rows)):
+                raise check.error(f"kernels[{number}].name", f"kernels are not sorted, or two are called {name!r}")
             self._rows[name] = (number, members)
         self._kernels: dict[str, BundleKernel] = {}
 

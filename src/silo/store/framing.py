@@ -27,7 +27,7 @@ def encode_line(scope: str, record: JSON) -> bytes:
     r"""The line of one record, newline included; ``StoreError`` when it is longer than 64 MiB.
 
     >>> encode_line("record/k", {"a": 1})
-    b'00000007 e0bd39c6c5ff9f3c {"a":1}\\n'
+    b'00000007 6095dd3db46e8448 {"a":1}\n'
     """
     payload = canonical_json(record)
     if len(payload) > MAX_RECORD_BYTES:

@@ -1,5 +1,15 @@
 """The store: blobs, records, artifacts and trust under one directory, or in memory.
 
+::
+
+    silo-store.json             schema version
+    blobs/ab/<sha256>           bytes by content
+    artifacts/ab/<key>.json     artifact key -> artifact
+    jobs/ab/<key>.json          job key -> outcome of a compile job
+    records/<key>.jsonl         append-only records, one framed line each
+    trust/{built,trusted}.jsonl host code that was built or trusted here
+    damaged/                    what was found damaged and set aside
+
 Nothing in the directory names its own place, so it can be moved or copied; every write is atomic, so many processes
 use it at once and any of them may be killed.
 """
