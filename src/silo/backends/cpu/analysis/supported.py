@@ -1,0 +1,104 @@
+"""Finds every operation that the CPU cannot express, before anything is planned."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from silo.backends.cpu import ops
+from silo.backends.cpu.analysis.values import NO_EFFECT, TERMINATORS
+from silo.backends.cpu.lower.reduction import combining_operation
+from silo.errors import UnsupportedError
+from silo.sources.triton.ssa import Module, Operation
+
+__all__ = ["check_supported", "unsupported_operations"]
+
+_STRUCTURAL = (
+    frozenset(
+        {
+            "tt.func",
+            "tt.load",
+            "tt.store",
+            "tt.reduce",
+            "tt.dot",
+            "tt.make_range",
+            "tt.splat",
+            "tt.expand_dims",
+            "tt.broadcast",
+            "tt.trans",
+            "tt.reshape",
+            "tt.get_program_id",
+            "tt.get_num_programs",
+            "arith.constant",
+            "scf.for",
+            "scf.if",
+            "scf.while",
+        }
+    )
+    | TERMINATORS
+    | NO_EFFECT
+)
+_DOT_INPUTS = {"f16": "f32", "bf16": "f32", "f32": "f32", "f64": "f64", "i8": "i32"}
+
+
+def unsupported_operations(module: Module) -> dict[tuple[str, str, str], int]:
+    """How often each (operation, reason, location) that the CPU cannot express occurs."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    for name, function in module.functions.items():
+        if name != module.kernel:
+            found["tt.call", f"function {name} is not inlined (noinline)", function.location] += 1
+    for operation in module.walk():
+        reason = _refusal(operation)
+        if reason:
+            found[operation.name, reason, operation.location] += 1
+    return dict(found)
+
+
+def check_supported(module: Module) -> None:
+    """Raise ``UnsupportedError`` with every operation of ``module`` that the CPU cannot express."""
+    found = unsupported_operations(module)
+    if not found:
+        return
+    lines = [
+        f"\n  - {name} x{count} at {place or 'unknown place'}: {reason}"
+        for (name, reason, place), count in sorted(found.items())
+    ]
+    total = sum(found.values())
+    raise UnsupportedError(
+        f"kernel {module.kernel!r} uses {total} operation{'s' if total > 1 else ''} that the CPU target cannot express;"
+        f" rewrite {'them' if total > 1 else 'it'} or leave the CPU out of the targets:" + "".join(lines)
+    )
+
+
+def _refusal(operation: Operation) -> str:
+    name = operation.name
+    for value in [*operation.operands, *operation.results]:
+        if value.type.element not in ops.ELEMENT_BYTES:
+            return f"values of type {value.type.element}"
+    if name in _STRUCTURAL:
+        return _structural_refusal(operation)
+    if name not in ops.SUPPORTED:
+        if operation.regions or not operation.results:
+            return "not supported"
+        return "not supported"
+    return ops.refusal(operation)
+
+
+def _structural_refusal(operation: Operation) -> str:
+    name = operation.name
+    if name == "tt.reduce" and combining_operation(operation) is None:
+        return "only reductions of one value by one operation (sum, product, min, max, and, or, xor)"
+    if name == "tt.dot":
+        left, right, total = (operand.type for operand in operation.operands[:3])
+        if len(left.shape) != 2:
+            return "only two-dimensional operands"
+        wanted = _DOT_INPUTS.get(left.element)
+        sums = {wanted, "f16"} if left.element == "f16" else {wanted}
+        if wanted is None or left.element != right.element or total.element not in sums:
+            return f"{left.element} x {right.element} -> {total.element}"
+    if name in {"tt.load", "tt.store"} and not operation.operands[0].type.pointer:
+        return "only plain pointers"
+    if name in {"scf.for", "scf.if", "scf.while"} and any(len(region.blocks) > 1 for region in operation.regions):
+        return "a region of several blocks"
+    if name == "cf.cond_br" and operation.successors[0] is operation.successors[1]:
+        return "two edges to one block"
+    return ""

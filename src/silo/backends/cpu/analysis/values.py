@@ -1,0 +1,146 @@
+"""What each operation is to the scheduler: a view, an anchor, or something evaluated element by element."""
+
+from __future__ import annotations
+
+from silo.sources.triton.ssa import Block, Operation, Type, Value
+
+__all__ = [
+    "NO_EFFECT",
+    "OPAQUE",
+    "TERMINATORS",
+    "VIEWS",
+    "constant_scalar",
+    "defining_block",
+    "identity_map",
+    "is_unit_reshape",
+    "load_parts",
+    "recompute_cost",
+    "scalar_source",
+    "store_parts",
+]
+
+VIEWS = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape"})
+TERMINATORS = frozenset({"tt.return", "scf.yield", "scf.condition", "tt.reduce.return", "cf.br", "cf.cond_br"})
+# Operations whose results live in a buffer (or a variable) of their own.
+OPAQUE = frozenset({"tt.reduce", "tt.dot", "scf.for", "scf.if", "scf.while"})
+# Hints and orderings that mean nothing where one thread runs a whole program.
+NO_EFFECT = frozenset({"llvm.intr.assume", "ttg.barrier", "gpu.barrier", "ttg.local_barrier"})
+
+_LOAD_COST = 1000.0
+_COST_LIMIT = 1.0e6
+_DEAR = {
+    "arith.divf": 8.0,
+    "arith.divsi": 10.0,
+    "arith.divui": 10.0,
+    "arith.remsi": 10.0,
+    "arith.remui": 10.0,
+    "arith.remf": 20.0,
+    "math.sqrt": 8.0,
+    "math.rsqrt": 10.0,
+    "math.absf": 1.0,
+    "math.absi": 1.0,
+    "math.fma": 1.0,
+    "math.floor": 1.0,
+    "math.ceil": 1.0,
+    "tt.load": _LOAD_COST,
+    "tt.precise_divf": 8.0,
+    "tt.precise_sqrt": 8.0,
+    "tt.clampf": 2.0,
+    "tt.extern_elementwise": 15.0,
+}
+
+
+def _own_cost(operation: Operation) -> float:
+    name = operation.name
+    if name in VIEWS or name in {"arith.constant", "tt.make_range"}:
+        return 0.0
+    if name in _DEAR:
+        return _DEAR[name]
+    if name.startswith("math."):
+        return 15.0
+    element = operation.results[0].type.element if operation.results else ""
+    if name == "arith.cmpi" or not element.startswith(("f", "bf")):
+        return 0.5
+    return 1.0
+
+
+def recompute_cost(value: Value, known: dict[Value, float]) -> float:
+    """About how many cheap operations evaluating one element of ``value`` costs, from buffers and scalars.
+
+    ``known`` memoises over one function. A value that reads memory costs more than any threshold.
+    """
+    found = known.get(value)
+    if found is not None:
+        return found
+    operation = value.owner
+    if operation is None or not value.type.tensor or operation.name in OPAQUE:
+        cost = 0.0
+    else:
+        cost = _own_cost(operation) + sum(recompute_cost(operand, known) for operand in operation.operands)
+    cost = min(cost, _COST_LIMIT)
+    known[value] = cost
+    return cost
+
+
+def defining_block(value: Value) -> Block | None:
+    """The block in which ``value`` comes to be."""
+    return value.owner.block if value.owner is not None else value.block
+
+
+def is_unit_reshape(operation: Operation) -> bool:
+    """Whether a ``tt.reshape`` only adds or removes dimensions of extent one."""
+    before = [extent for extent in operation.operands[0].type.shape if extent != 1]
+    after = [extent for extent in operation.result.type.shape if extent != 1]
+    return before == after
+
+
+def identity_map(operation: Operation) -> bool:
+    """Whether element i of the result needs only element i of the tensor operands."""
+    return operation.name not in VIEWS
+
+
+def constant_scalar(value: Value) -> int | float | bool | None:
+    """The one value that a constant (scalar or splat) holds, else None."""
+    operation = value.owner
+    if operation is None or operation.name != "arith.constant":
+        return None
+    attribute = operation.attributes["value"]
+    if isinstance(attribute, (int, float)):
+        return attribute
+    return getattr(attribute, "splat", None)
+
+
+def scalar_source(value: Value) -> Value | None:
+    """The scalar or splat constant that every element of ``value`` equals, where that shows, else None."""
+    while value.type.tensor:
+        operation = value.owner
+        if operation is None:
+            return None
+        if operation.name == "arith.constant":
+            return value if constant_scalar(value) is not None else None
+        if operation.name not in VIEWS:
+            return None
+        value = operation.operands[0]
+    return value
+
+
+def load_parts(operation: Operation) -> tuple[Value, Value | None, Value | None]:
+    """Pointer, mask and ``other`` of a ``tt.load``."""
+    groups = operation.operand_segments()
+    if len(groups) == 1:
+        operands = [*operation.operands, None, None]
+        pointer = operands[0]
+        assert pointer is not None
+        return pointer, operands[1], operands[2]
+    return groups[0][0], (groups[1][0] if groups[1] else None), (groups[2][0] if groups[2] else None)
+
+
+def store_parts(operation: Operation) -> tuple[Value, Value, Value | None]:
+    """Pointer, value and mask of a ``tt.store``."""
+    operands = operation.operands
+    return operands[0], operands[1], (operands[2] if len(operands) > 2 else None)
+
+
+def scalar_type(type_: Type) -> Type:
+    """The type of one element of ``type_``."""
+    return Type(type_.element, (), tensor=False, pointer=type_.pointer)

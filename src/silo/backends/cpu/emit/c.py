@@ -1,0 +1,92 @@
+"""Prints a loop program as C11 text."""
+
+from __future__ import annotations
+
+from silo.backends.cpu.loop_ir import (
+    Assign,
+    Break,
+    Call,
+    Copy,
+    Define,
+    For,
+    Forever,
+    Goto,
+    If,
+    Label,
+    Program,
+    Statement,
+)
+from silo.backends.cpu.lower.kernel import NEXT_PROGRAM
+
+__all__ = ["kernel_text"]
+
+
+def kernel_text(program: Program) -> str:
+    """The kernel function with the CPU kernel ABI, and the constant arrays it reads."""
+    lines = list(program.constants)
+    lines.append(
+        f"int32_t {program.entry}(void *const *params, const uint32_t grid[3], uint64_t begin, uint64_t end,"
+        " void *scratch, void *context) {"
+    )
+    lines.append("  (void)params; (void)scratch; (void)context;")
+    for index, parameter in enumerate(program.parameters):
+        ctype, name = parameter.ctype, parameter.name
+        lines.append(f"  {ctype} const {name} = *({ctype} const *)params[{index}]; (void){name};")
+    for buffer in program.buffers:
+        lines.append(
+            f"  {buffer.ctype} *const {buffer.name} = ({buffer.ctype} *)(void *)((char *)scratch + {buffer.offset});"
+        )
+    lines.append("  for (uint64_t program = begin; program < end; program++) {")
+    lines.append("    int32_t const program_x = (int32_t)(program % grid[0]); (void)program_x;")
+    lines.append("    int32_t const program_y = (int32_t)(program / grid[0] % grid[1]); (void)program_y;")
+    lines.append("    int32_t const program_z = (int32_t)(program / grid[0] / grid[1]); (void)program_z;")
+    _block(program.body, 2, lines)
+    lines.append(f"    {NEXT_PROGRAM}: __attribute__((unused));")
+    lines.append("  }")
+    lines.append("  return 0;")
+    lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def _block(body: list[Statement], depth: int, lines: list[str]) -> None:
+    pad = "  " * depth
+    for statement in body:
+        match statement:
+            case Define(ctype, name, value, mutable):
+                start = f"{pad}{ctype} {'' if mutable else 'const '}{name}"
+                lines.append(start + (";" if value is None else f" = {value};"))
+            case Assign(target, value, condition):
+                lines.append(pad + (f"if ({condition}) " if condition else "") + f"{target} = {value};")
+            case Call(text):
+                lines.append(f"{pad}{text};")
+            case Copy(target, source):
+                lines.append(f"{pad}__builtin_memcpy({target.name}, {source.name}, {source.bytes});")
+            case For():
+                if statement.simd:
+                    clauses = "".join(f" reduction({operator}:{name})" for operator, name in statement.reductions)
+                    lines.append(f"#pragma omp simd{clauses}")
+                variable, step = statement.variable, statement.step
+                advance = f"{variable}++" if step == "1" else f"{variable} += {step}"
+                lines.append(
+                    f"{pad}for ({statement.ctype} {variable} = {statement.start};"
+                    f" {variable} < {statement.end}; {advance}) {{"
+                )
+                _block(statement.body, depth + 1, lines)
+                lines.append(pad + "}")
+            case If(condition, then, otherwise):
+                lines.append(f"{pad}if ({condition}) {{")
+                _block(then, depth + 1, lines)
+                if otherwise:
+                    lines.append(pad + "} else {")
+                    _block(otherwise, depth + 1, lines)
+                lines.append(pad + "}")
+            case Forever(inner):
+                lines.append(f"{pad}for (;;) {{")
+                _block(inner, depth + 1, lines)
+                lines.append(pad + "}")
+            case Break():
+                lines.append(f"{pad}break;")
+            case Label(name):
+                lines.append(f"{pad}{name}:;")
+            case Goto(name):
+                lines.append(f"{pad}goto {name};")

@@ -1,0 +1,49 @@
+"""From the SSA form of a module to the C text of its kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from silo.backends.cpu import runtime
+from silo.backends.cpu.analysis.supported import check_supported
+from silo.backends.cpu.emit.c import kernel_text
+from silo.backends.cpu.emit.prelude import PRELUDE
+from silo.backends.cpu.loop_ir import Program
+from silo.backends.cpu.lower.kernel import lower_kernel
+from silo.backends.cpu.options import CpuOptions
+from silo.backends.cpu.schedule.function import plan_function
+from silo.sources.triton.ssa import Module
+
+__all__ = ["EmittedKernel", "emit_c", "lower"]
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedKernel:
+    """C11 text of one kernel, without any include.
+
+    ``entry`` is the exported function, with the CPU kernel ABI. ``scratch_bytes`` is what each thread must lend it,
+    aligned to 64. ``uses`` names the runtime pieces in the text.
+    """
+
+    source: str
+    entry: str
+    scratch_bytes: int
+    uses: frozenset[str]
+
+
+def lower(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]:
+    """The loop program of the kernel of ``module``, and the runtime pieces it calls."""
+    check_supported(module)
+    return lower_kernel(module, plan_function(module.entry, options), options)
+
+
+def emit_c(module: Module, options: CpuOptions | None = None) -> EmittedKernel:
+    """The C text of the kernel of ``module``.
+
+    Raises:
+        UnsupportedError: listing every operation the CPU cannot express, with its place and count.
+    """
+    options = options or CpuOptions()
+    program, uses = lower(module, options)
+    source = "\n".join((runtime.text(uses, options.vector_bits), PRELUDE, kernel_text(program)))
+    return EmittedKernel(source, program.entry, program.scratch_bytes, uses)

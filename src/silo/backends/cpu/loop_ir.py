@@ -1,0 +1,201 @@
+"""The loop form a kernel takes between the scheduler and the C text.
+
+Statements are structured; expressions are C text over named scalars and buffers. A buffer is a typed range of the
+calling thread's scratch memory; where it lies is decided after the last statement is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = [
+    "Assign",
+    "Break",
+    "Buffer",
+    "Call",
+    "Copy",
+    "Define",
+    "For",
+    "Forever",
+    "Goto",
+    "If",
+    "Label",
+    "Parameter",
+    "Program",
+    "Statement",
+    "dump",
+]
+
+
+@dataclass(slots=True, eq=False)
+class Buffer:
+    """A range of scratch memory holding ``elements`` values of the C type ``ctype``, row-major."""
+
+    name: str
+    ctype: str
+    elements: int
+    item_bytes: int
+    offset: int = -1  # bytes from the start of the scratch memory, set by `schedule.scratch`
+
+    @property
+    def bytes(self) -> int:
+        """Size in bytes."""
+        return self.elements * self.item_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Define:
+    """``ctype name = value;``; const unless ``mutable``; no initialiser where ``value`` is None."""
+
+    ctype: str
+    name: str
+    value: str | None
+    mutable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """``target = value;``, run only where ``condition`` holds if there is one."""
+
+    target: str
+    value: str
+    condition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call statement, without its semicolon."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy all of ``source`` to ``target`` (same size, never overlapping)."""
+
+    target: Buffer
+    source: Buffer
+
+
+@dataclass(slots=True)
+class For:
+    """``for (ctype variable = start; variable < end; variable += step)``.
+
+    ``simd`` promises that iterations are independent but for ``reductions`` (OpenMP operator, accumulator).
+    """
+
+    variable: str
+    start: str
+    end: str
+    body: list[Statement]
+    step: str = "1"
+    ctype: str = "int64_t"
+    simd: bool = False
+    reductions: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class If:
+    """A two-way branch."""
+
+    condition: str
+    then: list[Statement]
+    otherwise: list[Statement] = field(default_factory=list["Statement"])
+
+
+@dataclass(slots=True)
+class Forever:
+    """A loop that only ``Break`` leaves."""
+
+    body: list[Statement]
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Leave the innermost loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A place to jump to."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Goto:
+    """A jump to a label of the same function."""
+
+    name: str
+
+
+Statement = Define | Assign | Call | Copy | For | If | Forever | Break | Label | Goto
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One kernel parameter: C type and name, in the order of the ABI's ``params``."""
+
+    ctype: str
+    name: str
+
+
+@dataclass(slots=True)
+class Program:
+    """One kernel: what one program (one point of the grid) does."""
+
+    entry: str
+    parameters: list[Parameter]
+    buffers: list[Buffer]
+    constants: list[str]  # definitions of constant arrays, one each
+    body: list[Statement]
+    scratch_bytes: int = 0
+
+
+def dump(program: Program) -> str:
+    """The program as indented text, for people.
+
+    Example:
+        >>> print(dump(Program("k", [], [], [], [Assign("x", "1")])))
+        kernel k() scratch 0
+          x = 1
+    """
+    parameters = ", ".join(f"{parameter.ctype} {parameter.name}" for parameter in program.parameters)
+    lines = [f"kernel {program.entry}({parameters}) scratch {program.scratch_bytes}"]
+    lines.extend(f"  buffer {b.name}: {b.ctype}[{b.elements}] at {b.offset}" for b in program.buffers)
+    _dump_block(program.body, 1, lines)
+    return "\n".join(lines)
+
+
+def _dump_block(body: list[Statement], depth: int, lines: list[str]) -> None:
+    pad = "  " * depth
+    for statement in body:
+        match statement:
+            case Define(ctype, name, value):
+                lines.append(f"{pad}{ctype} {name}" + ("" if value is None else f" = {value}"))
+            case Assign(target, value, condition):
+                lines.append(f"{pad}{target} = {value}" + (f" if {condition}" if condition else ""))
+            case Call(text):
+                lines.append(f"{pad}{text}")
+            case Copy(target, source):
+                lines.append(f"{pad}copy {source.name} -> {target.name}")
+            case For():
+                notes = " simd" if statement.simd else ""
+                notes += "".join(f" {operator}:{name}" for operator, name in statement.reductions)
+                lines.append(f"{pad}for {statement.variable} in {statement.start}..{statement.end}{notes}")
+                _dump_block(statement.body, depth + 1, lines)
+            case If(condition, then, otherwise):
+                lines.append(f"{pad}if {condition}")
+                _dump_block(then, depth + 1, lines)
+                if otherwise:
+                    lines.append(f"{pad}else")
+                    _dump_block(otherwise, depth + 1, lines)
+            case Forever(body):
+                lines.append(f"{pad}forever")
+                _dump_block(body, depth + 1, lines)
+            case Break():
+                lines.append(f"{pad}break")
+            case Label(name):
+                lines.append(f"{pad}{name}:")
+            case Goto(name):
+                lines.append(f"{pad}goto {name}")

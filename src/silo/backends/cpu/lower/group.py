@@ -1,0 +1,220 @@
+"""Lowers one planned nest: its sinks, its limits, its reductions, and the run-time check where it needs one."""
+
+from __future__ import annotations
+
+from silo.backends.cpu import ops
+from silo.backends.cpu.analysis.values import store_parts
+from silo.backends.cpu.loop_ir import Assign, Buffer, Define, For, If, Statement
+from silo.backends.cpu.lower.nest import Nest, linear_index
+from silo.backends.cpu.lower.overlap import safe_to_fuse
+from silo.backends.cpu.lower.reduction import Accumulation, accumulation, combining_operation
+from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.ops_types import HALVES
+from silo.backends.cpu.schedule.plan import Fill, Group, ReduceSink, Sink, StoreSink
+from silo.sources.triton.ssa import Operation, Value
+
+__all__ = ["lower_group"]
+
+
+def lower_group(scope: Scope, group: Group) -> None:
+    """Emit the nest of ``group`` and bind the values it makes."""
+    computed = {sink.value for sink in group.sinks if isinstance(sink, Fill) and sink.value is sink.target}
+    for sink in group.sinks:
+        _prepare(scope, sink)
+    if not group.checks:
+        _GroupLowering(scope, group, computed).emit()
+        return
+    condition = safe_to_fuse(scope, group)
+    with scope.collecting() as fused:
+        _GroupLowering(scope, group, computed).emit()
+    with scope.collecting() as ordered:
+        values = {store: scope.new_buffer(store_parts(store)[1].type) for store in group.stores}
+        _GroupLowering(scope, group, computed, values).emit()
+        for store, buffer in values.items():
+            _GroupLowering(scope, Group(group.shape, [StoreSink(store)]), set(), replay={store: buffer}).emit()
+    scope.emit(If(condition, fused, ordered))
+
+
+def _prepare(scope: Scope, sink: Sink) -> None:
+    """Make what a sink writes to, before anything is lowered."""
+    match sink:
+        case Fill():
+            if not sink.staged:
+                scope.buffer_for(sink.target, sink.element)
+        case ReduceSink(operation):
+            result = operation.result
+            if result.type.tensor:
+                scope.buffer_for(result)
+            else:
+                name = scope.name("r")
+                scope.emit(Define(ops.c_type(result.type), name, None, mutable=True))
+                scope.bind(result, name)
+        case StoreSink():
+            pass
+
+
+class _GroupLowering:
+    """One pass over a group's sinks."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        group: Group,
+        computed: set[Value],
+        spill: dict[Operation, Buffer] | None = None,
+        replay: dict[Operation, Buffer] | None = None,
+    ) -> None:
+        self.scope = scope
+        self.group = group
+        self.spill = spill or {}  # stores whose value goes to a buffer instead of its place
+        self.replay = replay or {}  # stores whose value comes from a buffer
+        self.nest = Nest(scope, group.shape, computed)
+        self.accumulators: dict[ReduceSink, tuple[str, str, Accumulation]] = {}
+
+    def emit(self) -> None:
+        """Emit the loops."""
+        nest, scope = self.nest, self.scope
+        for sink in self.group.sinks:
+            if isinstance(sink, ReduceSink) and self._is_inner(sink.operation):
+                combining = combining_operation(sink.operation)
+                assert combining is not None
+                how = accumulation(combining)
+                if sink.operation.result.type.element in HALVES:
+                    scope.pieces.add("half")
+                self.accumulators[sink] = (scope.name("acc"), scope.name("flag"), how)
+        fast = self._body(fast=not scope.reference)
+        limits, extent = nest.limit_statements()
+        slow = self._body(fast=False) if limits else []
+        self._wrap(self._inner_loops(fast, slow, limits, extent))
+
+    def _body(self, *, fast: bool) -> list[Statement]:
+        self.nest.begin_body(fast=fast)
+        effects: list[Statement] = []
+        for sink in self.group.sinks:  # every value first: what is read here is read before anything is written
+            effects.extend(self._sink(sink))
+        return [*self.nest.levels[self.nest.depth], *effects]
+
+    def _is_inner(self, operation: Operation) -> bool:
+        return operation.attributes["axis"] == self.nest.axes[-1]
+
+    # ---- sinks
+
+    def _sink(self, sink: Sink) -> list[Statement]:
+        match sink:
+            case Fill():
+                return [self._fill(sink)]
+            case StoreSink(operation):
+                return [self._store(operation)]
+            case ReduceSink(operation):
+                return self._reduce(sink, operation)
+
+    def _fill(self, sink: Fill) -> Statement:
+        nest, scope = self.nest, self.scope
+        text = nest.value(sink.value, nest.index)
+        if sink.staged:
+            buffer = scope.stage(sink.target)
+        else:
+            buffer = scope.buffer(sink.target, sink.element)
+            assert buffer is not None
+        scope.lifetimes.touch(buffer)
+        element = sink.value.type.element
+        if sink.element and sink.element != element:
+            scope.pieces.add("half")
+            text = f"silo_{element}_to_{sink.element}({text})"
+        return Assign(f"{buffer.name}[{linear_index(nest.index, sink.target.type.shape)}]", text)
+
+    def _store(self, operation: Operation) -> Statement:
+        nest = self.nest
+        pointer, value, mask = store_parts(operation)
+        linear = linear_index(nest.index, self.group.shape)
+        if operation in self.spill:
+            buffer = self.spill[operation]
+            self.scope.lifetimes.touch(buffer)
+            return Assign(f"{buffer.name}[{linear}]", nest.value(value, nest.index))
+        if operation in self.replay:
+            buffer = self.replay[operation]
+            self.scope.lifetimes.touch(buffer)
+            text = f"{buffer.name}[{linear}]"
+        else:
+            text = nest.value(value, nest.index)
+        condition = nest.mask(mask, nest.index)
+        place, _ = nest.place(pointer, nest.index)
+        return Assign(place, text, condition)
+
+    def _reduce(self, sink: ReduceSink, operation: Operation) -> list[Statement]:
+        nest = self.nest
+        element = nest.value(operation.operands[0], nest.index)
+        if sink in self.accumulators:
+            name, flag, how = self.accumulators[sink]
+            item = how.load.format(element)
+            loaded = item if item == element else nest.put(how.ctype, item, nest.depth)
+            statements: list[Statement] = [Assign(name, how.combine.format(name, loaded))]
+            if how.flag:
+                statements.append(Assign(flag, f"{flag} | ({how.flag.format(loaded)})"))
+            return statements
+        return [self._reduce_outer(operation, element)]
+
+    def _reduce_outer(self, operation: Operation, element: str) -> Statement:
+        """Along another axis than the innermost: combine rows into the result, the first one as it is."""
+        axis = operation.attributes["axis"]
+        assert isinstance(axis, int)
+        target = self._result_place(operation)
+        if self.nest.index[axis] == "0":
+            return Assign(target, element)
+        combining = combining_operation(operation)
+        assert combining is not None
+        combined = self.scope.expression(combining, [target, element])
+        return Assign(target, f"{self.nest.index[axis]} == 0 ? {element} : {combined}")
+
+    def _result_place(self, operation: Operation) -> str:
+        result = operation.result
+        if not result.type.tensor:
+            return self.scope.scalar(result)
+        buffer = self.scope.buffer(result)
+        assert buffer is not None
+        self.scope.lifetimes.touch(buffer)
+        axis = operation.attributes["axis"]
+        rest = tuple(name for place, name in enumerate(self.nest.index) if place != axis)
+        return f"{buffer.name}[{linear_index(rest, result.type.shape)}]"
+
+    # ---- loops
+
+    def _inner_loops(
+        self, fast: list[Statement], slow: list[Statement], limits: list[str], extent: int
+    ) -> list[Statement]:
+        inner = self.nest.inner
+        simd = not self.scope.reference
+        before: list[Statement] = []
+        clauses: list[tuple[str, str]] = []
+        for name, flag, how in self.accumulators.values():
+            before.append(Define(how.ctype, name, how.start, mutable=True))
+            clauses.append((how.clause, name))
+            if how.flag:
+                before.append(Define("int32_t", flag, "0", mutable=True))
+                clauses.append(("|", flag))
+        marks = tuple(clauses)
+        if limits:
+            limit = self.scope.name("limit")
+            before.append(Define("int64_t", limit, str(extent), mutable=True))
+            before.extend(Assign(limit, text.replace("limit", limit)) for text in limits)
+            loops: list[Statement] = [
+                For(inner, "0", limit, fast, simd=simd, reductions=marks),
+                For(inner, limit, str(extent), slow, simd=simd, reductions=marks),
+            ]
+        else:
+            loops = [For(inner, "0", str(extent), fast, simd=simd, reductions=marks)]
+        after = [
+            Assign(self._result_place(sink.operation), how.finish.format(name, flag))
+            for sink, (name, flag, how) in self.accumulators.items()
+        ]
+        return [*before, *loops, *after]
+
+    def _wrap(self, body: list[Statement]) -> None:
+        nest = self.nest
+        for level in range(nest.depth - 1, -1, -1):
+            body = [*nest.levels[level], *body]
+            if level > 0:
+                axis = nest.axes[level - 1]
+                body = [For(nest.index[axis], "0", str(nest.shape[axis]), body)]
+        for statement in body:
+            self.scope.emit(statement)

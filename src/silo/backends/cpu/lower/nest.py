@@ -1,0 +1,376 @@
+"""Evaluates values inside one loop nest.
+
+Every statement goes to the outermost loop level it depends on, so row invariants leave the inner loop by themselves.
+The body of the innermost loop is lowered up to twice: for the leading part of the range in which every mask is known
+to hold (``limits`` say how long it is), and for the rest.
+"""
+
+from __future__ import annotations
+
+from silo.backends.cpu import ops
+from silo.backends.cpu.analysis.values import VIEWS, is_unit_reshape, load_parts, scalar_source
+from silo.backends.cpu.loop_ir import Define, Statement
+from silo.backends.cpu.lower.scope import Scope
+from silo.sources.triton.ssa import Operation, Type, Value
+
+__all__ = ["Index", "Nest", "linear_index", "remap"]
+
+Index = tuple[str, ...]
+
+
+class Nest:
+    """The loops over ``shape``: names of their indices, and the statements of each level."""
+
+    def __init__(self, scope: Scope, shape: tuple[int, ...], computed: set[Value] | None = None) -> None:
+        self.scope = scope
+        self.shape = shape
+        self.computed = computed or set()  # evaluated here although they have a buffer: this nest fills it
+        axes = [axis for axis, extent in enumerate(shape) if extent != 1] or [len(shape) - 1]
+        self.axes = axes
+        self.index: Index = tuple(scope.name("i") if axis in axes else "0" for axis in range(len(shape)))
+        self.inner = self.index[axes[-1]]
+        self.depth = len(axes)
+        self.levels: list[list[Statement]] = [[] for _ in range(self.depth + 1)]
+        self.level_of: dict[str, int] = {self.index[axis]: level + 1 for level, axis in enumerate(axes)}
+        self.fast = False
+        self.limits: list[str] = []
+        self._depends: dict[tuple[Value, Index], bool] = {}
+        self._outer_memo: dict[tuple[Value, Index], str] = {}
+        self._inner_memo: dict[tuple[Value, Index], str] = {}
+
+    def begin_body(self, *, fast: bool) -> None:
+        """Start lowering the innermost body (again)."""
+        self.fast = fast
+        self.levels[self.depth] = []
+        self._inner_memo = {}
+
+    def put(self, ctype: str, text: str, level: int) -> str:
+        """Define a fresh constant at ``level``."""
+        name = self.scope.name("t")
+        self.levels[level].append(Define(ctype, name, text))
+        self.level_of[name] = level
+        return name
+
+    def level(self, *names: str) -> int:
+        """The outermost level at which all of ``names`` are known."""
+        return max((self.level_of.get(name, 0) for name in names), default=0)
+
+    # ---- values
+
+    def value(self, value: Value, index: Index) -> str:
+        """The C name of ``value`` at ``index``."""
+        value = self.scope.resolve(value)
+        if not value.type.tensor:
+            return self.scope.scalar(value)
+        key = (value, index)
+        for memo in (self._outer_memo, self._inner_memo):
+            if key in memo:
+                return memo[key]
+        name = self._evaluate(value, index)
+        memo = self._inner_memo if self.level(name) == self.depth else self._outer_memo
+        memo[key] = name
+        return name
+
+    def _evaluate(self, value: Value, index: Index) -> str:
+        scope = self.scope
+        operation = value.owner
+        is_filled_here = value in self.computed and index == self.index
+        buffer = None if is_filled_here else scope.buffer(value)
+        if buffer is not None:
+            scope.lifetimes.touch(buffer)
+            text = f"{buffer.name}[{linear_index(index, value.type.shape)}]"
+            return self.put(ops.c_type(value.type), text, self.level(*index))
+        if value in scope.offsets:
+            return self._offset(value, index)
+        assert operation is not None, f"{value.name} has no buffer"
+        if operation.name == "arith.constant":
+            return self._constant(operation, value, index)
+        if operation.name in VIEWS:
+            return self._view(operation, index)
+        if operation.name == "tt.make_range":
+            text = f"((int32_t)({operation.attributes['start']} + {index[0]}))"
+            return self.put("int32_t", text, self.level(*index))
+        if operation.name == "tt.load":
+            return self.load(operation, index)
+        names = [self.value(operand, index) for operand in operation.operands]
+        return self.put(ops.c_type(value.type), scope.expression(operation, names), self.level(*names))
+
+    def _offset(self, value: Value, index: Index) -> str:
+        start, offset = self.scope.offsets[value]
+        name = self.value(start, index)
+        ctype = ops.c_type(value.type)
+        text = f"{name} + {offset}" if value.type.pointer else f"({ctype})((uint64_t){name} + (uint64_t){offset})"
+        return self.put(ctype, text, self.level(name))
+
+    def _constant(self, operation: Operation, value: Value, index: Index) -> str:
+        attribute = operation.attributes["value"]
+        single = getattr(attribute, "splat", attribute)
+        if single is not None:
+            assert isinstance(single, (int, float))
+            return ops.literal(single, value.type.element)
+        text = f"{self.scope.constant_array(value)}[{linear_index(index, value.type.shape)}]"
+        return self.put(ops.c_type(value.type), text, self.level(*index))
+
+    def _view(self, operation: Operation, index: Index) -> str:
+        operand = operation.operands[0]
+        if operation.name == "tt.reshape" and not is_unit_reshape(operation):
+            return self._reshaped(operation, index)
+        return self.value(operand, remap(operation, index))
+
+    def _reshaped(self, operation: Operation, index: Index) -> str:
+        """A reshape keeps row-major order: the same place of the operand's buffer."""
+        operand, result = operation.operands[0], operation.result
+        place = linear_index(index, result.type.shape)
+        buffer = self.scope.buffer(operand)
+        if buffer is None:
+            source = scalar_source(operand)
+            assert source is not None, f"{operand.name} is reshaped but not stored"
+            return self.value(source, (index[0],) * len(source.type.shape))
+        self.scope.lifetimes.touch(buffer)
+        return self.put(ops.c_type(result.type), f"{buffer.name}[{place}]", self.level(*index))
+
+    # ---- memory
+
+    def load(self, operation: Operation, index: Index) -> str:
+        """One element of a ``tt.load``."""
+        pointer, mask, other = load_parts(operation)
+        condition = self.mask(mask, index)
+        place, level = self.place(pointer, index)
+        type_ = operation.result.type
+        if condition:
+            fill = self.value(other, index) if other is not None else ops.literal(0, type_.element)
+            level = max(level, self.level(condition, fill))
+            place = f"{condition} ? {place} : {fill}"
+        return self.put(ops.c_type(type_), place, level)
+
+    def place(self, pointer: Value, index: Index) -> tuple[str, int]:
+        """The C lvalue that ``pointer`` at ``index`` points at, and its level."""
+        form = self.affine(pointer, index)
+        if form is None:
+            name = self.value(pointer, index)
+            return f"*{name}", self.level(name)
+        base, stride = form
+        start = self.put(ops.c_type(pointer.type), base, self._text_level(base, stride))
+        if stride == "0":
+            return f"*{start}", self.level(start)
+        step = self.inner if stride == "1" else f"{self.inner} * {stride}"
+        return f"{start}[{step}]", self.depth
+
+    def mask(self, mask: Value | None, index: Index) -> str:
+        """The condition under which an access happens at ``index``; "" where it always does.
+
+        While the fast body is lowered, conditions that hold on a leading part of the innermost loop become limits.
+        """
+        if mask is None:
+            return ""
+        mask = self.scope.resolve(mask)
+        if not self.fast or self.scope.buffer(mask) is not None:
+            return self._constant_mask(mask) or self.value(mask, index)
+        constant = self._constant_mask(mask)
+        if constant:
+            return "" if constant != "0" else constant
+        operation = mask.owner
+        if operation is not None and mask.type.tensor:
+            if operation.name in VIEWS and not (operation.name == "tt.reshape" and not is_unit_reshape(operation)):
+                return self.mask(operation.operands[0], remap(operation, index))
+            if operation.name == "arith.andi":
+                parts = [self.mask(operand, index) for operand in operation.operands]
+                both = [part for part in parts if part]
+                return both[0] if len(both) == 1 else self._both(both)
+            if operation.name == "arith.cmpi" and self._limit_by(operation, index):
+                return ""
+        if not self.depends(mask, index):
+            self.limits.append(f"{self.value(mask, index)} ? limit : 0")
+            return ""
+        return self.value(mask, index)
+
+    def _both(self, parts: list[str]) -> str:
+        return self.put("uint8_t", " & ".join(parts), self.level(*parts)) if parts else ""
+
+    @staticmethod
+    def _constant_mask(mask: Value) -> str:
+        source = scalar_source(mask)
+        operation = source.owner if source is not None else None
+        if operation is None or operation.name != "arith.constant":
+            return ""
+        attribute = operation.attributes["value"]
+        return "1" if getattr(attribute, "splat", attribute) else "0"
+
+    def _limit_by(self, compare: Operation, index: Index) -> bool:
+        """Turn a signed comparison of an affine value with an invariant one into a limit, if it is such a one."""
+        predicate = compare.attributes["predicate"]
+        left, right = compare.operands
+        if predicate in {4, 5}:  # a > b is b < a
+            left, right = right, left
+            predicate = 2 if predicate == 4 else 3
+        if predicate not in {2, 3}:
+            return False
+        low, high = self.affine(left, index), self.affine(right, index)
+        if low is None or high is None:
+            return False
+        inclusive = " + 1" if predicate == 3 else ""
+        if low[1] == "1" and high[1] == "0":
+            self.limits.append(f"nest_below({low[0]}, {high[0]}{inclusive}, limit)")
+            return True
+        if low[1] == "0" and high[1] == "1":  # holds from some index on: fast only where it holds from the start
+            less = f"({low[0]}) {'<' if predicate == 2 else '<='} ({high[0]})"
+            self.limits.append(f"{less} && nest_fits({high[0]}, limit) ? limit : 0")
+            return True
+        return False
+
+    # ---- affine forms
+
+    def depends(self, value: Value, index: Index) -> bool:
+        """Whether ``value`` at ``index`` changes along the innermost loop."""
+        value = self.scope.resolve(value)
+        key = (value, index)
+        known = self._depends.get(key)
+        if known is None:
+            known = self._depends[key] = self._find_dependence(value, index)
+        return known
+
+    def _find_dependence(self, value: Value, index: Index) -> bool:
+        if not value.type.tensor or self.inner not in index:
+            return False
+        if scalar_source(value) is not None and self.scope.buffer(value) is None:
+            return False
+        if value in self.scope.offsets:
+            return self.depends(self.scope.offsets[value][0], index)
+        operation = value.owner
+        if operation is None or self.scope.buffer(value) is not None or operation.name == "tt.make_range":
+            return True
+        if operation.name in VIEWS:
+            if operation.name == "tt.reshape" and not is_unit_reshape(operation):
+                return True
+            return self.depends(operation.operands[0], remap(operation, index))
+        if not operation.operands:
+            return True
+        return any(self.depends(operand, index) for operand in operation.operands)
+
+    def affine(self, value: Value, index: Index) -> tuple[str, str] | None:
+        """``value`` at ``index`` as (base, stride): C texts, base + stride x innermost index; None if it is not so.
+
+        Integers are computed in 64 bits, where they do not wrap; limits check that they would not have in 32.
+        """
+        value = self.scope.resolve(value)
+        wide = "" if value.type.pointer else "(int64_t)"
+        if not self.depends(value, index):
+            return f"{wide}{self.value(value, index)}", "0"
+        if self.scope.buffer(value) is not None and not (value in self.computed and index == self.index):
+            return None
+        if value in self.scope.offsets:
+            start, offset = self.scope.offsets[value]
+            form = self.affine(start, index)
+            return None if form is None else (f"({form[0]} + {offset})", form[1])
+        operation = value.owner
+        if operation is None:
+            return None
+        name = operation.name
+        if name == "tt.make_range":
+            return f"(int64_t){operation.attributes['start']}", "1"
+        if name in VIEWS:
+            if name == "tt.reshape" and not is_unit_reshape(operation):
+                return None
+            return self.affine(operation.operands[0], remap(operation, index))
+        if name == "arith.extsi":
+            return self.affine(operation.operands[0], index)
+        if name == "arith.remsi" and self.fast:
+            return self._unwrapped(operation, index)
+        if name in {"arith.addi", "arith.subi", "arith.muli", "tt.addptr"}:
+            left, right = (self.affine(operand, index) for operand in operation.operands)
+            if left is not None and right is not None:
+                return _combine(name, left, right)
+        return None
+
+    def _unwrapped(self, remainder: Operation, index: Index) -> tuple[str, str] | None:
+        """``x % n`` is ``x`` on the leading part where 0 <= x < n."""
+        form, modulus = (self.affine(operand, index) for operand in remainder.operands)
+        if form is None or modulus is None or form[1] != "1" or modulus[1] != "0":
+            return None
+        limit = f"({form[0]}) >= 0 ? nest_below({form[0]}, {modulus[0]}, limit) : 0"
+        if limit not in self.limits:
+            self.limits.append(limit)
+        return form
+
+    def _text_level(self, *texts: str) -> int:
+        return max(self.level(*_words(text)) for text in texts)
+
+    def limit_statements(self) -> tuple[list[str], int]:
+        """The limits found, each once, as texts over ``limit``."""
+        return list(dict.fromkeys(self.limits)), self.shape[self.axes[-1]]
+
+
+def linear_index(index: Index, shape: tuple[int, ...]) -> str:
+    """The row-major place of ``index`` in a buffer of ``shape``."""
+    text = "0"
+    for name, extent in zip(index, shape, strict=True):
+        if text == "0":
+            text = name
+        elif name == "0":
+            text = f"({text}) * {extent}"
+        else:
+            text = f"({text}) * {extent} + {name}"
+    return text
+
+
+def remap(operation: Operation, index: Index) -> Index:
+    """The index into a view's operand that shows at ``index`` of its result."""
+    source: Type = operation.operands[0].type
+    shape = operation.result.type.shape
+    match operation.name:
+        case "tt.splat":
+            return ("0",) * len(source.shape)
+        case "tt.expand_dims":
+            axis = operation.attributes["axis"]
+            assert isinstance(axis, int)
+            return index[:axis] + index[axis + 1 :]
+        case "tt.broadcast":
+            return tuple(
+                name if extent == before else "0"
+                for name, extent, before in zip(index, shape, source.shape, strict=True)
+            )
+        case "tt.trans":
+            order = operation.attributes["order"]
+            assert isinstance(order, tuple)
+            result = [""] * len(index)
+            for name, axis in zip(index, order, strict=True):
+                result[int(axis)] = name
+            return tuple(result)
+        case _:
+            names = iter([name for name, extent in zip(index, shape, strict=True) if extent != 1])
+            return tuple(next(names) if extent != 1 else "0" for extent in source.shape)
+
+
+def _words(text: str) -> list[str]:
+    word, words = "", []
+    for character in text + " ":
+        if character.isalnum() or character == "_":
+            word += character
+        elif word:
+            words.append(word)
+            word = ""
+    return words
+
+
+def _combine(name: str, left: tuple[str, str], right: tuple[str, str]) -> tuple[str, str] | None:
+    (base, stride), (other, other_stride) = left, right
+    if name == "arith.muli":
+        if stride != "0" and other_stride != "0":
+            return None
+        uniform, varying = (base, other_stride) if stride == "0" else (other, stride)
+        product = "0" if varying == "0" else (uniform if varying == "1" else f"({uniform} * {varying})")
+        return f"(({base}) * ({other}))", _plain(product)
+    sign = "-" if name == "arith.subi" else "+"
+    if other_stride == "0":
+        total = stride
+    elif stride == "0" and sign == "+":
+        total = other_stride
+    else:
+        total = f"({stride} {sign} {other_stride})"
+    return f"({base} {sign} {other})", total
+
+
+def _plain(stride: str) -> str:
+    """A stride that is a literal, as its bare digits."""
+    digits = stride.replace("(int64_t)", "").replace("((int32_t)", "").replace("((int64_t)", "").rstrip(")")
+    return digits if digits.isdigit() else stride

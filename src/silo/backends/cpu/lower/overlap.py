@@ -1,0 +1,115 @@
+"""The run-time check that lets loads and stores through different arguments share a loop."""
+
+from __future__ import annotations
+
+from silo.backends.cpu.analysis.values import VIEWS, load_parts, scalar_source
+from silo.backends.cpu.loop_ir import Define
+from silo.backends.cpu.lower.nest import Nest, remap
+from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.ops_types import ELEMENT_BYTES
+from silo.backends.cpu.schedule.plan import Group
+from silo.sources.triton.ssa import Operation, Value
+
+__all__ = ["safe_to_fuse"]
+
+
+def safe_to_fuse(scope: Scope, group: Group) -> str:
+    """Emit the ranges of the accesses that ``group.checks`` names; the C condition that fusing them is right.
+
+    Two accesses may share a loop if they touch different memory, or if they touch the same place at the same index and
+    no place twice.
+    """
+    ranges = {access: _Range(scope, group.shape, access) for pair in group.checks for access in pair}
+    return " && ".join(f"({_pair(ranges[one], ranges[two])})" for one, two in group.checks)
+
+
+class _Range:
+    """First byte, one past the last byte, and the step in bytes along each axis of one access."""
+
+    def __init__(self, scope: Scope, shape: tuple[int, ...], access: Operation) -> None:
+        pointer = load_parts(access)[0] if access.name == "tt.load" else access.operands[0]
+        nest = Nest(scope, shape)
+        base, strides = _Form(scope, nest).of(pointer, tuple(range(len(shape))))
+        size = ELEMENT_BYTES[pointer.type.element]
+        for statement in nest.levels[0]:
+            scope.emit(statement)
+        self.base = scope.name("at")
+        scope.emit(Define("int64_t", self.base, f"(int64_t)({base})"))
+        self.strides: list[str] = []
+        self.shape = shape
+        low, high = [self.base], [self.base, str(size)]
+        for axis, extent in enumerate(shape):
+            if extent == 1:
+                continue
+            step = scope.name("step")
+            scope.emit(Define("int64_t", step, f"{strides.get(axis, '0')} * {size}"))
+            self.strides.append(step)
+            low.append(f"({step} < 0 ? {step} * {extent - 1} : 0)")
+            high.append(f"({step} > 0 ? {step} * {extent - 1} : 0)")
+        self.low, self.high = scope.name("low"), scope.name("high")
+        scope.emit(Define("int64_t", self.low, " + ".join(low)))
+        scope.emit(Define("int64_t", self.high, " + ".join(high)))
+        self.size = size
+        extents = [extent for extent in shape if extent != 1]
+        # Row-major and without overlap: each step passes everything the inner axes span.
+        self.injective = [f"{step} != 0" for step in self.strides[-1:]]
+        for outer, inner, extent in zip(self.strides, self.strides[1:], extents[1:], strict=False):
+            self.injective.append(
+                f"({outer} < 0 ? -{outer} : {outer}) >= ({inner} < 0 ? -{inner} : {inner}) * {extent}"
+            )
+
+
+def _pair(one: _Range, two: _Range) -> str:
+    disjoint = f"{one.high} <= {two.low} || {two.high} <= {one.low}"
+    if one.size != two.size:
+        return disjoint
+    same = [f"{one.base} == {two.base}", *(f"{a} == {b}" for a, b in zip(one.strides, two.strides, strict=True))]
+    return f"{disjoint} || ({' && '.join([*same, *one.injective])})"
+
+
+class _Form:
+    """Affine forms over all axes, of values that are affine by structure (``analysis.affine``)."""
+
+    def __init__(self, scope: Scope, nest: Nest) -> None:
+        self.scope = scope
+        self.nest = nest
+
+    def of(self, value: Value, axes: tuple[int | None, ...]) -> tuple[str, dict[int, str]]:
+        """Base and the stride along each axis; ``axes`` says which axis of the nest each dimension of it is."""
+        value = self.scope.resolve(value)
+        if not value.type.tensor:
+            return self._wide(value, self.scope.scalar(value)), {}
+        source = scalar_source(value)
+        if source is not None:
+            return self._wide(value, self.nest.value(source, ("0",) * len(source.type.shape))), {}
+        if value in self.scope.offsets:
+            start, offset = self.scope.offsets[value]
+            base, strides = self.of(start, axes)
+            return f"({base} + {offset})", strides
+        operation = value.owner
+        assert operation is not None
+        if operation.name == "tt.make_range":
+            return f"(int64_t){operation.attributes['start']}", {} if axes[0] is None else {axes[0]: "(int64_t)1"}
+        if operation.name in VIEWS:
+            return self.of(operation.operands[0], _axes_of(operation, axes))
+        if operation.name == "arith.extsi":
+            return self.of(operation.operands[0], axes)
+        (left, lefts), (right, rights) = (self.of(operand, axes) for operand in operation.operands)
+        if operation.name == "arith.muli":
+            factor, scaled = (left, rights) if not lefts else (right, lefts)
+            return f"({left} * {right})", {axis: f"({stride} * {factor})" for axis, stride in scaled.items()}
+        sign = "-" if operation.name == "arith.subi" else "+"
+        total = dict(lefts)
+        for axis, stride in rights.items():
+            total[axis] = f"({total.get(axis, '0')} {sign} {stride})"
+        return f"({left} {sign} {right})", total
+
+    @staticmethod
+    def _wide(value: Value, text: str) -> str:
+        return text if value.type.pointer else f"(int64_t){text}"
+
+
+def _axes_of(operation: Operation, axes: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    """Which axis of the nest each dimension of a view's operand is."""
+    names = tuple("0" if axis is None else str(axis + 1) for axis in axes)
+    return tuple(None if name == "0" else int(name) - 1 for name in remap(operation, names))

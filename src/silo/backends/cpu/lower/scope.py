@@ -1,0 +1,133 @@
+"""What is known while a kernel is lowered: the C name of each scalar, the buffer of each stored value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from silo.backends.cpu import ops
+from silo.backends.cpu.loop_ir import Buffer, Copy, Statement
+from silo.backends.cpu.options import CpuOptions
+from silo.backends.cpu.schedule.scratch import Lifetimes
+from silo.sources.triton.ssa import Dense, Operation, Type, Value
+
+__all__ = ["Scope"]
+
+
+class Scope:
+    """The state shared by everything that lowers one kernel."""
+
+    def __init__(self, options: CpuOptions) -> None:
+        self.options = options
+        self.lifetimes = Lifetimes()
+        self.pieces: set[str] = set()
+        self.constants: list[str] = []
+        self.out: list[Statement] = []
+        # A value that equals another (a carried value the loop never changes, a loop's result).
+        self.same: dict[Value, Value] = {}
+        # A carried value as its start and the name of the offset added so far, in elements.
+        self.offsets: dict[Value, tuple[Value, str]] = {}
+        self._scalars: dict[Value, str] = {}
+        self._buffers: dict[tuple[Value, str], Buffer] = {}
+        self._constant_arrays: dict[Value, str] = {}
+        self._stages: dict[Value, Buffer] = {}
+        self._serial = 0
+
+    @property
+    def reference(self) -> bool:
+        """Whether nothing may be fused or vectorised."""
+        return self.options.mode == "reference"
+
+    def name(self, stem: str) -> str:
+        """A fresh C name."""
+        self._serial += 1
+        return f"{stem}{self._serial}"
+
+    def emit(self, statement: Statement) -> None:
+        """Append to the statements being collected."""
+        self.out.append(statement)
+
+    @contextmanager
+    def collecting(self) -> Iterator[list[Statement]]:
+        """Collect statements into a new list."""
+        outer, self.out = self.out, []
+        try:
+            yield self.out
+        finally:
+            self.out = outer
+
+    def resolve(self, value: Value) -> Value:
+        """``value`` or the one it is known to equal."""
+        while value in self.same:
+            value = self.same[value]
+        return value
+
+    def bind(self, value: Value, name: str) -> None:
+        """Say that the C expression ``name`` is the scalar ``value``."""
+        self._scalars[value] = name
+
+    def scalar(self, value: Value) -> str:
+        """The C expression of a scalar."""
+        return self._scalars[self.resolve(value)]
+
+    def new_buffer(self, type_: Type, element: str = "") -> Buffer:
+        """A fresh buffer for a tensor of ``type_``, as type ``element`` ("" for its own)."""
+        item = Type(element or type_.element, (), tensor=False, pointer=type_.pointer)
+        size = 8 if item.pointer else ops.ELEMENT_BYTES[item.element]
+        return Buffer(self.name("b"), ops.c_type(item), type_.elements, size)
+
+    def buffer(self, value: Value, element: str = "") -> Buffer | None:
+        """The buffer that holds ``value``, or None."""
+        return self._buffers.get((self.resolve(value), self._own(value, element)))
+
+    def hold(self, value: Value, buffer: Buffer, element: str = "") -> None:
+        """Say that ``buffer`` holds ``value``."""
+        self._buffers[self.resolve(value), self._own(value, element)] = buffer
+
+    def buffer_for(self, value: Value, element: str = "") -> Buffer:
+        """The buffer of ``value``, made if there is none."""
+        found = self.buffer(value, element)
+        if found is None:
+            found = self.new_buffer(value.type, element)
+            self.hold(value, found, element)
+        return found
+
+    def stage(self, value: Value) -> Buffer:
+        """The second buffer of a carried tensor, copied over the first by ``unstage``."""
+        found = self._stages.get(value)
+        if found is None:
+            found = self._stages[value] = self.new_buffer(value.type)
+        return found
+
+    def unstage(self, values: Iterable[Value]) -> None:
+        """Copy what was staged for ``values`` to their buffers."""
+        for value in values:
+            source = self._stages.pop(value, None)
+            if source is not None:
+                target = self.buffer_for(value)
+                self.lifetimes.touch(source)
+                self.lifetimes.touch(target)
+                self.emit(Copy(target, source))
+
+    def expression(self, operation: Operation, operands: list[str]) -> str:
+        """The C expression of one element of an elementwise operation."""
+        self.pieces |= ops.runtime_pieces(operation)
+        types = [value.type for value in operation.operands]
+        return ops.scalar_expression(operation, operands, types, operation.result.type)
+
+    def constant_array(self, value: Value) -> str:
+        """The name of a constant array that holds a constant whose elements differ."""
+        found = self._constant_arrays.get(value)
+        if found is None:
+            assert value.owner is not None
+            dense = value.owner.attributes["value"]
+            assert isinstance(dense, Dense)
+            found = self.name("k")
+            items = ", ".join(ops.literal(item, value.type.element) for item in dense.values)
+            self.constants.append(f"static {ops.c_type(value.type)} const {found}[] = {{{items}}};")
+            self._constant_arrays[value] = found
+        return found
+
+    @staticmethod
+    def _own(value: Value, element: str) -> str:
+        return "" if element == value.type.element else element

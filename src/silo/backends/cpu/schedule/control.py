@@ -1,0 +1,49 @@
+"""How loops carry values, and which values cross the edges between blocks."""
+
+from __future__ import annotations
+
+from silo.backends.cpu.analysis.values import scalar_source
+from silo.backends.cpu.schedule.plan import Carried
+from silo.sources.triton.ssa import Operation, Value
+
+__all__ = ["carried_of", "jump_arguments"]
+
+
+def carried_of(operation: Operation) -> list[Carried]:
+    """How an ``scf.for`` carries each of its values."""
+    body = operation.regions[0].blocks[0]
+    yielded = body.operations[-1].operands
+    entries: list[Carried] = []
+    for argument, initial, value, result in zip(
+        body.arguments[1:], operation.operands[3:], yielded, operation.results, strict=True
+    ):
+        if not argument.type.tensor:
+            entries.append(Carried(argument, initial, value, result, "scalar"))
+        elif value is argument:
+            entries.append(Carried(argument, initial, value, result, "invariant"))
+        else:
+            step = _uniform_step(argument, value)
+            kind = "offset" if step is not None else "buffer"
+            entries.append(Carried(argument, initial, value, result, kind, step))
+    return entries
+
+
+def _uniform_step(argument: Value, value: Value) -> Value | None:
+    operation = value.owner
+    if operation is None or operation.name not in {"tt.addptr", "arith.addi"} or operation.operands[0] is not argument:
+        return None
+    return scalar_source(operation.operands[1])
+
+
+def jump_arguments(operation: Operation) -> list[tuple[Value, Value]]:
+    """(value, block argument) of every edge of a terminator."""
+    groups: tuple[tuple[Value, ...], ...] = ()
+    if operation.name == "cf.br":
+        groups = (tuple(operation.operands),)
+    elif operation.name == "cf.cond_br":
+        groups = operation.operand_segments()[1:]
+    return [
+        (value, argument)
+        for group, successor in zip(groups, operation.successors, strict=False)
+        for value, argument in zip(group, successor.arguments, strict=True)
+    ]

@@ -1,0 +1,456 @@
+"""The optimised schedule of one block: which loop nests, what each is for, and which values are stored.
+
+Two passes. Forward: every anchor (store, reduction, carried value) joins the open nest where that is sound, else opens
+a new one. Backward: knowing where each value is needed, decide for each whether it is evaluated where it is used or
+written to a buffer once.
+
+Invariant: a load is evaluated before every store that follows it in the program and may touch the same memory, unless
+both are in one nest and a run-time check (``Group.checks``) covers the pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from silo.backends.cpu.analysis.affine import is_index_only, is_structurally_affine
+from silo.backends.cpu.analysis.values import (
+    NO_EFFECT,
+    OPAQUE,
+    defining_block,
+    is_unit_reshape,
+    recompute_cost,
+    store_parts,
+)
+from silo.backends.cpu.ops_types import HALVES
+from silo.backends.cpu.schedule.control import carried_of, jump_arguments
+from silo.backends.cpu.schedule.plan import (
+    BlockPlan,
+    Branch,
+    Carried,
+    DotStep,
+    Fill,
+    Group,
+    Jump,
+    Loop,
+    ReduceSink,
+    ScalarStep,
+    Sink,
+    Step,
+    StoreSink,
+    WhileLoop,
+)
+from silo.sources.triton.ssa import Block, Operation, Value
+
+__all__ = ["plan_block"]
+
+_RECOMPUTE_LIMIT = 6.0  # recompute rather than store a value whose cost is at most this
+_NO_VALUES: frozenset[Value] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Demand:
+    """One place that needs a value.
+
+    identity: at the index of the nest itself. stored: as a whole in memory, as ``element`` ("" for its own type).
+    """
+
+    step: Step | None  # None stands for after the last step
+    identity: bool = False
+    stored: bool = False
+    element: str = ""
+
+
+def plan_block(
+    block: Block, external: frozenset[Value] = _NO_VALUES, carried: list[Carried] | None = None
+) -> BlockPlan:
+    """Plan ``block``; ``external`` are its values that other blocks need, ``carried`` what its loop carries."""
+    barred: set[Value] = set()
+    while True:
+        planner = _Planner(block, external, carried or [], barred)
+        plan = planner.run()
+        late = planner.overwritten_early()
+        if not late:
+            return plan
+        barred |= late
+
+
+def dot_element(operand: Value) -> str:
+    """The type in which a dot operand is kept in memory: halves as f32, anything else as itself."""
+    return "f32" if operand.type.element in HALVES else ""
+
+
+class _Planner:
+    """State of planning one block."""
+
+    def __init__(self, block: Block, external: frozenset[Value], carried: list[Carried], barred: set[Value]) -> None:
+        self.block = block
+        self.external = external
+        self.carried = carried
+        self.barred = barred  # carried tensors that a dot must not overwrite in place
+        self.steps: list[Step] = []
+        self.open: Group | None = None
+        self.position = {operation: index for index, operation in enumerate(block.operations)}
+        self.step_position: dict[Step, int] = {}  # program position of the operation behind a step that is no nest
+        self.demands: dict[Value, list[_Demand]] = {}
+        self.free: dict[tuple[Value, str | None], None] = {}
+        self.costs: dict[Value, float] = {}
+        self.offsets = frozenset(entry.argument for entry in carried if entry.kind == "offset")
+
+    def run(self) -> BlockPlan:
+        """Both passes."""
+        for operation in self.block.operations:
+            self._forward(operation)
+        self._close()
+        self._start_demands()
+        for operation in reversed(self.block.operations):
+            self._place(operation)
+        self._stage_carried()
+        return BlockPlan(self.steps, list(self.free))
+
+    # ---- forward: anchors into nests
+
+    def _forward(self, operation: Operation) -> None:
+        name = operation.name
+        if name in NO_EFFECT:
+            return
+        if name == "tt.store" and operation.operands[0].type.tensor:
+            self._anchor(StoreSink(operation), operation.operands[0].type.shape)
+        elif name == "tt.reduce":
+            self._anchor(ReduceSink(operation), operation.operands[0].type.shape)
+        elif name == "tt.dot":
+            self._dot(operation)
+        elif name in {"scf.for", "scf.while", "scf.if"}:
+            self._structured(operation)
+        elif name in {"scf.yield", "scf.condition"}:
+            self._yield(operation)
+        elif name in {"cf.br", "cf.cond_br", "tt.return"}:
+            self._jump(operation)
+        elif not operation.results or not operation.results[0].type.tensor:
+            self._scalar(operation)
+
+    def _scalar(self, operation: Operation) -> None:
+        group = self.open
+        touches_memory = operation.name in {"tt.load", "tt.store"}
+        if group is not None and (
+            any(operand in group.reduced for operand in operation.operands)
+            or (touches_memory and (group.stores or operation.name == "tt.store"))
+        ):
+            self._close()
+        self._step(ScalarStep(operation), operation)
+
+    def _step(self, step: Step, operation: Operation) -> None:
+        self.steps.append(step)
+        self.step_position[step] = self.position[operation]
+
+    def _close(self) -> None:
+        if self.open is not None:
+            self.steps.append(self.open)
+            self.open = None
+
+    def _dot(self, operation: Operation) -> None:
+        accumulator, result = operation.operands[2], operation.result
+        target = self._carried_target(result)
+        if target is None or target in self.barred:
+            target = result
+        fill = None
+        if accumulator is not target:
+            fill = Fill(accumulator, target)
+            self._anchor(fill, result.type.shape)
+        self._close()
+        self._step(DotStep(operation, target, fill), operation)
+
+    def _carried_target(self, value: Value) -> Value | None:
+        """The carried tensor that ``value`` becomes, if that is its only use."""
+        for entry in self.carried:
+            if entry.kind == "buffer" and entry.yielded is value:
+                return entry.argument if len(value.uses) == 1 else None
+        return None
+
+    def _structured(self, operation: Operation) -> None:
+        if operation.name == "scf.for":
+            body = operation.regions[0].blocks[0]
+            entries = carried_of(operation)
+            for entry in entries:
+                if entry.kind == "buffer":
+                    self._anchor(Fill(entry.initial, entry.argument), entry.argument.type.shape)
+            self._close()
+            self._step(Loop(operation, entries, plan_block(body, carried=entries)), operation)
+        elif operation.name == "scf.if":
+            self._close()
+            empty = BlockPlan([], [])
+            plans = [plan_block(region.blocks[0]) if region.blocks else empty for region in operation.regions]
+            self._step(Branch(operation, plans[0], plans[1] if len(plans) > 1 else empty), operation)
+        else:
+            before, after = (region.blocks[0] for region in operation.regions)
+            for initial, argument in zip(operation.operands, before.arguments, strict=True):
+                if argument.type.tensor:
+                    self._anchor(Fill(initial, argument), argument.type.shape)
+            self._close()
+            self._step(WhileLoop(operation, plan_block(before), plan_block(after)), operation)
+
+    def _yield(self, operation: Operation) -> None:
+        owner = self.block.region.owner if self.block.region is not None else None
+        assert owner is not None
+        if owner.name == "scf.for":
+            for entry in self.carried:
+                done = any(isinstance(s, DotStep) and s.target is entry.argument for s in self.steps)
+                if entry.kind == "buffer" and not done:
+                    self._anchor(Fill(entry.yielded, entry.argument), entry.argument.type.shape)
+        else:
+            targets = owner.results
+            values = operation.operands
+            staged = False
+            if operation.name == "scf.condition":
+                values = values[1:]
+            elif owner.name == "scf.while":
+                targets, staged = owner.regions[0].blocks[0].arguments, True
+            for value, target in zip(values, targets, strict=True):
+                if target.type.tensor:
+                    self._anchor(Fill(value, target, staged=staged), target.type.shape)
+        self._close()
+
+    def _jump(self, operation: Operation) -> None:
+        for value, target in jump_arguments(operation):
+            if target.type.tensor:
+                self._anchor(Fill(value, target), target.type.shape)
+        self._close()
+        self._step(Jump(operation), operation)
+
+    def _anchor(self, sink: Sink, shape: tuple[int, ...]) -> None:
+        reach = self._reach(_roots(sink))
+        group = self.open
+        if group is not None and not self._may_join(group, sink, shape, reach):
+            self._close()
+        if self.open is None:
+            self.open = Group(shape)
+        self.open.sinks.append(sink)
+
+    def _may_join(self, group: Group, sink: Sink, shape: tuple[int, ...], reach: set[Value]) -> bool:
+        if group.shape != shape or reach & group.reduced:
+            return False
+        filled = {other.target for other in group.sinks if isinstance(other, Fill)}
+        if reach & filled:
+            return False
+        stores = group.stores
+        if not stores:
+            return True
+        first = self.position[stores[0]]
+        if any(v.owner is not None and v.owner.name == "tt.load" and self.position[v.owner] > first for v in reach):
+            return False
+        if isinstance(sink, StoreSink):
+            checkable = self._is_checkable(sink.operation) and all(self._is_checkable(store) for store in stores)
+            if not checkable:
+                return False
+            group.checks.extend((store, sink.operation) for store in stores)
+        return True
+
+    def _is_checkable(self, access: Operation) -> bool:
+        """Whether the addresses of ``access`` form a range that is known before its nest runs."""
+        if access.name == "tt.load":
+            return is_structurally_affine(access.operands[0], self.offsets)
+        pointer, _, mask = store_parts(access)
+        return is_structurally_affine(pointer, self.offsets) and is_index_only(mask)
+
+    def _reach(self, roots: list[Value]) -> set[Value]:
+        """Every value of this block that evaluating ``roots`` may visit."""
+        seen: set[Value] = set()
+        pending = list(roots)
+        while pending:
+            value = pending.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            operation = value.owner
+            if operation is not None and operation.block is self.block and operation.name not in OPAQUE:
+                pending.extend(operation.operands)
+        return seen
+
+    # ---- backward: where values live
+
+    def _start_demands(self) -> None:
+        for step in self.steps:
+            match step:
+                case Group():
+                    for sink in step.sinks:
+                        for root in _roots(sink):
+                            self._need(root, _Demand(step, identity=True))
+                case DotStep(operation):
+                    for operand in operation.operands[:2]:
+                        self._need(operand, _Demand(step, stored=True, element=dot_element(operand)))
+                    self._need(step.target, _Demand(step))
+                case Loop():
+                    self._need_free(step, step.body)
+                    for entry in step.carried:
+                        if entry.kind in {"invariant", "offset"}:
+                            self._need(entry.initial, _Demand(step))
+                case Branch():
+                    self._need_free(step, step.then)
+                    self._need_free(step, step.otherwise)
+                case WhileLoop():
+                    self._need_free(step, step.before)
+                    self._need_free(step, step.after)
+                case ScalarStep() | Jump():
+                    pass
+        for value in self.external:
+            self._need(value, _Demand(None))
+
+    def _need_free(self, step: Step, plan: BlockPlan) -> None:
+        for value, element in plan.free:
+            self._need(value, _Demand(step, stored=element is not None, element=element or ""))
+
+    def _need(self, value: Value, demand: _Demand) -> None:
+        if not value.type.tensor:
+            return
+        known = self.demands.setdefault(value, [])
+        if demand not in known:
+            known.append(demand)
+        if defining_block(value) is not self.block:
+            self.free[value, demand.element if demand.stored else None] = None
+
+    def _place(self, operation: Operation) -> None:
+        if operation.name in OPAQUE:
+            self._through_loop(operation)
+            return
+        for value in operation.results:
+            demands = self.demands.get(value)
+            if demands and value.type.tensor:
+                self._place_value(operation, value, demands)
+
+    def _through_loop(self, operation: Operation) -> None:
+        """Results that are a carried start plus an offset are evaluated from that start."""
+        for step in self.steps:
+            if isinstance(step, Loop) and step.operation is operation:
+                for entry in step.carried:
+                    if entry.kind in {"invariant", "offset"}:
+                        for demand in self.demands.get(entry.result, []):
+                            self._need(entry.initial, demand)
+
+    def _place_value(self, operation: Operation, value: Value, demands: list[_Demand]) -> None:
+        order = self._order()
+        is_load = operation.name == "tt.load"
+        first = min(demands, key=lambda demand: order[demand.step]).step
+        barrier = self._store_before(operation, order, order[first]) if is_load else None
+        cost = recompute_cost(value, self.costs)
+        places = {demand.step for demand in demands}
+        lone_nest = len(places) == 1 and isinstance(first, Group)
+        stored = any(demand.stored for demand in demands)
+        if barrier is None and not stored and (lone_nest or cost <= _RECOMPUTE_LIMIT):
+            self._pass_on(operation, demands)
+            return
+        elements = {demand.element for demand in demands if demand.stored}
+        if not elements or any(not demand.stored for demand in demands):
+            elements.add("")
+        sinks: list[Sink] = [Fill(value, value, element) for element in sorted(elements)]
+        here = [demand for demand in demands if demand.step is first]
+        if (
+            barrier is None
+            and isinstance(first, Group)
+            and first.shape == value.type.shape
+            and all(demand.identity for demand in here)
+        ):
+            first.sinks[:0] = sinks
+            group = first
+        else:
+            group = Group(value.type.shape, sinks)
+            before = barrier if barrier is not None else first
+            self.steps.insert(len(self.steps) if before is None else self.steps.index(before), group)
+        self._pass_on(operation, [_Demand(group, identity=True)])
+
+    def _order(self) -> dict[Step | None, int]:
+        order: dict[Step | None, int] = {step: index for index, step in enumerate(self.steps)}
+        last = len(self.steps)
+        if self.steps and isinstance(self.steps[-1], Jump):
+            last -= 1  # values that other blocks need are stored before the jump
+        order[None] = last
+        return order
+
+    def _pass_on(self, operation: Operation, demands: list[_Demand]) -> None:
+        if operation.name == "tt.reshape" and not is_unit_reshape(operation):
+            for demand in demands:
+                self._need(operation.operands[0], _Demand(demand.step, stored=True))
+            return
+        same_index = operation.name not in {"tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape"}
+        for operand in operation.operands:
+            for demand in demands:
+                self._need(operand, _Demand(demand.step, identity=demand.identity and same_index))
+
+    def _store_before(self, load: Operation, order: dict[Step | None, int], last: int) -> Step | None:
+        """The first step up to ``last`` that holds a later store which no run-time check can cover."""
+        position = self.position[load]
+        for step in self.steps:
+            if order[step] > last:
+                return None
+            if not isinstance(step, Group):
+                if self.step_position.get(step, -1) > position and _writes(step):
+                    return step
+                continue
+            later = [store for store in step.stores if self.position[store] > position]
+            if not later:
+                continue
+            if order[step] < last:
+                return step
+            pairs = [(load, store) for store in later]
+            if not all(self._is_checkable(access) for pair in pairs for access in pair):
+                return step
+            step.checks.extend(pair for pair in pairs if pair not in step.checks)
+        return None
+
+    # ---- carried values
+
+    def _stage_carried(self) -> None:
+        """Mark the carried tensors whose old value is still needed when the new one is written."""
+        order = self._order()
+        for step in self.steps:
+            if not isinstance(step, Group):
+                continue
+            for sink in step.sinks:
+                if isinstance(sink, Fill) and any(entry.argument is sink.target for entry in self.carried):
+                    sink.staged = self._is_read_after(sink.target, step, order) and not self._feeds_dot(sink)
+
+    def _feeds_dot(self, fill: Fill) -> bool:
+        return any(isinstance(step, DotStep) and step.accumulator is fill for step in self.steps)
+
+    def _is_read_after(self, value: Value, step: Step, order: dict[Step | None, int]) -> bool:
+        for demand in self.demands.get(value, []):
+            if isinstance(demand.step, DotStep) and demand.step.target is value:
+                continue
+            if order[demand.step] > order[step] or (demand.step is step and not demand.identity):
+                return True
+        return False
+
+    def overwritten_early(self) -> set[Value]:
+        """Carried tensors that a dot overwrites although their old value is read later."""
+        order = self._order()
+        late: set[Value] = set()
+        for step in self.steps:
+            if not isinstance(step, DotStep) or step.target is step.operation.result:
+                continue
+            start: Step = step
+            for other in self.steps:
+                if isinstance(other, Group) and step.accumulator in other.sinks:
+                    start = other
+            if self._is_read_after(step.target, start, order):
+                late.add(step.target)
+        return late
+
+
+def _roots(sink: Sink) -> list[Value]:
+    if isinstance(sink, Fill):
+        return [sink.value]
+    return list(sink.operation.operands)
+
+
+def _writes(step: Step) -> bool:
+    match step:
+        case ScalarStep(operation):
+            return operation.name == "tt.store"
+        case Group():
+            return bool(step.stores)
+        case Loop():
+            return any(_writes(inner) for inner in step.body.steps)
+        case Branch():
+            return any(_writes(inner) for inner in [*step.then.steps, *step.otherwise.steps])
+        case WhileLoop():
+            return any(_writes(inner) for inner in [*step.before.steps, *step.after.steps])
+        case DotStep() | Jump():
+            return False

@@ -1,0 +1,203 @@
+"""What the scheduler decides: the steps of each block, in order, and where values live.
+
+A group is one loop nest. Its sinks are what the nest is for; everything else is evaluated on demand inside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from silo.sources.triton.ssa import Operation, Value
+
+__all__ = [
+    "BlockPlan",
+    "Branch",
+    "Carried",
+    "DotStep",
+    "Fill",
+    "Group",
+    "Jump",
+    "Loop",
+    "ReduceSink",
+    "ScalarStep",
+    "Step",
+    "StoreSink",
+    "WhileLoop",
+    "describe",
+]
+
+
+@dataclass(slots=True, eq=False)
+class Fill:
+    """Write every element of ``value`` to the buffer of ``target``, as type ``element`` ("" for its own).
+
+    ``staged`` writes to a second buffer that is copied over ``target`` at the end of the loop body, because the old
+    value is still read.
+    """
+
+    value: Value
+    target: Value
+    element: str = ""
+    staged: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class StoreSink:
+    """A ``tt.store`` of a tensor."""
+
+    operation: Operation
+
+
+@dataclass(slots=True, eq=False)
+class ReduceSink:
+    """A ``tt.reduce``."""
+
+    operation: Operation
+
+
+Sink = Fill | StoreSink | ReduceSink
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """One loop nest over ``shape``.
+
+    ``checks`` are pairs of memory accesses whose ranges must be disjoint or identical for the fused form to be right;
+    tested at run time, with the stores done one after the other as the way out.
+    """
+
+    shape: tuple[int, ...]
+    sinks: list[Sink] = field(default_factory=list["Sink"])
+    checks: list[tuple[Operation, Operation]] = field(default_factory=list[tuple[Operation, Operation]])
+
+    @property
+    def stores(self) -> list[Operation]:
+        """The stores among the sinks, in order."""
+        return [sink.operation for sink in self.sinks if isinstance(sink, StoreSink)]
+
+    @property
+    def reduced(self) -> set[Value]:
+        """Results of the reductions among the sinks."""
+        return {r for sink in self.sinks if isinstance(sink, ReduceSink) for r in sink.operation.results}
+
+
+@dataclass(slots=True, eq=False)
+class ScalarStep:
+    """One operation on scalars, in program order."""
+
+    operation: Operation
+
+
+@dataclass(slots=True, eq=False)
+class DotStep:
+    """A ``tt.dot`` that adds to the buffer of ``target``, which already holds the accumulator operand."""
+
+    operation: Operation
+    target: Value
+    accumulator: Fill | None  # how the buffer got its value; None where it is the carried value itself
+
+
+@dataclass(slots=True, eq=False)
+class Carried:
+    """One value carried by a loop.
+
+    scalar: a C variable. invariant: the loop never changes it. offset: its start plus a uniform offset that grows by
+    ``step`` each time. buffer: a tensor in scratch memory.
+    """
+
+    argument: Value
+    initial: Value
+    yielded: Value
+    result: Value
+    kind: Literal["scalar", "invariant", "offset", "buffer"]
+    step: Value | None = None
+
+
+@dataclass(slots=True, eq=False)
+class BlockPlan:
+    """The steps of one block, and the values from outside that they need.
+
+    With each value goes the type it must be stored as ("" for its own), or None where it may be evaluated in place.
+    """
+
+    steps: list[Step]
+    free: list[tuple[Value, str | None]]
+
+
+@dataclass(slots=True, eq=False)
+class Loop:
+    """An ``scf.for``."""
+
+    operation: Operation
+    carried: list[Carried]
+    body: BlockPlan
+
+
+@dataclass(slots=True, eq=False)
+class WhileLoop:
+    """An ``scf.while``: ``before`` decides, ``after`` is the body."""
+
+    operation: Operation
+    before: BlockPlan
+    after: BlockPlan
+
+
+@dataclass(slots=True, eq=False)
+class Branch:
+    """An ``scf.if``."""
+
+    operation: Operation
+    then: BlockPlan
+    otherwise: BlockPlan
+
+
+@dataclass(slots=True, eq=False)
+class Jump:
+    """The terminator of a block of a function with several."""
+
+    operation: Operation
+
+
+Step = Group | ScalarStep | DotStep | Loop | WhileLoop | Branch | Jump
+
+
+def describe(plan: BlockPlan, depth: int = 0) -> str:
+    """The plan as indented text, for people."""
+    pad = "  " * depth
+    lines: list[str] = []
+    for step in plan.steps:
+        match step:
+            case Group():
+                extents = "x".join(map(str, step.shape))
+                sinks = ", ".join(_describe_sink(sink) for sink in step.sinks)
+                lines.append(f"{pad}nest {extents}: {sinks}" + (f" checks {len(step.checks)}" if step.checks else ""))
+            case ScalarStep(operation):
+                lines.append(f"{pad}scalar {operation.name}")
+            case DotStep():
+                lines.append(f"{pad}dot into {step.target.name}")
+            case Loop():
+                kinds = ", ".join(f"{carried.argument.name}:{carried.kind}" for carried in step.carried)
+                lines.append(f"{pad}for {kinds}")
+                lines.append(describe(step.body, depth + 1))
+            case WhileLoop():
+                lines.append(f"{pad}while")
+                lines.append(describe(step.before, depth + 1))
+                lines.append(describe(step.after, depth + 1))
+            case Branch():
+                lines.append(f"{pad}if")
+                lines.append(describe(step.then, depth + 1))
+                lines.append(describe(step.otherwise, depth + 1))
+            case Jump(operation):
+                lines.append(f"{pad}{operation.name}")
+    return "\n".join(line for line in lines if line)
+
+
+def _describe_sink(sink: Sink) -> str:
+    match sink:
+        case Fill():
+            return f"{sink.value.name} -> {sink.target.name}" + (" (staged)" if sink.staged else "")
+        case StoreSink():
+            return "store"
+        case ReduceSink():
+            return f"reduce {sink.operation.results[0].name}"
