@@ -124,6 +124,8 @@ def strided(values: NDArray[Any], strides: tuple[int, ...], gap: NDArray[Any]) -
 
     last = sum((extent - 1) * stride for extent, stride in zip(values.shape, strides, strict=True))
     storage = np.full(1 + last if values.size else 0, gap, dtype=values.dtype)
-    view = np.lib.stride_tricks.as_strided(storage, values.shape, [stride * storage.itemsize for stride in strides])
+    steps = [stride * storage.itemsize for stride in strides]
+    # Not as_strided, which does not know the dtypes of ml_dtypes.
+    view: NDArray[Any] = np.ndarray(values.shape, values.dtype, buffer=storage.view(np.uint8), strides=steps)
     view[...] = values
     return view
