@@ -87,6 +87,7 @@ class _KernelLowering:
     def steps(self, plan: BlockPlan) -> None:
         """Every step of ``plan``, in order."""
         for step in plan.steps:
+            self.scope.lifetimes.advance()
             match step:
                 case Group():
                     lower_group(self.scope, step)
@@ -174,6 +175,7 @@ class _KernelLowering:
                 if buffer is not None:
                     scope.lifetimes.touch(buffer)
             self.steps(step.body)
+            scope.lifetimes.advance()
             scope.unstage(entry.argument for entry in step.carried)
             self._assign_all(scalars)
             for name, amount in offsets:
@@ -234,6 +236,7 @@ class _KernelLowering:
             for argument, result in zip(after.arguments, operation.results, strict=True):
                 scope.same[argument] = result
             self.steps(step.after)
+            scope.lifetimes.advance()
             scope.unstage(before.arguments)
             yielded = [value for value in after.operations[-1].operands if not value.type.tensor]
             self._assign_all(list(zip(variables, yielded, strict=True)))

@@ -15,7 +15,7 @@ _ALIGNMENT = 64
 
 @dataclass(slots=True)
 class Lifetimes:
-    """First and last use of each buffer, counted in uses.
+    """First and last use of each buffer, counted in steps: uses within one step are at the same time.
 
     A buffer that is alive when a loop starts and used inside it stays alive until the loop ends, because the next
     iteration uses it again.
@@ -26,9 +26,12 @@ class Lifetimes:
 
     def touch(self, buffer: Buffer) -> None:
         """Note a read or a write of ``buffer`` now."""
-        self.clock += 1
         span = self.spans.setdefault(buffer, [self.clock, self.clock])
         span[1] = self.clock
+
+    def advance(self) -> None:
+        """Start the next step."""
+        self.clock += 1
 
     @contextmanager
     def loop(self) -> Iterator[None]:
