@@ -135,7 +135,7 @@ def test_an_entry_of_another_schema_is_a_miss(tmp_path, caplog):
 def test_a_newer_store_is_refused(tmp_path):
     keep(Store(tmp_path))
     (tmp_path / "silo-store.json").write_bytes(b'{"silo-store":2}\n')
-    with pytest.raises(StoreError, match=r"(?s)newer Silo.*schema 2.*SILO_STORE"):
+    with pytest.raises(StoreError, match=r"(?s)newer Silo.*schema 2.*SILO_HOME"):
         Store(tmp_path)
 
 
@@ -230,4 +230,4 @@ def test_logs_say_where_and_what_to_do(tmp_path, caplog):
     store = Store(tmp_path / "file" / "store")
     with caplog.at_level(logging.WARNING, "silo.store"):
         store.records.append("k", 1)
-    assert re.search(r"store .*file/store cannot be written: .*memory.*SILO_STORE", caplog.text)
+    assert re.search(r"store .*file/store cannot be written: .*memory.*SILO_HOME", caplog.text)

@@ -34,7 +34,7 @@ class DiskGate:
             self._notices.once(
                 "not kept",
                 f"the store {self._root} cannot be written: {reason}; going on in memory, so results of this process "
-                f"are lost at its end (set SILO_STORE to a writable directory, or free space with 'silo cache prune')",
+                f"are lost at its end (set SILO_HOME to a writable directory, or free space with 'silo cache prune')",
             )
             return False
         return True

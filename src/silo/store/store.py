@@ -126,12 +126,12 @@ class Store(StoreBase):
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
             raise StoreError(
                 f"{path} is not the schema file of a store; move {self._directory} away, "
-                f"or set SILO_STORE to another directory"
+                f"or set SILO_HOME to another directory"
             )
         if version > SCHEMA_VERSION:
             raise StoreError(
                 f"the store {self._directory} was written by a newer Silo (schema {version}, this one knows up to "
-                f"{SCHEMA_VERSION}); install that Silo, or set SILO_STORE to another directory"
+                f"{SCHEMA_VERSION}); install that Silo, or set SILO_HOME to another directory"
             )
         return True
 
