@@ -97,5 +97,5 @@ def test_fifty_kills_at_random_moments(tmp_path, caplog):
         assert set(resumed.trials) == set(expected.trials)
         _, _, all_trials = read_whole(tmp_path, kind)
         assert choose_winner(reversed(all_trials)) == expected.winner
-    assert len(results["kept"]["vast"]) > 20  # the kills left time for some trials, or nothing was tested
+    assert len(results["kept"]["vast"]) > 100  # every process that was killed had done something
     assert not caplog.records

@@ -48,11 +48,14 @@ def problem(kind):
 
 
 def work(directory, kind, delay_s, finished):
-    """One tuning process; ``finished`` is a pipe that hears of each config once its trial is kept."""
+    """One tuning process; ``finished`` is a pipe that hears of each config it measured once the trial is kept."""
     study, space, landscape = problem(kind)
+    measured = 0
 
     def report(progress):
-        if progress.phase == "search":
+        nonlocal measured
+        if progress.done - progress.reused > measured:
+            measured += 1
             os.write(finished, b"%d\n" % space.index(progress.last.config))
 
     evaluator = Slow(study, landscape, delay_s=delay_s)
@@ -77,10 +80,18 @@ def start(directory, kind, delay_s):
         os._exit(code)
 
 
-def finish(child, reader):
+def hear(reader, lines):
+    """What a child says until it has said so many lines, or ended."""
+    heard = b""
+    while heard.count(b"\n") < lines and (more := os.read(reader, 1)):
+        heard += more
+    return heard
+
+
+def finish(child, reader, heard=b""):
     """Wait; the exit status, the configs reported as kept, the winner if there was time for one."""
     with os.fdopen(reader, "rb") as pipe:
-        lines = pipe.read().decode().split("\n")[:-1]  # a line without end was cut by the kill
+        lines = (heard + pipe.read()).decode().split("\n")[:-1]  # a line without end was cut by the kill
     _, status = os.waitpid(child, 0)
     winners = [int(line.removeprefix("winner ")) for line in lines if line.startswith("winner")]
     return os.waitstatus_to_exitcode(status), [int(line) for line in lines if line[0].isdigit()], winners
@@ -100,9 +111,11 @@ def kill(directory, seed):
     for kind in KILLED:
         for _ in range(40 if kind == "vast" else 1):
             child, reader = start(directory, kind, 0.002)
-            time.sleep(chance.uniform(0.0, 0.06))
+            # Progress and not the clock says when, so that a busy machine tests as much as an idle one.
+            heard = hear(reader, chance.randint(0, 8))
+            time.sleep(chance.uniform(0.0, 0.03 if heard.count(b"\n") == len(NARROW) else 0.006))
             os.kill(child, signal.SIGKILL)
-            code, reported, _ = finish(child, reader)
+            code, reported, _ = finish(child, reader, heard)
             codes.append(code)
             kept[kind].extend(reported)
     return {"codes": codes, "kept": {kind: sorted(set(numbers)) for kind, numbers in kept.items()}}
