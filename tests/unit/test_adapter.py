@@ -187,6 +187,25 @@ def test_lowering_from_several_threads():
     assert texts == [lowered("softmax")[0].text] * 3
 
 
+def test_helpers_that_stay_functions_lose_the_name_of_their_module():
+    for target in (CPU, Target("cuda", "sm_80")):
+        text = lowered("calls", target)[0].text
+        assert 'sym_name = "helper_not_inlined.0"' in text
+        assert "callee = @helper_not_inlined.0" in text
+        assert "triton_samples" not in text
+    binary = adapter.compile_gpu(text, target, {}).binary
+    assert b"triton_samples" not in binary
+
+
+def test_the_environment_cannot_change_what_a_target_means(monkeypatch):
+    target = Target("cuda", "sm_80")
+    text = lowered("add", target)[0].text
+    plain = adapter.compile_gpu(text, target, {})
+    monkeypatch.setenv("TRITON_OVERRIDE_ARCH", "sm75")
+    assert lowered("add", target)[0].text == text
+    assert adapter.compile_gpu(text, target, {}).binary == plain.binary
+
+
 def test_assertions_are_kept_on_demand():
     assert "tt.assert" not in lowered("printing")[0].text
     assert "tt.assert" in lowered("printing", debug=True)[0].text

@@ -7,6 +7,7 @@ import pytest
 
 from silo.errors import SourceError
 from silo.sources.triton.cursor import Cursor
+from silo.sources.triton.locations import Locations
 from silo.sources.triton.mlir_attributes import read_attribute
 from silo.sources.triton.mlir_floats import FLOAT_FORMATS, float_from_bits, round_to_format
 from silo.sources.triton.ssa import Dense, Type
@@ -232,6 +233,9 @@ def test_every_number_of_a_small_format_rounds_to_itself():
             assert all(round_to_format(number, name) == number for number in numbers if math.isfinite(number)), name
     assert round_to_format(65520.0, "f16") == math.inf
     assert round_to_format(65519.0, "f16") == 65504.0
+    assert round_to_format(1.7976931348623157e308, "bf16") == math.inf
+    assert round_to_format(3.4028235677973366e38, "f32") == math.inf
+    assert math.isnan(round_to_format(1000.0, "f8E4M3FN"))
     assert round_to_format(2.0**-25, "f16") == 0.0  # a tie goes to the even neighbour
 
 
@@ -274,6 +278,23 @@ def test_two_kernels_are_refused():
     other = function.replace('"k"', '"other"')
     with pytest.raises(SourceError, match="found k, other"):
         parse_ttir(one.replace(function, function + other))
+
+
+def test_huge_numbers_are_refused():
+    for text in ("tensor<" + "9" * 5000 + "xf32>", "tensor<4xi" + "9" * 5000 + ">"):
+        with pytest.raises(SourceError):
+            parse_ttir(module_text(f'    "x.y"() : () -> {text}'))
+    with pytest.raises(SourceError):
+        parse_ttir(module_text('    "x.y"() <{a = ' + "9" * 5000 + " : i32}> : () -> ()"))
+
+
+def test_locations_that_refer_to_each_other_end_quickly():
+    chain = "".join(f"#loc{i + 1} = loc(fused[#loc{i}, #loc{i}])\n" for i in range(100))
+    text = chain + '#loc0 = loc("k.py":3:1)\n#loc500 = loc(#loc500)\n'
+    locations = Locations(text)
+    assert locations.resolve("#loc20") == "k.py:3"
+    assert locations.resolve("#loc500") == ""
+    assert locations.resolve("callsite(#loc0 at unknown)") == "k.py:3"
 
 
 def test_nesting_is_bounded():

@@ -81,11 +81,13 @@ def round_to_format(value: float, name: str) -> float:
     form = FLOAT_FORMATS.get(name)
     if form is None or name == "f64" or value == 0 or not math.isfinite(value):
         return value
+    top = (1 << form.exponent) - (1 if form.finite else 2)
     _, exponent = math.frexp(value)
+    if exponent - 1 > top - form.bias:  # beyond the largest binade
+        return math.copysign(math.nan if form.finite else math.inf, value)
     # The weight of the last mantissa bit: that of the number's own binade, or of the subnormals.
     unit = max(exponent - 1, 1 - form.bias) - form.mantissa
     rounded = math.ldexp(round(math.ldexp(value, -unit)), unit)
-    top = (1 << form.exponent) - (1 if form.finite else 2)
     limit = math.ldexp(2.0 - math.ldexp(1.0, -form.mantissa), top - form.bias)
     if not form.finite and abs(rounded) > limit:
         return math.copysign(math.inf, value)

@@ -16,7 +16,7 @@ _INTEGERS = ("i1", "i4", "i8", "i16", "i32", "i64", "i128", "index", "none")
 _SCALARS = frozenset((*_INTEGERS, *FLOAT_FORMATS, "f8E8M0FNU"))
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
 _DIALECT = re.compile(r"![A-Za-z_][A-Za-z0-9_.$]*")
-_EXTENT = re.compile(r"([0-9]+)x")
+_EXTENT = re.compile(r"([0-9]{1,18})x")
 _STRANGE_EXTENT = re.compile(r"[?*]")
 _SPACE = re.compile(r"[0-9]+")
 

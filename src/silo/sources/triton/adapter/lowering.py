@@ -22,6 +22,8 @@ __all__ = ["Ttir", "lower_for_gpu", "lower_to_ttir"]
 
 _MARK = "nodialect"
 _MARKED = re.compile(r" \{nodialect = 1 : i32\}|nodialect = 1 : i32, |, nodialect = 1 : i32")
+_PRIVATE = re.compile(r'sym_name = "((?:[^"\\\n]|\\.)*)", sym_visibility = "private"')
+_CALLEE = re.compile(r'callee = @(?:"((?:[^"\\\n]|\\.)*)"|([\w.$-]+))')
 
 # Passes that make TTIR plain and small, in order. Some exist in one version of Triton only.
 _CPU_PASSES = (
@@ -130,7 +132,9 @@ def lower_for_gpu(
 
 def gpu_options(backend: Any, options: dict[str, object]) -> Any:  # noqa: ANN401
     """Triton's options object. Fusing of multiply and add is on unless the config says otherwise, in every version."""
-    given = {"enable_fp_fusion": True, **{name: value for name, value in options.items() if value is not None}}
+    named = {name: value for name, value in options.items() if value is not None}
+    arch = backend.target.arch  # said outright, so that TRITON_OVERRIDE_ARCH cannot change what a target means
+    given = {"enable_fp_fusion": True, **named, "arch": f"sm{arch}" if isinstance(arch, int) else arch}
     try:
         return backend.parse_options(given)
     except (AssertionError, ValueError, TypeError) as error:
@@ -289,4 +293,21 @@ def _generic_text(made: Any, *, locations: bool) -> str:  # noqa: ANN401
     if '"builtin.module"' not in text:
         raise SourceError("this Triton does not print modules in generic form: " + text[:80])
     end = text.rfind("})")  # the attributes of the module stand on its last line
-    return text[:end] + _MARKED.sub("", text[end:], count=1)
+    return _short_names(text[:end]) + _MARKED.sub("", text[end:], count=1)
+
+
+def _short_names(text: str) -> str:
+    """Name helper functions by their own name and a number: Triton's names hold the module, which may be __main__."""
+    names: dict[str, str] = {}
+    for name in _PRIVATE.findall(text):
+        own = name.partition("__")[0].rpartition(".")[2]
+        names[name] = f"{re.sub('[^A-Za-z0-9_]', '_', own) or 'function'}.{len(names)}"
+    if not names:
+        return text
+    text = _PRIVATE.sub(lambda match: match.group().replace(match.group(1), names[match.group(1)]), text)
+
+    def called(match: re.Match[str]) -> str:
+        name = match.group(1) or match.group(2)
+        return f"callee = @{names.get(name, name)}"
+
+    return _CALLEE.sub(called, text)
