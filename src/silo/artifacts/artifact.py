@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 from silo.core.launch_info import LaunchInfo
-from silo.core.values import JSON
+from silo.core.values import JSON, malformed
 from silo.core.variant import Variant
+from silo.errors import TargetError
 
 __all__ = ["Artifact", "BlobRef"]
 
@@ -66,12 +66,18 @@ class Artifact:
     def from_json(cls, data: JSON) -> Artifact:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
         if not isinstance(data, dict) or set(data) != {"variant", "launch", "blob", "sidecars", "compiler", "job"}:
-            raise ValueError("not an artifact")
-        return cls(
-            variant=Variant.from_json(data["variant"]),
-            launch=LaunchInfo.from_json(data["launch"]),
-            blob=BlobRef.from_json(data["blob"]),
-            sidecars=tuple(BlobRef.from_json(ref) for ref in cast("list[JSON]", data["sidecars"])),
-            compiler=cast("str", data["compiler"]),
-            job=cast("str", data["job"]),
-        )
+            raise malformed("an artifact", data)
+        sidecars, compiler, job = data["sidecars"], data["compiler"], data["job"]
+        if not isinstance(sidecars, list) or not isinstance(compiler, str) or not isinstance(job, str):
+            raise malformed("an artifact", data)
+        try:
+            return cls(
+                variant=Variant.from_json(data["variant"]),
+                launch=LaunchInfo.from_json(data["launch"]),
+                blob=BlobRef.from_json(data["blob"]),
+                sidecars=tuple(BlobRef.from_json(ref) for ref in sidecars),
+                compiler=compiler,
+                job=job,
+            )
+        except (TypeError, KeyError, AttributeError, TargetError) as error:
+            raise ValueError(f"not an artifact: {type(error).__name__}: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -190,9 +191,10 @@ class WorkerPool:
         for waiter in waiters:
             waiter.cancel()
             waiter.set_running_or_notify_cancel()
+        until = time.monotonic() + 1.0
         for thread in threads:
             if thread is not threading.current_thread():
-                thread.join(timeout=1.0)
+                thread.join(timeout=max(0.0, until - time.monotonic()))
 
     def __enter__(self) -> Self:
         return self

@@ -155,9 +155,13 @@ class WorkerProcess:
 
 
 def _environment() -> dict[str, str]:
-    root = str(Path(silo.__file__).parent.parent)  # also right where Silo runs from a checkout and is not installed
-    before = child_environment().get("PYTHONPATH")
-    changes = {"PYTHONPATH": f"{root}{os.pathsep}{before}" if before else root}
+    changes: dict[str, str] = {}
+    root = Path(silo.__file__).parent.parent
+    if root.name not in ("site-packages", "dist-packages"):
+        # A checkout that is not installed. Where it is, the worker finds it as this process did, and a folder of
+        # packages must not come before the standard library.
+        before = child_environment().get("PYTHONPATH")
+        changes["PYTHONPATH"] = f"{root}{os.pathsep}{before}" if before else str(root)
     here = settings()
     if here.cc:
         changes["SILO_CC"] = here.cc

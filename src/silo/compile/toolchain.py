@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import metadata
+from pathlib import Path
 from typing import cast
 
+import silo
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.protocols import Compiler
 from silo.core.target import Target
@@ -20,8 +23,21 @@ GROUP = "silo.compilers"
 
 @lru_cache(maxsize=1)
 def installed_plugins() -> Mapping[str, str]:
-    """The entry points of the group ``silo.compilers``: name to ``module:Class``."""
-    return {entry.name: entry.value for entry in sorted(metadata.entry_points(group=GROUP), key=lambda e: e.name)}
+    """The entry points of the group ``silo.compilers``: name to ``module:Class``, sorted.
+
+    Where Silo runs from a checkout and is not installed, those that its ``pyproject.toml`` declares.
+    """
+    found = {entry.name: entry.value for entry in metadata.entry_points(group=GROUP)}
+    return dict(sorted({**_declared_in_checkout(), **found}.items()))
+
+
+def _declared_in_checkout() -> dict[str, str]:
+    path = Path(silo.__file__).parents[2] / "pyproject.toml"
+    try:
+        project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+        return dict(project["entry-points"][GROUP]) if project["name"] == "kernel-silo" else {}
+    except (OSError, ValueError, KeyError, TypeError):  # installed, or some other project's file
+        return {}
 
 
 class Toolchain:
