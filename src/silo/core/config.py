@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
-from silo.core.values import JSON, Value, canonical_json, value_from_json, value_to_json
+from silo.core.reading import read_object, read_values
+from silo.core.values import JSON, Value, canonical_json, value_to_json
 
 __all__ = ["OPTION_NAMES", "Config"]
 
@@ -68,12 +68,10 @@ class Config:
     @classmethod
     def from_json(cls, data: JSON) -> Config:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        if not isinstance(data, dict) or set(data) != {"values", "options"}:
-            raise ValueError(f"not a config: {data!r}")
-        values, options = cast("dict[str, JSON]", data["values"]), cast("dict[str, JSON]", data["options"])
+        members = read_object(data, ("values", "options"), "a config")
         return cls(
-            values=tuple((name, value_from_json(value)) for name, value in values.items()),
-            options=tuple((name, value_from_json(value)) for name, value in options.items()),
+            values=read_values(members["values"], "values of a config"),
+            options=read_values(members["options"], "options of a config"),
         )
 
     def __str__(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import cast
 
+from silo.core.reading import read_natural, read_object, read_text
 from silo.core.values import JSON
 
 __all__ = ["DeviceModel"]
@@ -30,9 +31,15 @@ class DeviceModel:
     @classmethod
     def from_json(cls, data: JSON) -> DeviceModel:
         """The inverse of :meth:`to_json`."""
-        if not isinstance(data, dict) or set(data) != {"vendor", "name", "arch", "units", "memory_bytes"}:
-            raise ValueError(f"not a device model: {data!r}")
-        return cls(**data)  # pyright: ignore[reportArgumentType]
+        what = "a device model"
+        members = read_object(data, ("vendor", "name", "arch", "units", "memory_bytes"), what)
+        return cls(
+            vendor=read_text(members["vendor"], what),
+            name=read_text(members["name"], what),
+            arch=read_text(members["arch"], what),
+            units=read_natural(members["units"], what),
+            memory_bytes=read_natural(members["memory_bytes"], what),
+        )
 
     def __str__(self) -> str:
         return f"{self.name} ({self.arch}, {self.units} units)"

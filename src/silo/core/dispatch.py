@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from silo.core.config import Config
 from silo.core.nodes import INT64_MAX
+from silo.core.reading import read_list, read_object, read_text
 from silo.core.values import JSON, Value, canonical_json, malformed, value_from_json, value_to_json
 
 __all__ = [
@@ -89,9 +90,7 @@ def bucket_to_json(bucket: Bucket) -> JSON:
 
 def bucket_from_json(data: JSON) -> Bucket:
     """The inverse of :func:`bucket_to_json`; ``ValueError`` on anything else."""
-    if not isinstance(data, list):
-        raise malformed("a bucket", data)
-    return tuple(value_from_json(item) for item in data)
+    return tuple(value_from_json(item) for item in read_list(data, "a bucket"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,18 +176,15 @@ class DispatchRules:
     @classmethod
     def from_json(cls, data: JSON) -> DispatchRules:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        if not isinstance(data, dict) or set(data) != {"key", "rules", "fallback"}:
-            raise malformed("dispatch rules", data)
-        key, rules = data["key"], data["rules"]
-        if not isinstance(key, list) or not all(isinstance(name, str) for name in key) or not isinstance(rules, list):
-            raise malformed("dispatch rules", data)
+        members = read_object(data, ("key", "rules", "fallback"), "dispatch rules")
+        key = tuple(read_text(name, "the key of dispatch rules") for name in read_list(members["key"], "a key"))
         pairs: list[tuple[Bucket, Config]] = []
-        for rule in rules:
-            if not isinstance(rule, list) or len(rule) != 2:
+        for rule in read_list(members["rules"], "dispatch rules"):
+            parts = read_list(rule, "a dispatch rule")
+            if len(parts) != 2:
                 raise malformed("a dispatch rule", rule)
-            bucket, config = rule
-            pairs.append((bucket_from_json(bucket), Config.from_json(config)))
-        return cls(tuple(cast("list[str]", key)), tuple(pairs), Config.from_json(data["fallback"]))
+            pairs.append((bucket_from_json(parts[0]), Config.from_json(parts[1])))
+        return cls(key, tuple(pairs), Config.from_json(members["fallback"]))
 
 
 def _label(key: Sequence[str], bucket: Bucket) -> str:

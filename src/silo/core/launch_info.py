@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import cast
 
+from silo.core.reading import read_bool, read_list, read_natural, read_object, read_pairs, read_text
 from silo.core.values import JSON, malformed
 
 __all__ = ["AbiType", "LaunchInfo", "LayoutSlot"]
@@ -79,36 +79,38 @@ class LaunchInfo:
     @classmethod
     def from_json(cls, data: JSON) -> LaunchInfo:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or mistyped members."""
-        names = {field.name for field in fields(cls)}
-        if not isinstance(data, dict) or set(data) != names:
-            raise ValueError(f"not launch info: {data!r}")
-        layout, cluster = cast("list[list[str]]", data["layout"]), cast("list[int]", data["cluster"])
+        members = read_object(data, [field.name for field in fields(cls)], "launch info")
+        cluster = tuple(_positive(size, "a cluster") for size in read_list(members["cluster"], "a cluster"))
         if len(cluster) != 3:
-            raise ValueError(f"a cluster has three dimensions: {cluster!r}")
-        for name in (
-            "num_warps",
-            "threads",
-            "shared_bytes",
-            "scratch_bytes",
-            "scratch_align",
-            "profile_bytes",
-            "profile_align",
-        ):
-            value = data[name]
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise ValueError(f"launch info {name} is a natural number, not {value!r}")
-        for name in ("cooperative", "pdl"):
-            if not isinstance(data[name], bool):
-                raise malformed(f"true or false, the {name} of launch info", data[name])
-        for name in ("registers", "spills"):
-            value = data[name]
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-                raise ValueError(f"launch info {name} is an integer or null, not {value!r}")
-        if not isinstance(data["entry"], str):
-            raise malformed("a string, the entry of launch info", data["entry"])
-        members = {
-            **data,
-            "layout": tuple(LayoutSlot(name, AbiType(kind)) for name, kind in layout),
-            "cluster": (cluster[0], cluster[1], cluster[2]),
-        }
-        return cls(**cast("dict[str, object]", members))  # pyright: ignore[reportArgumentType]
+            raise malformed("a cluster", members["cluster"])
+        layout = read_pairs(members["layout"], "a parameter layout")
+
+        def natural(name: str) -> int:
+            return read_natural(members[name], f"the {name} of launch info")
+
+        def optional(name: str) -> int | None:
+            return None if members[name] is None else natural(name)
+
+        return cls(
+            entry=read_text(members["entry"], "the entry of launch info"),
+            layout=tuple(LayoutSlot(name, AbiType(kind)) for name, kind in layout),
+            num_warps=natural("num_warps"),
+            threads=natural("threads"),
+            cluster=cluster,
+            shared_bytes=natural("shared_bytes"),
+            scratch_bytes=natural("scratch_bytes"),
+            scratch_align=natural("scratch_align"),
+            profile_bytes=natural("profile_bytes"),
+            profile_align=natural("profile_align"),
+            cooperative=read_bool(members["cooperative"], "the cooperative flag of launch info"),
+            pdl=read_bool(members["pdl"], "the pdl flag of launch info"),
+            registers=optional("registers"),
+            spills=optional("spills"),
+        )
+
+
+def _positive(data: JSON, what: str) -> int:
+    value = read_natural(data, what)
+    if value == 0:
+        raise malformed(what, data)
+    return value

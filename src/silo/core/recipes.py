@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import sys
-import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from silo.core.dtypes import DType, DTypeKind, dtype
+from silo.core.dtypes import DType, DTypeKind
 from silo.core.generator import Fill, FillParams, generate, sample_indices
 from silo.core.host_arrays import dtype_named, numpy_dtype, strided
 from silo.core.nodes import INT64_MAX, INT64_MIN, Node, from_json, to_json
+from silo.core.reading import read_dtype, read_integer, read_integers, read_list, read_object, read_pairs, read_text
 from silo.core.values import JSON, Value, malformed, value_from_json, value_to_json
 from silo.errors import CaseError
 
@@ -186,7 +186,7 @@ class ArrayRecipe:
     @classmethod
     def from_json(cls, data: JSON) -> ArrayRecipe:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or senseless members."""
-        members = _members(data, ("fill", "shape", "dtype", "seed", "params", "strides"), "an array recipe")
+        members = read_object(data, ("fill", "shape", "dtype", "seed", "params", "strides"), "an array recipe")
         fill = members["fill"]
         params = members["params"]
         if not isinstance(fill, str) or fill not in _FILLS or not isinstance(params, dict):
@@ -195,11 +195,11 @@ class ArrayRecipe:
         return _built(
             lambda: cls(
                 fill=_FILLS[fill],
-                shape=_integers(members["shape"]),
-                dtype=_dtype(members["dtype"]),
-                seed=cast("int", value_from_json(_checked(members["seed"], int | dict))),
+                shape=read_integers(members["shape"], "a shape"),
+                dtype=read_dtype(members["dtype"], "a dtype"),
+                seed=_seed(members["seed"]),
                 params=tuple(sorted((name, value_from_json(value)) for name, value in params.items())),
-                strides=None if strides is None else _integers(strides),
+                strides=None if strides is None else read_integers(strides, "strides"),
             )
         )
 
@@ -344,14 +344,14 @@ class ExpectedRecipe:
     def from_json(cls, data: JSON) -> ExpectedRecipe:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or senseless members."""
         names = ("dtype", "shape", "values", "sampled", "seed", "rtol", "atol")
-        members = _members(data, names, "an expected array")
+        members = read_object(data, names, "an expected array")
         return _built(
             lambda: cls(
-                dtype=_dtype(members["dtype"]),
-                shape=_integers(members["shape"]),
-                values=bytes.fromhex(cast("str", _checked(members["values"], str))),
-                sampled=None if members["sampled"] is None else _integers([members["sampled"]])[0],
-                seed=_integers([members["seed"]])[0],
+                dtype=read_dtype(members["dtype"], "a dtype"),
+                shape=read_integers(members["shape"], "a shape"),
+                values=bytes.fromhex(read_text(members["values"], "expected values")),
+                sampled=None if members["sampled"] is None else read_integer(members["sampled"], "a count of samples"),
+                seed=read_integer(members["seed"], "a seed"),
                 rtol=_tolerance(members["rtol"]),
                 atol=_tolerance(members["atol"]),
             )
@@ -415,16 +415,21 @@ class CaseRecipe:
     @classmethod
     def from_json(cls, data: JSON) -> CaseRecipe:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or senseless members."""
-        members = _members(data, ("label", "arguments", "expected", "grid", "config"), "a case")
+        members = read_object(data, ("label", "arguments", "expected", "grid", "config"), "a case")
         label, config, grid = members["label"], members["config"], members["grid"]
         if not isinstance(label, str) or not isinstance(config, dict):
             raise malformed("a case", data)
         return _built(
             lambda: cls(
                 label=label,
-                arguments=tuple((name, _argument_from_json(item)) for name, item in _pairs(members["arguments"])),
-                expected=tuple((name, ExpectedRecipe.from_json(item)) for name, item in _pairs(members["expected"])),
-                grid=None if grid is None else tuple(from_json(axis) for axis in _sequence(grid)),
+                arguments=tuple(
+                    (name, _argument_from_json(item)) for name, item in read_pairs(members["arguments"], "arguments")
+                ),
+                expected=tuple(
+                    (name, ExpectedRecipe.from_json(item))
+                    for name, item in read_pairs(members["expected"], "what is expected")
+                ),
+                grid=None if grid is None else tuple(from_json(axis) for axis in read_list(grid, "a grid")),
                 config=tuple((name, value_from_json(value)) for name, value in config.items()),
             )
         )
@@ -458,41 +463,11 @@ def _built(build: Callable[[], T]) -> T:
         raise ValueError(str(error)) from None
 
 
-def _members(data: JSON, names: Sequence[str], what: str) -> Mapping[str, JSON]:
-    if not isinstance(data, dict) or set(data) != set(names):
-        raise malformed(what, data)
-    return data
-
-
-def _checked(data: JSON, kind: type | types.UnionType) -> JSON:
-    if not isinstance(data, kind) or isinstance(data, bool):
-        raise malformed("what belongs there", data)
-    return data
-
-
-def _sequence(data: JSON) -> Sequence[JSON]:
-    return cast("list[JSON]", _checked(data, list))
-
-
-def _integers(data: JSON) -> tuple[int, ...]:
-    return tuple(cast("int", _checked(item, int)) for item in _sequence(data))
-
-
-def _pairs(data: JSON) -> Sequence[tuple[str, JSON]]:
-    pairs: list[tuple[str, JSON]] = []
-    for item in _sequence(data):
-        pair = _sequence(item)
-        if len(pair) != 2 or not isinstance(pair[0], str):
-            raise malformed("a name and a value", item)
-        pairs.append((pair[0], pair[1]))
-    return pairs
-
-
-def _dtype(data: JSON) -> DType:
-    try:
-        return dtype(cast("str", _checked(data, str)))
-    except KeyError as error:
-        raise ValueError(str(error.args[0])) from None
+def _seed(data: JSON) -> int:
+    value = value_from_json(data)
+    if type(value) is not int:
+        raise malformed("a seed", data)
+    return value
 
 
 def _tolerance(data: JSON) -> float | None:

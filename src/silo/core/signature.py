@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from silo.core.dtypes import DType, dtype
+from silo.core.dtypes import DType
+from silo.core.reading import read_dtype
 from silo.core.values import JSON, Value, malformed, value_from_json, value_to_json
 
 __all__ = ["NO_DEFAULT", "Effect", "NoDefault", "Parameter", "ParameterKind", "Signature"]
@@ -89,18 +90,16 @@ class Parameter:
         if not isinstance(data, dict):
             raise malformed("a parameter", data)
         unknown = set(data) - {"name", "kind", "dtype", "effect", "default", "specialize", "align"}
-        name, dtype_name, default = data.get("name"), data.get("dtype"), data.get("default")
+        name, default = data.get("name"), data.get("default")
         specialize, align = data.get("specialize", True), data.get("align", True)
         if unknown or not isinstance(name, str) or not isinstance(specialize, bool) or not isinstance(align, bool):
-            raise ValueError(f"not a parameter: {data!r}")
-        if dtype_name is not None and not isinstance(dtype_name, str):
-            raise ValueError(f"not a dtype name: {dtype_name!r}")
+            raise malformed("a parameter", data)
         if default is not None and not (isinstance(default, list) and len(default) == 1):
-            raise ValueError(f"not a default: {default!r}")
+            raise malformed("a default", default)
         return cls(
             name=name,
             kind=ParameterKind(data.get("kind")),
-            dtype=None if dtype_name is None else dtype(dtype_name),
+            dtype=None if "dtype" not in data else read_dtype(data["dtype"], "a parameter's dtype"),
             effect=Effect(data.get("effect", "both")),
             default=NO_DEFAULT if default is None else value_from_json(default[0]),
             specialize=specialize,

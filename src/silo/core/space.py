@@ -10,13 +10,13 @@ from typing import Any, TypeAlias, cast
 
 from silo.core.config import Config
 from silo.core.nodes import Argument, Bindings, ConfigValue, Node, evaluate, from_json, leaves, to_json
+from silo.core.reading import read_list, read_object, read_pairs
 from silo.core.trace import trace_value
 from silo.core.values import (
     JSON,
     Value,
     canonical_json,
     digest,
-    malformed,
     value_from_json,
     value_sort_key,
     value_to_json,
@@ -153,16 +153,15 @@ class Space:
     @classmethod
     def from_json(cls, data: JSON) -> Space:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else, ``SpaceError`` on a space without sense."""
-        if not isinstance(data, dict) or set(data) != {"axes", "points", "constraints"}:
-            raise malformed("a space", data)
-        axes: list[tuple[str, tuple[Value, ...]]] = []
-        for axis in _list(data["axes"]):
-            name, values = _pair(axis)
-            if not isinstance(name, str):
-                raise malformed("the name of an axis", name)
-            axes.append((name, tuple(value_from_json(value) for value in _list(values))))
-        points = tuple(Config.from_json(point) for point in _list(data["points"]))
-        return cls(tuple(axes), points, tuple(from_json(constraint) for constraint in _list(data["constraints"])))
+        members = read_object(data, ("axes", "points", "constraints"), "a space")
+        return cls(
+            axes=tuple(
+                (name, tuple(value_from_json(value) for value in read_list(values, "an axis")))
+                for name, values in read_pairs(members["axes"], "the axes of a space")
+            ),
+            points=tuple(Config.from_json(point) for point in read_list(members["points"], "the points of a space")),
+            constraints=tuple(from_json(one) for one in read_list(members["constraints"], "constraints")),
+        )
 
     def _filtered(self, configs: Sequence[Config], arguments: Mapping[str, Value]) -> tuple[Config, ...]:
         active = [constraint for constraint in self.constraints if _is_bound(constraint, arguments)]
@@ -221,16 +220,3 @@ def _holds(constraint: Node, config: Config, arguments: Mapping[str, Value]) -> 
         return evaluate(constraint, Bindings(values=arguments, config=config.as_dict())) != 0
     except ExpressionError as error:
         raise SpaceError(f"the constraint {constraint} has no value for {config}: {error}") from None
-
-
-def _list(data: JSON) -> Sequence[JSON]:
-    if not isinstance(data, list):
-        raise malformed("a list", data)
-    return data
-
-
-def _pair(data: JSON) -> Sequence[JSON]:
-    items = _list(data)
-    if len(items) != 2:
-        raise malformed("a pair", data)
-    return items

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import cast
 
+from silo.core.reading import read_object, read_pairs
 from silo.core.values import JSON, Value, value_from_json, value_sort_key, value_to_json
 
 __all__ = ["Fact", "Specialization"]
@@ -57,10 +57,11 @@ class Specialization:
     @classmethod
     def from_json(cls, data: JSON) -> Specialization:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        if not isinstance(data, dict) or set(data) != {"facts", "constants"}:
-            raise ValueError(f"not a specialization: {data!r}")
-        facts, constants = cast("list[list[str]]", data["facts"]), cast("list[tuple[str, JSON]]", data["constants"])
+        members = read_object(data, ("facts", "constants"), "a specialization")
+        constants = read_pairs(members["constants"], "the constants of a specialization")
         return cls(
-            facts=tuple((name, Fact(fact)) for name, fact in facts),
+            facts=tuple(
+                (name, Fact(fact)) for name, fact in read_pairs(members["facts"], "the facts of a specialization")
+            ),
             constants=tuple((name, value_from_json(value)) for name, value in constants),
         )

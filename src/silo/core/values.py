@@ -68,9 +68,17 @@ def value_to_json(value: Value) -> JSON:
 
 def value_from_json(data: JSON) -> Value:
     """The inverse of :func:`value_to_json`; ``ValueError`` for anything that it never writes."""
-    if data is None or isinstance(data, bool | str):
-        return data
-    if isinstance(data, int):
+    try:
+        value = _decoded(data)
+        if value_to_json(value) == data:
+            return value
+    except (ValueError, KeyError, OverflowError, RecursionError):
+        pass  # each of them says less than the data does
+    raise malformed("a value", data)
+
+
+def _decoded(data: JSON) -> Value:
+    if data is None or isinstance(data, bool | str | int):
         return data
     if isinstance(data, Mapping) and len(data) == 1:
         ((tag, body),) = data.items()
@@ -81,16 +89,20 @@ def value_from_json(data: JSON) -> Value:
         if tag == "dtype" and isinstance(body, str):
             return dtype(body)
         if tag == "function" and isinstance(body, list) and len(body) == 2:
-            name, fingerprint = cast("list[str]", body)
-            return FunctionValue(name, fingerprint)
+            name, fingerprint = body
+            if isinstance(name, str) and isinstance(fingerprint, str):
+                return FunctionValue(name, fingerprint)
         if tag == "tuple" and isinstance(body, list):
-            return tuple(value_from_json(item) for item in body)
+            return tuple(_decoded(item) for item in body)
     raise malformed("a value", data)
 
 
 def malformed(what: str, data: object) -> ValueError:
     """The error to raise for data that is not ``what``; only the beginning of the data is shown."""
-    text = repr(data)
+    try:
+        text = repr(data)
+    except RecursionError:
+        text = "(nested too deeply)"
     return ValueError(f"not {what}: {text if len(text) <= 200 else text[:200] + '...'}")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 from silo.core.config import Config
+from silo.core.reading import read_object, read_target, read_text
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
@@ -43,22 +43,15 @@ class Variant:
     @classmethod
     def from_json(cls, data: JSON) -> Variant:
         """The inverse of :meth:`to_json`."""
-        if not isinstance(data, dict) or set(data) != {
-            "kernel",
-            "source",
-            "signature",
-            "specialization",
-            "config",
-            "target",
-        }:
-            raise ValueError(f"not a variant: {data!r}")
+        names = ("kernel", "source", "signature", "specialization", "config", "target")
+        members = read_object(data, names, "a variant")
         return cls(
-            kernel=cast("str", data["kernel"]),
-            source=cast("str", data["source"]),
-            signature=Signature.from_json(data["signature"]),
-            specialization=Specialization.from_json(data["specialization"]),
-            config=Config.from_json(data["config"]),
-            target=Target.parse(cast("str", data["target"])),
+            kernel=read_text(members["kernel"], "the kernel of a variant"),
+            source=read_text(members["source"], "the source of a variant"),
+            signature=Signature.from_json(members["signature"]),
+            specialization=Specialization.from_json(members["specialization"]),
+            config=Config.from_json(members["config"]),
+            target=read_target(members["target"], "the target of a variant"),
         )
 
     def artifact_key(self, compiler_identity: str) -> str:
@@ -93,14 +86,13 @@ class CompileJob:
     @classmethod
     def from_json(cls, data: JSON) -> CompileJob:
         """The inverse of :meth:`to_json`."""
-        if not isinstance(data, dict) or set(data) != {"compiler", "kernel", "target", "text", "parameters"}:
-            raise ValueError("not a compile job")
+        members = read_object(data, ("compiler", "kernel", "target", "text", "parameters"), "a compile job")
         return cls(
-            compiler=cast("str", data["compiler"]),
-            kernel=cast("str", data["kernel"]),
-            target=Target.parse(cast("str", data["target"])),
-            text=cast("str", data["text"]),
-            parameters=data["parameters"],
+            compiler=read_text(members["compiler"], "the compiler of a job"),
+            kernel=read_text(members["kernel"], "the kernel of a job"),
+            target=read_target(members["target"], "the target of a job"),
+            text=read_text(members["text"], "the text of a job"),
+            parameters=members["parameters"],
         )
 
     def key(self, compiler_identity: str) -> str:

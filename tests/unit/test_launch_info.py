@@ -1,0 +1,77 @@
+import pytest
+
+from silo.core.compiled import BLOB_KINDS, HOST_CODE_KINDS
+from silo.core.decisions import Accepted, Rejected
+from silo.core.device import DeviceModel
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.values import canonical_json, parse_json
+
+INFO = LaunchInfo(
+    entry="add",
+    layout=(LayoutSlot("x", AbiType.POINTER), LayoutSlot("n", AbiType.I32), LayoutSlot("", AbiType.SCRATCH)),
+    num_warps=4,
+    threads=128,
+    cluster=(2, 1, 1),
+    shared_bytes=1024,
+    cooperative=True,
+    registers=40,
+)
+
+
+def test_json_round_trip():
+    for info in (INFO, LaunchInfo("f", ())):
+        assert LaunchInfo.from_json(parse_json(canonical_json(info.to_json()))) == info
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"more": 1},
+        {"entry": 3},
+        {"layout": [["x", "complex"]]},
+        {"layout": [["x"]]},
+        {"layout": 3},
+        {"layout": [[1, "ptr"]]},
+        {"cluster": [1, 1]},
+        {"cluster": [1, 1, "1"]},
+        {"cluster": [1, 1, 0]},
+        {"num_warps": -1},
+        {"threads": True},
+        {"shared_bytes": "1"},
+        {"scratch_align": None},
+        {"cooperative": 1},
+        {"pdl": None},
+        {"registers": "40"},
+        {"spills": True},
+    ],
+)
+def test_json_refuses_what_it_never_writes(change):
+    with pytest.raises(ValueError):  # noqa: PT011  # each says something else
+        LaunchInfo.from_json({**INFO.to_json(), **change})
+
+
+def test_json_with_a_member_missing():
+    data = dict(INFO.to_json())
+    del data["pdl"]
+    with pytest.raises(ValueError, match="not launch info"):
+        LaunchInfo.from_json(data)
+
+
+def test_device_models():
+    model = DeviceModel("nvidia", "H100", "sm_90", 132, 80 << 30)
+    assert DeviceModel.from_json(parse_json(canonical_json(model.to_json()))) == model
+    assert str(model) == "H100 (sm_90, 132 units)"
+    changes = [{"units": "132"}, {"more": 1}, {"vendor": 3}, {"memory_bytes": True}, {"units": -1}]
+    for data in (None, {}, *({**model.to_json(), **change} for change in changes)):
+        with pytest.raises(ValueError, match="not a device model"):
+            DeviceModel.from_json(data)
+
+
+def test_decisions_are_true_or_false_and_keep_their_reason():
+    assert Accepted("it fits")
+    assert not Rejected("too old")
+    assert Rejected("too old").reason == "too old"
+
+
+def test_host_code_is_a_kind_of_blob():
+    assert set(BLOB_KINDS) >= HOST_CODE_KINDS
