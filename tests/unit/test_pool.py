@@ -71,6 +71,14 @@ def test_what_a_compiler_prints_does_not_disturb_the_messages(pool):
     assert pool.submit(job(NOISE=200_000)).result().blob.kind == "fake"
 
 
+def test_what_a_compiler_complains_of_is_part_of_its_error(pool):
+    for _ in range(2):
+        with pytest.raises(CompileError, match=r"^as told\nkernel.ttir:1:2: error: noise to be heard$"):
+            pool.submit(job(RAISE="as told", NOISE=10)).result()
+        with pytest.raises(CompileError, match=r"^as told$"):
+            pool.submit(job(RAISE="as told")).result()
+
+
 def test_an_unknown_compiler_is_an_error_that_lists_the_known(pool):
     with pytest.raises(CompileError, match=r"called nobody; installed: .*fake"):
         pool.submit(CompileJob("nobody", "kernel", Target.parse("fake:one"), "", {})).result()

@@ -147,7 +147,10 @@ class WorkerPool:
             self._discard(process)
             self._finish(entry, error)
             return None
-        self._finish(entry, decode_outcome(message))
+        outcome = decode_outcome(message)
+        if type(outcome) is CompileError and (complaints := process.complaints()):
+            outcome = CompileError(f"{outcome}\n{complaints}")
+        self._finish(entry, outcome)
         return process
 
     def _start_process(self) -> WorkerProcess:

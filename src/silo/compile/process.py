@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
@@ -23,6 +24,7 @@ __all__ = ["WorkerDiedError", "WorkerHungError", "WorkerProcess"]
 
 _START_LIMIT_S = 120.0  # a cold disk and a loaded machine; a worker imports no framework before its first job
 _STDERR_TAIL = 4000
+_COMPLAINT = re.compile(r"\b(error|fatal|fatal error): ", re.IGNORECASE)
 
 
 class WorkerDiedError(Exception):
@@ -44,7 +46,7 @@ class WorkerProcess:
         if not sys.executable:
             raise CompileError("this Python does not know its own executable, so no compile worker can be started")
         arguments = [item for name, place in plugins.items() for item in ("--plugin", f"{name}={place}")]
-        self._stderr: IO[bytes] = tempfile.TemporaryFile("w+b")  # noqa: SIM115  # closed in close()
+        self._stderr: IO[bytes] = tempfile.TemporaryFile("w+b", buffering=0)  # noqa: SIM115  # closed in close()
         try:
             self._process = subprocess.Popen(
                 # -P keeps the current folder off the module path: a user's own triton.py must not be imported.
@@ -77,7 +79,9 @@ class WorkerProcess:
             self._read(time.monotonic() + _START_LIMIT_S)
             self._ready = True
         deadline = time.monotonic() + limit_s
-        self._stderr.truncate(0)
+        # The idle worker shares this file's position, so its next words go to the start again.
+        self._stderr.seek(0)
+        self._stderr.truncate()
         self._write(request, deadline)
         return self._read(deadline)
 
@@ -116,6 +120,14 @@ class WorkerProcess:
 
         return read_message(take)
 
+    def complaints(self) -> str:
+        """The lines about errors that the last job wrote to standard error, at most ten.
+
+        LLVM and MLIR print what is wrong there, and what they raise says only that something is.
+        """
+        found = [line.strip() for line in self._tail().splitlines() if _COMPLAINT.search(line)]
+        return "\n".join(line[:300] for line in found[:10])
+
     def kill(self) -> None:
         """Stop the worker and everything it started, at once. The group exists until the leader was waited for."""
         if self._process.returncode is None:
@@ -149,9 +161,9 @@ class WorkerProcess:
             time.sleep(0.005)
 
     def _tail(self) -> str:
-        size = self._stderr.seek(0, os.SEEK_END)
-        self._stderr.seek(max(0, size - _STDERR_TAIL))
-        return self._stderr.read().decode("utf-8", "replace").strip("\0 \n")
+        descriptor = self._stderr.fileno()
+        start = max(0, os.fstat(descriptor).st_size - _STDERR_TAIL)
+        return os.pread(descriptor, _STDERR_TAIL, start).decode("utf-8", "replace").strip("\0 \n")
 
 
 def _environment() -> dict[str, str]:

@@ -83,7 +83,7 @@ class FakeCompiler:
         noise = values.get("NOISE", 0)
         if noise:
             sys.stdout.write("x" * cast("int", noise))
-            sys.stderr.write("noise from the fake compiler\n")
+            sys.stderr.write("noise from the fake compiler\nkernel.ttir:1:2: error: noise to be heard\n")
             sys.stderr.flush()
         time.sleep(cast("int", values.get("SLEEP_MS", 0)) / 1000)
         if "RAISE" in values:
