@@ -151,6 +151,9 @@ class WorkerProcess:
         return f"{how}; its last output: {tail}" if tail else how
 
     def _await_end(self) -> None:
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13; the exit status may then read as our own signal
+            time.sleep(0.1)
+            return
         # WNOWAIT leaves the dead process in place, so that the number of its group cannot be a stranger's yet.
         for _ in range(100):
             try:
