@@ -5,7 +5,8 @@
 struct silo_adapter_table silo_adapters;
 
 static PyObject *s_exchange, *s_dlpack, *s_dlpack_device, *s_data_ptr, *s_cuda_dict, *s_dtype,
-    *s_name, *s_device, *s_item, *s_shape, *s_stride;
+    *s_name, *s_device;
+PyObject *silo_name_item, *silo_name_shape, *silo_name_stride;
 static PyObject *type_hook; /* owned; NULL: none */
 
 /* numpy dtype objects that the buffer protocol cannot express (bfloat16, fp8), each owned. */
@@ -27,9 +28,9 @@ int silo_arguments_init(void) {
         {&s_dtype, "dtype"},
         {&s_name, "name"},
         {&s_device, "device"},
-        {&s_item, "item"},
-        {&s_shape, "shape"},
-        {&s_stride, "stride"},
+        {&silo_name_item, "item"},
+        {&silo_name_shape, "shape"},
+        {&silo_name_stride, "stride"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         *names[i].slot = PyUnicode_InternFromString(names[i].text);
@@ -205,7 +206,7 @@ static struct silo_dtype dtype_of_text(PyObject *text) {
     return silo_dtype_named(start, (size_t)(length - (start - name)));
 }
 
-static struct silo_dtype dtype_of_object(PyObject *object) {
+struct silo_dtype silo_dtype_of_object(PyObject *object) {
     struct silo_dtype type = {0, 0};
     PyObject *dtype = PyObject_GetAttr(object, s_dtype);
     if (dtype == NULL) {
@@ -286,7 +287,7 @@ static int view_of_buffer(PyObject *object, struct silo_view *view, struct silo_
         PyErr_Clear();
         if (PyObject_GetBuffer(object, buffer, PyBUF_STRIDES) != 0)
             return -1;
-        view->dtype = dtype_of_object(object);
+        view->dtype = silo_dtype_of_object(object);
     }
     holds->buffers++;
     view->address = buffer->len ? (uint64_t)(uintptr_t)buffer->buf : 0;
@@ -296,8 +297,7 @@ static int view_of_buffer(PyObject *object, struct silo_view *view, struct silo_
     return 0;
 }
 
-/* The tensor inside a capsule of either DLPack generation, or NULL with an exception set. */
-static const struct dl_tensor *tensor_of_capsule(PyObject *capsule, bool *readonly) {
+const struct dl_tensor *silo_tensor_of_capsule(PyObject *capsule, bool *readonly) {
     *readonly = false;
     if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
         struct dl_managed_versioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
@@ -308,7 +308,7 @@ static const struct dl_tensor *tensor_of_capsule(PyObject *capsule, bool *readon
     return managed ? &managed->tensor : NULL;
 }
 
-static PyObject *capsule_of(PyObject *object) {
+PyObject *silo_capsule_of(PyObject *object) {
     /* On a GPU a producer waits for its stream by default; -1 says that the caller orders the work.
      */
     PyObject *device = PyObject_CallMethodObjArgs(object, s_dlpack_device, NULL);
@@ -335,11 +335,11 @@ static PyObject *capsule_of(PyObject *object) {
 }
 
 static int view_of_capsule(PyObject *object, struct silo_view *view, struct silo_holds *holds) {
-    PyObject *capsule = capsule_of(object);
+    PyObject *capsule = silo_capsule_of(object);
     if (capsule == NULL)
         return -1;
     bool readonly;
-    const struct dl_tensor *tensor = tensor_of_capsule(capsule, &readonly);
+    const struct dl_tensor *tensor = silo_tensor_of_capsule(capsule, &readonly);
     if (tensor == NULL || holds->objects == SILO_MAX_PARAMETERS) {
         Py_DECREF(capsule);
         if (!PyErr_Occurred())
@@ -361,7 +361,7 @@ static int view_of_data_ptr(PyObject *object, struct silo_view *view) {
     Py_DECREF(address);
     if (PyErr_Occurred())
         return -1;
-    view->dtype = dtype_of_object(object);
+    view->dtype = silo_dtype_of_object(object);
     view->readonly = false;
     device_of_object(object, view);
     return 0;
@@ -389,7 +389,7 @@ static int view_of_cuda_dict(PyObject *object, struct silo_view *view) {
         if (letter != NULL && text[0] != '>' && bytes >= 1 && bytes <= 8)
             view->dtype = (struct silo_dtype){codes[letter - letters], (uint8_t)(8 * bytes)};
         else
-            view->dtype = dtype_of_object(object);
+            view->dtype = silo_dtype_of_object(object);
         view->address = (uint64_t)PyLong_AsSize_t(PyTuple_GetItem(data, 0));
         int readonly = PyErr_Occurred() ? -1 : PyObject_IsTrue(PyTuple_GetItem(data, 1));
         view->readonly = readonly == 1;
@@ -439,191 +439,4 @@ void silo_holds_release(struct silo_holds *holds) {
         PyBuffer_Release(&holds->buffer[--holds->buffers]);
     while (holds->objects > 0)
         Py_DECREF(holds->object[--holds->objects]);
-}
-
-/* ---- shapes ---- */
-
-static int too_many(void) {
-    PyErr_SetString(PyExc_ValueError, "the array has more than 32 dimensions");
-    return -1;
-}
-
-/* Fill strides of a compact row-major array. */
-static void compact(struct silo_shape *shape) {
-    int64_t step = 1;
-    for (int32_t i = shape->ndim - 1; i >= 0; i--) {
-        shape->strides[i] = step;
-        step *= shape->sizes[i];
-    }
-}
-
-static int shape_of_dlpack(const struct dl_tensor *tensor, struct silo_shape *shape) {
-    if (tensor->ndim > 32)
-        return too_many();
-    shape->ndim = tensor->ndim;
-    shape->itemsize = tensor->dtype.bits * tensor->dtype.lanes / 8;
-    for (int32_t i = 0; i < tensor->ndim; i++)
-        shape->sizes[i] = tensor->shape[i];
-    if (tensor->strides == NULL)
-        compact(shape);
-    for (int32_t i = 0; tensor->strides != NULL && i < tensor->ndim; i++)
-        shape->strides[i] = tensor->strides[i];
-    return 0;
-}
-
-/* From the attributes `shape` and `stride()`, which every duck-typed tensor has; row-major without
- * the latter. */
-static int shape_of_attributes(PyObject *object, struct silo_shape *shape) {
-    PyObject *sizes = PyObject_GetAttr(object, s_shape);
-    Py_ssize_t count = sizes ? PySequence_Size(sizes) : -1;
-    if (count < 0 || count > 32) {
-        Py_XDECREF(sizes);
-        return count > 32 ? too_many() : -1;
-    }
-    PyObject *strides = PyObject_CallMethodObjArgs(object, s_stride, NULL);
-    if (strides == NULL)
-        PyErr_Clear();
-    shape->ndim = (int32_t)count;
-    shape->itemsize = dtype_of_object(object).bits / 8;
-    int result = 0;
-    for (Py_ssize_t i = 0; i < count && result == 0; i++) {
-        PyObject *size = PySequence_GetItem(sizes, i);
-        PyObject *stride = strides ? PySequence_GetItem(strides, i) : NULL;
-        shape->sizes[i] = size ? PyLong_AsLongLong(size) : -1;
-        shape->strides[i] = stride ? PyLong_AsLongLong(stride) : 0;
-        Py_XDECREF(size);
-        Py_XDECREF(stride);
-        result = PyErr_Occurred() ? -1 : 0;
-    }
-    if (result == 0 && strides == NULL)
-        compact(shape);
-    Py_DECREF(sizes);
-    Py_XDECREF(strides);
-    return result;
-}
-
-static int shape_of_buffer(PyObject *object, struct silo_shape *shape) {
-    Py_buffer buffer;
-    if (PyObject_GetBuffer(object, &buffer, PyBUF_STRIDES) != 0)
-        return -1;
-    int result = buffer.ndim > 32 ? too_many() : 0;
-    if (result == 0) {
-        shape->ndim = buffer.ndim;
-        shape->itemsize = (int32_t)buffer.itemsize;
-        for (int i = 0; i < buffer.ndim; i++) {
-            shape->sizes[i] = buffer.shape[i];
-            shape->strides[i] = buffer.itemsize ? buffer.strides[i] / buffer.itemsize : 0;
-        }
-    }
-    PyBuffer_Release(&buffer);
-    return result;
-}
-
-int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
-                    struct silo_shape *shape) {
-    if (adapter->kind == SILO_ADAPT_TORCH) {
-        void *handle = silo_torch_handle(object);
-        int64_t ndim, *sizes, *strides;
-        int32_t scalar_type;
-        if (silo_torch.dim(handle, &ndim) | silo_torch.dtype(handle, &scalar_type) |
-            silo_torch.sizes(handle, &sizes) | silo_torch.strides(handle, &strides)) {
-            PyErr_SetString(PyExc_ValueError, "torch has no sizes for this tensor");
-            return -1;
-        }
-        if (ndim > 32)
-            return too_many();
-        shape->ndim = (int32_t)ndim;
-        shape->itemsize = silo_torch_bits[scalar_type & 63] / 8;
-        memcpy(shape->sizes, sizes, (size_t)ndim * sizeof *sizes);
-        memcpy(shape->strides, strides, (size_t)ndim * sizeof *strides);
-        return 0;
-    }
-    if (adapter->kind == SILO_ADAPT_EXCHANGE) {
-        struct dl_tensor tensor;
-        if (adapter->exchange->tensor_from_object(object, &tensor) != 0) {
-            if (!PyErr_Occurred())
-                PyErr_SetString(PyExc_ValueError, "the array has no DLPack form");
-            return -1;
-        }
-        return shape_of_dlpack(&tensor, shape);
-    }
-    if (adapter->kind == SILO_ADAPT_BUFFER)
-        return shape_of_buffer(object, shape);
-    if (adapter->kind == SILO_ADAPT_DLPACK) {
-        PyObject *capsule = capsule_of(object);
-        bool readonly;
-        const struct dl_tensor *tensor = capsule ? tensor_of_capsule(capsule, &readonly) : NULL;
-        int result = tensor ? shape_of_dlpack(tensor, shape) : -1;
-        Py_XDECREF(capsule);
-        return result;
-    }
-    return shape_of_attributes(object, shape);
-}
-
-int silo_check_null(PyObject *object, const struct silo_adapter *adapter) {
-    struct silo_shape shape;
-    if (silo_shape_read(object, adapter, &shape) != 0)
-        return -1;
-    for (int32_t i = 0; i < shape.ndim; i++) {
-        if (shape.sizes[i] == 0)
-            return 0;
-    }
-    PyErr_SetString(PyExc_ValueError, "it has elements but no memory (a fake or meta tensor?)");
-    return -1;
-}
-
-/* ---- scalars ---- */
-
-PyObject *silo_number_of(PyObject *object, const struct silo_adapter *adapter) {
-    switch (adapter->kind) {
-    case SILO_ADAPT_INT:
-        return PyNumber_Index(object);
-    case SILO_ADAPT_FLOAT:
-        return PyNumber_Float(object);
-    case SILO_ADAPT_BOOL: {
-        int truth = PyObject_IsTrue(object);
-        return truth < 0 ? NULL : PyBool_FromLong(truth);
-    }
-    case SILO_ADAPT_NOTHING:
-        PyErr_SetString(PyExc_TypeError, "not a number");
-        return NULL;
-    case SILO_ADAPT_TORCH:
-    case SILO_ADAPT_EXCHANGE:
-    case SILO_ADAPT_BUFFER:
-    case SILO_ADAPT_DLPACK:
-    case SILO_ADAPT_DATA_PTR:
-    case SILO_ADAPT_CUDA_DICT:
-        break;
-    }
-    struct silo_shape shape;
-    struct silo_view view;
-    struct silo_holds holds;
-    holds.buffers = holds.objects = 0;
-    if (silo_shape_read(object, adapter, &shape) != 0)
-        return NULL;
-    if (shape.ndim != 0) {
-        PyErr_Format(PyExc_TypeError, "an array of %d dimensions is not a number", (int)shape.ndim);
-        return NULL;
-    }
-    int read = silo_view_read(object, adapter, &view, &holds);
-    silo_holds_release(&holds);
-    if (read != 0)
-        return NULL;
-    if (view.device_type != SILO_DEVICE_CPU) {
-        PyErr_SetString(PyExc_TypeError,
-                        "a scalar on a device would have to be copied first; pass x.item()");
-        return NULL;
-    }
-    PyObject *item = PyObject_CallMethodObjArgs(object, s_item, NULL);
-    if (item != NULL && !PyLong_Check(item) && !PyFloat_Check(item)) {
-        const struct silo_adapter *inner = silo_adapter_of(Py_TYPE(item)); /* an ml_dtypes scalar */
-        PyObject *number = NULL;
-        if (inner != NULL && inner->kind >= SILO_ADAPT_INT)
-            number = silo_number_of(item, inner);
-        else if (inner != NULL)
-            PyErr_SetString(PyExc_TypeError, "not a number");
-        Py_DECREF(item);
-        return number;
-    }
-    return item;
 }

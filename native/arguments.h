@@ -132,4 +132,19 @@ void silo_holds_release(struct silo_holds *holds);
  * an int, float or bool. NULL with an exception set. */
 PyObject *silo_number_of(PyObject *object, const struct silo_adapter *adapter);
 
+/* Shared by the files that read arrays (arguments.c, shapes.c). */
+
+/* The dtype that an object's `dtype` attribute names; bits 0 where it names none. Never leaves an
+ * exception. */
+struct silo_dtype silo_dtype_of_object(PyObject *object);
+
+/* A new DLPack capsule of the object, asking the producer not to wait for its stream. */
+PyObject *silo_capsule_of(PyObject *object);
+
+/* The tensor inside a capsule of either DLPack generation, or NULL with an exception set. */
+const struct dl_tensor *silo_tensor_of_capsule(PyObject *capsule, bool *readonly);
+
+/* Interned attribute names. */
+extern PyObject *silo_name_item, *silo_name_shape, *silo_name_stride;
+
 #endif

@@ -83,13 +83,15 @@ class Argument:
 class Call:
     """One call of a kernel. ``device`` is DLPack's (type, index) of its arrays; (0, 0) where it has none.
 
-    ``options`` are the compile options given at the call (``num_warps=8``).
+    ``options`` are the compile options given at the call (``num_warps=8``); ``grid`` the grid it gives (a callable, a
+    tuple, an int), None where the declared one is used.
     """
 
     kernel: str
     arguments: tuple[Argument, ...]
     options: Mapping[str, object]
     device: tuple[int, int]
+    grid: object = None
 
     @property
     def device_kind(self) -> str | None:
@@ -116,12 +118,13 @@ class Call:
 
 def read_call(kernel: str, names: tuple[str, ...], raw: native.RawCall) -> Call:
     """What the native module tells of a call, understood. ``ArgumentError`` for a dtype no kernel knows."""
-    facts, objects, options, device = raw
+    facts, objects, options, device, grid = raw
     return Call(
         kernel,
         tuple(_argument(kernel, name, fact, value) for name, fact, value in zip(names, facts, objects, strict=True)),
         dict(options),
         device,
+        grid,
     )
 
 
@@ -131,7 +134,8 @@ def _argument(kernel: str, name: str, fact: tuple[int, int, int, int, int], valu
     element = from_dlpack(code, bits) if typed else None
     if typed and element is None:
         raise ArgumentError(
-            f"{kernel}: argument '{name}' has a dtype that no kernel knows: {describe(value)} (DLPack type {code}, {bits} bits)"
+            f"{kernel}: argument '{name}' has a dtype that no kernel knows: "
+            f"{describe(value)} (DLPack type {code}, {bits} bits)"
         )
     return Argument(
         name,

@@ -15,7 +15,7 @@ from silo.core.variant import Variant
 from silo.errors import NoVariantError
 from silo.launch.arguments import Argument, Call, ValueKind, describe_call
 
-__all__ = ["Choice", "accepts", "choose", "specificity"]
+__all__ = ["Choice", "accepts", "choose", "label", "specificity"]
 
 T = TypeVar("T")
 Constant = Callable[[object], Value]
@@ -44,7 +44,7 @@ def choose(
     decisions = tuple((one, accepts(variant_of(one), call, constant=constant)) for one in candidates)
     accepted = [one for one, decision in decisions if decision]
     if not accepted:
-        lines = [f"{_label(variant_of(one))}: {cast('Rejected', decision).reason}" for one, decision in decisions]
+        lines = [f"{label(variant_of(one))}: {cast('Rejected', decision).reason}" for one, decision in decisions]
         what = "none of its variants fits" if lines else "there is no variant at all"
         raise NoVariantError(f"{describe_call(call)}: {what}", lines)
     accepted.sort(key=lambda one: specificity(variant_of(one)), reverse=True)
@@ -169,7 +169,8 @@ def _noun(argument: Argument) -> str:
     return nouns[argument.kind]
 
 
-def _label(variant: Variant) -> str:
+def label(variant: Variant) -> str:
+    """A variant in one line: kernel, target, config, types."""
     parts: Sequence[str] = (str(variant.target), str(variant.config))
     types = ", ".join(f"{one.name}: {_type(one)}" for one in variant.signature.parameters if one.dtype is not None)
     return f"{variant.kernel} for {', '.join(parts)} ({types})"

@@ -33,8 +33,8 @@ try:
 except ImportError as error:
     raise DeviceError(
         f"Silo's native module cannot be loaded: {error}. It launches kernels, so nothing runs without it. "
-        "In a checkout build it with `python setup.py build_ext --inplace` (needs a C compiler and Python's headers); elsewhere "
-        "reinstall: `pip install --force-reinstall kernel-silo`."
+        "In a checkout build it with `python setup.py build_ext --inplace` (needs a C compiler and Python's headers); "
+        "elsewhere reinstall: `pip install --force-reinstall kernel-silo`."
     ) from error
 
 __all__ = [
@@ -68,7 +68,7 @@ __all__ = [
 RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int], ...]
 """(kind, DLPack code, bits, flags, ndim) of each parameter; ``native/miss.h``."""
 
-RawCall: TypeAlias = tuple[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int]]
+RawCall: TypeAlias = tuple[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int], object]
 """Facts, arguments (:data:`ABSENT` for what is left to the config), options, (device type, index)."""
 
 RawParameter: TypeAlias = tuple[str, int, int, int, int, tuple[object, ...]]

@@ -25,7 +25,7 @@ _KINDS = {
     ParameterKind.BOOL: 4,
     ParameterKind.CONSTEXPR: 5,
 }
-_SPECIALIZE, _ALIGN, _KEY, _OPTIONAL, _WRITES = 1, 2, 4, 8, 16
+_SPECIALIZE, _ALIGN, _KEY, _OPTIONAL, _WRITES, _EXACT = 1, 2, 4, 8, 16, 32
 
 assert _frameworks  # imported for what it registers
 
@@ -36,6 +36,7 @@ def make_launcher(
     *,
     on_miss: OnMiss,
     key: Sequence[str] = (),
+    exact: Sequence[str] = (),
     config_names: Sequence[str] = (),
     grid: object = None,
     options: Sequence[str] = OPTION_NAMES,
@@ -48,6 +49,7 @@ def make_launcher(
         parameters: its signature; untyped parameters (``ParameterKind.ANY``) take their type from each call.
         on_miss: called once for each new situation; what it returns is kept and used for all calls like this one.
         key: scalar parameters whose bucket (``silo.core.dispatch``) is part of the situation.
+        exact: scalar parameters whose very value is part of the situation, because a derived constexpr depends on it.
         config_names: parameters a config (or a heuristic) sets where the caller does not.
         grid: a tuple, list, int or callable to use where neither the call nor the binding has a grid.
         options: compile options accepted as keywords besides the parameters.
@@ -61,15 +63,16 @@ def make_launcher(
     names = parameters.names
     if len(names) > MAX_PARAMETERS:
         raise SourceError(f"{name} has {len(names)} parameters; Silo launches kernels with up to {MAX_PARAMETERS}")
-    plan = tuple(_parameter(name, one, key=key, config_names=config_names) for one in parameters.parameters)
+    plan = tuple(_parameter(name, one, key=key, exact=exact, config_names=config_names) for one in parameters.parameters)
 
     def miss(
         facts: RawFacts,
         arguments: tuple[object, ...],
         given: dict[str, object],
         device: tuple[int, int],
+        grid: object,
     ) -> Binding:
-        return on_miss(read_call(name, names, (facts, arguments, given, device)))
+        return on_miss(read_call(name, names, (facts, arguments, given, device, grid)))
 
     # A parameter may be called as an option is (num_warps as a constexpr): then it is the parameter.
     free = tuple(option for option in options if option not in names)
@@ -81,11 +84,13 @@ def inspect_call(launcher: Launcher, parameters: Signature, *args: object, **kwa
     return read_call(launcher.name, parameters.names, launcher.inspect(*args, **kwargs))
 
 
-def _parameter(kernel: str, one: Parameter, *, key: Sequence[str], config_names: Sequence[str]) -> RawParameter:
+def _parameter(
+    kernel: str, one: Parameter, *, key: Sequence[str], exact: Sequence[str], config_names: Sequence[str]
+) -> RawParameter:
     if one.kind not in _KINDS:
         raise SourceError(f"{kernel}: parameter {one.name} is a {one.kind.value}, which Silo does not launch yet")
     flags = _SPECIALIZE * one.specialize | _ALIGN * one.align | _KEY * (one.name in key)
-    flags |= _OPTIONAL * (one.name in config_names)
+    flags |= _OPTIONAL * (one.name in config_names) | _EXACT * (one.name in exact)
     # An untyped signature says BOTH for want of knowledge; only a typed one is taken at its word before a compile.
     if one.kind is ParameterKind.POINTER and one.dtype is not None and one.effect.writes:
         flags |= _WRITES
