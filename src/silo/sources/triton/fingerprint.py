@@ -109,13 +109,17 @@ class _Walk:
             return ["module", value.__name__]
         if _is_constexpr(value):
             return ["constexpr", self._encode(value.value, name, depth + 1)]
+        if _is_function(value):  # asked of the function itself: under the interpreter every kernel is a library object
+            plain = _plain(value)
+            return (
+                ["library", f"{plain.__module__}.{plain.__qualname__}"]
+                if _is_library(plain.__module__)
+                else self.refer(value)
+            )
         if _is_library(getattr(value, "__module__", None)) and callable(value):
             return ["library", f"{value.__module__}.{getattr(value, '__qualname__', type(value).__qualname__)}"]
         if isinstance(value, BuiltinFunctionType):
             return ["library", value.__qualname__]
-        if _is_function(value):
-            module = getattr(_plain(value), "__module__", None)
-            return ["library", f"{module}.{_plain(value).__qualname__}"] if _is_library(module) else self.refer(value)
         if inspect.isclass(value):
             return self.refer(value)
         if isinstance(value, Enum):

@@ -17,6 +17,7 @@ __all__ = [
     "descriptor_type",
     "is_interpreted",
     "is_kernel",
+    "location_of",
     "read_kernel",
 ]
 
@@ -114,7 +115,7 @@ def read_kernel(decorated: object) -> DecoratedKernel:
         )
     if getattr(current, "is_gluon", bool)():
         raise SourceError(f"{_name(decorated)} is a Gluon kernel; Silo reads kernels of the Triton language")
-    found = DecoratedKernel(current, _parameters(current), _location(current.fn), heuristics=heuristics)
+    found = DecoratedKernel(current, _parameters(current), location_of(current.fn), heuristics=heuristics)
     return found if tuner is None else _with_tuner(found, tuner)
 
 
@@ -179,7 +180,8 @@ def _parameters(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
     return tuple(found)
 
 
-def _location(function: Any) -> str:  # noqa: ANN401
+def location_of(function: Any) -> str:  # noqa: ANN401
+    """``file:line`` of the ``def`` of a Python function."""
     line = int(function.__code__.co_firstlineno)
     try:
         lines, start = inspect.getsourcelines(function)

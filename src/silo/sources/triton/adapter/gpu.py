@@ -125,6 +125,8 @@ def _unlocated_arguments(match: re.Match[str]) -> str:
 
 
 def _stage_message(stage: str, target: Target, error: Exception, log: str) -> str:
-    text = f"Triton's stage {stage} failed for {target}: {type(error).__name__}: {str(error).strip()}"
-    tail = log.strip()[-2000:]
-    return f"{text}\n{tail}" if tail and tail not in text else text
+    reason = str(error).strip()
+    text = f"Triton's stage {stage} failed for {target}: {type(error).__name__}: {reason}"
+    # A failed assembler prints its error once more, with the whole assembly below it.
+    tail = "" if reason and reason in log else log.strip()[-2000:]
+    return f"{text}\n{tail}" if tail else text

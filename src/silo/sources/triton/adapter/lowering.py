@@ -15,6 +15,7 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.values import FunctionValue, Value
 from silo.errors import CompileError, SiloError, SourceError
+from silo.sources.triton.adapter.decorators import location_of
 from silo.sources.triton.adapter.toolchain import backend_for, gpu_target, lowering_for, module, require_triton
 from silo.sources.triton.functions import recall
 
@@ -185,13 +186,20 @@ def _any_size(_lhs: object, _rhs: object) -> tuple[int, int, int]:
 
 
 def _front_end_message(function: Any, error: Exception) -> str:  # noqa: ANN401
-    name = getattr(function, "__name__", "the kernel")
-    causes = [str(error).strip()]
-    cause = error.__cause__
-    while cause is not None and len(causes) < 4:
-        causes.append(f"{type(cause).__name__}: {str(cause).strip()}")
-        cause = cause.__cause__
-    return f"{name} cannot be lowered: " + "\n".join(text for text in causes if text)
+    """The reason first, with the user's line; below it Triton's own rendering, which shows the source."""
+    innermost: BaseException = error
+    while innermost.__cause__ is not None:
+        innermost = innermost.__cause__
+    rendered = str(error).strip()
+    own = getattr(innermost, "error_message", None)  # a CompilationError's reason without the source above it
+    reason = str(innermost if own is None else own).strip() or type(innermost).__name__
+    place = location_of(function.fn)
+    line = getattr(getattr(error, "node", None), "lineno", None)
+    if isinstance(line, int):  # counted from the kernel's def
+        file, _, start = place.rpartition(":")
+        place = f"{file}:{int(start) + line - 1}"
+    text = f"{function.__name__} ({place}) cannot be lowered: {reason}"
+    return text if rendered in text else f"{text}\n{rendered}"
 
 
 def _source_arguments(
