@@ -156,3 +156,34 @@ def test_a_plugin_that_does_not_load_is_an_error_of_the_job():
         pytest.raises(CompileError, match=r"silo\.no_such_module"),
     ):
         pool.submit(job()).result()
+
+
+INTERRUPTED = """
+import time
+from silo.compile.pool import WorkerPool
+from silo.core.target import Target
+from silo.core.variant import CompileJob
+parameters = {"values": {"HANG": 1}, "options": {}, "specialization": {}, "layout": []}
+try:
+    with WorkerPool(workers=1, plugins={"fake": "silo.backends.fake.compiler:FakeCompiler"}) as pool:
+        future = pool.submit(CompileJob("fake", "kernel", Target.parse("fake:one"), "", parameters))
+        while not (pool._processes and all(process._ready for process in pool._processes)):
+            time.sleep(0.01)
+        print("busy", flush=True)
+        future.result()
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+
+
+def test_an_interrupt_ends_program_and_workers():
+    environment = {**os.environ, "PYTHONPATH": str(Path(silo.__file__).parent.parent)}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, env=environment, start_new_session=True
+    )
+    assert parent.stdout.readline() == b"busy\n"
+    (worker,) = worker_pids(parent.pid)
+    os.killpg(parent.pid, signal.SIGINT)  # as a terminal does on Ctrl-C
+    assert parent.wait(timeout=30) == 130
+    parent.stdout.close()
+    assert is_gone(worker)
