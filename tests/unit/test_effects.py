@@ -8,7 +8,7 @@ from silo.core.dtypes import dtype
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.errors import SourceError
-from silo.sources.triton.effects import argument_effects, parameter_effects
+from silo.sources.triton.effects import argument_effects, effects_of
 from silo.sources.triton.parameters import module_arguments
 from silo.sources.triton.ttir import parse_ttir
 from silo.sources.triton.verifier import verify
@@ -17,7 +17,7 @@ DATA = Path(__file__).parent.parent / "data" / "ttir"
 N, R, W, B = Effect.NONE, Effect.READ, Effect.WRITE, Effect.BOTH
 
 
-def effects_of(body, count=2, functions=""):
+def kernel_effects(body, count=2, functions=""):
     """The effects of a kernel that takes ``count`` pointers %p0, %p1, ... and a condition %c."""
     arguments = ", ".join(f"%p{index}: !tt.ptr<f32>" for index in range(count)) + ", %c: i1, %n: i32"
     types = ", ".join(["!tt.ptr<f32>"] * count) + ", i1, i32"
@@ -63,16 +63,16 @@ def test_recorded_kernels(name, version, expected):
 
 
 def test_unused_pointers_have_no_effect():
-    assert effects_of("") == (N, N)
+    assert kernel_effects("") == (N, N)
 
 
 def test_reading_and_writing_through_one_pointer_is_both():
-    assert effects_of(f"%v = {LOAD.format('%p0')}\n{STORE.format('%p0')}") == (B, N)
+    assert kernel_effects(f"%v = {LOAD.format('%p0')}\n{STORE.format('%p0')}") == (B, N)
 
 
 def test_a_select_may_be_either_pointer():
     select = '%s = "arith.select"(%c, %p0, %p1) : (i1, !tt.ptr<f32>, !tt.ptr<f32>) -> !tt.ptr<f32>\n'
-    assert effects_of(f"{VALUE}{select}{STORE.format('%s')}") == (W, W)
+    assert kernel_effects(f"{VALUE}{select}{STORE.format('%s')}") == (W, W)
 
 
 def test_pointers_swapped_in_a_loop_reach_both_places():
@@ -82,7 +82,7 @@ def test_pointers_swapped_in_a_loop_reach_both_places():
       {STORE.format("%x")}
       "scf.yield"(%y, %x) : (!tt.ptr<f32>, !tt.ptr<f32>) -> ()
     }}) : (i32, i32, i32, !tt.ptr<f32>, !tt.ptr<f32>) -> (!tt.ptr<f32>, !tt.ptr<f32>)"""
-    assert effects_of(body, 3) == (W, W, N)
+    assert kernel_effects(body, 3) == (W, W, N)
 
 
 def test_a_while_loop_passes_pointers_through_both_regions():
@@ -95,7 +95,7 @@ def test_a_while_loop_passes_pointers_through_both_regions():
       "scf.yield"(%p1) : (!tt.ptr<f32>) -> ()
     }}) : (!tt.ptr<f32>) -> !tt.ptr<f32>
     {STORE.format("%r")}"""
-    assert effects_of(body, 3) == (W, W, N)
+    assert kernel_effects(body, 3) == (W, W, N)
 
 
 def test_results_of_an_if_are_either_branchs():
@@ -106,7 +106,7 @@ def test_results_of_an_if_are_either_branchs():
       "scf.yield"(%p1) : (!tt.ptr<f32>) -> ()
     }}) : (i1) -> !tt.ptr<f32>
     %w = {LOAD.format("%r")}"""
-    assert effects_of(body, 3) == (R, R, N)
+    assert kernel_effects(body, 3) == (R, R, N)
 
 
 def test_block_arguments_carry_pointers():
@@ -115,7 +115,7 @@ def test_block_arguments_carry_pointers():
       : (i1, !tt.ptr<f32>, !tt.ptr<f32>) -> ()
   ^bb1(%x: !tt.ptr<f32>):
     {STORE.format("%x")}"""
-    assert effects_of(body, 3) == (W, W, N)
+    assert kernel_effects(body, 3) == (W, W, N)
 
 
 def test_calls_pass_pointers_in_and_out():
@@ -125,8 +125,8 @@ def test_calls_pass_pointers_in_and_out():
     "tt.return"(%x) : (!tt.ptr<f32>) -> ()
   }}) : () -> ()"""
     call = '%r = "tt.call"(%p0) <{callee = @f}> : (!tt.ptr<f32>) -> !tt.ptr<f32>\n'
-    assert effects_of(VALUE + call, functions=function) == (R, N)
-    assert effects_of(VALUE + call + STORE.format("%r"), functions=function) == (B, N)
+    assert kernel_effects(VALUE + call, functions=function) == (R, N)
+    assert kernel_effects(VALUE + call + STORE.format("%r"), functions=function) == (B, N)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_calls_pass_pointers_in_and_out():
     ],
 )
 def test_a_pointer_that_escapes_counts_as_both(body):
-    assert effects_of(body) == (B, N)
+    assert kernel_effects(body) == (B, N)
 
 
 def test_a_pointer_that_is_stored_escapes():
@@ -173,6 +173,6 @@ def test_arguments_of_a_module_by_parameter():
         "", "shape.0", "shape.1", "stride.0", "stride.1", "nan", "tf32", "shape.0", "shape.1", "stride.0", "stride.1",
     ]  # fmt: skip
     assert [slot.type.element for slot in found][:11] == ["f16", *["i64"] * 4, "i1", "i1", "i32", "i32", "i64", "i64"]
-    assert parameter_effects(module, signature, facts) == {"x": R, "nothing": N, "out": W}
+    assert effects_of(module, signature, facts) == {"x": R, "nothing": N, "out": W}
     with pytest.raises(SourceError, match="takes 22 arguments"):
         module_arguments(Signature(signature.parameters[:1]), facts, module)

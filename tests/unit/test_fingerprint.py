@@ -158,6 +158,46 @@ def test_kernels_that_exist_in_no_file():
     assert first == again != other
 
 
+GLOBALS = """
+    import enum, math
+    import numpy as np
+    import triton, triton.language as tl
+    class Mode(enum.Enum):
+        FAST = 1
+        EXACT = 2
+    GLOBAL = {value}
+    @triton.jit
+    def cell(x):
+        tl.store(x, len(GLOBAL) + math.pi)
+    """
+
+
+@pytest.mark.parametrize(
+    ("value", "same", "other"),
+    [
+        ("{'a': 1, 'b': 2}", "{'b': 2, 'a': 1}", "{'a': 1, 'b': 3}"),
+        ("[1, (2.0, None)]", "[1, (2.0, None)]", "[1, (2.5, None)]"),
+        ("(1, 'x')", "(1, 'x')", "(1, 'y')"),
+        ("Mode.FAST", "Mode.FAST", "Mode.EXACT"),
+        ("np.int32(3)", "np.int64(3)", "np.int32(4)"),
+        ("tl.float32", "tl.float32", "tl.float16"),
+        ("1", "1", "True"),
+        ("0.0", "0.0", "-0.0"),
+        ("len", "len", "max"),
+        ("tl.sum", "tl.sum", "tl.max"),
+        ("tl.load", "tl.load", "tl.store"),
+        ("tl.constexpr((1, 2))", "tl.constexpr((1, 2))", "tl.constexpr((1, 3))"),
+    ],
+)
+def test_globals_of_every_kind(value, same, other):
+    pytest.importorskip("numpy")
+    first, second, third = (
+        fingerprint(from_text(GLOBALS.format(value=each), f"<globals {value} {number}>")["cell"])
+        for number, each in enumerate((value, same, other))
+    )
+    assert first == second != third
+
+
 def test_recursion_ends_and_functions_are_values(tmp_path):
     kernel = load(tmp_path)
     value = function_value(kernel)
