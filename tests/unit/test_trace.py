@@ -131,6 +131,13 @@ def test_recursion_between_helpers():
     assert text(lambda a: halve(a.n, 2)) == ["((n // 2) // 2)"]
 
 
+@pytest.mark.parametrize("names", [{}, {"__name__": None}, {"__name__": "operators.mine"}])
+def test_functions_made_by_exec(names):
+    space = {**names, "triton": triton}
+    exec("def helper(n): return triton.cdiv(n, 4)\ndef grid(a): return helper(a.n)", space)
+    assert text(space["grid"]) == ["cdiv(n, 4)"]
+
+
 def test_the_users_function_is_left_alone():
     cells = []
 

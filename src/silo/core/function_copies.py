@@ -90,7 +90,8 @@ _BY_IDENTITY = {
     id(math.sqrt): _refusing(math.sqrt, "expressions are integers"),
 }
 _TRITON_FUNCTIONS = {"cdiv": cdiv, "next_power_of_2": next_pow2, "minimum": minimum, "maximum": maximum}
-_OPAQUE_MODULES = ("builtins", "functools", "operator", "itertools", "math", "silo.core", "silo.api")
+# Their functions take stand-ins as they are, ours above all.
+_OPAQUE_MODULES = frozenset({"silo", "functools", "itertools", "operator", "math"})
 
 
 class _ModuleProxy:
@@ -117,7 +118,7 @@ class Copier:
             partial = cast("functools.partial[object]", function)
             return functools.partial(self.callable(partial.func), *partial.args, **partial.keywords)
         if isinstance(function, types.FunctionType):
-            return cast("Callable[..., object]", self.replace(function))
+            return cast("Callable[..., object]", self._copy(function))
         raise TraceError(f"{function!r} is not a Python function: write a lambda or a def of one namespace")
 
     def replace(self, value: object) -> object:
@@ -130,7 +131,7 @@ class Copier:
         if isinstance(value, types.ModuleType):
             root = value.__name__.partition(".")[0]
             return _ModuleProxy(value, self.replace) if root in ("triton", "math", "builtins") else value
-        if isinstance(value, types.FunctionType) and not value.__module__.startswith(_OPAQUE_MODULES):
+        if isinstance(value, types.FunctionType) and not _is_opaque(value):
             return self._copy(value)
         return value
 
@@ -168,6 +169,11 @@ def _triton_name(value: object) -> str | None:
         value = function
     name = getattr(value, "__name__", None) or getattr(getattr(value, "fn", None), "__name__", None)
     return name if isinstance(name, str) else None
+
+
+def _is_opaque(function: types.FunctionType) -> bool:
+    module = cast("object", function.__module__)  # None where exec was given globals without a name
+    return isinstance(module, str) and module.partition(".")[0] in _OPAQUE_MODULES
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

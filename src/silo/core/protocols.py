@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from silo.core.compiled import Compiled
@@ -15,7 +15,7 @@ from silo.core.target import Target
 from silo.core.values import JSON
 from silo.core.variant import CompileJob, Variant
 
-__all__ = ["BlobStore", "Compiler", "Device", "Heuristic", "LoadedKernel", "RecordStore", "Searcher", "Source"]
+__all__ = ["BlobStore", "Compiler", "Device", "Heuristic", "LoadedKernel", "RecordStore", "Searcher", "Source", "Timer"]
 
 
 @runtime_checkable
@@ -77,6 +77,14 @@ class LoadedKernel(Protocol):
         ...
 
 
+class Timer(Protocol):
+    """A device's clock."""
+
+    def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
+        """Run ``launch`` ``repeats`` times, back to back, and wait for the end; nanoseconds for all of them."""
+        ...
+
+
 class Device(Protocol):
     """Plug-in: something that runs artifacts. Entry-point group ``silo.devices``."""
 
@@ -101,6 +109,15 @@ class Device(Protocol):
 
     def runs(self, target: Target) -> Decision:
         """Whether an artifact of this target runs here (``silo.artifacts.runs_on``)."""
+        ...
+
+    @property
+    def timing(self) -> str:
+        """The name and version of how times are taken (``cpu-wall-warm/1``): part of the key of every trial."""
+        ...
+
+    def timer(self) -> Timer:
+        """A clock that times launches on this device."""
         ...
 
     def load(self, launch: LaunchInfo, blob: bytes, kind: str, name: str) -> LoadedKernel:
