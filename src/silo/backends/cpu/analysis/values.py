@@ -30,10 +30,10 @@ _LOAD_COST = 1000.0
 _COST_LIMIT = 1.0e6
 _DEAR = {
     "arith.divf": 8.0,
-    "arith.divsi": 10.0,
-    "arith.divui": 10.0,
-    "arith.remsi": 10.0,
-    "arith.remui": 10.0,
+    "arith.divsi": 5.0,
+    "arith.divui": 5.0,
+    "arith.remsi": 5.0,
+    "arith.remui": 5.0,
     "arith.remf": 20.0,
     "math.sqrt": 8.0,
     "math.rsqrt": 10.0,

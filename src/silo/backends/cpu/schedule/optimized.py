@@ -21,7 +21,7 @@ from silo.backends.cpu.analysis.values import (
     recompute_cost,
     store_parts,
 )
-from silo.backends.cpu.ops_types import HALVES
+from silo.backends.cpu.ops_types import FLOATS, HALVES
 from silo.backends.cpu.schedule.control import carried_of, jump_arguments
 from silo.backends.cpu.schedule.plan import (
     BlockPlan,
@@ -43,7 +43,10 @@ from silo.sources.triton.ssa import Block, Operation, Value
 
 __all__ = ["plan_block"]
 
-_RECOMPUTE_LIMIT = 6.0  # recompute rather than store a value whose cost is at most this
+# Recompute rather than store a value whose cost is at most this. Index arithmetic mostly leaves the inner loop, and
+# stored addresses hide that they are consecutive.
+_RECOMPUTE_LIMIT = 6.0
+_RECOMPUTE_LIMIT_INDEX = 30.0
 _NO_VALUES: frozenset[Value] = frozenset()
 
 
@@ -331,10 +334,11 @@ class _Planner:
         first = min(demands, key=lambda demand: order[demand.step]).step
         barrier = self._store_before(operation, order, order[first]) if is_load else None
         cost = recompute_cost(value, self.costs)
+        limit = _RECOMPUTE_LIMIT if value.type.element in FLOATS and not value.type.pointer else _RECOMPUTE_LIMIT_INDEX
         places = {demand.step for demand in demands}
         lone_nest = len(places) == 1 and isinstance(first, Group)
         stored = any(demand.stored for demand in demands)
-        if barrier is None and not stored and (lone_nest or cost <= _RECOMPUTE_LIMIT):
+        if barrier is None and not stored and (lone_nest or cost <= limit):
             self._pass_on(operation, demands)
             return
         elements = {demand.element for demand in demands if demand.stored}
