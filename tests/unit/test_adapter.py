@@ -21,7 +21,7 @@ from silo.core.target import Target
 from silo.errors import CompileError, SourceError, TargetError, ToolchainError
 from silo.sources.triton import adapter
 from silo.sources.triton.adapter import toolchain
-from silo.sources.triton.effects import parameter_effects
+from silo.sources.triton.effects import effects_of
 from silo.sources.triton.source import TritonSource
 from silo.sources.triton.specialize import ArgumentFacts as Facts
 from silo.sources.triton.ttir import parse_ttir
@@ -95,7 +95,7 @@ def test_kernels_lower_for_a_cpu(name):
     for_gpu = lowered(name, Target("cuda", "sm_90"))[0]
     early = parse_ttir(for_gpu.text)
     verify(early)
-    assert parameter_effects(early, signature, facts) == parameter_effects(module, signature, facts)
+    assert effects_of(early, signature, facts) == effects_of(module, signature, facts)
 
 
 def test_facts_and_constants_reach_the_module():
@@ -337,7 +337,7 @@ def test_launchers_that_are_functions_do_not_get_the_kernel_as_argument():
 
 def test_the_effects_of_a_sample():
     ttir, signature, facts = lowered("matmul", Target("cuda", "sm_90"))
-    effects = parameter_effects(parse_ttir(ttir.text), signature, facts)
+    effects = effects_of(parse_ttir(ttir.text), signature, facts)
     assert signature.with_effects(effects)["c"].effect is Effect.WRITE
     assert matmul.arg_names[2] == "c"
 

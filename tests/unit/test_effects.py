@@ -8,7 +8,7 @@ from silo.core.dtypes import dtype
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.errors import SourceError
-from silo.sources.triton.effects import argument_effects, parameter_effects
+from silo.sources.triton.effects import argument_effects, effects_of
 from silo.sources.triton.parameters import module_arguments
 from silo.sources.triton.ttir import parse_ttir
 from silo.sources.triton.verifier import verify
@@ -173,6 +173,6 @@ def test_arguments_of_a_module_by_parameter():
         "", "shape.0", "shape.1", "stride.0", "stride.1", "nan", "tf32", "shape.0", "shape.1", "stride.0", "stride.1",
     ]  # fmt: skip
     assert [slot.type.element for slot in found][:11] == ["f16", *["i64"] * 4, "i1", "i1", "i32", "i32", "i64", "i64"]
-    assert parameter_effects(module, signature, facts) == {"x": R, "nothing": N, "out": W}
+    assert effects_of(module, signature, facts) == {"x": R, "nothing": N, "out": W}
     with pytest.raises(SourceError, match="takes 22 arguments"):
         module_arguments(Signature(signature.parameters[:1]), facts, module)

@@ -15,7 +15,7 @@ from silo.core.specialization import Specialization
 from silo.sources.triton.parameters import module_arguments
 from silo.sources.triton.ssa import Block, Module, Operation, Value
 
-__all__ = ["argument_effects", "parameter_effects"]
+__all__ = ["argument_effects", "effects_of", "parameter_effects"]
 
 _READS, _WRITES = 1, 2
 
@@ -57,7 +57,7 @@ _HARMLESS = frozenset({"tt.print", "tt.assert", "arith.cmpi"})
 _EFFECTS = {0: Effect.NONE, _READS: Effect.READ, _WRITES: Effect.WRITE, _READS | _WRITES: Effect.BOTH}
 
 
-def parameter_effects(module: Module, signature: Signature, specialization: Specialization) -> dict[str, Effect]:
+def effects_of(module: Module, signature: Signature, specialization: Specialization) -> dict[str, Effect]:
     """The effect of each pointer and descriptor parameter, by name; for ``Signature.with_effects``.
 
     A pointer that is None, or that the kernel never uses, has no effect.
@@ -68,6 +68,9 @@ def parameter_effects(module: Module, signature: Signature, specialization: Spec
         if slot.part == "" and slot.parameter in found:
             found[slot.parameter] = effect
     return found
+
+
+parameter_effects = effects_of
 
 
 def argument_effects(module: Module) -> tuple[Effect, ...]:
