@@ -1,5 +1,6 @@
 """Python, C and C++ agree on the value of every expression, and on which ones have none."""
 
+import itertools
 import subprocess
 
 from hypothesis import given, settings
@@ -139,9 +140,12 @@ def cpp_cases():
         kind = source.choice(list(OpKind))
         return Op(kind, tuple(tree(depth - 1) for _ in range(kind.arity)))
 
-    trees = [Op(kind, tuple(tree(1) for _ in range(kind.arity))) for kind in OpKind for _ in range(3)]
+    trees = [Op(kind, (Argument("n"), Argument("m"), Argument("n"))[: kind.arity]) for kind in OpKind]
+    trees += [Op(kind, tuple(tree(1) for _ in range(kind.arity))) for kind in OpKind for _ in range(3)]
     trees += [tree(4) for _ in range(60)]
-    pairs = [(source.choice(EDGES), source.choice(EDGES)) for _ in range(20)] + [(10, 3), (-10, 3), (10, -3), (0, 0)]
+    pairs = [(source.choice(EDGES), source.choice(EDGES)) for _ in range(20)] + list(
+        itertools.product((10, -10, 0, INT64_MIN, INT64_MAX), (3, -3, 0, -1))
+    )
     return trees, pairs
 
 
