@@ -46,10 +46,13 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
         if (guarded) {
             if (parameter->kind == SILO_PARAMETER_CONSTEXPR) {
                 frame->key[words++] = constant[1];
-            } else if (SILO_UNLIKELY(parameter->flags & SILO_PARAMETER_KEY)) {
+            } else if (SILO_UNLIKELY(parameter->flags &
+                                     (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT))) {
                 const unsigned kind = silo_code_kind(frame->key[i]);
                 uint64_t word = 0;
-                if (kind == SILO_VALUE_INT)
+                if (kind == SILO_VALUE_INT && (parameter->flags & SILO_PARAMETER_EXACT))
+                    word = frame->slots[i];
+                else if (kind == SILO_VALUE_INT)
                     word = silo_code_is_integer(frame->key[i], frame->slots[i])
                                ? (uint64_t)silo_bucket((int64_t)frame->slots[i])
                                : (uint64_t)INT64_MAX;
@@ -119,8 +122,8 @@ static int find_grid(struct silo_launcher *self, const struct silo_inputs *input
         return silo_grid_parse(self->plan.kernel, inputs->grid, dims);
     }
     if (grid == NULL && binding->grid.axes != 0)
-        return silo_grid_evaluate(&binding->grid, self->plan.kernel, frame->slots, frame->key,
-                                  inputs->arguments, self->plan.count, dims);
+        return silo_grid_evaluate(&binding->grid, &self->plan, frame->slots, frame->key,
+                                  inputs->arguments, dims);
     if (grid == NULL && self->grid_object != NULL)
         grid = &self->grid;
     if (grid == NULL) {
@@ -240,6 +243,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
 /* The binding for the call (new reference), or NULL. */
 SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
                                               const struct silo_inputs *inputs,
+                                              const struct silo_grid_source *grid,
                                               struct silo_frame *frame, const bool guarded) {
     if (!guarded) {
         if (SILO_UNLIKELY(inputs->options != 0)) {
@@ -266,7 +270,7 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
         Py_INCREF(found);
         return (struct silo_binding *)found;
     }
-    return silo_miss(self, inputs, frame, hash);
+    return silo_miss(self, inputs, grid, frame, hash);
 }
 
 SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs *inputs,
@@ -280,9 +284,9 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     PyObject *result = NULL;
     if (SILO_LIKELY(read_arguments(self, inputs, &frame, guarded) == 0)) {
         if (mode == SILO_MODE_INSPECT) {
-            result = silo_call_facts(self, inputs, &frame);
+            result = silo_call_facts(self, inputs, grid, &frame);
         } else {
-            struct silo_binding *binding = find_binding(self, inputs, &frame, guarded);
+            struct silo_binding *binding = find_binding(self, inputs, grid, &frame, guarded);
             if (mode == SILO_MODE_RESOLVE) {
                 result = (PyObject *)binding;
             } else if (SILO_LIKELY(binding != NULL)) {

@@ -18,7 +18,27 @@ static PyObject *fact_of(PyObject *object, uint64_t code) {
                          (int)((code >> 8) & 0xff), (int)(code & 0xff), ndim);
 }
 
+/* The grid that the call or the launcher gives, or None; a new reference. */
+static PyObject *given_grid(const struct silo_launcher *self, const struct silo_inputs *inputs,
+                            const struct silo_grid_source *grid) {
+    if (inputs->grid != NULL) {
+        Py_INCREF(inputs->grid);
+        return inputs->grid;
+    }
+    if (grid == NULL && self->grid_object != NULL)
+        grid = &self->grid;
+    PyObject *given = Py_None;
+    if (grid != NULL && grid->callable == NULL)
+        return Py_BuildValue("(LLL)", (long long)grid->dims[0], (long long)grid->dims[1],
+                             (long long)grid->dims[2]);
+    if (grid != NULL)
+        given = grid->callable;
+    Py_INCREF(given);
+    return given;
+}
+
 PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *inputs,
+                          const struct silo_grid_source *grid,
                           const struct silo_frame *frame) {
     const int32_t count = self->plan.count;
     PyObject *facts = PyTuple_New(count), *arguments = PyTuple_New(count), *options = PyDict_New();
@@ -34,9 +54,11 @@ PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *
         failed = PyDict_SetItem(options, self->plan.options[inputs->option[i]],
                                 inputs->option_value[i]) != 0;
     PyObject *result = NULL;
-    if (!failed)
-        result = Py_BuildValue("(OOO(ii))", facts, arguments, options, (int)frame->device_type,
-                               (int)frame->device_id);
+    PyObject *source = failed ? NULL : given_grid(self, inputs, grid);
+    if (source != NULL)
+        result = Py_BuildValue("(OOO(ii)O)", facts, arguments, options, (int)frame->device_type,
+                               (int)frame->device_id, source);
+    Py_XDECREF(source);
     Py_XDECREF(facts);
     Py_XDECREF(arguments);
     Py_XDECREF(options);
@@ -201,7 +223,7 @@ static PyObject *kept_objects(struct silo_launcher *self, const struct silo_inpu
                 Py_CLEAR(list);
         }
         word +=
-            parameter->kind == SILO_PARAMETER_CONSTEXPR || (parameter->flags & SILO_PARAMETER_KEY);
+            parameter->kind == SILO_PARAMETER_CONSTEXPR || (parameter->flags & (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT));
     }
     for (uint32_t i = 0; i < inputs->options && list != NULL; i++) {
         const uint32_t at = frame->words - 2 * (inputs->options - i);
@@ -216,9 +238,10 @@ static PyObject *kept_objects(struct silo_launcher *self, const struct silo_inpu
 }
 
 struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inputs *inputs,
+                               const struct silo_grid_source *grid,
                                struct silo_frame *frame, uint64_t hash) {
     self->misses++;
-    PyObject *call = silo_call_facts(self, inputs, frame);
+    PyObject *call = silo_call_facts(self, inputs, grid, frame);
     if (call == NULL)
         return NULL;
     PyObject *on_miss = self->on_miss; /* may be replaced or cleared while it runs */

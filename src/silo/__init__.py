@@ -1,1 +1,72 @@
-"""Silo: the runtime for compute kernels."""
+"""Silo: the runtime for compute kernels.
+
+Public names are resolved on first use, so that ``import silo`` stays light: it loads none of torch, triton, jax, numpy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from silo.api import Kernel, Kernels, kernel, load
+    from silo.core.cases import Case
+    from silo.core.config import Config
+    from silo.core.trace import cdiv, maximum, minimum, next_pow2, select
+    from silo.core.space import Space
+    from silo.core.target import Target
+    from silo.errors import SiloError
+    from silo.launch.buffers import Buffer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Buffer",
+    "Case",
+    "Config",
+    "Kernel",
+    "Kernels",
+    "SiloError",
+    "Space",
+    "Target",
+    "__version__",
+    "cdiv",
+    "kernel",
+    "load",
+    "maximum",
+    "minimum",
+    "next_pow2",
+    "select",
+]
+
+_HOMES = {
+    "Buffer": "silo.launch.buffers",
+    "Case": "silo.core.cases",
+    "Config": "silo.core.config",
+    "Kernel": "silo.api",
+    "Kernels": "silo.api",
+    "SiloError": "silo.errors",
+    "Space": "silo.core.space",
+    "Target": "silo.core.target",
+    "cdiv": "silo.core.trace",
+    "kernel": "silo.api",
+    "load": "silo.api",
+    "maximum": "silo.core.trace",
+    "minimum": "silo.core.trace",
+    "next_pow2": "silo.core.trace",
+    "select": "silo.core.trace",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import the home of a public name the first time it is asked for (PEP 562)."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'silo' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

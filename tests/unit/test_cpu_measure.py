@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from silo.backends.cpu.measure import CPU_POLICY, CpuTimer
+from silo.backends.cpu.measure import CPU_TIMING, CpuTimer
 from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
 from silo.tune.statistics import median
 
@@ -126,9 +126,10 @@ def test_every_member_of_a_policy_is_part_of_its_identity(field):
 def test_the_cpu_timer_runs_what_it_times():
     calls = []
     timer = CpuTimer()
+    policy = MeasurePolicy(version=CPU_TIMING)
     assert timer.elapsed_ns(lambda: calls.append(1), 3) > 0
     assert len(calls) == 3
-    samples = measure(Contender(lambda: sum(range(2000))), timer, dataclasses.replace(CPU_POLICY, target_ns=1_000_000))
-    assert CPU_POLICY.min_samples <= len(samples) <= CPU_POLICY.max_samples
+    samples = measure(Contender(lambda: sum(range(2000))), timer, dataclasses.replace(policy, target_ns=1_000_000))
+    assert policy.min_samples <= len(samples) <= policy.max_samples
     assert all(sample > 0 for sample in samples)
-    assert CPU_POLICY.identity.startswith("cpu-wall-warm/1 ")
+    assert policy.identity.startswith("cpu-wall-warm/1 ")

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
+from silo.core.protocols import Timer
 from silo.tune.statistics import median
 
-__all__ = ["Contender", "MeasurePolicy", "Timer", "interleave", "measure"]
+__all__ = ["Contender", "MeasurePolicy", "interleave", "measure"]
 
 Key = TypeVar("Key", bound=Hashable)
 
 # A candidate this many times slower than the best so far is dropped after a few samples.
 _HOPELESS = 2
 _FEW_SAMPLES = 3
-
-
-class Timer(Protocol):
-    """A device's clock."""
-
-    def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
-        """Run ``launch`` ``repeats`` times, back to back, and wait for the end; nanoseconds for all of them."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from silo.artifacts.runs_on import runs_on
 from silo.backends.cpu.levels import gather_facts, host_target
+from silo.backends.cpu.measure import CPU_TIMING, CpuTimer
 from silo.core.decisions import Decision
 from silo.core.device import DeviceModel
 from silo.core.launch_info import LaunchInfo
@@ -35,6 +36,15 @@ class CpuDevice:
     def runs(self, target: Target) -> Decision:
         """Whether code for ``target`` runs here."""
         return runs_on(target, self.target, "so")
+
+    @property
+    def timing(self) -> str:
+        """How times are taken; see :mod:`silo.backends.cpu.measure`."""
+        return CPU_TIMING
+
+    def timer(self) -> CpuTimer:
+        """The wall clock."""
+        return CpuTimer()
 
     def load(self, launch: LaunchInfo, blob: bytes, kind: str, name: str) -> LoadedKernel:
         """Map a shared object, which runs its initialisers: only of bytes that were verified and are trusted.

@@ -1,0 +1,43 @@
+"""What a benchmark ran on, as JSON: figures mean nothing without it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+
+def describe() -> dict[str, object]:
+    """CPU model, features that matter, cores, load, compiler and package versions."""
+    fields: dict[str, str] = {}
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip(), value.strip())
+    wanted = ("sse4_2", "avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8")
+    flags = set(fields.get("flags", "").split())
+    return {
+        "cpu": fields.get("model name", platform.machine()),
+        "features": [flag for flag in wanted if flag in flags],
+        "cores": len(os.sched_getaffinity(0)),
+        "load_average": [round(value, 2) for value in os.getloadavg()],
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "python": platform.python_version(),
+        "compiler": _first_line(["cc", "--version"]),
+        "packages": {name: _version(name) for name in ("kernel-silo", "triton", "torch", "numpy")},
+    }
+
+
+def _first_line(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"unknown: {error}"
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"

@@ -1,0 +1,68 @@
+"""Checks of the tree that no linter makes: file sizes, what `import silo` loads and costs."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MAX_LINES = 600
+MAX_IMPORT_SECONDS = 0.050
+HEAVY = ("torch", "triton", "jax", "numpy")
+
+
+def long_files() -> list[str]:
+    """Python and C files over the limit."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py", "*.c", "*.h"],  # noqa: S607
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    found: list[str] = []
+    for name in listed:
+        path = ROOT / name
+        lines = len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+        if lines > MAX_LINES:
+            found.append(f"{name} has {lines} lines; the limit is {MAX_LINES}: split it by noun")
+    return found
+
+
+def heavy_imports() -> list[str]:
+    """Heavy packages that `import silo` loads."""
+    code = f"import sys, silo; print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    return [f"`import silo` loads {name}; import it where it is used" for name in loaded]
+
+
+def import_time() -> list[str]:
+    """The cost of `import silo` over `pass`: medians of interleaved processes, best of three rounds."""
+
+    def seconds(code: str) -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True)
+        return time.perf_counter() - start
+
+    best = float("inf")
+    for _ in range(3):
+        pairs = [(seconds("pass"), seconds("import silo")) for _ in range(7)]
+        best = min(best, statistics.median(loaded - bare for bare, loaded in pairs))
+        if best <= MAX_IMPORT_SECONDS:
+            return []
+    return [f"`import silo` costs {best * 1e3:.0f} ms; the limit is {MAX_IMPORT_SECONDS * 1e3:.0f} ms"]
+
+
+def main() -> int:
+    """Run every check; 1 where something was found."""
+    findings = long_files() + heavy_imports() + import_time()
+    for finding in findings:
+        print(finding, file=sys.stderr)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,72 @@
+# Sourced by the other scripts: makes .venv in the checkout with all they need, or says what is missing.
+# The environment is rebuilt only when pyproject.toml, setup.py or the native sources changed.
+
+set -euo pipefail
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+VENV="$ROOT/.venv"
+PY="$VENV/bin/python"
+TORCH=torch==2.13.0
+TRITON=triton==3.9.0
+OLD_TRITON=triton==3.6.0
+cd "$ROOT"
+
+say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
+fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+find_python() {
+  local candidate
+  for candidate in "${PYTHON:-}" python3.13 python3.12 python3.11 python3 python; do
+    [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 || continue
+    if "$candidate" -c 'import sys; raise SystemExit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+  fail "no Python 3.11 to 3.13 found. Install one (Debian, Ubuntu: apt install python3 python3-venv), or set PYTHON=/path/to/python."
+}
+
+check_compiler() {
+  local candidate
+  for candidate in "${SILO_CC:-}" "${CC:-}" cc gcc clang; do
+    [ -n "$candidate" ] && command -v "${candidate%% *}" >/dev/null 2>&1 && return
+  done
+  fail "no C compiler found. CPU kernels and the native module need one: install gcc or clang (Debian, Ubuntu: apt install gcc libc6-dev), or set CC."
+}
+
+fingerprint() { # of everything that decides what is installed
+  (cat pyproject.toml setup.py native/*.c native/*.h scripts/environment.sh; "$PY" --version; echo "$ROOT") | sha256sum | cut -d' ' -f1
+}
+
+ensure_environment() {
+  check_compiler
+  if [ ! -x "$PY" ]; then
+    local python
+    python=$(find_python)
+    say "making .venv with $($python --version)"
+    "$python" -m venv "$VENV" || fail "could not make a virtual environment; Debian and Ubuntu need the package python3-venv"
+  fi
+  local stamp="$VENV/silo-stamp" now
+  now=$(fingerprint)
+  if [ "$(cat "$stamp" 2>/dev/null)" != "$now" ]; then
+    say "installing Silo and what its scripts need into .venv (the first time takes a few minutes)"
+    "$PY" -m pip install --quiet --disable-pip-version-check "setuptools>=77,<83" wheel
+    # torch is the yardstick of the benchmark and one of the array libraries the tests cover; Silo does not need it.
+    "$PY" -m pip install --quiet --disable-pip-version-check "$TORCH" || say "torch could not be installed: its rows and tests are skipped"
+    "$PY" -m pip install --quiet --disable-pip-version-check "$TRITON" || say "Triton could not be installed: kernels cannot be compiled, only bundles run"
+    "$PY" -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable ".[triton,report,dev]"
+    now=$(fingerprint)
+    echo "$now" > "$stamp"
+  fi
+}
+
+# A second environment with the oldest supported Triton: the adapter's tests run there too.
+ensure_old_triton() {
+  local old="$ROOT/.venv-triton36"
+  if [ ! -f "$old/silo-stamp" ] || [ "$(cat "$old/silo-stamp")" != "$OLD_TRITON" ]; then
+    say "making .venv-triton36 with $OLD_TRITON"
+    "$PY" -m venv "$old"
+    "$old/bin/python" -m pip install --quiet --disable-pip-version-check "$OLD_TRITON" "setuptools>=77,<83" numpy ml_dtypes \
+      "pytest>=8,<10" "pytest-timeout>=2.3,<3" "hypothesis>=6.100,<7" "zstandard>=0.22,<1" "platformdirs>=4,<5" "typer>=0.12,<1" "rich>=13,<16" || return 1
+    echo "$OLD_TRITON" > "$old/silo-stamp"
+  fi
+}

@@ -1,0 +1,302 @@
+"""``silo build``: kernels of Python files into one bundle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+
+import silo
+from silo.api.bundle_tuning import study_document
+from silo.api.collect import collect_kernels
+from silo.api.compiling import Compilation, Pending, compiler_identity
+from silo.api.derived import derive
+from silo.api.devices import all_devices, resolve_target
+from silo.api.kernel import Kernel
+from silo.api.session import Session, session
+from silo.api.studying import CaseStudy, Limits, call_arguments, case_studies, make_of, tune_case
+from silo.artifacts.artifact import Artifact
+from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRules, BundleVariant
+from silo.bundle.format import CASES_KIND, TRIALS_KIND
+from silo.bundle.update import document_blob
+from silo.bundle.writer import write_bundle
+from silo.compile.plan import PlanCase, PlanKernel, PlannedVariant, plan_variants
+from silo.core.config import Config
+from silo.core.dispatch import Bucket, DispatchRules
+from silo.core.protocols import Device
+from silo.core.signature import Effect, Signature
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.core.values import JSON
+from silo.core.variant import Variant
+from silo.errors import BundleError
+from silo.settings import settings
+from silo.tune.ledger import read_trials
+from silo.tune.progress import Progress
+
+__all__ = ["BuildRow", "BuildSummary", "build_bundle"]
+
+OnStage = Callable[[str, int, int], None]
+OnTuning = Callable[[str, Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRow:
+    """One kernel for one target: how many variants, the config its first case gets, who chose it."""
+
+    kernel: str
+    target: str
+    variants: int
+    choice: str
+    measured: str
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSummary:
+    """What a build made."""
+
+    path: str
+    size_bytes: int
+    identity: str
+    variants: int
+    blobs: int
+    compiled: int
+    reused: int
+    seconds: float
+    rows: tuple[BuildRow, ...]
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """One kernel on the way into a bundle."""
+
+    kernel: Kernel
+    studies: tuple[CaseStudy, ...]
+    winners: Mapping[tuple[str, str, Target], Config]
+    variants: tuple[PlannedVariant, ...]
+
+
+def build_bundle(
+    files: Sequence[Path],
+    output: Path,
+    *,
+    targets: Sequence[str] = ("cpu",),
+    kernels: Sequence[str] | None = None,
+    tune: str | None = None,
+    budget_s: float | None = None,
+    progress: OnStage | None = None,
+    tuning: OnTuning | None = None,
+) -> BuildSummary:
+    """Compile the kernels of ``files`` for every target and write them to ``output``, in one piece.
+
+    Kernels are tuned on their cases where a target's device is here, unless ``tune`` is ``cached`` (known winners only)
+    or ``off`` (none). The same inputs give the same bytes: with tuning off, whatever the folder and the time.
+
+    Raises:
+        TargetError: a target that nothing here compiles for.
+        CaseError: a kernel without cases.
+        SourceError, CompileError: a kernel that does not compile.
+        BundleError: the file cannot be written; what was there before is untouched.
+    """
+    begin = time.monotonic()
+    if output.suffix != ".silo":
+        raise BundleError(f"{output}: a bundle's name ends in .silo; write for example -o {output.stem or 'kernels'}.silo")
+    if not output.parent.is_dir():
+        raise BundleError(f"{output.parent} is no folder; make it first")
+    concrete = tuple(dict.fromkeys(resolve_target(text) for text in targets))
+    found = collect_kernels(files, kernels)
+    for target in concrete:
+        compiler_identity("triton", target)  # refuses before anything is compiled
+    mode = tune or settings().tune
+    here = {device.target: device for device in all_devices()}
+    report, report_tuning = progress or (lambda _n, _d, _t: None), tuning or (lambda _n, _e: None)
+    shared = session()
+    planned = [
+        _plan(kernel, concrete, here, mode, Limits(seconds=budget_s), report_tuning) for kernel in found
+    ]
+    artifacts, compiled, reused = _compile(shared, planned, report)
+    documents: dict[str, bytes] = {}
+    contents = BundleContents(
+        kernels=tuple(_contents(one, artifacts, mode, documents) for one in planned),
+        producer=(("silo", silo.__version__),),
+        toolchain=_toolchain(concrete),
+    )
+
+    def read_blob(sha256: str) -> bytes | None:
+        return documents.get(sha256) or shared.store.blobs.get(sha256)
+
+    written = write_bundle(output, contents, read_blob)
+    return BuildSummary(
+        path=str(output),
+        size_bytes=written.size_bytes,
+        identity=written.identity,
+        variants=sum(len(kernel.variants) for kernel in contents.kernels),
+        blobs=len({ref.sha256 for kernel in contents.kernels for ref in kernel.refs}),
+        compiled=compiled,
+        reused=reused,
+        seconds=time.monotonic() - begin,
+        rows=tuple(_rows(contents)),
+    )
+
+
+def _plan(
+    kernel: Kernel, targets: Sequence[Target], here: Mapping[Target, Device], mode: str, limits: Limits, report: OnTuning
+) -> _Planned:
+    """Cases, winners and the variants to build. Winners are kept trials' where tuning is off the table."""
+    device = next(iter(here.values()))
+    studies = tuple(case_studies(kernel, device))
+    winners: dict[tuple[str, str, Target], Config] = {}
+    for study in studies:
+        target = study.situation.device.target
+        if mode == "off" or target not in targets or len(study.situation.candidates) == 1:
+            continue
+        if mode == "auto":
+            name = f"{kernel.name} {study.case.label}"
+            tune_case(study, limits, lambda event, name=name: report(name, event))
+        problem = kernel.resolver.problem(study.situation)
+        winner = problem.winner(study.situation.specialization, study.bucket, study.situation.candidates)
+        if winner is not None:
+            winners[kernel.name, study.case.label, target] = winner.config
+    plan = plan_variants(
+        [
+            PlanKernel(
+                name=kernel.name,
+                fingerprint=kernel.source.fingerprint,
+                cases=tuple(_plan_case(study) for study in studies),
+                configs=kernel.space.configs(),
+                neighbours=kernel.space.neighbours,
+            )
+        ],
+        targets,
+        winners=winners,
+        has_device=lambda target: target in here,
+    )
+    derived = tuple(replace(one, variant=_with_derived(kernel, studies, one)) for one in plan)
+    return _Planned(kernel, studies, winners, derived)
+
+
+def _plan_case(study: CaseStudy) -> PlanCase:
+    situation = study.situation
+    hints = {name: value for name, value in situation.values.items() if isinstance(value, int)}
+    return PlanCase(study.case.label, situation.signature, situation.specialization, hints, situation.candidates)
+
+
+def _with_derived(kernel: Kernel, studies: Sequence[CaseStudy], planned: PlannedVariant) -> Variant:
+    """The variant with the constexprs that heuristics compute from its case. Of a fallback's cases the first decides."""
+    variant = planned.variant
+    study = next(study for study in studies if study.case.label in planned.cases)
+    own = derive(kernel.derived, study.situation.values, variant.config.as_dict(), study.situation.device.facts())
+    opaque = {
+        name: kernel.source.constant(value)
+        for name, value in call_arguments(kernel, study.case).items()
+        if name in kernel.derived.names
+    }
+    constants = {**own, **opaque, **variant.specialization.constant_values}
+    return replace(variant, specialization=Specialization(variant.specialization.facts, tuple(constants.items())))
+
+
+def _compile(
+    shared: Session, planned: Sequence[_Planned], report: OnStage
+) -> tuple[dict[Variant, Artifact], int, int]:
+    """Every planned variant's artifact; lowering in this process overlaps the workers."""
+    total = sum(len({one.variant for one in entry.variants}) for entry in planned)
+    compilations: list[tuple[Compilation, dict[Variant, Pending]]] = []
+    for entry in planned:
+        compilation = Compilation(shared, entry.kernel.source)
+        started = {one.variant: compilation.start(one.variant) for one in entry.variants}
+        compilations.append((compilation, started))
+    artifacts: dict[Variant, Artifact] = {}
+    for compilation, started in compilations:
+        for variant, pending in started.items():
+            artifacts[variant] = compilation.finish(pending, variant)
+            report("compiling", len(artifacts), total)
+    return artifacts, sum(c.compiled for c, _ in compilations), sum(c.reused for c, _ in compilations)
+
+
+def _contents(
+    entry: _Planned, artifacts: Mapping[Variant, Artifact], mode: str, documents: dict[str, bytes]
+) -> BundleKernel:
+    kernel = entry.kernel
+    variants: dict[Variant, BundleVariant] = {}
+    for one in entry.variants:
+        measured = any((kernel.name, label, one.variant.target) in entry.winners for label in one.cases)
+        basis = Basis.MEASURED if measured else Basis.HEURISTIC
+        variants.setdefault(one.variant, BundleVariant(artifacts[one.variant], "; ".join(one.reasons), basis))
+    recipes: tuple[JSON, ...] = tuple(
+        function.recipe(values, make_of(None)).to_json()
+        for function in kernel.case_functions
+        for values in function.combinations()
+    )
+    cases, data = document_blob(CASES_KIND, recipes)
+    documents[cases.sha256] = data
+    trials = None
+    kept = () if mode == "off" else _trials(entry)
+    if kept:
+        trials, data = document_blob(TRIALS_KIND, kept)
+        documents[trials.sha256] = data
+    return BundleKernel(
+        name=kernel.name,
+        signature=kernel.source.signature,
+        key=kernel.key,
+        config_names=kernel.config_names,
+        derived=kernel.derived.nodes,
+        grid=kernel.grid,
+        variants=tuple(variants.values()),
+        rules=tuple(_rules(entry)),
+        cases=cases,
+        trials=trials,
+    )
+
+
+def _trials(entry: _Planned) -> tuple[JSON, ...]:
+    """The kept trials of every study that chose a winner, each with its study."""
+    found: dict[str, tuple[JSON, ...]] = {}
+    for study in entry.studies:
+        target = study.situation.device.target
+        if (entry.kernel.name, study.case.label, target) in entry.winners:
+            problem = entry.kernel.resolver.problem(study.situation)
+            made = problem.study(study.situation.specialization, study.bucket)
+            found[made.key] = tuple(study_document(made, trial) for trial in read_trials(made, problem.records))
+    return tuple(document for documents in found.values() for document in documents)
+
+
+def _rules(entry: _Planned) -> list[BundleRules]:
+    """For each target and dtype signature, from buckets to configs; the first case's config is the fallback."""
+    tables: dict[tuple[Target, Signature], dict[Bucket, Config]] = {}
+    first: dict[tuple[Target, Signature], Config] = {}
+    for one in entry.variants:
+        variant = one.variant
+        key = (variant.target, variant.signature.with_effects({name: Effect.BOTH for name in variant.signature.names}))
+        first.setdefault(key, variant.config)
+        table = tables.setdefault(key, {})
+        if one.generic:
+            continue
+        for study in entry.studies:
+            if study.case.label in one.cases:
+                table.setdefault(study.bucket, variant.config)
+    return [
+        BundleRules(target, signature, DispatchRules.of(entry.kernel.key, tables[target, signature], fallback))
+        for (target, signature), fallback in first.items()
+    ]
+
+
+def _toolchain(targets: Sequence[Target]) -> tuple[tuple[str, str], ...]:
+    versions = {"triton": metadata.version("triton")}
+    for target in targets:
+        versions[f"compiler for {target.kind}"] = compiler_identity("triton", target)
+    return tuple(sorted(versions.items()))
+
+
+def _rows(contents: BundleContents) -> list[BuildRow]:
+    rows: list[BuildRow] = []
+    for kernel in contents.kernels:
+        by_target: dict[Target, list[BundleVariant]] = {}
+        for variant in kernel.variants:
+            by_target.setdefault(variant.artifact.variant.target, []).append(variant)
+        for target, variants in by_target.items():
+            best = variants[0]
+            chosen = "measured" if best.basis is Basis.MEASURED else "heuristic"
+            rows.append(BuildRow(kernel.name, str(target), len(variants), str(best.artifact.variant.config), chosen))
+    return rows

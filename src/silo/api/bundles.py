@@ -1,0 +1,267 @@
+"""Bundles in use: loading, dispatch, trust."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from silo.api.casework import PreparedCase, prepare_recipe
+from silo.api.derived import Derived, derive
+from silo.api.devices import device_of
+from silo.api.session import session
+from silo.artifacts.artifact import BlobRef
+from silo.bundle.contents import BundleKernel, BundleVariant
+from silo.bundle.reader import Bundle, open_bundle
+from silo.core.cases import CaseRecipe
+from silo.core.compiled import HOST_CODE_KINDS
+from silo.core.decisions import Decision, Rejected
+from silo.core.protocols import Device, LoadedKernel
+from silo.core.signature import Effect, NoDefault, Signature
+from silo.core.values import Value
+from silo.errors import BundleError, ExpressionError, NoVariantError
+from silo.launch.arguments import Call, ValueKind, describe_call
+from silo.launch.binding import bind
+from silo.launch.dispatch import accepts, label, specificity
+from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
+
+__all__ = ["BundledKernel", "Kernels", "load", "trust_bundle"]
+
+
+
+class Kernels:
+    """The kernels of a bundle: ``kernels.add(...)`` or ``kernels["add"](...)``. Made by :func:`load`.
+
+    A kernel stays usable as long as somebody holds it; the file may be renamed or removed meanwhile.
+    """
+
+    def __init__(self, bundle: Bundle, *, trust: bool) -> None:
+        self._bundle = bundle
+        self._trust = trust
+        self._kernels: dict[str, BundledKernel] = {}
+
+    def __getitem__(self, name: str) -> BundledKernel:
+        found = self._kernels.get(name)
+        if found is None:
+            kernel = self._bundle.kernel(name)
+            found = self._kernels[name] = _callable_kernel(self._bundle, kernel, trust=self._trust)
+        return found
+
+    def __getattr__(self, name: str) -> BundledKernel:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except BundleError as error:
+            raise AttributeError(str(error)) from error
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._bundle.kernel_names)
+
+    def __len__(self) -> int:
+        return len(self._bundle.kernel_names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._bundle.kernel_names
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self})
+
+    def __repr__(self) -> str:
+        return f"<kernels of {self._bundle.name}: {', '.join(self)}>"
+
+
+class BundledKernel:
+    """A kernel of a bundle, called like the one it was built from: ``k(...)`` or ``k[grid](...)``."""
+
+    def __init__(self, bundle: Bundle, kernel: BundleKernel, *, trust: bool) -> None:
+        self.bundle = bundle
+        self.contents = kernel
+        self._trust = trust
+        self._loaded: dict[str, LoadedKernel] = {}
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.contents.name
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        """The native launcher that calls go through."""
+        return make_launcher(
+            self.name,
+            self.contents.signature,
+            on_miss=self._on_miss,
+            key=self.contents.key,
+            exact=tuple(sorted(self._derived.reads)),
+            config_names=(*self.contents.config_names, *self._derived.names),
+        )
+
+    @cached_property
+    def _derived(self) -> Derived:
+        return Derived(self.contents.derived)
+
+    def warmup(self, *args: object, **kwargs: object) -> None:
+        """Load what a call with such arguments needs, without launching."""
+        self.launcher.resolve(*args, **kwargs)
+
+    def explain(self, *args: object, **kwargs: object) -> str:
+        """Which variant a call with such arguments gets, why, and why not the others."""
+        call = inspect_call(self.launcher, self.contents.signature, *args, **kwargs)
+        device = device_of(self.name, call.device_kind, call.device[1])
+        ranked, decisions = self._rank(call, device)
+        lines = [describe_call(call), f"device: {device.target} ({device.model})"]
+        for variant, decision in decisions:
+            word = "chosen" if ranked and variant is ranked[0] else "accepted" if decision else "rejected"
+            lines.append(f"{word}: {label(variant.artifact.variant)}: {decision.reason}")
+        return "\n".join(lines)
+
+    def recipes(self) -> list[CaseRecipe]:
+        """The recipes of its cases."""
+        return [CaseRecipe.from_json(document) for document in self.bundle.cases(self.name)]
+
+    def prepare(self, recipe: CaseRecipe, materialize: Any) -> PreparedCase:  # noqa: ANN401
+        """One case with its arguments made."""
+        return prepare_recipe(recipe, materialize)
+
+    def rank(self, call: Call, device: Device) -> list[BundleVariant]:
+        """The variants that a call may use on a device, best first."""
+        return self._rank(call, device)[0]
+
+    def scalars(self, call: Call) -> dict[str, Value]:
+        """Values of the call's scalar arguments by name, with defaults for what was left out."""
+        return _scalars(call, self.contents.signature)
+
+    def _on_miss(self, call: Call) -> Binding:
+        device = device_of(self.name, call.device_kind, call.device[1])
+        ranked, decisions = self._rank(call, device)
+        if not ranked:
+            reasons = [
+                f"{label(variant.artifact.variant)}: {decision.reason}"
+                for variant, decision in decisions
+                if isinstance(decision, Rejected)
+            ]
+            raise NoVariantError(f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons)
+        chosen = ranked[0]
+        variant = chosen.artifact.variant
+        return bind(
+            cast("Any", self._load(chosen, device)),
+            chosen.artifact.launch,
+            variant.signature,
+            variant.specialization,
+            {**variant.specialization.constant_values, **variant.config.as_dict()},
+            grid=self.contents.grid,
+            facts=device.facts(),
+            tag=chosen,
+        )
+
+    def _rank(
+        self, call: Call, device: Device
+    ) -> tuple[list[BundleVariant], list[tuple[BundleVariant, Decision]]]:
+        """The variants a call may use, best first, and the decision on each.
+
+        Those with the config that the dispatch rules name come first, then those that assume most.
+        """
+        values = _scalars(call, self.contents.signature)
+        facts = device.facts()
+        decisions: list[tuple[BundleVariant, Decision]] = []
+        for one in self.contents.variants:
+            variant = one.artifact.variant
+            decision = device.runs(variant.target)
+            if decision:
+                decision = accepts(variant, call)
+            if decision:
+                decision = self._derived_hold(one, values, facts) or decision
+            decisions.append((one, decision))
+        accepted = [one for one, decision in decisions if decision]
+        accepted.sort(key=lambda one: self._preference(one, values), reverse=True)
+        return accepted, decisions
+
+    def _derived_hold(
+        self, one: BundleVariant, values: Mapping[str, Value], facts: Mapping[str, int]
+    ) -> Rejected | None:
+        variant = one.artifact.variant
+        constants = variant.specialization.constant_values
+        try:
+            needed = derive(self._derived, values, variant.config.as_dict(), facts)
+        except ExpressionError as error:
+            return Rejected(str(error))
+        for name, value in needed.items():
+            if name in constants and constants[name] != value:
+                return Rejected(f"it was compiled for {name}={constants[name]}, and the call needs {name}={value}")
+        return None
+
+    def _preference(self, one: BundleVariant, values: Mapping[str, Value]) -> tuple[bool, tuple[int, int]]:
+        variant = one.artifact.variant
+        for rules in self.contents.rules:
+            if rules.target == variant.target and rules.signature == _plain(variant.signature):
+                match = rules.rules.lookup([values[name] for name in rules.rules.key])
+                return match.config == variant.config, specificity(variant)
+        return False, specificity(variant)
+
+    def _load(self, one: BundleVariant, device: Device) -> LoadedKernel:
+        """The loaded code of a variant, once for each blob. Host code only if somebody vouches for it."""
+        artifact = one.artifact
+        key = f"{artifact.blob.sha256} {artifact.launch.entry} {device.target.kind} {device.index}"
+        loaded = self._loaded.get(key)
+        if loaded is None:
+            session().store.trust.require([artifact.blob], origin=self.bundle.name, trust=self._trust)
+            data = self.bundle.blob(artifact.blob.sha256)
+            loaded = self._loaded[key] = device.load(artifact.launch, data, artifact.blob.kind, self.name)
+        return loaded
+
+
+def _scalars(call: Call, signature: Signature) -> dict[str, Value]:
+    """Values of scalar arguments by name, with defaults for what was left out."""
+    values: dict[str, Value] = {
+        p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)
+    }
+    for one in call.arguments:
+        if one.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT):
+            values[one.name] = one.number
+        elif one.kind is ValueKind.CONSTANT:
+            values[one.name] = cast("Value", one.value)
+    return values
+
+
+def _plain(signature: Signature) -> Signature:
+    return signature.with_effects({name: Effect.BOTH for name in signature.names})
+
+
+def _callable_kernel(bundle: Bundle, kernel: BundleKernel, *, trust: bool) -> BundledKernel:
+    """A bundled kernel whose calls reach the native launcher with no Python frame between.
+
+    The type looks ``__call__`` up on the class and binds it only if it is a descriptor; the launcher is none. So each
+    kernel has a class of its own.
+    """
+    kind = type("BundledKernel", (BundledKernel,), {"__module__": __name__, "__doc__": BundledKernel.__doc__})
+    made = kind(bundle, kernel, trust=trust)
+    setattr(kind, "__call__", made.launcher)  # noqa: B010  # a class attribute that is no method
+    setattr(kind, "__getitem__", staticmethod(made.launcher.__getitem__))  # noqa: B010
+    return made
+
+
+def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:
+    """Open a ``.silo`` file. Needs no Triton, no torch, no compiler; reads only what is asked for.
+
+    Args:
+        path: the file.
+        trust: load its native CPU code although neither this user's store built it nor ``silo trust`` was run on it.
+
+    Raises:
+        BundleFormatError: not a bundle, truncated or damaged.
+        BundleVersionError: written by a newer Silo.
+    """
+    return Kernels(open_bundle(path), trust=trust)
+
+
+def trust_bundle(path: Path) -> list[BlobRef]:
+    """Vouch for the host code of a bundle, after checking every byte of it; the blobs that were vouched for."""
+    with open_bundle(path) as bundle:
+        refs = [ref for ref in bundle.refs if ref.kind in HOST_CODE_KINDS]
+        for ref in refs:
+            bundle.blob(ref.sha256)
+        session().store.trust.note_trusted(refs, path.name)
+        return refs

@@ -1,0 +1,124 @@
+"""Cases ready to run: arguments made, results checked; from a case function or from a recipe in a bundle."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from silo.api.arrays import to_host
+from silo.core.cases import Case, CaseRecipe, CheckResult, Make, check, compare, label_of, record
+from silo.core.expressions import Bindings, evaluate
+from silo.core.nodes import Node
+from silo.core.recipes import ArrayRecipe
+from silo.core.values import Value
+from silo.errors import CaseError
+
+__all__ = ["CaseFunction", "PreparedCase", "prepare_recipe"]
+
+Materialize = Callable[[ArrayRecipe], object]
+
+
+@dataclass(frozen=True)
+class PreparedCase:
+    """One case with its arguments made. ``options`` are compile options and constexprs that the case itself sets.
+
+    ``checks`` compare a host copy of an argument with what is expected of it, by name.
+    """
+
+    label: str
+    arguments: Mapping[str, object]
+    options: Mapping[str, Value]
+    grid: tuple[Node, ...] | None
+    checks: Mapping[str, Callable[[Any], CheckResult]]
+
+    def check(self) -> tuple[CheckResult | None, str]:
+        """The worst result over every expected array with the array's name; None where nothing is expected."""
+        worst: CheckResult | None = None
+        name = ""
+        for owner, compare_with in self.checks.items():
+            result = compare_with(to_host(self.arguments[owner]))
+            if worst is None or (worst.ok, -worst.max_abs_error) > (result.ok, -result.max_abs_error):
+                worst, name = result, owner
+        return worst, name
+
+    def grid_of(self, config: Mapping[str, Value], facts: Mapping[str, int]) -> tuple[int, ...] | None:
+        """The grid the case declares, for one config; None where the kernel declares it."""
+        if self.grid is None:
+            return None
+        arrays = {name: value for name, value in self.arguments.items() if hasattr(value, "shape")}
+        bindings = Bindings(
+            values={name: value for name, value in self.arguments.items() if name not in arrays},  # pyright: ignore[reportArgumentType]  # scalars
+            shapes={name: tuple(getattr(array, "shape", ())) for name, array in arrays.items()},
+            config=config,
+            facts=facts,
+        )
+        return tuple(evaluate(axis, bindings) for axis in self.grid)
+
+
+def prepare_recipe(recipe: CaseRecipe, materialize: Materialize) -> PreparedCase:
+    """A case from its recipe."""
+    return PreparedCase(
+        label=recipe.label,
+        arguments=recipe.materialize(materialize),
+        options=dict(recipe.config),
+        grid=recipe.grid,
+        checks={name: _checker(expected) for name, expected in recipe.expected},
+    )
+
+
+def _checker(expected: Any) -> Callable[[Any], CheckResult]:  # noqa: ANN401
+    return lambda actual: check(actual, expected)
+
+
+@dataclass(frozen=True)
+class CaseFunction:
+    """A function that makes cases, and the values its parameters take: one case for each combination."""
+
+    kernel: str
+    names: tuple[str, ...]
+    config_names: tuple[str, ...]
+    function: Callable[..., Case]
+    parameters: Mapping[str, Sequence[object]]
+    location: str = field(default="")
+
+    def combinations(self) -> Iterator[dict[str, object]]:
+        """The values of the parameters, the last one varying fastest."""
+        for combination in itertools.product(*self.parameters.values()):
+            yield dict(zip(self.parameters, combination, strict=True))
+
+    def case(self, values: Mapping[str, object], make: Make) -> Case:
+        """Run the function. ``CaseError`` when it gives no case."""
+        made = self.function(**values, make=make)
+        if not isinstance(made, Case):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
+            raise CaseError(
+                f"the case function of {self.kernel} ({self.location}) returned {type(made).__name__}; return silo.Case(...)"
+            )
+        return made
+
+    def prepare(self, values: Mapping[str, object], make: Make) -> PreparedCase:
+        """One case with its arguments made; expected values are computed when first checked."""
+        case = self.case(values, make)
+        recipe = record(case, self.names, label_of(values), self.config_names, with_expected=False)
+        references: dict[str, Any] = {}
+
+        def checker(name: str) -> Callable[[Any], CheckResult]:
+            def run(actual: Any) -> CheckResult:  # noqa: ANN401
+                if not references:
+                    references.update(case.references(self.names))
+                return compare(actual, references[name], case.rtol, case.atol)
+
+            return run
+
+        return PreparedCase(
+            label=recipe.label,
+            arguments=case.arguments(self.names),
+            options=dict(recipe.config),
+            grid=recipe.grid,
+            checks={name: checker(name) for name in case.expected},
+        )
+
+    def recipe(self, values: Mapping[str, object], make: Make) -> CaseRecipe:
+        """The recipe of one case, with expected values computed."""
+        return record(self.case(values, make), self.names, label_of(values), self.config_names)

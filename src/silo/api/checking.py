@@ -1,0 +1,107 @@
+"""Running the cases of kernels and checking them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from silo.api.bundles import BundledKernel, load
+from silo.api.casework import PreparedCase
+from silo.api.collect import collect_kernels
+from silo.api.devices import device_named
+from silo.api.kernel import Kernel
+from silo.api.studying import call_arguments, case_studies, materializer
+from silo.core.protocols import Device
+from silo.errors import BundleFormatError, CaseError, CompilerMissingError, DeviceError, SiloError, TrustError
+from silo.settings import override
+from silo.tune.statistics import median
+
+__all__ = ["CaseOutcome", "run_cases"]
+
+_REPEATS = 5
+
+# Not a case's fault, and every further case would meet it.
+_FATAL = (TrustError, CompilerMissingError, DeviceError, BundleFormatError)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOutcome:
+    """What one case did. ``time_ns`` is the median of a few launches after the checked one."""
+
+    kernel: str
+    case: str
+    config: str
+    ok: bool
+    time_ns: int | None = None
+    max_error: float | None = None
+    message: str = ""
+
+
+def run_cases(
+    path: Path,
+    *,
+    device: str = "cpu",
+    kernels: Sequence[str] | None = None,
+    arrays: str | None = None,
+    trust: bool = False,
+    tune: str | None = None,
+) -> list[CaseOutcome]:
+    """Run the cases of a Python file or a bundle. A case that fails is an outcome; what concerns the file is an error.
+
+    Raises:
+        CaseError: there is no case to run.
+        SiloError: the file cannot be read, its host code is not trusted, or the device is not here.
+    """
+    found = device_named(device)
+    if path.suffix == ".py":
+        with override(**({} if tune is None else {"tune": tune})):
+            return [row for kernel in collect_kernels([path], kernels) for row in _run_kernel(kernel, found, arrays)]
+    loaded = load(path, trust=trust)
+    rows = [row for name in kernels or tuple(loaded) for row in _run_bundled(loaded[name], found, arrays)]
+    if not rows:
+        raise CaseError(f"{path} holds no case of {', '.join(kernels or tuple(loaded))}")
+    return rows
+
+
+def _run_kernel(kernel: Kernel, device: Device, library: str | None) -> list[CaseOutcome]:
+    rows: list[CaseOutcome] = []
+    for study in case_studies(kernel, device, library):
+        named = call_arguments(kernel, study.case)
+        rows.append(_run(kernel.name, study.case, kernel.resolver.native, named, device))
+    return rows
+
+
+def _run_bundled(kernel: BundledKernel, device: Device, library: str | None) -> list[CaseOutcome]:
+    rows: list[CaseOutcome] = []
+    for recipe in kernel.recipes():
+        case = kernel.prepare(recipe, materializer(library))
+        rows.append(_run(kernel.name, case, kernel.launcher, {**case.arguments, **case.options}, device))
+    return rows
+
+
+def _run(name: str, case: PreparedCase, launcher: Any, named: dict[str, object], device: Device) -> CaseOutcome:  # noqa: ANN401
+    try:
+        config = launcher.resolve(**named).config
+        grid = case.grid_of(config, device.facts())
+        launch: Callable[[], object] = (lambda: launcher[grid](**named)) if grid is not None else (lambda: launcher(**named))
+        launch()
+        result, argument = case.check()
+        samples: list[int] = []
+        for _ in range(_REPEATS):
+            begin = time.perf_counter_ns()
+            launch()
+            samples.append(time.perf_counter_ns() - begin)
+    except CaseError:
+        raise
+    except SiloError as error:
+        if isinstance(error, _FATAL):
+            raise
+        return CaseOutcome(name, case.label, "", ok=False, message=f"{type(error).__name__}: {error}")
+    shown = ", ".join(f"{key}={value}" for key, value in sorted(config.items()))
+    if result is None:
+        return CaseOutcome(name, case.label, shown, ok=True, time_ns=median(samples), message="nothing is expected of it")
+    message = "" if result.ok else f"{argument}: {result.message}"
+    return CaseOutcome(name, case.label, shown, result.ok, median(samples), result.max_abs_error, message)

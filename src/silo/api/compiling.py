@@ -1,0 +1,115 @@
+"""From variants to artifacts: the store first, then the compile workers."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+
+from silo.api.session import Session
+from silo.artifacts.artifact import Artifact
+from silo.compile.toolchain import select_compiler
+from silo.core.compiled import Compiled
+from silo.core.protocols import Compiler, Source
+from silo.core.signature import Effect
+from silo.core.target import Target
+from silo.core.variant import CompileJob, Variant
+from silo.errors import SourceError
+from silo.sources.triton.effects import effects_of
+from silo.sources.triton.ttir import parse_ttir
+from silo.store.artifacts import Outcome
+
+__all__ = ["Compilation", "Pending", "compiler_identity"]
+
+
+def compiler_identity(source_kind: str, target: Target) -> str:
+    """What decides the bytes besides the variant; ``TargetError`` where nothing here compiles for the target."""
+    return select_compiler(source_kind, target).identity(target)
+
+
+@dataclass(slots=True)
+class Pending:
+    """An artifact that is there, or is being compiled."""
+
+    variant: Variant
+    compiler: str
+    artifact: Artifact | None = None
+    job: str = ""
+    outcome: Outcome | None = None
+    future: Future[Compiled] | None = None
+
+
+@dataclass(slots=True)
+class Compilation:
+    """Compiles the variants of one source, each job once. Counts what was compiled and what the store had."""
+
+    session: Session
+    source: Source
+    compiled: int = 0
+    reused: int = 0
+    _futures: dict[str, Future[Compiled]] = field(default_factory=dict[str, "Future[Compiled]"])
+    _outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+
+    def start(self, variant: Variant) -> Pending:
+        """Look in the store; lower in this process and hand the job to a worker if it is not there.
+
+        Raises SourceError and CompileError of the front end.
+        """
+        compiler = select_compiler(self.source.kind, variant.target)
+        identity = compiler.identity(variant.target)
+        artifacts = self.session.store.artifacts
+        known = artifacts.get(variant.artifact_key(identity))
+        if known is not None:
+            self.reused += 1
+            return Pending(variant, identity, artifact=known)
+        job = compiler.lower(self.source, variant)
+        # Effects belong to the artifact, not to its key: they follow from the source and need the lowered text.
+        typed = replace(variant, signature=variant.signature.with_effects(_effects(job, variant)))
+        key = job.key(identity)
+        outcome = self._outcomes.get(key) or artifacts.outcome(key)
+        if outcome is not None:
+            self.reused += 1
+            return Pending(typed, identity, job=key, outcome=outcome)
+        future = self._futures.get(key)
+        if future is None:
+            future = self._futures[key] = self._submit(compiler, job)
+        return Pending(typed, identity, job=key, future=future)
+
+    def finish(self, pending: Pending, key_variant: Variant) -> Artifact:
+        """Await the artifact and keep it under the key of ``key_variant``. Raises CompileError."""
+        if pending.artifact is not None:
+            return pending.artifact
+        outcome = pending.outcome or self._outcomes.get(pending.job)
+        if outcome is None:
+            assert pending.future is not None
+            compiled = pending.future.result()
+            outcome = self._outcomes.get(pending.job)
+            if outcome is None:
+                outcome = self._outcomes[pending.job] = self.session.store.artifacts.put_compiled(pending.job, compiled)
+                self.compiled += 1
+        artifact = Artifact(
+            variant=pending.variant,
+            launch=outcome.launch,
+            blob=outcome.blob,
+            sidecars=outcome.sidecars,
+            compiler=pending.compiler,
+            job=pending.job,
+        )
+        self.session.store.artifacts.put(key_variant.artifact_key(pending.compiler), artifact)
+        pending.artifact = artifact
+        return artifact
+
+    def artifact(self, variant: Variant) -> Artifact:
+        """The artifact of a variant, compiled now if need be."""
+        return self.finish(self.start(variant), variant)
+
+    def _submit(self, compiler: Compiler, job: CompileJob) -> Future[Compiled]:
+        del compiler  # the worker finds it by the job's name for it
+        return self.session.pool.submit(job)
+
+
+def _effects(job: CompileJob, variant: Variant) -> dict[str, Effect]:
+    """Effects by parameter name, from the lowered text; none (so ``BOTH``) where it is not in generic form."""
+    try:
+        return effects_of(parse_ttir(job.text), variant.signature, variant.specialization)
+    except SourceError:
+        return {}

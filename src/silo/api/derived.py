@@ -1,0 +1,78 @@
+"""Constexprs that a kernel's author computes from the arguments (``triton.heuristics``): expressions where they trace."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from silo.core.expressions import Bindings, evaluate, leaves
+from silo.core.nodes import Argument, ConfigValue, DeviceFact, Node
+from silo.core.trace import trace_value
+from silo.core.values import Value
+from silo.errors import ExpressionError, TraceError
+
+__all__ = ["Derived", "derive", "trace_heuristics"]
+
+_log = logging.getLogger("silo")
+
+
+@dataclass(frozen=True)
+class Derived:
+    """Derived constexprs: ``nodes`` in order of declaration, and ``opaque`` functions with why each does not trace."""
+
+    nodes: tuple[tuple[str, Node], ...] = ()
+    opaque: tuple[tuple[str, Callable[..., object], str], ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every derived constexpr."""
+        return (*(name for name, _ in self.nodes), *(name for name, _, _ in self.opaque))
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Scalar arguments whose exact values decide a derived constexpr, so that they belong to the guard."""
+        return frozenset(
+            leaf.name for _, node in self.nodes for leaf in leaves(node) if isinstance(leaf, Argument)
+        )
+
+
+def trace_heuristics(
+    kernel: str, heuristics: Mapping[str, Callable[..., object]], arguments: Sequence[str], config_names: Sequence[str]
+) -> Derived:
+    """Trace each heuristic; what does not trace, or reads more than scalars, stays a function called at every launch."""
+    nodes: list[tuple[str, Node]] = []
+    opaque: list[tuple[str, Callable[..., object], str]] = []
+    for name, function in heuristics.items():
+        earlier = [known for known, _ in nodes]
+        try:
+            node = trace_value(function, arguments, [*config_names, *earlier])
+        except TraceError as error:
+            opaque.append((name, function, str(error)))
+            continue
+        odd = [leaf for leaf in leaves(node) if not isinstance(leaf, Argument | ConfigValue | DeviceFact)]
+        if odd:
+            opaque.append((name, function, f"it reads {odd[0]}"))
+        else:
+            nodes.append((name, node))
+    for name, _, reason in opaque:
+        _log.info(
+            "%s: the heuristic of %s runs in Python at every call (some microseconds), and a bundle holds only the values seen: %s",
+            kernel,
+            name,
+            reason,
+        )
+    return Derived(tuple(nodes), tuple(opaque))
+
+
+def derive(
+    derived: Derived, values: Mapping[str, Value], config: Mapping[str, Value], facts: Mapping[str, int]
+) -> dict[str, Value]:
+    """The values of the traced constexprs for one call and config. ``ExpressionError`` names the constexpr."""
+    found: dict[str, Value] = {}
+    for name, node in derived.nodes:
+        try:
+            found[name] = evaluate(node, Bindings(values=values, config={**config, **found}, facts=facts))
+        except ExpressionError as error:
+            raise ExpressionError(f"{name} cannot be computed: {error}") from error
+    return found

@@ -1,0 +1,165 @@
+"""What a bundle holds, in words and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import cast
+
+from silo.bundle import verify as verification
+from silo.bundle.contents import BundleKernel, BundleVariant
+from silo.bundle.reader import Bundle, open_bundle
+from silo.core.cases import CaseRecipe
+from silo.core.config import Config
+from silo.core.signature import ParameterKind
+from silo.core.values import JSON
+from silo.tune.progress import format_time
+from silo.tune.trial import Trial
+from silo.tune.winner import standings
+
+__all__ = ["BundleDescription", "CaseRow", "RuleRow", "VariantRow", "describe_bundle", "verify_bundle"]
+
+
+@dataclass(frozen=True, slots=True)
+class VariantRow:
+    """One variant."""
+
+    kernel: str
+    target: str
+    types: str
+    facts: str
+    config: str
+    size_bytes: int
+    resources: str
+    basis: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """One dispatch rule, with the winner's time where it was measured."""
+
+    kernel: str
+    target: str
+    key: str
+    config: str
+    time: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRow:
+    """One case."""
+
+    kernel: str
+    label: str
+    checks: str
+
+
+@dataclass(frozen=True, slots=True)
+class BundleDescription:
+    """A whole bundle."""
+
+    path: str
+    identity: str
+    size_bytes: int
+    producer: Mapping[str, str]
+    targets: tuple[str, ...]
+    kernels: tuple[str, ...]
+    variants: tuple[VariantRow, ...]
+    winners: tuple[RuleRow, ...]
+    cases: tuple[CaseRow, ...]
+
+    def to_json(self) -> JSON:
+        """For ``silo inspect --json``."""
+        return cast("JSON", asdict(self))
+
+
+def describe_bundle(path: Path) -> BundleDescription:
+    """Read a bundle's manifest, cases and trials. Nothing in it is executed."""
+    with open_bundle(path) as bundle:
+        contents = bundle.contents()
+        variants = tuple(_variant(kernel, one) for kernel in contents.kernels for one in kernel.variants)
+        return BundleDescription(
+            path=str(path),
+            identity=bundle.identity,
+            size_bytes=bundle.size_bytes,
+            producer={**dict(contents.producer), **dict(contents.toolchain)},
+            targets=tuple(sorted({row.target for row in variants})),
+            kernels=tuple(kernel.name for kernel in contents.kernels),
+            variants=variants,
+            winners=tuple(row for kernel in contents.kernels for row in _rules(bundle, kernel)),
+            cases=tuple(row for kernel in contents.kernels for row in _cases(bundle, kernel)),
+        )
+
+
+def verify_bundle(path: Path) -> list[str]:
+    """Every problem of a file, in words; empty where each byte is what it should be."""
+    return [str(problem) for problem in verification.verify_bundle(path)]
+
+
+def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
+    artifact, launch = one.artifact, one.artifact.launch
+    variant = artifact.variant
+    types = ", ".join(
+        f"{'*' if p.kind is ParameterKind.POINTER else ''}{p.dtype.triton}" for p in variant.signature.parameters if p.dtype
+    )
+    constants = [f"{name}={value}" for name, value in variant.specialization.constants]
+    facts = [f"{name} {fact.value}" for name, fact in variant.specialization.facts]
+    resources = [f"{launch.threads} threads"] if launch.threads > 1 else []
+    resources += [f"{launch.registers} registers"] if launch.registers is not None else []
+    resources += [f"{launch.spills} bytes spilled"] if launch.spills else []
+    resources += [f"{launch.shared_bytes} shared bytes"] if launch.shared_bytes else []
+    resources += [f"{launch.scratch_bytes} scratch bytes"] if launch.scratch_bytes else []
+    return VariantRow(
+        kernel=kernel.name,
+        target=str(variant.target),
+        types=types,
+        facts=", ".join([*constants, *facts]) or "nothing",
+        config=str(variant.config),
+        size_bytes=artifact.blob.size,
+        resources=", ".join(resources),
+        basis=one.basis.value,
+        reason=one.reason,
+    )
+
+
+def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
+    times = _times(bundle, kernel)
+    for rules in kernel.rules:
+        target = str(rules.target)
+        for bucket, config in rules.rules.rules:
+            key = ", ".join(f"{name}<={value}" if isinstance(value, int) and value > 16 else f"{name}={value}" for name, value in zip(rules.rules.key, bucket, strict=True))
+            taken = times.get((target, tuple(bucket), config.order_key))
+            reason = "heuristic" if taken is None else "measured"
+            yield RuleRow(kernel.name, target, key or "any", str(config), "" if taken is None else format_time(taken), reason)
+        yield RuleRow(kernel.name, target, "otherwise", str(rules.rules.fallback), "", "fallback")
+
+
+def _times(bundle: Bundle, kernel: BundleKernel) -> dict[tuple[str, tuple[object, ...], bytes], int]:
+    """Median times by target, bucket and config, from the bundle's own trials."""
+    groups: dict[tuple[str, tuple[object, ...]], list[Trial]] = {}
+    for document in bundle.trials(kernel.name):
+        if isinstance(document, Mapping) and isinstance(study := document.get("study"), Mapping):
+            trial = Trial.from_json(document["trial"])
+            groups.setdefault((str(study["target"]), tuple(trial.bucket)), []).append(trial)
+    return {
+        (*group, _key(standing.config)): standing.time.median_ns
+        for group, trials in groups.items()
+        for standing in standings(trials)
+    }
+
+
+def _key(config: Config) -> bytes:
+    return config.order_key
+
+
+def _cases(bundle: Bundle, kernel: BundleKernel) -> Iterator[CaseRow]:
+    for document in bundle.cases(kernel.name):
+        recipe = CaseRecipe.from_json(document)
+        checks = ", ".join(
+            f"{name} ({'every element' if expected.indices is None else f'{len(expected)} sampled elements'})"
+            for name, expected in recipe.expected
+        )
+        yield CaseRow(kernel.name, recipe.label, checks or "nothing")

@@ -1,0 +1,125 @@
+"""What works on this machine, and why the rest does not."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from silo.api.devices import all_devices, broken_plugins
+from silo.core.decisions import Rejected
+from silo.core.target import Target
+from silo.errors import SiloError
+from silo.settings import settings, unknown_in_environment
+
+__all__ = ["Finding", "examine"]
+
+_REPRESENTATIVE_TARGETS = ("cuda:sm_90", "hip:gfx942")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One part of the installation. ``state`` is ok, missing (needed) or optional (absent, and that may be fine)."""
+
+    part: str
+    state: str
+    detail: str
+    advice: str = ""
+
+
+def examine() -> list[Finding]:
+    """Look at every part: native module, compilers, devices, array libraries, the store, settings."""
+    return [
+        _probe("native module", _native, needed=True, advice="install Silo again with a C compiler present"),
+        *_devices(),
+        *_compilers(),
+        *(_library(name, why) for name, why in _LIBRARIES),
+        _store(),
+        *_strange_settings(),
+    ]
+
+
+_LIBRARIES = (
+    ("triton", "to compile kernels; pip install 'kernel-silo[triton]'"),
+    ("numpy", "for cases and expected values"),
+    ("torch", "only to pass torch tensors"),
+    ("ml_dtypes", "for bfloat16 and fp8 numpy arrays"),
+)
+
+
+def _probe(part: str, ask: Callable[[], str], *, needed: bool, advice: str) -> Finding:
+    try:
+        return Finding(part, "ok", ask())
+    except (ImportError, OSError, SiloError) as error:
+        return Finding(part, "missing" if needed else "optional", str(error), advice)
+
+
+def _native() -> str:
+    from silo.launch import native  # noqa: PLC0415  # may be missing, which is the question
+
+    return f"loaded from {native.path()}"
+
+
+def _devices() -> list[Finding]:
+    found = [
+        Finding(f"device {device.target.kind}", "ok", f"{device.target}: {device.model}")
+        for device in all_devices()
+        if device.target.kind != "fake"
+    ]
+    for name, rejected in broken_plugins():
+        found.append(Finding(f"device {name}", "missing", rejected.reason, "a device plug-in is broken"))
+    return found
+
+
+def _compilers() -> list[Finding]:
+    from silo.compile.toolchain import Toolchain  # noqa: PLC0415
+
+    toolchain = Toolchain()
+    targets = [device.target for device in all_devices() if device.target.kind == "cpu"]
+    targets += [Target.parse(text) for text in _REPRESENTATIVE_TARGETS]
+    found: list[Finding] = []
+    for target in targets:
+        decisions = toolchain.decisions("triton", target)
+        accepted = [name for name, decision in decisions.items() if decision]
+        reasons = "; ".join(
+            f"{name}: {decision.reason}" for name, decision in decisions.items() if isinstance(decision, Rejected)
+        )
+        if accepted:
+            found.append(Finding(f"compile for {target}", "ok", f"by {accepted[0]}"))
+        else:
+            found.append(Finding(f"compile for {target}", "optional", reasons, "bundles run without; needed to build them"))
+    return found
+
+
+def _library(name: str, why: str) -> Finding:
+    try:
+        return Finding(name, "ok", importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, "optional", "not installed", why)
+
+
+def _store() -> Finding:
+    from silo.store.store import Store  # noqa: PLC0415
+
+    root = settings().home
+    try:
+        Store(root)
+    except SiloError as error:
+        return Finding("store", "missing", str(error), "set SILO_HOME to another folder")
+    existing = next(folder for folder in (root, *root.parents) if folder.exists())
+    if not _writable(existing):
+        return Finding("store", "optional", f"{root} cannot be written", "results are not kept; set SILO_HOME to another folder")
+    return Finding("store", "ok", str(root))
+
+
+def _writable(folder: object) -> bool:
+    import os  # noqa: PLC0415
+
+    return os.access(str(folder), os.W_OK)
+
+
+def _strange_settings() -> list[Finding]:
+    return [
+        Finding(name, "optional", "nothing reads this variable", f"did you mean {near}?" if near else "see docs/settings.md")
+        for name, near in unknown_in_environment()
+    ]

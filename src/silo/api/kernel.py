@@ -1,0 +1,231 @@
+"""``silo.kernel`` and what it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+from silo.api.casework import CaseFunction
+from silo.api.derived import Derived, trace_heuristics
+from silo.core.cases import Case
+from silo.core.config import OPTION_NAMES, Config
+from silo.core.nodes import Node
+from silo.core.signature import ParameterKind
+from silo.core.space import Constraint, Space
+from silo.core.trace import trace_grid
+from silo.core.values import Value
+from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
+from silo.settings import TUNE_MODES
+from silo.sources.triton import adapter
+from silo.sources.triton.source import TritonSource
+
+if TYPE_CHECKING:
+    from silo.api.resolver import Resolver
+
+__all__ = ["Kernel", "kernel", "kernel_of"]
+
+GridFunction = Callable[[Any], object]
+
+class Kernel:
+    """What Silo knows of one kernel of this process: source, space, key, grid, cases.
+
+    ``silo.kernel`` gives the object that users call: a twin of the Triton function with the methods ``cases``,
+    ``warmup``, ``explain`` and this object as ``kernel``.
+    """
+
+    def __init__(
+        self,
+        source: TritonSource,
+        *,
+        space: Space | None,
+        key: tuple[str, ...],
+        grid: tuple[Node, ...] | None,
+        tune: str | None,
+    ) -> None:
+        self.source = source
+        self.space = space or Space.of([Config()])
+        self.key = key
+        self.grid = grid
+        self.tune = tune
+        self.case_functions: list[CaseFunction] = []
+
+    @property
+    def name(self) -> str:
+        """The Triton function's name."""
+        return self.source.name
+
+    @property
+    def location(self) -> str:
+        """``file:line`` of its definition."""
+        return self.source.location
+
+    @cached_property
+    def config_names(self) -> tuple[str, ...]:
+        """Constexprs and options that a config sets, sorted."""
+        return tuple(sorted({name for config in self.space.configs() for name in config.as_dict()}))
+
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """Parameters that a call gives: those that neither a config nor a heuristic sets."""
+        taken = {*self.config_names, *self.source.heuristics}
+        return tuple(name for name in self.source.signature.names if name not in taken)
+
+    @cached_property
+    def derived(self) -> Derived:
+        """Constexprs that heuristics compute."""
+        return trace_heuristics(self.name, self.source.heuristics, self.argument_names, self.config_names)
+
+    @cached_property
+    def resolver(self) -> Resolver:
+        """What answers the launcher's misses."""
+        from silo.api.resolver import Resolver  # noqa: PLC0415  # it knows kernels, not the other way round
+
+        return Resolver(self)
+
+    def cases(self, **parameters: Iterable[object]) -> Callable[[Callable[..., Case]], Callable[..., Case]]:
+        """Register a function that makes cases, one for each combination of the parameters.
+
+        The function gets each parameter by name and ``make``, which makes arrays and remembers how; it returns
+        ``silo.Case(args=..., expected={name: function})``.
+        """
+        values = {name: tuple(choices) for name, choices in parameters.items()}
+        for name, choices in values.items():
+            if not choices:
+                raise CaseError(f"{self.name}.cases: {name} has no values")
+
+        def register(function: Callable[..., Case]) -> Callable[..., Case]:
+            code = getattr(function, "__code__", None)
+            location = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+            names = (*self.argument_names, *(n for n in self.source.signature.names if n not in self.argument_names))
+            ordered = tuple(name for name in self.source.signature.names if name in names)
+            made = CaseFunction(self.name, ordered, self.config_names, function, values, location)
+            self.case_functions.append(made)
+            return function
+
+        return register
+
+    def warmup(self, *args: object, grid: object = None, **kwargs: object) -> None:
+        """Compile and load what a call with such arguments needs, without launching. Blocks until it is there."""
+        self.resolver.warmup(args, grid, kwargs)
+
+    def explain(self, *args: object, grid: object = None, **kwargs: object) -> str:
+        """Which variant a call with such arguments gets, why, and what was rejected. Compiles and measures nothing."""
+        return self.resolver.explain(args, grid, kwargs)
+
+
+def kernel_of(value: object) -> Kernel | None:
+    """The :class:`Kernel` behind what ``silo.kernel`` gave, or None for any other object."""
+    if isinstance(value, Kernel):
+        return value
+    found = getattr(value, "__dict__", {}).get("kernel")
+    return found if isinstance(found, Kernel) else None
+
+
+@overload
+def kernel(function: object, /) -> Any: ...  # noqa: ANN401  # a twin of the caller's own kernel
+
+
+@overload
+def kernel(
+    *,
+    space: Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | Space | None = None,
+    key: Sequence[str] | None = None,
+    grid: GridFunction | Sequence[int] | None = None,
+    constraints: Sequence[Constraint] = (),
+    tune: str | None = None,
+) -> Callable[[object], Any]: ...
+
+
+def kernel(
+    function: object = None,
+    /,
+    *,
+    space: Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | Space | None = None,
+    key: Sequence[str] | None = None,
+    grid: GridFunction | Sequence[int] | None = None,
+    constraints: Sequence[Constraint] = (),
+    tune: str | None = None,
+) -> Any:
+    """Make a Silo kernel of any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` kernel.
+
+    The result is called like the Triton kernel, ``k[grid](...)``, or without a grid where one is declared, ``k(...)``;
+    inside other Triton kernels it is the plain function. Where it runs is decided by the arguments' device.
+
+    Args:
+        function: the kernel; absent when used as a decorator with options.
+        space: configs worth trying: named values (constexprs and options such as ``num_warps``), or a list of configs.
+            The first is the default. Without it, the configs of ``@triton.autotune``, or one empty config.
+        key: names of the scalar arguments that tuning depends on; without it, those of ``@triton.autotune``.
+        grid: the grid as a function of one namespace (arguments, config values, device facts), traced once to
+            expressions; or a tuple.
+        constraints: functions of a config that must hold, such as ``lambda c: c.BLOCK >= 32 * c.num_warps``.
+        tune: ``auto``, ``cached`` or ``off`` at the first call of a key; the setting ``SILO_TUNE`` by default.
+
+    Raises:
+        SourceError: not a Triton kernel, or Triton is absent.
+        TraceError: the grid cannot become an expression.
+        SpaceError: the space sets what the kernel does not have.
+        SettingsError: an unknown mode.
+    """
+    if function is None:
+
+
+        def decorate(decorated: object) -> Any:  # noqa: ANN401
+            return _make(decorated, space=space, key=key, grid=grid, constraints=constraints, tune=tune)
+
+        return decorate
+    return _make(function, space=space, key=key, grid=grid, constraints=constraints, tune=tune)
+
+
+def _make(
+    function: object,
+    *,
+    space: Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | Space | None,
+    key: Sequence[str] | None,
+    grid: GridFunction | Sequence[int] | None,
+    constraints: Sequence[Constraint],
+    tune: str | None,
+) -> Any:  # noqa: ANN401
+    if tune is not None and tune not in TUNE_MODES:
+        raise SettingsError(f"tune={tune!r}: it is one of {', '.join(TUNE_MODES)}")
+    source = TritonSource.of(function)
+    names = source.signature.names
+    made_key = tuple(source.key if key is None else key)
+    for name in made_key:
+        if name not in names or source.signature[name].kind is ParameterKind.POINTER:
+            raise SourceError(f"{source.name}: the key {name!r} is no scalar parameter; it has {', '.join(names)}")
+    scalars = [name for name in names if name in made_key]
+    made_space = source.space if space is None else Space.of(space, constraints, scalars)
+    if made_space is not None:
+        _check_space(source, made_space)
+    known = Kernel(source, space=made_space, key=made_key, grid=None, tune=tune)
+    if grid is not None:
+        known.grid = _traced_grid(known, grid)
+    return adapter.wrap(
+        source.function,
+        lambda _twin: known.resolver.launcher,
+        {"cases": known.cases, "warmup": known.warmup, "explain": known.explain, "kernel": known},
+    )
+
+
+def _check_space(source: TritonSource, space: Space) -> None:
+    for config in space.configs():
+        for name, _ in config.values:
+            if name not in source.signature.names or source.signature[name].kind is not ParameterKind.CONSTEXPR:
+                raise SpaceError(
+                    f"{source.name}: the space sets {name!r}, which is neither a tl.constexpr parameter of the kernel "
+                    f"nor a compile option ({', '.join(OPTION_NAMES)})"
+                )
+
+
+def _traced_grid(known: Kernel, grid: GridFunction | Sequence[int]) -> tuple[Node, ...]:
+    config = (*known.config_names, *known.source.heuristics)
+    function = grid if callable(grid) else lambda _: tuple(grid)
+    try:
+        return trace_grid(function, known.argument_names, config)
+    except TraceError as error:
+        raise TraceError(
+            f"the grid of {known.name} ({known.location}) cannot be traced: {error}\n"
+            f"Or leave grid= out and pass a callable at the call: {known.name}[lambda meta: ...](...)"
+        ) from error

@@ -1,0 +1,260 @@
+"""What happens when a kernel of this process is called in a way it was not called before."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+from silo.api.compiling import Compilation, compiler_identity
+from silo.api.derived import derive
+from silo.api.devices import device_of
+from silo.api.launching import HeuristicLauncher, load_artifact
+from silo.api.live import measurable, tune_live
+from silo.api.session import session
+from silo.api.studies import Problem, measure_policy
+from silo.artifacts.artifact import Artifact
+from silo.core.config import Config
+from silo.core.decisions import Rejected
+from silo.core.protocols import Device
+from silo.core.signature import NoDefault, Signature
+from silo.core.specialization import Specialization
+from silo.core.values import Value
+from silo.core.variant import Variant
+from silo.launch.arguments import Call, ValueKind, describe_call
+from silo.launch.binding import bind
+from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
+from silo.settings import settings
+from silo.tune.policy import Action, Mode, PolicyDecision, decide
+
+if TYPE_CHECKING:
+    from silo.api.kernel import Kernel
+
+__all__ = ["Resolved", "Resolver", "Situation"]
+
+_log = logging.getLogger("silo")
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One call, understood: everything that decides its variant but the config.
+
+    ``values`` are its scalars by name; ``given`` the config's constexprs and options that the caller set himself;
+    ``candidates`` the configs of the space that agree with them.
+    """
+
+    call: Call
+    device: Device
+    signature: Signature
+    specialization: Specialization
+    values: Mapping[str, Value]
+    given: Mapping[str, Value]
+    candidates: tuple[Config, ...]
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What serves a call, and why: the tag of its binding."""
+
+    artifact: Artifact
+    decision: PolicyDecision
+
+
+class Resolver:
+    """Answers the misses of one kernel's launcher: picks a config, compiles, loads."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        # Tuning launches candidates through the same launcher, so a miss may come while one is being answered.
+        self._lock = threading.RLock()
+        self._tuning = False
+
+    @cached_property
+    def native(self) -> Launcher:
+        """The native launcher."""
+        kernel = self._kernel
+        return make_launcher(
+            kernel.name,
+            kernel.source.signature,
+            on_miss=self._on_miss,
+            key=kernel.key,
+            exact=tuple(sorted(kernel.derived.reads)),
+            config_names=(*kernel.config_names, *kernel.derived.names),
+        )
+
+    @cached_property
+    def launcher(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
+        """What a call outside of kernels goes to."""
+        kernel = self._kernel
+        if not kernel.derived.opaque:
+            return self.native
+        parameters = kernel.source.signature.parameters
+        defaults = {p.name: p.default for p in parameters if not isinstance(p.default, NoDefault)}
+        return HeuristicLauncher(self.native, kernel.source.signature.names, defaults, kernel.derived)
+
+    def warmup(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> None:
+        """Compile and load what a call needs."""
+        self.native.resolve(*args, **self._completed(args, kwargs), **({} if grid is None else {"grid": grid}))
+
+    def explain(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> str:
+        """Which variant a call gets and why, in words."""
+        kernel = self._kernel
+        named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
+        situation = self.understand(inspect_call(self.native, kernel.source.signature, *args, **named))
+        decision = self.decide(situation, can_tune=False)
+        variant = self.variant(situation, decision.config)
+        compiler = compiler_identity(kernel.source.kind, variant.target)
+        known = session().store.artifacts.get(variant.artifact_key(compiler))
+        lines = [
+            describe_call(situation.call),
+            f"device: {situation.device.target} ({situation.device.model})",
+            "assumes: " + (", ".join(f"{name} {fact.value}" for name, fact in variant.specialization.facts) or "nothing"),
+            f"config: {decision.config} ({decision.origin.value}: {decision.reason})",
+            f"artifact: {variant.artifact_key(compiler)[:16]}, " + ("in the store" if known else "not compiled yet"),
+            *self._rivals(situation, decision.config),
+        ]
+        return "\n".join(lines)
+
+    def _rivals(self, situation: Situation, chosen: Config) -> list[str]:
+        """Why each other config of the space is not the one, a line each."""
+        problem = self.problem(situation)
+        bucket = problem.bucket(situation.values)
+        winner = problem.winner(situation.specialization, bucket)
+        times = {} if winner is None else {row.config.order_key: row.time.median_ns for row in winner.runners_up}
+        failed = problem.failures(situation.specialization, bucket)
+        lines: list[str] = []
+        for config in self._kernel.space.configs():
+            if config.order_key == chosen.order_key:
+                continue
+            if config not in situation.candidates:
+                reason = "the call sets " + ", ".join(f"{name}={value}" for name, value in situation.given.items())
+            elif config.order_key in failed:
+                reason = failed[config.order_key]
+            elif config.order_key in times and winner is not None:
+                reason = f"{times[config.order_key] / max(winner.median_ns, 1):.2f} times the winner's time"
+            else:
+                reason = "not measured"
+            lines.append(f"rejected: {config}: {reason}")
+        return lines
+
+    def understand(self, call: Call) -> Situation:
+        """Types, facts, device and candidates of a call."""
+        kernel = self._kernel
+        device = device_of(kernel.name, call.device_kind, call.device[1])
+        facts = call.facts(kernel.source.constant)
+        signature, specialization = kernel.source.specialize(facts)
+        config_names = set(kernel.config_names)
+        given = {name: value for name, value in specialization.constants if name in config_names}
+        given.update({name: kernel.source.constant(value) for name, value in call.options.items()})
+        values: dict[str, Value] = {
+            one.name: one.number
+            for one in call.arguments
+            if one.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
+        }
+        constants = {name: value for name, value in specialization.constants if name not in config_names}
+        plain = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
+        key_values = {**plain, **values, **constants}
+        integers = {name: key_values[name] for name in kernel.key if isinstance(key_values.get(name), int)}
+        specialization = Specialization(specialization.facts, tuple(constants.items()))
+        return Situation(
+            call=call,
+            device=device,
+            signature=signature,
+            specialization=specialization,
+            values=cast("Mapping[str, Value]", key_values),
+            given=given,
+            candidates=_candidates(kernel.space.configs(integers), given),
+        )
+
+    def problem(self, situation: Situation) -> Problem:
+        """What the call's trials have in common with those of other sizes."""
+        kernel = self._kernel
+        target = situation.device.target
+        return Problem(
+            kernel=kernel.name,
+            source=kernel.source.fingerprint,
+            signature=situation.signature,
+            target=target,
+            compiler=compiler_identity(kernel.source.kind, target),
+            device=situation.device,
+            policy=measure_policy(situation.device),
+            key=kernel.key,
+            records=session().store.records,
+        )
+
+    def decide(self, situation: Situation, *, can_tune: bool = True) -> PolicyDecision:
+        """The config for a call, or that it is to be tuned."""
+        mode = Mode(self._kernel.tune or settings().tune)
+        if mode is Mode.OFF or len(situation.candidates) == 1:
+            return decide(mode, situation.candidates)
+        problem = self.problem(situation)
+        bucket = problem.bucket(situation.values)
+        winner = problem.winner(situation.specialization, bucket, situation.candidates)
+        rules = problem.rules(situation.specialization.constant_values, situation.candidates) if winner is None else None
+        possible = measurable(self._kernel, situation) if can_tune else Rejected("explaining measures nothing")
+        return decide(
+            mode,
+            situation.candidates,
+            bucket=winner.config if winner else None,
+            rule=rules.lookup([situation.values[name] for name in problem.key]).config if rules else None,
+            can_measure=possible,
+        )
+
+    def variant(self, situation: Situation, config: Config) -> Variant:
+        """The variant of a call with one config. Derived constexprs count as given by the caller."""
+        kernel = self._kernel
+        derived = derive(kernel.derived, situation.values, config.as_dict(), situation.device.facts())
+        own = {name: value for name, value in derived.items() if name not in situation.specialization.constant_values}
+        constants = (*situation.specialization.constants, *own.items())
+        return Variant(
+            kernel=kernel.name,
+            source=kernel.source.fingerprint,
+            signature=situation.signature,
+            specialization=Specialization(situation.specialization.facts, constants),
+            config=config,
+            target=situation.device.target,
+        )
+
+    def _on_miss(self, call: Call) -> Binding:
+        with self._lock:
+            situation = self.understand(call)
+            decision = self.decide(situation, can_tune=not self._tuning)
+            config = decision.config
+            if decision.action is Action.TUNE:
+                self._tuning = True
+                try:
+                    config = tune_live(self._kernel, self, situation) or config
+                finally:
+                    self._tuning = False
+            compilation = Compilation(session(), self._kernel.source)
+            artifact = compilation.artifact(self.variant(situation, config))
+            return self._bind(situation, artifact, decision)
+
+    def _bind(self, situation: Situation, artifact: Artifact, decision: PolicyDecision) -> Binding:
+        loaded = load_artifact(session().store, situation.device, artifact)
+        variant = artifact.variant
+        return bind(
+            cast("Any", loaded),
+            artifact.launch,
+            variant.signature,
+            variant.specialization,
+            {**variant.specialization.constant_values, **variant.config.as_dict()},
+            grid=self._kernel.grid,
+            facts=situation.device.facts(),
+            tag=Resolved(artifact, decision),
+        )
+
+    def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        launcher = self.launcher
+        return launcher.complete(args, kwargs) if isinstance(launcher, HeuristicLauncher) else dict(kwargs)
+
+
+def _candidates(configs: tuple[Config, ...], given: Mapping[str, Value]) -> tuple[Config, ...]:
+    """The configs that agree with what the caller set; where none does, the first one with his values."""
+    if not given:
+        return configs
+    fitting = tuple(config for config in configs if given.items() <= config.as_dict().items())
+    return fitting or (Config.of({**configs[0].as_dict(), **given}),)

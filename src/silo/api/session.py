@@ -1,0 +1,44 @@
+"""What one process shares: settings, the store, compile workers."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from silo.compile.pool import WorkerPool
+from silo.settings import Settings, settings
+from silo.store.store import MemoryStore, Store
+
+__all__ = ["Session", "session"]
+
+
+@dataclass
+class Session:
+    """The store and the workers under one set of settings."""
+
+    settings: Settings
+    store: Store | MemoryStore
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @cached_property
+    def pool(self) -> WorkerPool:
+        """Compile workers, started when first needed and stopped at exit."""
+        pool = WorkerPool(self.settings.jobs, self.settings.compile_timeout_s)
+        atexit.register(pool.close)
+        return pool
+
+
+_lock = threading.Lock()
+_sessions: dict[Settings, Session] = {}
+
+
+def session() -> Session:
+    """The session of the current settings."""
+    current = settings()
+    with _lock:
+        made = _sessions.get(current)
+        if made is None:
+            made = _sessions[current] = Session(current, Store(current.home))
+        return made

@@ -1,0 +1,144 @@
+"""Tuning a kernel on its cases: the same for a Python file and for a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from silo.api.casework import PreparedCase
+from silo.api.compiling import Compilation
+from silo.api.evaluation import CompiledEvaluator, Workload
+from silo.api.kernel import Kernel
+from silo.api.resolver import Situation
+from silo.api.session import session
+from silo.core.cases import Make
+from silo.core.config import Config
+from silo.core.dispatch import Bucket
+from silo.core.protocols import Device
+from silo.core.recipes import ArrayRecipe
+from silo.errors import CaseError
+from silo.launch import cases as arrays
+from silo.launch.runtime import inspect_call
+from silo.tune.check import Comparison
+from silo.tune.measure import MeasurePolicy
+from silo.tune.outcome import Budget, TuneOutcome
+from silo.tune.progress import Progress
+from silo.tune.session import tune
+
+__all__ = ["CaseStudy", "Limits", "call_arguments", "case_studies", "launcher_of", "make_of", "materializer", "tune_case"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far one case is tuned: searcher, most configs, most seconds."""
+
+    searcher: str = "exhaustive"
+    evaluations: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class CaseStudy:
+    """One case of a kernel of this process, understood on a device."""
+
+    kernel: Kernel
+    case: PreparedCase
+    situation: Situation
+    bucket: Bucket
+
+
+def materializer(library: str | None) -> Callable[[ArrayRecipe], Any]:
+    """What makes arrays of ``library`` (numpy where None). ``CaseError`` for an unknown one."""
+    chosen = library or "numpy"
+    if chosen not in arrays.LIBRARIES:
+        raise CaseError(f"--arrays {chosen}: it is one of {', '.join(arrays.LIBRARIES)}")
+    return lambda recipe: arrays.materialize(recipe, chosen)
+
+
+def make_of(library: str | None) -> Make:
+    """``make`` for a case function."""
+    return Make(materializer(library), arrays.fill)
+
+
+def case_studies(kernel: Kernel, device: Device, library: str | None = None) -> list[CaseStudy]:
+    """Every case of a kernel, its arguments made. ``CaseError`` where it has none."""
+    del device  # arrays of every library are in host memory until a device plug-in says otherwise
+    found: list[CaseStudy] = []
+    for function in kernel.case_functions:
+        for values in function.combinations():
+            case = function.prepare(values, make_of(library))
+            call = inspect_call(kernel.resolver.native, kernel.source.signature, **call_arguments(kernel, case))
+            situation = kernel.resolver.understand(call)
+            found.append(CaseStudy(kernel, case, situation, tuple(kernel.resolver.problem(situation).bucket(situation.values))))
+    if not found:
+        raise CaseError(
+            f"{kernel.name} ({kernel.location}) has no cases, so there is nothing to run it on: add @{kernel.name}.cases(...)"
+        )
+    return found
+
+
+def call_arguments(kernel: Kernel, case: PreparedCase) -> dict[str, object]:
+    """What the launcher is called with: the case's arguments and options, and what opaque heuristics say of them."""
+    named = {**case.arguments, **case.options}
+    for name, function, _ in kernel.derived.opaque:
+        if name not in named:
+            named[name] = function({**kernel.space.default.as_dict(), **named})
+    return named
+
+
+def launcher_of(study: CaseStudy) -> Callable[[Config], Callable[[], object]]:
+    """For a config, the function that launches the case with it."""
+    kernel, case = study.kernel, study.case
+    facts = study.situation.device.facts()
+
+    def bound(config: Config) -> Callable[[], object]:
+        named = {**call_arguments(kernel, case), **config.as_dict()}
+        grid = case.grid_of(config.as_dict(), facts)
+        launcher = kernel.resolver.native
+        if grid is not None:
+            launch = launcher[grid]
+            return lambda: launch(**named)
+        return lambda: launcher(**named)
+
+    return bound
+
+
+def tune_case(
+    study: CaseStudy, limits: Limits, progress: Callable[[Progress], None] | None = None
+) -> tuple[TuneOutcome, Compilation]:
+    """Measure the configs of one case and keep every trial."""
+    kernel, situation = study.kernel, study.situation
+    problem = kernel.resolver.problem(situation)
+    made = problem.study(situation.specialization, study.bucket)
+    problem.note(situation.specialization, study.bucket)
+    launch = launcher_of(study)
+    compilation = Compilation(session(), kernel.source)
+
+    def check(config: Config) -> Comparison:
+        launch(config)()
+        result, name = study.case.check()
+        if result is None:
+            return Comparison(ok=True)
+        return Comparison(ok=result.ok, max_error=result.max_abs_error, message=f"{name}: {result.message}")
+
+    evaluator = CompiledEvaluator(
+        study=made,
+        compilation=compilation,
+        variant_of=lambda config: kernel.resolver.variant(situation, config),
+        workload=Workload(study.case.arguments, launch),
+        check=check,
+        timer=situation.device.timer(),
+        policy=MeasurePolicy(version=situation.device.timing),
+    )
+    outcome = tune(
+        made,
+        situation.candidates,
+        evaluator,
+        session().store.records,
+        searcher=limits.searcher,
+        budget=Budget(evaluations=limits.evaluations, seconds=limits.seconds),
+        progress=progress,
+    )
+    return outcome, compilation
+

@@ -1,0 +1,60 @@
+"""``silo build``: compile (and tune where the device is here) the kernels of Python files into a bundle."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from silo.cli.console import console, format_bytes, print_json, table
+from silo.cli.options import Budget, Json, Kernels, Quiet, TuneMode
+from silo.cli.progress import BuildProgress
+
+__all__ = ["command"]
+
+
+def command(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Python files with kernels made by silo.kernel.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="K.silo", help="The bundle to write.")],
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", "-t", metavar="T", help="A target such as cpu, cuda:sm_90, hip:gfx942; repeatable. Default: cpu."),
+    ] = None,
+    kernel: Kernels = None,
+    tune: TuneMode = None,
+    budget: Budget = None,
+    *,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Compile the kernels of FILE... for every target, tune them where the device is here, and pack one bundle.
+
+    The bundle holds, for each kernel, the specializations of its cases and one generic fallback per dtype signature.
+    It is written in one piece: an existing file is replaced only by a finished one.
+    """
+    from silo.api.build import build_bundle  # noqa: PLC0415  # heavy: only when the command runs
+
+    with BuildProgress(enabled=not (quiet or json)) as progress:
+        summary = build_bundle(
+            files,
+            output,
+            targets=target or ["cpu"],
+            kernels=kernel or None,
+            tune=tune,
+            budget_s=budget,
+            progress=progress.stage,
+            tuning=progress.update,
+        )
+    if json:
+        print_json(asdict(summary))
+        return
+    if not quiet:
+        rows = [[row.kernel, row.target, str(row.variants), row.choice, row.measured] for row in summary.rows]
+        console().print(table(str(output), ["kernel", "target", "variants", "best config", "chosen by"], rows, right=["variants"]))
+        console().print(
+            f"{output}: {format_bytes(summary.size_bytes)}, {summary.variants} variants, {summary.blobs} blobs, "
+            f"{summary.compiled} compiled, {summary.reused} from the store, {summary.seconds:.1f} s",
+            highlight=False,
+        )

@@ -1,0 +1,68 @@
+"""What the commands print with: consoles, tables, JSON, exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from enum import IntEnum
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = ["ExitCode", "console", "format_bytes", "print_json", "table"]
+
+
+class ExitCode(IntEnum):
+    """What the exit codes mean."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    ERROR = 3
+    INTERRUPTED = 130
+
+
+@cache
+def console(*, stderr: bool = False) -> Console:
+    """The console of standard output or standard error."""
+    from rich.console import Console  # noqa: PLC0415  # slow to import, and --json needs none
+
+    # Without a terminal, lines are as long as they need to be: logs and pipes are not wrapped at 80 columns.
+    width = None if (sys.stderr if stderr else sys.stdout).isatty() else 200
+    return Console(stderr=stderr, width=width)
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> Table:
+    """A table; the columns named in ``right`` are aligned to the right."""
+    from rich.markup import escape  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold", pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(escape(cell) for cell in row))
+    return made
+
+
+def print_json(data: object) -> None:
+    """Indented JSON on standard output."""
+    sys.stdout.write(json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def format_bytes(size: int) -> str:
+    """A size with a unit that suits it.
+
+    >>> format_bytes(2048), format_bytes(3_500_000)
+    ('2.0 KiB', '3.3 MiB')
+    """
+    value = float(size)
+    for unit in ("bytes", "KiB", "MiB"):
+        if value < 1024:
+            return f"{size} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"

@@ -1,0 +1,27 @@
+"""``silo doctor``: what works here, and why the rest does not."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+
+from silo.cli.console import ExitCode, console, print_json, table
+from silo.cli.options import Json
+
+__all__ = ["command"]
+
+
+def command(*, json: Json = False) -> None:
+    """Check the native module, the C compiler, Triton, devices, the store and the settings; exit code 1 if a needed part is missing."""
+    from silo.api.doctor import examine  # noqa: PLC0415
+
+    findings = examine()
+    if json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        marks = {"ok": "ok", "missing": "missing", "optional": "not here"}
+        rows = [[finding.part, marks[finding.state], finding.detail, finding.advice] for finding in findings]
+        console().print(table("silo doctor", ["part", "state", "detail", "what to do"], rows))
+    if any(finding.state == "missing" for finding in findings):
+        raise typer.Exit(ExitCode.FAILED)

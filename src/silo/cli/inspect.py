@@ -1,0 +1,50 @@
+"""``silo inspect``: what is in a bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from silo.cli.console import ExitCode, console, format_bytes, print_json, table
+from silo.cli.options import Json
+
+__all__ = ["command"]
+
+
+def command(
+    path: Annotated[Path, typer.Argument(metavar="K.silo", help="A bundle.")],
+    *,
+    verify: Annotated[bool, typer.Option("--verify", help="Check every byte; exit code 1 if something is damaged.")] = False,
+    json: Json = False,
+) -> None:
+    """Show the kernels, targets, variants, winners and sizes of K.silo, and what made it. Nothing in it is executed."""
+    from silo.api.describing import describe_bundle, verify_bundle  # noqa: PLC0415
+
+    problems = verify_bundle(path) if verify else []
+    if problems:
+        for problem in problems:
+            console(stderr=True).print(problem, markup=False, highlight=False)
+        raise typer.Exit(ExitCode.FAILED)
+    description = describe_bundle(path)
+    if json:
+        print_json(description.to_json())
+        return
+    console().print(
+        f"{path}: {format_bytes(description.size_bytes)}, sha256 {description.identity}\n"
+        f"made by {', '.join(f'{name} {version}' for name, version in description.producer.items())}",
+        highlight=False,
+    )
+    rows = [
+        [row.kernel, row.target, row.types, row.facts, row.config, format_bytes(row.size_bytes), row.resources, row.reason]
+        for row in description.variants
+    ]
+    columns = ["kernel", "target", "types", "assumes", "config", "size", "resources", "why it is here"]
+    console().print(table("variants", columns, rows, right=["size"]))
+    winners = [[row.kernel, row.target, row.key, row.config, row.time, row.reason] for row in description.winners]
+    console().print(table("dispatch rules", ["kernel", "target", "key", "config", "time", "chosen by"], winners, right=["time"]))
+    cases = [[row.kernel, row.label, row.checks] for row in description.cases]
+    console().print(table("cases", ["kernel", "case", "checks"], cases))
+    if verify:
+        console().print("every byte verified")

@@ -1,0 +1,83 @@
+"""Entry point of the ``silo`` command: options for every command, errors without tracebacks, exit codes."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+from silo.cli import build, cache, doctor, inspect, run, trust, tune
+from silo.cli.console import ExitCode, console
+from silo.errors import SiloError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="silo",
+    help="Compile, tune, pack and run compute kernels.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("build")(build.command)
+app.command("tune")(tune.command)
+app.command("run")(run.command)
+app.command("inspect")(inspect.command)
+app.command("doctor")(doctor.command)
+app.command("trust")(trust.command)
+app.add_typer(cache.app, name="cache")
+
+
+def _version(asked: bool) -> None:  # noqa: FBT001  # typer's callback form
+    if asked:
+        import silo  # noqa: PLC0415  # not needed otherwise
+
+        typer.echo(f"silo {silo.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error, and debug messages.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """Options of every command."""
+    del version
+    from silo.settings import settings  # noqa: PLC0415  # after the options are read
+
+    level = logging.DEBUG if debug else getattr(logging, settings().log.upper(), logging.INFO)
+    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr, force=True)
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    debug = "--debug" in sys.argv[1:]
+    try:
+        code = app(standalone_mode=False)
+    except SiloError as error:
+        if debug:
+            raise
+        console(stderr=True).print("[bold red]error:[/] ", end="")
+        console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
+        sys.exit(ExitCode.ERROR)
+    except KeyboardInterrupt as interrupt:
+        if debug:
+            raise
+        console(stderr=True).print(str(interrupt) or "interrupted", markup=False, highlight=False)
+        sys.exit(ExitCode.INTERRUPTED)
+    except typer.Abort:
+        sys.exit(ExitCode.INTERRUPTED)
+    except Exception as error:
+        # click's own usage errors know how to show themselves; everything else is a defect and keeps its traceback.
+        import click  # noqa: PLC0415  # typer's foundation, needed only here
+
+        if isinstance(error, click.ClickException):
+            error.show()
+            sys.exit(ExitCode.USAGE)
+        raise
+    sys.exit(code if isinstance(code, int) else ExitCode.OK)

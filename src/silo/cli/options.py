@@ -1,0 +1,23 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["Budget", "Device", "Json", "Kernels", "Quiet", "TuneMode"]
+
+Kernels = Annotated[
+    list[str] | None, typer.Option("--kernel", "-k", metavar="NAME", help="Only this kernel; repeatable. Default: all.")
+]
+TuneMode = Annotated[
+    str | None,
+    typer.Option("--tune", metavar="MODE", help="auto: measure what is not known; cached: never measure; off: first config."),
+]
+Budget = Annotated[
+    float | None, typer.Option("--budget", metavar="SECONDS", help="Time for each kernel and case. Default: no limit.")
+]
+Device = Annotated[str, typer.Option("--device", "-d", metavar="D", help="The device to run on.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]

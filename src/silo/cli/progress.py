@@ -1,0 +1,68 @@
+"""Progress bars of the commands, on standard error; nothing where there is no terminal."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from silo.cli.console import console
+from silo.tune.progress import Progress, format_duration, format_time
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+__all__ = ["BuildProgress", "TuneProgress"]
+
+
+class _Bar:
+    """A rich progress bar that is made when first needed."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled and console(stderr=True).is_terminal
+        self._bar: Bar | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, name: str, done: int, total: int, note: str) -> None:
+        """Move the bar called ``name``."""
+        if not self._enabled:
+            return
+        if self._bar is None:
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn  # noqa: PLC0415  # slow to import
+            from rich.progress import Progress as RichProgress  # noqa: PLC0415
+
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
+            self._bar = RichProgress(*columns, console=console(stderr=True), transient=True)
+            self._bar.start()
+        if name not in self._tasks:
+            self._tasks[name] = self._bar.add_task(name, total=total, note=note)
+        self._bar.update(self._tasks[name], completed=done, total=total, note=note)
+
+
+class TuneProgress(_Bar):
+    """Shows how tuning goes: done, best so far, time left, failures by kind."""
+
+    def update(self, name: str, progress: Progress) -> None:
+        """Take one event of the session called ``name``."""
+        parts: list[str] = []
+        if progress.best_ns is not None:
+            parts.append(f"best {format_time(progress.best_ns)} ({progress.best})")
+        if progress.eta_s is not None and progress.done < progress.total:
+            parts.append(f"{format_duration(progress.eta_s)} left")
+        parts += [f"{count} {kind}" for kind, count in progress.failures.items()]
+        self.show(name, progress.done, progress.total, "; ".join(parts))
+
+
+class BuildProgress(TuneProgress):
+    """Shows how a build goes: variants compiled, then sessions of tuning."""
+
+    def stage(self, name: str, done: int, total: int) -> None:
+        """Take the state of one stage of the build."""
+        self.show(name, done, total, "")

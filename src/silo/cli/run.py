@@ -1,0 +1,53 @@
+"""``silo run``: run the cases of a Python file or a bundle on a device and check them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from silo.cli.console import ExitCode, console, print_json, table
+from silo.cli.options import Device, Json, Kernels, Quiet, TuneMode
+from silo.tune.progress import format_time
+
+__all__ = ["command"]
+
+
+def command(
+    path: Annotated[Path, typer.Argument(metavar="FILE|K.silo", help="A Python file with kernels, or a bundle.")],
+    device: Device = "cpu",
+    kernel: Kernels = None,
+    arrays: Annotated[
+        str | None, typer.Option("--arrays", metavar="LIBRARY", help="numpy, torch or buffer. Default: numpy on the CPU.")
+    ] = None,
+    tune: TuneMode = "cached",
+    *,
+    trust: Annotated[bool, typer.Option("--trust", help="Load the bundle's host code although nobody vouched for it.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run every case of FILE or K.silo and compare with the expected values; exit code 1 if one is wrong."""
+    from silo.api.checking import run_cases  # noqa: PLC0415  # heavy: only when the command runs
+
+    outcomes = run_cases(path, device=device, kernels=kernel or None, arrays=arrays, trust=trust, tune=tune)
+    if json:
+        print_json([asdict(outcome) for outcome in outcomes])
+    elif not quiet:
+        rows = [
+            [
+                outcome.kernel,
+                outcome.case,
+                outcome.config,
+                format_time(outcome.time_ns) if outcome.time_ns is not None else "",
+                f"{outcome.max_error:.3g}" if outcome.max_error is not None else "",
+                "ok" if outcome.ok else outcome.message,
+            ]
+            for outcome in outcomes
+        ]
+        console().print(
+            table(f"{path} on {device}", ["kernel", "case", "config", "time", "max error", "result"], rows, right=["time", "max error"])
+        )
+    if not all(outcome.ok for outcome in outcomes):
+        raise typer.Exit(ExitCode.FAILED)

@@ -1,0 +1,69 @@
+"""The pages run: Python blocks as one program a page, `silo` lines of shell blocks as written."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page, language):
+    return [text for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")) if kind == language]
+
+
+def environment(home):
+    bin_folder = str(Path(sys.executable).parent)
+    return {
+        **os.environ,
+        "SILO_HOME": str(home),
+        "SILO_TUNE_BUDGET": "2",
+        "PATH": bin_folder + os.pathsep + os.environ["PATH"],
+    }
+
+
+def pages_with(language):
+    return [pytest.param(page, id=page.name) for page in PAGES if blocks(page, language)]
+
+
+@pytest.mark.parametrize("page", pages_with("python"))
+def test_python_blocks_run(page, tmp_path):
+    pytest.importorskip("triton", reason="the pages compile Triton kernels")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    program = tmp_path / "page.py"
+    program.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, str(program)], cwd=tmp_path, env=environment(tmp_path / "home"), capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", pages_with("sh"))
+def test_silo_commands_run(page, tmp_path):
+    pytest.importorskip("triton", reason="the pages compile Triton kernels")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    lines = [line for text in blocks(page, "sh") for line in text.splitlines() if line.startswith("silo ")]
+    if not lines:
+        pytest.skip("no silo commands on this page")
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        result = subprocess.run(words, cwd=tmp_path, env=environment(tmp_path / "home"), capture_output=True, text=True)
+        assert result.returncode == 0, f"{line}\n{result.stdout}{result.stderr}"
+
+
+def test_links_between_pages_lead_somewhere():
+    link = re.compile(r"\]\(((?!https?:)[^)#]+)")
+    broken = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in [*PAGES, ROOT / "CONTRIBUTING.md"]
+        for target in link.findall(page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert not broken
