@@ -131,6 +131,21 @@ def test_dots_of_any_size_lower_for_a_cpu_only():
         adapter.lower_for_gpu(kernel, signature, facts, Config(), Target("cuda", "sm_90"))
 
 
+@pytest.mark.parametrize(
+    ("target", "arch", "warp"),
+    [
+        ("cuda:sm_86", 86, 32),
+        ("cuda:sm_120a", 120, 32),
+        ("hip:gfx90a", "gfx90a", 64),
+        ("hip:gfx942", "gfx942", 64),
+        ("hip:gfx1100", "gfx1100", 32),
+    ],
+)
+def test_targets_in_tritons_words(target, arch, warp):
+    found = toolchain.gpu_target(Target.parse(target))
+    assert (found.arch, found.warp_size) == (arch, warp)
+
+
 @triton.jit
 def wrong(x):
     tl.store(x, undefined_name)  # noqa: F821
@@ -209,6 +224,9 @@ def test_the_environment_cannot_change_what_a_target_means(monkeypatch):
 def test_assertions_are_kept_on_demand():
     assert "tt.assert" not in lowered("printing")[0].text
     assert "tt.assert" in lowered("printing", debug=True)[0].text
+    kernel = triton.jit(printing.fn, debug=True)
+    signature, facts = TritonSource.of(kernel).specialize(SAMPLES["printing"][1])
+    assert "tt.assert" in adapter.lower_to_ttir(kernel, signature, facts, Config(), CPU).text
 
 
 # -- Triton's own back end -------------------------------------------------------------------------------------------

@@ -44,7 +44,6 @@ _DERIVES = frozenset(
         "tt.join",
         "tt.make_tensor_descriptor",
         "tt.make_tensor_ptr",
-        "tt.map_elementwise",
         "tt.reshape",
         "tt.splat",
         "tt.split",

@@ -83,7 +83,7 @@ def lower_to_ttir(
         specialization: facts and constexpr values; values of ``config`` and defaults fill in what it lacks.
         config: its compile options mean nothing on a CPU and change nothing here.
         target: a ``cpu`` target.
-        debug: keep ``tl.device_assert`` and overflow checks.
+        debug: keep ``tl.device_assert`` and overflow checks, as ``@triton.jit(debug=True)`` does.
         force: accept a Triton that Silo was not tested with.
 
     Raises:
@@ -93,7 +93,7 @@ def lower_to_ttir(
     require_triton(force=force)
     if target.kind != "cpu":
         raise SourceError(f"lower_to_ttir is for cpu targets, not {target}; use lower_for_gpu")
-    options = {**_CPU_OPTIONS, "debug": debug}
+    options = {**_CPU_OPTIONS, "debug": True} if debug else _CPU_OPTIONS
     arguments = _source_arguments(function, signature, specialization, config)
 
     def lower(*, locations: bool) -> str:
