@@ -15,7 +15,7 @@ from silo.core.specialization import Specialization
 from silo.sources.triton.parameters import module_arguments
 from silo.sources.triton.ssa import Block, Module, Operation, Value
 
-__all__ = ["argument_effects", "effects_of", "parameter_effects"]
+__all__ = ["argument_effects", "effects_of"]
 
 _READS, _WRITES = 1, 2
 
@@ -67,9 +67,6 @@ def effects_of(module: Module, signature: Signature, specialization: Specializat
         if slot.part == "" and slot.parameter in found:
             found[slot.parameter] = effect
     return found
-
-
-parameter_effects = effects_of
 
 
 def argument_effects(module: Module) -> tuple[Effect, ...]:
