@@ -8,12 +8,16 @@ typedef float silo_vector_f32
 
 enum {
     SILO_LANES_f32 = SILO_VECTOR_BYTES / (int)sizeof(float),
+    /* Vectors and rows of one block: its sums, one row of b and one element of a fill the
+       registers. */
     SILO_DOT_VECTORS_f32 = 2,
-    SILO_DOT_ROWS_f32 = SILO_VECTOR_BYTES == 64 ? 8
-    : SILO_VECTOR_BYTES == 32                   ? 6
-                                                : 4,
-    SILO_DOT_PANEL_f32 =
-        256, /* rows of b in one packed panel: at most 32 KiB of stack with 512-bit vectors */
+    SILO_DOT_ROWS_f32 = SILO_VECTOR_BYTES > 32 ? 8
+    : SILO_VECTOR_BYTES > 16                   ? 6
+                                               : 4,
+    /* Rows of b in one packed panel: at most 32 KiB of stack. */
+    SILO_DOT_PANEL_f32 = 256,
+    /* Bytes of b that are read in place. */
+    SILO_DOT_NEAR_f32 = 20480,
 };
 
 SILO_INLINE void silo_dot_block_f32(const int rows, const int vectors, int64_t k, const float *a,
@@ -128,8 +132,10 @@ static __attribute__((noinline, unused)) void silo_dot_pack_f32(int64_t k, const
 SILO_INLINE void silo_dot_f32(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
                               const float *b, int64_t ldb, float *c, int64_t ldc) {
     const int64_t width = SILO_DOT_VECTORS_f32 * SILO_LANES_f32;
-    /* Packing pays when a panel is used by several blocks of rows. */
-    if (m >= 4 * SILO_DOT_ROWS_f32 && n >= width) {
+    /* Packing pays when a panel is used by several blocks of rows, and b is too large for the
+       first-level cache or has rows so far apart that they compete for its sets. */
+    const int64_t spread = k * ldb * (int64_t)sizeof(float);
+    if (m >= 4 * SILO_DOT_ROWS_f32 && n >= width && spread > SILO_DOT_NEAR_f32) {
         _Alignas(64) float packed[SILO_DOT_PANEL_f32 * SILO_DOT_VECTORS_f32 * SILO_LANES_f32];
         for (int64_t p = 0; p < k; p += SILO_DOT_PANEL_f32) {
             const int64_t depth = k - p < SILO_DOT_PANEL_f32 ? k - p : SILO_DOT_PANEL_f32;

@@ -2,14 +2,15 @@
    polynomial in r. Errors over all f32, subnormal results included: exp 1.1 ulp, exp2 1.1 ulp,
    expm1 1.6 ulp. */
 
-/* 2^n for the integer n that was added to 1.5 * 2^23, in two factors so that subnormal results
- * round once. */
+/* Added to n, it leaves n + 254 in the last bits: the sum of two exponents with their bias. */
+#define SILO_SHIFT_F32 (0x1.8p23f + 254.0f)
+
+/* y * 2^n for the n in shifted = n + SILO_SHIFT_F32, in two factors so that subnormal results are
+ * rounded once. */
 SILO_INLINE float silo_scale_f32(float y, float shifted) {
-    int32_t n = (int32_t)(silo_bits_f32(shifted) - 0x4b400000u);
-    int32_t half = n >> 1;
-    float first = silo_f32_of_bits(((uint32_t)half + 127u) << 23);
-    float second = silo_f32_of_bits(((uint32_t)n - (uint32_t)half + 127u) << 23);
-    return y * first * second;
+    uint32_t both = silo_bits_f32(shifted);
+    uint32_t half = both >> 1;
+    return y * silo_f32_of_bits(half << 23) * silo_f32_of_bits((both - half) << 23);
 }
 
 /* e^r - 1 - r, divided by r^2. */
@@ -24,19 +25,19 @@ SILO_INLINE float silo_exp_tail_f32(float r) {
 SILO_INLINE float silo_exp_f32(float x) {
     float c = x > 89.0f ? 89.0f : x;
     c = c < -104.0f ? -104.0f : c;
-    float shifted = c * 0x1.715476p+0f + 0x1.8p23f;
-    float n = shifted - 0x1.8p23f;
+    float shifted = c * 0x1.715476p+0f + SILO_SHIFT_F32;
+    float n = shifted - SILO_SHIFT_F32;
     float r = c - n * 0x1.62e4p-1f;
     r = r - n * 0x1.7f7d1cp-20f;
-    float y = 1.0f + (r + r * r * silo_exp_tail_f32(r));
+    float y = 1.0f + r * (1.0f + r * silo_exp_tail_f32(r));
     return silo_scale_f32(y, shifted);
 }
 
 SILO_INLINE float silo_exp2_f32(float x) {
     float c = x > 129.0f ? 129.0f : x;
     c = c < -151.0f ? -151.0f : c;
-    float shifted = c + 0x1.8p23f;
-    float r = c - (shifted - 0x1.8p23f);
+    float shifted = c + SILO_SHIFT_F32;
+    float r = c - (shifted - SILO_SHIFT_F32);
     float q = 0x1.417a36p-13f;
     q = q * r + 0x1.5f0f74p-10f;
     q = q * r + 0x1.3b2ddap-7f;
