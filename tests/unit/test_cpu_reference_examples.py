@@ -1,5 +1,5 @@
 """The kernels people write first, in both modes, against numpy."""
-# ruff: noqa: N803, N806  # kernels are written as Triton authors write them
+# ruff: noqa: E741, N803, N806, PLR0917  # kernels are written as Triton authors write them
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
+
 from cpu_samples import MODES, both, needs_compiler, run  # noqa: E402
 
 pytestmark = needs_compiler
@@ -40,13 +41,13 @@ def layer_norm(X, Y, W, B, Mean, Rstd, stride, N, eps, BLOCK: tl.constexpr):
     Y += row * stride
     X += row * stride
     _mean = tl.zeros([BLOCK], dtype=tl.float32)
-    for off in range(0, N, BLOCK):
+    for off in tl.range(0, N, BLOCK):
         cols = off + tl.arange(0, BLOCK)
         a = tl.load(X + cols, mask=cols < N, other=0.0).to(tl.float32)
         _mean += a
     mean = tl.sum(_mean, axis=0) / N
     _var = tl.zeros([BLOCK], dtype=tl.float32)
-    for off in range(0, N, BLOCK):
+    for off in tl.range(0, N, BLOCK):
         cols = off + tl.arange(0, BLOCK)
         x = tl.load(X + cols, mask=cols < N, other=0.0).to(tl.float32)
         x = tl.where(cols < N, x - mean, 0.0)
@@ -55,7 +56,7 @@ def layer_norm(X, Y, W, B, Mean, Rstd, stride, N, eps, BLOCK: tl.constexpr):
     rstd = 1 / tl.sqrt(var + eps)
     tl.store(Mean + row, mean)
     tl.store(Rstd + row, rstd)
-    for off in range(0, N, BLOCK):
+    for off in tl.range(0, N, BLOCK):
         cols = off + tl.arange(0, BLOCK)
         mask = cols < N
         w = tl.load(W + cols, mask=mask)
@@ -99,7 +100,7 @@ def matmul(
     ap = a_ptr + (oam[:, None] * sam + ok[None, :] * sak)
     bp = b_ptr + (ok[:, None] * sbk + obn[None, :] * sbn)
     acc = tl.zeros((BM, BN), dtype=tl.float32)
-    for k in range(0, tl.cdiv(K, BK)):
+    for k in range(tl.cdiv(K, BK)):
         a = tl.load(ap, mask=ok[None, :] < K - k * BK, other=0.0)
         b = tl.load(bp, mask=ok[:, None] < K - k * BK, other=0.0)
         acc = tl.dot(a, b, acc)

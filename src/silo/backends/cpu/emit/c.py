@@ -32,10 +32,10 @@ def kernel_text(program: Program) -> str:
     for index, parameter in enumerate(program.parameters):
         ctype, name = parameter.ctype, parameter.name
         lines.append(f"  {ctype} const {name} = *({ctype} const *)params[{index}]; (void){name};")
-    for buffer in program.buffers:
-        lines.append(
-            f"  {buffer.ctype} *const {buffer.name} = ({buffer.ctype} *)(void *)((char *)scratch + {buffer.offset});"
-        )
+    lines.extend(
+        f"  {buffer.ctype} *const {buffer.name} = ({buffer.ctype} *)(void *)((char *)scratch + {buffer.offset});"
+        for buffer in program.buffers
+    )
     lines.append("  for (uint64_t program = begin; program < end; program++) {")
     lines.append("    int32_t const program_x = (int32_t)(program % grid[0]); (void)program_x;")
     lines.append("    int32_t const program_y = (int32_t)(program / grid[0] % grid[1]); (void)program_y;")

@@ -7,7 +7,7 @@ from silo.backends.cpu.lower.nest import linear_index
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.ops_types import HALVES
 from silo.backends.cpu.schedule.plan import DotStep
-from silo.sources.triton.ssa import Type, Value
+from silo.sources.triton.ssa import Value
 
 __all__ = ["lower_dot"]
 
@@ -32,7 +32,7 @@ def lower_dot(scope: Scope, step: DotStep) -> None:
     if scope.reference:
         _plain(scope, (rows, columns, depth), a, b, sums)
     else:
-        _call(scope, left.type, (rows, columns, depth), a, b, sums)
+        _call(scope, (rows, columns, depth), a, b, sums)
     if element in HALVES:
         _convert(scope, sums, "f32", target, element)
     scope.lifetimes.touch(target)
@@ -77,9 +77,9 @@ def _plain(scope: Scope, sizes: tuple[int, int, int], a: Buffer, b: Buffer, sums
     scope.emit(For(i, "0", str(rows), [cell]))
 
 
-def _call(scope: Scope, operand: Type, sizes: tuple[int, int, int], a: Buffer, b: Buffer, sums: Buffer) -> None:
+def _call(scope: Scope, sizes: tuple[int, int, int], a: Buffer, b: Buffer, sums: Buffer) -> None:
     rows, columns, depth = sizes
-    piece = {"i8": "dot_i8", "f64": "dot_f64"}.get(operand.element, "dot_f32")
+    piece = {"int8_t": "dot_i8", "double": "dot_f64"}.get(a.ctype, "dot_f32")
     scope.pieces.add(piece)
     scope.emit(
         Call(

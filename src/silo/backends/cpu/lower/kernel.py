@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.values import load_parts, store_parts
 from silo.backends.cpu.loop_ir import (
@@ -54,7 +56,7 @@ def lower_kernel(module: Module, plans: list[BlockPlan], options: CpuOptions) ->
     shared = len(blocks) == 1
     scratch = scope.lifetimes.assign(shared=shared)
     program = Program(
-        entry=f"silo_kernel_{module.kernel}",
+        entry="silo_kernel_" + re.sub(r"\W", "_", module.kernel),
         parameters=parameters,
         buffers=sorted(scope.lifetimes.spans, key=lambda buffer: int(buffer.name[1:])),
         constants=scope.constants,

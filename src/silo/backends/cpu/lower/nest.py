@@ -7,6 +7,8 @@ to hold (``limits`` say how long it is), and for the rest.
 
 from __future__ import annotations
 
+import re
+
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.values import VIEWS, is_unit_reshape, load_parts, scalar_source
 from silo.backends.cpu.loop_ir import Define, Statement
@@ -16,6 +18,7 @@ from silo.sources.triton.ssa import Operation, Type, Value
 __all__ = ["Index", "Nest", "linear_index", "remap"]
 
 Index = tuple[str, ...]
+_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 class Nest:
@@ -334,7 +337,8 @@ def remap(operation: Operation, index: Index) -> Index:
             assert isinstance(order, tuple)
             result = [""] * len(index)
             for name, axis in zip(index, order, strict=True):
-                result[int(axis)] = name
+                assert isinstance(axis, int)
+                result[axis] = name
             return tuple(result)
         case _:
             names = iter([name for name, extent in zip(index, shape, strict=True) if extent != 1])
@@ -342,14 +346,7 @@ def remap(operation: Operation, index: Index) -> Index:
 
 
 def _words(text: str) -> list[str]:
-    word, words = "", []
-    for character in text + " ":
-        if character.isalnum() or character == "_":
-            word += character
-        elif word:
-            words.append(word)
-            word = ""
-    return words
+    return _WORD.findall(text)
 
 
 def _combine(name: str, left: tuple[str, str], right: tuple[str, str]) -> tuple[str, str] | None:

@@ -19,15 +19,18 @@ def safe_to_fuse(scope: Scope, group: Group) -> str:
     Two accesses may share a loop if they touch different memory, or if they touch the same place at the same index and
     no place twice.
     """
-    ranges = {access: _Range(scope, group.shape, access) for pair in group.checks for access in pair}
-    return " && ".join(f"({_pair(ranges[one], ranges[two])})" for one, two in group.checks)
+    ranges: dict[Operation, _Range] = {}
+    for access in dict.fromkeys(access for pair in group.checks for access in pair):
+        ranges[access] = _Range(scope, access)
+    return " && ".join(f"({_pair(ranges[one], ranges[two], group.shape)})" for one, two in group.checks)
 
 
 class _Range:
     """First byte, one past the last byte, and the step in bytes along each axis of one access."""
 
-    def __init__(self, scope: Scope, shape: tuple[int, ...], access: Operation) -> None:
+    def __init__(self, scope: Scope, access: Operation) -> None:
         pointer = load_parts(access)[0] if access.name == "tt.load" else access.operands[0]
+        shape = pointer.type.shape
         nest = Nest(scope, shape)
         base, strides = _Form(scope, nest).of(pointer, tuple(range(len(shape))))
         size = ELEMENT_BYTES[pointer.type.element]
@@ -59,10 +62,10 @@ class _Range:
             )
 
 
-def _pair(one: _Range, two: _Range) -> str:
+def _pair(one: _Range, two: _Range, shape: tuple[int, ...]) -> str:
     disjoint = f"{one.high} <= {two.low} || {two.high} <= {one.low}"
-    if one.size != two.size:
-        return disjoint
+    if one.size != two.size or one.shape != shape or two.shape != shape:
+        return disjoint  # one place would meet several iterations
     same = [f"{one.base} == {two.base}", *(f"{a} == {b}" for a, b in zip(one.strides, two.strides, strict=True))]
     return f"{disjoint} || ({' && '.join([*same, *one.injective])})"
 

@@ -34,8 +34,8 @@ REDUCTIONS = frozenset({*_FLOAT_ORDER, *_SUMS, *_BITS, *_INTEGER_ORDER})
 class Accumulation:
     """How to accumulate: the accumulator's C type, its start, OpenMP's operator, and the texts round the loop.
 
-    ``load`` turns an element into the accumulator's type; ``combine`` takes accumulator and element; ``finish`` turns the
-    accumulator into the result. ``flag`` ("" for none) is a condition on an element whose truth for any element is
+    ``load`` turns an element into the accumulator's type; ``combine`` takes accumulator and element; ``finish`` turns
+    the accumulator into the result. ``flag`` ("" for none) is a condition on an element whose truth for any element is
     given to ``finish`` as a second argument.
     """
 

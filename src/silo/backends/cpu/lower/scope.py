@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from silo.backends.cpu import ops
@@ -48,7 +48,7 @@ class Scope:
         self.out.append(statement)
 
     @contextmanager
-    def collecting(self) -> Iterator[list[Statement]]:
+    def collecting(self) -> Generator[list[Statement]]:
         """Collect statements into a new list."""
         outer, self.out = self.out, []
         try:

@@ -357,7 +357,7 @@ class _Planner:
         else:
             group = Group(value.type.shape, sinks)
             before = barrier if barrier is not None else first
-            self.steps.insert(len(self.steps) if before is None else self.steps.index(before), group)
+            self.steps.insert(order[None] if before is None else self.steps.index(before), group)
         self._pass_on(operation, [_Demand(group, identity=True)])
 
     def _order(self) -> dict[Step | None, int]:

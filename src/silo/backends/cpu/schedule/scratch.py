@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -34,7 +34,7 @@ class Lifetimes:
         self.clock += 1
 
     @contextmanager
-    def loop(self) -> Iterator[None]:
+    def loop(self) -> Generator[None]:
         """Everything inside happens repeatedly."""
         self.clock += 1
         start = self.clock
