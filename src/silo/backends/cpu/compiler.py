@@ -60,6 +60,10 @@ class CpuCompiler:
         toolchain = find_toolchain(settings().cc)
         return _identity(level_of(target), toolchain)
 
+    def artifact_target(self, target: Target) -> Target:
+        """The same: code for a target is for that target."""
+        return target
+
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Triton sources, for a CPU level, where a C compiler is."""
         if source_kind != "triton":
