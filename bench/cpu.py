@@ -252,13 +252,13 @@ def main() -> None:
 
     import torch
 
-    from silo.launch.native import set_threads
+    from silo.launch.threads import cpu_threads
 
     interpreter = {} if options.no_interpreter else interpreter_seconds()
     rows: list[Row] = []
     for threads in options.threads:
         torch.set_num_threads(threads)
-        set_threads(threads)
+        cpu_threads(threads)
         for workload in workloads(quick=options.quick):
             row = measure(workload, threads, rounds=9, seconds=1.0 if options.quick else 3.0)
             unit = next((cost for name, cost in interpreter.items() if row.name.startswith(name)), None)

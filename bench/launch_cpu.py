@@ -14,12 +14,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.launch import native
 from silo.launch.runtime import Binding, make_launcher
 from silo.launch.threads import threads
-from silo.core.signature import Parameter, ParameterKind, Signature
 
 SOURCE = """
 #include <stdint.h>
@@ -57,14 +58,18 @@ def minimum_ns(call: Callable[[], object], bursts: int, number: int) -> float:
 
 def arrays(library: str, count: int) -> list[object]:
     if library == "torch":
-        import torch
+        import torch  # noqa: PLC0415  # only where its arrays are measured
 
         return [torch.empty(1024) for _ in range(count)]
     if library == "numpy":
-        import numpy as np
+        import numpy as np  # noqa: PLC0415
 
         return [np.empty(1024, dtype=np.float32) for _ in range(count)]
     return [4096 * (index + 1) for index in range(count)]
+
+
+def launch(launcher: native.Launcher, grid: tuple[int], arguments: tuple[object, ...]) -> None:
+    launcher[grid](*arguments)
 
 
 def measure(bursts: int) -> dict[str, dict[str, float]]:
@@ -87,13 +92,9 @@ def measure(bursts: int) -> dict[str, dict[str, float]]:
                     "nop", signature, on_miss=lambda _: Binding(loaded, (), {}), release_gil=release
                 )
                 held = "" if release else ", GIL held"
-                one, empty = (1,), (0,)
-                rows = {
-                    f"{library}, one program{held}": lambda l=launcher, a=arguments: l[one](*a),
-                    f"{library}, empty grid{held}": lambda l=launcher, a=arguments: l[empty](*a),
-                }
-                for name, call in rows.items():
-                    table.setdefault(name, {})[label] = minimum_ns(call, bursts, 500)
+                for what, grid in (("one program", (1,)), ("empty grid", (0,))):
+                    row = table.setdefault(f"{library}, {what}{held}", {})
+                    row[label] = minimum_ns(partial(launch, launcher, grid, arguments), bursts, 500)
     return table
 
 
