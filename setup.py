@@ -27,7 +27,7 @@ setup(
             "silo._native",
             sources=sorted(str(path.relative_to(ROOT)) for path in (ROOT / "native").glob("*.c")),
             depends=sorted(str(path.relative_to(ROOT)) for path in (ROOT / "native").glob("*.h")),
-            define_macros=[("Py_LIMITED_API", "0x030b0000")],
+            define_macros=[("Py_LIMITED_API", "0x030b0000"), ("_GNU_SOURCE", "1")],
             py_limited_api=True,
             # Contraction off: a fused multiply-add would change the generator's last bit.
             extra_compile_args=["-std=c11", "-O2", "-fvisibility=hidden", "-ffp-contract=off", *WARNINGS],

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "cpu_driver.h"
 
 #include "cpu_pool.h"

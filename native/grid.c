@@ -3,6 +3,7 @@
 #include "arguments.h"
 #include "errors.h"
 #include "guard.h"
+#include "plan.h"
 
 #include <stdlib.h>
 
@@ -154,13 +155,12 @@ struct arrays {
 
 /* Read what the programs need of their arrays into `shapes` (owned by the caller), one entry an
  * array. */
-static int read_arrays(const struct silo_grid_programs *grid, PyObject *kernel,
-                       PyObject *const *arguments, int32_t count, struct arrays *out,
-                       struct silo_shape *shapes) {
+static int read_arrays(const struct silo_grid_programs *grid, const struct silo_plan *plan,
+                       PyObject *const *arguments, struct arrays *out, struct silo_shape *shapes) {
     memset(out, 0, sizeof *out);
     for (uint32_t i = 0; i < grid->arrays_used; i++) {
         const uint16_t slot = grid->arrays[i];
-        PyObject *object = slot < count ? arguments[slot] : NULL;
+        PyObject *object = slot < plan->count ? arguments[slot] : NULL;
         if (object == NULL)
             continue; /* the evaluator reports the slot */
         const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
@@ -171,7 +171,8 @@ static int read_arrays(const struct silo_grid_programs *grid, PyObject *kernel,
         if (silo_shape_read(object, adapter, &shapes[i]) != 0) {
             PyObject *cause = silo_take_exception();
             PyErr_Format(silo_argument_error,
-                         "%U: the declared grid needs the shape of argument %d", kernel, (int)slot);
+                         "%U: the declared grid needs the shape of argument '%U'", plan->kernel,
+                         plan->parameters[slot].name);
             silo_chain(cause);
             return -1;
         }
@@ -185,18 +186,17 @@ static int read_arrays(const struct silo_grid_programs *grid, PyObject *kernel,
 
 /* Kept apart: the arrays are large, and most grids need none. */
 static SILO_NOINLINE int evaluate_with_arrays(const struct silo_grid_programs *grid,
-                                              PyObject *kernel, const uint64_t *slots,
-                                              PyObject *const *arguments, int32_t count,
-                                              int64_t dims[3]) {
+                                              const struct silo_plan *plan, const uint64_t *slots,
+                                              PyObject *const *arguments, int64_t dims[3]) {
     struct arrays arrays;
     struct silo_shape *shapes = PyMem_Malloc(grid->arrays_used * sizeof *shapes);
     if (shapes == NULL) {
         PyErr_NoMemory();
         return -1;
     }
-    int result = read_arrays(grid, kernel, arguments, count, &arrays, shapes);
+    int result = read_arrays(grid, plan, arguments, &arrays, shapes);
     const silo_bindings bindings = {
-        .slot_count = count,
+        .slot_count = plan->count,
         .values = (const int64_t *)slots,
         .shapes = arrays.shapes,
         .strides = arrays.strides,
@@ -207,43 +207,43 @@ static SILO_NOINLINE int evaluate_with_arrays(const struct silo_grid_programs *g
         int error =
             silo_expression_eval(grid->axis[axis], grid->counts[axis], &bindings, &dims[axis]);
         if (error != 0)
-            result = evaluation_error(kernel, axis, error);
+            result = evaluation_error(plan->kernel, axis, error);
     }
     PyMem_Free(shapes);
     return result;
 }
 
-int silo_grid_evaluate(const struct silo_grid_programs *grid, PyObject *kernel,
+int silo_grid_evaluate(const struct silo_grid_programs *grid, const struct silo_plan *plan,
                        const uint64_t *slots, const uint64_t *codes, PyObject *const *arguments,
-                       int32_t count, int64_t dims[3]) {
+                       int64_t dims[3]) {
     dims[0] = dims[1] = dims[2] = 1;
     for (uint32_t i = 0; i < grid->values_used; i++) {
         const uint16_t slot = grid->values[i];
-        const uint64_t code = slot < count ? codes[slot] : 0;
-        if (SILO_UNLIKELY(!silo_code_is_integer(code, slot < count ? slots[slot] : 0))) {
-            PyErr_Format(silo_argument_error,
-                         "%U: the declared grid needs a signed 64-bit integer as argument %d",
-                         kernel, (int)slot);
-            return -1;
-        }
+        if (SILO_UNLIKELY(slot >= plan->count))
+            return evaluation_error(plan->kernel, 0, SILO_EXPRESSION_SLOT);
+        if (SILO_UNLIKELY(!silo_code_is_integer(codes[slot], slots[slot])))
+            return silo_bad_argument(plan->kernel, plan->parameters[slot].name,
+                                     "a signed 64-bit integer, for the declared grid reads it",
+                                     arguments[slot]);
     }
     if (SILO_UNLIKELY(grid->arrays_used != 0)) {
-        if (evaluate_with_arrays(grid, kernel, slots, arguments, count, dims) != 0)
+        if (evaluate_with_arrays(grid, plan, slots, arguments, dims) != 0)
             return -1;
     } else {
-        const silo_bindings bindings = {.slot_count = count, .values = (const int64_t *)slots};
+        const silo_bindings bindings = {.slot_count = plan->count,
+                                        .values = (const int64_t *)slots};
         for (int axis = 0; axis < grid->axes; axis++) {
             int error =
                 silo_expression_eval(grid->axis[axis], grid->counts[axis], &bindings, &dims[axis]);
             if (SILO_UNLIKELY(error != 0))
-                return evaluation_error(kernel, axis, error);
+                return evaluation_error(plan->kernel, axis, error);
         }
     }
     for (int axis = 0; axis < 3; axis++) {
         if (SILO_UNLIKELY(dims[axis] < 0)) {
             PyErr_Format(silo_argument_error,
                          "%U: the declared grid gives %lld as dimension %c for these arguments",
-                         kernel, (long long)dims[axis], axis_name[axis]);
+                         plan->kernel, (long long)dims[axis], axis_name[axis]);
             return -1;
         }
     }

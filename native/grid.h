@@ -5,6 +5,8 @@
 #include "expression.h"
 #include "python.h"
 
+struct silo_plan;
+
 /* Declared grids, one program an axis; config values and device facts are already folded in. */
 struct silo_grid_programs {
     int32_t axes; /* 0: none declared */
@@ -25,9 +27,9 @@ void silo_grid_clear(struct silo_grid_programs *grid);
 int silo_grid_parse(PyObject *kernel, PyObject *grid, int64_t dims[3]);
 
 /* Dimensions from the programs. `codes` are the guard codes of the arguments. */
-int silo_grid_evaluate(const struct silo_grid_programs *grid, PyObject *kernel,
+int silo_grid_evaluate(const struct silo_grid_programs *grid, const struct silo_plan *plan,
                        const uint64_t *slots, const uint64_t *codes, PyObject *const *arguments,
-                       int32_t count, int64_t dims[3]);
+                       int64_t dims[3]);
 
 /* Raise the ArgumentError for a dimension past its limit; -1. */
 int silo_grid_too_large(PyObject *kernel, const int64_t dims[3], int axis, uint64_t limit);

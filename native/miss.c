@@ -38,8 +38,7 @@ static PyObject *given_grid(const struct silo_launcher *self, const struct silo_
 }
 
 PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *inputs,
-                          const struct silo_grid_source *grid,
-                          const struct silo_frame *frame) {
+                          const struct silo_grid_source *grid, const struct silo_frame *frame) {
     const int32_t count = self->plan.count;
     PyObject *facts = PyTuple_New(count), *arguments = PyTuple_New(count), *options = PyDict_New();
     bool failed = facts == NULL || arguments == NULL || options == NULL;
@@ -222,8 +221,8 @@ static PyObject *kept_objects(struct silo_launcher *self, const struct silo_inpu
             if (object != NULL && PyList_Append(list, object) != 0)
                 Py_CLEAR(list);
         }
-        word +=
-            parameter->kind == SILO_PARAMETER_CONSTEXPR || (parameter->flags & (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT));
+        word += parameter->kind == SILO_PARAMETER_CONSTEXPR ||
+                (parameter->flags & (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT));
     }
     for (uint32_t i = 0; i < inputs->options && list != NULL; i++) {
         const uint32_t at = frame->words - 2 * (inputs->options - i);
@@ -238,8 +237,8 @@ static PyObject *kept_objects(struct silo_launcher *self, const struct silo_inpu
 }
 
 struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inputs *inputs,
-                               const struct silo_grid_source *grid,
-                               struct silo_frame *frame, uint64_t hash) {
+                               const struct silo_grid_source *grid, struct silo_frame *frame,
+                               uint64_t hash) {
     self->misses++;
     PyObject *call = silo_call_facts(self, inputs, grid, frame);
     if (call == NULL)

@@ -8,15 +8,14 @@
 
 /* Ask on_miss, check and keep the answer; a new reference, or NULL with an exception set. */
 struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inputs *inputs,
-                               const struct silo_grid_source *grid,
-                               struct silo_frame *frame, uint64_t hash);
+                               const struct silo_grid_source *grid, struct silo_frame *frame,
+                               uint64_t hash);
 
 /* (facts, arguments, options, (device type, device index), grid) of a call; a new reference. The
  * grid is what the call or the launcher gives: a callable, a tuple, an int, or None. Facts are one
  * (kind, code, bits, flags, ndim) a parameter, ndim -1 for what is no array. */
 PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *inputs,
-                          const struct silo_grid_source *grid,
-                          const struct silo_frame *frame);
+                          const struct silo_grid_source *grid, const struct silo_frame *frame);
 
 /* What a callable grid sees: config values, then arguments, then options by name; a new dict. */
 PyObject *silo_call_mapping(struct silo_launcher *self, const struct silo_inputs *inputs,

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "torch_shim.h"
 
 #include <dlfcn.h>

@@ -41,7 +41,7 @@ class Binding:
 RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int], ...]
 RawCall: TypeAlias = tuple[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int], object]
 RawParameter: TypeAlias = tuple[str, int, int, int, int, tuple[object, ...]]
-OnMiss: TypeAlias = Callable[[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int]], Binding]
+OnMiss: TypeAlias = Callable[[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int], object], Binding]
 
 @final
 class Bound:

@@ -1,10 +1,10 @@
 import ctypes
 import struct
 
-import launch_kernels as kernels
 import numpy as np
 import pytest
 
+import launch_kernels as kernels
 from silo.core.dtypes import DTYPES, dtype
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.errors import ArgumentError
@@ -191,7 +191,8 @@ def test_none_is_none():
 
 
 @pytest.mark.parametrize(
-    ("value", "divisible", "one"), [(16, True, False), (0, True, False), (1, False, True), (17, False, False), (-32, True, False)]
+    ("value", "divisible", "one"),
+    [(16, True, False), (0, True, False), (1, False, True), (17, False, False), (-32, True, False)],
 )
 def test_facts_of_integers(value, divisible, one):
     argument = facts_of(value)

@@ -80,9 +80,9 @@ def _torch(recipe: ArrayRecipe) -> object:
 
 
 def _buffer(recipe: ArrayRecipe) -> object:
-    if recipe.strides is not None and recipe.strides != recipe.element_strides:
-        raise CaseError("a silo.Buffer is row-major; a case with other strides needs numpy or torch")
     buffer = Buffer(recipe.shape, recipe.dtype)
+    if recipe.strides not in (None, buffer.strides):
+        raise CaseError("a silo.Buffer is row-major; a case with other strides needs numpy or torch")
     fill_into(recipe, buffer.raw)
     return buffer
 

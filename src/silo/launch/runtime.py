@@ -63,7 +63,9 @@ def make_launcher(
     names = parameters.names
     if len(names) > MAX_PARAMETERS:
         raise SourceError(f"{name} has {len(names)} parameters; Silo launches kernels with up to {MAX_PARAMETERS}")
-    plan = tuple(_parameter(name, one, key=key, exact=exact, config_names=config_names) for one in parameters.parameters)
+    plan = tuple(
+        _parameter(name, one, key=key, exact=exact, config_names=config_names) for one in parameters.parameters
+    )
 
     def miss(
         facts: RawFacts,

@@ -1,0 +1,286 @@
+import os
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import launch_kernels as kernels
+from silo.core.signature import Signature
+from silo.errors import DeviceError, LaunchError
+from silo.launch import native
+from silo.launch.runtime import make_launcher
+from silo.launch.threads import cpu_threads, threads
+from silo.settings import override
+
+
+def launcher(entry, layout=((0, "ptr", True),), names=("out",), **options):
+    asked = kernels.Asked(entry, layout, **options)
+    return make_launcher(entry, kernels.any_parameters(*names), on_miss=asked)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+@pytest.mark.parametrize("programs", [1, 2, 7, 64, 1000, 4097])
+def test_every_program_runs_exactly_once(count, programs):
+    launch = launcher("ids")
+    with threads(count):
+        for _ in range(3):
+            out = np.full(programs + 1, -1, np.int64)
+            launch[(programs,)](out)
+            assert (out[:-1] == np.arange(programs)).all()
+            assert out[-1] == -1
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_programs_are_handed_out_in_order(count):
+    """A chunk with later programs is never started before one with earlier programs, up to the threads in flight."""
+    launch = launcher("order")
+    with threads(count):
+        out = np.zeros(1001, np.int64)
+        launch[(1000,)](out)
+    turns, calls = out[:1000], int(out[1000])
+    assert sorted(set(turns)) == list(range(1, calls + 1))
+    starts = [int(np.argmax(turns == turn)) for turn in range(1, calls + 1)]
+    for turn, start in enumerate(starts):
+        assert sum(later < start for later in starts[turn + 1 :]) < count
+    if count == 1:
+        assert calls == 1, "one thread runs the whole grid in one call"
+
+
+def test_a_launch_uses_all_threads_and_no_more():
+    launch = launcher("threads")
+    with threads(3):
+        out = np.zeros(24, np.uint64)
+        launch[(24,)](out)
+        assert 2 <= len(set(out)) <= 3
+    with threads(1):
+        out = np.zeros(4, np.uint64)
+        launch[(4,)](out)
+        assert len(set(out)) == 1
+
+
+def test_scratch_is_aligned_and_private():
+    for size in (8, 64, 100_000, 4096):
+        launch = launcher("scratch_check", ((0, "i32", False),), names=("size",), scratch_bytes=size)
+        for count in (1, 4):
+            with threads(count):
+                launch[(16,)](size)
+
+
+def test_scratch_that_no_machine_has_is_an_error():
+    launch = launcher("scratch_check", ((0, "i32", False),), names=("size",), scratch_bytes=1 << 62)
+    for count in (1, 2):
+        with threads(count), pytest.raises(LaunchError, match="no memory for the scratch"):
+            launch[(4,)](8)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_an_error_of_one_program_ends_the_launch(count):
+    launch = make_launcher("f", Signature(()), on_miss=kernels.Asked("fail_at_3"))
+    with threads(count):
+        for _ in range(20):
+            with pytest.raises(LaunchError, match="code 7"):
+                launch[(1000,)]()
+            launch[(3,)]()
+
+
+def test_launches_from_several_threads_at_once():
+    launch = launcher("ids")
+    wrong = []
+
+    def body():
+        for programs in (1, 5, 300, 2000):
+            for _ in range(30):
+                out = np.full(programs, -1, np.int64)
+                launch[(programs,)](out)
+                if not (out == np.arange(programs)).all():
+                    wrong.append(programs)
+
+    with threads(3):
+        started = [threading.Thread(target=body) for _ in range(6)]
+        for one in started:
+            one.start()
+        for one in started:
+            one.join()
+    assert wrong == []
+
+
+def test_other_python_threads_run_during_a_launch():
+    launch = launcher("threads")
+    turns = []
+    stop = threading.Event()
+
+    def count():
+        while not stop.is_set():
+            turns.append(1)
+            time.sleep(0.001)
+
+    other = threading.Thread(target=count)
+    with threads(1):
+        other.start()
+        before = len(turns)
+        launch[(20,)](np.zeros(20, np.uint64))
+        during = len(turns) - before
+        stop.set()
+        other.join()
+    assert during >= 2, "the launch takes 60 ms, a turn 1 ms"
+
+
+def test_changing_the_number_of_threads_while_launching():
+    launch = launcher("ids")
+    stop = threading.Event()
+    wrong = []
+
+    def body():
+        while not stop.is_set():
+            out = np.full(500, -1, np.int64)
+            launch[(500,)](out)
+            if not (out == np.arange(500)).all():
+                wrong.append(out)
+
+    before = cpu_threads()
+    worker = threading.Thread(target=body)
+    worker.start()
+    try:
+        for count in (1, 4, 2, 8, 1, 3) * 5:
+            assert native.cpu_threads(count) == count
+    finally:
+        stop.set()
+        worker.join()
+        native.cpu_threads(before)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("count", [0, -1, 1025])
+def test_impossible_thread_counts(count):
+    with pytest.raises(ValueError, match="1 to 1024 threads"):
+        native.cpu_threads(count)
+
+
+def test_the_setting_counts_until_a_program_says_otherwise():
+    before = cpu_threads()
+    try:
+        with override(threads=3):
+            assert cpu_threads() == 3
+            assert cpu_threads(2) == 2
+            assert cpu_threads() == 2
+            with threads(5):
+                assert native.cpu_threads() == 5
+            assert cpu_threads() == 2
+    finally:
+        native.cpu_threads(before)
+
+
+def test_a_child_made_by_fork_has_a_pool_of_its_own():
+    launch = launcher("ids")
+    with threads(3):
+        out = np.full(100, -1, np.int64)
+        launch[(100,)](out)  # the parent's workers exist
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                for _ in range(20):
+                    out[:] = -1
+                    launch[(100,)](out)
+                    if not (out == np.arange(100)).all():
+                        os._exit(2)
+                native.cpu_threads(2)
+                launch[(100,)](out)
+                code = 0
+            finally:
+                os._exit(code)
+        for _ in range(20):
+            out[:] = -1
+            launch[(100,)](out)
+            assert (out == np.arange(100)).all()
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                break
+            time.sleep(0.01)
+        else:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+            pytest.fail("the child hangs")
+        assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_forking_while_another_thread_launches():
+    launch = launcher("threads")
+    stop = threading.Event()
+
+    def body():
+        out = np.zeros(4, np.uint64)
+        while not stop.is_set():
+            launch[(4,)](out)
+
+    other = threading.Thread(target=body)
+    with threads(2):
+        other.start()
+        try:
+            for _ in range(5):
+                child = os.fork()
+                if child == 0:
+                    out = np.zeros(4, np.uint64)
+                    launch[(4,)](out)
+                    os._exit(0 if out.all() else 3)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        finally:
+            stop.set()
+            other.join()
+
+
+# ---- loading ----
+
+
+def test_objects_load_again_and_again_and_stay_apart():
+    first, second = native.CpuModule(kernels.blob()), native.CpuModule(kernels.blob())
+    assert native.LoadedKernel(first, "add").entry == native.LoadedKernel(second, "add").entry == "add"
+    opened = Path("/proc/self/fd")
+    descriptors = len(list(opened.iterdir())) if opened.is_dir() else 0
+    for _ in range(50):
+        native.LoadedKernel(native.CpuModule(kernels.blob()), "nothing")
+    if descriptors:
+        assert len(list(opened.iterdir())) <= descriptors
+
+
+def test_different_objects_are_not_taken_for_one(tmp_path):
+    """The dynamic loader compares names first, and a closed descriptor's number comes back."""
+    import shutil
+    import subprocess
+
+    compiler = shutil.which("cc") or pytest.skip("needs a C compiler")
+    modules = []
+    for value in range(1, 6):
+        source = tmp_path / "k.c"
+        source.write_text(f"int value(void *p) {{ (void)p; return {value}; }}\n")
+        subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(tmp_path / "k.so")], check=True)
+        modules.append(native.CpuModule((tmp_path / "k.so").read_bytes()))
+    for value, module in enumerate(modules, 1):
+        binding = native.Binding(native.LoadedKernel(module, "value"), (), {})
+        launch = make_launcher("v", Signature(()), on_miss=lambda call, b=binding: b)
+        with pytest.raises(LaunchError, match=f"code {value}"):
+            launch[1]()
+
+
+def test_a_private_folder_where_memory_files_are_not_wanted(tmp_path):
+    module = native.CpuModule(kernels.blob(), str(tmp_path))
+    assert native.LoadedKernel(module, "add").driver == "cpu"
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(DeviceError, match="cannot make a folder"):
+        native.CpuModule(kernels.blob(), str(tmp_path / "absent"))
+
+
+@pytest.mark.parametrize("data", [b"", b"\x7fELF", b"not an object" * 100])
+def test_what_is_no_object_is_refused(data, tmp_path):
+    for directory in (None, str(tmp_path)):
+        with pytest.raises(DeviceError, match="cannot load the CPU code"):
+            native.CpuModule(data, directory)
+
+
+def test_a_kernel_that_is_not_there():
+    with pytest.raises(DeviceError, match="has no kernel 'missing'"):
+        kernels.loaded("missing")

@@ -1,0 +1,111 @@
+"""The native module under AddressSanitizer and UndefinedBehaviorSanitizer, through its other tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).parent
+
+# Runs the tests named on the command line with the module at SILO_TEST_NATIVE in the place of the usual one.
+BOOTSTRAP = """
+import importlib.util, sys
+import silo
+spec = importlib.util.spec_from_file_location("silo._native", sys.argv[1])
+native = importlib.util.module_from_spec(spec)
+sys.modules["silo._native"] = silo._native = native
+spec.loader.exec_module(native)
+from silo.launch.native import path
+assert path() == sys.argv[1]
+import pytest
+sys.exit(pytest.main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.slow
+def test_native_tests_pass_under_the_sanitizers(tmp_path):
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs gcc and its sanitizers")
+    library = subprocess.run([compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    runtime = library.stdout.strip()
+    if not Path(runtime).is_absolute():
+        pytest.skip("gcc has no libasan here")
+    built = tmp_path / "_native.abi3.so"
+    flags = ["-std=c11", "-O1", "-g", "-shared", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
+    sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+    sources = sorted(str(path) for path in (ROOT / "native").glob("*.c"))
+    include = f"-I{sysconfig.get_paths()['include']}"
+    subprocess.run(
+        [
+            compiler,
+            *flags,
+            *sanitize,
+            "-DPy_LIMITED_API=0x030b0000",
+            "-D_GNU_SOURCE=1",
+            include,
+            *sources,
+            "-o",
+            str(built),
+            "-ldl",
+        ],
+        check=True,
+    )
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": runtime,
+        # Python keeps memory to its end; a child of fork() needs its own handlers.
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+        "PYTHONMALLOC": "malloc",
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}",
+    }
+    tests = [str(HERE / f"test_{name}.py") for name in ("arguments", "guard", "grid", "launcher", "pool", "buffer")]
+    chosen = ["-k", "not torch and not every_library and not strides and not a_thousand and not hits_allocate"]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            BOOTSTRAP,
+            str(built),
+            *tests,
+            *chosen,
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=ROOT,
+        timeout=280,
+    )
+    assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
+    assert "100%" in done.stdout
+
+
+def test_every_c_file_compiles_without_a_warning(tmp_path):
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    include = f"-I{sysconfig.get_paths()['include']}"
+    sources = sorted(str(path) for path in (ROOT / "native").glob("*.c"))
+    flags = ["-std=c11", "-O0", "-fsyntax-only", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
+    done = subprocess.run(
+        [compiler, *flags, "-DPy_LIMITED_API=0x030b0000", "-D_GNU_SOURCE=1", include, *sources],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -1,0 +1,166 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from silo.core.config import Config
+from silo.core.dtypes import dtype
+from silo.core.signature import Effect, Parameter, ParameterKind, Signature
+from silo.core.specialization import Fact, Specialization
+from silo.core.target import Target
+from silo.core.variant import Variant
+from silo.errors import NoVariantError
+from silo.launch.dispatch import accepts, choose, specificity
+from silo.launch.runtime import inspect_call, make_launcher
+
+UNTYPED = Signature(
+    (
+        Parameter("x"),
+        Parameter("out"),
+        Parameter("n"),
+        Parameter("scale", default=1.0),
+        Parameter("flag", default=False),
+        Parameter("MODE", ParameterKind.CONSTEXPR, default="sum"),
+        Parameter("BLOCK", ParameterKind.CONSTEXPR),
+    )
+)
+
+
+def never(call):
+    raise AssertionError(f"asked about {call}")
+
+
+def call_of(*arguments, **keywords):
+    launch = make_launcher("k", UNTYPED, on_miss=never, config_names=("BLOCK",))
+    return inspect_call(launch, UNTYPED, *arguments, **keywords)
+
+
+def storage(shift=0, count=64, element=np.float32):
+    raw = np.zeros(count * 8 + 32, np.uint8)
+    start = -raw.ctypes.data % 16 + shift
+    return raw[start : start + count * np.dtype(element).itemsize].view(element)
+
+
+def variant(facts=(), constants=(), n="int32", config=None, element="float32"):
+    pointer = Parameter("x", ParameterKind.POINTER, dtype(element), Effect.READ)
+    return Variant(
+        kernel="k",
+        source="0" * 64,
+        signature=Signature(
+            (
+                pointer,
+                replace(pointer, name="out", effect=Effect.WRITE),
+                Parameter("n", ParameterKind.INTEGER, dtype(n)),
+                Parameter("scale", ParameterKind.FLOAT, dtype("float32"), default=1.0),
+                Parameter("flag", ParameterKind.BOOL, dtype("bool"), default=False),
+                Parameter("MODE", ParameterKind.CONSTEXPR, default="sum"),
+                Parameter("BLOCK", ParameterKind.CONSTEXPR),
+            )
+        ),
+        specialization=Specialization(tuple(facts), tuple(constants)),
+        config=config or Config.of(BLOCK=64, num_warps=4),
+        target=Target.parse("cpu:x86-64-v3"),
+    )
+
+
+ALIGNED = (("x", Fact.ALIGNED_16), ("out", Fact.ALIGNED_16))
+GENERIC = variant()
+
+
+@pytest.mark.parametrize(
+    ("one", "change", "reason"),
+    [
+        (GENERIC, {}, None),
+        (variant(ALIGNED), {}, None),
+        (variant(ALIGNED), {"x": storage(4)}, "x is not at a multiple of 16 bytes"),
+        (variant(ALIGNED), {"x": storage(4, element=np.int32)}, "x is an array of int32, and it takes float32"),
+        (GENERIC, {"x": storage(4)}, None),
+        (variant([("n", Fact.DIVISIBLE_16)]), {"n": 32}, None),
+        (variant([("n", Fact.DIVISIBLE_16)]), {"n": 33}, "n is not a multiple of 16"),
+        (variant([("n", Fact.EQUAL_1)]), {"n": 1}, None),
+        (variant([("n", Fact.EQUAL_1)]), {"n": 2}, "n is not 1"),
+        (GENERIC, {"n": 2**31}, "n needs int64, and it takes int32"),
+        (variant(n="int64"), {"n": 5}, None),
+        (variant(n="int64"), {"n": 2**63}, "n needs uint64, and it takes int64"),
+        (variant(n="uint64"), {"n": 5}, "n needs int32, and it takes uint64"),
+        (GENERIC, {"n": 2.0}, "n is a float, and it takes an integer"),
+        (GENERIC, {"scale": 2}, "scale is an integer, and it takes a float"),
+        (GENERIC, {"flag": 1}, "flag is an integer, and it takes a bool"),
+        (GENERIC, {"x": None}, "x is None, and it was compiled for a value"),
+        (GENERIC, {"x": 3}, "x is an integer, and it takes an array"),
+        (variant([("x", Fact.NONE)]), {"x": None}, None),
+        (variant([("x", Fact.NONE)]), {}, "x is given, and it was compiled for None"),
+        (variant(constants=[("MODE", "sum")]), {}, None),
+        (variant(constants=[("MODE", "max")]), {}, "MODE is 'sum', and it was compiled for 'max'"),
+        (GENERIC, {"MODE": "sum"}, None),
+        (GENERIC, {"MODE": "max"}, "MODE is 'max', and it was compiled for no value"),
+        (GENERIC, {"BLOCK": 64}, None),
+        (GENERIC, {"BLOCK": 32}, "BLOCK is 32, and it was compiled for 64"),
+        (variant(config=Config.of(BLOCK=1)), {"BLOCK": True}, "BLOCK is True, and it was compiled for 1"),
+        (variant(config=Config.of(num_warps=4)), {}, "BLOCK is left to the config"),
+        (GENERIC, {"num_warps": 4}, None),
+        (GENERIC, {"num_warps": 8}, "num_warps=8 was asked for, and it has num_warps=4"),
+        (GENERIC, {"num_stages": 2}, "num_stages=2 was asked for, and it was compiled without"),
+    ],
+)
+def test_each_assumption_decides(one, change, reason):
+    arguments = {"x": storage(), "out": storage(), "n": 33, **change}
+    decision = accepts(one, call_of(**arguments))
+    if reason is None:
+        assert decision, decision.reason
+    else:
+        assert not decision
+        assert decision.reason.startswith(reason)
+
+
+def test_a_read_only_array_fits_only_where_it_is_read():
+    frozen = storage()
+    frozen.flags.writeable = False
+    assert accepts(GENERIC, call_of(frozen, storage(), 3))
+    decision = accepts(GENERIC, call_of(storage(), frozen, 3))
+    assert decision.reason == "out is read-only, and the kernel writes it"
+
+
+def test_a_variant_of_another_signature():
+    other = replace(GENERIC, signature=Signature((Parameter("z", ParameterKind.POINTER, dtype("float32")),)))
+    assert accepts(other, call_of(storage(), storage(), 3)).reason.startswith("it has a parameter z")
+
+
+def test_the_most_specialised_comes_first():
+    divisible = variant([*ALIGNED, ("n", Fact.DIVISIBLE_16)])
+    wide = variant(n="int64")
+    candidates = [wide, GENERIC, divisible, variant(ALIGNED)]
+    choice = choose(call_of(storage(), storage(), 32), candidates, variant_of=lambda one: one)
+    assert choice.accepted == (divisible, variant(ALIGNED), GENERIC, wide)
+    assert [one for one, _ in choice.decisions] == candidates
+    assert choice.decisions[2][1].reason == "assumes n divisible16, out aligned16, x aligned16"
+    assert choice.decisions[1][1].reason == "assumes nothing of the arguments"
+    choice = choose(call_of(storage(4), storage(), 32), candidates, variant_of=lambda one: one)
+    assert choice.accepted == (GENERIC, wide)
+    assert specificity(divisible) > specificity(GENERIC)
+
+
+def test_equal_ones_keep_their_order():
+    configs = [variant(config=Config.of(BLOCK=64, num_warps=w)) for w in (8, 1, 4)]
+    assert choose(call_of(storage(), storage(), 32), configs, variant_of=lambda one: one).accepted == tuple(configs)
+
+
+def test_no_variant_lists_each_with_its_reason():
+    with pytest.raises(NoVariantError) as caught:
+        choose(call_of(storage(), storage(), 2**40), [GENERIC, variant(element="float16")], variant_of=lambda one: one)
+    text = str(caught.value)
+    assert "k(x=float32[64] on cpu, aligned16; " in text
+    assert "n=1099511627776, int64, divisible16" in text
+    assert "n needs int64, and it takes int32" in text
+    assert "x is an array of float32, and it takes float16" in text
+    assert len(caught.value.rejections) == 2
+    assert "cpu:x86-64-v3" in caught.value.rejections[0]
+    with pytest.raises(NoVariantError, match="no variant at all"):
+        choose(call_of(storage(), storage(), 3), [], variant_of=lambda one: one)
+
+
+def test_constants_are_compared_after_encoding():
+    typed = variant(constants=[("MODE", dtype("float32"))])
+    call = call_of(storage(), storage(), 3, MODE=np.float32)
+    assert not accepts(typed, call)
+    assert accepts(typed, call, constant=lambda value: dtype("float32") if value is np.float32 else value)
