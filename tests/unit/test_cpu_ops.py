@@ -74,7 +74,13 @@ class Batch:
         self.cases.append((op, [np.ascontiguousarray(x) for x in inputs], np.asarray(expected), same or identical))
 
     def run(self, contract=True):
-        level = LEVELS[highest_level(gather_facts())]
+        """With the widest vectors, and at the lowest level: without fused multiply-add or instructions for rounding."""
+        top = highest_level(gather_facts())
+        lowest = next(name for name in LEVELS if name.split("-")[0] == top.split("-")[0])
+        for name in {top, lowest}:
+            self._run(LEVELS[name], contract)
+
+    def _run(self, level, contract):
         source = runtime.text(self.pieces, level.vector_bits) + "".join(self.text)
         built = build(source, compile_flags(level, contract=contract, libm=True), find_toolchain(None))
         assert built.log == ""

@@ -1,6 +1,6 @@
 /* f16 and bf16 live in uint16_t; conversions are integer code without branches, so that loops over
-   them vectorise. Rounding is to nearest, ties to even; subnormals, infinities and NaN (made quiet)
-   are exact. */
+   them vectorise. Rounding is to nearest, ties to even; subnormals and infinities are exact, NaN stays
+   NaN. */
 
 SILO_INLINE float silo_bf16_to_f32(uint16_t half) {
     return silo_f32_of_bits((uint32_t)half << 16);
@@ -26,7 +26,7 @@ SILO_INLINE uint16_t silo_f32_to_f16(float value) {
     uint32_t bits = silo_bits_f32(value);
     uint32_t sign = (bits >> 16) & 0x8000u;
     uint32_t magnitude = bits & 0x7fffffffu;
-    uint32_t special = magnitude > 0x7f800000u ? 0x7e00u | ((magnitude >> 13) & 0x3ffu) : 0x7c00u;
+    uint32_t special = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
     /* Adding 0.5 puts the last f16 subnormal bit at the last f32 bit: the addition rounds. */
     uint32_t subnormal = silo_bits_f32(silo_f32_of_bits(magnitude) + 0.5f) - 0x3f000000u;
     uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
