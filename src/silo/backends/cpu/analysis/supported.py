@@ -43,13 +43,14 @@ _DOT_INPUTS = {"f16": "f32", "bf16": "f32", "f32": "f32", "f64": "f64", "i8": "i
 def unsupported_operations(module: Module) -> dict[tuple[str, str, str], int]:
     """How often each (operation, reason, location) that the CPU cannot express occurs."""
     found: Counter[tuple[str, str, str]] = Counter()
-    for name, function in module.functions.items():
-        if name != module.kernel:
-            found["tt.call", f"function {name} is not inlined (noinline)", function.location] += 1
-    for operation in module.walk():
+    pending = [module.entry]
+    while pending:
+        operation = pending.pop()
         reason = _refusal(operation)
         if reason:
             found[operation.name, reason, operation.location] += 1
+        elif operation.name != "tt.reduce":  # its region was looked at with it
+            pending.extend(op for region in operation.regions for block in region.blocks for op in block.operations)
     return dict(found)
 
 
@@ -76,9 +77,9 @@ def _refusal(operation: Operation) -> str:
             return f"values of type {value.type.element}"
     if name in _STRUCTURAL:
         return _structural_refusal(operation)
+    if name == "tt.call":
+        return f"{operation.attributes.get('callee', 'a function')} is not inlined (noinline)"
     if name not in ops.SUPPORTED:
-        if operation.regions or not operation.results:
-            return "not supported"
         return "not supported"
     return ops.refusal(operation)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from silo.sources.triton.ssa import Block, Operation, Type, Value
+from silo.sources.triton.ssa import Block, Operation, Value
 
 __all__ = [
     "NO_EFFECT",
     "OPAQUE",
     "TERMINATORS",
     "VIEWS",
+    "arithmetic_cost",
     "constant_scalar",
     "defining_block",
-    "identity_map",
+    "inner_axis",
     "is_unit_reshape",
     "load_parts",
     "recompute_cost",
@@ -82,6 +83,11 @@ def recompute_cost(value: Value, known: dict[Value, float]) -> float:
     return cost
 
 
+def arithmetic_cost(cost: float) -> float:
+    """The part of a ``recompute_cost`` that is not reading memory."""
+    return cost % _LOAD_COST
+
+
 def defining_block(value: Value) -> Block | None:
     """The block in which ``value`` comes to be."""
     return value.owner.block if value.owner is not None else value.block
@@ -94,9 +100,29 @@ def is_unit_reshape(operation: Operation) -> bool:
     return before == after
 
 
-def identity_map(operation: Operation) -> bool:
-    """Whether element i of the result needs only element i of the tensor operands."""
-    return operation.name not in VIEWS
+def inner_axis(view: Operation, axis: int | None) -> int | None:
+    """Which axis of a view's operand follows the ``axis`` of its result; None where the operand has no such."""
+    if axis is None or view.name == "tt.splat":
+        return None
+    before, after = view.operands[0].type.shape, view.result.type.shape
+    match view.name:
+        case "tt.expand_dims":
+            added = view.attributes["axis"]
+            assert isinstance(added, int)
+            return None if axis == added else axis - (axis > added)
+        case "tt.broadcast":
+            return axis if before[axis] == after[axis] else None
+        case "tt.trans":
+            order = view.attributes["order"]
+            assert isinstance(order, tuple)
+            source = order[axis]
+            assert isinstance(source, int)
+            return source
+        case _:
+            if after[axis] == 1 or not is_unit_reshape(view):
+                return None
+            rank = sum(extent != 1 for extent in after[:axis])
+            return [place for place, extent in enumerate(before) if extent != 1][rank]
 
 
 def constant_scalar(value: Value) -> int | float | bool | None:
@@ -139,8 +165,3 @@ def store_parts(operation: Operation) -> tuple[Value, Value, Value | None]:
     """Pointer, value and mask of a ``tt.store``."""
     operands = operation.operands
     return operands[0], operands[1], (operands[2] if len(operands) > 2 else None)
-
-
-def scalar_type(type_: Type) -> Type:
-    """The type of one element of ``type_``."""
-    return Type(type_.element, (), tensor=False, pointer=type_.pointer)

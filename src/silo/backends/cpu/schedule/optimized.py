@@ -10,13 +10,17 @@ both are in one nest and a run-time check (``Group.checks``) covers the pair.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from silo.backends.cpu.analysis.affine import is_index_only, is_structurally_affine
 from silo.backends.cpu.analysis.values import (
     NO_EFFECT,
     OPAQUE,
+    VIEWS,
+    arithmetic_cost,
     defining_block,
+    inner_axis,
     is_unit_reshape,
     recompute_cost,
     store_parts,
@@ -55,12 +59,14 @@ class _Demand:
     """One place that needs a value.
 
     identity: at the index of the nest itself. stored: as a whole in memory, as ``element`` ("" for its own type).
+    inner: the axis of the value that follows the innermost loop of a nest, None where it does not change along it.
     """
 
     step: Step | None  # None stands for after the last step
     identity: bool = False
     stored: bool = False
     element: str = ""
+    inner: int | None = None
 
 
 def plan_block(
@@ -276,7 +282,7 @@ class _Planner:
                 case Group():
                     for sink in step.sinks:
                         for root in _roots(sink):
-                            self._need(root, _Demand(step, identity=True))
+                            self._need(root, _whole(step))
                 case DotStep(operation):
                     for operand in operation.operands[:2]:
                         self._need(operand, _Demand(step, stored=True, element=dot_element(operand)))
@@ -336,7 +342,7 @@ class _Planner:
         cost = recompute_cost(value, self.costs)
         limit = _RECOMPUTE_LIMIT if value.type.element in FLOATS and not value.type.pointer else _RECOMPUTE_LIMIT_INDEX
         places = {demand.step for demand in demands}
-        lone_nest = len(places) == 1 and isinstance(first, Group)
+        lone_nest = len(places) == 1 and isinstance(first, Group) and not self._repeats(value, first, demands, cost)
         stored = any(demand.stored for demand in demands)
         if barrier is None and not stored and (lone_nest or cost <= limit):
             self._pass_on(operation, demands)
@@ -358,7 +364,14 @@ class _Planner:
             group = Group(value.type.shape, sinks)
             before = barrier if barrier is not None else first
             self.steps.insert(order[None] if before is None else self.steps.index(before), group)
-        self._pass_on(operation, [_Demand(group, identity=True)])
+        self._pass_on(operation, [_whole(group)])
+
+    @staticmethod
+    def _repeats(value: Value, group: Group, demands: list[_Demand], cost: float) -> bool:
+        """Whether the innermost loop of ``group`` would compute a dear value again for every row."""
+        if arithmetic_cost(cost) <= _RECOMPUTE_LIMIT or value.type.elements >= math.prod(group.shape):
+            return False
+        return any(not demand.identity and demand.inner is not None for demand in demands)
 
     def _order(self) -> dict[Step | None, int]:
         order: dict[Step | None, int] = {step: index for index, step in enumerate(self.steps)}
@@ -373,10 +386,12 @@ class _Planner:
             for demand in demands:
                 self._need(operation.operands[0], _Demand(demand.step, stored=True))
             return
-        same_index = operation.name not in {"tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape"}
-        for operand in operation.operands:
-            for demand in demands:
-                self._need(operand, _Demand(demand.step, identity=demand.identity and same_index))
+        is_view = operation.name in VIEWS
+        for demand in demands:
+            inner = inner_axis(operation, demand.inner) if is_view else demand.inner
+            passed = _Demand(demand.step, identity=demand.identity and not is_view, inner=inner)
+            for operand in operation.operands:
+                self._need(operand, passed)
 
     def _store_before(self, load: Operation, order: dict[Step | None, int], last: int) -> Step | None:
         """The first step up to ``last`` that holds a later store which no run-time check can cover."""
@@ -436,6 +451,11 @@ class _Planner:
             if self._is_read_after(step.target, start, order):
                 late.add(step.target)
         return late
+
+
+def _whole(group: Group) -> _Demand:
+    """The demand for the value of every index of ``group``."""
+    return _Demand(group, identity=True, inner=len(group.shape) - 1)
 
 
 def _roots(sink: Sink) -> list[Value]:
