@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import cast
 
 from silo.backends.cpu import runtime
@@ -29,10 +33,7 @@ from silo.sources.triton.ssa import Module
 from silo.sources.triton.ttir import parse_ttir
 from silo.sources.triton.verifier import verify
 
-__all__ = ["EMITTER_VERSION", "CpuCompiler", "compile_ttir"]
-
-# Raised whenever equal TTIR may lead to other C text than before.
-EMITTER_VERSION = 1
+__all__ = ["CpuCompiler", "compile_ttir", "emitter_digest"]
 
 _SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
 
@@ -154,7 +155,24 @@ def entry_name(kernel: str, key: str) -> str:
 
 def _identity(level: Level, toolchain: Toolchain) -> str:
     flags = digest("cpu-flags/1", [*compile_flags(level)])[:16]
-    return f"cpu/{EMITTER_VERSION} runtime {runtime.runtime_digest()[:16]} flags {flags} {toolchain.version}"
+    return f"cpu {emitter_digest()[:16]} runtime {runtime.runtime_digest()[:16]} flags {flags} {toolchain.version}"
+
+
+@cache
+def emitter_digest() -> str:
+    """sha256 over this package's modules: what turns equal TTIR into C text. Some 200 KB, read once per process.
+
+    A version number raised by hand would, the one time it is forgotten, let old objects pass for new ones.
+    """
+    state = hashlib.sha256()
+    pending: list[tuple[str, Traversable]] = [("", resources.files("silo.backends.cpu"))]
+    while pending:
+        name, place = pending.pop()
+        if place.is_dir():
+            pending += sorted((f"{name}/{inner.name}", inner) for inner in place.iterdir())
+        elif name.endswith(".py"):
+            state.update(f"{name}\0".encode() + place.read_bytes())
+    return state.hexdigest()
 
 
 def _contracts(config: Config) -> bool:
