@@ -126,6 +126,9 @@ SILO_INLINE int silo_view_read(PyObject *object, const struct silo_adapter *adap
 /* Sizes and strides. -1 with an exception set. */
 int silo_shape_read(PyObject *object, const struct silo_adapter *adapter, struct silo_shape *shape);
 
+/* Whether it is a 0-d array. Never leaves an exception. */
+bool silo_has_no_dimensions(PyObject *object, const struct silo_adapter *adapter);
+
 void silo_holds_release(struct silo_holds *holds);
 
 /* The Python number behind a scalar of another library or a 0-d array on the host (new reference):

@@ -13,8 +13,7 @@ struct silo_function {
     uint64_t scratch_bytes; /* per program on a CPU */
     int cooperative;
     int pdl;
-    /* Nanoseconds one program was last seen to take, times 16; 0: not run yet. Relaxed atomics; a
-     * hint. */
+    /* Nanoseconds one program takes, times 16; 0: not run yet. Relaxed atomics; a hint. */
     uint64_t cost;
 };
 

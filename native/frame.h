@@ -135,6 +135,10 @@ SILO_INLINE int silo_read_pointer(const struct silo_plan *plan, int32_t index, P
     return silo_read_array(plan, index, object, adapter, frame);
 }
 
+SILO_INLINE bool silo_parameter_is_key(const struct silo_parameter *parameter) {
+    return (parameter->flags & (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT)) != 0;
+}
+
 /* An undeclared parameter takes its type from what is given, as in Triton. */
 SILO_INLINE int silo_read_any(const struct silo_plan *plan, int32_t index, PyObject *object,
                               struct silo_frame *frame) {
@@ -155,6 +159,11 @@ SILO_INLINE int silo_read_any(const struct silo_plan *plan, int32_t index, PyObj
     if (SILO_UNLIKELY(adapter == NULL))
         return -1;
     if (SILO_UNLIKELY(adapter->kind == SILO_ADAPT_NOTHING || adapter->kind >= SILO_ADAPT_INT))
+        return silo_read_number(plan, index, object, adapter, frame);
+    /* Keys are scalars, so an array without dimensions is one there; elsewhere it is a pointer, as
+     * in Triton. */
+    if (SILO_UNLIKELY(silo_parameter_is_key(&plan->parameters[index])) &&
+        silo_has_no_dimensions(object, adapter))
         return silo_read_number(plan, index, object, adapter, frame);
     return silo_read_array(plan, index, object, adapter, frame);
 }

@@ -124,6 +124,14 @@ int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
     return shape_of_attributes(object, shape);
 }
 
+bool silo_has_no_dimensions(PyObject *object, const struct silo_adapter *adapter) {
+    struct silo_shape shape;
+    if (silo_shape_read(object, adapter, &shape) == 0)
+        return shape.ndim == 0;
+    PyErr_Clear(); /* a duck type without a shape is a pointer */
+    return false;
+}
+
 int silo_check_null(PyObject *object, const struct silo_adapter *adapter) {
     struct silo_shape shape;
     if (silo_shape_read(object, adapter, &shape) != 0)

@@ -192,3 +192,14 @@ def test_a_miss_knows_the_grid_of_its_call():
     undeclared, asked = kernels.nothing("x")
     undeclared.resolve(1)
     assert asked.calls[0].grid is None
+
+
+def test_an_array_without_dimensions_is_a_scalar_where_a_key_is_wanted():
+    torch = pytest.importorskip("torch")
+    launch, asked = kernels.nothing("n", "x", key=("n",))
+    launch[1](np.array(48), np.array(48))
+    launch[1](torch.tensor(40), 0)
+    launch[1](np.zeros(3), 0)
+    kinds = [(call["n"].kind.name, call["x"].kind.name) for call in asked.calls]
+    assert kinds == [("INT", "POINTER"), ("INT", "INT"), ("POINTER", "INT")]
+    assert [asked.calls[i]["n"].number for i in range(2)] == [48, 40]

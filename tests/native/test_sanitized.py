@@ -109,3 +109,32 @@ def test_every_c_file_compiles_without_a_warning(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_the_pool_has_no_data_race(tmp_path):
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs gcc and its sanitizers")
+    program = tmp_path / "check"
+    sources = [str(HERE / "pool_check.c"), str(ROOT / "native" / "cpu_pool.c")]
+    built = subprocess.run(
+        [
+            compiler,
+            *("-std=c11", "-D_GNU_SOURCE=1", "-O1", "-g", "-fsanitize=thread", "-pthread"),
+            f"-I{ROOT / 'native'}",
+            *sources,
+            "-o",
+            str(program),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "cannot find" in built.stderr and "tsan" in built.stderr:
+        pytest.skip("gcc has no libtsan here")
+    assert built.returncode == 0, built.stderr
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
+    if "unexpected memory mapping" in done.stderr:
+        pytest.skip("this kernel's address layout is none that ThreadSanitizer knows")
+    assert done.stdout == "done\n", done.stderr[-3000:]
+    assert done.returncode == 0
