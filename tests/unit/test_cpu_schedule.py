@@ -176,6 +176,26 @@ def test_nested_loops():
 
 
 @triton.jit
+def loaded_outside(x, w, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    scale = tl.load(w + i)
+    root = tl.sqrt(tl.abs(scale))
+    for k in range(n):
+        v = tl.load(x + k * BLOCK + i)
+        tl.store(out + k * BLOCK + i, v * scale)
+        tl.store(out + (n + k) * BLOCK + i, v * root + scale)
+        tl.store(w + i, v)
+
+
+def test_what_is_loaded_before_a_loop_stays_as_it_was():
+    x, w = normal(3, 16), normal(16)
+    reference, optimized = both(loaded_outside, (1,), x=x, w=w, out=np.zeros((6, 16), np.float32), n=3, BLOCK=16)
+    np.testing.assert_allclose(reference["out"], optimized["out"], rtol=1e-6)
+    np.testing.assert_allclose(optimized["out"], np.concatenate([x * w, x * np.sqrt(np.abs(w)) + w]), rtol=1e-5)
+    np.testing.assert_array_equal(optimized["w"], x[2])
+
+
+@triton.jit
 def branches(x, out, flag, limit, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     v = tl.load(x + i)
@@ -377,6 +397,47 @@ def test_dots_of_every_type(mode, dtype, total):
     wanted = 3 * (a.astype(np.float64) @ b.astype(np.float64))
     limit = {"float16": 2e-2, "float64": 1e-12}.get(c.dtype.name, 1e-3)
     np.testing.assert_allclose(c.astype(np.float64), wanted, rtol=limit, atol=limit * 10)
+
+
+@triton.jit
+def dot_after_store(a, b, c, N: tl.constexpr):
+    i = tl.arange(0, N)[:, None]
+    j = tl.arange(0, N)[None, :]
+    x = tl.load(a + i * N + j)
+    y = tl.load(b + i * N + j)
+    tl.store(b + i * N + j, x * 0.0)
+    tl.store(c + i * N + j, tl.dot(x, y, input_precision="ieee"))
+
+
+@triton.jit
+def dot_twice(a, b, c, n, N: tl.constexpr):
+    i = tl.arange(0, N)[:, None]
+    j = tl.arange(0, N)[None, :]
+    total = tl.zeros([N, N], tl.float32)
+    before = total
+    for k in range(n):
+        x = tl.load(a + i * N + j + k * N * N, mask=(i < N) & (k + j < N + 1), other=0.0)
+        y = tl.load(b + (i % (N - 1)) * N + j % N)
+        before = total * 2
+        total = tl.dot(x, y, total)
+        total = tl.dot(y, x, total)
+    tl.store(c + i * N + j, total + before)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_dot_sees_its_operands_as_they_were_loaded(mode):
+    a, b, c = normal(32, 32), normal(32, 32), np.zeros((32, 32), np.float32)
+    wanted = a @ b
+    run(dot_after_store, (1,), mode, a=a, b=b, c=c, N=32)
+    np.testing.assert_allclose(c, wanted, rtol=1e-4, atol=1e-4)
+    assert not b.any()
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_dots_in_a_chain_and_a_carried_total_that_is_also_read(n):
+    a, b = normal(4, 16, 16), normal(16, 16)
+    reference, optimized = both(dot_twice, (1,), a=a, b=b, c=np.zeros((16, 16), np.float32), n=n, N=16)
+    np.testing.assert_allclose(reference["c"], optimized["c"], rtol=1e-3, atol=1e-4)
 
 
 @triton.jit

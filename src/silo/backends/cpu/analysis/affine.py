@@ -5,15 +5,16 @@ from __future__ import annotations
 from silo.backends.cpu.analysis.values import VIEWS, is_unit_reshape, scalar_source
 from silo.sources.triton.ssa import Value
 
-__all__ = ["is_index_only", "is_structurally_affine"]
+__all__ = ["is_index_only", "is_range_mask", "is_structurally_affine"]
 
 _SUMS = frozenset({"arith.addi", "arith.subi", "tt.addptr"})
 
 
-def is_structurally_affine(value: Value, offsets: frozenset[Value] = frozenset()) -> bool:
+def is_structurally_affine(value: Value, offsets: frozenset[Value] = frozenset(), *, wrapped: bool = False) -> bool:
     """Whether ``value`` is uniform base + sum of uniform coefficient x index.
 
-    ``offsets`` are carried values known to be affine themselves (a start plus a uniform offset).
+    ``offsets`` are carried values known to be affine themselves (a start plus a uniform offset). With ``wrapped``,
+    ``x % n`` counts as ``x``: the code that uses that must check at run time that x does not reach n.
     """
     if not value.type.tensor or value in offsets or scalar_source(value) is not None:
         return True
@@ -25,14 +26,32 @@ def is_structurally_affine(value: Value, offsets: frozenset[Value] = frozenset()
     if operation.name in VIEWS:
         if operation.name == "tt.reshape" and not is_unit_reshape(operation):
             return False
-        return is_structurally_affine(operation.operands[0], offsets)
+        return is_structurally_affine(operation.operands[0], offsets, wrapped=wrapped)
     if operation.name in _SUMS or operation.name == "arith.extsi":
-        return all(is_structurally_affine(operand, offsets) for operand in operation.operands)
+        return all(is_structurally_affine(operand, offsets, wrapped=wrapped) for operand in operation.operands)
+    if operation.name == "arith.remsi" and wrapped:
+        value, modulus = operation.operands
+        return scalar_source(modulus) is not None and is_structurally_affine(value, offsets, wrapped=True)
     if operation.name == "arith.muli":
-        left, right = operation.operands
-        uniform = scalar_source(left) is not None or scalar_source(right) is not None
-        return uniform and is_structurally_affine(left, offsets) and is_structurally_affine(right, offsets)
+        uniform = any(scalar_source(operand) is not None for operand in operation.operands)
+        return uniform and all(
+            is_structurally_affine(operand, offsets, wrapped=wrapped) for operand in operation.operands
+        )
     return False
+
+
+def is_range_mask(mask: Value | None, offsets: frozenset[Value] = frozenset()) -> bool:
+    """Whether ``mask`` is a conjunction of signed comparisons of affine values, so that one test can show it holds."""
+    if mask is None or scalar_source(mask) is not None:
+        return True
+    operation = mask.owner
+    if operation is None:
+        return False
+    if operation.name in VIEWS or operation.name == "arith.andi":
+        return all(is_range_mask(operand, offsets) for operand in operation.operands)
+    if operation.name != "arith.cmpi" or operation.attributes["predicate"] not in {2, 3, 4, 5}:
+        return False
+    return all(is_structurally_affine(operand, offsets) for operand in operation.operands)
 
 
 def is_index_only(value: Value | None) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For
-from silo.backends.cpu.lower.nest import linear_index
+from silo.backends.cpu.analysis.values import load_parts
+from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
+from silo.backends.cpu.lower.forms import AffineForms
+from silo.backends.cpu.lower.group import lower_group
+from silo.backends.cpu.lower.nest import Nest, linear_index
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.ops_types import HALVES
-from silo.backends.cpu.schedule.plan import DotStep
+from silo.backends.cpu.schedule.plan import DotStep, Group
 from silo.sources.triton.ssa import Value
 
 __all__ = ["lower_dot"]
@@ -22,7 +25,9 @@ def lower_dot(scope: Scope, step: DotStep) -> None:
     target = scope.buffer(step.target)
     assert target is not None
     element = result.type.element
-    a, b = _operand(scope, left), _operand(scope, right)
+    a = _operand(scope, left)
+    place = None if step.right is None else _in_place(scope, step.right, right)
+    b = _operand(scope, right)
     sums = target
     if element in HALVES:
         sums = scope.new_buffer(result.type, "f32")
@@ -32,7 +37,7 @@ def lower_dot(scope: Scope, step: DotStep) -> None:
     if scope.reference:
         _plain(scope, (rows, columns, depth), a, b, sums)
     else:
-        _call(scope, (rows, columns, depth), a, b, sums)
+        _call(scope, (rows, columns, depth), a, place or (b.name, str(columns)), sums)
     if element in HALVES:
         _convert(scope, sums, "f32", target, element)
     scope.lifetimes.touch(target)
@@ -49,6 +54,33 @@ def _operand(scope: Scope, value: Value) -> Buffer:
         found = scope.new_buffer(value.type, wanted)
         _convert(scope, source, value.type.element, found, wanted)
     return found
+
+
+def _in_place(scope: Scope, copy: Group, value: Value) -> tuple[str, str]:
+    """Pointer and row stride of a right operand, read where it lies if its rows are whole and contiguous."""
+    load = value.owner
+    assert load is not None
+    pointer, mask, _ = load_parts(load)
+    shape = value.type.shape
+    nest = Nest(scope, shape)
+    forms = AffineForms(scope, nest, wrapped=True)
+    axes = tuple(range(len(shape)))
+    base, strides = forms.of(pointer, axes)
+    known = forms.guard_mask(mask, axes)
+    assert known, "the scheduler looked at the mask"
+    for statement in nest.levels[0]:
+        scope.emit(statement)
+    buffer = scope.buffer_for(value)
+    scope.lifetimes.touch(buffer)
+    place, row = scope.name("right"), scope.name("row")
+    scope.emit(Define(f"{buffer.ctype} const *", place, buffer.name, mutable=True))
+    scope.emit(Define("int64_t", row, str(shape[1]), mutable=True))
+    with scope.collecting() as copying:
+        lower_group(scope, copy)
+    conditions = [f"{strides.get(1, '0')} == 1", *dict.fromkeys(forms.guards)]
+    found: list[Statement] = [Assign(place, base), Assign(row, strides.get(0, "0"))]
+    scope.emit(If(" && ".join(conditions), found, copying))
+    return place, row
 
 
 def _convert(scope: Scope, source: Buffer, before: str, target: Buffer, after: str) -> None:
@@ -77,12 +109,11 @@ def _plain(scope: Scope, sizes: tuple[int, int, int], a: Buffer, b: Buffer, sums
     scope.emit(For(i, "0", str(rows), [cell]))
 
 
-def _call(scope: Scope, sizes: tuple[int, int, int], a: Buffer, b: Buffer, sums: Buffer) -> None:
+def _call(scope: Scope, sizes: tuple[int, int, int], a: Buffer, right: tuple[str, str], sums: Buffer) -> None:
     rows, columns, depth = sizes
+    b, stride = right
     piece = {"int8_t": "dot_i8", "double": "dot_f64"}.get(a.ctype, "dot_f32")
     scope.pieces.add(piece)
     scope.emit(
-        Call(
-            f"silo_{piece}({rows}, {columns}, {depth}, {a.name}, {depth}, {b.name}, {columns}, {sums.name}, {columns})"
-        )
+        Call(f"silo_{piece}({rows}, {columns}, {depth}, {a.name}, {depth}, {b}, {stride}, {sums.name}, {columns})")
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from silo.backends.cpu.analysis.values import VIEWS, load_parts, scalar_source
+from silo.backends.cpu.analysis.values import load_parts
 from silo.backends.cpu.loop_ir import Define
-from silo.backends.cpu.lower.nest import Nest, remap
+from silo.backends.cpu.lower.forms import AffineForms
+from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.ops_types import ELEMENT_BYTES
 from silo.backends.cpu.schedule.plan import Group
-from silo.sources.triton.ssa import Operation, Value
+from silo.sources.triton.ssa import Operation
 
 __all__ = ["safe_to_fuse"]
 
@@ -32,7 +33,7 @@ class _Range:
         pointer = load_parts(access)[0] if access.name == "tt.load" else access.operands[0]
         shape = pointer.type.shape
         nest = Nest(scope, shape)
-        base, strides = _Form(scope, nest).of(pointer, tuple(range(len(shape))))
+        base, strides = AffineForms(scope, nest).of(pointer, tuple(range(len(shape))))
         size = ELEMENT_BYTES[pointer.type.element]
         for statement in nest.levels[0]:
             scope.emit(statement)
@@ -68,51 +69,3 @@ def _pair(one: _Range, two: _Range, shape: tuple[int, ...]) -> str:
         return disjoint  # one place would meet several iterations
     same = [f"{one.base} == {two.base}", *(f"{a} == {b}" for a, b in zip(one.strides, two.strides, strict=True))]
     return f"{disjoint} || ({' && '.join([*same, *one.injective])})"
-
-
-class _Form:
-    """Affine forms over all axes, of values that are affine by structure (``analysis.affine``)."""
-
-    def __init__(self, scope: Scope, nest: Nest) -> None:
-        self.scope = scope
-        self.nest = nest
-
-    def of(self, value: Value, axes: tuple[int | None, ...]) -> tuple[str, dict[int, str]]:
-        """Base and the stride along each axis; ``axes`` says which axis of the nest each dimension of it is."""
-        value = self.scope.resolve(value)
-        if not value.type.tensor:
-            return self._wide(value, self.scope.scalar(value)), {}
-        source = scalar_source(value)
-        if source is not None:
-            return self._wide(value, self.nest.value(source, ("0",) * len(source.type.shape))), {}
-        if value in self.scope.offsets:
-            start, offset = self.scope.offsets[value]
-            base, strides = self.of(start, axes)
-            return f"({base} + {offset})", strides
-        operation = value.owner
-        assert operation is not None
-        if operation.name == "tt.make_range":
-            return f"(int64_t){operation.attributes['start']}", {} if axes[0] is None else {axes[0]: "(int64_t)1"}
-        if operation.name in VIEWS:
-            return self.of(operation.operands[0], _axes_of(operation, axes))
-        if operation.name == "arith.extsi":
-            return self.of(operation.operands[0], axes)
-        (left, lefts), (right, rights) = (self.of(operand, axes) for operand in operation.operands)
-        if operation.name == "arith.muli":
-            factor, scaled = (left, rights) if not lefts else (right, lefts)
-            return f"({left} * {right})", {axis: f"({stride} * {factor})" for axis, stride in scaled.items()}
-        sign = "-" if operation.name == "arith.subi" else "+"
-        total = dict(lefts)
-        for axis, stride in rights.items():
-            total[axis] = f"({total.get(axis, '0')} {sign} {stride})"
-        return f"({left} {sign} {right})", total
-
-    @staticmethod
-    def _wide(value: Value, text: str) -> str:
-        return text if value.type.pointer else f"(int64_t){text}"
-
-
-def _axes_of(operation: Operation, axes: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """Which axis of the nest each dimension of a view's operand is."""
-    names = tuple("0" if axis is None else str(axis + 1) for axis in axes)
-    return tuple(None if name == "0" else int(name) - 1 for name in remap(operation, names))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from silo.backends.cpu.analysis.affine import is_index_only, is_structurally_affine
+from silo.backends.cpu.analysis.affine import is_index_only, is_range_mask, is_structurally_affine
 from silo.backends.cpu.analysis.values import (
     NO_EFFECT,
     OPAQUE,
@@ -22,6 +22,7 @@ from silo.backends.cpu.analysis.values import (
     defining_block,
     inner_axis,
     is_unit_reshape,
+    load_parts,
     recompute_cost,
     store_parts,
 )
@@ -114,6 +115,7 @@ class _Planner:
         for operation in reversed(self.block.operations):
             self._place(operation)
         self._stage_carried()
+        self._leave_in_place()
         return BlockPlan(self.steps, list(self.free))
 
     # ---- forward: anchors into nests
@@ -244,7 +246,8 @@ class _Planner:
         if not stores:
             return True
         first = self.position[stores[0]]
-        if any(v.owner is not None and v.owner.name == "tt.load" and self.position[v.owner] > first for v in reach):
+        makers = [value.owner for value in reach if value.owner is not None]
+        if any(op.name == "tt.load" and op.block is self.block and self.position[op] > first for op in makers):
             return False
         if isinstance(sink, StoreSink):
             checkable = self._is_checkable(sink.operation) and all(self._is_checkable(store) for store in stores)
@@ -426,6 +429,23 @@ class _Planner:
                 if isinstance(sink, Fill) and any(entry.argument is sink.target for entry in self.carried):
                     sink.staged = self._is_read_after(sink.target, step, order) and not self._feeds_dot(sink)
 
+    def _leave_in_place(self) -> None:
+        """Hand a dot the nest that copies its right operand, where nothing is written between that nest and the dot."""
+        for step in [step for step in self.steps if isinstance(step, DotStep)]:
+            right = step.operation.operands[1]
+            operation = right.owner
+            if operation is None or operation.name != "tt.load" or right.type.element in HALVES | {"i8"}:
+                continue
+            pointer, mask, _ = load_parts(operation)
+            known = is_structurally_affine(pointer, self.offsets, wrapped=True) and is_range_mask(mask, self.offsets)
+            nest = next((s for s in self.steps if isinstance(s, Group) and _copies_only(s, right)), None)
+            if nest is None or not known or len(self.demands.get(right, [])) != 1:
+                continue
+            start, end = self.steps.index(nest), self.steps.index(step)
+            if start < end and not any(_writes(between) for between in self.steps[start:end]):
+                self.steps.remove(nest)
+                step.right = nest
+
     def _feeds_dot(self, fill: Fill) -> bool:
         return any(isinstance(step, DotStep) and step.accumulator is fill for step in self.steps)
 
@@ -456,6 +476,14 @@ class _Planner:
 def _whole(group: Group) -> _Demand:
     """The demand for the value of every index of ``group``."""
     return _Demand(group, identity=True, inner=len(group.shape) - 1)
+
+
+def _copies_only(group: Group, value: Value) -> bool:
+    """Whether storing ``value`` is all that ``group`` does."""
+    if len(group.sinks) != 1:
+        return False
+    (sink,) = group.sinks
+    return isinstance(sink, Fill) and sink.value is value and sink.target is value and not sink.element
 
 
 def _roots(sink: Sink) -> list[Value]:

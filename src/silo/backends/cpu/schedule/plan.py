@@ -91,11 +91,16 @@ class ScalarStep:
 
 @dataclass(slots=True, eq=False)
 class DotStep:
-    """A ``tt.dot`` that adds to the buffer of ``target``, which already holds the accumulator operand."""
+    """A ``tt.dot`` that adds to the buffer of ``target``, which already holds the accumulator operand.
+
+    ``accumulator`` is how the buffer got its value; None where it is the carried value itself. ``right`` is the nest
+    that would copy the right operand from global memory: run only if the tile cannot be read where it lies.
+    """
 
     operation: Operation
     target: Value
-    accumulator: Fill | None  # how the buffer got its value; None where it is the carried value itself
+    accumulator: Fill | None
+    right: Group | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -1,0 +1,114 @@
+"""Values as base + sum of stride x index over every axis of a nest, as C texts."""
+
+from __future__ import annotations
+
+from silo.backends.cpu.analysis.values import VIEWS, scalar_source
+from silo.backends.cpu.lower.nest import Nest, remap
+from silo.backends.cpu.lower.scope import Scope
+from silo.sources.triton.ssa import Operation, Value
+
+__all__ = ["AffineForms", "Axes", "Form"]
+
+Axes = tuple[int | None, ...]  # which axis of the nest each dimension of a value is; None where it does not matter
+Form = tuple[str, dict[int, str]]  # base, and the stride along each axis
+# Signed comparisons that say "less": the sign, and whether the operands are in that order.
+_LESS = {2: ("<", True), 3: ("<=", True), 4: ("<", False), 5: ("<=", False)}
+
+
+class AffineForms:
+    """Affine forms over all axes, of values that are affine by structure (``analysis.affine``).
+
+    Where ``wrapped`` is set, ``x % n`` is taken as ``x``, and the conditions under which it is go to ``guards``.
+    """
+
+    def __init__(self, scope: Scope, nest: Nest, *, wrapped: bool = False) -> None:
+        self.scope = scope
+        self.nest = nest
+        self.wrapped = wrapped
+        self.guards: list[str] = []
+
+    def of(self, value: Value, axes: Axes) -> Form:
+        """Base and the stride along each axis; ``axes`` says which axis of the nest each dimension of it is."""
+        value = self.scope.resolve(value)
+        if not value.type.tensor:
+            return self._wide(value, self.scope.scalar(value)), {}
+        source = scalar_source(value)
+        if source is not None:
+            return self._wide(value, self.nest.value(source, ("0",) * len(source.type.shape))), {}
+        if value in self.scope.offsets:
+            start, offset = self.scope.offsets[value]
+            base, strides = self.of(start, axes)
+            return f"({base} + {offset})", strides
+        operation = value.owner
+        assert operation is not None
+        if operation.name == "tt.make_range":
+            return f"(int64_t){operation.attributes['start']}", {} if axes[0] is None else {axes[0]: "(int64_t)1"}
+        if operation.name in VIEWS:
+            return self.of(operation.operands[0], _axes_of(operation, axes))
+        if operation.name == "arith.extsi":
+            return self.of(operation.operands[0], axes)
+        if operation.name == "arith.remsi":
+            return self._unwrapped(operation, axes)
+        (left, lefts), (right, rights) = (self.of(operand, axes) for operand in operation.operands)
+        if operation.name == "arith.muli":
+            factor, scaled = (left, rights) if not lefts else (right, lefts)
+            return f"({left} * {right})", {axis: f"({stride} * {factor})" for axis, stride in scaled.items()}
+        sign = "-" if operation.name == "arith.subi" else "+"
+        total = dict(lefts)
+        for axis, stride in rights.items():
+            total[axis] = f"({total.get(axis, '0')} {sign} {stride})"
+        return f"({left} {sign} {right})", total
+
+    def _unwrapped(self, operation: Operation, axes: Axes) -> Form:
+        assert self.wrapped
+        form, (modulus, _) = (self.of(operand, axes) for operand in operation.operands)
+        low, high = self.extremes(form)
+        self.guards.append(f"{low} >= 0 && {high} < {modulus}")
+        return form
+
+    def extremes(self, form: Form) -> tuple[str, str]:
+        """The smallest and the largest value of ``form`` over the nest."""
+        base, strides = form
+        low, high = [base], [base]
+        for axis, stride in strides.items():
+            span = f"{stride} * {self.nest.shape[axis] - 1}"
+            low.append(f"({span} < 0 ? {span} : 0)")
+            high.append(f"({span} > 0 ? {span} : 0)")
+        return f"({' + '.join(low)})", f"({' + '.join(high)})"
+
+    def guard_mask(self, mask: Value | None, axes: Axes) -> bool:
+        """Add the condition that ``mask`` holds everywhere to ``guards``; False where there is no such form."""
+        if mask is None:
+            return True
+        mask = self.scope.resolve(mask)
+        source = scalar_source(mask)
+        if source is not None:
+            self.guards.append(self.nest.value(source, ("0",) * len(source.type.shape)))
+            return True
+        operation = mask.owner
+        if operation is None:
+            return False
+        if operation.name in VIEWS:
+            return self.guard_mask(operation.operands[0], _axes_of(operation, axes))
+        if operation.name == "arith.andi":
+            return all(self.guard_mask(operand, axes) for operand in operation.operands)
+        predicate = operation.attributes.get("predicate") if operation.name == "arith.cmpi" else None
+        less = _LESS.get(predicate) if isinstance(predicate, int) else None
+        if less is None:
+            return False
+        low_side, high_side = operation.operands if less[1] else reversed(operation.operands)
+        low, high = self.extremes(self.of(low_side, axes)), self.extremes(self.of(high_side, axes))
+        # Also that neither side left 32 bits, where it would have wrapped.
+        least = "(-2147483647 - 1)"
+        self.guards.append(f"{low[1]} {less[0]} {high[0]} && {low[0]} >= {least} && {high[1]} <= 2147483647")
+        return True
+
+    @staticmethod
+    def _wide(value: Value, text: str) -> str:
+        return text if value.type.pointer else f"(int64_t){text}"
+
+
+def _axes_of(operation: Operation, axes: Axes) -> Axes:
+    """Which axis of the nest each dimension of a view's operand is."""
+    names = tuple("0" if axis is None else str(axis + 1) for axis in axes)
+    return tuple(None if name == "0" else int(name) - 1 for name in remap(operation, names))
