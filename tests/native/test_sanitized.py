@@ -67,7 +67,7 @@ def test_native_tests_pass_under_the_sanitizers(tmp_path):
         "PYTHONMALLOC": "malloc",
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}",
     }
-    tests = [str(HERE / f"test_{name}.py") for name in ("arguments", "guard", "grid", "launcher", "pool", "buffer")]
+    tests = [str(HERE / f"test_{name}.py") for name in ("arguments", "guard", "grid", "launcher", "cpu_pool", "buffer")]
     chosen = ["-k", "not torch and not every_library and not strides and not a_thousand and not hits_allocate"]
     done = subprocess.run(
         [
