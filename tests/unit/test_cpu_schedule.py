@@ -121,6 +121,24 @@ def test_stores_and_loads_of_one_argument_keep_their_order(mode):
 
 
 @triton.jit
+def load_between_stores(x, out, seen, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + i)
+    tl.store(out + i + 1, v)
+    w = tl.load(out + i)
+    tl.store(out + i + 2, v)
+    tl.store(seen + i, w)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_load_between_two_stores_sees_the_first_only(mode):
+    x, out, seen = normal(16), normal(18), np.zeros(16, np.float32)
+    wanted = np.concatenate([out[:1], x[:15]])
+    run(load_between_stores, (1,), mode, x=x, out=out, seen=seen, BLOCK=16)
+    np.testing.assert_array_equal(seen, wanted)
+
+
+@triton.jit
 def carried(x, out, n, steps, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     a = tl.load(x + i)

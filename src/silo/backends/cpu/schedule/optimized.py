@@ -250,6 +250,10 @@ class _Planner:
         if any(op.name == "tt.load" and op.block is self.block and self.position[op] > first for op in makers):
             return False
         if isinstance(sink, StoreSink):
+            # A load between two stores has no place of its own in a nest that does both.
+            between = self.block.operations[first : self.position[sink.operation]]
+            if any(operation.name == "tt.load" for operation in between):
+                return False
             checkable = self._is_checkable(sink.operation) and all(self._is_checkable(store) for store in stores)
             if not checkable:
                 return False
