@@ -109,7 +109,7 @@ static void integers(int64_t a, int64_t b) {
 
 /* Tiles in memory of exactly their size, so that one element too many is seen. */
 #define DOT(kind, type, total, m, n, k)                                                            \
-    {                                                                                              \
+    do {                                                                                           \
         type *a = malloc(m * k * sizeof *a), *b = malloc(k * n * sizeof *b);                       \
         total *c = malloc(m * n * sizeof *c);                                                      \
         for (int i = 0; i < m * k; i++)                                                            \
@@ -123,7 +123,7 @@ static void integers(int64_t a, int64_t b) {
         free(a);                                                                                   \
         free(b);                                                                                   \
         free(c);                                                                                   \
-    }
+    } while (0)
 
 int main(void) {
     for (unsigned i = 0; i < sizeof edges / sizeof *edges; i++)
@@ -134,11 +134,14 @@ int main(void) {
             integers(wholes[i], wholes[j]);
     for (uint32_t h = 0; h < 65536; h++)
         use(silo_f16_to_f32((uint16_t)h) + silo_bf16_to_f32((uint16_t)h));
-    DOT(f32, float, float, 64, 64, 64)
-    DOT(f32, float, float, 13, 35, 270)
-    DOT(f32, float, float, 1, 1, 1) DOT(f32, float, float, 31, 17, 5)
-        DOT(f64, double, double, 13, 35, 7) DOT(f64, double, double, 64, 32, 16)
-            DOT(i8, int8_t, int32_t, 13, 35, 7) DOT(i8, int8_t, int32_t, 64, 64, 16)
-                printf("done\n");
+    DOT(f32, float, float, 64, 64, 64);
+    DOT(f32, float, float, 13, 35, 270);
+    DOT(f32, float, float, 1, 1, 1);
+    DOT(f32, float, float, 31, 17, 5);
+    DOT(f64, double, double, 13, 35, 7);
+    DOT(f64, double, double, 64, 32, 16);
+    DOT(i8, int8_t, int32_t, 13, 35, 7);
+    DOT(i8, int8_t, int32_t, 64, 64, 16);
+    printf("done\n");
     return 0;
 }

@@ -1,6 +1,6 @@
 /* f16 and bf16 live in uint16_t; conversions are integer code without branches, so that loops over
-   them vectorise. Rounding is to nearest, ties to even; subnormals and infinities are exact, NaN stays
-   NaN. */
+   them vectorise. Rounding is to nearest, ties to even; subnormals and infinities are exact, NaN
+   stays NaN. */
 
 SILO_INLINE float silo_bf16_to_f32(uint16_t half) {
     return silo_f32_of_bits((uint32_t)half << 16);
