@@ -23,6 +23,7 @@ from silo.bundle.format import CASES_KIND, TRIALS_KIND
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
 from silo.compile.plan import PlanCase, PlanKernel, PlannedVariant, plan_variants
+from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.dispatch import Bucket, DispatchRules
 from silo.core.protocols import Device
@@ -111,7 +112,7 @@ def build_bundle(
         compiler_identity("triton", target)  # refuses before anything is compiled
     mode = tune or settings().tune
     here = {device.target: device for device in all_devices()}
-    report, report_tuning = progress or (lambda _n, _d, _t: None), tuning or (lambda _n, _e: None)
+    report, report_tuning = progress or _silent_stage, tuning or _silent_tuning
     shared = session()
     planned = [
         _plan(kernel, concrete, here, mode, Limits(seconds=budget_s), report_tuning) for kernel in found
@@ -139,6 +140,14 @@ def build_bundle(
         seconds=time.monotonic() - begin,
         rows=tuple(_rows(contents)),
     )
+
+
+def _silent_stage(_name: str, _done: int, _total: int) -> None:
+    pass
+
+
+def _silent_tuning(_name: str, _event: Progress) -> None:
+    pass
 
 
 def _plan(
@@ -172,6 +181,7 @@ def _plan(
         targets,
         winners=winners,
         has_device=lambda target: target in here,
+        canonical=lambda target: select_compiler(kernel.source.kind, target).artifact_target(target),
     )
     derived = tuple(replace(one, variant=_with_derived(kernel, studies, one)) for one in plan)
     return _Planned(kernel, studies, winners, derived)

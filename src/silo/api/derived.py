@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from silo.core.expressions import Bindings, evaluate, leaves
-from silo.core.nodes import Argument, ConfigValue, DeviceFact, Node
+from silo.core.nodes import Argument, ConfigValue, DeviceFact, Node, Op
 from silo.core.trace import trace_value
 from silo.core.values import Value
 from silo.errors import ExpressionError, TraceError
@@ -72,7 +72,9 @@ def derive(
     found: dict[str, Value] = {}
     for name, node in derived.nodes:
         try:
-            found[name] = evaluate(node, Bindings(values=values, config={**config, **found}, facts=facts))
+            number = evaluate(node, Bindings(values=values, config={**config, **found}, facts=facts))
         except ExpressionError as error:
             raise ExpressionError(f"{name} cannot be computed: {error}") from error
+        # A comparison was a bool to its author, and a bool is another constexpr than 1.
+        found[name] = bool(number) if isinstance(node, Op) and node.kind.is_predicate else number
     return found

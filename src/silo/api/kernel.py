@@ -221,9 +221,13 @@ def _check_space(source: TritonSource, space: Space) -> None:
 
 def _traced_grid(known: Kernel, grid: GridFunction | Sequence[int]) -> tuple[Node, ...]:
     config = (*known.config_names, *known.source.heuristics)
-    function = grid if callable(grid) else lambda _: tuple(grid)
+    dimensions = () if callable(grid) else tuple(grid)
+
+    def constant(_namespace: object) -> tuple[int, ...]:
+        return dimensions
+
     try:
-        return trace_grid(function, known.argument_names, config)
+        return trace_grid(grid if callable(grid) else constant, known.argument_names, config)
     except TraceError as error:
         raise TraceError(
             f"the grid of {known.name} ({known.location}) cannot be traced: {error}\n"

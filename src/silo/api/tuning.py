@@ -43,6 +43,10 @@ def row_of(kernel: str, case: str, outcome: TuneOutcome) -> TuneRow:
     return replace(made, reason=winner.reason)
 
 
+def _silent(_name: str, _event: Progress) -> None:
+    pass
+
+
 def tune_path(
     path: Path,
     *,
@@ -62,7 +66,7 @@ def tune_path(
     """
     found = device_named(device)
     limits = Limits(searcher, evaluations, budget_s)
-    report = progress or (lambda _name, _event: None)
+    report = progress or _silent
     rows: list[TuneRow] = []
     if path.suffix == ".py":
         for kernel in collect_kernels([path], kernels):

@@ -59,6 +59,10 @@ class Compiler(Protocol):
         """Whether this plug-in compiles such a source for such a target here, and why not."""
         ...
 
+    def artifact_target(self, target: Target) -> Target:
+        """What code made for ``target`` is really for: the same, or narrower (Triton makes sm_90a for sm_90)."""
+        ...
+
     def lower(self, source: Source, variant: Variant) -> CompileJob:
         """The front end, run in the caller's process: from source to text. Raises SourceError, CompileError."""
         ...

@@ -36,6 +36,10 @@ class FakeCompiler:
         """Changes when the bytes do."""
         return f"fake compiler 1 for {target}"
 
+    def artifact_target(self, target: Target) -> Target:
+        """The same: code for a target is for that target."""
+        return target
+
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Any source, a concrete fake target."""
         if target.kind != "fake":

@@ -112,9 +112,13 @@ class TritonSource:
         """Always ``triton``."""
         return "triton"
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """sha256 over the kernel, the functions it calls and the globals it reads; computed once."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         return fingerprint(self.function)
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
