@@ -498,6 +498,27 @@ def test_two_dimensional_masks_and_broadcasts():
 
 
 @triton.jit
+def masked_rows(x, row, out, n, m, M: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, M)
+    j = tl.arange(0, N)
+    place = i[:, None] * N + j[None, :]
+    bias = tl.load(row + i, mask=i < n, other=5.0)
+    uniform = tl.load(row + tl.zeros_like(j), mask=j < m, other=7.0)
+    v = tl.load(x + place, mask=(j < m)[None, :], other=0.0)
+    tl.store(out + place, v + bias[:, None] + uniform[None, :])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("n", "m"), [(8, 16), (5, 16), (8, 9), (3, 0), (0, 4)])
+def test_masked_loads_that_leave_the_inner_loop_keep_their_mask(mode, n, m):
+    x, row, out = normal(8, 16), normal(8), np.zeros((8, 16), np.float32)
+    run(masked_rows, (1,), mode, x=x, row=row, out=out, n=n, m=m, M=8, N=16)
+    i, j = np.arange(8)[:, None], np.arange(16)[None, :]
+    wanted = np.where(j < m, x, 0) + np.where(i < n, row[:, None], 5) + np.where(j < m, row[0], 7)
+    np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-6)
+
+
+@triton.jit
 def unsupported(x, out, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     tl.atomic_add(out + i, tl.load(x + i))

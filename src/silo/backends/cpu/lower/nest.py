@@ -137,8 +137,11 @@ class Nest:
     def load(self, operation: Operation, index: Index) -> str:
         """One element of a ``tt.load``."""
         pointer, mask, other = load_parts(operation)
-        condition = self.mask(mask, index)
+        inner = self.depends(pointer, index)
+        condition = self.mask(mask, index, limiting=inner)
         place, level = self.place(pointer, index)
+        if inner:  # a limit may stand for its mask, and limits hold in the innermost loop alone
+            level = self.depth
         type_ = operation.result.type
         if condition:
             fill = self.value(other, index) if other is not None else ops.literal(0, type_.element)
@@ -159,15 +162,16 @@ class Nest:
         step = self.inner if stride == "1" else f"{self.inner} * {stride}"
         return f"{start}[{step}]", self.depth
 
-    def mask(self, mask: Value | None, index: Index) -> str:
+    def mask(self, mask: Value | None, index: Index, *, limiting: bool = True) -> str:
         """The condition under which an access happens at ``index``; "" where it always does.
 
-        While the fast body is lowered, conditions that hold on a leading part of the innermost loop become limits.
+        While the fast body is lowered, conditions that hold on a leading part of the innermost loop become limits. An
+        access that leaves that loop must not be ``limiting``: it happens also where the loop does not run at all.
         """
         if mask is None:
             return ""
         mask = self.scope.resolve(mask)
-        if not self.fast or self.scope.buffer(mask) is not None:
+        if not self.fast or not limiting or self.scope.buffer(mask) is not None:
             return self._constant_mask(mask) or self.value(mask, index)
         constant = self._constant_mask(mask)
         if constant:
