@@ -3,8 +3,8 @@
     python bench/cpu.py [--quick] [--threads N] [--no-interpreter] [--output FILE]
 
 Silo and torch are timed in turns within one process with equal thread counts; a row is the median of the paired ratios
-(Silo's time over torch's: below 1 Silo is faster). The interpreter runs one launch in a process of its own, on a slice of
-the grid where the whole would take minutes, and is scaled up.
+(Silo's time over torch's: below 1 Silo is faster). The interpreter runs one launch in a process of its own, on a small
+size, and is scaled up.
 """
 
 from __future__ import annotations
@@ -70,13 +70,11 @@ def workloads(*, quick: bool) -> list[Workload]:
     )
 
     side = 1024 if quick else 4096
-    for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        rows.append(_softmax(kernels, torch, side, dtype))
-    for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        rows.append(_layer_norm(kernels, torch, side, dtype))
+    dtypes = (torch.float32, torch.float16, torch.bfloat16)
+    rows += [_softmax(kernels, torch, side, dtype) for dtype in dtypes]
+    rows += [_layer_norm(kernels, torch, side, dtype) for dtype in dtypes]
     size = 512 if quick else 1024
-    for dtype in (torch.float32, torch.bfloat16):
-        rows.append(_matmul(kernels, torch, size, dtype))
+    rows += [_matmul(kernels, torch, size, dtype) for dtype in (torch.float32, torch.bfloat16)]
     rows.append(_attention(kernels, torch, 512 if quick else 1024))
     rows.append(_dropout(kernels, torch, 1 << (20 if quick else 24)))
     return rows
@@ -86,31 +84,36 @@ def _name(dtype: object) -> str:
     return {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}[str(dtype).removeprefix("torch.")]
 
 
-def _softmax(kernels, torch, side, dtype) -> Workload:  # noqa: ANN001
+def _softmax(kernels, torch, side, dtype) -> Workload:
     x, out = torch.randn(side, side).to(dtype), torch.empty(side, side, dtype=dtype)
+    reference = torch.empty_like(out)
     return Workload(
         f"softmax {_name(dtype)} {side}x{side}",
         lambda: kernels.softmax(out, x, side, side, side, side),
-        lambda: torch.softmax(x, dim=-1),
+        lambda: torch.softmax(x, dim=-1, out=reference),
         lambda: float((out.float() - torch.softmax(x.float(), dim=-1)).abs().max()),
     )
 
 
-def _layer_norm(kernels, torch, side, dtype) -> Workload:  # noqa: ANN001
+def _layer_norm(kernels, torch, side, dtype) -> Workload:
     x, out = torch.randn(side, side).to(dtype), torch.empty(side, side, dtype=dtype)
     weight, bias = torch.rand(side).to(dtype), torch.randn(side).to(dtype)
     mean, rstd = torch.empty(side), torch.empty(side)
+    compute, reference = torch.ops.aten.native_layer_norm.out, torch.empty_like(out)
+    statistic = torch.empty(2, side, 1, dtype=torch.float32 if dtype == torch.float32 else dtype)
     return Workload(
         f"layer norm {_name(dtype)} {side}x{side}",
         lambda: kernels.layer_norm(x, out, weight, bias, mean, rstd, side, side, side, 1e-5),
-        lambda: torch.nn.functional.layer_norm(x, (side,), weight, bias, 1e-5),
+        lambda: compute(x, (side,), weight, bias, 1e-5, out0=reference, out1=statistic[0], out2=statistic[1]),
         lambda: float(
-            (out.float() - torch.nn.functional.layer_norm(x.float(), (side,), weight.float(), bias.float(), 1e-5)).abs().max()
+            (out.float() - torch.nn.functional.layer_norm(x.float(), (side,), weight.float(), bias.float(), 1e-5))
+            .abs()
+            .max()
         ),
     )
 
 
-def _matmul(kernels, torch, size, dtype) -> Workload:  # noqa: ANN001
+def _matmul(kernels, torch, size, dtype) -> Workload:
     a, b = torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
     c, reference = torch.empty(size, size, dtype=dtype), torch.empty(size, size, dtype=dtype)
     return Workload(
@@ -121,14 +124,16 @@ def _matmul(kernels, torch, size, dtype) -> Workload:  # noqa: ANN001
     )
 
 
-def _attention(kernels, torch, length) -> Workload:  # noqa: ANN001
+def _attention(kernels, torch, length) -> Workload:
     heads, depth = 8, 64
     q, k, v = (torch.randn(heads, length, depth) for _ in range(3))
     out = torch.empty_like(q)
     scale = depth**-0.5
 
-    def reference():  # noqa: ANN202
-        return torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True, scale=scale)[0]
+    def reference():
+        return torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True, scale=scale)[
+            0
+        ]
 
     return Workload(
         f"attention fp32 {heads}x{length}x{depth}",
@@ -138,7 +143,7 @@ def _attention(kernels, torch, length) -> Workload:  # noqa: ANN001
     )
 
 
-def _dropout(kernels, torch, n) -> Workload:  # noqa: ANN001
+def _dropout(kernels, torch, n) -> Workload:
     x, out = torch.randn(n), torch.empty(n)
 
     def error() -> float:
@@ -228,7 +233,7 @@ def interpreter_seconds() -> dict[str, float]:
 
 def _work(name: str) -> float:
     """Units of work of a row, in the interpreter's terms."""
-    size = name.split()[-1]
+    size = name.rsplit(maxsplit=1)[-1]
     if "^" in size:
         return float(size.split("^")[0]) ** 3
     extents = [float(part) for part in size.split("x")]
@@ -264,7 +269,11 @@ def main() -> None:
             unit = next((cost for name, cost in interpreter.items() if row.name.startswith(name)), None)
             row.interpreter_s = None if unit is None else unit * _work(row.name)
             rows.append(row)
-            slow = "" if row.interpreter_s is None else f"  interpreter {row.interpreter_s * 1e3 / row.silo_ms:8.0f}x slower"
+            slow = (
+                ""
+                if row.interpreter_s is None
+                else f"  interpreter {row.interpreter_s * 1e3 / row.silo_ms:8.0f}x slower"
+            )
             print(
                 f"{row.name:28} {threads} thread(s)  silo {row.silo_ms:9.3f} ms  torch {row.torch_ms:9.3f} ms  "
                 f"ratio {row.ratio:5.2f} [{row.ratio_low:.2f}, {row.ratio_high:.2f}]  error {row.max_error:.2g}{slow}",
@@ -272,7 +281,9 @@ def main() -> None:
             )
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps({"machine": describe(), "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+        options.output.write_text(
+            json.dumps({"machine": describe(), "rows": [asdict(row) for row in rows]}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -58,11 +58,11 @@ def minimum_ns(call: Callable[[], object], bursts: int, number: int) -> float:
 
 def arrays(library: str, count: int) -> list[object]:
     if library == "torch":
-        import torch  # noqa: PLC0415  # only where its arrays are measured
+        import torch  # only where its arrays are measured
 
         return [torch.empty(1024) for _ in range(count)]
     if library == "numpy":
-        import numpy as np  # noqa: PLC0415
+        import numpy as np
 
         return [np.empty(1024, dtype=np.float32) for _ in range(count)]
     return [4096 * (index + 1) for index in range(count)]

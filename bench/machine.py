@@ -15,7 +15,18 @@ def describe() -> dict[str, object]:
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         name, _, value = line.partition(":")
         fields.setdefault(name.strip(), value.strip())
-    wanted = ("sse4_2", "avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8")
+    wanted = (
+        "sse4_2",
+        "avx2",
+        "fma",
+        "avx512f",
+        "avx512bw",
+        "avx512vl",
+        "avx512_bf16",
+        "avx512_fp16",
+        "amx_bf16",
+        "amx_int8",
+    )
     flags = set(fields.get("flags", "").split())
     return {
         "cpu": fields.get("model name", platform.machine()),

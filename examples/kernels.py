@@ -7,9 +7,10 @@
 import math
 
 import numpy as np
-import silo
 import triton
 import triton.language as tl
+
+import silo
 
 
 @silo.kernel(
@@ -153,7 +154,7 @@ def matmul(
     a_tile = a + (m[:, None] * stride_am + k[None, :] * stride_ak)
     b_tile = b + (k[:, None] * stride_bk + n[None, :] * stride_bn)
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for step in range(0, tl.cdiv(K, BLOCK_K)):
+    for step in range(tl.cdiv(K, BLOCK_K)):
         left = tl.load(a_tile, mask=k[None, :] < K - step * BLOCK_K, other=0.0)
         right = tl.load(b_tile, mask=k[:, None] < K - step * BLOCK_K, other=0.0)
         total = tl.dot(left, right, total)

@@ -27,9 +27,7 @@ def torch_references() -> dict[str, Callable[[Arguments], Run]]:
         rows = (a["rows"], 1)
         mean, rstd = a["mean"].view(rows), a["rstd"].view(rows)
         compute = torch.ops.aten.native_layer_norm.out
-        return lambda: compute(
-            a["x"], columns, a["weight"], a["bias"], a["eps"], out0=a["out"], out1=mean, out2=rstd
-        )
+        return lambda: compute(a["x"], columns, a["weight"], a["bias"], a["eps"], out0=a["out"], out1=mean, out2=rstd)
 
     def matmul(a: Arguments) -> Run:
         def run() -> None:

@@ -39,7 +39,9 @@ def main() -> int:
         )
     columns = ["kernel", "case", "winner", "silo", library, "largest error", "result"]
     console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(table("every case, run from the bundle on the CPU", columns, rows, right=["silo", library, "largest error"]))
+    console.print(
+        table("every case, run from the bundle on the CPU", columns, rows, right=["silo", library, "largest error"])
+    )
     loaded = [name for name in ("triton", "torch") if name in sys.modules]
     if loaded:
         console.print(f"this process loaded {' and '.join(loaded)}, which it should not need")

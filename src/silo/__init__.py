@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from silo.api import Kernel, Kernels, kernel, load
     from silo.core.cases import Case
     from silo.core.config import Config
-    from silo.core.trace import cdiv, maximum, minimum, next_pow2, select
     from silo.core.space import Space
     from silo.core.target import Target
+    from silo.core.trace import cdiv, maximum, minimum, next_pow2, select
     from silo.errors import SiloError
     from silo.launch.buffers import Buffer
 

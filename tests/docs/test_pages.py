@@ -28,6 +28,11 @@ def environment(home):
     }
 
 
+def run(command, folder):
+    home = environment(folder / "home")
+    return subprocess.run(command, cwd=folder, env=home, capture_output=True, text=True, check=False)
+
+
 def pages_with(language):
     return [pytest.param(page, id=page.name) for page in PAGES if blocks(page, language)]
 
@@ -38,9 +43,7 @@ def test_python_blocks_run(page, tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     program = tmp_path / "page.py"
     program.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
-    result = subprocess.run(
-        [sys.executable, str(program)], cwd=tmp_path, env=environment(tmp_path / "home"), capture_output=True, text=True
-    )
+    result = run([sys.executable, str(program)], tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -54,7 +57,7 @@ def test_silo_commands_run(page, tmp_path):
         pytest.skip("no silo commands on this page")
     for line in lines:
         words = shlex.split(line, comments=True)
-        result = subprocess.run(words, cwd=tmp_path, env=environment(tmp_path / "home"), capture_output=True, text=True)
+        result = run(words, tmp_path)
         assert result.returncode == 0, f"{line}\n{result.stdout}{result.stderr}"
 
 

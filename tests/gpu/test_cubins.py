@@ -3,7 +3,7 @@
 Runs with ``PYTHONPATH=src python -m pytest tests/gpu`` and no installation of Silo.
 """
 
-# ruff: noqa: N803, PLR0917  # kernels name sizes in capitals and take what they take
+# ruff: noqa: N803  # kernels name sizes in capitals and take what they take
 
 import pytest
 

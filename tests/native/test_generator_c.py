@@ -14,7 +14,7 @@ FLOATS = [element for element in DTYPES if element.kind is DTypeKind.FLOAT]
 WHOLES = [element for element in DTYPES if element.kind is not DTypeKind.FLOAT]
 
 
-def native(fill, element, seed, first, count, params):  # noqa: PLR0917  # as the C function has them
+def native(fill, element, seed, first, count, params):  # as the C function has them
     out = (ctypes.c_uint8 * max(count * element.itemsize, 1))()
     cells = FillParams(params.a, params.b, params.low, params.span)
     code = library().silo_generate(fill, element.code, element.bits, seed, first, count, ctypes.byref(cells), out)

@@ -103,7 +103,9 @@ def build_bundle(
     """
     begin = time.monotonic()
     if output.suffix != ".silo":
-        raise BundleError(f"{output}: a bundle's name ends in .silo; write for example -o {output.stem or 'kernels'}.silo")
+        raise BundleError(
+            f"{output}: a bundle's name ends in .silo; write for example -o {output.stem or 'kernels'}.silo"
+        )
     if not output.parent.is_dir():
         raise BundleError(f"{output.parent} is no folder; make it first")
     concrete = tuple(dict.fromkeys(resolve_target(text) for text in targets))
@@ -114,9 +116,7 @@ def build_bundle(
     here = {device.target: device for device in all_devices()}
     report, report_tuning = progress or _silent_stage, tuning or _silent_tuning
     shared = session()
-    planned = [
-        _plan(kernel, concrete, here, mode, Limits(seconds=budget_s), report_tuning) for kernel in found
-    ]
+    planned = [_plan(kernel, concrete, here, mode, Limits(seconds=budget_s), report_tuning) for kernel in found]
     artifacts, compiled, reused = _compile(shared, planned, report)
     documents: dict[str, bytes] = {}
     contents = BundleContents(
@@ -151,7 +151,12 @@ def _silent_tuning(_name: str, _event: Progress) -> None:
 
 
 def _plan(
-    kernel: Kernel, targets: Sequence[Target], here: Mapping[Target, Device], mode: str, limits: Limits, report: OnTuning
+    kernel: Kernel,
+    targets: Sequence[Target],
+    here: Mapping[Target, Device],
+    mode: str,
+    limits: Limits,
+    report: OnTuning,
 ) -> _Planned:
     """Cases, winners and the variants to build. Winners are kept trials' where tuning is off the table."""
     device = next(iter(here.values()))
@@ -194,7 +199,7 @@ def _plan_case(study: CaseStudy) -> PlanCase:
 
 
 def _with_derived(kernel: Kernel, studies: Sequence[CaseStudy], planned: PlannedVariant) -> Variant:
-    """The variant with the constexprs that heuristics compute from its case. Of a fallback's cases the first decides."""
+    """The variant with the constexprs that heuristics compute from its case; a fallback's first case decides."""
     variant = planned.variant
     study = next(study for study in studies if study.case.label in planned.cases)
     own = derive(kernel.derived, study.situation.values, variant.config.as_dict(), study.situation.device.facts())
@@ -207,9 +212,7 @@ def _with_derived(kernel: Kernel, studies: Sequence[CaseStudy], planned: Planned
     return replace(variant, specialization=Specialization(variant.specialization.facts, tuple(constants.items())))
 
 
-def _compile(
-    shared: Session, planned: Sequence[_Planned], report: OnStage
-) -> tuple[dict[Variant, Artifact], int, int]:
+def _compile(shared: Session, planned: Sequence[_Planned], report: OnStage) -> tuple[dict[Variant, Artifact], int, int]:
     """Every planned variant's artifact; lowering in this process overlaps the workers."""
     total = sum(len({one.variant for one in entry.variants}) for entry in planned)
     compilations: list[tuple[Compilation, dict[Variant, Pending]]] = []
@@ -278,7 +281,7 @@ def _rules(entry: _Planned) -> list[BundleRules]:
     first: dict[tuple[Target, Signature], Config] = {}
     for one in entry.variants:
         variant = one.variant
-        key = (variant.target, variant.signature.with_effects({name: Effect.BOTH for name in variant.signature.names}))
+        key = (variant.target, variant.signature.with_effects(dict.fromkeys(variant.signature.names, Effect.BOTH)))
         first.setdefault(key, variant.config)
         table = tables.setdefault(key, {})
         if one.generic:

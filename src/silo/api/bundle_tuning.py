@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def tune_bundle(
 ) -> list[tuple[str, str, TuneOutcome]]:
     """Measure every case of the bundle's kernels with the variants it has for this device, then refine it in place.
 
-    The trials are kept in the store too, so a run that was stopped goes on, and the bundle is rewritten once per kernel.
+    The trials are kept in the store too, so a run that was stopped goes on. The bundle is rewritten once per kernel.
     """
     loaded = load(path, trust=trust)
     found: list[tuple[str, str, TuneOutcome]] = []
@@ -99,7 +100,7 @@ def tune_bundle(
         outcomes: list[tuple[str, Bucket, Signature, TuneOutcome]] = []
         for recipe in kernel.recipes():
             case = kernel.prepare(recipe, materializer(None))
-            one = _tune_case(kernel, case, device, limits, lambda event, label=case.label: progress(f"{name} {label}", event))  # noqa: B023  # called before the next turn
+            one = _tune_case(kernel, case, device, limits, partial(progress, f"{name} {case.label}"))
             outcomes.append(one)
             found.append((name, one[0], one[3]))
         if not outcomes:
@@ -114,7 +115,9 @@ def _tune_case(
     call = inspect_call(kernel.launcher, kernel.contents.signature, **{**case.arguments, **case.options})
     ranked = kernel.rank(call, device)
     if not ranked:
-        raise BundleError(f"{kernel.bundle.name}: it has no variant of {kernel.name} for the case {case.label} on {device.target}")
+        raise BundleError(
+            f"{kernel.bundle.name}: it has no variant of {kernel.name} for the case {case.label} on {device.target}"
+        )
     # Only the most specialised ones compete: a fallback that assumes less is for other calls.
     best = ranked[0].artifact.variant
     rivals = [one for one in ranked if one.artifact.variant.specialization.facts == best.specialization.facts]
@@ -180,4 +183,4 @@ def study_document(study: Study, trial: Trial) -> JSON:
 
 
 def _plain(signature: Signature) -> Signature:
-    return signature.with_effects({name: Effect.BOTH for name in signature.names})
+    return signature.with_effects(dict.fromkeys(signature.names, Effect.BOTH))

@@ -30,7 +30,6 @@ from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
 __all__ = ["BundledKernel", "Kernels", "load", "trust_bundle"]
 
 
-
 class Kernels:
     """The kernels of a bundle: ``kernels.add(...)`` or ``kernels["add"](...)``. Made by :func:`load`.
 
@@ -143,7 +142,9 @@ class BundledKernel:
                 for variant, decision in decisions
                 if isinstance(decision, Rejected)
             ]
-            raise NoVariantError(f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons)
+            raise NoVariantError(
+                f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons
+            )
         chosen = ranked[0]
         variant = chosen.artifact.variant
         return bind(
@@ -157,9 +158,7 @@ class BundledKernel:
             tag=chosen,
         )
 
-    def _rank(
-        self, call: Call, device: Device
-    ) -> tuple[list[BundleVariant], list[tuple[BundleVariant, Decision]]]:
+    def _rank(self, call: Call, device: Device) -> tuple[list[BundleVariant], list[tuple[BundleVariant, Decision]]]:
         """The variants a call may use, best first, and the decision on each.
 
         Those with the config that the dispatch rules name come first, then those that assume most.
@@ -215,9 +214,7 @@ class BundledKernel:
 
 def _scalars(call: Call, signature: Signature) -> dict[str, Value]:
     """Values of scalar arguments by name, with defaults for what was left out."""
-    values: dict[str, Value] = {
-        p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)
-    }
+    values: dict[str, Value] = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
     for one in call.arguments:
         if one.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT):
             values[one.name] = one.number
@@ -227,7 +224,7 @@ def _scalars(call: Call, signature: Signature) -> dict[str, Value]:
 
 
 def _plain(signature: Signature) -> Signature:
-    return signature.with_effects({name: Effect.BOTH for name in signature.names})
+    return signature.with_effects(dict.fromkeys(signature.names, Effect.BOTH))
 
 
 def _callable_kernel(bundle: Bundle, kernel: BundleKernel, *, trust: bool) -> BundledKernel:

@@ -93,7 +93,8 @@ class CaseFunction:
         made = self.function(**values, make=make)
         if not isinstance(made, Case):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
             raise CaseError(
-                f"the case function of {self.kernel} ({self.location}) returned {type(made).__name__}; return silo.Case(...)"
+                f"the case function of {self.kernel} ({self.location}) returned a {type(made).__name__}; "
+                "return silo.Case(...)"
             )
         return made
 

@@ -86,7 +86,9 @@ def _run(name: str, case: PreparedCase, launcher: Any, named: dict[str, object],
     try:
         config = launcher.resolve(**named).config
         grid = case.grid_of(config, device.facts())
-        launch: Callable[[], object] = (lambda: launcher[grid](**named)) if grid is not None else (lambda: launcher(**named))
+        launch: Callable[[], object] = (
+            (lambda: launcher[grid](**named)) if grid is not None else (lambda: launcher(**named))
+        )
         launch()
         result, argument = case.check()
         samples: list[int] = []
@@ -102,6 +104,8 @@ def _run(name: str, case: PreparedCase, launcher: Any, named: dict[str, object],
         return CaseOutcome(name, case.label, "", ok=False, message=f"{type(error).__name__}: {error}")
     shown = ", ".join(f"{key}={value}" for key, value in sorted(config.items()))
     if result is None:
-        return CaseOutcome(name, case.label, shown, ok=True, time_ns=median(samples), message="nothing is expected of it")
+        return CaseOutcome(
+            name, case.label, shown, ok=True, time_ns=median(samples), message="nothing is expected of it"
+        )
     message = "" if result.ok else f"{argument}: {result.message}"
     return CaseOutcome(name, case.label, shown, result.ok, median(samples), result.max_abs_error, message)

@@ -16,7 +16,8 @@ __all__ = ["collect_kernels"]
 def collect_kernels(files: Sequence[Path], names: Sequence[str] | None = None) -> list[Kernel]:
     """The kernels that Python files define with ``silo.kernel``, in order of definition.
 
-    ``names`` keeps only those. ``SourceError`` when a file cannot be run, holds no kernel, or a name is not there or twice.
+    ``names`` keeps only those. ``SourceError`` when a file cannot be run or holds no kernel, or a name is unknown or
+    given to two kernels.
     """
     found: list[Kernel] = []
     for file in files:
@@ -25,7 +26,9 @@ def collect_kernels(files: Sequence[Path], names: Sequence[str] | None = None) -
     for kernel in found:
         other = by_name.setdefault(kernel.name, kernel)
         if other is not kernel:
-            raise SourceError(f"two kernels are called {kernel.name!r}: {other.location} and {kernel.location}; rename one")
+            raise SourceError(
+                f"two kernels are called {kernel.name!r}: {other.location} and {kernel.location}; rename one"
+            )
     if names:
         missing = [name for name in names if name not in by_name]
         if missing:
@@ -48,7 +51,10 @@ def _kernels_of(file: Path) -> list[Kernel]:
     try:
         spec.loader.exec_module(module)
     except ImportError as error:
-        raise SourceError(f"{file} cannot be imported: {error}; install what it needs, or Silo's extra: pip install 'kernel-silo[triton]'") from error
+        raise SourceError(
+            f"{file} cannot be imported: {error}; install what it needs, or Silo's extra: "
+            "pip install 'kernel-silo[triton]'"
+        ) from error
     finally:
         sys.path.remove(str(path.parent))
     found: list[Kernel] = []

@@ -1,4 +1,4 @@
-"""Constexprs that a kernel's author computes from the arguments (``triton.heuristics``): expressions where they trace."""
+"""Constexprs computed from the arguments (``triton.heuristics``): expressions where they trace."""
 
 from __future__ import annotations
 
@@ -32,15 +32,13 @@ class Derived:
     @property
     def reads(self) -> frozenset[str]:
         """Scalar arguments whose exact values decide a derived constexpr, so that they belong to the guard."""
-        return frozenset(
-            leaf.name for _, node in self.nodes for leaf in leaves(node) if isinstance(leaf, Argument)
-        )
+        return frozenset(leaf.name for _, node in self.nodes for leaf in leaves(node) if isinstance(leaf, Argument))
 
 
 def trace_heuristics(
     kernel: str, heuristics: Mapping[str, Callable[..., object]], arguments: Sequence[str], config_names: Sequence[str]
 ) -> Derived:
-    """Trace each heuristic; what does not trace, or reads more than scalars, stays a function called at every launch."""
+    """Trace each heuristic; what does not trace, or reads more than scalars, is called at every launch."""
     nodes: list[tuple[str, Node]] = []
     opaque: list[tuple[str, Callable[..., object], str]] = []
     for name, function in heuristics.items():
@@ -57,7 +55,8 @@ def trace_heuristics(
             nodes.append((name, node))
     for name, _, reason in opaque:
         _log.info(
-            "%s: the heuristic of %s runs in Python at every call (some microseconds), and a bundle holds only the values seen: %s",
+            "%s: the heuristic of %s runs in Python at every call (some microseconds), and a bundle serves only the "
+            "values that its cases have: %s",
             kernel,
             name,
             reason,

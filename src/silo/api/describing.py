@@ -103,7 +103,9 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
     artifact, launch = one.artifact, one.artifact.launch
     variant = artifact.variant
     types = ", ".join(
-        f"{'*' if p.kind is ParameterKind.POINTER else ''}{p.dtype.triton}" for p in variant.signature.parameters if p.dtype
+        f"{'*' if p.kind is ParameterKind.POINTER else ''}{p.dtype.triton}"
+        for p in variant.signature.parameters
+        if p.dtype
     )
     constants = [f"{name}={value}" for name, value in variant.specialization.constants]
     facts = [f"{name} {fact.value}" for name, fact in variant.specialization.facts]
@@ -130,10 +132,15 @@ def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
     for rules in kernel.rules:
         target = str(rules.target)
         for bucket, config in rules.rules.rules:
-            key = ", ".join(f"{name}<={value}" if isinstance(value, int) and value > 16 else f"{name}={value}" for name, value in zip(rules.rules.key, bucket, strict=True))
+            key = ", ".join(
+                f"{name}<={value}" if isinstance(value, int) and value > 16 else f"{name}={value}"
+                for name, value in zip(rules.rules.key, bucket, strict=True)
+            )
             taken = times.get((target, tuple(bucket), config.order_key))
             reason = "heuristic" if taken is None else "measured"
-            yield RuleRow(kernel.name, target, key or "any", str(config), "" if taken is None else format_time(taken), reason)
+            yield RuleRow(
+                kernel.name, target, key or "any", str(config), "" if taken is None else format_time(taken), reason
+            )
         yield RuleRow(kernel.name, target, "otherwise", str(rules.rules.fallback), "", "fallback")
 
 

@@ -64,7 +64,9 @@ def resolve_target(text: str) -> Target:
     try:
         return device_named(text).target
     except DeviceError as error:
-        raise TargetError(f"the target {text!r} means this machine's device: {error}\nName the arch, for example {text}:ARCH") from error
+        raise TargetError(
+            f"the target {text!r} means this machine's device: {error}\nName the arch, for example {text}:ARCH"
+        ) from error
 
 
 def device_of(kernel: str, kind: str | None, index: int) -> Device:

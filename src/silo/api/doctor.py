@@ -87,7 +87,9 @@ def _compilers() -> list[Finding]:
         if accepted:
             found.append(Finding(f"compile for {target}", "ok", f"by {accepted[0]}"))
         else:
-            found.append(Finding(f"compile for {target}", "optional", reasons, "bundles run without; needed to build them"))
+            found.append(
+                Finding(f"compile for {target}", "optional", reasons, "bundles run without; needed to build them")
+            )
     return found
 
 
@@ -108,7 +110,9 @@ def _store() -> Finding:
         return Finding("store", "missing", str(error), "set SILO_HOME to another folder")
     existing = next(folder for folder in (root, *root.parents) if folder.exists())
     if not _writable(existing):
-        return Finding("store", "optional", f"{root} cannot be written", "results are not kept; set SILO_HOME to another folder")
+        return Finding(
+            "store", "optional", f"{root} cannot be written", "results are not kept; set SILO_HOME to another folder"
+        )
     return Finding("store", "ok", str(root))
 
 
@@ -120,6 +124,8 @@ def _writable(folder: object) -> bool:
 
 def _strange_settings() -> list[Finding]:
     return [
-        Finding(name, "optional", "nothing reads this variable", f"did you mean {near}?" if near else "see docs/settings.md")
+        Finding(
+            name, "optional", "nothing reads this variable", f"did you mean {near}?" if near else "see docs/settings.md"
+        )
         for name, near in unknown_in_environment()
     ]

@@ -11,11 +11,11 @@ from silo.api.arrays import is_array, restorer, to_host
 from silo.api.compiling import Compilation, Pending
 from silo.artifacts.artifact import Artifact
 from silo.core.config import Config
+from silo.core.protocols import Timer
 from silo.core.signature import Signature
 from silo.core.variant import Variant
 from silo.errors import SiloError
 from silo.tune.check import BaseCheck, Comparison
-from silo.core.protocols import Timer
 from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
 from silo.tune.statistics import median
 from silo.tune.trial import Status, Study, Trial, resources_of
@@ -101,9 +101,7 @@ class CompiledEvaluator:
         return contender_of(signature, self.workload.arguments, self.workload.launcher_of(config))
 
 
-def contender_of(
-    signature: Signature, arguments: Mapping[str, object], launch: Callable[[], object]
-) -> Contender:
+def contender_of(signature: Signature, arguments: Mapping[str, object], launch: Callable[[], object]) -> Contender:
     """Something to time: arguments that the kernel reads and writes are put back before each sample."""
     touched = [p.name for p in signature.parameters if p.effect.reads and p.effect.writes]
     restore = [restorer(arguments[name]) for name in touched if is_array(arguments.get(name))]
@@ -115,9 +113,7 @@ def contender_of(
     return Contender(launch, reset if restore else None)
 
 
-def live_check(
-    workload: Workload, written: Sequence[str], configs: Sequence[Config]
-) -> Callable[[Config], Comparison]:
+def live_check(workload: Workload, written: Sequence[str], configs: Sequence[Config]) -> Callable[[Config], Comparison]:
     """A check for live arguments without a case: every config against the first that runs, on the workload's copies."""
     put_back = [restorer(workload.arguments[name]) for name in written]
 

@@ -27,6 +27,7 @@ __all__ = ["Kernel", "kernel", "kernel_of"]
 
 GridFunction = Callable[[Any], object]
 
+
 class Kernel:
     """What Silo knows of one kernel of this process: source, space, key, grid, cases.
 
@@ -169,7 +170,6 @@ def kernel(
         SettingsError: an unknown mode.
     """
     if function is None:
-
 
         def decorate(decorated: object) -> Any:  # noqa: ANN401
             return _make(decorated, space=space, key=key, grid=grid, constraints=constraints, tune=tune)

@@ -22,15 +22,17 @@ def load_artifact(store: Store | MemoryStore, device: Device, artifact: Artifact
     blob = store.blobs.get(artifact.blob.sha256)
     if blob is None:
         raise DeviceError(
-            f"{artifact.variant.kernel}: its compiled code disappeared from the store while it was being loaded; call it again"
+            f"{artifact.variant.kernel}: its compiled code left the store while it was being loaded; call it again"
         )
     return device.load(artifact.launch, blob, artifact.blob.kind, artifact.variant.kernel)
 
 
 class HeuristicLauncher:
-    """A launcher in front of the native one that runs untraceable heuristics in Python at every call, as Triton does."""
+    """Stands before the native launcher and runs untraceable heuristics in Python at every call, as Triton does."""
 
-    def __init__(self, launcher: Launcher, names: tuple[str, ...], defaults: Mapping[str, object], derived: Derived) -> None:
+    def __init__(
+        self, launcher: Launcher, names: tuple[str, ...], defaults: Mapping[str, object], derived: Derived
+    ) -> None:
         self._launcher = launcher
         self._names = names
         self._defaults = dict(defaults)
@@ -42,6 +44,7 @@ class HeuristicLauncher:
         return self._launcher
 
     def __call__(self, *args: object, **kwargs: object) -> None:
+        """Launch with the declared grid."""
         self._launcher(*args, **self.complete(args, kwargs))
 
     def __getitem__(self, grid: object) -> Any:  # noqa: ANN401  # something to call

@@ -126,5 +126,3 @@ def _copies(situation: Situation) -> dict[str, object] | None:
         else:
             result[name] = value
     return result
-
-

@@ -111,7 +111,8 @@ class Resolver:
         lines = [
             describe_call(situation.call),
             f"device: {situation.device.target} ({situation.device.model})",
-            "assumes: " + (", ".join(f"{name} {fact.value}" for name, fact in variant.specialization.facts) or "nothing"),
+            "assumes: "
+            + (", ".join(f"{name} {fact.value}" for name, fact in variant.specialization.facts) or "nothing"),
             f"config: {decision.config} ({decision.origin.value}: {decision.reason})",
             f"artifact: {variant.artifact_key(compiler)[:16]}, " + ("in the store" if known else "not compiled yet"),
             *self._rivals(situation, decision.config),
@@ -193,7 +194,9 @@ class Resolver:
         problem = self.problem(situation)
         bucket = problem.bucket(situation.values)
         winner = problem.winner(situation.specialization, bucket, situation.candidates)
-        rules = problem.rules(situation.specialization.constant_values, situation.candidates) if winner is None else None
+        rules = (
+            problem.rules(situation.specialization.constant_values, situation.candidates) if winner is None else None
+        )
         possible = measurable(self._kernel, situation) if can_tune else Rejected("explaining measures nothing")
         return decide(
             mode,

@@ -118,4 +118,4 @@ class Problem:
 
 
 def _without_effects(signature: Signature) -> Signature:
-    return signature.with_effects({name: Effect.BOTH for name in signature.names})
+    return signature.with_effects(dict.fromkeys(signature.names, Effect.BOTH))

@@ -26,7 +26,16 @@ from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
 from silo.tune.session import tune
 
-__all__ = ["CaseStudy", "Limits", "call_arguments", "case_studies", "launcher_of", "make_of", "materializer", "tune_case"]
+__all__ = [
+    "CaseStudy",
+    "Limits",
+    "call_arguments",
+    "case_studies",
+    "launcher_of",
+    "make_of",
+    "materializer",
+    "tune_case",
+]
 
 
 @dataclass(frozen=True)
@@ -70,10 +79,13 @@ def case_studies(kernel: Kernel, device: Device, library: str | None = None) -> 
             case = function.prepare(values, make_of(library))
             call = inspect_call(kernel.resolver.native, kernel.source.signature, **call_arguments(kernel, case))
             situation = kernel.resolver.understand(call)
-            found.append(CaseStudy(kernel, case, situation, tuple(kernel.resolver.problem(situation).bucket(situation.values))))
+            found.append(
+                CaseStudy(kernel, case, situation, tuple(kernel.resolver.problem(situation).bucket(situation.values)))
+            )
     if not found:
         raise CaseError(
-            f"{kernel.name} ({kernel.location}) has no cases, so there is nothing to run it on: add @{kernel.name}.cases(...)"
+            f"{kernel.name} ({kernel.location}) has no cases, so there is nothing to run it on: "
+            f"add @{kernel.name}.cases(...)"
         )
     return found
 
@@ -141,4 +153,3 @@ def tune_case(
         progress=progress,
     )
     return outcome, compilation
-

@@ -39,7 +39,9 @@ def row_of(kernel: str, case: str, outcome: TuneOutcome) -> TuneRow:
         first = next((trial for trial in outcome.trials if trial.message), None)
         reason = "no config can be used" + (f"; {first.config}: {first.message.splitlines()[0]}" if first else "")
         return TuneRow(kernel, case, None, None, outcome.measured, outcome.reused, outcome.failures, reason)
-    made = TuneRow(kernel, case, str(winner.config), winner.median_ns, outcome.measured, outcome.reused, outcome.failures)
+    made = TuneRow(
+        kernel, case, str(winner.config), winner.median_ns, outcome.measured, outcome.reused, outcome.failures
+    )
     return replace(made, reason=winner.reason)
 
 

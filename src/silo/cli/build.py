@@ -16,11 +16,18 @@ __all__ = ["command"]
 
 
 def command(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Python files with kernels made by silo.kernel.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Python files with kernels made by silo.kernel.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="K.silo", help="The bundle to write.")],
     target: Annotated[
         list[str] | None,
-        typer.Option("--target", "-t", metavar="T", help="A target such as cpu, cuda:sm_90, hip:gfx942; repeatable. Default: cpu."),
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="T",
+            help="A target such as cpu, cuda:sm_90, hip:gfx942; repeatable. Default: cpu.",
+        ),
     ] = None,
     kernel: Kernels = None,
     tune: TuneMode = None,
@@ -52,7 +59,9 @@ def command(
         return
     if not quiet:
         rows = [[row.kernel, row.target, str(row.variants), row.choice, row.measured] for row in summary.rows]
-        console().print(table(str(output), ["kernel", "target", "variants", "best config", "chosen by"], rows, right=["variants"]))
+        console().print(
+            table(str(output), ["kernel", "target", "variants", "best config", "chosen by"], rows, right=["variants"])
+        )
         console().print(
             f"{output}: {format_bytes(summary.size_bytes)}, {summary.variants} variants, {summary.blobs} blobs, "
             f"{summary.compiled} compiled, {summary.reused} from the store, {summary.seconds:.1f} s",

@@ -13,7 +13,10 @@ __all__ = ["command"]
 
 
 def command(*, json: Json = False) -> None:
-    """Check the native module, the C compiler, Triton, devices, the store and the settings; exit code 1 if a needed part is missing."""
+    """Check the native module, compilers, devices, libraries, the store and settings.
+
+    Exit code 1 if a needed part is missing.
+    """
     from silo.api.doctor import examine  # noqa: PLC0415
 
     findings = examine()

@@ -16,7 +16,9 @@ __all__ = ["command"]
 def command(
     path: Annotated[Path, typer.Argument(metavar="K.silo", help="A bundle.")],
     *,
-    verify: Annotated[bool, typer.Option("--verify", help="Check every byte; exit code 1 if something is damaged.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check every byte; exit code 1 if something is damaged.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show the kernels, targets, variants, winners and sizes of K.silo, and what made it. Nothing in it is executed."""
@@ -37,13 +39,24 @@ def command(
         highlight=False,
     )
     rows = [
-        [row.kernel, row.target, row.types, row.facts, row.config, format_bytes(row.size_bytes), row.resources, row.reason]
+        [
+            row.kernel,
+            row.target,
+            row.types,
+            row.facts,
+            row.config,
+            format_bytes(row.size_bytes),
+            row.resources,
+            row.reason,
+        ]
         for row in description.variants
     ]
     columns = ["kernel", "target", "types", "assumes", "config", "size", "resources", "why it is here"]
     console().print(table("variants", columns, rows, right=["size"]))
     winners = [[row.kernel, row.target, row.key, row.config, row.time, row.reason] for row in description.winners]
-    console().print(table("dispatch rules", ["kernel", "target", "key", "config", "time", "chosen by"], winners, right=["time"]))
+    console().print(
+        table("dispatch rules", ["kernel", "target", "key", "config", "time", "chosen by"], winners, right=["time"])
+    )
     cases = [[row.kernel, row.label, row.checks] for row in description.cases]
     console().print(table("cases", ["kernel", "case", "checks"], cases))
     if verify:

@@ -44,7 +44,9 @@ def _version(asked: bool) -> None:  # noqa: FBT001  # typer's callback form
 def options(
     *,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error, and debug messages.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Options of every command."""
     del version

@@ -13,7 +13,9 @@ Kernels = Annotated[
 ]
 TuneMode = Annotated[
     str | None,
-    typer.Option("--tune", metavar="MODE", help="auto: measure what is not known; cached: never measure; off: first config."),
+    typer.Option(
+        "--tune", metavar="MODE", help="auto: measure what is not known; cached: never measure; off: first config."
+    ),
 ]
 Budget = Annotated[
     float | None, typer.Option("--budget", metavar="SECONDS", help="Time for each kernel and case. Default: no limit.")

@@ -26,7 +26,9 @@ class _Bar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._bar is not None:
             self._bar.stop()
 
@@ -38,7 +40,12 @@ class _Bar:
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn  # noqa: PLC0415  # slow to import
             from rich.progress import Progress as RichProgress  # noqa: PLC0415
 
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[note]}"),
+            )
             self._bar = RichProgress(*columns, console=console(stderr=True), transient=True)
             self._bar.start()
         if name not in self._tasks:

@@ -20,11 +20,14 @@ def command(
     device: Device = "cpu",
     kernel: Kernels = None,
     arrays: Annotated[
-        str | None, typer.Option("--arrays", metavar="LIBRARY", help="numpy, torch or buffer. Default: numpy on the CPU.")
+        str | None,
+        typer.Option("--arrays", metavar="LIBRARY", help="numpy, torch or buffer. Default: numpy on the CPU."),
     ] = None,
     tune: TuneMode = "cached",
     *,
-    trust: Annotated[bool, typer.Option("--trust", help="Load the bundle's host code although nobody vouched for it.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Load the bundle's host code although nobody vouched for it.")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -47,7 +50,12 @@ def command(
             for outcome in outcomes
         ]
         console().print(
-            table(f"{path} on {device}", ["kernel", "case", "config", "time", "max error", "result"], rows, right=["time", "max error"])
+            table(
+                f"{path} on {device}",
+                ["kernel", "case", "config", "time", "max error", "result"],
+                rows,
+                right=["time", "max error"],
+            )
         )
     if not all(outcome.ok for outcome in outcomes):
         raise typer.Exit(ExitCode.FAILED)

@@ -17,16 +17,21 @@ __all__ = ["command"]
 
 
 def command(
-    path: Annotated[Path, typer.Argument(metavar="FILE|K.silo", help="A Python file with kernels, or a bundle to refine in place.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE|K.silo", help="A Python file with kernels, or a bundle to refine in place.")
+    ],
     device: Device = "cpu",
     kernel: Kernels = None,
     searcher: Annotated[str, typer.Option("--searcher", metavar="NAME", help="exhaustive or random.")] = "exhaustive",
     evaluations: Annotated[
-        int | None, typer.Option("--evaluations", metavar="N", help="At most so many configs for each case. Default: no limit.")
+        int | None,
+        typer.Option("--evaluations", metavar="N", help="At most so many configs for each case. Default: no limit."),
     ] = None,
     budget: Budget = None,
     *,
-    trust: Annotated[bool, typer.Option("--trust", help="Load the bundle's host code although nobody vouched for it.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Load the bundle's host code although nobody vouched for it.")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

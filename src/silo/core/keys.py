@@ -19,7 +19,7 @@ def trial_key(artifact_key: str, bucket: Bucket, device: DeviceModel, policy: JS
     return digest("trial-key/1", [artifact_key, bucket_to_json(bucket), device.to_json(), policy])
 
 
-def problem_key(  # noqa: PLR0917  # six parts of one identity, in the order of narrowing
+def problem_key(  # six parts of one identity, in the order of narrowing
     source: str,
     signature: Signature,
     target: Target,
