@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,10 @@ class BundleEvaluator:
     policy: MeasurePolicy
     _best_ns: list[int] = field(default_factory=list[int])
 
+    @cached_property
+    def _restore(self) -> Callable[[], None]:
+        return self.case.keeper()
+
     def prepare(self, configs: Sequence[Config]) -> None:
         """Nothing to do: everything is compiled."""
         del configs
@@ -53,6 +57,7 @@ class BundleEvaluator:
         """Check the result of the variant with this config, and measure it."""
         variant = self.variants[config.order_key]
         launch = self._launch(config)
+        self._restore()
         launch()
         result, name = self.case.check()
         error = None if result is None else result.max_abs_error

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from silo.api.arrays import to_host
+from silo.api.arrays import is_array, restorer, to_host
 from silo.core.cases import Case, CaseRecipe, CheckResult, Make, check, compare, label_of, record
 from silo.core.expressions import Bindings, evaluate
 from silo.core.nodes import Node
@@ -42,6 +42,17 @@ class PreparedCase:
             if worst is None or (worst.ok, -worst.max_abs_error) > (result.ok, -result.max_abs_error):
                 worst, name = result, owner
         return worst, name
+
+    def keeper(self) -> Callable[[], None]:
+        """A function that puts every array back to what it holds now: no launch is judged by another's results."""
+        arrays = {id(value): value for value in self.arguments.values() if is_array(value)}
+        put_back = [restorer(array) for array in arrays.values()]
+
+        def restore() -> None:
+            for one in put_back:
+                one()
+
+        return restore
 
     def grid_of(self, config: Mapping[str, Value], facts: Mapping[str, int]) -> tuple[int, ...] | None:
         """The grid the case declares, for one config; None where the kernel declares it."""

@@ -51,6 +51,9 @@ class CompiledEvaluator:
     policy: MeasurePolicy
     _pending: dict[bytes, Pending | SiloError] = field(default_factory=dict[bytes, "Pending | SiloError"])
     _artifacts: dict[bytes, Artifact] = field(default_factory=dict[bytes, Artifact])
+    _measured: dict[str, tuple[Config, tuple[int, ...]]] = field(
+        default_factory=dict[str, "tuple[Config, tuple[int, ...]]"]
+    )
     _best_ns: int | None = None
 
     def prepare(self, configs: Sequence[Config]) -> None:
@@ -81,12 +84,22 @@ class CompiledEvaluator:
             return self.study.trial(
                 config, Status.WRONG, message=message, compile_ns=compile_ns, artifact=key, max_error=error
             )
-        samples = measure(self._contender(config), self.timer, self.policy, best_ns=self._best_ns)
+        # Configs that lead to the same code (a CPU ignores num_warps) are one measurement: noise must not rank them.
+        twin, samples = self._measured.get(artifact.blob.sha256, (config, ()))
+        if not samples:
+            samples = measure(self._contender(config), self.timer, self.policy, best_ns=self._best_ns)
+            self._measured[artifact.blob.sha256] = (config, samples)
         middle = median(samples)
         self._best_ns = middle if self._best_ns is None else min(self._best_ns, middle)
-        resources = resources_of(artifact.launch)
         return self.study.trial(
-            config, Status.OK, samples, compile_ns=compile_ns, artifact=key, max_error=error, resources=resources
+            config,
+            Status.OK,
+            samples,
+            compile_ns=compile_ns,
+            message="" if twin == config else f"the same code as {twin}",
+            artifact=key,
+            max_error=error,
+            resources=resources_of(artifact.launch),
         )
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
@@ -94,7 +107,11 @@ class CompiledEvaluator:
         for config in configs:
             if config.order_key not in self._artifacts:
                 self._artifacts[config.order_key] = self.compilation.artifact(self.variant_of(config))
-        return interleave({config: self._contender(config) for config in configs}, self.timer, self.policy)
+        first: dict[str, Config] = {}
+        for config in configs:
+            first.setdefault(self._artifacts[config.order_key].blob.sha256, config)
+        taken = interleave({config: self._contender(config) for config in first.values()}, self.timer, self.policy)
+        return {config: taken[first[self._artifacts[config.order_key].blob.sha256]] for config in configs}
 
     def _contender(self, config: Config) -> Contender:
         signature = self._artifacts[config.order_key].variant.signature

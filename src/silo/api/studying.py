@@ -127,7 +127,10 @@ def tune_case(
     launch = launcher_of(study)
     compilation = Compilation(session(), kernel.source)
 
+    restore = study.case.keeper()
+
     def check(config: Config) -> Comparison:
+        restore()
         launch(config)()
         result, name = study.case.check()
         if result is None:
