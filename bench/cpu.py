@@ -266,7 +266,8 @@ def main() -> None:
         cpu_threads(threads)
         for workload in workloads(quick=options.quick):
             row = measure(workload, threads, rounds=9, seconds=1.0 if options.quick else 3.0)
-            unit = next((cost for name, cost in interpreter.items() if row.name.startswith(name)), None)
+            # The interpreter was timed in fp32.
+            unit = next((cost for name, cost in interpreter.items() if row.name.startswith(f"{name} fp32")), None)
             row.interpreter_s = None if unit is None else unit * _work(row.name)
             rows.append(row)
             slow = (
