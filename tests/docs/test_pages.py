@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from silo.backends.cpu.page import updated
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -61,12 +63,17 @@ def test_silo_commands_run(page, tmp_path):
         assert result.returncode == 0, f"{line}\n{result.stdout}{result.stderr}"
 
 
+def test_the_operations_table_is_current():
+    page = (ROOT / "docs" / "cpu.md").read_text(encoding="utf-8")
+    assert updated(page) == page, "run python -m silo.backends.cpu.page"
+
+
 def test_links_between_pages_lead_somewhere():
     link = re.compile(r"\]\(((?!https?:)[^)#]+)")
     broken = [
         f"{page.relative_to(ROOT)}: {target}"
         for page in [*PAGES, ROOT / "CONTRIBUTING.md"]
-        for target in link.findall(page.read_text(encoding="utf-8"))
+        for target in link.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))
         if not (page.parent / target).exists()
     ]
     assert not broken

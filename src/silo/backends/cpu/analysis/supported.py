@@ -10,9 +10,9 @@ from silo.backends.cpu.lower.reduction import combining_operation
 from silo.errors import UnsupportedError
 from silo.sources.triton.ssa import Module, Operation
 
-__all__ = ["check_supported", "unsupported_operations"]
+__all__ = ["STRUCTURAL", "check_supported", "unsupported_operations"]
 
-_STRUCTURAL = (
+STRUCTURAL = (
     frozenset(
         {
             "tt.func",
@@ -75,7 +75,7 @@ def _refusal(operation: Operation) -> str:
     for value in [*operation.operands, *operation.results]:
         if value.type.element not in ops.ELEMENT_BYTES:
             return f"values of type {value.type.element}"
-    if name in _STRUCTURAL:
+    if name in STRUCTURAL:
         return _structural_refusal(operation)
     if name == "tt.call":
         return f"{operation.attributes.get('callee', 'a function')} is not inlined (noinline)"

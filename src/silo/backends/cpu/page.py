@@ -1,0 +1,51 @@
+"""The operations table of ``docs/cpu.md``, printed from the tables that the compiler itself uses.
+
+``python -m silo.backends.cpu.page`` prints the page with the table brought up to date.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from silo.backends.cpu import ops
+from silo.backends.cpu.analysis.supported import STRUCTURAL
+from silo.backends.cpu.ops_math import LIBDEVICE
+
+__all__ = ["operations_table", "updated"]
+
+_BEGIN = "<!-- operations: printed by python -m silo.backends.cpu.page -->\n"
+_END = "<!-- end of operations -->\n"
+_DIALECTS = {
+    "arith": "arithmetic, comparisons, casts",
+    "math": "mathematical functions",
+    "tt": "Triton",
+    "scf": "loops and branches",
+    "cf": "jumps (early return)",
+}
+
+
+def operations_table() -> str:
+    """Supported operations by dialect, then the libdevice functions."""
+    names = sorted(set(ops.SUPPORTED) | STRUCTURAL)
+    lines = ["| dialect | operations |", "| --- | --- |"]
+    for dialect in dict.fromkeys([*_DIALECTS, *(name.partition(".")[0] for name in names)]):
+        mine = [name.partition(".")[2] for name in names if name.partition(".")[0] == dialect]
+        if mine:
+            title = f"`{dialect}`: {_DIALECTS[dialect]}" if dialect in _DIALECTS else f"`{dialect}`"
+            lines.append(f"| {title} | {', '.join(mine)} |")
+    lines.append(f"| libdevice, by name | {', '.join(sorted(LIBDEVICE))} |")
+    return "\n".join(lines) + "\n"
+
+
+def updated(page: str) -> str:
+    """The page with the current table; ``ValueError`` where its marks are missing."""
+    before, begin, rest = page.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise ValueError(f"the page lacks the lines {_BEGIN.strip()!r} and {_END.strip()!r}")
+    return before + begin + operations_table() + end + after
+
+
+if __name__ == "__main__":
+    sys.stdout.write(updated(Path("docs/cpu.md").read_text(encoding="utf-8")))
