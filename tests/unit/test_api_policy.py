@@ -1,0 +1,115 @@
+"""The first call of a key: what is measured, kept and reused, by processes of their own."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton", reason="these tests compile Triton kernels")
+
+import triton
+import triton.language as tl
+
+import silo
+from silo.api.session import session
+from silo.settings import override
+
+PROGRAM = Path(__file__).resolve().parents[1] / "api_program.py"
+
+
+def run(home, n, mode=None, **variables):
+    """What one process did."""
+    environment = {**os.environ, "SILO_HOME": str(home), "SILO_TUNE_BUDGET": "30", **variables}
+    command = [sys.executable, str(PROGRAM), str(n), *([mode] if mode else [])]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A store in which one process tuned n = 5000."""
+    home = tmp_path_factory.mktemp("policy") / "store"
+    return home, run(home, 5000)
+
+
+def test_the_first_call_tunes_says_so_once_and_counts_as_one_launch(tuned):
+    _, first = tuned
+    assert first["right"]
+    assert first["measured"] == 3
+    assert first["compiled"] == 3
+    (line,) = first["messages"]
+    assert "tuned add_one[n~2^13]" in line
+    assert "kept in the store" in line
+
+
+def test_a_second_process_compiles_and_measures_nothing_also_in_a_moved_store(tuned, tmp_path):
+    home, first = tuned
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(home, moved)
+    for place in (home, moved):
+        again = run(place, 5000)
+        assert again == {**first, "measured": 0, "compiled": 0, "messages": [], "origin": "bucket winner"}
+
+
+def test_another_size_of_the_bucket_uses_its_winner(tuned):
+    home, first = tuned
+    other = run(home, 8008)  # like 5000 no multiple of 16: the same specialization, so the same study
+    assert (other["measured"], other["config"], other["right"]) == (0, first["config"], True)
+
+
+def test_cached_and_off_never_measure(tuned, tmp_path):
+    home, first = tuned
+    near = run(home, 100_008, SILO_TUNE="cached")
+    assert (near["measured"], near["origin"], near["config"]) == (0, "dispatch rule", first["config"])
+    empty = run(tmp_path / "empty", 5000, SILO_TUNE="cached")
+    assert (empty["measured"], empty["origin"]) == (0, "first config")
+    off = run(home, 5000, "off")  # the kernel's own mode comes before the setting
+    assert (off["measured"], off["origin"], off["config"]) == (0, "first config", "BLOCK=256, num_warps=4")
+
+
+def test_a_store_that_cannot_be_written_costs_one_warning(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    done = run(tmp_path / "file" / "store", 5000)
+    assert done["right"]
+    assert sum("cannot be written" in message or "in memory" in message for message in done["messages"]) == 1
+
+
+@triton.jit
+def planted(x, out, n, BLOCK: tl.constexpr, MODE: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if MODE == 1:
+        tl.store(out + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
+    elif MODE == 2:
+        tl.atomic_add(out + i, 1.0, mask=i < n)
+    else:
+        tl.store(out + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def test_wrong_and_broken_configs_never_win_and_are_kept_with_their_kind(tmp_path):
+    # The first config is the base that others are compared with, since live calls have no expected values.
+    with override(home=tmp_path / "store", tune="auto", tune_budget_s=30.0):
+        kernel = silo.kernel(
+            space=[{"MODE": 0, "BLOCK": 64}, {"MODE": 1, "BLOCK": 1024}, {"MODE": 2, "BLOCK": 512}],
+            key=["n"],
+            grid=lambda a: (silo.cdiv(a.n, a.BLOCK),),
+        )(planted)
+        x, out = np.arange(4000, dtype=np.float32), np.zeros(4000, dtype=np.float32)
+        kernel(x, out, 4000)
+        np.testing.assert_array_equal(out, x)
+        text = kernel.explain(x, out, 4000)
+        assert "MODE=1: wrong" in text
+        assert "MODE=2: compile" in text
+        assert sorted(kept_statuses()) == ["compile", "ok", "wrong"]
+
+
+def kept_statuses():
+    """The status of every trial in the store of the current settings."""
+    records = session().store.records
+    documents = [document for key in records.keys() for document in records.read(key)]
+    return [trial["status"] for document in documents for trial in document.get("trials", ())]
