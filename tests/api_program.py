@@ -1,4 +1,4 @@
-"""A program with one tuned kernel, run as a process of its own: ``api_program.py N [MODE]`` prints what happened as JSON."""
+"""A program with one tuned kernel: ``api_program.py N [MODE]`` prints what happened as JSON."""
 
 import json
 import logging
@@ -38,14 +38,15 @@ def main():
     )(add_one)
     x = np.arange(n, dtype=np.float32)
     kernel(x, n)
+    config, _, why = kernel.explain(x, n).partition("config: ")[2].partition(" (")
     print(
         json.dumps(
             {
                 "right": bool((x == np.arange(n) + 1).all()),
                 "measured": sum(outcome.measured for outcome in outcomes),
                 "compiled": len(submitted),
-                "config": kernel.explain(x, n).split("config: ")[1].split(" (")[0],
-                "origin": kernel.explain(x, n).split("config: ")[1].split(" (")[1].split(":")[0],
+                "config": config,
+                "origin": why.partition(":")[0],
                 "messages": messages,
             }
         )

@@ -1,5 +1,5 @@
 """Triton kernels that between them use most of the language, each with arguments to lower it for."""
-# ruff: noqa: N803  # kernels are written as Triton authors write them
+# kernels are written as Triton authors write them
 
 import triton
 import triton.language as tl

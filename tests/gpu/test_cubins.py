@@ -3,7 +3,7 @@
 Runs with ``PYTHONPATH=src python -m pytest tests/gpu`` and no installation of Silo.
 """
 
-# ruff: noqa: N803  # kernels name sizes in capitals and take what they take
+# kernels name sizes in capitals and take what they take
 
 import pytest
 

@@ -174,7 +174,7 @@ WRONG = {
 @pytest.mark.parametrize(("call", "message"), WRONG.values(), ids=WRONG.keys())
 def test_a_wrong_call_says_what_is_wrong_and_spoils_nothing(kernel, arrays, call, message):
     x, out = arrays
-    with pytest.raises(ArgumentError, match=f"scale.*{message}|{message}"):
+    with pytest.raises(ArgumentError, match=rf"scale.*{message}|{message}"):
         call(kernel, x, out)
     assert (out == -1).all()
     kernel[(4,)](x, out, N)
@@ -185,7 +185,7 @@ def test_a_read_only_array_may_be_read_but_not_written(kernel, arrays):
     x, out = arrays
     x.flags.writeable = False
     kernel[(4,)](x, out, N)
-    with pytest.raises(ArgumentError, match="'out'.*writ"):
+    with pytest.raises(ArgumentError, match=r"'out'.*writ"):
         kernel[(4,)](out, x, N)
     np.testing.assert_array_equal(x, np.arange(N))
 

@@ -111,5 +111,5 @@ def test_wrong_and_broken_configs_never_win_and_are_kept_with_their_kind(tmp_pat
 def kept_statuses():
     """The status of every trial in the store of the current settings."""
     records = session().store.records
-    documents = [document for key in records.keys() for document in records.read(key)]
+    documents = [document for key in tuple(records.keys()) for document in records.read(key)]
     return [trial["status"] for document in documents for trial in document.get("trials", ())]

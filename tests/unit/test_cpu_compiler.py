@@ -1,4 +1,4 @@
-# ruff: noqa: E402, N803  # Triton may be absent, which comes first; its constexprs are written in capitals
+# ruff: noqa: E402  # Triton may be absent, which comes first; its constexprs are written in capitals
 """The CPU compiler plug-in: jobs, identity, what it refuses, and a kernel from source to result."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Orders that a fused loop could get wrong: aliasing, carried values, branches, views, reductions of every kind."""
-# ruff: noqa: N803  # kernels are written as Triton authors write them
+# kernels are written as Triton authors write them
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Reading decorators, and specializing signatures by Triton's rules."""
 # ruff: noqa: E402  # what follows needs Triton
-# ruff: noqa: F722, F821, N803  # kernels are written as Triton authors write them
+# ruff: noqa: F722, F821  # kernels are written as Triton authors write them
 
 from pathlib import Path
 
