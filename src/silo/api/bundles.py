@@ -171,8 +171,8 @@ class BundledKernel:
             decision = device.runs(variant.target)
             if decision:
                 decision = accepts(variant, call)
-            if decision:
-                decision = self._derived_hold(one, values, facts) or decision
+            if decision and (refusal := self._derived_hold(one, values, facts)) is not None:
+                decision = refusal  # a refusal is false, so `or` would pass it over
             decisions.append((one, decision))
         accepted = [one for one, decision in decisions if decision]
         accepted.sort(key=lambda one: self._preference(one, values), reverse=True)
