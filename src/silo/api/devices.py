@@ -51,7 +51,8 @@ def device_named(text: str) -> Device:
             return device
         if not rest.isdigit() and device.runs(Target.parse(text)):
             return device
-    listing = "".join(f"\n  - {device.target} ({device.model})" for device in here)
+    shown = [device for device in here if device.target.kind != "fake"]
+    listing = "".join(f"\n  - {device.target} ({device.model})" for device in shown)
     reasons = "".join(f"\n  - {name}: {rejected.reason}" for name, rejected in broken_plugins())
     raise DeviceError(f"no device {text!r} on this machine; it has:{listing or ' none'}{reasons}")
 

@@ -25,16 +25,19 @@ def show(context: typer.Context, *, json: Json = False) -> None:
     if json:
         print_json(usage)
         return
-    for name, value in usage.items():
-        text = format_bytes(value) if name.endswith("_bytes") and isinstance(value, int) else str(value)
-        console().print(f"{name.removesuffix('_bytes').replace('_', ' '):16} {text}", markup=False, highlight=False)
+    console().print(str(usage["root"]), markup=False, highlight=False, soft_wrap=True)
+    for name, count in usage.items():
+        size = usage.get(f"{name}_bytes")
+        if isinstance(size, int):
+            console().print(f"{name:10} {count:>7} files {format_bytes(size):>12}", markup=False, highlight=False)
+    console().print(f"{'total':10} {format_bytes(int(usage['total_bytes'])):>26}", highlight=False)
 
 
 @app.command()
 def prune(
     size: Annotated[int, typer.Option("--size", metavar="MIB", help="Keep at most so many MiB of blobs, the newest.")],
 ) -> None:
-    """Remove the blobs unused for longest until the store is small enough. Trials are kept."""
+    """Remove the oldest blobs until the store is small enough. Trials are kept, and what is younger than an hour."""
     from silo.api.cache import prune_store  # noqa: PLC0415
 
     removed = prune_store(size << 20)

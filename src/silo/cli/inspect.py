@@ -43,15 +43,15 @@ def command(
             row.kernel,
             row.target,
             row.types,
-            row.facts,
+            _short_facts(row.facts),
             row.config,
             format_bytes(row.size_bytes),
             row.resources,
-            row.reason,
+            _short_reason(row.reason),
         ]
         for row in description.variants
     ]
-    columns = ["kernel", "target", "types", "assumes", "config", "size", "resources", "why it is here"]
+    columns = ["kernel", "target", "types", "assumes", "config", "size", "resources", "for"]
     console().print(table("variants", columns, rows, right=["size"]))
     winners = [[row.kernel, row.target, row.key, row.config, row.time, row.reason] for row in description.winners]
     console().print(
@@ -61,3 +61,23 @@ def command(
     console().print(table("cases", ["kernel", "case", "checks"], cases))
     if verify:
         console().print("every byte verified")
+
+
+def _short_facts(facts: str) -> str:
+    """``n divisible16, x aligned16, y aligned16`` as ``divisible16: n; aligned16: x y``; ``--json`` has it in full."""
+    groups: dict[str, list[str]] = {}
+    plain: list[str] = []
+    for fact in facts.split(", "):
+        name, _, what = fact.partition(" ")
+        if what:
+            groups.setdefault(what, []).append(name)
+        else:
+            plain.append(fact)
+    return "; ".join([*plain, *(f"{what}: {' '.join(names)}" for what, names in groups.items())])
+
+
+def _short_reason(reason: str) -> str:
+    """Whom a variant serves, without why its config was chosen; ``--json`` has it in full."""
+    return "; ".join(
+        dict.fromkeys(part.partition(":")[0].removesuffix(" that assumes nothing") for part in reason.split("; "))
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -30,6 +30,10 @@ app.command("inspect")(inspect.command)
 app.command("doctor")(doctor.command)
 app.command("trust")(trust.command)
 app.add_typer(cache.app, name="cache")
+
+
+# The common base of the parser's errors about the command line, which has no public name.
+_USAGE_ERROR: type = typer.BadParameter.__mro__[2]
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001  # typer's callback form
@@ -67,19 +71,14 @@ def main() -> None:
         console(stderr=True).print("[bold red]error:[/] ", end="")
         console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
         sys.exit(ExitCode.ERROR)
-    except KeyboardInterrupt as interrupt:
-        if debug:
-            raise
-        console(stderr=True).print(str(interrupt) or "interrupted", markup=False, highlight=False)
-        sys.exit(ExitCode.INTERRUPTED)
-    except typer.Abort:
+    except (KeyboardInterrupt, typer.Abort) as interrupt:
+        # The parser turns Ctrl-C into its own Abort; what was interrupted, and what is kept, is in the cause.
+        said = str(interrupt.__cause__ or interrupt)
+        console(stderr=True).print(said or "interrupted", markup=False, highlight=False, soft_wrap=True)
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:
-        # click's own usage errors know how to show themselves; everything else is a defect and keeps its traceback.
-        import click  # noqa: PLC0415  # typer's foundation, needed only here
-
-        if isinstance(error, click.ClickException):
-            error.show()
-            sys.exit(ExitCode.USAGE)
-        raise
+        if not isinstance(error, _USAGE_ERROR):
+            raise  # a defect: its traceback is wanted
+        cast("Any", error).show()
+        sys.exit(ExitCode.USAGE)
     sys.exit(code if isinstance(code, int) else ExitCode.OK)

@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
+from silo.settings import TUNE_MODES
+
 __all__ = ["Budget", "Device", "Json", "Kernels", "Quiet", "TuneMode"]
+
+
+def _mode(value: str | None) -> str | None:
+    if value is not None and value not in TUNE_MODES:
+        raise typer.BadParameter(f"{value!r} is none of {', '.join(TUNE_MODES)}")
+    return value
+
 
 Kernels = Annotated[
     list[str] | None, typer.Option("--kernel", "-k", metavar="NAME", help="Only this kernel; repeatable. Default: all.")
@@ -14,7 +23,10 @@ Kernels = Annotated[
 TuneMode = Annotated[
     str | None,
     typer.Option(
-        "--tune", metavar="MODE", help="auto: measure what is not known; cached: never measure; off: first config."
+        "--tune",
+        metavar="MODE",
+        callback=_mode,
+        help="auto: measure what is not known; cached: never measure; off: first config.",
     ),
 ]
 Budget = Annotated[
