@@ -71,11 +71,8 @@ def main() -> None:
         console(stderr=True).print("[bold red]error:[/] ", end="")
         console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
         sys.exit(ExitCode.ERROR)
-    except (KeyboardInterrupt, typer.Abort) as interrupt:
-        # The parser turns Ctrl-C into its own Abort; what was interrupted, and what is kept, is in the cause.
-        said = str(interrupt.__cause__ or interrupt)
-        console(stderr=True).print(said or "interrupted", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(ExitCode.INTERRUPTED)
+    except (KeyboardInterrupt, typer.Abort):
+        code = ExitCode.INTERRUPTED
     except Exception as error:
         if not isinstance(error, _USAGE_ERROR):
             raise  # a defect: its traceback is wanted

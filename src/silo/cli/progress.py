@@ -31,6 +31,9 @@ class _Bar:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        if isinstance(error, KeyboardInterrupt):
+            # A tuning session says what it kept. The parser, which ends the program, would not.
+            console(stderr=True).print(str(error) or "interrupted", markup=False, highlight=False, soft_wrap=True)
 
     def show(self, name: str, done: int, total: int, note: str) -> None:
         """Move the bar called ``name``."""
