@@ -1,0 +1,76 @@
+"""The module index of docs/architecture.md, from the first line of each module's docstring.
+
+``python scripts/module_index.py`` brings the page up to date; ``--check`` only says whether it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "architecture.md"
+BEGIN = "<!-- modules: printed by python scripts/module_index.py -->\n"
+END = "<!-- end of modules -->\n"
+FOLDERS = (
+    "core",
+    "sources/triton",
+    "sources/triton/adapter",
+    "artifacts",
+    "compile",
+    "tune",
+    "tune/search",
+    "store",
+    "bundle",
+    "launch",
+    "api",
+    "cli",
+    "backends/cpu",
+    "backends/cpu/analysis",
+    "backends/cpu/schedule",
+    "backends/cpu/lower",
+    "backends/cpu/emit",
+    "backends/triton",
+    "backends/fake",
+)
+
+
+def first_line(path: Path) -> str:
+    """What a module says of itself."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0].replace("|", "\\|")
+
+
+def index() -> str:
+    """One table a folder."""
+    parts: list[str] = []
+    for folder in FOLDERS:
+        home = ROOT / "src" / "silo" / folder
+        modules = sorted(path for path in home.glob("*.py") if path.name != "__init__.py")
+        parts.append(f"### {folder}\n\n{first_line(home / '__init__.py')}\n\n| module | |\n| --- | --- |\n")
+        parts += [f"| `{path.stem}` | {first_line(path)} |\n" for path in modules]
+        parts.append("\n")
+    return "".join(parts)
+
+
+def updated(page: str) -> str:
+    """The page with the current index."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{PAGE.name} lacks the lines that mark the index")
+    return before + begin + "\n" + index() + end + after
+
+
+def main() -> int:
+    """Update the page, or check it."""
+    page = PAGE.read_text(encoding="utf-8")
+    if "--check" in sys.argv[1:]:
+        return 0 if updated(page) == page else 1
+    PAGE.write_text(updated(page), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
