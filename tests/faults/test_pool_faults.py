@@ -39,6 +39,16 @@ def worker_pids(parent):
     return found
 
 
+@pytest.fixture(autouse=True)
+def own_pids(monkeypatch):
+    """Leaves out the workers that other tests' pools in this process keep warm."""
+    others = set(worker_pids(os.getpid()))
+    everybody = worker_pids
+    monkeypatch.setitem(
+        globals(), "worker_pids", lambda parent: [pid for pid in everybody(parent) if pid not in others]
+    )
+
+
 def is_gone(pid, wait_s=10.0):
     """Whether the process ends (a zombie that nobody waited for counts as ended)."""
     until = time.monotonic() + wait_s

@@ -83,6 +83,8 @@ def test_native_tests_pass_under_the_sanitizers(tmp_path):
             "no:cacheprovider",
             "-p",
             "no:xdist",
+            "-p",
+            "no:benchmark",
         ],
         capture_output=True,
         text=True,

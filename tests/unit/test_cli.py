@@ -110,7 +110,8 @@ def test_no_triton(home, kernels, tmp_path):
         "            raise ModuleNotFoundError(\"No module named 'triton'\", name='triton')\n"
         "sys.meta_path.insert(0, Block())\n"
     )
-    done = silo(home, "run", kernels, PYTHONPATH=str(tmp_path))
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = silo(home, "run", kernels, PYTHONPATH=path)
     assert done.returncode == 3
     assert "triton" in done.stderr
     assert "pip install" in done.stderr
