@@ -1,0 +1,61 @@
+"""What CONTRIBUTING asks of the tree and no linter checks."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+# Words that would tie the project to one machine, one registry or one way of working on it.
+FOREIGN = re.compile(r"/work/|/root/|pypi\.org|files\.pythonhosted|registry\.npmjs|\bissue #?\d|\.library/")
+
+
+def tracked_files():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("this is no checkout")
+    return [ROOT / name for name in listed.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
+def test_sources_hold_no_pickle_eval_or_bare_except(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler) and node.type is None:
+            found.append(f"line {node.lineno}: a bare except")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"eval", "exec"}:
+            found.append(f"line {node.lineno}: {node.func.id}")
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+            found += [
+                f"line {node.lineno}: {name}" for name in names if name.partition(".")[0] in {"pickle", "marshal"}
+            ]
+    assert found == []
+
+
+def test_every_public_name_exists():
+    import importlib
+
+    missing = []
+    for path in SOURCES:
+        names = re.search(r"^__all__ = \[(.*?)\]", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+        if names and name != "silo.compile.worker":
+            module = importlib.import_module(name)
+            missing += [f"{name}.{public}" for public in module.__all__ if not hasattr(module, public)]
+    assert missing == []
+
+
+def test_the_project_speaks_of_itself_alone():
+    found = []
+    for path in tracked_files():
+        if path == Path(__file__).resolve() or path.suffix in {".silo", ".json", ".ttir"} or not path.is_file():
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+            if FOREIGN.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
+    assert found == []
