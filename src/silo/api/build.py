@@ -223,7 +223,7 @@ def _compile(shared: Session, planned: Sequence[_Planned], report: OnStage) -> t
     artifacts: dict[Variant, Artifact] = {}
     for compilation, started in compilations:
         for variant, pending in started.items():
-            artifacts[variant] = compilation.finish(pending, variant)
+            artifacts[variant] = compilation.finish(pending)
             report("compiling", len(artifacts), total)
     return artifacts, sum(c.compiled for c, _ in compilations), sum(c.reused for c, _ in compilations)
 

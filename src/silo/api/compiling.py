@@ -9,7 +9,7 @@ from silo.api.session import Session
 from silo.artifacts.artifact import Artifact
 from silo.compile.toolchain import select_compiler
 from silo.core.compiled import Compiled
-from silo.core.protocols import Compiler, Source
+from silo.core.protocols import Source
 from silo.core.signature import Effect
 from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
@@ -28,8 +28,9 @@ def compiler_identity(source_kind: str, target: Target) -> str:
 
 @dataclass(slots=True)
 class Pending:
-    """An artifact that is there, or is being compiled."""
+    """An artifact that is there, or is being compiled. ``asked`` makes its key; ``variant`` has effects besides."""
 
+    asked: Variant
     variant: Variant
     compiler: str
     artifact: Artifact | None = None
@@ -60,7 +61,7 @@ class Compilation:
         known = artifacts.get(variant.artifact_key(identity))
         if known is not None:
             self.reused += 1
-            return Pending(variant, identity, artifact=known)
+            return Pending(variant, known.variant, identity, artifact=known)
         job = compiler.lower(self.source, variant)
         # Effects belong to the artifact, not to its key: they follow from the source and need the lowered text.
         typed = replace(variant, signature=variant.signature.with_effects(_effects(job, variant)))
@@ -68,14 +69,14 @@ class Compilation:
         outcome = self._outcomes.get(key) or artifacts.outcome(key)
         if outcome is not None:
             self.reused += 1
-            return Pending(typed, identity, job=key, outcome=outcome)
+            return Pending(variant, typed, identity, job=key, outcome=outcome)
         future = self._futures.get(key)
         if future is None:
-            future = self._futures[key] = self._submit(compiler, job)
-        return Pending(typed, identity, job=key, future=future)
+            future = self._futures[key] = self._submit(job)
+        return Pending(variant, typed, identity, job=key, future=future)
 
-    def finish(self, pending: Pending, key_variant: Variant) -> Artifact:
-        """Await the artifact and keep it under the key of ``key_variant``. Raises CompileError."""
+    def finish(self, pending: Pending) -> Artifact:
+        """Await the artifact and keep it. Raises CompileError."""
         if pending.artifact is not None:
             return pending.artifact
         outcome = pending.outcome or self._outcomes.get(pending.job)
@@ -94,16 +95,15 @@ class Compilation:
             compiler=pending.compiler,
             job=pending.job,
         )
-        self.session.store.artifacts.put(key_variant.artifact_key(pending.compiler), artifact)
+        self.session.store.artifacts.put(pending.asked.artifact_key(pending.compiler), artifact)
         pending.artifact = artifact
         return artifact
 
     def artifact(self, variant: Variant) -> Artifact:
         """The artifact of a variant, compiled now if need be."""
-        return self.finish(self.start(variant), variant)
+        return self.finish(self.start(variant))
 
-    def _submit(self, compiler: Compiler, job: CompileJob) -> Future[Compiled]:
-        del compiler  # the worker finds it by the job's name for it
+    def _submit(self, job: CompileJob) -> Future[Compiled]:
         return self.session.pool.submit(job)
 
 

@@ -73,10 +73,10 @@ class CompiledEvaluator:
         if isinstance(pending, SiloError):
             raise pending
         was_there = pending.future is None
-        artifact = self.compilation.finish(pending, self.variant_of(config))
+        artifact = self.compilation.finish(pending)
         self._artifacts[config.order_key] = artifact
         compile_ns = 0 if was_there else time.monotonic_ns() - begin
-        key = self.variant_of(config).artifact_key(pending.compiler)
+        key = pending.asked.artifact_key(pending.compiler)
         comparison = self.check(config)
         error = comparison.max_error
         if not comparison.ok:

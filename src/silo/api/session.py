@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import threading
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from silo.compile.pool import WorkerPool
 from silo.settings import Settings, settings
@@ -21,10 +20,17 @@ class Session:
     settings: Settings
     store: Store | MemoryStore
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _pool: WorkerPool | None = None
 
-    @cached_property
+    @property
     def pool(self) -> WorkerPool:
         """Compile workers, started when first needed and stopped at exit."""
+        with self._lock:
+            if self._pool is None:
+                self._pool = self._started()
+            return self._pool
+
+    def _started(self) -> WorkerPool:
         pool = WorkerPool(self.settings.jobs, self.settings.compile_timeout_s)
         atexit.register(pool.close)
         return pool
