@@ -109,3 +109,17 @@ def test_damage_is_an_error_in_every_command(world, tmp_path, command, damage):
     assert "Traceback" not in done.stderr
     assert ("newer" in done.stderr) == (damage == "newer")
     assert bad.read_bytes() == bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [("def f(:\n", 1, "SyntaxError"), ("x = 1\nx / 0\n", 2, "ZeroDivisionError: division by zero")],
+)
+def test_a_file_that_fails_on_import_is_named_with_its_line(tmp_path, text, line, message):
+    file = tmp_path / "broken.py"
+    file.write_text(text, encoding="utf-8")
+    done = silo(tmp_path / "store", "build", file, "-o", tmp_path / "k.silo")
+    assert done.returncode == 3, done.stderr
+    assert f"broken.py:{line}" in done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

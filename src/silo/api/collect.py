@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
 from silo.api.kernel import Kernel, kernel_of
-from silo.errors import SourceError
+from silo.errors import SiloError, SourceError
 
 __all__ = ["collect_kernels"]
 
@@ -55,6 +56,13 @@ def _kernels_of(file: Path) -> list[Kernel]:
             f"{file} cannot be imported: {error}; install what it needs, or Silo's extra: "
             "pip install 'kernel-silo[triton]'"
         ) from error
+    except SiloError:
+        raise
+    except Exception as error:  # the user's own code may raise anything
+        raise SourceError(
+            f"{_place(error, path)}: the file cannot be imported: {type(error).__name__}: {error}; "
+            "fix it, or add --debug for the traceback"
+        ) from error
     finally:
         sys.path.remove(str(path.parent))
     found: list[Kernel] = []
@@ -65,3 +73,11 @@ def _kernels_of(file: Path) -> list[Kernel]:
     if not found:
         raise SourceError(f"{file} defines no kernel: put @silo.kernel(...) on top of a @triton.jit function")
     return found
+
+
+def _place(error: Exception, file: Path) -> str:
+    """The last line of ``file`` that was running, or that does not parse, as ``file:line``."""
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return f"{file}:{error.lineno}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    return f"{file}:{lines[-1]}" if lines else str(file)
