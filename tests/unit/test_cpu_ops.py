@@ -2,185 +2,29 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
-import shutil
 import struct
 import warnings
 
-import ml_dtypes
 import numpy as np
 import pytest
 
-from silo.backends.cpu import ops, runtime
-from silo.backends.cpu.build import build, compile_flags, find_toolchain
-from silo.backends.cpu.levels import LEVELS, gather_facts, highest_level
+from cpu_operations import (
+    EDGES,
+    FLOATS,
+    INTS,
+    NUMPY,
+    Batch,
+    floats,
+    integers,
+    needs_compiler,
+    operation,
+)
+from silo.backends.cpu import ops
 from silo.errors import UnsupportedError
-from silo.sources.triton.ssa import Dense, Operation, Type, Value
+from silo.sources.triton.ssa import Dense, Type
 
-pytestmark = [
-    pytest.mark.skipif(
-        shutil.which("cc") is None or highest_level(gather_facts()) is None,
-        reason="needs a C compiler and a known CPU level",
-    ),
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # numpy warns of every overflow and NaN on purpose here
-]
-
-NUMPY = {
-    "i1": np.uint8,
-    "i8": np.int8,
-    "i16": np.int16,
-    "i32": np.int32,
-    "i64": np.int64,
-    "f16": np.float16,
-    "bf16": ml_dtypes.bfloat16,
-    "f32": np.float32,
-    "f64": np.float64,
-}
-INTS = ("i8", "i16", "i32", "i64")
-FLOATS = ("f16", "bf16", "f32", "f64")
-
-
-def operation(name, inputs, output, **attributes):
-    operands = [Value(f"v{i}", _type(kind)) for i, kind in enumerate(inputs)]
-    op = Operation(name, operands, [], dict(attributes))
-    op.results.append(Value("r", _type(output), op))
-    return op
-
-
-def _type(kind):
-    return Type(kind[1:], pointer=True) if kind.startswith("*") else Type(kind)
-
-
-class Batch:
-    """Many operations compiled as one object: one loop per operation."""
-
-    def __init__(self):
-        self.text, self.pieces, self.cases, self._library = [], set(), [], None
-
-    def add(self, op, inputs, expected, *, same=None):
-        """``inputs``: arrays; ``expected``: array; ``same``: how to compare."""
-        index = len(self.cases)
-        types = [value.type for value in op.operands]
-        arguments = "".join(f"{ops.c_type(t)} const *x{i}, " for i, t in enumerate(types))
-        element = [f"x{i}[i]" for i in range(len(types))]
-        expression = ops.scalar_expression(op, element, types, op.result.type)
-        self.pieces |= ops.runtime_pieces(op)
-        out = ops.c_type(op.result.type)
-        self.text.append(
-            f"void case{index}({arguments}{out} *out, int64_t n) {{\n"
-            f"#pragma omp simd\n  for (int64_t i = 0; i < n; i++) out[i] = {expression};\n}}\n"
-        )
-        self.cases.append((op, [np.ascontiguousarray(x) for x in inputs], np.asarray(expected), same or identical))
-
-    def run(self, contract=True):
-        """With the widest vectors, and at the lowest level: without fused multiply-add or instructions for rounding."""
-        top = highest_level(gather_facts())
-        lowest = next(name for name in LEVELS if name.split("-")[0] == top.split("-")[0])
-        for name in {top, lowest}:
-            self._run(LEVELS[name], contract)
-
-    def _run(self, level, contract):
-        source = runtime.text(self.pieces, level.vector_bits) + "".join(self.text)
-        built = build(source, compile_flags(level, contract=contract, libm=True), find_toolchain(None))
-        assert built.log == ""
-        library = load_library(built.data)
-        for index, (op, inputs, expected, same) in enumerate(self.cases):
-            kind = np.int64 if op.result.type.pointer else NUMPY[op.result.type.element]
-            out = np.empty(inputs[0].shape if inputs else (8,), kind)
-            pointers = [ctypes.c_void_p(array.ctypes.data) for array in (*inputs, out)]
-            getattr(library, f"case{index}")(*pointers, ctypes.c_int64(out.size))
-            label = f"{op.name} {[v.type.element for v in op.operands]} -> {op.result.type.element} {op.attributes}"
-            same(label, inputs, out, expected)
-
-
-def load_library(data):
-    import tempfile
-    from pathlib import Path
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "ops.so")
-        path.write_bytes(data)
-        return ctypes.CDLL(str(path))
-
-
-def identical(label, inputs, got, expected):
-    """Equal bits, but any NaN equals any NaN."""
-    if expected.dtype.kind not in "iub":
-        wide_got, wide = got.astype(np.float64), expected.astype(np.float64)
-        good = (wide_got == wide) & (np.signbit(wide_got) == np.signbit(wide)) | np.isnan(wide_got) & np.isnan(wide)
-    else:
-        good = got == expected
-    if not good.all():
-        at = int(np.flatnonzero(~good)[0])
-        pytest.fail(f"{label}: {[array[at] for array in inputs]} gave {got[at]!r}, expected {expected[at]!r}")
-
-
-def within(ulp):
-    def same(label, inputs, got, expected):
-        """``expected`` is f64; at most ``ulp`` units of the result's own type away."""
-        kind = got.dtype
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            rounded = expected.astype(kind)
-        finite = np.isfinite(rounded.astype(np.float64))
-        identical(label, [x[~finite] for x in inputs], got[~finite], rounded[~finite])
-        unit = np.spacing(np.abs(rounded[finite])).astype(np.float64)
-        error = np.abs(got[finite].astype(np.float64) - expected[finite]) / unit
-        assert error.size == 0 or error.max() <= ulp, (
-            f"{label}: {error.max():.3f} ulp at {[x[finite][error.argmax()] for x in inputs]}"
-        )
-        zero = rounded == 0
-        assert (np.signbit(got[zero].astype(np.float64)) == np.signbit(rounded[zero].astype(np.float64))).all(), label
-
-    return same
-
-
-def integers(kind, count=500, seed=0):
-    low, high = -(1 << (int(kind[1:]) - 1)), (1 << (int(kind[1:]) - 1)) - 1
-    edges = [0, 1, -1, 2, -2, 3, 7, -7, low, low + 1, high, high - 1]
-    random = np.random.default_rng(seed).integers(low, high, count, endpoint=True)
-    values = np.array([*edges, *random], np.int64).astype(NUMPY[kind])
-    return pairs(values, edges, NUMPY[kind])
-
-
-def pairs(values, edges, kind):
-    edge = np.array(edges, kind)
-    left = np.concatenate([np.repeat(edge, edge.size), values])
-    right = np.concatenate([np.tile(edge, edge.size), np.roll(values, 7)])
-    return left, right
-
-
-EDGES = [
-    0.0,
-    -0.0,
-    1.0,
-    -1.0,
-    0.5,
-    -1.5,
-    2.5,
-    3.5,
-    65504.0,
-    -65504.0,
-    1e-7,
-    6e-8,
-    1e-40,
-    1e38,
-    math.inf,
-    -math.inf,
-    math.nan,
-]
-
-
-def floats(kind, count=1000, seed=0):
-    generator = np.random.default_rng(seed)
-    dtype = np.dtype(NUMPY[kind])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        bits = generator.integers(0, 1 << 16, count, dtype=np.uint16) if dtype.itemsize == 2 else None
-        wide = generator.standard_normal(count) * np.exp(generator.uniform(-20, 20, count))
-        values = bits.view(dtype) if bits is not None else wide.astype(dtype)
-        return pairs(values, np.array(EDGES).astype(dtype), dtype)
+pytestmark = needs_compiler
 
 
 def test_integer_arithmetic_wraps_and_never_traps():
@@ -453,106 +297,6 @@ def test_f64_to_half_rounds_once():
     batch.run()
 
 
-# Largest error in units in the last place that the runtime states, over all arguments, and what is drawn.
-MATH = {
-    "exp": (np.exp, 1.2, (-104.0, 89.0)),
-    "exp2": (np.exp2, 1.1, (-150.0, 128.5)),
-    "expm1": (np.expm1, 1.6, (-20.0, 89.0)),
-    "log": (np.log, 1.0, (0.4, 2.5)),
-    "log2": (np.log2, 2.1, (0.4, 2.5)),
-    "log1p": (np.log1p, 1.6, (-0.9, 2.0)),
-    "tanh": (np.tanh, 1.6, (-10.0, 10.0)),
-    "erf": (np.vectorize(math.erf, otypes=[float]), 1.6, (-4.5, 4.5)),
-    "sin": (np.sin, 1.6, (-100.0, 100.0)),
-    "cos": (np.cos, 1.6, (-100.0, 100.0)),
-    "rsqrt": (lambda x: 1 / np.sqrt(x), 1.6, (0.0, 100.0)),
-    "tan": (np.tan, 1.1, (-10.0, 10.0)),
-    "log10": (np.log10, 2.5, (0.0, 10.0)),
-    "atan": (np.arctan, 1.1, (-10.0, 10.0)),
-}
-
-
-@pytest.mark.parametrize("contract", [True, False])
-def test_mathematical_functions_stay_within_their_stated_error(contract):
-    batch = Batch()
-    generator = np.random.default_rng(11)
-    special = [
-        0.0,
-        -0.0,
-        1.0,
-        -1.0,
-        math.inf,
-        -math.inf,
-        math.nan,
-        1e-45,
-        -1e-45,
-        1e-38,
-        3e38,
-        -3e38,
-        88.72284,
-        88.7229,
-    ]
-    for name, (function, ulp, (low, high)) in MATH.items():
-        any_bits = generator.integers(0, 1 << 32, 60_000, dtype=np.uint32).view(np.float32)
-        values = np.concatenate(
-            [any_bits, generator.uniform(low, high, 60_000).astype(np.float32), np.float32(special)]
-        )
-        if name in ("sin", "cos"):
-            values = values[~(np.isfinite(values) & (np.abs(values) > 2.0**28))]
-        expected = function(values.astype(np.float64))
-        batch.add(operation(f"math.{name}", ("f32",), "f32"), (values,), expected, same=within(ulp))
-    batch.run(contract)
-
-
-def test_angles_too_large_to_reduce_give_nan():
-    batch = Batch()
-    values = np.array([3e38, -3e38, 2.0**29], np.float32)
-    batch.add(operation("math.sin", ("f32",), "f32"), (values,), np.full(3, np.nan, np.float32))
-    batch.add(operation("math.cos", ("f32",), "f32"), (values,), np.full(3, np.nan, np.float32))
-    batch.run()
-
-
-def test_functions_of_halves_and_of_f64():
-    batch = Batch()
-    generator = np.random.default_rng(3)
-    for name in ("exp", "log", "sin", "tanh", "sqrt", "erf", "floor"):
-        function = {"sqrt": np.sqrt, "floor": np.floor}.get(name) or MATH[name][0]
-        for kind in ("f16", "bf16"):
-            halves = generator.uniform(-8, 8, 2000).astype(NUMPY[kind])
-            batch.add(
-                operation(f"math.{name}", (kind,), kind),
-                (halves,),
-                function(halves.astype(np.float32).astype(np.float64)).astype(np.float32).astype(NUMPY[kind]),
-                same=close_halves,
-            )
-        wide = generator.uniform(-8, 8, 2000)
-        batch.add(operation(f"math.{name}", ("f64",), "f64"), (wide,), function(wide), same=close_wide)
-    x, y = generator.uniform(0.1, 8, 500).astype(np.float32), generator.uniform(-5, 5, 500).astype(np.float32)
-    batch.add(
-        operation("math.powf", ("f32", "f32"), "f32"),
-        (x, y),
-        np.power(x.astype(np.float64), y).astype(np.float32),
-        same=close_single,
-    )
-    batch.run()
-
-
-def close_halves(label, inputs, got, expected):
-    a, b = got.astype(np.float64), expected.astype(np.float64)
-    step = np.spacing(np.abs(expected)).astype(np.float64)
-    assert (np.isnan(a) == np.isnan(b)).all(), label
-    good = ~np.isnan(b) & np.isfinite(b)
-    assert (np.abs(a - b)[good] <= step[good]).all(), label
-
-
-def close_wide(label, inputs, got, expected):
-    np.testing.assert_allclose(got, expected, rtol=4e-16, atol=0, err_msg=label)
-
-
-def close_single(label, inputs, got, expected):
-    np.testing.assert_allclose(got, expected, rtol=2.5e-7, atol=0, err_msg=label)
-
-
 def test_bits_and_pointers():
     batch = Batch()
     single = np.random.default_rng(2).integers(0, 1 << 32, 100, dtype=np.uint32).view(np.int32)
@@ -594,42 +338,6 @@ def test_constants():
             batch.add(operation("arith.constant", (), kind, value=value), (), expected)
             dense = Dense((value,), Type(kind, (8,), tensor=True))
             batch.add(operation("arith.constant", (), kind, value=dense), (), expected)
-    batch.run()
-
-
-def test_libdevice_functions_by_name():
-    batch = Batch()
-    x, y = (np.random.default_rng(seed).uniform(0.1, 5, 300).astype(np.float32) for seed in (1, 2))
-    w, v = x.astype(np.float64), y.astype(np.float64)
-    for symbol, function in {
-        "__nv_rsqrtf": lambda: 1 / np.sqrt(w),
-        "__nv_tanhf": lambda: np.tanh(w),
-        "__nv_expf": lambda: np.exp(w),
-        "__nv_logf": lambda: np.log(w),
-        "__nv_log1pf": lambda: np.log1p(w),
-        "__nv_fabsf": lambda: w,
-        "__nv_floorf": lambda: np.floor(w),
-        "__nv_fast_expf": lambda: np.exp(w),
-    }.items():
-        batch.add(
-            operation("tt.extern_elementwise", ("f32",), "f32", symbol=symbol),
-            (x,),
-            function().astype(np.float32),
-            same=close_single,
-        )
-    batch.add(
-        operation("tt.extern_elementwise", ("f32", "f32"), "f32", symbol="__nv_powf"),
-        (x, y),
-        np.power(w, v).astype(np.float32),
-        same=close_single,
-    )
-    batch.add(
-        operation("tt.extern_elementwise", ("f64", "f64"), "f64", symbol="__nv_pow"),
-        (w, v),
-        np.power(w, v),
-        same=close_wide,
-    )
-    batch.add(operation("tt.extern_elementwise", ("f32",), "i32", symbol="__nv_isnanf"), (x,), np.zeros(300, np.int32))
     batch.run()
 
 
