@@ -36,16 +36,17 @@ class Kernels:
     A kernel stays usable as long as somebody holds it; the file may be renamed or removed meanwhile.
     """
 
-    def __init__(self, bundle: Bundle, *, trust: bool) -> None:
+    def __init__(self, bundle: Bundle, *, trust: bool, origin: str) -> None:
         self._bundle = bundle
         self._trust = trust
+        self._origin = origin
         self._kernels: dict[str, BundledKernel] = {}
 
     def __getitem__(self, name: str) -> BundledKernel:
         found = self._kernels.get(name)
         if found is None:
             kernel = self._bundle.kernel(name)
-            found = self._kernels[name] = _callable_kernel(self._bundle, kernel, trust=self._trust)
+            found = self._kernels[name] = _callable_kernel(self._bundle, kernel, self._origin, trust=self._trust)
         return found
 
     def __getattr__(self, name: str) -> BundledKernel:
@@ -75,9 +76,10 @@ class Kernels:
 class BundledKernel:
     """A kernel of a bundle, called like the one it was built from: ``k(...)`` or ``k[grid](...)``."""
 
-    def __init__(self, bundle: Bundle, kernel: BundleKernel, *, trust: bool) -> None:
+    def __init__(self, bundle: Bundle, kernel: BundleKernel, origin: str, *, trust: bool) -> None:
         self.bundle = bundle
         self.contents = kernel
+        self._origin = origin  # the path as it was given, for `silo trust`
         self._trust = trust
         self._loaded: dict[str, LoadedKernel] = {}
 
@@ -206,7 +208,7 @@ class BundledKernel:
         key = f"{artifact.blob.sha256} {artifact.launch.entry} {device.target.kind} {device.index}"
         loaded = self._loaded.get(key)
         if loaded is None:
-            session().store.trust.require([artifact.blob], origin=self.bundle.name, trust=self._trust)
+            session().store.trust.require([artifact.blob], origin=self._origin, trust=self._trust)
             data = self.bundle.blob(artifact.blob.sha256)
             loaded = self._loaded[key] = device.load(artifact.launch, data, artifact.blob.kind, self.name)
         return loaded
@@ -227,14 +229,14 @@ def _plain(signature: Signature) -> Signature:
     return signature.with_effects(dict.fromkeys(signature.names, Effect.BOTH))
 
 
-def _callable_kernel(bundle: Bundle, kernel: BundleKernel, *, trust: bool) -> BundledKernel:
+def _callable_kernel(bundle: Bundle, kernel: BundleKernel, origin: str, *, trust: bool) -> BundledKernel:
     """A bundled kernel whose calls reach the native launcher with no Python frame between.
 
     The type looks ``__call__`` up on the class and binds it only if it is a descriptor; the launcher is none. So each
     kernel has a class of its own.
     """
     kind = type("BundledKernel", (BundledKernel,), {"__module__": __name__, "__doc__": BundledKernel.__doc__})
-    made = kind(bundle, kernel, trust=trust)
+    made = kind(bundle, kernel, origin, trust=trust)
     setattr(kind, "__call__", made.launcher)  # noqa: B010  # a class attribute that is no method
     setattr(kind, "__getitem__", staticmethod(made.launcher.__getitem__))  # noqa: B010
     return made
@@ -251,7 +253,7 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:
         BundleFormatError: not a bundle, truncated or damaged.
         BundleVersionError: written by a newer Silo.
     """
-    return Kernels(open_bundle(path), trust=trust)
+    return Kernels(open_bundle(path), trust=trust, origin=os.fspath(path))
 
 
 def trust_bundle(path: Path) -> list[BlobRef]:

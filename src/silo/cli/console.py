@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from enum import IntEnum
@@ -31,9 +32,8 @@ def console(*, stderr: bool = False) -> Console:
     """The console of standard output or standard error."""
     from rich.console import Console  # noqa: PLC0415  # slow to import, and --json needs none
 
-    # Without a terminal, lines are as long as they need to be: logs and pipes are not wrapped at 80 columns.
-    width = None if (sys.stderr if stderr else sys.stdout).isatty() else 200
-    return Console(stderr=stderr, width=width)
+    # COLUMNS, then the terminal; without either, logs and pipes are not wrapped at 80 columns.
+    return Console(stderr=stderr, width=shutil.get_terminal_size((200, 50)).columns)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> Table:
