@@ -27,12 +27,18 @@ def test_the_module_index_is_current():
 
 
 def test_the_page_of_errors_and_the_tree_list_every_class():
-    classes = {name for name in errors.__all__ if name != "SiloError"}
+    classes = set(errors.__all__)
     page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) >= classes
-    assert set(re.findall(r"(\w+Error)\b", errors.__doc__ or "")) >= classes
-    listed = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
-    assert listed <= set(errors.__all__)
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == classes - {"SiloError"}
+    parents = ["SiloError"]
+    drawn = {"SiloError": "SiloError"}
+    for branch, name in re.findall(r"^    ([ │├└─]*)(\w+Error)\b", errors.__doc__ or "", re.MULTILINE):
+        depth = len(branch) // 4
+        parents[depth:] = [name]
+        drawn[name] = parents[depth - 1] if depth else name
+    assert set(drawn) == classes
+    for name, parent in drawn.items():
+        assert name == parent or getattr(errors, parent) in getattr(errors, name).__bases__
 
 
 @pytest.mark.parametrize("name", MODULES)
