@@ -16,7 +16,11 @@ import silo
 from silo.api.build import build_bundle
 from silo.api.bundles import trust_bundle
 from silo.api.checking import run_cases
+from silo.api.collect import collect_kernels
 from silo.api.describing import describe_bundle, verify_bundle
+from silo.api.devices import device_named
+from silo.api.session import session
+from silo.api.studying import case_studies
 from silo.api.tuning import tune_path
 from silo.errors import (
     ArgumentError,
@@ -30,6 +34,7 @@ from silo.errors import (
     TrustError,
 )
 from silo.settings import override
+from silo.tune.trial import Status, trials_to_record
 
 KERNELS = """
 import numpy as np
@@ -270,3 +275,28 @@ def test_a_build_that_cannot_be_says_why_and_leaves_the_old_file(world, tmp_path
     with pytest.raises(kind, match=message):
         build_bundle([source], old, targets=targets, tune="off")
     assert not old.parent.is_dir() or old.read_bytes() == b"the old file"
+
+
+def test_dispatch_takes_the_measured_config_of_the_nearest_bucket(tmp_path):
+    source = tmp_path / "kernels.py"
+    source.write_text(KERNELS)
+    with override(home=tmp_path / "store", tune="cached"):
+        (scale,) = collect_kernels([source], ["scale"])
+        for study, block in zip(case_studies(scale, device_named("cpu")), (128, 512), strict=True):
+            # As if each case had been measured: its own block wins.
+            problem = scale.resolver.problem(study.situation)
+            made = problem.study(study.situation.specialization, study.bucket)
+            for config in scale.space.configs():
+                fast = dict(config.values)["BLOCK"] == block
+                trial = made.trial(config, Status.OK, [1000 if fast else 9000] * 9)
+                session().store.records.append(made.key, trials_to_record([trial]))
+        bundle = tmp_path / "k.silo"
+        build_bundle([source], bundle, kernels=["scale"], tune="cached")
+        kernel = silo.load(bundle).scale
+        for n, block in ((1024, 128), (5000, 512), (600, 128), (60_000, 512)):
+            x, out = np.ones(n, dtype=np.float32), np.zeros(n, dtype=np.float32)
+            kernel(x, out, n, 2.0)
+            assert (out == 2).all()
+            assert kernel.launcher.resolve(x, out, n, 2.0).config["BLOCK"] == block
+    measured = [row for row in describe_bundle(bundle).winners if row.reason == "measured"]
+    assert {row.config for row in measured} == {"BLOCK=128, num_warps=4", "BLOCK=512, num_warps=4"}
