@@ -27,7 +27,7 @@ from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.dispatch import Bucket, DispatchRules
 from silo.core.protocols import Device
-from silo.core.signature import Effect, Signature
+from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON
@@ -281,7 +281,7 @@ def _rules(entry: _Planned) -> list[BundleRules]:
     first: dict[tuple[Target, Signature], Config] = {}
     for one in entry.variants:
         variant = one.variant
-        key = (variant.target, variant.signature.with_effects(dict.fromkeys(variant.signature.names, Effect.BOTH)))
+        key = (variant.target, variant.signature.without_effects())
         first.setdefault(key, variant.config)
         table = tables.setdefault(key, {})
         if one.generic:

@@ -19,7 +19,7 @@ from silo.bundle.update import KernelUpdate, update_bundle
 from silo.core.config import Config
 from silo.core.dispatch import Bucket, DispatchRules, bucket_of
 from silo.core.protocols import Device, Timer
-from silo.core.signature import Effect, Signature
+from silo.core.signature import Signature
 from silo.core.values import JSON
 from silo.errors import BundleError, CaseError
 from silo.launch.runtime import inspect_call
@@ -131,7 +131,7 @@ def _tune_case(
     study = Study(
         kernel=kernel.name,
         source=best.source,
-        signature=_plain(best.signature),
+        signature=best.signature.without_effects(),
         specialization=best.specialization,
         target=best.target,
         compiler=ranked[0].artifact.compiler,
@@ -185,7 +185,3 @@ def _update(
 def study_document(study: Study, trial: Trial) -> JSON:
     """A trial as a bundle keeps it: with the study it belongs to."""
     return {"study": study.to_json(), "trial": trial.to_json()}
-
-
-def _plain(signature: Signature) -> Signature:
-    return signature.with_effects(dict.fromkeys(signature.names, Effect.BOTH))

@@ -19,7 +19,7 @@ from silo.core.cases import CaseRecipe
 from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.decisions import Decision, Rejected
 from silo.core.protocols import Device, LoadedKernel
-from silo.core.signature import Effect, NoDefault, Signature
+from silo.core.signature import NoDefault, Signature
 from silo.core.values import Value
 from silo.errors import BundleError, ExpressionError, NoVariantError
 from silo.launch.arguments import Call, ValueKind, describe_call
@@ -197,7 +197,7 @@ class BundledKernel:
     def _preference(self, one: BundleVariant, values: Mapping[str, Value]) -> tuple[bool, tuple[int, int]]:
         variant = one.artifact.variant
         for rules in self.contents.rules:
-            if rules.target == variant.target and rules.signature == _plain(variant.signature):
+            if rules.target == variant.target and rules.signature == variant.signature.without_effects():
                 match = rules.rules.lookup([values[name] for name in rules.rules.key])
                 return match.config == variant.config, specificity(variant)
         return False, specificity(variant)
@@ -223,10 +223,6 @@ def _scalars(call: Call, signature: Signature) -> dict[str, Value]:
         elif one.kind is ValueKind.CONSTANT:
             values[one.name] = cast("Value", one.value)
     return values
-
-
-def _plain(signature: Signature) -> Signature:
-    return signature.with_effects(dict.fromkeys(signature.names, Effect.BOTH))
 
 
 def _callable_kernel(bundle: Bundle, kernel: BundleKernel, origin: str, *, trust: bool) -> BundledKernel:

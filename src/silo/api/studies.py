@@ -9,7 +9,7 @@ from silo.core.config import Config
 from silo.core.dispatch import Bucket, DispatchRules, bucket_from_json, bucket_of, bucket_to_json
 from silo.core.keys import problem_key
 from silo.core.protocols import Device, RecordStore
-from silo.core.signature import Effect, Signature
+from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import Value
@@ -44,7 +44,7 @@ class Problem:
     def index_key(self) -> str:
         """The key of the list of buckets that were ever studied."""
         return problem_key(
-            self.source, _without_effects(self.signature), self.target, self.compiler, (self.policy,), self.device.model
+            self.source, self.signature.without_effects(), self.target, self.compiler, (self.policy,), self.device.model
         )
 
     def study(self, specialization: Specialization, bucket: Bucket) -> Study:
@@ -52,7 +52,7 @@ class Problem:
         return Study(
             kernel=self.kernel,
             source=self.source,
-            signature=_without_effects(self.signature),
+            signature=self.signature.without_effects(),
             specialization=specialization,
             target=self.target,
             compiler=self.compiler,
@@ -115,7 +115,3 @@ class Problem:
     def bucket(self, values: Mapping[str, Value]) -> Bucket:
         """The bucket of a call by the values of its key arguments."""
         return bucket_of([values[name] for name in self.key])
-
-
-def _without_effects(signature: Signature) -> Signature:
-    return signature.with_effects(dict.fromkeys(signature.names, Effect.BOTH))

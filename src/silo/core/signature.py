@@ -138,6 +138,10 @@ class Signature:
         """The same signature with the effects given by name."""
         return Signature(tuple(replace(p, effect=effects.get(p.name, p.effect)) for p in self.parameters))
 
+    def without_effects(self) -> Signature:
+        """The same signature with every effect unknown: as it is before a compiler has looked, and as keys hold it."""
+        return Signature(tuple(replace(parameter, effect=Effect.BOTH) for parameter in self.parameters))
+
     def to_json(self) -> JSON:
         """The canonical form: a list of parameters."""
         return [parameter.to_json() for parameter in self.parameters]
