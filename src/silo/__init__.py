@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from silo.api import Kernel, Kernels, kernel, load
+    from silo.api.bundles import Kernels, load
+    from silo.api.kernel import Kernel, kernel
     from silo.core.cases import Case
     from silo.core.config import Config
     from silo.core.space import Space
@@ -43,14 +44,14 @@ _HOMES = {
     "Buffer": "silo.launch.buffers",
     "Case": "silo.core.cases",
     "Config": "silo.core.config",
-    "Kernel": "silo.api",
-    "Kernels": "silo.api",
+    "Kernel": "silo.api.kernel",
+    "Kernels": "silo.api.bundles",
     "SiloError": "silo.errors",
     "Space": "silo.core.space",
     "Target": "silo.core.target",
     "cdiv": "silo.core.trace",
-    "kernel": "silo.api",
-    "load": "silo.api",
+    "kernel": "silo.api.kernel",
+    "load": "silo.api.bundles",
     "maximum": "silo.core.trace",
     "minimum": "silo.core.trace",
     "next_pow2": "silo.core.trace",

@@ -1,6 +1,4 @@
-"""The composition root: the only package that joins compiling, tuning, storing, bundling and launching."""
+"""The composition root: the only package that joins compiling, tuning, storing, bundling and launching.
 
-from silo.api.bundles import BundledKernel, Kernels, load
-from silo.api.kernel import Kernel, kernel
-
-__all__ = ["BundledKernel", "Kernel", "Kernels", "kernel", "load"]
+Import from its modules: a program that loads a bundle needs nothing of what makes kernels.
+"""

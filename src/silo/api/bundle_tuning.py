@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from silo.api.bundles import BundledKernel, load
-from silo.api.casework import PreparedCase
+from silo.api.casework import PreparedCase, prepare_recipe
 from silo.api.evaluation import contender_of
 from silo.api.session import session
 from silo.api.studies import measure_policy
@@ -104,7 +104,7 @@ def tune_bundle(
         kernel = loaded[name]
         outcomes: list[tuple[str, Bucket, Signature, TuneOutcome]] = []
         for recipe in kernel.recipes():
-            case = kernel.prepare(recipe, materializer(None))
+            case = prepare_recipe(recipe, materializer(None))
             one = _tune_case(kernel, case, device, limits, partial(progress, f"{name} {case.label}"))
             outcomes.append(one)
             found.append((name, one[0], one[3]))

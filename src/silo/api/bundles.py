@@ -6,16 +6,14 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from silo.api.casework import PreparedCase, prepare_recipe
 from silo.api.derived import Derived, derive
 from silo.api.devices import device_of
 from silo.api.session import session
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleKernel, BundleVariant
 from silo.bundle.reader import Bundle, open_bundle
-from silo.core.cases import CaseRecipe
 from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.decisions import Decision, Rejected
 from silo.core.protocols import Device, LoadedKernel
@@ -26,6 +24,9 @@ from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.dispatch import accepts, label, specificity
 from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
+
+if TYPE_CHECKING:
+    from silo.core.recipes import CaseRecipe
 
 __all__ = ["BundledKernel", "Kernels", "load", "trust_bundle"]
 
@@ -121,11 +122,9 @@ class BundledKernel:
 
     def recipes(self) -> list[CaseRecipe]:
         """The recipes of its cases."""
-        return [CaseRecipe.from_json(document) for document in self.bundle.cases(self.name)]
+        from silo.core.recipes import CaseRecipe  # noqa: PLC0415  # a program that only launches needs no cases
 
-    def prepare(self, recipe: CaseRecipe, materialize: Any) -> PreparedCase:  # noqa: ANN401
-        """One case with its arguments made."""
-        return prepare_recipe(recipe, materialize)
+        return [CaseRecipe.from_json(document) for document in self.bundle.cases(self.name)]
 
     def rank(self, call: Call, device: Device) -> list[BundleVariant]:
         """The variants that a call may use on a device, best first."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from silo.api.bundles import BundledKernel, load
-from silo.api.casework import PreparedCase
+from silo.api.casework import PreparedCase, prepare_recipe
 from silo.api.collect import collect_kernels
 from silo.api.devices import device_named
 from silo.api.kernel import Kernel
@@ -77,7 +77,7 @@ def _run_kernel(kernel: Kernel, device: Device, library: str | None) -> list[Cas
 def _run_bundled(kernel: BundledKernel, device: Device, library: str | None) -> list[CaseOutcome]:
     rows: list[CaseOutcome] = []
     for recipe in kernel.recipes():
-        case = kernel.prepare(recipe, materializer(library))
+        case = prepare_recipe(recipe, materializer(library))
         rows.append(_run(kernel.name, case, kernel.launcher, {**case.arguments, **case.options}, device))
     return rows
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from silo.core.expressions import Bindings, evaluate, leaves
 from silo.core.nodes import Argument, ConfigValue, DeviceFact, Node, Op
-from silo.core.trace import trace_value
 from silo.core.values import Value
 from silo.errors import ExpressionError, TraceError
 
@@ -39,6 +38,8 @@ def trace_heuristics(
     kernel: str, heuristics: Mapping[str, Callable[..., object]], arguments: Sequence[str], config_names: Sequence[str]
 ) -> Derived:
     """Trace each heuristic; what does not trace, or reads more than scalars, is called at every launch."""
+    from silo.core.trace import trace_value  # noqa: PLC0415  # bundled kernels were traced when they were built
+
     nodes: list[tuple[str, Node]] = []
     opaque: list[tuple[str, Callable[..., object], str]] = []
     for name, function in heuristics.items():

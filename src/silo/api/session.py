@@ -5,10 +5,13 @@ from __future__ import annotations
 import atexit
 import threading
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from silo.compile.pool import WorkerPool
 from silo.settings import Settings, settings
 from silo.store.store import MemoryStore, Store
+
+if TYPE_CHECKING:
+    from silo.compile.pool import WorkerPool
 
 __all__ = ["Session", "session"]
 
@@ -31,6 +34,8 @@ class Session:
             return self._pool
 
     def _started(self) -> WorkerPool:
+        from silo.compile.pool import WorkerPool  # noqa: PLC0415  # a program that only launches compiles nothing
+
         pool = WorkerPool(self.settings.jobs, self.settings.compile_timeout_s)
         atexit.register(pool.close)
         return pool
