@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import importlib.util
 import pkgutil
 import re
 import subprocess
@@ -39,6 +40,22 @@ def test_the_page_of_errors_and_the_tree_list_every_class():
     assert set(drawn) == classes
     for name, parent in drawn.items():
         assert name == parent or getattr(errors, parent) in getattr(errors, name).__bases__
+
+
+def test_the_page_states_the_errors_that_the_tests_allow():
+    pytest.importorskip("numpy")
+    place = ROOT / "tests" / "unit" / "test_cpu_math.py"
+    spec = importlib.util.spec_from_file_location("bounds_of_functions", place)
+    tests = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tests)
+    page = (ROOT / "docs" / "cpu.md").read_text(encoding="utf-8")
+    table = page.partition("| function | error |")[2].partition("\n\n")[0]
+    cells = re.findall(r"\| ([a-z0-9, ]+) \| (\d\.\d[^|]*)", table)
+    stated = {
+        name: max(map(float, re.findall(r"\d\.\d", errors))) for names, errors in cells for name in names.split(", ")
+    }
+    assert stated.keys() >= {"exp", "log", "tanh", "sin", "cos"}
+    assert stated == {name: tests.MATH[name][1] for name in stated}
 
 
 @pytest.mark.parametrize("name", MODULES)
