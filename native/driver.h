@@ -4,16 +4,29 @@
 
 #include <stdint.h>
 
+/* Launch attributes a function can have at one time (cluster, scheduling policy, cooperative,
+ * programmatic dependent launch), and the bytes of one. */
+#define SILO_MAX_ATTRIBUTES 4
+#define SILO_ATTRIBUTE_BYTES 72
+
+struct silo_gpu_device;
+
 /* What a driver launches: made once when a kernel is loaded, never changed. */
 struct silo_function {
     void *handle; /* the driver's own: a function pointer on a CPU, CUfunction, hipFunction_t */
-    uint32_t threads;
-    uint32_t cluster[3];
-    uint32_t shared_bytes;
-    uint64_t scratch_bytes; /* per program on a CPU */
+    struct silo_gpu_device *device; /* where a GPU's function is loaded; NULL on a CPU */
+    uint32_t threads;               /* per block */
+    uint32_t cluster[3];            /* blocks of one program; the grid counts programs */
+    uint32_t shared_bytes;          /* dynamic */
+    uint32_t grid_limit[3];         /* the largest number of programs on each axis */
+    uint64_t scratch_bytes;         /* per program */
+    uint64_t profile_bytes;         /* per program; the same for profiling scratch memory */
+    uint32_t scratch_align, profile_align;
     int cooperative;
     int pdl;
-    /* Nanoseconds one program takes, times 16; 0: not run yet. Relaxed atomics; a hint. */
+    uint32_t attribute_count;
+    _Alignas(8) uint8_t attributes[SILO_MAX_ATTRIBUTES * SILO_ATTRIBUTE_BYTES];
+    /* Nanoseconds one program takes on a CPU, times 16; 0: not run yet. Relaxed atomics; a hint. */
     uint64_t cost;
 };
 
@@ -26,8 +39,7 @@ struct silo_launch {
 
 struct silo_driver {
     const char *name;
-    uint32_t device_types;  /* bit t: takes memory of DLPack device type t */
-    uint64_t grid_limit[3]; /* the largest dimension on each axis */
+    uint32_t device_types; /* bit t: takes memory of DLPack device type t */
     /* 0, or a code that `error_text` explains. Called without the GIL; safe from any thread. */
     int (*launch)(const struct silo_launch *launch);
     const char *(*error_text)(int code);

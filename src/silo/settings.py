@@ -62,6 +62,11 @@ VARIABLES: Final = (
     Variable("SILO_CC", "command", "`CC`, then the first of cc, gcc, clang", "The C compiler for CPU kernels."),
     Variable("SILO_COMPILE_TIMEOUT", "seconds", "300", "The longest one variant may compile before it is stopped."),
     Variable("SILO_TORCH_SHIM", "0 or 1", "1", "Read torch tensors through torch's C interface; 0: DLPack."),
+    Variable("SILO_CUDA_LIBRARY", "path", "`libcuda.so.1`", "The NVIDIA driver's library."),
+    Variable("SILO_HIP_LIBRARY", "path", "`libamdhip64.so`", "The AMD driver's library."),
+    Variable(
+        "SILO_LAUNCH_LOG", "path", "none", "Write every launch there: kernel, arguments, config, grid, as JSON lines."
+    ),
     Variable("SILO_FORCE_TRITON", "0 or 1", "0", "Accept a Triton version Silo was not tested with."),
     Variable("SILO_LOG", "`debug`, `info`, `warning` or `error`", "`info`", "The least severe message that is shown."),
     Variable("SILO_DEBUG", "0 or 1", "0", "Show tracebacks and check more at every step."),
@@ -87,6 +92,9 @@ class Settings:
     cc: str | None = None
     compile_timeout_s: float = 300.0
     torch_shim: bool = True
+    cuda_library: str | None = None
+    hip_library: str | None = None
+    launch_log: Path | None = None
     force_triton: bool = False
     log: str = "info"
     debug: bool = False
@@ -109,6 +117,9 @@ class Settings:
             cc=given.get("SILO_CC") or given.get("CC"),
             compile_timeout_s=_seconds(given, "SILO_COMPILE_TIMEOUT", 300.0),
             torch_shim=_flag(given, "SILO_TORCH_SHIM", default=True),
+            cuda_library=given.get("SILO_CUDA_LIBRARY"),
+            hip_library=given.get("SILO_HIP_LIBRARY"),
+            launch_log=Path(given["SILO_LAUNCH_LOG"]).absolute() if "SILO_LAUNCH_LOG" in given else None,
             force_triton=_flag(given, "SILO_FORCE_TRITON", default=False),
             log=_choice(given, "SILO_LOG", LOG_LEVELS, "info"),
             debug=_flag(given, "SILO_DEBUG", default=False),

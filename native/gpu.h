@@ -1,0 +1,120 @@
+/* GPU drivers: the functions of libcuda or libamdhip64 that Silo uses, found by dlopen. No toolkit
+ * and no header of a vendor is needed to build or to run.
+ *
+ * A driver is opened once and stays open; so do the primary contexts of the devices that were used.
+ * Functions of the table return 0 or the driver's own error code, and are safe from any thread
+ * without the GIL. Those that work on a device need its context: `silo_gpu_enter` first. */
+#ifndef SILO_GPU_H
+#define SILO_GPU_H
+
+#include "driver.h"
+#include "python.h"
+
+#define SILO_MAX_GPUS 64
+
+struct silo_gpu_device {
+    struct silo_gpu *gpu;
+    int32_t index;
+    int ordinal;   /* the driver's own number (CUdevice) */
+    void *context; /* CUDA's primary context, retained until the process ends; NULL on HIP */
+    /* Read from the driver when the device is first used. */
+    int shared_block; /* bytes of shared memory a block has without asking */
+    int shared_optin; /* and with asking */
+    int max_threads;  /* per block */
+    int warp_size;
+    int grid_limit[3];
+    int cluster_launch, cooperative_launch; /* 0 or 1 */
+};
+
+struct silo_gpu {
+    const struct silo_driver *driver; /* its entry of the driver table */
+    const char *name;                 /* "cuda", "hip": the kind of its targets */
+    int32_t memory_type, host_type;   /* DLPack device types of its memory and its pinned memory */
+    bool open;                        /* the functions below are there */
+    int device_count;
+    int version; /* as the driver says it: 12040 */
+    struct silo_gpu_device *devices[SILO_MAX_GPUS]; /* owned, made when first used, never freed */
+
+    int (*set_device)(struct silo_gpu_device *device); /* make its context current */
+    int (*memory_alloc)(uint64_t *address, size_t bytes);
+    int (*memory_free)(uint64_t address);
+    int (*host_alloc)(void **memory, size_t bytes); /* pinned, seen by every device */
+    int (*host_free)(void *memory);
+    int (*copy)(uint64_t to, uint64_t from, size_t bytes, void *stream); /* any direction, async */
+    int (*fill)(uint64_t address, unsigned char value, size_t bytes, void *stream);
+    int (*synchronize)(void);
+    int (*stream_create)(void **stream, unsigned flags); /* 1: does not wait for the null stream */
+    int (*stream_destroy)(void *stream);
+    int (*stream_synchronize)(void *stream);
+    int (*stream_capturing)(void *stream, int *status); /* status 0: no */
+    int (*event_create)(void **event, unsigned flags);
+    int (*event_destroy)(void *event);
+    int (*event_record)(void *event, void *stream);
+    int (*event_query)(void *event);
+    int (*event_synchronize)(void *event);
+    int (*event_elapsed)(float *milliseconds, void *begin, void *end);
+    int (*module_load)(void **module, const void *image);
+    int (*module_unload)(void *module);
+    int (*module_function)(void **function, void *module, const char *name);
+    /* Where memory is. `*type` is a DLPack device type: device memory, pinned, managed or, for what
+     * the driver does not know, CPU. */
+    int (*locate)(uint64_t address, int32_t *type, int32_t *index);
+    /* The device of the context current in this thread; nonzero where there is none. */
+    int (*current_device)(int32_t *index);
+};
+
+extern struct silo_gpu silo_cuda, silo_hip;
+
+/* Open a driver; `path` NULL means its usual library. Again: nothing. -1 with a DeviceError that
+ * says why it is not here. With the GIL. */
+int silo_gpu_open(struct silo_gpu *gpu, const char *path);
+
+/* The driver of "cuda" or "hip", or NULL with a DeviceError set. */
+struct silo_gpu *silo_gpu_named(const char *name);
+
+/* The open driver whose memory (device, pinned or managed) has this DLPack device type, or NULL
+ * without an exception. */
+SILO_INLINE struct silo_gpu *silo_gpu_of_memory(int32_t device_type) {
+    switch (device_type) {
+    case 2:
+    case 3:
+    case 13:
+        return silo_cuda.open ? &silo_cuda : NULL;
+    case 10:
+    case 11:
+        return silo_hip.open ? &silo_hip : NULL;
+    default:
+        return NULL;
+    }
+}
+
+/* A device with its context made, or NULL with a DeviceError set. With the GIL. */
+struct silo_gpu_device *silo_gpu_device(struct silo_gpu *gpu, int32_t index);
+
+/* Raise a DeviceError "<what>: <NAME (code)>: <text>"; -1. */
+int silo_gpu_error(const struct silo_gpu *gpu, const char *what, int code);
+
+/* ---- modules (gpu_module.c) ---- */
+
+struct silo_gpu_module {
+    PyObject_HEAD struct silo_gpu_device *device;
+    void *module; /* owned: unloaded when the last LoadedKernel and every launch of it are gone */
+    /* Set (relaxed, never cleared) once a launch of it was captured into a graph, which does not
+     * keep it alive: such a module stays loaded to the end of the process. */
+    int captured;
+};
+
+extern PyTypeObject *silo_gpu_module_type;
+
+/* Fill `function` (whose launch parameters the caller has set: threads, cluster, shared_bytes,
+ * cooperative, pdl) with handle, device, grid_limit and attributes. Checks shared memory (static and
+ * dynamic), threads and clusters against the device and the function. -1 with a DeviceError set. */
+int silo_gpu_function(struct silo_gpu_module *module, PyObject *kernel, const char *entry,
+                      struct silo_function *function);
+
+int silo_gpu_module_init(PyObject *module);
+int silo_gpu_memory_init(PyObject *module);  /* GpuBuffer */
+int silo_gpu_timing_init(PyObject *module);  /* GpuStream, GpuEvent */
+extern PyMethodDef silo_gpu_methods[];       /* gpu_open, gpu_attributes, ... (gpu_functions.c) */
+
+#endif
