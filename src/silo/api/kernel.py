@@ -17,13 +17,14 @@ from silo.core.trace import trace_grid
 from silo.core.values import Value
 from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
 from silo.settings import TUNE_MODES
+from silo.sources.kernel_source import KernelSource
 from silo.sources.triton import adapter
 from silo.sources.triton.source import TritonSource
 
 if TYPE_CHECKING:
     from silo.api.resolver import Resolver
 
-__all__ = ["Kernel", "kernel", "kernel_of"]
+__all__ = ["GridFunction", "Kernel", "kernel", "kernel_of", "traced_grid"]
 
 GridFunction = Callable[[Any], object]
 
@@ -37,7 +38,7 @@ class Kernel:
 
     def __init__(
         self,
-        source: TritonSource,
+        source: KernelSource,
         *,
         space: Space | None,
         key: tuple[str, ...],
@@ -53,7 +54,7 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """The Triton function's name."""
+        """The kernel's name."""
         return self.source.name
 
     @property
@@ -76,6 +77,11 @@ class Kernel:
     def derived(self) -> Derived:
         """Constexprs that heuristics compute."""
         return trace_heuristics(self.name, self.source.heuristics, self.argument_names, self.config_names)
+
+    @property
+    def exact_names(self) -> tuple[str, ...]:
+        """Scalar arguments whose very value is part of the guard, sorted."""
+        return tuple(sorted(self.derived.reads | self.source.exact))
 
     @cached_property
     def resolver(self) -> Resolver:
@@ -201,7 +207,7 @@ def _make(
         _check_space(source, made_space)
     known = Kernel(source, space=made_space, key=made_key, grid=None, tune=tune)
     if grid is not None:
-        known.grid = _traced_grid(known, grid)
+        known.grid = traced_grid(known, grid)
     return adapter.wrap(
         source.function,
         lambda _twin: known.resolver.launcher,
@@ -219,7 +225,8 @@ def _check_space(source: TritonSource, space: Space) -> None:
                 )
 
 
-def _traced_grid(known: Kernel, grid: GridFunction | Sequence[int]) -> tuple[Node, ...]:
+def traced_grid(known: Kernel, grid: GridFunction | Sequence[int]) -> tuple[Node, ...]:
+    """The declared grid as expressions. ``TraceError`` names the kernel and says what to write instead."""
     config = (*known.config_names, *known.source.heuristics)
     dimensions = () if callable(grid) else tuple(grid)
 

@@ -81,7 +81,7 @@ class Resolver:
             kernel.source.signature,
             on_miss=self._on_miss,
             key=kernel.key,
-            exact=tuple(sorted(kernel.derived.reads)),
+            exact=kernel.exact_names,
             config_names=(*kernel.config_names, *kernel.derived.names),
         )
 

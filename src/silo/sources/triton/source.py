@@ -113,6 +113,11 @@ class TritonSource:
         return "triton"
 
     @property
+    def exact(self) -> frozenset[str]:
+        """Nothing of its own: what Triton folds is a constexpr or a fact."""
+        return frozenset()
+
+    @property
     def fingerprint(self) -> str:
         """sha256 over the kernel, the functions it calls and the globals it reads; computed once."""
         return self._fingerprint

@@ -1,0 +1,41 @@
+"""What a kernel of this process needs of its source, whatever language it is written in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from silo.core.protocols import Source
+from silo.core.signature import Signature
+from silo.core.specialization import Specialization
+from silo.core.values import Value
+from silo.sources.triton.specialize import ArgumentFacts
+
+__all__ = ["KernelSource"]
+
+
+class KernelSource(Source, Protocol):
+    """A source that calls can be resolved against."""
+
+    @property
+    def location(self) -> str:
+        """``file:line`` of its definition."""
+        ...
+
+    @property
+    def heuristics(self) -> Mapping[str, Callable[..., object]]:
+        """Functions that compute constexprs from the arguments, by name."""
+        ...
+
+    @property
+    def exact(self) -> frozenset[str]:
+        """Scalar parameters whose very value decides which code serves a call."""
+        ...
+
+    def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
+        """The typed signature and the facts of one call. Raises ArgumentError."""
+        ...
+
+    def constant(self, value: object) -> Value:
+        """The value of an argument for a constexpr parameter. Raises SourceError."""
+        ...
