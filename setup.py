@@ -1,11 +1,13 @@
 """Builds the one extension module, ``silo._native``: C11, Python's stable ABI from 3.11, nothing but libc."""
 
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # such a Python has no stable ABI
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion"]
 
 
@@ -27,12 +29,12 @@ setup(
             "silo._native",
             sources=sorted(str(path.relative_to(ROOT)) for path in (ROOT / "native").glob("*.c")),
             depends=sorted(str(path.relative_to(ROOT)) for path in (ROOT / "native").glob("*.h")),
-            define_macros=[("Py_LIMITED_API", "0x030b0000"), ("_GNU_SOURCE", "1")],
-            py_limited_api=True,
+            define_macros=[*([] if FREE_THREADED else [("Py_LIMITED_API", "0x030b0000")]), ("_GNU_SOURCE", "1")],
+            py_limited_api=not FREE_THREADED,
             # Contraction off: a fused multiply-add would change the generator's last bit.
             extra_compile_args=["-std=c11", "-O2", "-fvisibility=hidden", "-ffp-contract=off", *WARNINGS],
             extra_link_args=["-ldl", "-pthread"],
         )
     ],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    options={} if FREE_THREADED else {"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -1,13 +1,12 @@
 #include "arguments.h"
 
+#include "gpu.h"
+
 #include <stdlib.h>
 
-struct silo_adapter_table silo_adapters;
-
-static PyObject *s_exchange, *s_dlpack, *s_dlpack_device, *s_data_ptr, *s_cuda_dict, *s_dtype,
-    *s_name, *s_device;
+static PyObject *s_dlpack, *s_dlpack_device, *s_data_ptr, *s_cuda_dict, *s_dtype, *s_name,
+    *s_device;
 PyObject *silo_name_item, *silo_name_shape, *silo_name_stride;
-static PyObject *type_hook; /* owned; NULL: none */
 
 /* numpy dtype objects that the buffer protocol cannot express (bfloat16, fp8), each owned. */
 static struct {
@@ -20,175 +19,18 @@ int silo_arguments_init(void) {
         PyObject **slot;
         const char *text;
     } names[] = {
-        {&s_exchange, "__dlpack_c_exchange_api__"},
-        {&s_dlpack, "__dlpack__"},
-        {&s_dlpack_device, "__dlpack_device__"},
-        {&s_data_ptr, "data_ptr"},
-        {&s_cuda_dict, "__cuda_array_interface__"},
-        {&s_dtype, "dtype"},
-        {&s_name, "name"},
-        {&s_device, "device"},
-        {&silo_name_item, "item"},
-        {&silo_name_shape, "shape"},
-        {&silo_name_stride, "stride"},
+        {&s_dlpack, "__dlpack__"},   {&s_dlpack_device, "__dlpack_device__"},
+        {&s_data_ptr, "data_ptr"},   {&s_cuda_dict, "__cuda_array_interface__"},
+        {&s_dtype, "dtype"},         {&s_name, "name"},
+        {&s_device, "device"},       {&silo_name_item, "item"},
+        {&silo_name_shape, "shape"}, {&silo_name_stride, "stride"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         *names[i].slot = PyUnicode_InternFromString(names[i].text);
         if (*names[i].slot == NULL)
             return -1;
     }
-    silo_adapters.entries = calloc(64, sizeof *silo_adapters.entries);
-    silo_adapters.mask = 63;
-    if (silo_adapters.entries == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
     return 0;
-}
-
-void silo_set_type_hook(PyObject *hook) {
-    PyObject *old = type_hook;
-    Py_INCREF(hook);
-    type_hook = hook == Py_None ? NULL : hook;
-    if (hook == Py_None)
-        Py_DECREF(hook);
-    Py_XDECREF(old);
-}
-
-/* Whether the type has the attribute; never leaves an exception. */
-static bool has(PyTypeObject *type, PyObject *name) {
-    PyObject *value = PyObject_GetAttr((PyObject *)type, name);
-    if (value == NULL)
-        PyErr_Clear();
-    Py_XDECREF(value);
-    return value != NULL;
-}
-
-static const struct dl_exchange *exchange_of(PyTypeObject *type) {
-    PyObject *capsule = PyObject_GetAttr((PyObject *)type, s_exchange);
-    const struct dl_exchange *api = NULL;
-    if (capsule != NULL) {
-        api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
-        while (api != NULL && api->major != 1)
-            api = api->previous;
-        if (api != NULL && api->tensor_from_object == NULL)
-            api = NULL;
-        Py_DECREF(capsule);
-    }
-    PyErr_Clear();
-    return api;
-}
-
-/* numpy.generic and numbers of any library that are not arrays. */
-static enum silo_adapter_kind scalar_kind(PyTypeObject *type) {
-    PyObject *name = PyType_GetName(type);
-    bool is_bool = name != NULL && (PyUnicode_CompareWithASCIIString(name, "bool") == 0 ||
-                                    PyUnicode_CompareWithASCIIString(name, "bool_") == 0);
-    Py_XDECREF(name);
-    PyErr_Clear();
-    if (is_bool)
-        return SILO_ADAPT_BOOL;
-    if (PyType_GetSlot(type, Py_nb_index) != NULL)
-        return SILO_ADAPT_INT;
-    if (PyType_GetSlot(type, Py_nb_float) != NULL)
-        return SILO_ADAPT_FLOAT;
-    return SILO_ADAPT_NOTHING;
-}
-
-static bool is_numpy_scalar(PyTypeObject *type) {
-    PyObject *modules = PyImport_GetModuleDict(); /* borrowed */
-    PyObject *numpy = modules ? PyDict_GetItemString(modules, "numpy") : NULL;
-    PyObject *generic = numpy ? PyObject_GetAttrString(numpy, "generic") : NULL;
-    bool result =
-        generic != NULL && PyType_Check(generic) && PyType_IsSubtype(type, (PyTypeObject *)generic);
-    Py_XDECREF(generic);
-    PyErr_Clear();
-    return result;
-}
-
-static enum silo_adapter_kind classify(PyTypeObject *type) {
-    if (is_numpy_scalar(type))
-        return scalar_kind(type);
-    if (PyType_IsSubtype(type, &PyUnicode_Type))
-        return SILO_ADAPT_NOTHING;
-    if (PyType_GetSlot(type, Py_bf_getbuffer) != NULL)
-        return SILO_ADAPT_BUFFER;
-    if (has(type, s_dlpack))
-        return SILO_ADAPT_DLPACK;
-    if (has(type, s_data_ptr))
-        return SILO_ADAPT_DATA_PTR;
-    if (has(type, s_cuda_dict))
-        return SILO_ADAPT_CUDA_DICT;
-    return scalar_kind(type);
-}
-
-static struct silo_adapter *insert(struct silo_adapter_table *table, struct silo_adapter entry) {
-    uint32_t i = (uint32_t)((uintptr_t)entry.type >> 5) & table->mask;
-    while (table->entries[i].type != NULL && table->entries[i].type != entry.type)
-        i = (i + 1) & table->mask;
-    if (table->entries[i].type == NULL)
-        table->used++;
-    table->entries[i] = entry;
-    return &table->entries[i];
-}
-
-static int grow(void) {
-    struct silo_adapter_table bigger = {.mask = silo_adapters.mask * 2 + 1, .used = 0};
-    bigger.entries = calloc((size_t)bigger.mask + 1, sizeof *bigger.entries);
-    if (bigger.entries == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (uint32_t i = 0; i <= silo_adapters.mask; i++) {
-        if (silo_adapters.entries[i].type != NULL)
-            insert(&bigger, silo_adapters.entries[i]);
-    }
-    /* The old table is never freed: a call further up this or another thread's stack may hold a
-     * pointer into it. Tables double, so all of them together are no larger than the newest. */
-    silo_adapters = bigger;
-    return 0;
-}
-
-const struct silo_adapter *silo_adapter_add(PyTypeObject *type) {
-    if (type_hook != NULL) {
-        PyObject *hook = type_hook, *argument = (PyObject *)type;
-        Py_INCREF(hook);
-        PyObject *result = PyObject_Vectorcall(hook, &argument, 1, NULL);
-        Py_DECREF(hook);
-        if (result == NULL)
-            return NULL;
-        Py_DECREF(result);
-    }
-    /* The hook may have added it. */
-    uint32_t i = (uint32_t)((uintptr_t)type >> 5) & silo_adapters.mask;
-    for (; silo_adapters.entries[i].type != NULL; i = (i + 1) & silo_adapters.mask) {
-        if (silo_adapters.entries[i].type == type)
-            return &silo_adapters.entries[i];
-    }
-    struct silo_adapter entry = {type, exchange_of(type), SILO_ADAPT_EXCHANGE};
-    if (entry.exchange == NULL)
-        entry.kind = classify(type);
-    if (2 * (silo_adapters.used + 1) > silo_adapters.mask && grow())
-        return NULL;
-    Py_INCREF((PyObject *)type);
-    return insert(&silo_adapters, entry);
-}
-
-int silo_adapt_torch(PyTypeObject *type) {
-    struct silo_adapter entry = {type, exchange_of(type), SILO_ADAPT_TORCH};
-    if (2 * (silo_adapters.used + 1) > silo_adapters.mask && grow())
-        return -1;
-    Py_INCREF((PyObject *)type);
-    insert(&silo_adapters, entry);
-    return 0;
-}
-
-void silo_unadapt_torch(void) {
-    for (uint32_t i = 0; i <= silo_adapters.mask; i++) {
-        struct silo_adapter *entry = &silo_adapters.entries[i];
-        if (entry->type != NULL && entry->kind == SILO_ADAPT_TORCH)
-            entry->kind = entry->exchange != NULL ? SILO_ADAPT_EXCHANGE : classify(entry->type);
-    }
 }
 
 /* ---- dtypes of objects ---- */
@@ -367,6 +209,19 @@ static int view_of_data_ptr(PyObject *object, struct silo_view *view) {
     return 0;
 }
 
+/* The protocol does not say which device: with several, the driver knows. */
+static void place_of_cuda_dict(struct silo_view *view) {
+    const struct silo_gpu *gpu = silo_hip.open && !silo_cuda.open ? &silo_hip : &silo_cuda;
+    view->device_type = gpu->memory_type;
+    view->device_id = 0;
+    int32_t type, index;
+    if (view->address != 0 && gpu->open && gpu->device_count > 1 &&
+        gpu->locate(view->address, &type, &index) == 0 && type != SILO_DEVICE_CPU) {
+        view->device_type = type;
+        view->device_id = index;
+    }
+}
+
 static int view_of_cuda_dict(PyObject *object, struct silo_view *view) {
     PyObject *dict = PyObject_GetAttr(object, s_cuda_dict);
     if (dict == NULL)
@@ -393,9 +248,7 @@ static int view_of_cuda_dict(PyObject *object, struct silo_view *view) {
         view->address = (uint64_t)PyLong_AsSize_t(PyTuple_GetItem(data, 0));
         int readonly = PyErr_Occurred() ? -1 : PyObject_IsTrue(PyTuple_GetItem(data, 1));
         view->readonly = readonly == 1;
-        view->device_type =
-            SILO_DEVICE_CUDA; /* the protocol does not say which: 0 until the driver is asked */
-        view->device_id = 0;
+        place_of_cuda_dict(view);
         result = readonly < 0 ? -1 : 0;
     }
     Py_DECREF(dict);

@@ -1,32 +1,13 @@
 /* Reading arguments: the address, dtype and device of anything that holds an array, and numbers out
- * of anything that holds one. One table maps a Python type to the way its objects are read. */
+ * of anything that holds one. */
 #ifndef SILO_ARGUMENTS_H
 #define SILO_ARGUMENTS_H
 
+#include "adapters.h"
 #include "dlpack.h"
 #include "dtypes.h"
 #include "python.h"
 #include "torch_shim.h"
-
-enum silo_adapter_kind {
-    SILO_ADAPT_NOTHING,   /* not an argument */
-    SILO_ADAPT_TORCH,     /* exactly torch.Tensor or Parameter, through the shim */
-    SILO_ADAPT_EXCHANGE,  /* DLPack C exchange API */
-    SILO_ADAPT_BUFFER,    /* buffer protocol */
-    SILO_ADAPT_DLPACK,    /* __dlpack__ capsules */
-    SILO_ADAPT_DATA_PTR,  /* data_ptr() and dtype */
-    SILO_ADAPT_CUDA_DICT, /* __cuda_array_interface__ */
-    SILO_ADAPT_INT,       /* a number of another library: numpy.int32, ... */
-    SILO_ADAPT_FLOAT,
-    SILO_ADAPT_BOOL,
-};
-
-/* Entries are never removed and own a reference to their type. */
-struct silo_adapter {
-    PyTypeObject *type;
-    const struct dl_exchange *exchange;
-    enum silo_adapter_kind kind;
-};
 
 /* What a launch needs of an array. */
 struct silo_view {
@@ -50,42 +31,11 @@ struct silo_holds {
     uint32_t buffers;
     uint32_t objects;
     Py_buffer buffer[SILO_MAX_PARAMETERS];
-    PyObject *object[SILO_MAX_PARAMETERS + SILO_MAX_OPTIONS]; /* at most one an argument */
+    /* At most one an argument, and two allocations of scratch memory. */
+    PyObject *object[SILO_MAX_PARAMETERS + SILO_MAX_OPTIONS + 2];
 };
 
 int silo_arguments_init(void);
-
-/* Called with a type the first time one of its objects is seen, before it is classified; borrowed
- * from `hook`, which is None or a callable. Lets the package connect a framework when it first
- * appears. */
-void silo_set_type_hook(PyObject *hook);
-
-/* Read objects of exactly this type through the torch shim; -1 with an exception set. */
-int silo_adapt_torch(PyTypeObject *type);
-
-/* Forget that types are read through the shim. */
-void silo_unadapt_torch(void);
-
-/* Classify a type not seen before. NULL with an exception set. */
-const struct silo_adapter *silo_adapter_add(PyTypeObject *type);
-
-extern struct silo_adapter_table {
-    struct silo_adapter *entries; /* open addressing; owned */
-    uint32_t mask;
-    uint32_t used;
-} silo_adapters;
-
-SILO_INLINE const struct silo_adapter *silo_adapter_of(PyTypeObject *type) {
-    uint32_t i = (uint32_t)((uintptr_t)type >> 5) & silo_adapters.mask;
-    for (;;) {
-        const struct silo_adapter *entry = &silo_adapters.entries[i];
-        if (SILO_LIKELY(entry->type == type))
-            return entry;
-        if (entry->type == NULL)
-            return silo_adapter_add(type);
-        i = (i + 1) & silo_adapters.mask;
-    }
-}
 
 /* Read an array by any adapter but the shim. -1 with an exception set. */
 int silo_view_slow(PyObject *object, const struct silo_adapter *adapter, struct silo_view *view,

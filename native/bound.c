@@ -15,9 +15,11 @@ PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid) {
         source.callable = grid;
     else if (silo_grid_parse(launcher->plan.kernel, grid, source.dims) != 0)
         return NULL;
+    SILO_LOCK(&launcher->lock);
     struct silo_bound *bound = launcher->spare;
+    launcher->spare = NULL;
+    SILO_UNLOCK(&launcher->lock);
     if (bound != NULL) {
-        launcher->spare = NULL;
         PyObject_Init((PyObject *)bound, bound_type);
     } else {
         bound = PyObject_GC_New(struct silo_bound, bound_type);
@@ -58,10 +60,13 @@ static void bound_dealloc(PyObject *self) {
     PyObject_GC_UnTrack(self);
     Py_DECREF(bound->grid_object);
     /* Keep the memory for the next k[grid], without a reference in either direction. */
-    if (launcher->spare == NULL)
+    SILO_LOCK(&launcher->lock);
+    struct silo_bound *extra = launcher->spare ? bound : NULL;
+    if (extra == NULL)
         launcher->spare = bound;
-    else
-        PyObject_GC_Del(self);
+    SILO_UNLOCK(&launcher->lock);
+    if (extra != NULL)
+        PyObject_GC_Del(extra);
     Py_DECREF((PyObject *)launcher); /* may free the launcher, and the spare with it */
     Py_DECREF((PyObject *)type);
 }

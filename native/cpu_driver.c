@@ -30,8 +30,6 @@ static const char *cpu_error_text(int code) {
 const struct silo_driver silo_cpu_driver = {
     .name = "cpu",
     .device_types = 1U << 1 | 1U << 3 | 1U << 11 | 1U << 13,
-    /* The kernel ABI has 32-bit dimensions; their product is checked to 63 bits. */
-    .grid_limit = {UINT32_MAX, UINT32_MAX, UINT32_MAX},
     .launch = cpu_launch,
     .error_text = cpu_error_text,
 };

@@ -1,6 +1,7 @@
 #include "frame.h"
 
 #include "errors.h"
+#include "gpu.h"
 
 #include <stdio.h>
 
@@ -146,7 +147,19 @@ static PyObject *frozen(PyObject *object) {
     return PyTuple_Pack(2, (PyObject *)Py_TYPE(object), object);
 }
 
-/* The one tuple that stands for all equal ones (borrowed from the dictionary). */
+/* What the dictionary has for the key (new reference), or NULL, with or without an exception. */
+static PyObject *known_constant(PyObject *constants, PyObject *key) {
+#ifdef Py_GIL_DISABLED
+    PyObject *known = NULL; /* a borrowed reference would not be safe */
+    PyDict_GetItemRef(constants, key, &known);
+#else
+    PyObject *known = PyDict_GetItemWithError(constants, key);
+    Py_XINCREF(known);
+#endif
+    return known;
+}
+
+/* The one tuple that stands for all equal ones (new reference), or NULL. */
 static PyObject *canonical(PyObject *object, PyObject *constants) {
     if (Py_EnterRecursiveCall(" in a constexpr tuple"))
         return NULL;
@@ -154,14 +167,16 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
     Py_LeaveRecursiveCall();
     if (key == NULL)
         return NULL;
-    PyObject *known = PyDict_GetItemWithError(constants, key);
+    PyObject *known = known_constant(constants, key);
     if (known == NULL && !PyErr_Occurred()) {
         /* Entries of the guard keep what they name, so dropping the dictionary is safe at any time.
          */
         if (PyDict_Size(constants) >= (Py_ssize_t)SILO_GUARD_LIMIT)
             PyDict_Clear(constants);
-        if (PyDict_SetItem(constants, key, object) == 0)
+        if (PyDict_SetItem(constants, key, object) == 0) {
             known = object;
+            Py_INCREF(known);
+        }
     }
     Py_DECREF(key);
     return known;
@@ -191,7 +206,6 @@ int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *o
         one = canonical(object, constants);
         if (one == NULL)
             return silo_bad_argument(plan->kernel, name, "a hashable constexpr value", object);
-        Py_INCREF(one);
         holds->object[holds->objects++] = one;
     }
     if (sort == CONSTANT_OBJECT)
@@ -236,26 +250,98 @@ static bool is_shared(int32_t type) {
            type == SILO_DEVICE_CUDA_MANAGED;
 }
 
+static PyObject *driver_opener; /* owned; NULL: none */
+
+void silo_set_driver_opener(PyObject *opener) {
+    PyObject *old = driver_opener;
+    Py_INCREF(opener);
+    driver_opener = opener;
+    Py_XDECREF(old);
+}
+
+bool silo_open_drivers(void) {
+    static bool asked; /* once: a driver does not appear in a running process */
+    if (!asked && driver_opener != NULL) {
+        asked = true;
+        PyObject *done = PyObject_CallNoArgs(driver_opener);
+        if (done == NULL)
+            PyErr_Clear(); /* it logs; a machine without a GPU is none of a CPU call's business */
+        Py_XDECREF(done);
+    }
+    return silo_cuda.open || silo_hip.open;
+}
+
+/* Whether the GPU driver knows host memory as pinned or managed. Empty arrays count. */
+static bool is_pinned(const struct silo_gpu *gpu, uint64_t address) {
+    int32_t type, index;
+    return address == 0 ||
+           (gpu != NULL && gpu->locate(address, &type, &index) == 0 && type != SILO_DEVICE_CPU);
+}
+
+/* Whether every array before parameter `index` is. */
+static bool all_pinned(const struct silo_gpu *gpu, const struct silo_frame *frame, int32_t index) {
+    for (int32_t i = 0; i < index; i++) {
+        if (silo_code_kind(frame->key[i]) == SILO_VALUE_POINTER && !is_pinned(gpu, frame->slots[i]))
+            return false;
+    }
+    return true;
+}
+
+static int raise_mixed(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
+                       const struct silo_frame *frame) {
+    const bool host = view->device_type == SILO_DEVICE_CPU || frame->device_type == SILO_DEVICE_CPU;
+    PyErr_Format(
+        silo_argument_error,
+        "%U: argument '%U' is on %s:%d and '%U' on %s:%d; all arrays of one call are on one "
+        "device%s",
+        plan->kernel, plan->parameters[frame->device_from].name, device_name(frame->device_type),
+        (int)frame->device_id, plan->parameters[index].name, device_name(view->device_type),
+        (int)view->device_id, host ? " (host memory beside a GPU's has to be pinned)" : "");
+    return -1;
+}
+
 int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
-                      struct silo_frame *frame) {
+                      const struct silo_adapter *adapter, struct silo_frame *frame) {
     if (view->device_type == SILO_DEVICE_UNKNOWN)
         return 0; /* a duck type that does not say */
     if (frame->device_type != SILO_DEVICE_UNKNOWN) {
         if (is_shared(view->device_type))
             return 0;
         if (!is_shared(frame->device_type)) {
-            PyErr_Format(silo_argument_error,
-                         "%U: argument '%U' is on %s:%d and '%U' on %s:%d; all arrays of one call "
-                         "are on one device",
-                         plan->kernel, plan->parameters[frame->device_from].name,
-                         device_name(frame->device_type), (int)frame->device_id,
-                         plan->parameters[index].name, device_name(view->device_type),
-                         (int)view->device_id);
-            return -1;
+            /* Pinned memory of a library that calls it the CPU's (torch). */
+            if (view->device_type == SILO_DEVICE_CPU && silo_open_drivers() &&
+                is_pinned(silo_gpu_of_memory(frame->device_type), view->address))
+                return 0;
+            if (!(frame->device_type == SILO_DEVICE_CPU && silo_open_drivers() &&
+                  all_pinned(silo_gpu_of_memory(view->device_type), frame, index)))
+                return raise_mixed(plan, index, view, frame);
         }
     }
     frame->device_type = view->device_type;
     frame->device_id = view->device_id;
     frame->device_from = index;
+    frame->device_adapter = adapter;
     return 0;
+}
+
+void silo_place_call(const struct silo_plan *plan, struct silo_frame *frame) {
+    const struct silo_gpu *gpu = silo_cuda.open ? &silo_cuda : silo_hip.open ? &silo_hip : NULL;
+    int32_t type, index;
+    if (gpu == NULL)
+        return;
+    for (int32_t i = 0; i < plan->count; i++) {
+        const unsigned kind = silo_code_kind(frame->key[i]);
+        if ((kind != SILO_VALUE_ADDRESS && kind != SILO_VALUE_POINTER) || frame->slots[i] == 0)
+            continue;
+        if (gpu->locate(frame->slots[i], &type, &index) == 0 && type != SILO_DEVICE_CPU) {
+            frame->device_type = gpu->memory_type;
+            frame->device_id = index;
+            frame->device_from = i;
+        }
+        return; /* the first one decides: an address does not say which of several it belongs to */
+    }
+    if (gpu->current_device(&index) == 0) {
+        frame->device_type = gpu->memory_type;
+        frame->device_id = index;
+    }
 }

@@ -13,9 +13,12 @@ struct silo_frame {
      * options. */
     uint64_t key[2 * SILO_MAX_PARAMETERS + 1 + 2 * SILO_MAX_OPTIONS];
     uint32_t words;
-    int32_t device_type; /* of the arrays; SILO_DEVICE_UNKNOWN until one says */
+    uint32_t device_word; /* where in the key the device stands */
+    int32_t device_type;  /* of the arrays; SILO_DEVICE_UNKNOWN until one says */
     int32_t device_id;
-    int32_t device_from; /* the parameter that said so */
+    int32_t device_from;                       /* the parameter that said so */
+    const struct silo_adapter *device_adapter; /* and how it was read; NULL: no array */
+    uint64_t scratch[2];                       /* addresses of scratch and profiling memory */
     struct silo_holds holds;
 };
 
@@ -31,8 +34,20 @@ int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *o
                        PyObject *constants, struct silo_holds *holds, uint64_t word[2]);
 /* The object whose identity is in the words (borrowed), or NULL where they hold a value. */
 PyObject *silo_constant_identity(const uint64_t word[2]);
+/* `view` is not on the device of the arrays before it: the first one, or shared memory, or an
+ * error. */
 int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
-                      struct silo_frame *frame);
+                      const struct silo_adapter *adapter, struct silo_frame *frame);
+/* Give a call without arrays a device: that of the first address it has, else the current one. */
+void silo_place_call(const struct silo_plan *plan, struct silo_frame *frame);
+/* A callable that opens the driver of a kind ("cuda", "hip") when it is first needed; borrowed. */
+void silo_set_driver_opener(PyObject *opener);
+/* Try to open the drivers that may have made the memory of this call; true where one is open. */
+bool silo_open_drivers(void);
+
+SILO_INLINE uint64_t silo_device_word(const struct silo_frame *frame) {
+    return (uint64_t)(uint32_t)frame->device_type << 32 | (uint32_t)frame->device_id;
+}
 
 SILO_INLINE unsigned silo_integer_flags(const struct silo_parameter *parameter, int64_t value) {
     return parameter->flags & SILO_PARAMETER_SPECIALIZE
@@ -101,7 +116,7 @@ SILO_INLINE int silo_read_array(const struct silo_plan *plan, int32_t index, PyO
         return silo_read_error(plan, index, object);
     if (SILO_UNLIKELY(view.device_type != frame->device_type ||
                       view.device_id != frame->device_id) &&
-        silo_merge_device(plan, index, &view, frame) != 0)
+        silo_merge_device(plan, index, &view, adapter, frame) != 0)
         return -1;
     frame->slots[index] = view.address;
     frame->key[index] = SILO_CODE(SILO_VALUE_POINTER, view.dtype.code, view.dtype.bits,

@@ -12,11 +12,19 @@
 
 #define SILO_MAX_GPUS 64
 
+/* Codes with the same number in both drivers. */
+#define SILO_GPU_OUT_OF_MEMORY 2
+#define SILO_GPU_NOT_FOUND 500
+#define SILO_GPU_NOT_READY 600
+#define SILO_GPU_CAPTURE_IMPLICIT 906
+
 struct silo_gpu_device {
     struct silo_gpu *gpu;
     int32_t index;
     int ordinal;   /* the driver's own number (CUdevice) */
     void *context; /* CUDA's primary context, retained until the process ends; NULL on HIP */
+    char name[64], arch[64]; /* "NVIDIA H100", "sm_90"; for messages */
+    uint64_t total_memory;   /* bytes */
     /* Read from the driver when the device is first used. */
     int shared_block; /* bytes of shared memory a block has without asking */
     int shared_optin; /* and with asking */
@@ -26,13 +34,41 @@ struct silo_gpu_device {
     int cluster_launch, cooperative_launch; /* 0 or 1 */
 };
 
+/* What a driver says of a device; reading it makes no context. Units are in the names of
+ * `gpu_attributes` (gpu_functions.c). -1: the driver does not say. */
+struct silo_gpu_facts {
+    char name[128];
+    char arch[128]; /* with AMD's features: "gfx90a:sramecc+:xnack-" */
+    uint64_t total_memory;
+    int sm_count, warp_size, max_threads_per_block, max_threads_per_sm;
+    int registers_per_block, registers_per_sm;
+    int shared_per_block, shared_per_block_optin, shared_per_sm;
+    int l2_bytes, clock_khz, memory_clock_khz, memory_bus_bits;
+    int major, minor;
+    int cluster_launch, cooperative_launch;
+    int grid_limit[3];
+    int pci_domain, pci_bus, pci_device;
+    uint8_t uuid[16]; /* zeros: unknown */
+    const char *missing; /* set where the driver lacks a function that is needed; static */
+};
+
+/* What was current in a thread, for `leave`. */
+struct silo_gpu_scope {
+    struct silo_gpu *gpu;
+    int previous; /* HIP: the device that was current; CUDA: 1 where a context was pushed */
+    int mode;     /* the thread's capture mode; -1: not changed */
+};
+
 struct silo_gpu {
     const struct silo_driver *driver; /* its entry of the driver table */
     const char *name;                 /* "cuda", "hip": the kind of its targets */
     int32_t memory_type, host_type;   /* DLPack device types of its memory and its pinned memory */
+    const char *libraries[4];         /* tried in this order, up to NULL */
+    const char *oldest;               /* the oldest driver that has all functions, for messages */
     bool open;                        /* the functions below are there */
     int device_count;
-    int version; /* as the driver says it: 12040 */
+    int version;      /* as the driver says it: 12040 */
+    const char *path; /* what was opened; owned, never freed */
     struct silo_gpu_device *devices[SILO_MAX_GPUS]; /* owned, made when first used, never freed */
 
     int (*set_device)(struct silo_gpu_device *device); /* make its context current */
@@ -53,7 +89,8 @@ struct silo_gpu {
     int (*event_query)(void *event);
     int (*event_synchronize)(void *event);
     int (*event_elapsed)(float *milliseconds, void *begin, void *end);
-    int (*module_load)(void **module, const void *image);
+    /* PTX ends with a zero. `log` gets what the driver's compiler said, "" where nothing. */
+    int (*module_load)(void **module, const void *image, char *log, size_t log_bytes);
     int (*module_unload)(void *module);
     int (*module_function)(void **function, void *module, const char *name);
     /* Where memory is. `*type` is a DLPack device type: device memory, pinned, managed or, for what
@@ -61,6 +98,29 @@ struct silo_gpu {
     int (*locate)(uint64_t address, int32_t *type, int32_t *index);
     /* The device of the context current in this thread; nonzero where there is none. */
     int (*current_device)(int32_t *index);
+    /* cuTensorMapEncodeTiled; NULL on HIP and on CUDA drivers before 12.0. Needs no context. The
+     * map is 128 bytes aligned to 64. */
+    int (*tensor_map_encode)(void *map, int dtype, uint32_t rank, void *address,
+                             const uint64_t *sizes, const uint64_t *byte_strides,
+                             const uint32_t *box, const uint32_t *element_strides, int interleave,
+                             int swizzle, int l2_promotion, int oob_fill);
+
+    /* For gpu_*.c. Wait for all work of the current device, in a way that a capture going on in
+     * another thread survives. */
+    int (*drain)(void);
+    /* Resolve the functions; a static text of what is missing, NULL: all there. */
+    const char *(*resolve)(void *library);
+    /* After `resolve`: start the driver, fill device_count and version. */
+    int (*start)(void);
+    int (*facts)(int32_t index, struct silo_gpu_facts *facts);
+    int (*context)(struct silo_gpu_device *device); /* make it */
+    int (*enter)(struct silo_gpu_device *device, struct silo_gpu_scope *scope);
+    void (*leave)(struct silo_gpu_scope *scope);
+    /* Static shared memory and the largest block. */
+    int (*function_limits)(void *function, int *static_shared, int *max_threads);
+    /* Ask the driver for what a launch needs and make its attributes. */
+    int (*function_prepare)(const struct silo_gpu_device *device, struct silo_function *function,
+                            int static_shared);
 };
 
 extern struct silo_gpu silo_cuda, silo_hip;
@@ -91,8 +151,19 @@ SILO_INLINE struct silo_gpu *silo_gpu_of_memory(int32_t device_type) {
 /* A device with its context made, or NULL with a DeviceError set. With the GIL. */
 struct silo_gpu_device *silo_gpu_device(struct silo_gpu *gpu, int32_t index);
 
-/* Raise a DeviceError "<what>: <NAME (code)>: <text>"; -1. */
+/* Raise a DeviceError "<what>: <NAME>: <text> (<code>)"; -1. */
 int silo_gpu_error(const struct silo_gpu *gpu, const char *what, int code);
+
+/* Make the device's context current in this thread, in the capture mode that lets allocations and
+ * loads happen while another thread captures; `leave` puts back what was. Without the GIL or with
+ * it. 0, or the driver's code and nothing to leave. */
+SILO_INLINE int silo_gpu_enter(struct silo_gpu_device *device, struct silo_gpu_scope *scope) {
+    return device->gpu->enter(device, scope);
+}
+
+SILO_INLINE void silo_gpu_leave(struct silo_gpu_scope *scope) {
+    scope->gpu->leave(scope);
+}
 
 /* ---- modules (gpu_module.c) ---- */
 
@@ -107,14 +178,15 @@ struct silo_gpu_module {
 extern PyTypeObject *silo_gpu_module_type;
 
 /* Fill `function` (whose launch parameters the caller has set: threads, cluster, shared_bytes,
- * cooperative, pdl) with handle, device, grid_limit and attributes. Checks shared memory (static and
- * dynamic), threads and clusters against the device and the function. -1 with a DeviceError set. */
+ * cooperative, pdl) with handle, device, grid_limit and attributes. Checks shared memory (static
+ * and dynamic), threads and clusters against the device and the function. -1 with a DeviceError
+ * set. */
 int silo_gpu_function(struct silo_gpu_module *module, PyObject *kernel, const char *entry,
                       struct silo_function *function);
 
 int silo_gpu_module_init(PyObject *module);
-int silo_gpu_memory_init(PyObject *module);  /* GpuBuffer */
-int silo_gpu_timing_init(PyObject *module);  /* GpuStream, GpuEvent */
-extern PyMethodDef silo_gpu_methods[];       /* gpu_open, gpu_attributes, ... (gpu_functions.c) */
+int silo_gpu_memory_init(PyObject *module); /* GpuBuffer */
+int silo_gpu_timing_init(PyObject *module); /* GpuStream, GpuEvent */
+extern PyMethodDef silo_gpu_methods[];      /* gpu_open, gpu_attributes, ... (gpu_functions.c) */
 
 #endif

@@ -16,10 +16,8 @@ static int grow(struct silo_guard *guard) {
     uint32_t mask = guard->entries ? guard->mask * 2 + 1 : 7;
     struct silo_entry *bigger =
         calloc((size_t)mask + 1, sizeof *bigger); /* owned by the guard below */
-    if (bigger == NULL) {
-        PyErr_NoMemory();
+    if (bigger == NULL)
         return -1;
-    }
     for (uint32_t i = 0; guard->entries != NULL && i <= guard->mask; i++) {
         if (guard->entries[i].binding != NULL)
             *place(bigger, mask, &guard->entries[i]) = guard->entries[i];
@@ -34,21 +32,32 @@ int silo_guard_insert(struct silo_guard *guard, const uint64_t *key, uint32_t wo
                       PyObject *binding, PyObject *keep) {
     if (guard->used >= SILO_GUARD_LIMIT)
         silo_guard_clear(guard);
-    if ((guard->entries == NULL || 2 * (guard->used + 1) > guard->mask) && grow(guard) != 0)
-        return -1;
     struct silo_entry entry = {.hash = hash, .words = words, .binding = binding, .keep = keep};
-    entry.key = malloc(words * sizeof *key + 1);
-    if (entry.key == NULL) {
+    struct silo_entry old = {0};
+    entry.key = malloc(words * sizeof *key + 1); /* owned by the table below */
+    if (entry.key != NULL) {
+        memcpy(entry.key, key, words * sizeof *key);
+        SILO_LOCK(&guard->lock);
+        const bool full = guard->entries == NULL || 2 * (guard->used + 1) > guard->mask;
+        if (!full || grow(guard) == 0) {
+            Py_INCREF(binding);
+            Py_INCREF(keep);
+            struct silo_entry *slot = place(guard->entries, guard->mask, &entry);
+            old = *slot;
+            guard->used += old.binding == NULL;
+            *slot = entry;
+            entry.key = NULL;
+        }
+        SILO_UNLOCK(&guard->lock);
+        if (entry.key != NULL) {
+            free(entry.key);
+            PyErr_NoMemory();
+            return -1;
+        }
+    } else {
         PyErr_NoMemory();
         return -1;
     }
-    memcpy(entry.key, key, words * sizeof *key);
-    Py_INCREF(binding);
-    Py_INCREF(keep);
-    struct silo_entry *slot = place(guard->entries, guard->mask, &entry);
-    const struct silo_entry old = *slot;
-    guard->used += old.binding == NULL;
-    *slot = entry;
     free(old.key);
     Py_XDECREF(old.binding);
     Py_XDECREF(old.keep);
@@ -57,8 +66,11 @@ int silo_guard_insert(struct silo_guard *guard, const uint64_t *key, uint32_t wo
 
 void silo_guard_clear(struct silo_guard *guard) {
     /* Take the table off first: releasing a binding may run code that launches again. */
-    struct silo_guard old = *guard;
-    memset(guard, 0, sizeof *guard);
+    SILO_LOCK(&guard->lock);
+    const struct silo_guard old = *guard;
+    guard->entries = NULL;
+    guard->mask = guard->used = 0;
+    SILO_UNLOCK(&guard->lock);
     for (uint32_t i = 0; old.entries != NULL && i <= old.mask; i++) {
         free(old.entries[i].key);
         Py_XDECREF(old.entries[i].binding);

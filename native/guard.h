@@ -3,13 +3,13 @@
  *
  * Codes: kind in bits 56-63, DLPack type code in 16-23, bits in 8-15, flags in 0-7.
  *
- * Threads: with the GIL, no Python code runs between a look-up and taking a reference to its
- * answer. The table is one pointer to a block that is replaced as a whole when it grows, so a build
- * without the GIL needs an atomic pointer and deferred freeing here, and nothing elsewhere. */
+ * Threads: no Python code runs between a look-up and taking a reference to its answer, so the GIL
+ * is enough; a build without it holds the guard's lock there and where the table changes. */
 #ifndef SILO_GUARD_H
 #define SILO_GUARD_H
 
 #include "dlpack.h"
+#include "locks.h"
 #include "python.h"
 
 enum silo_value_kind {
@@ -57,6 +57,7 @@ struct silo_guard {
     struct silo_entry *entries; /* open addressing; owned; NULL until the first insertion */
     uint32_t mask;
     uint32_t used;
+    silo_lock lock;
 };
 
 /* Past this many entries a table is emptied and starts again: only calls with ever new constants
@@ -72,9 +73,15 @@ SILO_INLINE uint64_t silo_guard_finish(uint64_t hash) {
     return hash ^ hash >> 29;
 }
 
-/* The binding (borrowed), or NULL. */
-SILO_INLINE PyObject *silo_guard_find(const struct silo_guard *guard, const uint64_t *key,
-                                      uint32_t words, uint64_t hash) {
+SILO_INLINE uint64_t silo_guard_hash(const uint64_t *key, uint32_t words) {
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < words; i++)
+        hash = silo_guard_mix(hash, key[i], i);
+    return silo_guard_finish(hash);
+}
+
+SILO_INLINE PyObject *silo_guard_probe(const struct silo_guard *guard, const uint64_t *key,
+                                       uint32_t words, uint64_t hash) {
     if (SILO_UNLIKELY(guard->entries == NULL))
         return NULL;
     uint32_t i = (uint32_t)(hash >> 20) & guard->mask;
@@ -86,6 +93,16 @@ SILO_INLINE PyObject *silo_guard_find(const struct silo_guard *guard, const uint
             SILO_LIKELY(memcmp(entry->key, key, words * sizeof *key) == 0))
             return entry->binding;
     }
+}
+
+/* The binding (a new reference), or NULL without an exception. */
+SILO_INLINE PyObject *silo_guard_find(struct silo_guard *guard, const uint64_t *key, uint32_t words,
+                                      uint64_t hash) {
+    SILO_LOCK(&guard->lock);
+    PyObject *found = silo_guard_probe(guard, key, words, hash);
+    Py_XINCREF(found);
+    SILO_UNLOCK(&guard->lock);
+    return found;
 }
 
 /* Add or replace; takes its own references. -1 with an exception set. */

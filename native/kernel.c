@@ -2,6 +2,7 @@
 
 #include "cpu_driver.h"
 #include "errors.h"
+#include "gpu.h"
 
 #include <stdlib.h>
 
@@ -48,20 +49,63 @@ static void module_dealloc(PyObject *object) {
 
 /* ---- loaded kernels ---- */
 
-static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"module", "entry", "name", "threads", "scratch_bytes", NULL};
-    PyObject *module, *entry, *name = NULL;
-    unsigned int threads = 1;
-    unsigned long long scratch = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!U|U$IK", names, silo_module_type, &module,
-                                     &entry, &name, &threads, &scratch))
-        return NULL;
-    const char *symbol = PyUnicode_AsUTF8AndSize(entry, NULL);
+static int cpu_function(struct silo_module *module, PyObject *entry, const char *symbol,
+                        struct silo_function *function) {
+    function->handle = silo_cpu_symbol(module->object, symbol);
+    if (function->handle == NULL) {
+        PyErr_Format(silo_device_error, "the CPU code has no kernel '%U'", entry);
+        return -1;
+    }
+    /* The kernel ABI has 32-bit dimensions; their product is checked to 63 bits. */
+    for (int axis = 0; axis < 3; axis++)
+        function->grid_limit[axis] = UINT32_MAX;
+    return 0;
+}
+
+static int resolve_function(struct silo_loaded *self) {
+    const char *symbol = PyUnicode_AsUTF8AndSize(self->entry, NULL);
     if (symbol == NULL)
+        return -1;
+    if (Py_TYPE(self->module) == silo_module_type) {
+        self->driver = &silo_cpu_driver;
+        return cpu_function((struct silo_module *)self->module, self->entry, symbol,
+                            &self->function);
+    }
+    struct silo_gpu_module *module = (struct silo_gpu_module *)self->module;
+    self->driver = module->device->gpu->driver;
+    return silo_gpu_function(module, self->name, symbol, &self->function);
+}
+
+static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"module",
+                            "entry",
+                            "name",
+                            "threads",
+                            "cluster",
+                            "shared_bytes",
+                            "scratch_bytes",
+                            "scratch_align",
+                            "profile_bytes",
+                            "profile_align",
+                            "cooperative",
+                            "pdl",
+                            NULL};
+    PyObject *module, *entry, *name = NULL;
+    unsigned long long scratch = 0, profile = 0;
+    struct silo_function asked = {
+        .threads = 1, .cluster = {1, 1, 1}, .scratch_align = 1, .profile_align = 1};
+    if (!PyArg_ParseTupleAndKeywords(
+            args, keywords, "OU|U$I(III)IKIKIpp", names, &module, &entry, &name, &asked.threads,
+            &asked.cluster[0], &asked.cluster[1], &asked.cluster[2], &asked.shared_bytes, &scratch,
+            &asked.scratch_align, &profile, &asked.profile_align, &asked.cooperative, &asked.pdl))
         return NULL;
-    void *function = silo_cpu_symbol(((struct silo_module *)module)->object, symbol);
-    if (function == NULL)
-        return PyErr_Format(silo_device_error, "the CPU code has no kernel '%U'", entry);
+    if (Py_TYPE(module) != silo_module_type && Py_TYPE(module) != silo_gpu_module_type)
+        return PyErr_Format(PyExc_TypeError,
+                            "a kernel is loaded from a CpuModule or a GpuModule, "
+                            "not a %R",
+                            Py_TYPE(module));
+    asked.scratch_bytes = scratch;
+    asked.profile_bytes = profile;
     struct silo_loaded *self = (struct silo_loaded *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;
@@ -71,12 +115,11 @@ static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     self->entry = entry;
     self->name = name ? name : entry;
     Py_INCREF(self->name);
-    self->driver = &silo_cpu_driver;
-    self->function.handle = function;
-    self->function.threads = threads;
-    self->function.scratch_bytes = scratch;
-    for (int i = 0; i < 3; i++)
-        self->function.cluster[i] = 1;
+    self->function = asked;
+    if (resolve_function(self) != 0) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
     return (PyObject *)self;
 }
 
@@ -114,7 +157,8 @@ static const struct {
     {"scratch", SILO_ABI_NULL, 64, SILO_PACK_NULL}, {"profile", SILO_ABI_NULL, 64, SILO_PACK_NULL},
 };
 
-static int parse_packed(PyObject *item, struct silo_packed *out) {
+static int parse_packed(const struct silo_function *function, PyObject *item,
+                        struct silo_packed *out) {
     int slot, writes;
     const char *name;
     if (!PyArg_ParseTuple(item, "isp", &slot, &name, &writes))
@@ -122,11 +166,16 @@ static int parse_packed(PyObject *item, struct silo_packed *out) {
     for (size_t i = 0; i < sizeof abi_types / sizeof *abi_types; i++) {
         if (strcmp(abi_types[i].name, name) != 0)
             continue;
-        const bool unused = abi_types[i].abi == SILO_ABI_NULL;
-        if (!unused && (slot < 0 || slot >= SILO_MAX_PARAMETERS))
+        const bool hidden = abi_types[i].abi == SILO_ABI_NULL;
+        if (!hidden && (slot < 0 || slot >= SILO_MAX_PARAMETERS))
             break;
-        *out = (struct silo_packed){unused ? 0 : (uint16_t)slot, abi_types[i].pack,
+        *out = (struct silo_packed){hidden ? 0 : (uint16_t)slot, abi_types[i].pack,
                                     abi_types[i].abi, abi_types[i].bits, writes != 0};
+        if (hidden && function->device != NULL) {
+            const bool profile = strcmp(name, "profile") == 0;
+            if ((profile ? function->profile_bytes : function->scratch_bytes) > 0)
+                out->pack = profile ? SILO_PACK_PROFILE : SILO_PACK_SCRATCH;
+        }
         return 0;
     }
     PyErr_Format(PyExc_ValueError, "not a parameter of a kernel's binary: %R", item);
@@ -147,8 +196,11 @@ static int parse_layout(struct silo_binding *self, PyObject *layout) {
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (parse_packed(PyTuple_GetItem(layout, i), &self->packed[i]) != 0)
+        struct silo_packed *packed = &self->packed[i];
+        if (parse_packed(&self->loaded->function, PyTuple_GetItem(layout, i), packed) != 0)
             return -1;
+        self->takes_scratch |=
+            packed->pack == SILO_PACK_SCRATCH || packed->pack == SILO_PACK_PROFILE;
     }
     self->count = (uint32_t)count;
     return 0;
@@ -246,7 +298,9 @@ int silo_kernel_init(PyObject *module) {
         {Py_tp_repr, (void *)loaded_repr},
         {Py_tp_members, loaded_members},
         {Py_tp_getset, loaded_getters},
-        {Py_tp_doc, "LoadedKernel(module, entry, name=entry, *, threads=1, scratch_bytes=0)\n--\n\n"
+        {Py_tp_doc, "LoadedKernel(module, entry, name=entry, *, threads=1, cluster=(1, 1, 1), "
+                    "shared_bytes=0, scratch_bytes=0, scratch_align=1, profile_bytes=0, "
+                    "profile_align=1, cooperative=False, pdl=False)\n--\n\n"
                     "A kernel handed to a driver; keeps its module loaded."},
         {0, NULL},
     };

@@ -13,7 +13,7 @@ struct silo_module {
 };
 
 struct silo_loaded {
-    PyObject_HEAD PyObject *module; /* owned */
+    PyObject_HEAD PyObject *module; /* owned: a CpuModule or a GpuModule */
     PyObject *entry;                /* owned str */
     PyObject *name;                 /* owned str: the kernel's name, for messages */
     const struct silo_driver *driver;
@@ -26,7 +26,9 @@ enum silo_pack {
     SILO_PACK_FP32, /* the slot holds a double */
     SILO_PACK_FP16,
     SILO_PACK_BF16,
-    SILO_PACK_NULL, /* a null pointer: scratch memory that is not used */
+    SILO_PACK_NULL,    /* a null pointer: scratch memory that is not used */
+    SILO_PACK_SCRATCH, /* the address of scratch memory taken for this launch */
+    SILO_PACK_PROFILE,
 };
 
 /* What the binary takes in that place; checked when a binding enters the guard table. */
@@ -52,6 +54,7 @@ struct silo_binding {
     PyObject *config; /* owned dict: what a callable grid sees besides the arguments */
     PyObject *tag;    /* owned: whatever Python wants to find again */
     uint32_t count;
+    bool takes_scratch;         /* some parameter is SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
     struct silo_packed *packed; /* owned */
     struct silo_grid_programs grid;
 };

@@ -2,8 +2,12 @@
 #include "errors.h"
 #include "expression.h"
 #include "frame.h"
+#include "gpu.h"
+#include "hooks.h"
 #include "launcher.h"
 #include "miss.h"
+#include "scratch.h"
+#include "stream.h"
 
 #include <math.h>
 
@@ -82,23 +86,14 @@ static int read_options(struct silo_launcher *self, const struct silo_inputs *in
     return 0;
 }
 
-/* An explicit stream: None, an integer, or an object that holds one. */
-static int read_stream(const struct silo_plan *plan, PyObject *object, void **stream) {
-    *stream = NULL;
-    if (object == NULL || object == Py_None)
-        return 0;
-    PyObject *number = object;
-    Py_INCREF(number);
-    if (!PyLong_Check(object)) {
-        Py_DECREF(number);
-        number = PyObject_GetAttrString(object, "cuda_stream");
-    }
-    if (number != NULL)
-        *stream = PyLong_AsVoidPtr(number);
-    Py_XDECREF(number);
-    return PyErr_Occurred()
-               ? silo_bad_argument(plan->kernel, plan->word_stream, "a stream handle", object)
-               : 0;
+/* The stream of a call on a GPU. -1 with an exception set. */
+SILO_INLINE int read_stream(const struct silo_plan *plan, const struct silo_inputs *inputs,
+                            const struct silo_frame *frame, const struct silo_gpu_device *device,
+                            void **stream) {
+    if (SILO_UNLIKELY(inputs->stream != NULL && inputs->stream != Py_None))
+        return silo_stream_given(plan, inputs->stream, stream);
+    return silo_stream_current(frame->device_adapter, device->gpu->memory_type, device->index,
+                               stream);
 }
 
 static int call_grid(struct silo_launcher *self, const struct silo_inputs *inputs,
@@ -121,6 +116,8 @@ static int find_grid(struct silo_launcher *self, const struct silo_inputs *input
             return call_grid(self, inputs, binding, inputs->grid, dims);
         return silo_grid_parse(self->plan.kernel, inputs->grid, dims);
     }
+    if (grid == NULL && self->fixed != NULL && self->grid_object != NULL)
+        grid = &self->grid; /* given with the example arguments, it goes before the declared one */
     if (grid == NULL && binding->grid.axes != 0)
         return silo_grid_evaluate(&binding->grid, &self->plan, frame->slots, frame->key,
                                   inputs->arguments, dims);
@@ -139,13 +136,13 @@ static int find_grid(struct silo_launcher *self, const struct silo_inputs *input
 }
 
 /* 1: nothing to run; 0: in range; -1 with an exception set. */
-SILO_INLINE int check_grid(const struct silo_plan *plan, const struct silo_driver *driver,
+SILO_INLINE int check_grid(const struct silo_plan *plan, const struct silo_function *function,
                            const int64_t dims[3]) {
     if (dims[0] == 0 || dims[1] == 0 || dims[2] == 0)
         return 1;
     for (int axis = 0; axis < 3; axis++) {
-        if (SILO_UNLIKELY((uint64_t)dims[axis] > driver->grid_limit[axis]))
-            return silo_grid_too_large(plan->kernel, dims, axis, driver->grid_limit[axis]);
+        if (SILO_UNLIKELY((uint64_t)dims[axis] > function->grid_limit[axis]))
+            return silo_grid_too_large(plan->kernel, dims, axis, function->grid_limit[axis]);
     }
     int64_t plane, total;
     if (SILO_UNLIKELY(__builtin_mul_overflow(dims[0], dims[1], &plane) ||
@@ -198,6 +195,12 @@ SILO_INLINE int run(struct silo_launcher *self, struct silo_binding *binding,
         case SILO_PACK_BF16:
             narrow[packed->slot].half = silo_bf16_bits(value);
             break;
+        case SILO_PACK_SCRATCH:
+            params[i] = &frame->scratch[0];
+            break;
+        case SILO_PACK_PROFILE:
+            params[i] = &frame->scratch[1];
+            break;
         case SILO_PACK_NULL:
         case SILO_PACK_SLOT:
             params[i] = &null_pointer;
@@ -222,6 +225,15 @@ SILO_INLINE int run(struct silo_launcher *self, struct silo_binding *binding,
     return SILO_LIKELY(code == 0) ? 0 : raise_launch_error(self, binding, &launch, code);
 }
 
+/* A graph does not keep what it launches: a module that was captured stays loaded for good. */
+static SILO_NOINLINE void keep_if_captured(const struct silo_binding *binding, void *stream) {
+    struct silo_gpu_module *module = (struct silo_gpu_module *)binding->loaded->module;
+    int status = 0;
+    if (!__atomic_load_n(&module->captured, __ATOMIC_RELAXED) &&
+        module->device->gpu->stream_capturing(stream, &status) == 0 && status != 0)
+        __atomic_store_n(&module->captured, 1, __ATOMIC_RELAXED);
+}
+
 SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inputs,
                        const struct silo_grid_source *grid, struct silo_frame *frame,
                        struct silo_binding *binding) {
@@ -230,14 +242,31 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         memcpy(dims, grid->dims, sizeof dims);
     else if (SILO_UNLIKELY(find_grid(self, inputs, grid, frame, binding, dims) != 0))
         return -1;
-    const int checked = check_grid(&self->plan, binding->loaded->driver, dims);
+    const struct silo_function *function = &binding->loaded->function;
+    const int checked = check_grid(&self->plan, function, dims);
     if (SILO_UNLIKELY(checked != 0))
         return checked < 0 ? -1 : 0;
     void *stream = NULL;
-    if (SILO_UNLIKELY(inputs->stream != NULL) &&
-        read_stream(&self->plan, inputs->stream, &stream) != 0)
+    if (function->device != NULL) {
+        if (SILO_UNLIKELY(read_stream(&self->plan, inputs, frame, function->device, &stream) != 0))
+            return -1;
+        /* The null stream cannot be captured. */
+        if (SILO_UNLIKELY(stream != NULL))
+            keep_if_captured(binding, stream);
+        if (SILO_UNLIKELY(binding->takes_scratch) &&
+            silo_scratch_take(&self->plan, binding, dims, stream, frame) != 0)
+            return -1;
+    } else if (SILO_UNLIKELY(inputs->stream != NULL && inputs->stream != Py_None) &&
+               silo_stream_given(&self->plan, inputs->stream, &stream) != 0) {
         return -1;
-    return run(self, binding, frame, dims, stream);
+    }
+    if (SILO_LIKELY(!silo_hooks_on))
+        return run(self, binding, frame, dims, stream);
+    PyObject *token = silo_hooks_enter(self, inputs, binding, dims, stream);
+    if (token == NULL)
+        return -1;
+    const int result = run(self, binding, frame, dims, stream);
+    return silo_hooks_exit(token) != 0 ? -1 : result;
 }
 
 /* The binding for the call (new reference), or NULL. */
@@ -257,19 +286,16 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
         Py_INCREF((PyObject *)self->fixed);
         return self->fixed;
     }
-    frame->key[frame->words++] =
-        (uint64_t)(uint32_t)frame->device_type << 32 | (uint32_t)frame->device_id;
+    if (SILO_UNLIKELY(frame->device_type == SILO_DEVICE_UNKNOWN))
+        silo_place_call(&self->plan, frame);
+    frame->device_word = frame->words++;
+    frame->key[frame->device_word] = silo_device_word(frame);
     if (SILO_UNLIKELY(inputs->options != 0) && read_options(self, inputs, frame) != 0)
         return NULL;
-    uint64_t hash = 0;
-    for (uint32_t i = 0; i < frame->words; i++)
-        hash = silo_guard_mix(hash, frame->key[i], i);
-    hash = silo_guard_finish(hash);
+    const uint64_t hash = silo_guard_hash(frame->key, frame->words);
     PyObject *found = silo_guard_find(&self->guard, frame->key, frame->words, hash);
-    if (SILO_LIKELY(found != NULL)) {
-        Py_INCREF(found);
+    if (SILO_LIKELY(found != NULL))
         return (struct silo_binding *)found;
-    }
     return silo_miss(self, inputs, grid, frame, hash);
 }
 
@@ -280,6 +306,7 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.device_type = SILO_DEVICE_UNKNOWN;
     frame.device_id = 0;
     frame.device_from = 0;
+    frame.device_adapter = NULL;
     frame.holds.buffers = frame.holds.objects = 0;
     PyObject *result = NULL;
     if (SILO_LIKELY(read_arguments(self, inputs, &frame, guarded) == 0)) {

@@ -34,15 +34,20 @@ static PyObject *invoke_form(struct silo_launcher *self, const struct silo_grid_
 /* The form of a call: found among those seen, or new. Owned by the launcher unless *temporary. */
 static struct silo_form *form_of(struct silo_launcher *self, Py_ssize_t positional, PyObject *names,
                                  bool *temporary) {
-    for (uint32_t i = 0; i < self->form_count; i++) {
+    const uint32_t known = __atomic_load_n(&self->form_count, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < known; i++) {
         /* A call site has one tuple of names, so identity finds it. */
         if (self->forms[i]->names == names && self->forms[i]->positional == positional)
             return self->forms[i];
     }
     struct silo_form *form = silo_form_new(&self->plan, positional, names);
+    SILO_LOCK(&self->lock);
     *temporary = form == NULL || self->form_count == SILO_MAX_FORMS;
-    if (!*temporary)
-        self->forms[self->form_count++] = form;
+    if (!*temporary) {
+        self->forms[self->form_count] = form;
+        __atomic_store_n(&self->form_count, self->form_count + 1, __ATOMIC_RELEASE);
+    }
+    SILO_UNLOCK(&self->lock);
     return form;
 }
 

@@ -1,6 +1,8 @@
 #include "miss.h"
 
 #include "errors.h"
+#include "gpu.h"
+#include "stream.h"
 
 static PyObject *fact_of(PyObject *object, uint64_t code) {
     int ndim = -1;
@@ -131,7 +133,15 @@ static bool fits(const struct silo_packed *packed, uint64_t code) {
 int silo_binding_check_device(const struct silo_launcher *self, const struct silo_binding *binding,
                               const struct silo_frame *frame) {
     const struct silo_driver *driver = binding->loaded->driver;
+    const struct silo_gpu_device *device = binding->loaded->function.device;
     const int32_t type = frame->device_type;
+    if (device != NULL && type == device->gpu->memory_type && frame->device_id != device->index) {
+        PyErr_Format(
+            silo_argument_error, "%U: argument '%U' is on %s:%d, and this code is loaded on %s:%d",
+            self->plan.kernel, self->plan.parameters[frame->device_from].name, device->gpu->name,
+            (int)frame->device_id, device->gpu->name, (int)device->index);
+        return -1;
+    }
     if (type == SILO_DEVICE_UNKNOWN ||
         (type > 0 && type < 32 && (driver->device_types >> type & 1)))
         return 0;
@@ -236,9 +246,43 @@ static PyObject *kept_objects(struct silo_launcher *self, const struct silo_inpu
     return kept;
 }
 
+/* A miss compiles, loads and may measure, none of which a capture allows. */
+static int refuse_in_capture(const struct silo_launcher *self, const struct silo_inputs *inputs,
+                             const struct silo_frame *frame) {
+    const struct silo_gpu *gpu = silo_gpu_of_memory(frame->device_type);
+    void *stream = NULL;
+    int status = 0;
+    if (gpu == NULL)
+        return 0;
+    if (inputs->stream != NULL && inputs->stream != Py_None) {
+        if (silo_stream_given(&self->plan, inputs->stream, &stream) != 0)
+            return -1;
+    } else if (silo_stream_current(frame->device_adapter, gpu->memory_type, frame->device_id,
+                                   &stream) != 0) {
+        return -1;
+    }
+    if (stream == NULL || gpu->stream_capturing(stream, &status) != 0 || status == 0)
+        return 0;
+    PyErr_Format(silo_launch_error,
+                 "%U is called in a way it was not called before while its stream is captured into "
+                 "a graph, and nothing can be compiled or loaded then; call it once, or "
+                 "%U.warmup(...) with such arguments, before the capture",
+                 self->plan.kernel, self->plan.kernel);
+    return -1;
+}
+
 struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inputs *inputs,
                                const struct silo_grid_source *grid, struct silo_frame *frame,
                                uint64_t hash) {
+    if (frame->device_type == SILO_DEVICE_UNKNOWN && !silo_cuda.open && !silo_hip.open &&
+        silo_open_drivers()) {
+        /* From now on calls without arrays are placed before they are looked up. */
+        silo_place_call(&self->plan, frame);
+        frame->key[frame->device_word] = silo_device_word(frame);
+        hash = silo_guard_hash(frame->key, frame->words);
+    }
+    if (refuse_in_capture(self, inputs, frame) != 0)
+        return NULL;
     self->misses++;
     PyObject *call = silo_call_facts(self, inputs, grid, frame);
     if (call == NULL)

@@ -6,8 +6,11 @@
 #include "errors.h"
 #include "expression.h"
 #include "functions.h"
+#include "hooks.h"
 #include "kernel.h"
 #include "launcher.h"
+#include "scratch.h"
+#include "stream.h"
 #include "torch_shim.h"
 
 static PyObject *py_cpu_threads(PyObject *module, PyObject *args) {
@@ -65,6 +68,47 @@ static PyObject *py_torch_close(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+static PyObject *py_torch_open_stream(PyObject *module, PyObject *library) {
+    (void)module;
+    const char *path = PyUnicode_AsUTF8AndSize(library, NULL);
+    return path ? PyBool_FromLong(silo_torch_open_stream(path)) : NULL;
+}
+
+static PyObject *py_set_stream_source(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *type, *source;
+    if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &source))
+        return NULL;
+    if (!PyCallable_Check(source))
+        return PyErr_Format(PyExc_TypeError, "a stream source is a callable");
+    if (silo_adapter_set_stream((PyTypeObject *)type, source) != 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_set_driver_opener(PyObject *module, PyObject *opener) {
+    (void)module;
+    if (!PyCallable_Check(opener))
+        return PyErr_Format(PyExc_TypeError, "an opener is a callable");
+    silo_set_driver_opener(opener);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_set_allocator(PyObject *module, PyObject *allocate) {
+    (void)module;
+    if (silo_scratch_set_allocator(allocate) != 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_set_hooks(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *enter, *leave;
+    if (!PyArg_ParseTuple(args, "OO", &enter, &leave) || silo_hooks_set(enter, leave) != 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_adapter(PyObject *module, PyObject *type) {
     (void)module;
     static const char *const names[] = {"nothing",  "torch",     "exchange", "buffer", "dlpack",
@@ -114,6 +158,20 @@ static PyMethodDef methods[] = {
      "C functions; the "
      "offset found, 0 where it does not fit."},
     {"torch_close", py_torch_close, METH_NOARGS, "Read torch tensors through DLPack again."},
+    {"torch_open_stream", py_torch_open_stream, METH_O,
+     "torch_open_stream(library) -> bool\n\nAsk torch for its current stream through this "
+     "library."},
+    {"set_stream_source", py_set_stream_source, METH_VARARGS,
+     "set_stream_source(type, source)\n\nsource(device index) gives the current stream's handle "
+     "for "
+     "arrays of a type."},
+    {"set_driver_opener", py_set_driver_opener, METH_O,
+     "Call this once when a call may concern a GPU whose driver is not open."},
+    {"set_scratch_allocator", py_set_allocator, METH_O,
+     "allocate(bytes, alignment, kind, index, stream) -> (owner, address), or None."},
+    {"set_hooks", py_set_hooks, METH_VARARGS,
+     "set_hooks(enter, exit)\n\nenter(kernel, arguments, config, grid, stream, device) -> token "
+     "before and exit(token) after each launch; None, None: off."},
     {"adapter", py_adapter, METH_O, "How arguments of a type are read."},
     {"read", py_read, METH_O,
      "(address, code, bits, readonly, (device type, index), sizes, strides) of an array."},
@@ -151,6 +209,9 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
+#ifdef Py_GIL_DISABLED
+    PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
+#endif
     static bool pool_ready;
     if (!pool_ready && silo_cpu_pool_init() != 0) {
         PyErr_SetString(PyExc_OSError, "cannot set up the CPU thread pool");
@@ -158,9 +219,10 @@ PyMODINIT_FUNC PyInit__native(void) {
         return NULL;
     }
     pool_ready = true;
-    if (silo_errors_init() != 0 || silo_arguments_init() != 0 || add_absent(module) != 0 ||
-        silo_kernel_init(module) != 0 || silo_buffer_init(module) != 0 ||
-        silo_launcher_init(module) != 0 || silo_bound_init(module) != 0 ||
+    if (silo_errors_init() != 0 || silo_adapters_init() != 0 || silo_arguments_init() != 0 ||
+        silo_stream_init() != 0 || add_absent(module) != 0 || silo_kernel_init(module) != 0 ||
+        silo_buffer_init(module) != 0 || silo_launcher_init(module) != 0 ||
+        silo_bound_init(module) != 0 ||
         PyModule_AddIntConstant(module, "MAX_PARAMETERS", SILO_MAX_PARAMETERS) != 0) {
         Py_DECREF(module);
         return NULL;

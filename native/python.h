@@ -1,10 +1,12 @@
 /* Python's stable ABI (3.11), plus the vectorcall names that CPython has exported since 3.9 but
- * that joined the limited API only in 3.12. Include this before any other header. */
+ * that joined the limited API only in 3.12; the whole API where Python has no GIL. Include this
+ * before any other header. */
 #ifndef SILO_PYTHON_H
 #define SILO_PYTHON_H
 
 #define PY_SSIZE_T_CLEAN
-#ifndef Py_LIMITED_API
+#if !defined(Py_LIMITED_API) &&                                                                    \
+    !defined(Py_GIL_DISABLED) /* a build without a GIL has no limited API */
 #define Py_LIMITED_API 0x030b0000
 #endif
 #include <Python.h>
@@ -14,7 +16,7 @@
 #include <string.h>
 #include <structmember.h>
 
-#if Py_LIMITED_API < 0x030c0000
+#if defined(Py_LIMITED_API) && Py_LIMITED_API < 0x030c0000
 typedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObject *);
 PyAPI_FUNC(PyObject *) PyObject_Vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
 PyAPI_FUNC(PyObject *) PyVectorcall_Call(PyObject *, PyObject *, PyObject *);

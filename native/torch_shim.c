@@ -54,6 +54,13 @@ ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, b
     return found.offset;
 }
 
+bool silo_torch_open_stream(const char *library) {
+    void *lib = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+    return lib != NULL &&
+           resolve(lib, "aoti_torch_get_current_cuda_stream", &silo_torch.current_stream);
+}
+
 void silo_torch_close(void) {
     silo_torch.offset = 0;
+    silo_torch.current_stream = NULL;
 }

@@ -17,6 +17,7 @@ struct silo_torch {
     int32_t (*dim)(void *, int64_t *);
     int32_t (*sizes)(void *, int64_t **);
     int32_t (*strides)(void *, int64_t **);
+    int32_t (*current_stream)(int32_t, void **); /* NULL: torch has no GPU */
     int32_t gpu_type; /* DLPack device type of torch's "cuda": CUDA or ROCM */
 };
 
@@ -27,6 +28,10 @@ extern const uint8_t silo_torch_bits[64];
 /* Turn the shim on after checking it on one tensor; the offset found, 0 where it does not fit.
  * `handle` is an at::Tensor* holding the same tensor. */
 ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, bool rocm);
+
+/* Ask torch for its current stream through the library with its GPU part; false where that is not
+ * loaded or has no such function. */
+bool silo_torch_open_stream(const char *library);
 
 /* Turn it off. */
 void silo_torch_close(void);

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from silo.core.trace import cdiv, maximum, minimum, next_pow2, select
     from silo.errors import SiloError
     from silo.launch.buffers import Buffer
+    from silo.launch.hooks import LaunchEvent, launch_hook, nvtx_ranges, on_launch, torch_annotations
+    from silo.launch.scratch import set_allocator
 
 __version__ = "0.1.0"
 
@@ -27,17 +29,23 @@ __all__ = [
     "Config",
     "Kernel",
     "Kernels",
+    "LaunchEvent",
     "SiloError",
     "Space",
     "Target",
     "__version__",
     "cdiv",
     "kernel",
+    "launch_hook",
     "load",
     "maximum",
     "minimum",
     "next_pow2",
+    "nvtx_ranges",
+    "on_launch",
     "select",
+    "set_allocator",
+    "torch_annotations",
 ]
 
 _HOMES = {
@@ -46,16 +54,22 @@ _HOMES = {
     "Config": "silo.core.config",
     "Kernel": "silo.api.kernel",
     "Kernels": "silo.api.bundles",
+    "LaunchEvent": "silo.launch.hooks",
     "SiloError": "silo.errors",
     "Space": "silo.core.space",
     "Target": "silo.core.target",
     "cdiv": "silo.core.trace",
     "kernel": "silo.api.kernel",
+    "launch_hook": "silo.launch.hooks",
     "load": "silo.api.bundles",
     "maximum": "silo.core.trace",
     "minimum": "silo.core.trace",
     "next_pow2": "silo.core.trace",
+    "nvtx_ranges": "silo.launch.hooks",
+    "on_launch": "silo.launch.hooks",
     "select": "silo.core.trace",
+    "set_allocator": "silo.launch.scratch",
+    "torch_annotations": "silo.launch.hooks",
 }
 
 

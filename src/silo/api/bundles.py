@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.derived import Derived, derive
 from silo.api.devices import device_of
+from silo.api.launching import CheckedLauncher, bound_launcher
 from silo.api.session import session
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleKernel, BundleVariant
@@ -108,6 +109,14 @@ class BundledKernel:
     def warmup(self, *args: object, **kwargs: object) -> None:
         """Load what a call with such arguments needs, without launching."""
         self.launcher.resolve(*args, **kwargs)
+
+    def bind(self, *args: object, grid: object = None, **kwargs: object) -> Launcher | CheckedLauncher:
+        """A launcher for calls like this example, without the guard; see :meth:`silo.Kernel.bind`."""
+        binding = self.launcher.resolve(*args, **kwargs, **({} if grid is None else {"grid": grid}))
+        chosen = cast("BundleVariant", binding.tag)
+        return bound_launcher(
+            self.launcher, self.contents.signature, binding, chosen.artifact.variant, grid=grid, release_gil=True
+        )
 
     def explain(self, *args: object, **kwargs: object) -> str:
         """Which variant a call with such arguments gets, why, and why not the others."""

@@ -44,12 +44,14 @@ class Kernel:
         key: tuple[str, ...],
         grid: tuple[Node, ...] | None,
         tune: str | None,
+        release_gil: bool = True,
     ) -> None:
         self.source = source
         self.space = space or Space.of([Config()])
         self.key = key
         self.grid = grid
         self.tune = tune
+        self.release_gil = release_gil
         self.case_functions: list[CaseFunction] = []
 
     @property
@@ -116,6 +118,16 @@ class Kernel:
         """Compile and load what a call with such arguments needs, without launching. Blocks until it is there."""
         self.resolver.warmup(args, grid, kwargs)
 
+    def bind(self, *args: object, grid: object = None, **kwargs: object) -> Any:  # noqa: ANN401  # a launcher
+        """A launcher for calls like this example, without the guard: the caller promises that the facts hold.
+
+        It is called like the kernel. Kinds, dtypes, integer ranges and the device are still checked; alignment,
+        divisibility by 16 and constants are not: where such a promise is broken the kernel computes garbage or faults.
+        ``SILO_DEBUG=1`` checks every promise. Compiles and loads what is needed now; later ``forget`` or retuning does
+        not change it.
+        """
+        return self.resolver.bind(args, grid, kwargs)
+
     def explain(self, *args: object, grid: object = None, **kwargs: object) -> str:
         """Which variant a call with such arguments gets, why, and what was rejected. Compiles and measures nothing."""
         return self.resolver.explain(args, grid, kwargs)
@@ -141,6 +153,7 @@ def kernel(
     grid: GridFunction | Sequence[int] | None = None,
     constraints: Sequence[Constraint] = (),
     tune: str | None = None,
+    release_gil: bool = True,
 ) -> Callable[[object], Any]: ...
 
 
@@ -153,6 +166,7 @@ def kernel(
     grid: GridFunction | Sequence[int] | None = None,
     constraints: Sequence[Constraint] = (),
     tune: str | None = None,
+    release_gil: bool = True,
 ) -> Any:
     """Make a Silo kernel of any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` kernel.
 
@@ -168,6 +182,8 @@ def kernel(
             expressions; or a tuple.
         constraints: functions of a config that must hold, such as ``lambda c: c.BLOCK >= 32 * c.num_warps``.
         tune: ``auto``, ``cached`` or ``off`` at the first call of a key; the setting ``SILO_TUNE`` by default.
+        release_gil: False keeps Python's lock during a launch, which saves some 60 ns and stops every other Python
+            thread while the kernel runs (on a CPU) or its queue is full (on a GPU).
 
     Raises:
         SourceError: not a Triton kernel, or Triton is absent.
@@ -178,10 +194,18 @@ def kernel(
     if function is None:
 
         def decorate(decorated: object) -> Any:  # noqa: ANN401
-            return _make(decorated, space=space, key=key, grid=grid, constraints=constraints, tune=tune)
+            return _make(
+                decorated,
+                space=space,
+                key=key,
+                grid=grid,
+                constraints=constraints,
+                tune=tune,
+                release_gil=release_gil,
+            )
 
         return decorate
-    return _make(function, space=space, key=key, grid=grid, constraints=constraints, tune=tune)
+    return _make(function, space=space, key=key, grid=grid, constraints=constraints, tune=tune, release_gil=release_gil)
 
 
 def _make(
@@ -192,6 +216,7 @@ def _make(
     grid: GridFunction | Sequence[int] | None,
     constraints: Sequence[Constraint],
     tune: str | None,
+    release_gil: bool,
 ) -> Any:  # noqa: ANN401
     if tune is not None and tune not in TUNE_MODES:
         raise SettingsError(f"tune={tune!r}: it is one of {', '.join(TUNE_MODES)}")
@@ -205,13 +230,19 @@ def _make(
     made_space = source.space if space is None else Space.of(space, constraints, scalars)
     if made_space is not None:
         _check_space(source, made_space)
-    known = Kernel(source, space=made_space, key=made_key, grid=None, tune=tune)
+    known = Kernel(source, space=made_space, key=made_key, grid=None, tune=tune, release_gil=release_gil)
     if grid is not None:
         known.grid = traced_grid(known, grid)
     return adapter.wrap(
         source.function,
         lambda _twin: known.resolver.launcher,
-        {"cases": known.cases, "warmup": known.warmup, "explain": known.explain, "kernel": known},
+        {
+            "cases": known.cases,
+            "warmup": known.warmup,
+            "bind": known.bind,
+            "explain": known.explain,
+            "kernel": known,
+        },
     )
 
 

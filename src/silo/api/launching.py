@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 from silo.api.derived import Derived
 from silo.artifacts.artifact import Artifact
 from silo.core.protocols import Device, LoadedKernel
-from silo.errors import DeviceError
+from silo.core.signature import ParameterKind, Signature
+from silo.core.values import Value
+from silo.core.variant import Variant
+from silo.errors import ArgumentError, DeviceError
+from silo.launch.arguments import describe_call
+from silo.launch.dispatch import accepts
+from silo.launch.runtime import Binding, Launcher, inspect_call, make_bound_launcher
+from silo.settings import settings
 from silo.store.store import MemoryStore, Store
 
-if TYPE_CHECKING:
-    from silo.launch.native import Launcher
-
-__all__ = ["HeuristicLauncher", "load_artifact"]
+__all__ = ["CheckedLauncher", "HeuristicLauncher", "bound_launcher", "load_artifact"]
 
 
 def load_artifact(store: Store | MemoryStore, device: Device, artifact: Artifact) -> LoadedKernel:
@@ -61,3 +65,70 @@ class HeuristicLauncher:
             if name not in found:
                 found[name] = given[name] = function(given)
         return found
+
+
+class CheckedLauncher:
+    """Stands before a bound launcher when ``SILO_DEBUG`` is 1, and checks what callers promised."""
+
+    def __init__(
+        self,
+        bound: Launcher,
+        guarded: Launcher,
+        signature: Signature,
+        variant: Variant,
+        constant: Callable[[object], Value],
+    ) -> None:
+        self._bound = bound
+        self._guarded = guarded
+        self._signature = signature
+        self._variant = variant
+        self._constant = constant
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        """Check, then launch. Raises ArgumentError where an assumption of the code does not hold."""
+        self._check(args, kwargs)
+        self._bound(*args, **kwargs)
+
+    def __getitem__(self, grid: object) -> Callable[..., None]:
+        def launch(*args: object, **kwargs: object) -> None:
+            self._check(args, kwargs)
+            self._bound[grid](*args, **kwargs)
+
+        return launch
+
+    def _check(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+        call = inspect_call(self._guarded, self._signature, *args, **kwargs)
+        decision = accepts(self._variant, call, constant=self._constant)
+        if not decision:
+            raise ArgumentError(
+                f"{describe_call(call)}: what was promised to bind() does not hold: {decision.reason}. "
+                "Call the kernel itself, or bind it again with such arguments"
+            )
+
+
+def bound_launcher(
+    guarded: Launcher,
+    signature: Signature,
+    binding: Binding,
+    variant: Variant,
+    *,
+    grid: object,
+    release_gil: bool,
+    constant: Callable[[object], Value] = lambda value: cast("Value", value),
+) -> Launcher | CheckedLauncher:
+    """What ``bind`` gives: calls without a guard, or with ``SILO_DEBUG=1`` checked calls.
+
+    Args:
+        guarded: the kernel's launcher, and ``signature`` its parameters as written.
+        binding: what the example arguments led to, for ``variant``.
+        grid: the grid given with them; None: the declared one.
+        release_gil: as in :func:`silo.launch.runtime.make_launcher`.
+        constant: turns a constexpr object into a value.
+    """
+    constexprs = [one.name for one in variant.signature.parameters if one.kind is ParameterKind.CONSTEXPR]
+    bound = make_bound_launcher(
+        guarded, binding, variant.signature, config_names=constexprs, grid=grid, release_gil=release_gil
+    )
+    if not settings().debug:
+        return bound
+    return CheckedLauncher(bound, guarded, signature, variant, constant)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from silo.api.compiling import Compilation, compiler_identity
 from silo.api.derived import derive
 from silo.api.devices import device_of
-from silo.api.launching import HeuristicLauncher, load_artifact
+from silo.api.launching import HeuristicLauncher, bound_launcher, load_artifact
 from silo.api.live import measurable, tune_live
 from silo.api.session import session
 from silo.api.studies import Problem, measure_policy
@@ -83,6 +83,7 @@ class Resolver:
             key=kernel.key,
             exact=kernel.exact_names,
             config_names=(*kernel.config_names, *kernel.derived.names),
+            release_gil=kernel.release_gil,
         )
 
     @cached_property
@@ -98,6 +99,21 @@ class Resolver:
     def warmup(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> None:
         """Compile and load what a call needs."""
         self.native.resolve(*args, **self._completed(args, kwargs), **({} if grid is None else {"grid": grid}))
+
+    def bind(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> Any:  # noqa: ANN401
+        """A launcher without a guard for calls like this one."""
+        named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
+        binding = self.native.resolve(*args, **named)
+        resolved = cast("Resolved", binding.tag)
+        return bound_launcher(
+            self.native,
+            self._kernel.source.signature,
+            binding,
+            resolved.artifact.variant,
+            grid=grid,
+            release_gil=self._kernel.release_gil,
+            constant=self._kernel.source.constant,
+        )
 
     def explain(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> str:
         """Which variant a call gets and why, in words."""

@@ -52,11 +52,6 @@ def bind(
     slots = {name: index for index, name in enumerate(signature.names if names is None else names)}
     values = dict(config.as_dict() if isinstance(config, Config) else config)
     layout = tuple(_slot(loaded.name, slots, signature, slot.name, slot.type) for slot in launch.layout)
-    for kind, size in (("scratch", launch.scratch_bytes), ("profile", launch.profile_bytes)):
-        if size and any(slot.type.value == kind for slot in launch.layout):
-            raise DeviceError(
-                f"{loaded.name}: it needs {size} bytes of {kind} memory in a parameter; none is given yet"
-            )
     programs = None
     if grid is not None:
         known = {**specialization.constant_values, **values}

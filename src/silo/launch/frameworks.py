@@ -8,17 +8,53 @@ from pathlib import Path
 from typing import Any
 
 from silo.launch import native
+from silo.launch.drivers import open_drivers
 from silo.settings import settings
 
-__all__ = ["connect_torch", "disconnect_torch", "notice"]
+__all__ = ["connect_loaded", "connect_torch", "disconnect_torch", "notice"]
 
 _log = logging.getLogger("silo")
+_connecting: set[type] = set()  # types on the way into the native table, which asks about them again
 
 
 def notice(kind: type) -> None:
-    """What the native module calls with every argument type it has not seen: a torch tensor connects torch."""
+    """What the native module calls with every argument type it has not seen: connects the library it comes from."""
+    if kind in _connecting:
+        return
     if kind.__name__ in ("Tensor", "Parameter") and kind.__module__ in ("torch", "torch.nn.parameter"):
         connect_torch()
+    elif kind.__name__ == "ndarray" and kind.__module__.partition(".")[0] == "cupy":
+        open_drivers()
+        _connect_cupy(kind)
+    elif hasattr(kind, "__cuda_array_interface__") and not hasattr(kind, "__dlpack__"):
+        open_drivers()  # the protocol does not say which device: the driver does
+
+
+def connect_loaded() -> None:
+    """Connect torch if it is loaded: calls without arrays go to its current stream."""
+    global _torch_asked  # noqa: PLW0603  # once is enough: a torch tensor asks again
+    if not _torch_asked and "torch" in sys.modules:
+        _torch_asked = True
+        connect_torch()
+
+
+_torch_asked = False
+
+
+def _connect_cupy(kind: type) -> None:
+    cupy: Any = sys.modules["cupy"]
+
+    def current_stream(index: int) -> int:
+        if index == cupy.cuda.runtime.getDevice():
+            return int(cupy.cuda.get_current_stream().ptr)
+        with cupy.cuda.Device(index):
+            return int(cupy.cuda.get_current_stream().ptr)
+
+    _connecting.add(kind)
+    try:
+        native.set_stream_source(kind, current_stream)
+    finally:
+        _connecting.discard(kind)
 
 
 def connect_torch() -> bool:
@@ -41,6 +77,10 @@ def connect_torch() -> bool:
         offset = native.torch_open(str(library), tensor, handle, rocm, (torch.Tensor, torch.nn.Parameter))
     finally:
         aoti.alloc_tensor_by_stealing_from_void_ptr(handle)  # gives the handle back
+    if offset and torch.cuda.is_available():
+        gpu_library = Path(torch.__file__).parent / "lib" / ("libtorch_hip.so" if rocm else "libtorch_cuda.so")
+        if not native.torch_open_stream(str(gpu_library)):
+            _log.debug("torch %s: its current stream is asked through DLPack", torch.__version__)
     if not offset:
         _log.debug("torch %s: tensors are read through DLPack, for its C functions do not fit", torch.__version__)
     return offset != 0

@@ -26,9 +26,14 @@ try:
         generate,
         narrow,
         read,
+        set_driver_opener,
+        set_hooks,
+        set_scratch_allocator,
+        set_stream_source,
         set_type_hook,
         torch_close,
         torch_open,
+        torch_open_stream,
     )
 except ImportError as error:
     raise DeviceError(
@@ -59,9 +64,14 @@ __all__ = [
     "narrow",
     "path",
     "read",
+    "set_driver_opener",
+    "set_hooks",
+    "set_scratch_allocator",
+    "set_stream_source",
     "set_type_hook",
     "torch_close",
     "torch_open",
+    "torch_open_stream",
 ]
 
 

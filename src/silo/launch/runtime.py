@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from silo.core.config import OPTION_NAMES
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.errors import SourceError
-from silo.launch import frameworks as _frameworks  # connects torch when its first tensor appears
+from silo.launch import scratch as _scratch  # gives launches their allocator
 from silo.launch.arguments import Call, read_call
+from silo.launch.frameworks import connect_loaded
+from silo.launch.log import apply_setting as apply_log_setting
 from silo.launch.native import MAX_PARAMETERS, Binding, Launcher, RawFacts, RawParameter
-from silo.launch.threads import apply_setting
+from silo.launch.threads import apply_setting as apply_thread_setting
 
-__all__ = ["Binding", "Launcher", "OnMiss", "inspect_call", "make_launcher"]
+__all__ = ["Binding", "Launcher", "OnMiss", "inspect_call", "make_bound_launcher", "make_launcher"]
 
 OnMiss = Callable[[Call], Binding]
 
@@ -27,7 +29,7 @@ _KINDS = {
 }
 _SPECIALIZE, _ALIGN, _KEY, _OPTIONAL, _WRITES, _EXACT = 1, 2, 4, 8, 16, 32
 
-assert _frameworks  # imported for what it registers
+assert _scratch  # imported for what it registers
 
 
 def make_launcher(
@@ -59,7 +61,8 @@ def make_launcher(
     Raises:
         SourceError: a parameter cannot be launched.
     """
-    apply_setting()
+    apply_thread_setting()
+    apply_log_setting()
     names = parameters.names
     if len(names) > MAX_PARAMETERS:
         raise SourceError(f"{name} has {len(names)} parameters; Silo launches kernels with up to {MAX_PARAMETERS}")
@@ -74,11 +77,40 @@ def make_launcher(
         device: tuple[int, int],
         grid: object,
     ) -> Binding:
+        connect_loaded()
         return on_miss(read_call(name, names, (facts, arguments, given, device, grid)))
 
     # A parameter may be called as an option is (num_warps as a constexpr): then it is the parameter.
     free = tuple(option for option in options if option not in names)
     return Launcher(name, plan, free, miss, grid, release_gil=release_gil)
+
+
+def make_bound_launcher(
+    launcher: Launcher,
+    binding: Binding,
+    parameters: Signature,
+    *,
+    config_names: Sequence[str] = (),
+    grid: object = None,
+    release_gil: bool = True,
+) -> Launcher:
+    """A launcher whose every call goes to one binding, without a guard: the caller promises the facts.
+
+    Still checked, because it costs next to nothing: kinds, dtypes and ranges of the arguments, and their device. Not
+    checked: alignment, divisibility, values that were folded into the code.
+
+    Args:
+        launcher: the guarded one, for its name.
+        binding: where calls go.
+        parameters: the typed signature of the variant behind the binding.
+        config_names: parameters that calls may leave out.
+        grid: a grid for calls that give none, instead of the declared one.
+        release_gil: as in :func:`make_launcher`.
+    """
+    plan = tuple(
+        _parameter(launcher.name, one, key=(), exact=(), config_names=config_names) for one in parameters.parameters
+    )
+    return Launcher(launcher.name, plan, (), None, grid, release_gil=release_gil, fixed=binding)
 
 
 def inspect_call(launcher: Launcher, parameters: Signature, *args: object, **kwargs: object) -> Call:

@@ -1,0 +1,81 @@
+#include "hooks.h"
+
+#include "gpu.h"
+
+bool silo_hooks_on;
+static PyObject *enter_hook, *exit_hook; /* owned; both or neither */
+
+int silo_hooks_set(PyObject *enter, PyObject *leave) {
+    const bool off = enter == Py_None && leave == Py_None;
+    if (!off && !(PyCallable_Check(enter) && PyCallable_Check(leave))) {
+        PyErr_SetString(PyExc_TypeError, "hooks are two callables, or None and None");
+        return -1;
+    }
+    PyObject *old_enter = enter_hook, *old_exit = exit_hook;
+    silo_hooks_on = false;
+    enter_hook = off ? NULL : enter;
+    exit_hook = off ? NULL : leave;
+    Py_XINCREF(enter_hook);
+    Py_XINCREF(exit_hook);
+    silo_hooks_on = !off;
+    Py_XDECREF(old_enter);
+    Py_XDECREF(old_exit);
+    return 0;
+}
+
+static PyObject *given_arguments(const struct silo_launcher *self,
+                                 const struct silo_inputs *inputs) {
+    PyObject *arguments = PyDict_New();
+    for (int32_t i = 0; i < self->plan.count && arguments != NULL; i++) {
+        if (inputs->arguments[i] != NULL &&
+            PyDict_SetItem(arguments, self->plan.parameters[i].name, inputs->arguments[i]) != 0)
+            Py_CLEAR(arguments);
+    }
+    return arguments;
+}
+
+PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_inputs *inputs,
+                           const struct silo_binding *binding, const int64_t dims[3],
+                           void *stream) {
+    PyObject *hook = enter_hook; /* may be replaced while it runs */
+    PyObject *arguments = given_arguments(self, inputs), *config = PyDict_Copy(binding->config);
+    PyObject *token = NULL, *call = NULL;
+    if (hook == NULL) {
+        Py_INCREF(Py_None);
+        token = Py_None;
+    } else if (arguments != NULL && config != NULL) {
+        const struct silo_gpu_device *device = binding->loaded->function.device;
+        call = Py_BuildValue("(OOO(LLL)K(si))", self->plan.kernel, arguments, config,
+                             (long long)dims[0], (long long)dims[1], (long long)dims[2],
+                             (unsigned long long)(uintptr_t)stream, binding->loaded->driver->name,
+                             device ? (int)device->index : 0);
+        Py_INCREF(hook);
+        token = call ? PyObject_Call(hook, call, NULL) : NULL;
+        Py_DECREF(hook);
+    }
+    Py_XDECREF(call);
+    Py_XDECREF(arguments);
+    Py_XDECREF(config);
+    return token;
+}
+
+int silo_hooks_exit(PyObject *token) {
+    PyObject *type, *value, *traceback, *hook = exit_hook;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *result = Py_None;
+    Py_INCREF(result);
+    if (hook != NULL) {
+        Py_INCREF(hook);
+        Py_DECREF(result);
+        result = PyObject_Vectorcall(hook, &token, 1, NULL);
+        Py_DECREF(hook);
+    }
+    Py_DECREF(token);
+    const bool failed = result == NULL;
+    Py_XDECREF(result);
+    if (type != NULL) {
+        PyErr_Restore(type, value, traceback); /* the launch's own error says more */
+        return -1;
+    }
+    return failed ? -1 : 0;
+}

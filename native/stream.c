@@ -1,0 +1,104 @@
+#include "stream.h"
+
+#include "errors.h"
+
+static PyObject *s_cuda_stream, *s_protocol, *s_ptr, *s_handle, *s_value;
+
+int silo_stream_init(void) {
+    static const struct {
+        PyObject **slot;
+        const char *text;
+    } names[] = {
+        {&s_cuda_stream, "cuda_stream"},
+        {&s_protocol, "__cuda_stream__"},
+        {&s_ptr, "ptr"},
+        {&s_handle, "handle"},
+        {&s_value, "value"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        *names[i].slot = PyUnicode_InternFromString(names[i].text);
+        if (*names[i].slot == NULL)
+            return -1;
+    }
+    return 0;
+}
+
+/* The attribute (new reference), or NULL without an exception. */
+static PyObject *attribute(PyObject *object, PyObject *name) {
+    PyObject *value = PyObject_GetAttr(object, name);
+    if (value == NULL)
+        PyErr_Clear();
+    return value;
+}
+
+/* `__cuda_stream__` is a method, or in older libraries an attribute, giving (version, handle). */
+static PyObject *by_protocol(PyObject *object) {
+    PyObject *found = attribute(object, s_protocol);
+    if (found != NULL && PyCallable_Check(found)) {
+        PyObject *pair = PyObject_CallNoArgs(found);
+        Py_DECREF(found);
+        found = pair;
+    }
+    PyObject *handle = found ? PySequence_GetItem(found, 1) : NULL;
+    Py_XDECREF(found);
+    PyErr_Clear();
+    return handle;
+}
+
+int silo_stream_given(const struct silo_plan *plan, PyObject *object, void **stream) {
+    PyObject *number = object; /* owned */
+    Py_INCREF(number);
+    if (!PyLong_Check(object)) {
+        Py_DECREF(number);
+        number = attribute(object, s_cuda_stream);
+        if (number == NULL)
+            number = by_protocol(object);
+        if (number == NULL)
+            number = attribute(object, s_ptr);
+        if (number == NULL)
+            number = attribute(object, s_handle);
+        if (number != NULL &&
+            !PyLong_Check(number)) { /* a ctypes.c_void_p; its value may be None */
+            PyObject *value = attribute(number, s_value);
+            Py_DECREF(number);
+            number = value == Py_None ? PyLong_FromLong(0) : value;
+            if (value == Py_None)
+                Py_DECREF(value);
+        }
+    }
+    *stream = number != NULL && PyLong_Check(number) ? PyLong_AsVoidPtr(number) : NULL;
+    const bool failed = number == NULL || !PyLong_Check(number) || PyErr_Occurred();
+    Py_XDECREF(number);
+    if (!failed)
+        return 0;
+    PyErr_Clear(); /* the message says it better */
+    return silo_bad_argument(plan->kernel, plan->word_stream,
+                             "a stream: an integer handle, a stream object of torch, cupy, numba, "
+                             "cuda.core or Silo, or None",
+                             object);
+}
+
+int silo_stream_slow(const struct silo_adapter *adapter, int32_t device_type, int32_t device_id,
+                     void **stream) {
+    *stream = NULL;
+    if (adapter->exchange != NULL && adapter->exchange->current_stream != NULL) {
+        if (adapter->exchange->current_stream(device_type, device_id, stream) == 0)
+            return 0;
+        if (!PyErr_Occurred())
+            PyErr_Format(silo_device_error,
+                         "the array library does not say its current stream on "
+                         "device %d",
+                         (int)device_id);
+        return -1;
+    }
+    if (adapter->stream == NULL)
+        return 0;
+    PyObject *index = PyLong_FromLong(device_id);
+    PyObject *handle = index ? PyObject_Vectorcall(adapter->stream, &index, 1, NULL) : NULL;
+    Py_XDECREF(index);
+    if (handle == NULL)
+        return -1;
+    *stream = PyLong_AsVoidPtr(handle);
+    Py_DECREF(handle);
+    return PyErr_Occurred() ? -1 : 0;
+}

@@ -1,0 +1,144 @@
+"""Callbacks around every launch of this process. Without any, a launch costs what it cost before."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from silo.errors import SettingsError
+from silo.launch import native
+
+__all__ = ["LaunchEvent", "LaunchHook", "launch_hook", "nvtx_ranges", "on_launch", "torch_annotations"]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchEvent:
+    """One launch. ``arguments`` holds the caller's objects by name, ``stream`` the driver's handle (0: null stream)."""
+
+    kernel: str
+    arguments: Mapping[str, object]
+    config: Mapping[str, object]
+    grid: tuple[int, int, int]
+    stream: int
+    device: str
+
+
+class LaunchHook(Protocol):
+    """Called right before a launch; what it returns, if anything, is called right after it."""
+
+    def __call__(self, event: LaunchEvent, /) -> Callable[[], object] | None:
+        """May raise: then nothing is launched and the caller gets the exception."""
+        ...
+
+
+_lock = threading.Lock()
+_hooks: tuple[LaunchHook, ...] = ()
+
+
+def on_launch(hook: LaunchHook) -> Callable[[], None]:
+    """Call ``hook`` before every launch from now on; the function returned takes it off again.
+
+    Hooks run in the order they were added, what they return in the opposite order. A hook must not keep arrays longer
+    than it needs them. Kernels launched inside a captured graph's replay are not seen.
+    """
+    global _hooks  # noqa: PLW0603  # replaced as a whole under the lock, read without it
+    with _lock:
+        _hooks = (*_hooks, hook)
+        native.set_hooks(_enter, _exit)
+
+    def remove() -> None:
+        global _hooks  # noqa: PLW0603
+        with _lock:
+            _hooks = tuple(one for one in _hooks if one is not hook)
+            if not _hooks:
+                native.set_hooks(None, None)
+
+    return remove
+
+
+@contextmanager
+def launch_hook(hook: LaunchHook) -> Generator[None]:
+    """:func:`on_launch` until the block ends."""
+    remove = on_launch(hook)
+    try:
+        yield
+    finally:
+        remove()
+
+
+def _enter(
+    kernel: str,
+    arguments: dict[str, Any],
+    config: dict[str, Any],
+    grid: tuple[int, int, int],
+    stream: int,
+    device: tuple[str, int],
+) -> list[Callable[[], object]]:
+    event = LaunchEvent(kernel, arguments, config, grid, stream, f"{device[0]}:{device[1]}")
+    leave: list[Callable[[], object]] = []
+    try:
+        for hook in _hooks:
+            if (after := hook(event)) is not None:
+                leave.append(after)  # noqa: PERF401  # those that ran are left when a later one raises
+    except BaseException:
+        _exit(leave)
+        raise
+    return leave
+
+
+def _exit(leave: list[Callable[[], object]]) -> None:
+    for after in reversed(leave):
+        after()
+
+
+def nvtx_ranges() -> LaunchHook:
+    """A hook that puts each launch into an NVTX range named after the kernel, for Nsight Systems.
+
+    Through the ``nvtx`` package, or torch where that is loaded.
+
+    Raises:
+        SettingsError: neither is there.
+    """
+    push, pop = _nvtx_functions()
+
+    def hook(event: LaunchEvent) -> Callable[[], object]:
+        push(event.kernel)
+        return pop
+
+    return hook
+
+
+def _nvtx_functions() -> tuple[Callable[[str], object], Callable[[], object]]:
+    try:
+        import nvtx  # noqa: PLC0415  # pyright: ignore[reportMissingImports]  # optional
+    except ImportError:
+        torch: Any = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_available():
+            raise SettingsError(
+                "NVTX ranges need the nvtx package (pip install nvtx) or torch with CUDA, imported before"
+            ) from None
+        return torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
+    marks: Any = nvtx
+    return marks.push_range, marks.pop_range
+
+
+def torch_annotations() -> LaunchHook:
+    """A hook that names each launch in torch's profiler, as ``silo::kernel``.
+
+    Raises:
+        SettingsError: torch is not loaded.
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        raise SettingsError("annotations for torch's profiler need torch, imported before")
+
+    def hook(event: LaunchEvent) -> Callable[[], object]:
+        record = torch.profiler.record_function(f"silo::{event.kernel}")
+        record.__enter__()
+        return lambda: record.__exit__(None, None, None)
+
+    return hook

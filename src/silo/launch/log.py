@@ -1,0 +1,74 @@
+"""``SILO_LAUNCH_LOG``: every launch as one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from pathlib import Path
+
+from silo.errors import SettingsError, SiloError
+from silo.launch import native
+from silo.launch.hooks import LaunchEvent, on_launch
+from silo.settings import settings
+
+__all__ = ["LaunchLog", "apply_setting"]
+
+
+class LaunchLog:
+    """A hook that appends one line a launch.
+
+    It holds time (ns since the epoch), process, kernel, device, grid, stream, config and arguments. Lines of several
+    threads and processes never mix.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open (and make) the file. Raises SettingsError where that is impossible."""
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise SettingsError(f"SILO_LAUNCH_LOG: cannot write to {path}: {error.strerror}") from error
+
+    def __call__(self, event: LaunchEvent) -> None:
+        """Write the line, in one call."""
+        line = {
+            "time_ns": time.time_ns(),
+            "process": os.getpid(),
+            "kernel": event.kernel,
+            "device": event.device,
+            "grid": list(event.grid),
+            "stream": event.stream,
+            "config": {name: _value(value) for name, value in event.config.items()},
+            "arguments": {name: _value(value) for name, value in event.arguments.items()},
+        }
+        os.write(self._file, (json.dumps(line) + "\n").encode())
+
+
+def _value(value: object) -> object:
+    """Scalars as they are; arrays by what a launch knows of them; the rest as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)  # JSON has no such numbers
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return [_value(item) for item in value]
+    try:
+        address, code, bits, _, device, sizes, strides = native.read(value)
+    except (SiloError, TypeError, ValueError, RuntimeError):  # no array: a dtype, a function, a descriptor
+        return repr(value)
+    del code, bits
+    dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    return {"dtype": dtype, "shape": list(sizes), "strides": list(strides), "address": address, "device": list(device)}
+
+
+_applied: Path | None = None
+
+
+def apply_setting() -> None:
+    """Start the log that the settings name, once."""
+    global _applied  # noqa: PLW0603  # the file in use
+    wanted = settings().launch_log
+    if wanted is not None and wanted != _applied:
+        on_launch(LaunchLog(wanted))
+        _applied = wanted

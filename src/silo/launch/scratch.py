@@ -1,0 +1,117 @@
+"""Scratch memory of kernels that need some, in stream order, from whoever manages the device's memory."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+from silo.errors import LaunchError
+from silo.launch import native
+
+__all__ = ["Allocator", "allocate", "set_allocator"]
+
+Allocator = Callable[[int, int, int, str], Any]
+"""From bytes, alignment in bytes, stream handle and device (``cuda:0``) to an object with ``data_ptr()``, an
+``address`` or ``__cuda_array_interface__``. It is let go as soon as the launch is in its stream."""
+
+# What its caching allocator rounds addresses to (kMinBlockSize in c10's CUDACachingAllocator).
+_TORCH_ALIGNMENT = 512
+
+_lock = threading.Lock()
+_user: Allocator | None = None
+# Without a framework: one growing buffer a stream, and those that a graph has captured, which stay.
+_pools: dict[tuple[str, int, int], native.GpuBuffer] = {}
+_captured: list[native.GpuBuffer] = []
+
+
+def set_allocator(allocator: Allocator | None) -> None:
+    """Take scratch memory from ``allocator``; None: from the usual places again.
+
+    Those are, the first that applies: the allocator given to ``triton.set_allocator``, torch's caching allocator,
+    Silo's own buffers (one a stream, which grows).
+    """
+    global _user  # noqa: PLW0603  # one a process
+    _user = allocator
+
+
+def allocate(size: int, alignment: int, kind: str, index: int, stream: int) -> tuple[object, int]:
+    """What the native module calls: (owner, address) of ``size`` bytes.
+
+    The owner is released right after the launch, so an allocator must not hand the memory to another stream before the
+    kernel has run: those of frameworks keep that order.
+    """
+    device = f"{kind}:{index}"
+    owner: Any
+    if _user is not None:
+        owner = _user(size, alignment, stream, device)
+    elif (triton_allocator := _triton_allocator()) is not None:
+        owner = triton_allocator(size, alignment, stream)
+    elif (torch := _torch_of(kind)) is not None:
+        owner = _torch_memory(torch, size, alignment, index, stream)
+    else:
+        owner = _own_memory(size, kind, index, stream)
+    return owner, _address(owner)
+
+
+def _triton_allocator() -> Any:  # noqa: ANN401  # a callable of Triton's protocol, or None
+    """The allocator the user gave Triton in this context; None where he gave none."""
+    module: Any = sys.modules.get("triton.runtime._allocation")
+    held = getattr(module, "_allocator", None)
+    if held is None:
+        return None
+    allocator = held.get() if hasattr(held, "get") else held  # a ContextVar from Triton 3.5 on
+    return None if type(allocator).__name__ == "NullAllocator" else allocator
+
+
+def _torch_of(kind: str) -> Any:  # noqa: ANN401  # the module, or None
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "cuda") or not torch.cuda.is_available():
+        return None
+    is_hip = getattr(torch.version, "hip", None) is not None
+    return torch if is_hip == (kind == "hip") else None
+
+
+def _torch_memory(torch: Any, size: int, alignment: int, index: int, stream: int) -> Any:  # noqa: ANN401
+    current = torch.cuda.current_stream(index)
+    on_stream = (
+        nullcontext()
+        if current.cuda_stream == stream
+        else torch.cuda.stream(torch.cuda.ExternalStream(stream, device=index))
+    )
+    spare = alignment if alignment > _TORCH_ALIGNMENT else 0
+    with on_stream:
+        memory = torch.empty(size + spare, dtype=torch.uint8, device=f"cuda:{index}")
+    return memory[-memory.data_ptr() % alignment :] if spare else memory
+
+
+def _own_memory(size: int, kind: str, index: int, stream: int) -> native.GpuBuffer:
+    if native.gpu_capturing(kind, index, stream):
+        buffer = native.GpuBuffer((size,), "uint8", kind, index)
+        _captured.append(buffer)
+        return buffer
+    with _lock:
+        buffer = _pools.get((kind, index, stream))
+        if buffer is None or buffer.nbytes < size:
+            # The old one is freed here, which waits for all work that may use it.
+            buffer = _pools[kind, index, stream] = native.GpuBuffer((size,), "uint8", kind, index)
+        return buffer
+
+
+def _address(owner: Any) -> int:  # noqa: ANN401
+    if hasattr(owner, "data_ptr"):
+        return int(owner.data_ptr())
+    if hasattr(owner, "address"):
+        return int(owner.address)
+    interface = getattr(owner, "__cuda_array_interface__", None)
+    if interface is not None:
+        return int(interface["data"][0])
+    raise LaunchError(
+        f"the allocator gave a {type(owner).__name__}; it gives an object with data_ptr(), address or "
+        "__cuda_array_interface__"
+    )
+
+
+native.set_scratch_allocator(allocate)
