@@ -19,6 +19,7 @@ from typing import Final
 from silo.errors import SettingsError
 
 __all__ = [
+    "L2_STATES",
     "LOG_LEVELS",
     "TUNE_MODES",
     "VARIABLES",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 TUNE_MODES = ("auto", "cached", "off")
+L2_STATES = ("cold", "warm")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -57,6 +59,13 @@ VARIABLES: Final = (
         " take the first config.",
     ),
     Variable("SILO_TUNE_BUDGET", "seconds", "10", "The longest a first call may spend on measuring."),
+    Variable(
+        "SILO_L2",
+        "`cold` or `warm`",
+        "`cold`",
+        "The state of a GPU's L2 cache when a kernel is measured: other data in it, or what the launch before left."
+        " Measurements of both are kept apart.",
+    ),
     Variable("SILO_THREADS", "count", "the CPUs this process may use", "Threads that run one launch on the CPU."),
     Variable("SILO_JOBS", "count", "the CPUs this process may use", "Compile workers at one time."),
     Variable("SILO_CC", "command", "`CC`, then the first of cc, gcc, clang", "The C compiler for CPU kernels."),
@@ -87,6 +96,7 @@ class Settings:
     home: Path
     tune: str = "auto"
     tune_budget_s: float = 10.0
+    l2: str = "cold"
     threads: int = 1
     jobs: int = 1
     cc: str | None = None
@@ -112,6 +122,7 @@ class Settings:
             home=_home(given.get("SILO_HOME")),
             tune=_choice(given, "SILO_TUNE", TUNE_MODES, "auto"),
             tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 10.0),
+            l2=_choice(given, "SILO_L2", L2_STATES, "cold"),
             threads=_count(given, "SILO_THREADS", cpus),
             jobs=_count(given, "SILO_JOBS", cpus),
             cc=given.get("SILO_CC") or given.get("CC"),

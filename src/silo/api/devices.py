@@ -1,10 +1,10 @@
-"""Device plug-ins, found by entry point; a broken one becomes a reason."""
+"""Device plug-ins, found by entry point and asked when a device of their kind is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from silo.core.decisions import Rejected
@@ -12,48 +12,82 @@ from silo.core.protocols import Device
 from silo.core.target import Target
 from silo.errors import DeviceError, SiloError, TargetError
 
-__all__ = ["all_devices", "broken_plugins", "device_named", "device_of", "resolve_target"]
+__all__ = [
+    "absent_devices",
+    "all_devices",
+    "broken_plugins",
+    "device_named",
+    "device_of",
+    "devices_of_kind",
+    "resolve_target",
+]
 
 _GROUP = "silo.devices"
 
+# Kinds whose absence is what most machines are like, and no fault of the installation.
+_OPTIONAL_KINDS = frozenset({"cuda", "hip"})
+
 
 @cache
-def _discovered() -> tuple[tuple[Device, ...], tuple[tuple[str, Rejected], ...]]:
-    found: list[Device] = []
-    broken: list[tuple[str, Rejected]] = []
-    for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
-        try:
-            list_devices = cast("Callable[[], Sequence[Device]]", point.load())
-            found.extend(list_devices())
-        except (ImportError, AttributeError, OSError, SiloError) as error:
-            broken.append((point.name, Rejected(f"{type(error).__name__}: {error}")))
-    return tuple(found), tuple(broken)
+def _plugins() -> dict[str, EntryPoint]:
+    """Plug-ins by name, which is the kind of the devices they have."""
+    return {point.name: point for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name)}
+
+
+@cache
+def _asked(kind: str) -> tuple[Device, ...] | Rejected:
+    """The devices of one plug-in, or why there are none. Opens drivers, so only kinds that are needed are asked."""
+    point = _plugins().get(kind)
+    if point is None:
+        return Rejected(f"Silo has no device plug-in for {kind}")
+    try:
+        list_devices = cast("Callable[[], Sequence[Device]]", point.load())
+        return tuple(list_devices())
+    except DeviceError as error:
+        return Rejected(str(error))
+    except (ImportError, AttributeError, OSError, SiloError) as error:
+        return Rejected(f"{type(error).__name__}: {error}")
+
+
+def devices_of_kind(kind: str) -> tuple[Device, ...]:
+    """The devices of one kind, by index; none where there are none."""
+    asked = _asked(kind)
+    return () if isinstance(asked, Rejected) else asked
 
 
 def all_devices() -> tuple[Device, ...]:
-    """Every device of this machine, in order of plug-in name and index."""
-    return _discovered()[0]
+    """Every device of this machine, in order of kind and index. Opens every driver there is."""
+    return tuple(device for kind in _plugins() for device in devices_of_kind(kind))
+
+
+def _reasons() -> dict[str, Rejected]:
+    return {kind: asked for kind in _plugins() if isinstance(asked := _asked(kind), Rejected)}
 
 
 def broken_plugins() -> tuple[tuple[str, Rejected], ...]:
-    """Device plug-ins that could not be asked, each with the reason."""
-    return _discovered()[1]
+    """Device plug-ins that could not be asked, each with the reason; a GPU's that has no GPU is none of them."""
+    return tuple((kind, reason) for kind, reason in _reasons().items() if kind not in _OPTIONAL_KINDS)
+
+
+def absent_devices() -> tuple[tuple[str, Rejected], ...]:
+    """Kinds that are not here, as on most machines, each with the reason."""
+    return tuple((kind, reason) for kind, reason in _reasons().items() if kind in _OPTIONAL_KINDS)
 
 
 def device_named(text: str) -> Device:
     """The device that ``cpu``, ``cuda``, ``cuda:1`` or a full target names; ``DeviceError`` lists what is here."""
     kind, _, rest = text.partition(":")
-    here = all_devices()
-    for device in here:
-        if device.target.kind != kind:
-            continue
+    for device in devices_of_kind(kind):
         if not rest or (rest.isdigit() and device.index == int(rest)):
             return device
         if not rest.isdigit() and device.runs(Target.parse(text)):
             return device
-    shown = [device for device in here if device.target.kind != "fake"]
-    listing = "".join(f"\n  - {device.target} ({device.model})" for device in shown)
-    reasons = "".join(f"\n  - {name}: {rejected.reason}" for name, rejected in broken_plugins())
+    listing = "".join(
+        f"\n  - {device.target.kind}:{device.index}, {device.target} ({device.model})"
+        for device in all_devices()
+        if device.target.kind != "fake"
+    )
+    reasons = "".join(f"\n  - no {name}: {rejected.reason}" for name, rejected in _reasons().items())
     raise DeviceError(f"no device {text!r} on this machine; it has:{listing or ' none'}{reasons}")
 
 
@@ -71,13 +105,17 @@ def resolve_target(text: str) -> Target:
 
 
 def device_of(kernel: str, kind: str | None, index: int) -> Device:
-    """The device that holds a call's arrays; the CPU where the call has none. ``DeviceError`` says what is missing."""
+    """The device that holds a call's arrays; the CPU where the call has none. ``DeviceError`` says what is missing.
+
+    Only the plug-in of that kind is asked, so a call on the CPU opens no GPU's driver.
+    """
     wanted = kind or "cpu"
-    for device in all_devices():
-        if device.target.kind == wanted and (wanted == "cpu" or device.index == index):
+    for device in devices_of_kind(wanted):
+        if wanted == "cpu" or device.index == index:
             return device
-    here = ", ".join(sorted({device.target.kind for device in all_devices()})) or "none"
+    asked = _asked(wanted)
+    reason = asked.reason if isinstance(asked, Rejected) else f"there is no {wanted}:{index}, only {len(asked)} of them"
     raise DeviceError(
-        f"{kernel}: the arrays are on {wanted}:{index}, and Silo has no device plug-in for that here (it has: {here}). "
+        f"{kernel}: the arrays are on {wanted}:{index}, and Silo has no device plug-in for that here: {reason}. "
         f"Move the arrays to the CPU, or build a bundle for {wanted} with silo build"
     )

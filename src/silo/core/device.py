@@ -8,7 +8,38 @@ from typing import cast
 from silo.core.reading import read_natural, read_object, read_text
 from silo.core.values import JSON
 
-__all__ = ["DeviceModel"]
+__all__ = ["DEVICE_FACTS", "DeviceModel", "available_sms"]
+
+# Numbers a device states of itself, leaves of the expression language. Every device has the first four, GPUs the rest.
+# Sizes are in bytes, clocks in kHz; "sm" is a streaming multiprocessor, a compute unit or a CPU core.
+DEVICE_FACTS = (
+    "sm_count",
+    "reserved_sms",
+    "num_sms",
+    "warp_size",
+    "shared_per_block",
+    "shared_per_block_optin",
+    "shared_per_sm",
+    "registers_per_block",
+    "registers_per_sm",
+    "threads_per_block",
+    "threads_per_sm",
+    "blocks_per_sm",
+    "l2_bytes",
+    "memory_bytes",
+    "clock_khz",
+    "memory_clock_khz",
+    "memory_bus_bits",
+)
+
+
+def available_sms(count: int, reserved: int) -> int:
+    """How many of ``count`` multiprocessors a persistent kernel may fill: at least one.
+
+    >>> available_sms(132, 8), available_sms(4, 8), available_sms(4, -1)
+    (124, 1, 4)
+    """
+    return count if reserved <= 0 else max(count - reserved, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NoReturn, cast
 
 from silo.core.config import OPTION_NAMES
+from silo.core.device import DEVICE_FACTS
 from silo.core.nodes import Argument, ConfigValue, DeviceFact, Extent, ItemSize, Node, Stride
 from silo.core.traced import Traced
 from silo.errors import TraceError
@@ -140,9 +141,11 @@ class Namespace:
             return DeviceStandIn()
         if name in OPTION_NAMES:
             return Traced(ConfigValue(cast("str", name)))
+        if name in DEVICE_FACTS:
+            return Traced(DeviceFact(cast("str", name)))
         known = ", ".join(self._members)
         raise TraceError(
-            f"nothing is called {name!r} here; known: {known or 'no name'}, and device facts as a.device.sm_count"
+            f"nothing is called {name!r} here; known: {known or 'no name'}, and device facts such as a.sm_count"
         )
 
     def __getattr__(self, name: str) -> object:

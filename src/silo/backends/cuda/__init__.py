@@ -1,0 +1,1 @@
+"""Device plug-in: NVIDIA GPUs through their driver."""

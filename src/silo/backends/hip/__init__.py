@@ -1,0 +1,1 @@
+"""Device plug-in: AMD GPUs through their driver."""

@@ -1,0 +1,147 @@
+"""What GPUs of every vendor have in common as devices: facts, loading, one module a device and blob."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+from weakref import WeakValueDictionary
+
+from silo.artifacts.runs_on import runs_on
+from silo.core.decisions import Decision
+from silo.core.device import DeviceModel, available_sms
+from silo.core.launch_info import LaunchInfo
+from silo.core.target import Target
+from silo.errors import DeviceError
+from silo.launch import native
+from silo.launch.drivers import open_driver
+from silo.launch.gpu_timer import GpuTimer
+from silo.launch.reserved import reserved_sms
+from silo.settings import settings
+
+__all__ = ["GpuDevice", "Vendor", "gpu_devices"]
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """What differs between drivers: the kind of target, the maker's name, the kinds of code it loads."""
+
+    kind: str
+    name: str
+    blob_kinds: tuple[str, ...]
+
+    def target(self, attributes: Mapping[str, int | str]) -> Target:
+        """The target of a device.
+
+        >>> str(Vendor("cuda", "nvidia", ("cubin",)).target({"major": 9, "minor": 0}))
+        'cuda:sm_90'
+        >>> str(Vendor("hip", "amd", ("hsaco",)).target({"arch": "gfx942:sramecc+:xnack-"}))
+        'hip:gfx942'
+        """
+        if self.kind == "hip":
+            return Target(self.kind, str(attributes["arch"]).partition(":")[0])
+        return Target(self.kind, f"sm_{attributes['major']}{attributes['minor']}")
+
+
+# The same code loaded twice on a device would hold its memory twice. Modules live as long as kernels that use them.
+_modules: Final[WeakValueDictionary[tuple[str, int, str], native.GpuModule]] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class GpuDevice:
+    """Implements :class:`silo.core.protocols.Device` over the native driver table."""
+
+    vendor: Vendor
+    index: int
+    attributes: Mapping[str, int | str] = field(repr=False)
+
+    @cached_property
+    def target(self) -> Target:
+        """The target that code for this device is compiled for by default."""
+        return self.vendor.target(self.attributes)
+
+    @cached_property
+    def model(self) -> DeviceModel:
+        """Its identity."""
+        return DeviceModel(
+            vendor=self.vendor.name,
+            name=str(self.attributes["name"]),
+            arch=self.target.arch,
+            units=self._number("sm_count"),
+            memory_bytes=self._number("memory_bytes"),
+        )
+
+    def facts(self) -> Mapping[str, int]:
+        """Leaves of the expression language: every number the driver states, and the SMs that are left alone."""
+        reserved = reserved_sms(self.target.kind, self.index)
+        stated = {name: value for name, value in self.attributes.items() if isinstance(value, int)}
+        return {**stated, "reserved_sms": reserved, "num_sms": available_sms(stated["sm_count"], reserved)}
+
+    def runs(self, target: Target, kind: str = "") -> Decision:
+        """Whether code for ``target`` runs here; ``kind`` is that of its blob (``ptx`` has rules of its own)."""
+        return runs_on(target, self.target, kind)
+
+    @property
+    def timing(self) -> str:
+        """How times are taken; see :mod:`silo.launch.gpu_timer`."""
+        return f"{self.target.kind}-events-{settings().l2}/1"
+
+    def timer(self) -> GpuTimer:
+        """Events of the driver, on the stream that launches go to."""
+        return GpuTimer(self.target.kind, self.index, self._number("l2_bytes"), cold=settings().l2 == "cold")
+
+    def load(self, launch: LaunchInfo, blob: bytes, kind: str, name: str) -> native.LoadedKernel:
+        """Load a kernel under the device's primary context, which is made when the first one is loaded.
+
+        Raises:
+            DeviceError: code of another kind, code the driver refuses, or a launch the device cannot do.
+        """
+        if kind not in self.vendor.blob_kinds:
+            raise DeviceError(
+                f"{name}: {self.target} loads code of kind {' or '.join(self.vendor.blob_kinds)}, not {kind!r}"
+            )
+        try:
+            return native.LoadedKernel(
+                self._module(blob),
+                launch.entry,
+                name,
+                threads=launch.threads,
+                cluster=launch.cluster,
+                shared_bytes=launch.shared_bytes,
+                scratch_bytes=launch.scratch_bytes,
+                scratch_align=launch.scratch_align,
+                profile_bytes=launch.profile_bytes,
+                profile_align=launch.profile_align,
+                cooperative=launch.cooperative,
+                pdl=launch.pdl,
+            )
+        except DeviceError as error:
+            raise DeviceError(f"{name}: {error}") from error
+
+    def _module(self, blob: bytes) -> native.GpuModule:
+        key = (self.target.kind, self.index, hashlib.sha256(blob).hexdigest())
+        # Held while loading: two threads that meet the same kernel first load it once.
+        with _lock:
+            module = _modules.get(key)
+            if module is None:
+                module = _modules[key] = native.GpuModule(self.target.kind, self.index, blob)
+            return module
+
+    def _number(self, name: str) -> int:
+        return int(self.attributes.get(name, 0))
+
+
+def gpu_devices(vendor: Vendor) -> Sequence[GpuDevice]:
+    """The GPUs of one vendor. Opens its driver and asks attributes; makes no context.
+
+    Raises:
+        DeviceError: why the driver is not here, or that it has no device.
+    """
+    count = open_driver(vendor.kind)
+    if count == 0:
+        raise DeviceError(f"the {vendor.kind} driver is here and has no device")
+    return tuple(GpuDevice(vendor, index, native.gpu_attributes(vendor.kind, index)) for index in range(count))
