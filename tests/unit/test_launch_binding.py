@@ -64,7 +64,6 @@ def test_a_binary_that_takes_what_cannot_be_given():
         bound(LaunchInfo("add", (LayoutSlot("x", AbiType.TENSORMAP),)))
 
 
-
 def test_grids_are_checked_when_bound():
     launch = LaunchInfo("add", LAYOUT)
     with pytest.raises(ExpressionError, match="1 to 3 dimensions"):
