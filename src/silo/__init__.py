@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from silo.api.bundles import Kernels, load
     from silo.api.kernel import Kernel, kernel
+    from silo.api.machine import DeviceInfo, device, devices
     from silo.core.cases import Case
     from silo.core.config import Config
     from silo.core.space import Space
@@ -27,6 +28,7 @@ __all__ = [
     "Buffer",
     "Case",
     "Config",
+    "DeviceInfo",
     "Kernel",
     "Kernels",
     "LaunchEvent",
@@ -35,6 +37,8 @@ __all__ = [
     "Target",
     "__version__",
     "cdiv",
+    "device",
+    "devices",
     "kernel",
     "launch_hook",
     "load",
@@ -52,6 +56,7 @@ _HOMES = {
     "Buffer": "silo.launch.buffers",
     "Case": "silo.core.cases",
     "Config": "silo.core.config",
+    "DeviceInfo": "silo.api.machine",
     "Kernel": "silo.api.kernel",
     "Kernels": "silo.api.bundles",
     "LaunchEvent": "silo.launch.hooks",
@@ -59,6 +64,8 @@ _HOMES = {
     "Space": "silo.core.space",
     "Target": "silo.core.target",
     "cdiv": "silo.core.trace",
+    "device": "silo.api.machine",
+    "devices": "silo.api.machine",
     "kernel": "silo.api.kernel",
     "launch_hook": "silo.launch.hooks",
     "load": "silo.api.bundles",

@@ -6,8 +6,9 @@ import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from silo.api.devices import all_devices, broken_plugins
+from silo.api.devices import absent_devices, all_devices, broken_plugins
 from silo.core.decisions import Rejected
+from silo.core.protocols import Device
 from silo.core.target import Target
 from silo.errors import SiloError
 from silo.settings import settings, unknown_in_environment
@@ -62,13 +63,21 @@ def _native() -> str:
 
 def _devices() -> list[Finding]:
     found = [
-        Finding(f"device {device.target.kind}", "ok", f"{device.target}: {device.model}")
+        Finding(_device_name(device), "ok", f"{device.target}: {device.model}")
         for device in all_devices()
         if device.target.kind != "fake"
     ]
     for name, rejected in broken_plugins():
         found.append(Finding(f"device {name}", "missing", rejected.reason, "a device plug-in is broken"))
+    for name, rejected in absent_devices():
+        found.append(Finding(f"device {name}", "optional", rejected.reason, "only to run kernels on such a GPU"))
     return found
+
+
+def _device_name(device: Device) -> str:
+    """``device cpu``, ``device cuda:1``."""
+    kind = device.target.kind
+    return f"device {kind}" if kind == "cpu" else f"device {kind}:{device.index}"
 
 
 def _compilers() -> list[Finding]:

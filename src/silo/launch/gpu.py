@@ -33,18 +33,6 @@ class Vendor:
     name: str
     blob_kinds: tuple[str, ...]
 
-    def target(self, attributes: Mapping[str, int | str]) -> Target:
-        """The target of a device.
-
-        >>> str(Vendor("cuda", "nvidia", ("cubin",)).target({"major": 9, "minor": 0}))
-        'cuda:sm_90'
-        >>> str(Vendor("hip", "amd", ("hsaco",)).target({"arch": "gfx942:sramecc+:xnack-"}))
-        'hip:gfx942'
-        """
-        if self.kind == "hip":
-            return Target(self.kind, str(attributes["arch"]).partition(":")[0])
-        return Target(self.kind, f"sm_{attributes['major']}{attributes['minor']}")
-
 
 # The same code loaded twice on a device would hold its memory twice. Modules live as long as kernels that use them.
 _modules: Final[WeakValueDictionary[tuple[str, int, str], native.GpuModule]] = WeakValueDictionary()
@@ -62,7 +50,7 @@ class GpuDevice:
     @cached_property
     def target(self) -> Target:
         """The target that code for this device is compiled for by default."""
-        return self.vendor.target(self.attributes)
+        return Target(self.vendor.kind, str(self.attributes["arch"]))
 
     @cached_property
     def model(self) -> DeviceModel:
@@ -72,14 +60,19 @@ class GpuDevice:
             name=str(self.attributes["name"]),
             arch=self.target.arch,
             units=self._number("sm_count"),
-            memory_bytes=self._number("memory_bytes"),
+            memory_bytes=self._number("total_memory"),
         )
 
     def facts(self) -> Mapping[str, int]:
         """Leaves of the expression language: every number the driver states, and the SMs that are left alone."""
         reserved = reserved_sms(self.target.kind, self.index)
         stated = {name: value for name, value in self.attributes.items() if isinstance(value, int)}
-        return {**stated, "reserved_sms": reserved, "num_sms": available_sms(stated["sm_count"], reserved)}
+        return {
+            **stated,
+            "memory_bytes": self._number("total_memory"),
+            "reserved_sms": reserved,
+            "num_sms": available_sms(self._number("sm_count"), reserved),
+        }
 
     def runs(self, target: Target, kind: str = "") -> Decision:
         """Whether code for ``target`` runs here; ``kind`` is that of its blob (``ptx`` has rules of its own)."""

@@ -11,11 +11,12 @@ from silo.artifacts.runs_on import runs_on
 from silo.backends.cpu.levels import gather_facts, host_target
 from silo.backends.cpu.measure import CPU_TIMING, CpuTimer
 from silo.core.decisions import Decision
-from silo.core.device import DeviceModel
+from silo.core.device import DeviceModel, available_sms
 from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target
 from silo.errors import DeviceError
 from silo.launch.native import CpuModule, LoadedKernel
+from silo.launch.reserved import reserved_sms
 from silo.launch.threads import cpu_threads
 
 __all__ = ["CpuDevice", "devices"]
@@ -31,7 +32,14 @@ class CpuDevice:
 
     def facts(self) -> Mapping[str, int]:
         """Leaves of the expression language. ``sm_count`` counts the threads that a launch uses."""
-        return {"sm_count": cpu_threads(), "reserved_sms": 0, "warp_size": 1}
+        threads, reserved = cpu_threads(), reserved_sms("cpu", self.index)
+        return {
+            "sm_count": threads,
+            "reserved_sms": reserved,
+            "num_sms": available_sms(threads, reserved),
+            "warp_size": 1,
+            "memory_bytes": self.model.memory_bytes,
+        }
 
     def runs(self, target: Target) -> Decision:
         """Whether code for ``target`` runs here."""

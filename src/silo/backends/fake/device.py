@@ -41,7 +41,7 @@ class FakeDevice:
 
     def facts(self) -> Mapping[str, int]:
         """Leaves of the expression language."""
-        return {"sm_count": self.model.units, "reserved_sms": 0, "warp_size": 32}
+        return {"sm_count": self.model.units, "reserved_sms": 0, "num_sms": self.model.units, "warp_size": 32}
 
     def runs(self, target: Target) -> Decision:
         """Exactly its own target."""
