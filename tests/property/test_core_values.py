@@ -14,7 +14,7 @@ from silo.core.device import DeviceModel
 from silo.core.dispatch import Bucket, DispatchRules, bucket_of, distance
 from silo.core.dtypes import DTYPES
 from silo.core.expressions import INT64_MAX, INT64_MIN
-from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.space import Space
 from silo.core.specialization import Fact, Specialization
@@ -146,7 +146,12 @@ def samples():
         DeviceModel: DeviceModel("cpu", "stub", "x86-64-v3", 2, 1 << 30),
         Space: Space.of({"B": [1, 2], "num_warps": [4]}, [lambda c: c.num_warps > c.B]),
         DispatchRules: DispatchRules.of(["n"], {(4,): config, (64,): Config()}, config),
-        LaunchInfo: LaunchInfo("f", (LayoutSlot("x", AbiType.POINTER),), registers=3),
+        LaunchInfo: LaunchInfo(
+            "f",
+            (LayoutSlot("x", AbiType.TENSORMAP), LayoutSlot("x", AbiType.I32, "shape.0")),
+            registers=3,
+            tensor_maps=(TensorMap("x", 3, 2, 6, (64,)),),
+        ),
         Variant: Variant("k", "s", signature, specialization, config, target),
         CompileJob: CompileJob("cpu", "k", target, "text", {"a": [1]}),
     }
@@ -182,7 +187,7 @@ def test_every_kind_with_a_reader_has_a_sample():
         for member in vars(importlib.import_module(f"silo.core.{module.name}")).values():
             if isinstance(member, type) and hasattr(member, "from_json"):
                 readers.add(member.__name__)
-    inside_others = {"Parameter", "ArrayRecipe", "ExpectedRecipe", Compiled.__name__}
+    inside_others = {"Parameter", "ArrayRecipe", "ExpectedRecipe", "LayoutSlot", "TensorMap", Compiled.__name__}
     assert readers - inside_others == {kind.__name__ for kind in SAMPLES}
 
 

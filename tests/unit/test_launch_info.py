@@ -3,7 +3,7 @@ import pytest
 from silo.core.compiled import BLOB_KINDS, HOST_CODE_KINDS
 from silo.core.decisions import Accepted, Rejected
 from silo.core.device import DeviceModel
-from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.core.values import canonical_json, parse_json
 
 INFO = LaunchInfo(
@@ -18,9 +18,46 @@ INFO = LaunchInfo(
 )
 
 
+MAPPED = LaunchInfo(
+    "copy",
+    (
+        LayoutSlot("x", AbiType.TENSORMAP),
+        LayoutSlot("x", AbiType.I32, "shape.0"),
+        LayoutSlot("x", AbiType.I64, "stride.0"),
+    ),
+    tensor_maps=(TensorMap("x", swizzle=3, element_bytes=2, element_type=6, box=(64,)),),
+)
+
+
 def test_json_round_trip():
-    for info in (INFO, LaunchInfo("f", ())):
+    for info in (INFO, LaunchInfo("f", ()), MAPPED):
         assert LaunchInfo.from_json(parse_json(canonical_json(info.to_json()))) == info
+
+
+def test_json_of_code_without_tensor_maps_does_not_mention_them():
+    assert "tensor_maps" not in INFO.to_json()
+    assert MAPPED.to_json()["layout"] == [["x", "tensormap"], ["x", "i32", "shape.0"], ["x", "i64", "stride.0"]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"swizzle": 16},
+        {"element_bytes": 3},
+        {"element_type": -1},
+        {"box": []},
+        {"box": [1] * 6},
+        {"box": [0]},
+        {"box": [1 << 21]},
+        {"fp4_padded": 0},
+        {"more": 1},
+    ],
+)
+def test_json_refuses_a_tensor_map_that_it_never_writes(change):
+    data = MAPPED.to_json()
+    (entry,) = data["tensor_maps"]
+    with pytest.raises(ValueError):  # noqa: PT011  # each says something else
+        LaunchInfo.from_json({**data, "tensor_maps": [{**entry, **change}]})
 
 
 @pytest.mark.parametrize(
@@ -32,6 +69,12 @@ def test_json_round_trip():
         {"layout": [["x"]]},
         {"layout": 3},
         {"layout": [[1, "ptr"]]},
+        {"layout": [["x", "i32", "shape"]]},
+        {"layout": [["x", "i32", "shape.5"]]},
+        {"layout": [["x", "i32", ""]]},
+        {"layout": [["x", "i32", "nan", "nan"]]},
+        {"tensor_maps": []},
+        {"tensor_maps": 3},
         {"cluster": [1, 1]},
         {"cluster": [1, 1, "1"]},
         {"cluster": [1, 1, 0]},

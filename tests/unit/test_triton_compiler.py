@@ -23,7 +23,7 @@ from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.variant import Variant
-from silo.errors import CompileError, SourceError, UnsupportedError
+from silo.errors import CompileError, SourceError
 
 if find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
@@ -235,12 +235,6 @@ def test_a_binary_that_takes_other_parameters_is_refused(kernels):
         complete_layout(slots + slots, kernel)
     with pytest.raises(CompileError, match="the parameter n has 4 bytes at 24"):
         complete_layout((*slots[:3], slots[0].__class__("n", AbiType.I64)), kernel)
-
-
-def test_a_descriptor_is_not_supported_yet():
-    typed = Signature((Parameter("t", ParameterKind.DESCRIPTOR, dtype("fp16")),))
-    with pytest.raises(UnsupportedError, match="parameter t is a tensor descriptor"):
-        argument_slots(typed, Specialization())
 
 
 def test_options_that_triton_refuses_name_them(kernels):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from enum import Enum
 
-from silo.core.reading import read_bool, read_list, read_natural, read_object, read_pairs, read_text
+from silo.core.reading import read_bool, read_list, read_mapping, read_natural, read_object, read_text
 from silo.core.values import JSON, malformed
 
-__all__ = ["AbiType", "LaunchInfo", "LayoutSlot"]
+__all__ = ["AbiType", "LaunchInfo", "LayoutSlot", "TensorMap"]
+
+_PART = re.compile(r"(shape|stride)\.[0-4]|nan|tf32")
+_MAX_RANK = 5  # of a tensor map
 
 
 class AbiType(Enum):
@@ -39,10 +43,72 @@ class AbiType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LayoutSlot:
-    """One parameter of the binary: the kernel parameter it comes from ("" for scratch) and its ABI type."""
+    """One parameter of the binary: the kernel parameter it comes from ("" for scratch) and its ABI type.
+
+    ``part`` says what of a tensor descriptor it is: "" the tensor map (type ``tensormap``) or the base address (type
+    ``ptr``), ``shape.0``, ``stride.0``, ... (elements), ``nan`` (1: pad with NaN), ``tf32`` (1: round what is loaded).
+    """
 
     name: str
     type: AbiType
+    part: str = ""
+
+    def to_json(self) -> JSON:
+        """The canonical form: ``[name, type]``, or ``[name, type, part]``."""
+        return [self.name, self.type.value, self.part] if self.part else [self.name, self.type.value]
+
+    @classmethod
+    def from_json(cls, data: JSON) -> LayoutSlot:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        items = [read_text(item, "a parameter layout") for item in read_list(data, "a parameter layout")]
+        if len(items) not in (2, 3) or (len(items) == 3 and not _PART.fullmatch(items[2])):
+            raise malformed("a parameter layout", data)
+        return cls(items[0], AbiType(items[1]), *items[2:])
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """How the tensor map of one descriptor is encoded (``cuTensorMapEncodeTiled``), besides what the descriptor says.
+
+    ``swizzle`` and ``element_type`` are the driver's numbers (``CUtensorMapSwizzle``, ``CUtensorMapDataType``);
+    ``box`` counts elements, outermost first. With ``fp4_padded`` an element of the descriptor is two of the map's
+    along the innermost axis.
+    """
+
+    name: str
+    swizzle: int
+    element_bytes: int
+    element_type: int
+    box: tuple[int, ...]
+    fp4_padded: bool = False
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "name": self.name,
+            "swizzle": self.swizzle,
+            "element_bytes": self.element_bytes,
+            "element_type": self.element_type,
+            "box": list(self.box),
+            "fp4_padded": self.fp4_padded,
+        }
+
+    @classmethod
+    def from_json(cls, data: JSON) -> TensorMap:
+        """The inverse of :meth:`to_json`; ``ValueError`` on what no driver could be given."""
+        members = read_object(data, [field.name for field in fields(cls)], "a tensor map")
+        made = cls(
+            name=read_text(members["name"], "the name of a tensor map"),
+            swizzle=read_natural(members["swizzle"], "the swizzle of a tensor map"),
+            element_bytes=read_natural(members["element_bytes"], "the element_bytes of a tensor map"),
+            element_type=read_natural(members["element_type"], "the element_type of a tensor map"),
+            box=tuple(_positive(size, "the box of a tensor map") for size in read_list(members["box"], "a box")),
+            fp4_padded=read_bool(members["fp4_padded"], "the fp4_padded flag of a tensor map"),
+        )
+        in_range = made.swizzle <= 15 and made.element_type <= 31 and max(made.box, default=0) <= 1 << 20
+        if not in_range or made.element_bytes not in (1, 2, 4, 8) or not 1 <= len(made.box) <= _MAX_RANK:
+            raise malformed("a tensor map", data)
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +118,7 @@ class LaunchInfo:
     ``layout`` lists the parameters that remain after constants were folded away, in the binary's order.
     ``scratch_bytes`` is per program on a CPU thread's own stack of scratch, per program instance in global memory on
     a GPU. ``registers`` and ``spills`` are read from the binary; None where the target has no such thing.
+    ``tensor_maps`` has one entry for each parameter of type ``tensormap`` in the layout, in its order.
     """
 
     entry: str
@@ -68,22 +135,30 @@ class LaunchInfo:
     pdl: bool = False
     registers: int | None = None
     spills: int | None = None
+    tensor_maps: tuple[TensorMap, ...] = ()
 
     def to_json(self) -> JSON:
-        """The canonical form; every field is present."""
+        """The canonical form; every field is present but ``tensor_maps``, which is left out where there are none."""
         data: dict[str, JSON] = {field.name: getattr(self, field.name) for field in fields(self)}
-        data["layout"] = [[slot.name, slot.type.value] for slot in self.layout]
+        data["layout"] = [slot.to_json() for slot in self.layout]
         data["cluster"] = list(self.cluster)
+        data["tensor_maps"] = [one.to_json() for one in self.tensor_maps]
+        if not self.tensor_maps:
+            del data["tensor_maps"]
         return data
 
     @classmethod
     def from_json(cls, data: JSON) -> LaunchInfo:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or mistyped members."""
-        members = read_object(data, [field.name for field in fields(cls)], "launch info")
+        required = {field.name for field in fields(cls)} - {"tensor_maps"}
+        members = read_mapping(data, "launch info")
+        if set(members) - {"tensor_maps"} != required or members.get("tensor_maps", True) == []:
+            raise malformed("launch info", data)
         cluster = tuple(_positive(size, "a cluster") for size in read_list(members["cluster"], "a cluster"))
         if len(cluster) != 3:
             raise malformed("a cluster", members["cluster"])
-        layout = read_pairs(members["layout"], "a parameter layout")
+        layout = tuple(LayoutSlot.from_json(item) for item in read_list(members["layout"], "a parameter layout"))
+        maps = read_list(members.get("tensor_maps", []), "the tensor maps of launch info")
 
         def natural(name: str) -> int:
             return read_natural(members[name], f"the {name} of launch info")
@@ -93,7 +168,7 @@ class LaunchInfo:
 
         return cls(
             entry=read_text(members["entry"], "the entry of launch info"),
-            layout=tuple(LayoutSlot(name, AbiType(kind)) for name, kind in layout),
+            layout=layout,
             num_warps=natural("num_warps"),
             threads=natural("threads"),
             cluster=cluster,
@@ -106,6 +181,7 @@ class LaunchInfo:
             pdl=read_bool(members["pdl"], "the pdl flag of launch info"),
             registers=optional("registers"),
             spills=optional("spills"),
+            tensor_maps=tuple(TensorMap.from_json(item) for item in maps),
         )
 
 

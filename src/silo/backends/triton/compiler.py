@@ -9,10 +9,10 @@ from typing import Any, Protocol, cast
 from silo.artifacts.inspect import BinaryKernel, inspect_binary
 from silo.artifacts.strip import free_of_folders
 from silo.backends.triton.identity import compiler_identity
-from silo.backends.triton.layout import argument_slots, complete_layout
+from silo.backends.triton.layout import argument_slots, complete_layout, tensor_maps
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.launch_info import LaunchInfo, LayoutSlot, TensorMap
 from silo.core.protocols import Source
 from silo.core.target import Target
 from silo.core.values import JSON, Value, value_from_json, value_to_json
@@ -81,7 +81,7 @@ class TritonCompiler:
         if function is None:
             raise SourceError(f"{source.name} is no Triton source: it brings no function")
         target = self.artifact_target(variant.target)
-        slots = argument_slots(variant.signature, variant.specialization)
+        slots = argument_slots(variant.signature, variant.specialization, variant.config)
         lowered = lower_for_gpu(
             function,
             variant.signature,
@@ -92,7 +92,7 @@ class TritonCompiler:
         )
         parameters: JSON = {
             "options": {name: value_to_json(value) for name, value in variant.config.options},
-            "layout": [[slot.name, slot.type.value] for slot in slots],
+            "layout": [slot.to_json() for slot in slots],
         }
         return CompileJob(self.name, variant.kernel, target, lowered.text, parameters)
 
@@ -111,7 +111,8 @@ class TritonCompiler:
         kind = _BINARY_KINDS[job.target.kind]
         entry = str(stages.metadata["name"])
         kernel = _kernel_called(entry, inspect_binary(stages.binary, kind))
-        launch = launch_info(job.target, stages.metadata, complete_layout(arguments, kernel), kernel)
+        maps = tensor_maps(arguments, stages.metadata)
+        launch = launch_info(job.target, stages.metadata, complete_layout(arguments, kernel, maps), kernel, maps)
         log = stages.log
         clean = free_of_folders(stages.binary, [Path.cwd(), Path(tempfile.gettempdir())])
         if not clean:
@@ -120,7 +121,11 @@ class TritonCompiler:
 
 
 def launch_info(
-    target: Target, metadata: dict[str, Any], layout: tuple[LayoutSlot, ...], kernel: BinaryKernel
+    target: Target,
+    metadata: dict[str, Any],
+    layout: tuple[LayoutSlot, ...],
+    kernel: BinaryKernel,
+    maps: tuple[TensorMap, ...] = (),
 ) -> LaunchInfo:
     """Launch info from Triton's metadata and the binary.
 
@@ -144,6 +149,7 @@ def launch_info(
         pdl=target.kind == "cuda" and bool(metadata.get("launch_pdl", False)),
         registers=kernel.registers,
         spills=kernel.spills,
+        tensor_maps=maps,
     )
 
 
@@ -175,7 +181,7 @@ def _read_parameters(job: CompileJob) -> tuple[dict[str, Value], tuple[LayoutSlo
     try:
         parameters = cast("dict[str, Any]", job.parameters)
         options = {str(name): value_from_json(value) for name, value in parameters["options"].items()}
-        return options, tuple(LayoutSlot(name, AbiType(kind)) for name, kind in parameters["layout"])
+        return options, tuple(LayoutSlot.from_json(slot) for slot in parameters["layout"])
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise CompileError(f"the job's parameters are not those of a Triton job: {error}") from error
 
