@@ -154,7 +154,8 @@ class WorkerPool:
         return process
 
     def _start_process(self) -> WorkerProcess:
-        process = WorkerProcess(self._plugins)
+        plugins = [item for name, place in self._plugins.items() for item in ("--plugin", f"{name}={place}")]
+        process = WorkerProcess(plugins)
         with self._changed:
             self._processes.add(process)
             closed = self._closed

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -42,25 +42,33 @@ class WorkerProcess:
     compilers it starts end with it.
     """
 
-    def __init__(self, plugins: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str] = (),
+        *,
+        module: str = "silo.compile.worker",
+        environment: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> None:
+        """Start ``python -m module arguments``; ``environment`` changes what it inherits, ``pass_fds`` stay open."""
         if not sys.executable:
-            raise CompileError("this Python does not know its own executable, so no compile worker can be started")
-        arguments = [item for name, place in plugins.items() for item in ("--plugin", f"{name}={place}")]
+            raise CompileError("this Python does not know its own executable, so no worker can be started")
         self._stderr: IO[bytes] = tempfile.TemporaryFile("w+b", buffering=0)  # noqa: SIM115  # closed in close()
         try:
             self._process = subprocess.Popen(
                 # -P keeps the current folder off the module path: a user's own triton.py must not be imported.
-                [sys.executable, "-P", "-m", "silo.compile.worker", *arguments],
+                [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
-                env=_environment(),
+                env=_environment(environment or {}),
                 bufsize=0,
                 start_new_session=True,
+                pass_fds=tuple(pass_fds),
             )
         except OSError as error:
             self._stderr.close()
-            raise CompileError(f"a compile worker cannot be started ({sys.executable}): {error}") from error
+            raise CompileError(f"a worker process cannot be started ({sys.executable}): {error}") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
@@ -169,8 +177,8 @@ class WorkerProcess:
         return os.pread(descriptor, _STDERR_TAIL, start).decode("utf-8", "replace").strip("\0 \n")
 
 
-def _environment() -> dict[str, str]:
-    changes: dict[str, str] = {}
+def _environment(wanted: Mapping[str, str]) -> dict[str, str]:
+    changes = dict(wanted)
     root = Path(silo.__file__).parent.parent
     if root.name not in ("site-packages", "dist-packages"):
         # A checkout that is not installed. Where it is, the worker finds it as this process did, and a folder of

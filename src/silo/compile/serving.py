@@ -1,0 +1,69 @@
+"""The life of a worker process: messages in, one outcome each, and an end with the process that started it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import BinaryIO
+
+from silo.compile.wire import Message, encode, read_message
+
+__all__ = ["serve"]
+
+_PR_SET_PDEATHSIG = 1
+
+
+def serve(start: Callable[[], Callable[[Message], bytes]]) -> None:
+    """Answer each message on standard input with bytes on what was standard output; returns never.
+
+    What anything prints goes to standard error. ``start`` makes the function that answers.
+    """
+    _die_with_parent()
+    # Nothing but outcomes may reach the parent: standard output is moved away from under whatever prints.
+    outcomes = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    threading.Thread(target=_watch, args=(sys.stdin.buffer, messages), daemon=True).start()
+    answer = start()
+    outcomes.write(encode({"outcome": "ready"}))
+    outcomes.flush()
+    while True:
+        outcomes.write(answer(messages.get()))
+        outcomes.flush()
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def _die_with_parent() -> None:
+    # The signal comes when the thread that started this process ends; whoever starts one serves it from that thread.
+    # It also ends code that holds the interpreter lock, where _watch could not act.
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _stop_group() -> None:
+    # The parent made this process the leader of its own group; child processes of its own end with it.
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def _watch(stream: BinaryIO, messages: queue.SimpleQueue[Message]) -> None:
+    """Pass messages on; the end of the stream means that the parent is gone."""
+
+    def take(count: int) -> bytes:
+        data = stream.read(count)
+        if len(data) < count:
+            raise EOFError
+        return data
+
+    try:
+        while True:
+            messages.put(read_message(take))
+    except (EOFError, OSError):
+        _stop_group()
