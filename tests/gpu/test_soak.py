@@ -1,0 +1,72 @@
+"""Many launches from many threads: right results, and nothing that grows. SILO_TEST_LAUNCHES sets how many."""
+
+import gc
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+import silo
+from gpu_kernels import N, add, torch, vectors
+from silo.settings import override
+
+LAUNCHES = int(os.environ.get("SILO_TEST_LAUNCHES", "200000"))
+THREADS = 16
+_MEBIBYTE = 1 << 20
+
+
+@pytest.fixture(autouse=True, scope="module")
+def store(tmp_path_factory):
+    with override(home=tmp_path_factory.mktemp("store"), tune="off"):
+        yield
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def handles() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_nothing_grows_and_every_result_is_right():
+    kernel = silo.kernel(grid=lambda a: (silo.cdiv(a.n, 256),))(add)
+    x, y, _ = vectors()
+    outs = [torch.zeros(N, device="cuda") for _ in range(THREADS)]
+    streams = [torch.cuda.Stream() for _ in range(THREADS)]
+    errors = []
+    torch.cuda.synchronize()
+
+    def work(out, stream, count):
+        try:
+            with torch.cuda.stream(stream):
+                for turn in range(count):
+                    kernel(x, y, out, N)
+                    if turn % 1000 == 999:
+                        stream.synchronize()
+                stream.synchronize()
+        except Exception as error:  # noqa: BLE001  # shown by the main thread
+            errors.append(error)
+
+    def round_of(count):
+        threads = [
+            threading.Thread(target=work, args=(out, stream, count)) for out, stream in zip(outs, streams, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        gc.collect()
+
+    round_of(1000)
+    before, open_before, gpu_before = resident(), handles(), torch.cuda.mem_get_info()[0]
+    round_of(LAUNCHES // THREADS)
+    assert errors == []
+    for out in outs:
+        assert torch.equal(out, x + y)
+    assert handles() == open_before
+    assert resident() - before < 16 * _MEBIBYTE
+    assert gpu_before - torch.cuda.mem_get_info()[0] < 16 * _MEBIBYTE
+    assert kernel.kernel.resolver.native.misses == 1
