@@ -18,6 +18,8 @@
 #define SILO_GPU_NOT_READY 600
 #define SILO_GPU_CAPTURE_IMPLICIT 906
 
+struct silo_gpu_retired;
+
 struct silo_gpu_device {
     struct silo_gpu *gpu;
     int32_t index;
@@ -31,7 +33,8 @@ struct silo_gpu_device {
     int max_threads;  /* per block */
     int warp_size;
     int grid_limit[3];
-    int cluster_launch, cooperative_launch; /* 0 or 1 */
+    int cluster_launch, cooperative_launch, programmatic_launch; /* 0 or 1 */
+    struct silo_gpu_retired *retired; /* gpu_module.c: modules that wait to be unloaded */
 };
 
 /* What a driver says of a device; reading it makes no context. Units are in the names of
@@ -45,11 +48,10 @@ struct silo_gpu_facts {
     int shared_per_block, shared_per_block_optin, shared_per_sm;
     int l2_bytes, clock_khz, memory_clock_khz, memory_bus_bits;
     int major, minor;
-    int cluster_launch, cooperative_launch;
+    int cluster_launch, cooperative_launch, programmatic_launch;
     int grid_limit[3];
     int pci_domain, pci_bus, pci_device;
     uint8_t uuid[16]; /* zeros: unknown */
-    const char *missing; /* set where the driver lacks a function that is needed; static */
 };
 
 /* What was current in a thread, for `leave`. */
@@ -67,8 +69,8 @@ struct silo_gpu {
     const char *oldest;               /* the oldest driver that has all functions, for messages */
     bool open;                        /* the functions below are there */
     int device_count;
-    int version;      /* as the driver says it: 12040 */
-    const char *path; /* what was opened; owned, never freed */
+    int version;                                    /* as the driver says it: 12040 */
+    const char *path;                               /* what was opened; owned, never freed */
     struct silo_gpu_device *devices[SILO_MAX_GPUS]; /* owned, made when first used, never freed */
 
     int (*set_device)(struct silo_gpu_device *device); /* make its context current */

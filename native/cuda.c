@@ -1,0 +1,445 @@
+/* The CUDA driver: libcuda's functions behind the table of gpu.h, and its launch. */
+#include "gpu.h"
+
+#include "cuda_abi.h"
+#include "dlpack.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+/* What only this file calls. Filled once by `resolve`, before `silo_cuda.open` is seen. */
+static struct {
+    int (*init)(unsigned flags);
+    int (*version)(int *version);
+    int (*error_name)(int code, const char **name);
+    int (*error_string)(int code, const char **text);
+    int (*device_count)(int *count);
+    int (*device_get)(int *device, int ordinal);
+    int (*device_name)(char *name, int length, int device);
+    int (*device_memory)(size_t *bytes, int device);
+    int (*device_uuid)(void *uuid, int device); /* NULL before 11.4 */
+    int (*device_attribute)(int *value, int attribute, int device);
+    int (*primary_retain)(void **context, int device);
+    int (*context_get)(void **context);
+    int (*context_set)(void *context);
+    int (*context_push)(void *context);
+    int (*context_pop)(void **context);
+    int (*context_device)(int *device);
+    int (*capture_mode)(int *mode);
+    int (*module_load)(void **module, const void *image, unsigned count, int *options,
+                       void **values);
+    int (*module_function)(void **function, void *module, const char *name);
+    int (*function_load)(void *function); /* NULL before 12.4 */
+    int (*function_get)(int *value, int attribute, void *function);
+    int (*function_set)(void *function, int attribute, int value);
+    int (*function_cache)(void *function, int preference);
+    int (*host_alloc)(void **memory, size_t bytes, unsigned flags);
+    int (*pointer_attributes)(unsigned count, int *attributes, void **data, uint64_t address);
+    int (*launch)(const struct cuda_launch_config *config, void *function, void **parameters,
+                  void **extra);
+} cu;
+
+/* ---- launch ---- */
+
+SILO_INLINE int launch_here(const struct silo_launch *launch) {
+    const struct silo_function *function = launch->function;
+    /* Limits hold the products below 2^32. */
+    const struct cuda_launch_config config = {
+        .grid = {launch->grid[0] * function->cluster[0], launch->grid[1] * function->cluster[1],
+                 launch->grid[2] * function->cluster[2]},
+        .block = {function->threads, 1, 1},
+        .shared_bytes = function->shared_bytes,
+        .stream = launch->stream,
+        .attributes = function->attributes,
+        .attribute_count = function->attribute_count,
+    };
+    return cu.launch(&config, function->handle, launch->params, NULL);
+}
+
+/* Another context is current: with the null stream the launch would go there. */
+static SILO_NOINLINE int launch_elsewhere(const struct silo_launch *launch) {
+    void *popped;
+    int code = cu.context_push(launch->function->device->context);
+    if (code != 0)
+        return code;
+    code = launch_here(launch);
+    cu.context_pop(&popped);
+    return code;
+}
+
+/* A thread without a context, or with one that was destroyed under it: it keeps the device's. */
+static SILO_NOINLINE int launch_first(const struct silo_launch *launch) {
+    int code = cu.context_set(launch->function->device->context);
+    return code != 0 ? code : launch_here(launch);
+}
+
+static int cuda_launch(const struct silo_launch *launch) {
+    const void *wanted = launch->function->device->context;
+    void *current = NULL;
+    int code = cu.context_get(&current);
+    if (SILO_UNLIKELY(code != 0))
+        return code == CUDA_INVALID_CONTEXT ? launch_first(launch) : code;
+    if (SILO_UNLIKELY(current != wanted))
+        return current == NULL ? launch_first(launch) : launch_elsewhere(launch);
+    code = launch_here(launch);
+    return SILO_UNLIKELY(code == CUDA_INVALID_CONTEXT) ? launch_first(launch) : code;
+}
+
+/* ---- errors ---- */
+
+static const char *advice(int code) {
+    switch (code) {
+    case CUDA_ILLEGAL_ADDRESS:
+    case CUDA_LAUNCH_TIMEOUT:
+    case CUDA_ASSERT:
+    case CUDA_HARDWARE_STACK_ERROR:
+    case 715: /* illegal instruction */
+    case 716: /* misaligned address */
+    case 717: /* invalid address space */
+    case 718: /* invalid program counter */
+    case CUDA_LAUNCH_FAILED:
+    case 721: /* tensor memory leak */
+    case 214: /* uncorrectable ECC error */
+        return "; it may come from an earlier kernel on this device, and nothing more runs there "
+               "in "
+               "this process: its CUDA context is unusable from now on (compute-sanitizer finds "
+               "the "
+               "kernel)";
+    case CUDA_NOT_INITIALIZED:
+        return "; a process made by fork() cannot use CUDA after its parent did: start it with "
+               "'spawn'";
+    case CUDA_STUB_LIBRARY:
+        return "; the library found is the toolkit's stub: put the driver's own libcuda.so.1 first";
+    case CUDA_NO_DEVICE:
+        return "; the driver sees no GPU: look at nvidia-smi, CUDA_VISIBLE_DEVICES and, in a "
+               "container, whether GPUs are passed in";
+    case CUDA_SYSTEM_NOT_READY:
+        return "; the fabric manager of this machine is not running, or not ready yet";
+    case CUDA_SYSTEM_DRIVER_MISMATCH:
+        return "; the kernel module and libcuda are of different versions: restart the machine, or "
+               "take a stale libcuda out of the library path";
+    case CUDA_COMPAT_NOT_SUPPORTED:
+        return "; this GPU cannot use the forward-compatibility libcuda: take it out of the "
+               "library "
+               "path";
+    case CUDA_LAUNCH_OUT_OF_RESOURCES:
+        return "; the block needs more registers or threads than the device has";
+    default:
+        return "";
+    }
+}
+
+static const char *cuda_error_text(int code) {
+    static _Thread_local char text[512]; /* valid until the thread asks again */
+    const char *name = NULL, *words = NULL;
+    if (cu.error_name == NULL || cu.error_name(code, &name) != 0 || name == NULL)
+        name = "unknown CUDA error";
+    if (cu.error_string == NULL || cu.error_string(code, &words) != 0 || words == NULL)
+        words = "no description";
+    snprintf(text, sizeof text, "%s: %s%s", name, words, advice(code));
+    return text;
+}
+
+static const struct silo_driver cuda_driver = {
+    .name = "cuda",
+    .device_types =
+        1U << SILO_DEVICE_CUDA | 1U << SILO_DEVICE_CUDA_HOST | 1U << SILO_DEVICE_CUDA_MANAGED,
+    .launch = cuda_launch,
+    .error_text = cuda_error_text,
+};
+
+/* ---- contexts ---- */
+
+static int set_device(struct silo_gpu_device *device) {
+    return cu.context_set(device->context);
+}
+
+static int current_device(int32_t *index) {
+    int device, code = cu.context_device(&device);
+    if (code == 0)
+        *index = device; /* CUdevice is the ordinal */
+    return code;
+}
+
+static int enter(struct silo_gpu_device *device, struct silo_gpu_scope *scope) {
+    void *current = NULL;
+    *scope = (struct silo_gpu_scope){.gpu = &silo_cuda, .previous = 0, .mode = -1};
+    if (cu.context_get(&current) != 0 || current != device->context) {
+        const int code = cu.context_push(device->context);
+        if (code != 0)
+            return code;
+        scope->previous = 1;
+    }
+    int mode = CUDA_CAPTURE_RELAXED;
+    if (cu.capture_mode(&mode) == 0)
+        scope->mode = mode;
+    return 0;
+}
+
+static void leave(struct silo_gpu_scope *scope) {
+    void *popped;
+    if (scope->mode >= 0)
+        cu.capture_mode(&scope->mode);
+    if (scope->previous)
+        cu.context_pop(&popped);
+}
+
+/* Synchronising the context would break a capture of any of its streams. Freeing memory waits for
+ * all its work too, and is allowed in the relaxed mode. */
+static int drain(void) {
+    uint64_t address = 0;
+    const int code = silo_cuda.memory_alloc(&address, 1);
+    return code != 0 ? code : silo_cuda.memory_free(address);
+}
+
+/* ---- devices ---- */
+
+static int facts(int32_t index, struct silo_gpu_facts *out) {
+    *out = (struct silo_gpu_facts){.major = 0};
+    int device, code = cu.device_get(&device, index);
+    size_t memory = 0;
+    if (code == 0)
+        code = cu.device_name(out->name, sizeof out->name, device);
+    if (code == 0)
+        code = cu.device_memory(&memory, device);
+    if (code != 0)
+        return code;
+    out->total_memory = memory;
+    out->name[sizeof out->name - 1] = '\0';
+    const struct {
+        int *value, attribute;
+    } wanted[] = {
+        {&out->sm_count, CUDA_SM_COUNT},
+        {&out->warp_size, CUDA_WARP_SIZE},
+        {&out->max_threads_per_block, CUDA_MAX_THREADS_PER_BLOCK},
+        {&out->max_threads_per_sm, CUDA_MAX_THREADS_PER_SM},
+        {&out->registers_per_block, CUDA_REGISTERS_PER_BLOCK},
+        {&out->registers_per_sm, CUDA_REGISTERS_PER_SM},
+        {&out->shared_per_block, CUDA_SHARED_PER_BLOCK},
+        {&out->shared_per_block_optin, CUDA_SHARED_OPTIN},
+        {&out->shared_per_sm, CUDA_SHARED_PER_SM},
+        {&out->l2_bytes, CUDA_L2_BYTES},
+        {&out->clock_khz, CUDA_CLOCK_KHZ},
+        {&out->memory_clock_khz, CUDA_MEMORY_CLOCK_KHZ},
+        {&out->memory_bus_bits, CUDA_MEMORY_BUS_BITS},
+        {&out->major, CUDA_MAJOR},
+        {&out->minor, CUDA_MINOR},
+        {&out->cooperative_launch, CUDA_COOPERATIVE_LAUNCH},
+        {&out->grid_limit[0], CUDA_MAX_GRID_X},
+        {&out->grid_limit[1], CUDA_MAX_GRID_Y},
+        {&out->grid_limit[2], CUDA_MAX_GRID_Z},
+        {&out->pci_domain, CUDA_PCI_DOMAIN},
+        {&out->pci_bus, CUDA_PCI_BUS},
+        {&out->pci_device, CUDA_PCI_DEVICE},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        code = cu.device_attribute(wanted[i].value, wanted[i].attribute, device);
+        if (code != 0)
+            return code;
+    }
+    /* Drivers before 11.8 do not know the question. */
+    if (cu.device_attribute(&out->cluster_launch, CUDA_CLUSTER_LAUNCH, device) != 0)
+        out->cluster_launch = 0;
+    out->programmatic_launch = out->major >= 9;
+    if (cu.device_uuid == NULL || cu.device_uuid(out->uuid, device) != 0)
+        memset(out->uuid, 0, sizeof out->uuid);
+    snprintf(out->arch, sizeof out->arch, "sm_%d%d", out->major, out->minor);
+    return 0;
+}
+
+static int context(struct silo_gpu_device *device) {
+    const int code = cu.device_get(&device->ordinal, device->index);
+    return code != 0 ? code : cu.primary_retain(&device->context, device->ordinal);
+}
+
+/* ---- modules and functions ---- */
+
+static int module_load(void **module, const void *image, char *log, size_t log_bytes) {
+    int options[] = {CUDA_JIT_ERROR_LOG, CUDA_JIT_ERROR_LOG_BYTES};
+    void *values[] = {log, (void *)log_bytes};
+    log[0] = '\0';
+    const int code = cu.module_load(module, image, 2, options, values);
+    log[log_bytes - 1] = '\0';
+    return code;
+}
+
+static int module_function(void **function, void *module, const char *name) {
+    /* Lazy loading would put the real work into the first launch, where a capture may forbid it. */
+    const int code = cu.module_function(function, module, name);
+    return code == 0 && cu.function_load != NULL ? cu.function_load(*function) : code;
+}
+
+static int function_limits(void *function, int *static_shared, int *max_threads) {
+    const int code = cu.function_get(static_shared, CUDA_FUNCTION_STATIC_SHARED, function);
+    return code != 0 ? code : cu.function_get(max_threads, CUDA_FUNCTION_MAX_THREADS, function);
+}
+
+static struct cuda_launch_attribute *add_attribute(struct silo_function *function, int id) {
+    struct cuda_launch_attribute *list = (struct cuda_launch_attribute *)function->attributes;
+    struct cuda_launch_attribute *attribute = &list[function->attribute_count++];
+    *attribute = (struct cuda_launch_attribute){.id = id};
+    return attribute;
+}
+
+static int function_prepare(const struct silo_gpu_device *device, struct silo_function *function,
+                            int static_shared) {
+    _Static_assert(sizeof(struct cuda_launch_attribute) == SILO_ATTRIBUTE_BYTES, "attributes");
+    const uint64_t blocks =
+        (uint64_t)function->cluster[0] * function->cluster[1] * function->cluster[2];
+    int code = 0;
+    if ((uint64_t)static_shared + function->shared_bytes > (uint64_t)device->shared_block) {
+        code = cu.function_cache(function->handle, CUDA_CACHE_PREFER_SHARED);
+        if (code == 0)
+            code = cu.function_set(function->handle, CUDA_FUNCTION_MAX_DYNAMIC_SHARED,
+                                   device->shared_optin - static_shared);
+    }
+    if (code == 0 && blocks > 8) /* what every device with clusters can do */
+        code = cu.function_set(function->handle, CUDA_FUNCTION_NON_PORTABLE_CLUSTER, 1);
+    if (code != 0)
+        return code;
+    function->attribute_count = 0;
+    if (blocks > 1) {
+        memcpy(add_attribute(function, CUDA_ATTRIBUTE_CLUSTER_DIMENSION)->value.values,
+               function->cluster, sizeof function->cluster);
+        add_attribute(function, CUDA_ATTRIBUTE_CLUSTER_SCHEDULING)->value.values[0] =
+            CUDA_CLUSTER_SPREAD;
+    }
+    if (function->cooperative)
+        add_attribute(function, CUDA_ATTRIBUTE_COOPERATIVE)->value.values[0] = 1;
+    if (function->pdl)
+        add_attribute(function, CUDA_ATTRIBUTE_PROGRAMMATIC_SERIALIZATION)->value.values[0] = 1;
+    return 0;
+}
+
+/* ---- memory ---- */
+
+static int host_alloc(void **memory, size_t bytes) {
+    return cu.host_alloc(memory, bytes, CUDA_HOST_PORTABLE);
+}
+
+static int ask_pointer(uint64_t address, int *type, int *managed, int *device) {
+    int attributes[] = {CUDA_POINTER_MEMORY_TYPE, CUDA_POINTER_IS_MANAGED, CUDA_POINTER_DEVICE};
+    void *data[] = {type, managed, device};
+    return cu.pointer_attributes(3, attributes, data, address);
+}
+
+static int locate(uint64_t address, int32_t *type, int32_t *index) {
+    int memory = 0, device = 0;
+    int managed = 0; /* a byte for the driver, which leaves the others as they are */
+    int code = ask_pointer(address, &memory, &managed, &device);
+    if (code == CUDA_INVALID_CONTEXT) { /* asked from a thread without a context */
+        for (int i = 0; i < silo_cuda.device_count && code == CUDA_INVALID_CONTEXT; i++) {
+            struct silo_gpu_scope scope;
+            struct silo_gpu_device *made = __atomic_load_n(&silo_cuda.devices[i], __ATOMIC_ACQUIRE);
+            if (made == NULL || enter(made, &scope) != 0)
+                continue;
+            code = ask_pointer(address, &memory, &managed, &device);
+            leave(&scope);
+        }
+    }
+    *type = SILO_DEVICE_CPU;
+    *index = 0;
+    if (code != 0 && code != CUDA_INVALID_VALUE && code != CUDA_INVALID_CONTEXT)
+        return code;
+    if (code != 0 || memory == 0)
+        return 0; /* memory the driver does not know */
+    *type = managed & 0xFF               ? SILO_DEVICE_CUDA_MANAGED
+            : memory == CUDA_MEMORY_HOST ? SILO_DEVICE_CUDA_HOST
+                                         : SILO_DEVICE_CUDA;
+    *index = device < 0 ? 0 : device; /* -1: managed memory that prefers no device */
+    return 0;
+}
+
+/* ---- opening ---- */
+
+static const char *resolve(void *library) {
+    const struct {
+        const char *name;
+        void *slot;
+        bool optional;
+    } symbols[] = {
+        {"cuInit", &cu.init, false},
+        {"cuDriverGetVersion", &cu.version, false},
+        {"cuGetErrorName", &cu.error_name, false},
+        {"cuGetErrorString", &cu.error_string, false},
+        {"cuDeviceGetCount", &cu.device_count, false},
+        {"cuDeviceGet", &cu.device_get, false},
+        {"cuDeviceGetName", &cu.device_name, false},
+        {"cuDeviceTotalMem_v2", &cu.device_memory, false},
+        {"cuDeviceGetUuid_v2", &cu.device_uuid, true},
+        {"cuDeviceGetAttribute", &cu.device_attribute, false},
+        {"cuDevicePrimaryCtxRetain", &cu.primary_retain, false},
+        {"cuCtxGetCurrent", &cu.context_get, false},
+        {"cuCtxSetCurrent", &cu.context_set, false},
+        {"cuCtxPushCurrent_v2", &cu.context_push, false},
+        {"cuCtxPopCurrent_v2", &cu.context_pop, false},
+        {"cuCtxGetDevice", &cu.context_device, false},
+        {"cuThreadExchangeStreamCaptureMode", &cu.capture_mode, false},
+        {"cuModuleLoadDataEx", &cu.module_load, false},
+        {"cuModuleGetFunction", &cu.module_function, false},
+        {"cuFuncLoad", &cu.function_load, true},
+        {"cuFuncGetAttribute", &cu.function_get, false},
+        {"cuFuncSetAttribute", &cu.function_set, false},
+        {"cuFuncSetCacheConfig", &cu.function_cache, false},
+        {"cuMemHostAlloc", &cu.host_alloc, false},
+        {"cuPointerGetAttributes", &cu.pointer_attributes, false},
+        {"cuLaunchKernelEx", &cu.launch, false},
+        {"cuMemAlloc_v2", &silo_cuda.memory_alloc, false},
+        {"cuMemFree_v2", &silo_cuda.memory_free, false},
+        {"cuMemFreeHost", &silo_cuda.host_free, false},
+        {"cuMemcpyAsync", &silo_cuda.copy, false},
+        {"cuMemsetD8Async", &silo_cuda.fill, false},
+        {"cuCtxSynchronize", &silo_cuda.synchronize, false},
+        {"cuStreamCreate", &silo_cuda.stream_create, false},
+        {"cuStreamDestroy_v2", &silo_cuda.stream_destroy, false},
+        {"cuStreamSynchronize", &silo_cuda.stream_synchronize, false},
+        {"cuStreamIsCapturing", &silo_cuda.stream_capturing, false},
+        {"cuEventCreate", &silo_cuda.event_create, false},
+        {"cuEventDestroy_v2", &silo_cuda.event_destroy, false},
+        {"cuEventRecord", &silo_cuda.event_record, false},
+        {"cuEventQuery", &silo_cuda.event_query, false},
+        {"cuEventSynchronize", &silo_cuda.event_synchronize, false},
+        {"cuEventElapsedTime", &silo_cuda.event_elapsed, false},
+        {"cuModuleUnload", &silo_cuda.module_unload, false},
+        {"cuTensorMapEncodeTiled", &silo_cuda.tensor_map_encode, true},
+    };
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *symbol = dlsym(library, symbols[i].name);
+        if (symbol == NULL && !symbols[i].optional)
+            return symbols[i].name;
+        /* A function pointer has the bits of the data pointer that dlsym gives. */
+        memcpy(symbols[i].slot, &symbol, sizeof symbol);
+    }
+    return NULL;
+}
+
+static int start(void) {
+    int code = cu.init(0);
+    if (code == 0)
+        code = cu.version(&silo_cuda.version);
+    return code != 0 ? code : cu.device_count(&silo_cuda.device_count);
+}
+
+struct silo_gpu silo_cuda = {
+    .driver = &cuda_driver,
+    .name = "cuda",
+    .memory_type = SILO_DEVICE_CUDA,
+    .host_type = SILO_DEVICE_CUDA_HOST,
+    .libraries = {"libcuda.so.1"},
+    .oldest = "11.8 (520)",
+    .set_device = set_device,
+    .host_alloc = host_alloc,
+    .module_load = module_load,
+    .module_function = module_function,
+    .locate = locate,
+    .current_device = current_device,
+    .drain = drain,
+    .resolve = resolve,
+    .start = start,
+    .facts = facts,
+    .context = context,
+    .enter = enter,
+    .leave = leave,
+    .function_limits = function_limits,
+    .function_prepare = function_prepare,
+};

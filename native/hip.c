@@ -1,0 +1,335 @@
+/* The HIP runtime: libamdhip64's functions behind the table of gpu.h, and its launch. Written after
+ * its headers and tested against a stub; not run on hardware yet. */
+#include "gpu.h"
+
+#include "dlpack.h"
+#include "hip_abi.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+/* What only this file calls. Filled once by `resolve`, before `silo_hip.open` is seen. */
+static struct {
+    int (*init)(unsigned flags);
+    int (*version)(int *version);
+    const char *(*error_name)(int code);
+    const char *(*error_string)(int code);
+    int (*last_error)(void);
+    int (*device_count)(int *count);
+    int (*device_memory)(size_t *bytes, int device);
+    int (*device_attribute)(int *value, int attribute, int device);
+    int (*properties)(struct hip_properties *properties, int device);
+    int (*device_get)(int *device);
+    int (*device_set)(int device);
+    int (*capture_mode)(int *mode);
+    int (*module_load)(void **module, const void *image);
+    int (*function_get)(int *value, int attribute, void *function);
+    int (*host_alloc)(void **memory, size_t bytes, unsigned flags);
+    int (*copy)(void *to, const void *from, size_t bytes, int kind, void *stream);
+    int (*pointer_attributes)(struct hip_pointer_attributes *attributes, const void *address);
+    int (*event_query)(void *event);
+    int (*launch)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                  unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                  void *stream, void **parameters, void **extra);
+    int (*launch_cooperative)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                              unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                              void *stream, void **parameters);
+} hip;
+
+/* The runtime remembers a thread's last error, and others would find ours there. */
+static int forget_error(int code) {
+    if (code != 0)
+        hip.last_error();
+    return code;
+}
+
+/* ---- launch ---- */
+
+SILO_INLINE int launch_here(const struct silo_launch *launch) {
+    const struct silo_function *function = launch->function;
+    if (function->cooperative)
+        return hip.launch_cooperative(function->handle, launch->grid[0], launch->grid[1],
+                                      launch->grid[2], function->threads, 1, 1,
+                                      function->shared_bytes, launch->stream, launch->params);
+    return hip.launch(function->handle, launch->grid[0], launch->grid[1], launch->grid[2],
+                      function->threads, 1, 1, function->shared_bytes, launch->stream,
+                      launch->params, NULL);
+}
+
+static int hip_launch(const struct silo_launch *launch) {
+    int current, code = hip.device_get(&current);
+    const int wanted = launch->function->device->index;
+    if (SILO_LIKELY(code == 0 && current == wanted))
+        return forget_error(launch_here(launch));
+    if (code == 0)
+        code = hip.device_set(wanted);
+    if (code == 0) {
+        code = launch_here(launch);
+        hip.device_set(current);
+    }
+    return forget_error(code);
+}
+
+static const char *hip_error_text(int code) {
+    static _Thread_local char text[512]; /* valid until the thread asks again */
+    const char *name = hip.error_name != NULL ? hip.error_name(code) : "unknown HIP error";
+    const char *words = hip.error_string != NULL ? hip.error_string(code) : "no description";
+    const char *advice = "";
+    if (code == 100)
+        advice = "; the runtime sees no GPU: look at rocminfo, HIP_VISIBLE_DEVICES and the rights "
+                 "on /dev/kfd";
+    else if (code == 700 || code == 710 || code == 719)
+        advice = "; it may come from an earlier kernel on this device, and nothing more runs there "
+                 "in this process";
+    snprintf(text, sizeof text, "%s: %s%s", name, words, advice);
+    return text;
+}
+
+static const struct silo_driver hip_driver = {
+    .name = "hip",
+    .device_types = 1U << SILO_DEVICE_ROCM | 1U << SILO_DEVICE_ROCM_HOST,
+    .launch = hip_launch,
+    .error_text = hip_error_text,
+};
+
+/* ---- devices: HIP has a current device a thread, and no contexts to hold ---- */
+
+static int set_device(struct silo_gpu_device *device) {
+    return forget_error(hip.device_set(device->index));
+}
+
+static int current_device(int32_t *index) {
+    int device, code = hip.device_get(&device);
+    if (code == 0)
+        *index = device;
+    return forget_error(code);
+}
+
+static int enter(struct silo_gpu_device *device, struct silo_gpu_scope *scope) {
+    *scope = (struct silo_gpu_scope){.gpu = &silo_hip, .previous = -1, .mode = -1};
+    int current, code = hip.device_get(&current);
+    if (code == 0 && current != device->index) {
+        code = hip.device_set(device->index);
+        scope->previous = current;
+    }
+    if (code != 0)
+        return forget_error(code);
+    int mode = HIP_CAPTURE_RELAXED;
+    if (hip.capture_mode(&mode) == 0)
+        scope->mode = mode;
+    return 0;
+}
+
+static void leave(struct silo_gpu_scope *scope) {
+    if (scope->mode >= 0)
+        hip.capture_mode(&scope->mode);
+    if (scope->previous >= 0)
+        hip.device_set(scope->previous);
+}
+
+/* As on CUDA: freeing memory waits for the device and is allowed while another thread captures. */
+static int drain(void) {
+    uint64_t address = 0;
+    const int code = silo_hip.memory_alloc(&address, 1);
+    return forget_error(code != 0 ? code : silo_hip.memory_free(address));
+}
+
+static int facts(int32_t index, struct silo_gpu_facts *out) {
+    *out = (struct silo_gpu_facts){.major = 0};
+    struct hip_properties properties = {.name = ""};
+    size_t memory = 0;
+    int code = hip.properties(&properties, index);
+    if (code == 0)
+        code = hip.device_memory(&memory, index);
+    if (code != 0)
+        return forget_error(code);
+    out->total_memory = memory;
+    snprintf(out->name, sizeof out->name, "%.127s", properties.name);
+    snprintf(out->arch, sizeof out->arch, "%.127s", properties.arch);
+    memcpy(out->uuid, properties.uuid, sizeof out->uuid);
+    const struct {
+        int *value, attribute;
+    } wanted[] = {
+        {&out->sm_count, HIP_SM_COUNT},
+        {&out->warp_size, HIP_WARP_SIZE},
+        {&out->max_threads_per_block, HIP_MAX_THREADS_PER_BLOCK},
+        {&out->max_threads_per_sm, HIP_MAX_THREADS_PER_SM},
+        {&out->registers_per_block, HIP_REGISTERS_PER_BLOCK},
+        {&out->registers_per_sm, HIP_REGISTERS_PER_SM},
+        {&out->shared_per_block, HIP_SHARED_PER_BLOCK},
+        {&out->shared_per_block_optin, HIP_SHARED_OPTIN},
+        {&out->shared_per_sm, HIP_SHARED_PER_SM},
+        {&out->l2_bytes, HIP_L2_BYTES},
+        {&out->clock_khz, HIP_CLOCK_KHZ},
+        {&out->memory_clock_khz, HIP_MEMORY_CLOCK_KHZ},
+        {&out->memory_bus_bits, HIP_MEMORY_BUS_BITS},
+        {&out->major, HIP_MAJOR},
+        {&out->minor, HIP_MINOR},
+        {&out->cooperative_launch, HIP_COOPERATIVE_LAUNCH},
+        {&out->grid_limit[0], HIP_MAX_GRID_X},
+        {&out->grid_limit[1], HIP_MAX_GRID_Y},
+        {&out->grid_limit[2], HIP_MAX_GRID_Z},
+        {&out->pci_domain, HIP_PCI_DOMAIN},
+        {&out->pci_bus, HIP_PCI_BUS},
+        {&out->pci_device, HIP_PCI_DEVICE},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        code = hip.device_attribute(wanted[i].value, wanted[i].attribute, index);
+        if (code != 0)
+            return forget_error(code);
+    }
+    return 0;
+}
+
+static int context(struct silo_gpu_device *device) {
+    device->ordinal = device->index;
+    return 0;
+}
+
+/* ---- modules and functions ---- */
+
+static int module_load(void **module, const void *image, char *log, size_t log_bytes) {
+    (void)log_bytes;
+    log[0] = '\0'; /* the runtime compiles nothing here */
+    return forget_error(hip.module_load(module, image));
+}
+
+static int function_limits(void *function, int *static_shared, int *max_threads) {
+    int code = hip.function_get(static_shared, HIP_FUNCTION_STATIC_SHARED, function);
+    if (code == 0)
+        code = hip.function_get(max_threads, HIP_FUNCTION_MAX_THREADS, function);
+    return forget_error(code);
+}
+
+static int function_prepare(const struct silo_gpu_device *device, struct silo_function *function,
+                            int static_shared) {
+    (void)device, (void)static_shared; /* shared memory (LDS) needs no asking */
+    function->attribute_count = 0;
+    return 0;
+}
+
+/* ---- memory ---- */
+
+static int host_alloc(void **memory, size_t bytes) {
+    return forget_error(hip.host_alloc(memory, bytes, HIP_HOST_PORTABLE));
+}
+
+static int copy(uint64_t to, uint64_t from, size_t bytes, void *stream) {
+    return forget_error(hip.copy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes,
+                                 HIP_COPY_DEFAULT, stream));
+}
+
+static int event_query(void *event) {
+    return forget_error(hip.event_query(event));
+}
+
+static int locate(uint64_t address, int32_t *type, int32_t *index) {
+    struct hip_pointer_attributes attributes = {.type = 0};
+    const int code =
+        forget_error(hip.pointer_attributes(&attributes, (const void *)(uintptr_t)address));
+    *type = SILO_DEVICE_CPU;
+    *index = 0;
+    if (code == HIP_INVALID_VALUE) /* memory the runtime does not know */
+        return 0;
+    if (code != 0)
+        return code;
+    switch (attributes.type) {
+    case HIP_MEMORY_DEVICE:
+    case HIP_MEMORY_MANAGED: /* DLPack has one type for both */
+        *type = SILO_DEVICE_ROCM;
+        break;
+    case HIP_MEMORY_HOST:
+        *type = SILO_DEVICE_ROCM_HOST;
+        break;
+    default:
+        return 0;
+    }
+    *index = attributes.device < 0 ? 0 : attributes.device;
+    return 0;
+}
+
+/* ---- opening ---- */
+
+static const char *resolve(void *library) {
+    const struct {
+        const char *name;
+        void *slot;
+    } symbols[] = {
+        {"hipInit", &hip.init},
+        {"hipDriverGetVersion", &hip.version},
+        {"hipGetErrorName", &hip.error_name},
+        {"hipGetErrorString", &hip.error_string},
+        {"hipGetLastError", &hip.last_error},
+        {"hipGetDeviceCount", &hip.device_count},
+        {"hipDeviceTotalMem", &hip.device_memory},
+        {"hipDeviceGetAttribute", &hip.device_attribute},
+        {"hipGetDevicePropertiesR0600", &hip.properties},
+        {"hipGetDevice", &hip.device_get},
+        {"hipSetDevice", &hip.device_set},
+        {"hipThreadExchangeStreamCaptureMode", &hip.capture_mode},
+        {"hipModuleLoadData", &hip.module_load},
+        {"hipFuncGetAttribute", &hip.function_get},
+        {"hipHostMalloc", &hip.host_alloc},
+        {"hipMemcpyAsync", &hip.copy},
+        {"hipPointerGetAttributes", &hip.pointer_attributes},
+        {"hipEventQuery", &hip.event_query},
+        {"hipModuleLaunchKernel", &hip.launch},
+        {"hipModuleLaunchCooperativeKernel", &hip.launch_cooperative},
+        {"hipMalloc", &silo_hip.memory_alloc},
+        {"hipFree", &silo_hip.memory_free},
+        {"hipHostFree", &silo_hip.host_free},
+        {"hipMemsetD8Async", &silo_hip.fill},
+        {"hipDeviceSynchronize", &silo_hip.synchronize},
+        {"hipStreamCreateWithFlags", &silo_hip.stream_create},
+        {"hipStreamDestroy", &silo_hip.stream_destroy},
+        {"hipStreamSynchronize", &silo_hip.stream_synchronize},
+        {"hipStreamIsCapturing", &silo_hip.stream_capturing},
+        {"hipEventCreateWithFlags", &silo_hip.event_create},
+        {"hipEventDestroy", &silo_hip.event_destroy},
+        {"hipEventRecord", &silo_hip.event_record},
+        {"hipEventSynchronize", &silo_hip.event_synchronize},
+        {"hipEventElapsedTime", &silo_hip.event_elapsed},
+        {"hipModuleUnload", &silo_hip.module_unload},
+        {"hipModuleGetFunction", &silo_hip.module_function},
+    };
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *symbol = dlsym(library, symbols[i].name);
+        if (symbol == NULL)
+            return symbols[i].name;
+        /* A function pointer has the bits of the data pointer that dlsym gives. */
+        memcpy(symbols[i].slot, &symbol, sizeof symbol);
+    }
+    return NULL;
+}
+
+static int start(void) {
+    int code = hip.init(0);
+    if (code == 0)
+        code = hip.version(&silo_hip.version);
+    return code != 0 ? code : hip.device_count(&silo_hip.device_count);
+}
+
+struct silo_gpu silo_hip = {
+    .driver = &hip_driver,
+    .name = "hip",
+    .memory_type = SILO_DEVICE_ROCM,
+    .host_type = SILO_DEVICE_ROCM_HOST,
+    .libraries = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6"},
+    .oldest = "ROCm 6.0",
+    .set_device = set_device,
+    .host_alloc = host_alloc,
+    .copy = copy,
+    .event_query = event_query,
+    .module_load = module_load,
+    .locate = locate,
+    .current_device = current_device,
+    .drain = drain,
+    .resolve = resolve,
+    .start = start,
+    .facts = facts,
+    .context = context,
+    .enter = enter,
+    .leave = leave,
+    .function_limits = function_limits,
+    .function_prepare = function_prepare,
+};
