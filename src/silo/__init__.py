@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from silo.api.binaries import Binary, binary
     from silo.api.bundles import Kernels, load
     from silo.api.kernel import Kernel, kernel
     from silo.api.machine import DeviceInfo, device, devices
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Binary",
     "Buffer",
     "Case",
     "Config",
@@ -36,6 +38,7 @@ __all__ = [
     "Space",
     "Target",
     "__version__",
+    "binary",
     "cdiv",
     "device",
     "devices",
@@ -53,6 +56,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Binary": "silo.api.binaries",
     "Buffer": "silo.launch.buffers",
     "Case": "silo.core.cases",
     "Config": "silo.core.config",
@@ -63,6 +67,7 @@ _HOMES = {
     "SiloError": "silo.errors",
     "Space": "silo.core.space",
     "Target": "silo.core.target",
+    "binary": "silo.api.binaries",
     "cdiv": "silo.core.trace",
     "device": "silo.api.machine",
     "devices": "silo.api.machine",

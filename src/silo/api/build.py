@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import silo
+from silo.api.binaries import BinaryKernel, own_targets, planned_binaries
 from silo.api.bundle_tuning import study_document
 from silo.api.collect import collect_kernels
 from silo.api.compiling import Compilation, Pending, compiler_identity
@@ -83,7 +84,7 @@ def build_bundle(
     files: Sequence[Path],
     output: Path,
     *,
-    targets: Sequence[str] = ("cpu",),
+    targets: Sequence[str] | None = None,
     kernels: Sequence[str] | None = None,
     tune: str | None = None,
     budget_s: float | None = None,
@@ -93,11 +94,14 @@ def build_bundle(
     """Compile the kernels of ``files`` for every target and write them to ``output``, in one piece.
 
     Kernels are tuned on their cases where a target's device is here, unless ``tune`` is ``cached`` (known winners only)
-    or ``off`` (none). The same inputs give the same bytes: with tuning off, whatever the folder and the time.
+    or ``off`` (none). The same inputs give the same bytes: with tuning off, whatever the folder and the time. Binaries
+    (``silo.binary``) are taken in where they run on one of the targets. Without ``targets`` kernels are compiled for
+    this machine's CPU, and all binaries are taken in.
 
     Raises:
         TargetError: a target that nothing here compiles for.
         CaseError: a kernel without cases.
+        NoVariantError: a kernel none of whose binaries runs on any target.
         SourceError, CompileError: a kernel that does not compile.
         BundleError: the file cannot be written; what was there before is untouched.
     """
@@ -108,21 +112,30 @@ def build_bundle(
         )
     if not output.parent.is_dir():
         raise BundleError(f"{output.parent} is no folder; make it first")
-    concrete = tuple(dict.fromkeys(resolve_target(text) for text in targets))
     found = collect_kernels(files, kernels)
-    for target in concrete:
-        compiler_identity("triton", target)  # refuses before anything is compiled
+    sources = tuple(dict.fromkeys(kernel.source.kind for kernel in found if not isinstance(kernel, BinaryKernel)))
+    given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
+    concrete = given or ((resolve_target("cpu"),) if sources else ())
+    for source in sources:
+        for target in concrete:
+            compiler_identity(source, target)  # refuses before anything is compiled
     mode = tune or settings().tune
     here = {device.target: device for device in all_devices()}
     report, report_tuning = progress or _silent_stage, tuning or _silent_tuning
     shared = session()
-    planned = [_plan(kernel, concrete, here, mode, Limits(seconds=budget_s), report_tuning) for kernel in found]
+    limits = Limits(seconds=budget_s)
+    planned = [
+        _Planned(kernel, (), {}, planned_binaries(kernel, given or own_targets(kernel)))
+        if isinstance(kernel, BinaryKernel)
+        else _plan(kernel, concrete, here, mode, limits, report_tuning)
+        for kernel in found
+    ]
     artifacts, compiled, reused = _compile(shared, planned, report)
     documents: dict[str, bytes] = {}
     contents = BundleContents(
         kernels=tuple(_contents(one, artifacts, mode, documents) for one in planned),
         producer=(("silo", silo.__version__),),
-        toolchain=_toolchain(concrete),
+        toolchain=_toolchain(sources, concrete),
     )
 
     def read_blob(sha256: str) -> bytes | None:
@@ -242,9 +255,10 @@ def _contents(
         for function in kernel.case_functions
         for values in function.combinations()
     )
-    cases, data = document_blob(CASES_KIND, recipes)
-    documents[cases.sha256] = data
-    trials = None
+    cases = trials = None
+    if recipes:  # binaries need none
+        cases, data = document_blob(CASES_KIND, recipes)
+        documents[cases.sha256] = data
     kept = () if mode == "off" else _trials(entry)
     if kept:
         trials, data = document_blob(TRIALS_KIND, kept)
@@ -295,10 +309,12 @@ def _rules(entry: _Planned) -> list[BundleRules]:
     ]
 
 
-def _toolchain(targets: Sequence[Target]) -> tuple[tuple[str, str], ...]:
-    versions = {"triton": metadata.version("triton")}
-    for target in targets:
-        versions[f"compiler for {target.kind}"] = compiler_identity("triton", target)
+def _toolchain(sources: Sequence[str], targets: Sequence[Target]) -> tuple[tuple[str, str], ...]:
+    """What compiled the kernels; nothing of binaries, whose compiler is not known."""
+    versions: dict[str, str] = {"triton": metadata.version("triton")} if "triton" in sources else {}
+    for source in sources:
+        for target in targets:
+            versions[f"compiler for {target.kind}"] = compiler_identity(source, target)
     return tuple(sorted(versions.items()))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.derived import Derived, derive
 from silo.api.devices import device_of
-from silo.api.launching import CheckedLauncher, bound_launcher
+from silo.api.launching import CheckedLauncher, bound_launcher, runs_here
 from silo.api.session import session
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleKernel, BundleVariant
@@ -18,7 +18,7 @@ from silo.bundle.reader import Bundle, open_bundle
 from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.decisions import Decision, Rejected
 from silo.core.protocols import Device, LoadedKernel
-from silo.core.signature import NoDefault, Signature
+from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.values import Value
 from silo.errors import BundleError, ExpressionError, NoVariantError
 from silo.launch.arguments import Call, ValueKind, describe_call
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from silo.core.recipes import CaseRecipe
 
 __all__ = ["BundledKernel", "Kernels", "load", "trust_bundle"]
+
+_SCALARS = (ParameterKind.INTEGER, ParameterKind.BOOL)
 
 
 class Kernels:
@@ -98,13 +100,20 @@ class BundledKernel:
             self.contents.signature,
             on_miss=self._on_miss,
             key=self.contents.key,
-            exact=tuple(sorted(self._derived.reads)),
+            exact=tuple(sorted(self._derived.reads | self._assumed_exactly)),
             config_names=(*self.contents.config_names, *self._derived.names),
         )
 
     @cached_property
     def _derived(self) -> Derived:
         return Derived(self.contents.derived)
+
+    @property
+    def _assumed_exactly(self) -> frozenset[str]:
+        """Scalars of which a variant assumes the very value: its code was compiled elsewhere, for that value."""
+        scalars = {one.name for one in self.contents.signature.parameters if one.kind in _SCALARS}
+        assumed = (one.artifact.variant.specialization.constants for one in self.contents.variants)
+        return frozenset(name for constants in assumed for name, _ in constants if name in scalars)
 
     def warmup(self, *args: object, **kwargs: object) -> None:
         """Load what a call with such arguments needs, without launching."""
@@ -178,7 +187,7 @@ class BundledKernel:
         decisions: list[tuple[BundleVariant, Decision]] = []
         for one in self.contents.variants:
             variant = one.artifact.variant
-            decision = device.runs(variant.target)
+            decision = runs_here(device, one.artifact)
             if decision:
                 decision = accepts(variant, call)
             if decision and (refusal := self._derived_hold(one, values, facts)) is not None:

@@ -15,7 +15,7 @@ __all__ = ["collect_kernels"]
 
 
 def collect_kernels(files: Sequence[Path], names: Sequence[str] | None = None) -> list[Kernel]:
-    """The kernels that Python files define with ``silo.kernel``, in order of definition.
+    """The kernels that Python files define with ``silo.kernel`` and ``silo.binary``, in order of definition.
 
     ``names`` keeps only those. ``SourceError`` when a file cannot be run or holds no kernel, or a name is unknown or
     given to two kernels.
@@ -71,7 +71,10 @@ def _kernels_of(file: Path) -> list[Kernel]:
         if kernel is not None and kernel not in found:
             found.append(kernel)
     if not found:
-        raise SourceError(f"{file} defines no kernel: put @silo.kernel(...) on top of a @triton.jit function")
+        raise SourceError(
+            f"{file} defines no kernel: put @silo.kernel(...) on top of a @triton.jit function, or "
+            "make one of a compiled kernel with silo.binary(...)"
+        )
     return found
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from silo.api.session import Session
 from silo.artifacts.artifact import Artifact
+from silo.compile.executor import InProcess
 from silo.compile.toolchain import select_compiler
 from silo.core.compiled import Compiled
-from silo.core.protocols import Source
+from silo.core.protocols import Compiler, RunsInProcess, Source
 from silo.core.signature import Effect
 from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
@@ -72,7 +73,7 @@ class Compilation:
             return Pending(variant, typed, identity, job=key, outcome=outcome)
         future = self._futures.get(key)
         if future is None:
-            future = self._futures[key] = self._submit(job)
+            future = self._futures[key] = self._submit(compiler, job)
         return Pending(variant, typed, identity, job=key, future=future)
 
     def finish(self, pending: Pending) -> Artifact:
@@ -103,7 +104,9 @@ class Compilation:
         """The artifact of a variant, compiled now if need be."""
         return self.finish(self.start(variant))
 
-    def _submit(self, job: CompileJob) -> Future[Compiled]:
+    def _submit(self, compiler: Compiler, job: CompileJob) -> Future[Compiled]:
+        if isinstance(compiler, RunsInProcess) and compiler.in_process:
+            return InProcess().submit(job)
         return self.session.pool.submit(job)
 
 

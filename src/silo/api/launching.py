@@ -7,6 +7,8 @@ from typing import Any, cast
 
 from silo.api.derived import Derived
 from silo.artifacts.artifact import Artifact
+from silo.artifacts.runs_on import runs_on
+from silo.core.decisions import Decision
 from silo.core.protocols import Device, LoadedKernel
 from silo.core.signature import ParameterKind, Signature
 from silo.core.values import Value
@@ -18,7 +20,7 @@ from silo.launch.runtime import Binding, Launcher, inspect_call, make_bound_laun
 from silo.settings import settings
 from silo.store.store import MemoryStore, Store
 
-__all__ = ["CheckedLauncher", "HeuristicLauncher", "bound_launcher", "load_artifact"]
+__all__ = ["CheckedLauncher", "HeuristicLauncher", "bound_launcher", "load_artifact", "runs_here"]
 
 
 def load_artifact(store: Store | MemoryStore, device: Device, artifact: Artifact) -> LoadedKernel:
@@ -29,6 +31,12 @@ def load_artifact(store: Store | MemoryStore, device: Device, artifact: Artifact
             f"{artifact.variant.kernel}: its compiled code left the store while it was being loaded; call it again"
         )
     return device.load(artifact.launch, blob, artifact.blob.kind, artifact.variant.kernel)
+
+
+def runs_here(device: Device, artifact: Artifact) -> Decision:
+    """Whether the device runs an artifact. PTX has rules of its own, which the target alone does not tell."""
+    target = artifact.variant.target
+    return runs_on(target, device.target, "ptx") if artifact.blob.kind == "ptx" else device.runs(target)
 
 
 class HeuristicLauncher:

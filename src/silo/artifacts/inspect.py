@@ -7,6 +7,8 @@ that ``cuobjdump -elf`` prints, and the meaning was compared with ``cuobjdump --
 - ``REGCOUNT`` (0x2f): symbol, 32-bit registers a thread (``REG``);
 - ``FRAME_SIZE`` (0x11): symbol, bytes of a thread's own stack frame (``STACK``), where ptxas puts spilled registers;
 - ``KPARAM_INFO`` (0x17): index, ordinal, offset, and the size in bits 18 to 31 of the last word;
+- ``REQNTID`` (0x10), ``MAX_THREADS`` (0x05), ``CTA_PER_CLUSTER`` (0x3d): three 32-bit numbers each, what ``.reqntid``,
+  ``.maxntid`` and ``.reqnctapercluster`` said (compared with ptxas of CUDA 12 and 13);
 - ``.nv.shared.<entry>``: its size is the statically allocated shared memory (``SHARED``).
 
 AMD (``hsaco``). The note ``NT_AMDGPU_METADATA`` (LLVM, "User Guide for AMDGPU Backend", code object metadata) is a
@@ -15,6 +17,7 @@ MessagePack map; ``amdhsa.kernels`` lists each kernel with ``.vgpr_count``, ``.v
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 
@@ -32,6 +35,9 @@ _INFO_VALUE = 4  # EIFMT_SVAL: a size and that many bytes follow
 _INFO_KPARAM = 0x17
 _INFO_FRAME_SIZE = 0x11
 _INFO_REGCOUNT = 0x2F
+_INFO_REQNTID = 0x10
+_INFO_MAX_THREADS = 0x05
+_INFO_CLUSTER = 0x3D
 
 _NOTE_AMDGPU_METADATA = 32
 _SHT_NOTE = 7
@@ -45,6 +51,8 @@ class BinaryKernel:
     vector registers of a thread; ``spills`` the 32-bit values a thread keeps in local memory for want of them (on
     NVIDIA its whole stack frame, as the driver reports it); ``local_bytes`` a thread's local memory;
     ``shared_bytes`` what is allocated statically. ``parameters`` holds offset and size in bytes of each, in order.
+    ``required_block`` is the only size of a block it can be launched with, ``most_threads`` the most threads of a
+    block, ``cluster`` the blocks of a cluster; None where the binary does not say.
     """
 
     entry: str
@@ -54,6 +62,9 @@ class BinaryKernel:
     local_bytes: int
     shared_bytes: int
     parameters: tuple[tuple[int, int], ...]
+    required_block: tuple[int, int, int] | None = None
+    most_threads: int | None = None
+    cluster: tuple[int, int, int] | None = None
 
 
 def inspect_binary(data: bytes, kind: str) -> tuple[BinaryKernel, ...]:
@@ -111,6 +122,8 @@ def _cuda_kernels(elf: Elf) -> list[BinaryKernel]:
             raise CompileError(f"the cubin does not say how many registers {entry} uses")
         frame = frames.get(entry, 0)
         shared = elf.section(f".nv.shared.{entry}")
+        sizes = _cuda_sizes(section.data)
+        most = sizes.get(_INFO_MAX_THREADS)
         kernels.append(
             BinaryKernel(
                 entry=entry,
@@ -120,6 +133,9 @@ def _cuda_kernels(elf: Elf) -> list[BinaryKernel]:
                 local_bytes=frame,
                 shared_bytes=0 if shared is None else shared.size,
                 parameters=_cuda_parameters(section.data),
+                required_block=sizes.get(_INFO_REQNTID),
+                most_threads=None if most is None else math.prod(most),
+                cluster=sizes.get(_INFO_CLUSTER),
             )
         )
     return kernels
@@ -132,6 +148,12 @@ def _cuda_parameters(info: bytes) -> tuple[tuple[int, int], ...]:
             _, ordinal, offset, packed = struct.unpack("<IHHI", body)
             ordinals[ordinal] = (offset, packed >> 18)
     return tuple(ordinals[ordinal] for ordinal in sorted(ordinals))
+
+
+def _cuda_sizes(info: bytes) -> dict[int, tuple[int, int, int]]:
+    """Attributes that are three numbers."""
+    codes = (_INFO_REQNTID, _INFO_MAX_THREADS, _INFO_CLUSTER)
+    return {code: struct.unpack("<III", body) for code, body in _attributes(info) if code in codes and len(body) == 12}
 
 
 def _hip_kernels(elf: Elf) -> list[BinaryKernel]:
@@ -155,7 +177,21 @@ def _hip_kernel(kernel: Item, arch: str) -> BinaryKernel:
         local_bytes=_number(kernel, ".private_segment_fixed_size"),
         shared_bytes=_number(kernel, ".group_segment_fixed_size"),
         parameters=parameters,
+        required_block=_required_block(kernel),
+        most_threads=most if isinstance(most := _optional(kernel, ".max_flat_workgroup_size"), int) else None,
     )
+
+
+def _optional(item: Item, name: str) -> Item:
+    return item.get(name) if isinstance(item, dict) else None
+
+
+def _required_block(kernel: Item) -> tuple[int, int, int] | None:
+    match _optional(kernel, ".reqd_workgroup_size"):
+        case [int(x), int(y), int(z)]:
+            return (x, y, z)
+        case _:
+            return None
 
 
 def _is_hidden(argument: Item) -> bool:

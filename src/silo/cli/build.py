@@ -17,7 +17,8 @@ __all__ = ["command"]
 
 def command(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Python files with kernels made by silo.kernel.")
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Python files with kernels made by silo.kernel or silo.binary."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="K.silo", help="The bundle to write.")],
     target: Annotated[
@@ -26,7 +27,8 @@ def command(
             "--target",
             "-t",
             metavar="T",
-            help="A target such as cpu, cuda:sm_90, hip:gfx942; repeatable. Default: cpu.",
+            help="A target such as cpu, cuda:sm_90, hip:gfx942; repeatable. "
+            "Default: cpu; for kernels made by silo.binary, what they were built for.",
         ),
     ] = None,
     kernel: Kernels = None,
@@ -47,7 +49,7 @@ def command(
         summary = build_bundle(
             files,
             output,
-            targets=target or ["cpu"],
+            targets=target,
             kernels=kernel or None,
             tune=tune,
             budget_s=budget,

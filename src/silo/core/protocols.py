@@ -15,7 +15,18 @@ from silo.core.target import Target
 from silo.core.values import JSON
 from silo.core.variant import CompileJob, Variant
 
-__all__ = ["BlobStore", "Compiler", "Device", "Heuristic", "LoadedKernel", "RecordStore", "Searcher", "Source", "Timer"]
+__all__ = [
+    "BlobStore",
+    "Compiler",
+    "Device",
+    "Heuristic",
+    "LoadedKernel",
+    "RecordStore",
+    "RunsInProcess",
+    "Searcher",
+    "Source",
+    "Timer",
+]
 
 
 @runtime_checkable
@@ -69,6 +80,16 @@ class Compiler(Protocol):
 
     def compile(self, job: CompileJob) -> Compiled:
         """The back end, run in a worker process. Raises CompileError."""
+        ...
+
+
+@runtime_checkable
+class RunsInProcess(Protocol):
+    """A compiler that may ask for its ``compile`` to run in the caller's process: it does next to nothing."""
+
+    @property
+    def in_process(self) -> bool:
+        """Whether it asks for that."""
         ...
 
 

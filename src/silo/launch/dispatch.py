@@ -100,7 +100,8 @@ def _constant_problem(
         return "is left to the config, and its config does not have it"
     if argument.kind not in (ValueKind.CONSTANT, ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT, ValueKind.NONE):
         return "is a constexpr, and an array was given"
-    value = constant(argument.value)
+    scalar = argument.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
+    value = argument.number if scalar else constant(argument.value)
     if name not in known:
         if not isinstance(parameter.default, NoDefault) and _equal(parameter.default, value):
             return None

@@ -1,0 +1,377 @@
+"""``silo.binary``: kernels that somebody compiled already."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from silo.api.kernel import GridFunction, Kernel, traced_grid
+from silo.artifacts.choice import choose_code, preference
+from silo.artifacts.device_code import DeviceCode, check_layout, read_device_code
+from silo.artifacts.inspect import BinaryKernel as Inspected
+from silo.artifacts.runs_on import runs_on
+from silo.compile.plan import PlannedVariant
+from silo.core.config import Config
+from silo.core.decisions import Rejected
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.signature import Signature
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.core.values import Value
+from silo.core.variant import Variant
+from silo.errors import NoVariantError, SourceError, TargetError
+from silo.sources.binary.assumptions import parse_assumptions
+from silo.sources.binary.parameters import parse_signature
+from silo.sources.binary.source import BinaryCode, BinarySource
+
+if TYPE_CHECKING:
+    from silo.core.cases import Case
+
+__all__ = ["Binary", "BinaryFunction", "BinaryKernel", "binary", "own_targets", "planned_binaries"]
+
+Code = bytes | str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Binary:
+    """One of several binaries of a kernel, and how it differs from what :func:`binary` is told of all of them.
+
+    ``code`` is a file's path, its bytes, or PTX text. What is None is taken from the call of :func:`binary`; ``facts``
+    are added to those given there.
+    """
+
+    code: Code
+    target: str | Target | None = None
+    facts: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    entry: str | None = None
+    threads: int | None = None
+    shared_bytes: int | None = None
+    cluster: Sequence[int] | None = None
+    cooperative: bool | None = None
+    pdl: bool | None = None
+    scratch_bytes: int | None = None
+    scratch_align: int | None = None
+
+
+class BinaryKernel(Kernel):
+    """A :class:`silo.Kernel` whose code exists already."""
+
+    source: BinarySource
+
+    def __init__(self, source: BinarySource, *, release_gil: bool = True) -> None:
+        super().__init__(source, space=None, key=(), grid=None, tune=None, release_gil=release_gil)
+
+    def explain(self, *args: object, grid: object = None, **kwargs: object) -> str:
+        """Which binary a call with such arguments gets, and why not the others."""
+        from silo.launch.arguments import describe_call  # noqa: PLC0415  # needs the native module
+        from silo.launch.runtime import inspect_call  # noqa: PLC0415
+
+        named = {**kwargs, **({} if grid is None else {"grid": grid})}
+        call = inspect_call(self.resolver.native, self.source.signature, *args, **named)
+        situation = self.resolver.understand(call)
+        device = situation.device
+        chosen, decisions = choose_code(self.source.codes, device.target, situation.specialization)
+        lines = [describe_call(call), f"device: {device.target} ({device.model})"]
+        for code, decision in decisions:
+            word = "chosen" if code is chosen else "accepted" if decision else "rejected"
+            lines.append(f"{word}: {code}: {decision.reason}")
+        return "\n".join(lines)
+
+
+class BinaryFunction:
+    """What :func:`binary` gives: called as ``k(...)`` or ``k[grid](...)``. Made by it only."""
+
+    def __init__(self, kernel: BinaryKernel) -> None:
+        self.kernel = kernel
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.kernel.name
+
+    def cases(self, **parameters: Sequence[object]) -> Callable[[Callable[..., Case]], Callable[..., Case]]:
+        """Register a function that makes cases; see :meth:`silo.Kernel.cases`."""
+        return self.kernel.cases(**parameters)
+
+    def warmup(self, *args: object, grid: object = None, **kwargs: object) -> None:
+        """Load what a call with such arguments needs, without launching."""
+        self.kernel.warmup(*args, grid=grid, **kwargs)
+
+    def bind(self, *args: object, grid: object = None, **kwargs: object) -> Any:  # noqa: ANN401  # a launcher
+        """A launcher for calls like this example, without the guard; see :meth:`silo.Kernel.bind`."""
+        return self.kernel.bind(*args, grid=grid, **kwargs)
+
+    def explain(self, *args: object, grid: object = None, **kwargs: object) -> str:
+        """Which binary a call with such arguments gets, and why not the others."""
+        return self.kernel.explain(*args, grid=grid, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<silo kernel {self.name}: {', '.join(map(str, self.kernel.source.codes))}>"
+
+
+def binary(
+    code: Code | Binary | Sequence[Code | Binary],
+    *,
+    signature: str | Mapping[str, Value],
+    grid: GridFunction | Sequence[int] | None = None,
+    name: str | None = None,
+    entry: str | None = None,
+    threads: int | None = None,
+    shared_bytes: int = 0,
+    cluster: Sequence[int] | None = None,
+    cooperative: bool = False,
+    pdl: bool = False,
+    target: str | Target | None = None,
+    facts: Mapping[str, Value] | None = None,
+    scratch_bytes: int = 0,
+    scratch_align: int = 16,
+    release_gil: bool = True,
+) -> Any:  # noqa: ANN401  # a BinaryFunction, whose call takes what the signature says
+    """Make a Silo kernel of a compiled one: a cubin, an hsaco, or PTX.
+
+    Args:
+        code: the path of a file, its bytes, or PTX text; or several of them, each perhaps a :class:`Binary` with what
+            is its own (target, facts, entry). A call gets the one that runs on its device and assumes most of what
+            holds.
+        signature: the parameters in the binary's order, ``"x: in *fp32, y: out *fp32, n: i32"`` or a mapping: arrays
+            with what the kernel does with them (``in``, ``out``, ``inout``), scalars, ``null`` for pointers that are
+            always null, ``scratch``, and constexprs for values folded into the code.
+        grid: as for :func:`silo.kernel`; with clusters it counts clusters.
+        name: what the kernel is called; its entry by default.
+        entry: the symbol to launch, where the binary has several.
+        threads: of a block; needed where the binary does not fix them.
+        shared_bytes: dynamic shared memory of a block, in bytes.
+        cluster: blocks of a cluster on each axis; what the binary says by default.
+        cooperative: launch cooperatively, so that blocks may wait for each other.
+        pdl: programmatic dependent launch (NVIDIA).
+        target: what the binary was built for, such as ``cuda:sm_100a``; read from it by default. A cubin does not say
+            whether it is of an ``a`` form, so say it here.
+        facts: what the binary assumes: ``{"x": "aligned16", "n": "divisible16", "k": 4096}``. A call where that does
+            not hold is an error.
+        scratch_bytes: memory that a ``scratch`` parameter points at, for each program.
+        scratch_align: its alignment.
+        release_gil: as for :func:`silo.kernel`.
+
+    Raises:
+        SourceError: no such file, not device code, or the binary takes other parameters than the signature says.
+        TargetError: a target that does not parse, or is another than the binary's.
+        TraceError: the grid cannot become an expression.
+    """
+    everything = Binary(
+        code=b"",
+        target=target,
+        facts=dict(facts or {}),
+        entry=entry,
+        threads=threads,
+        shared_bytes=shared_bytes,
+        cluster=cluster,
+        cooperative=cooperative,
+        pdl=pdl,
+        scratch_bytes=scratch_bytes,
+        scratch_align=scratch_align,
+    )
+    several = (code,) if isinstance(code, bytes | str | os.PathLike | Binary) else tuple(code)
+    if not several:
+        raise SourceError(f"{name or 'silo.binary'}: the list of binaries is empty")
+    declared = parse_signature(name or entry or "the binary", signature)
+    codes = [_code(_completed(one, everything), declared.signature, declared.layout) for one in several]
+    caller = traceback.extract_stack(limit=2)[0]
+    source = BinarySource(
+        name=name or codes[0].launch.entry,
+        signature=_guarded(declared.signature, codes),
+        codes=tuple(codes),
+        location=f"{caller.filename}:{caller.lineno}",
+    )
+    kernel = BinaryKernel(source, release_gil=release_gil)
+    if grid is not None:
+        kernel.grid = traced_grid(kernel, grid)
+    return _callable(kernel)
+
+
+def _callable(kernel: BinaryKernel) -> BinaryFunction:
+    """The interpreter looks ``__call__`` up on the class, so each kernel has its own: no Python frame lies between."""
+    launcher = kernel.resolver.launcher
+    members = {
+        "__module__": __name__,
+        "__doc__": BinaryFunction.__doc__,
+        "__call__": launcher,
+        "__getitem__": staticmethod(launcher.__getitem__),
+    }
+    return cast("BinaryFunction", type("BinaryFunction", (BinaryFunction,), members)(kernel))
+
+
+def _completed(one: Code | Binary, everything: Binary) -> Binary:
+    """One binary with what was said of all of them put in where it says nothing itself."""
+    own = one if isinstance(one, Binary) else Binary(one)
+    return replace(
+        everything,
+        code=own.code,
+        facts={**everything.facts, **own.facts},
+        **{name: value for name in _INHERITED if (value := getattr(own, name)) is not None},
+    )
+
+
+_INHERITED = (
+    "target",
+    "entry",
+    "threads",
+    "shared_bytes",
+    "cluster",
+    "cooperative",
+    "pdl",
+    "scratch_bytes",
+    "scratch_align",
+)
+
+
+def _guarded(signature: Signature, codes: Sequence[BinaryCode]) -> Signature:
+    """The signature in which the parameters that a binary assumes something of are specialised on, and no others."""
+    assumed = {name for code in codes for name, _ in code.assumes.facts}
+    return Signature(
+        tuple(replace(one, specialize=one.name in assumed, align=one.name in assumed) for one in signature.parameters)
+    )
+
+
+def _code(one: Binary, signature: Signature, layout: tuple[LayoutSlot, ...]) -> BinaryCode:
+    data, label = _read(one.code)
+    found = read_device_code(data, label)
+    kernel = found.kernel(one.entry, label)
+    check_layout(kernel, layout)
+    return BinaryCode(
+        label=label,
+        kind=found.kind,
+        data=data,
+        target=_target(found, one.target, label),
+        assumes=parse_assumptions(kernel.entry, one.facts, signature),
+        launch=_launch_info(one, found, kernel, layout, label),
+    )
+
+
+def _read(code: Code) -> tuple[bytes, str]:
+    if isinstance(code, bytes):
+        return code, f"a binary of {len(code)} bytes"
+    if isinstance(code, str) and "\n" in code:
+        return code.encode(), "PTX text"
+    path = Path(code)
+    try:
+        return path.read_bytes(), path.name
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _target(found: DeviceCode, given: str | Target | None, label: str) -> Target:
+    if given is None:
+        if found.target is None:
+            raise SourceError(f"{label} names no .target; say what it is for with target=, such as target='cuda:sm_80'")
+        return found.target
+    target = Target.parse(given) if isinstance(given, str) else given
+    if not target.is_concrete:
+        raise TargetError(f"{label}: the target {target} names no arch; write for example cuda:sm_90")
+    own = found.target
+    if own is not None and (own.kind, own.arch.rstrip("af")) != (target.kind, target.arch.rstrip("af")):
+        raise TargetError(f"{label} was built for {own}, and target= says {target}")
+    return target
+
+
+def _launch_info(
+    one: Binary, found: DeviceCode, kernel: Inspected, layout: tuple[LayoutSlot, ...], label: str
+) -> LaunchInfo:
+    machine_code = found.kind != "ptx"
+    target = found.target
+    if one.pdl and found.kind == "hsaco":
+        raise SourceError(f"{label}: pdl=True, and programmatic dependent launch is NVIDIA's alone")
+    threads = _threads(one.threads, kernel, label)
+    warp = 64 if target is not None and target.arch.startswith("gfx9") else 32
+    scratch = (one.scratch_bytes or 0) if any(slot.type is AbiType.SCRATCH for slot in layout) else 0
+    if one.scratch_bytes and not scratch:
+        raise SourceError(f"{label}: scratch_bytes={one.scratch_bytes}, and no parameter of the signature is scratch")
+    return LaunchInfo(
+        entry=kernel.entry,
+        layout=layout,
+        num_warps=-(-threads // warp),
+        threads=threads,
+        cluster=_cluster(one.cluster, kernel, label),
+        shared_bytes=_natural(one.shared_bytes or 0, "shared_bytes", label),
+        scratch_bytes=_natural(scratch, "scratch_bytes", label),
+        scratch_align=one.scratch_align or 1,
+        cooperative=bool(one.cooperative),
+        pdl=bool(one.pdl),
+        registers=kernel.registers if machine_code else None,
+        spills=kernel.spills if machine_code else None,
+    )
+
+
+def _natural(value: int, what: str, label: str) -> int:
+    if value < 0:
+        raise SourceError(f"{label}: {what}={value} is negative")
+    return value
+
+
+def _threads(given: int | None, kernel: Inspected, label: str) -> int:
+    required = kernel.required_block
+    if required is not None:
+        if required[1:] != (1, 1):
+            raise SourceError(
+                f"{label}: {kernel.entry} needs blocks of {' x '.join(map(str, required))} threads, and Silo launches "
+                "blocks of one dimension; compile it for one"
+            )
+        if given not in (None, required[0]):
+            raise SourceError(f"{label}: threads={given}, and {kernel.entry} was compiled for exactly {required[0]}")
+        return required[0]
+    if given is None:
+        most = "" if kernel.most_threads is None else f" (at most {kernel.most_threads})"
+        raise SourceError(f"{label} does not say how many threads a block of {kernel.entry} has; say threads={most}")
+    if not 1 <= given <= (kernel.most_threads or 1024):
+        raise SourceError(f"{label}: threads={given}; a block of {kernel.entry} has 1 to {kernel.most_threads or 1024}")
+    return given
+
+
+def _cluster(given: Sequence[int] | None, kernel: Inspected, label: str) -> tuple[int, int, int]:
+    if given is None:
+        return kernel.cluster or (1, 1, 1)
+    sizes = (*given, 1, 1)[:3] if len(given) <= 3 else tuple(given)
+    if len(sizes) != 3 or any(size < 1 for size in sizes):
+        raise SourceError(f"{label}: cluster={tuple(given)}; it has one to three positive sizes")
+    if kernel.cluster not in (None, sizes):
+        raise SourceError(f"{label}: cluster={sizes}, and {kernel.entry} was compiled for clusters of {kernel.cluster}")
+    return (sizes[0], sizes[1], sizes[2])
+
+
+def own_targets(kernel: BinaryKernel) -> tuple[Target, ...]:
+    """What its binaries were built for, without repetition."""
+    return tuple(dict.fromkeys(code.target for code in kernel.source.codes))
+
+
+def planned_binaries(kernel: BinaryKernel, targets: Sequence[Target]) -> tuple[PlannedVariant, ...]:
+    """The variants that a bundle for ``targets`` holds: every binary that runs on one of them, the preferred first.
+
+    Raises:
+        NoVariantError: none does; lists each with the reason.
+    """
+    source = kernel.source
+    planned: dict[Variant, PlannedVariant] = {}
+    reasons: list[str] = []
+    for code in sorted(source.codes, key=preference, reverse=True):
+        decisions = [runs_on(code.target, target, code.kind) for target in targets]
+        if not any(decisions):
+            refusals = [decision.reason for decision in decisions if isinstance(decision, Rejected)]
+            reasons.append(f"{code}: {'; '.join(dict.fromkeys(refusals))}")
+            continue
+        own = source.fingerprint_of(code)
+        variant = Variant(source.name, own, source.signature, code.assumes, Config(), code.target)
+        planned.setdefault(
+            variant, PlannedVariant(variant, (f"given as {code.label}",), (), generic=_assumes_nothing(code))
+        )
+    if not planned:
+        listing = ", ".join(map(str, targets))
+        raise NoVariantError(f"{kernel.name} ({kernel.location}) has no binary for {listing}", reasons)
+    return tuple(planned.values())
+
+
+def _assumes_nothing(code: BinaryCode) -> bool:
+    constexprs = Specialization(constants=code.assumes.constants)
+    return code.assumes == constexprs and not constexprs.constants

@@ -1,0 +1,154 @@
+"""Compiled kernels as anybody hands them over: what kind of file it is, what it holds, whether it fits a layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from silo.artifacts.elf import read_elf
+from silo.artifacts.inspect import BinaryKernel, inspect_binary
+from silo.artifacts.ptx import inspect_ptx
+from silo.core.launch_info import AbiType, LayoutSlot
+from silo.core.target import Target
+from silo.errors import CompileError, SourceError
+
+__all__ = ["ABI_BYTES", "DeviceCode", "check_layout", "read_device_code"]
+
+T = TypeVar("T")
+
+ABI_BYTES = {
+    AbiType.I1: 1,
+    AbiType.I8: 1,
+    AbiType.U8: 1,
+    AbiType.I16: 2,
+    AbiType.U16: 2,
+    AbiType.FP16: 2,
+    AbiType.BF16: 2,
+    AbiType.I32: 4,
+    AbiType.U32: 4,
+    AbiType.FP32: 4,
+    AbiType.I64: 8,
+    AbiType.U64: 8,
+    AbiType.FP64: 8,
+    AbiType.POINTER: 8,
+    AbiType.SCRATCH: 8,
+    AbiType.PROFILE: 8,
+    AbiType.TENSORMAP: 128,
+}
+"""Bytes of one parameter of a GPU kernel."""
+
+_TAKEN = "taken are a cubin (NVIDIA), an hsaco (AMD code object) and PTX text"
+_MACHINES = {190: "cubin", 224: "hsaco"}
+_HOST_MACHINES = {3: "x86", 40: "ARM", 62: "x86-64", 183: "aarch64", 243: "RISC-V"}
+_RELOCATABLE = 1  # e_type ET_REL
+
+# First bytes of what people have at hand instead.
+_OTHERS: tuple[tuple[bytes, str], ...] = (
+    (b"\x50\xed\x55\xba", "a CUDA fatbin; take one cubin or PTX out of it with cuobjdump -xelf all (or -xptx all)"),
+    (b"__CLANG_OFFLOAD_BUNDLE__", "a bundle of clang; unbundle it with clang-offload-bundler --unbundle"),
+    (b"CCOB", "a compressed bundle of clang; unbundle it with clang-offload-bundler --unbundle"),
+    (b"\x03\x02\x23\x07", "SPIR-V"),
+    (b"BC\xc0\xde", "LLVM bitcode; compile it first"),
+    (b"\xde\xc0\x17\x0b", "LLVM bitcode; compile it first"),
+    (b"!<arch>", "an archive of object files"),
+    (b"MTLB", "a Metal library"),
+    (b"PK\x03\x04", "a zip file"),
+    (b"SILOBNDL", "a bundle of Silo; open it with silo.load"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCode:
+    """A file of device code: its kind (``cubin``, ``hsaco``, ``ptx``), its kernels and what they were built for.
+
+    ``target`` is None for PTX that names no arch. A cubin does not tell ``sm_100`` from ``sm_100a``, so its target is
+    the plain form.
+    """
+
+    kind: str
+    target: Target | None
+    kernels: tuple[BinaryKernel, ...]
+
+    def kernel(self, entry: str | None, name: str) -> BinaryKernel:
+        """The kernel called ``entry``, or the only one. ``SourceError`` lists what is there."""
+        for kernel in self.kernels:
+            if kernel.entry == entry or (entry is None and len(self.kernels) == 1):
+                return kernel
+        listing = ", ".join(kernel.entry for kernel in self.kernels)
+        if entry is None:
+            raise SourceError(f"{name} holds {len(self.kernels)} kernels; say which with entry=: {listing}")
+        raise SourceError(f"{name} holds no kernel {entry!r}; it has {listing}")
+
+
+def read_device_code(data: bytes, name: str) -> DeviceCode:
+    """What ``data`` is, by its bytes. ``name`` stands for it in messages.
+
+    Raises:
+        SourceError: something else, truncated or damaged; the message says what it is and what is taken.
+    """
+    if not data:
+        raise SourceError(f"{name} is empty; {_TAKEN}")
+    for magic, what in _OTHERS:
+        if data.startswith(magic):
+            raise SourceError(f"{name} is {what}; {_TAKEN}")
+    if data.startswith(b"\x7fELF"):
+        return _elf(data, name)
+    if b".version" in data and b".target" in data:
+        kernels = _read(inspect_ptx, data, name, "PTX")
+        arch = kernels[0].arch
+        return DeviceCode("ptx", Target("cuda", arch) if arch else None, kernels)
+    raise SourceError(f"{name} is no device code ({len(data)} bytes that start with {data[:8]!r}); {_TAKEN}")
+
+
+def _elf(data: bytes, name: str) -> DeviceCode:
+    machine = _read(lambda read: read_elf(read).machine, data, name, "an ELF file")
+    kind = _MACHINES.get(machine)
+    if kind is None:
+        what = _HOST_MACHINES.get(machine, f"machine {machine}")
+        kernels = "; kernels for the CPU come from Triton (silo.kernel)" if machine in _HOST_MACHINES else ""
+        raise SourceError(f"{name} is host code for {what}, not device code; {_TAKEN}{kernels}")
+    if int.from_bytes(data[16:18], "little") == _RELOCATABLE:
+        raise SourceError(
+            f"{name} is a relocatable {kind} (made with -rdc=true or -dc), which must be linked before it is loaded; "
+            "link it with nvlink, or compile without -rdc"
+        )
+    kernels = _read(lambda read: inspect_binary(read, kind), data, name, f"a {kind}")
+    return DeviceCode(kind, Target("cuda" if kind == "cubin" else "hip", kernels[0].arch), kernels)
+
+
+def _read(reader: Callable[[bytes], T], data: bytes, name: str, what: str) -> T:
+    try:
+        return reader(data)
+    except CompileError as error:
+        raise SourceError(f"{name} looks like {what} but is truncated or damaged: {error}") from error
+
+
+def check_layout(kernel: BinaryKernel, layout: Sequence[LayoutSlot]) -> None:
+    """Whether the kernel takes parameters of exactly these sizes.
+
+    Raises:
+        SourceError: it does not; shows each parameter as declared and as the binary has it. A launch would read wrong
+            memory.
+    """
+    declared = [ABI_BYTES[slot.type] for slot in layout]
+    if declared == [size for _, size in kernel.parameters]:
+        return
+    lines: list[str] = []
+    for index in range(max(len(layout), len(kernel.parameters))):
+        said = "nothing"
+        if index < len(layout):
+            said = f"{layout[index].name or layout[index].type.value}, {declared[index]} bytes"
+        has = "nothing"
+        if index < len(kernel.parameters):
+            offset, size = kernel.parameters[index]
+            has = f"{size} bytes at {offset}"
+        mark = " " if said != "nothing" and has != "nothing" and declared[index] == kernel.parameters[index][1] else "!"
+        lines.append(f"\n  {mark} {index}: declared {said}; the binary has {has}")
+    hint = ""
+    if len(kernel.parameters) - len(layout) in (1, 2):
+        hint = "\nBinaries of Triton take one or two more pointers at the end, for scratch memory: declare them as null"
+    raise SourceError(
+        f"{kernel.entry} takes {len(kernel.parameters)} parameters in the binary, and the signature leaves "
+        f"{len(layout)}:{''.join(lines)}{hint}"
+    )

@@ -1,0 +1,1 @@
+"""The compiler of what is compiled already: it checks and passes on."""

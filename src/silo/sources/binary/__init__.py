@@ -1,0 +1,1 @@
+"""Compiled kernels: what their authors say of them, as sources."""
