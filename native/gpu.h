@@ -175,6 +175,7 @@ struct silo_gpu_module {
     /* Set (relaxed, never cleared) once a launch of it was captured into a graph, which does not
      * keep it alive: such a module stays loaded to the end of the process. */
     int captured;
+    PyObject *weakrefs; /* Python's list of them */
 };
 
 extern PyTypeObject *silo_gpu_module_type;

@@ -168,6 +168,8 @@ static void module_dealloc(PyObject *object) {
     struct silo_gpu_module *self = (struct silo_gpu_module *)object;
     struct silo_gpu_device *device = self->device;
     PyTypeObject *type = Py_TYPE(object);
+    if (self->weakrefs != NULL)
+        PyObject_ClearWeakRefs(object);
     if (self->module != NULL && !self->captured && !__atomic_load_n(&ending, __ATOMIC_RELAXED)) {
         struct silo_gpu_retired *entry = malloc(sizeof *entry); /* owned by the list */
         if (entry != NULL) {                                    /* else it stays loaded */
@@ -317,9 +319,15 @@ int silo_gpu_module_init(PyObject *module) {
         {"index", module_index, NULL, "The device's number.", NULL},
         {NULL, NULL, NULL, NULL, NULL},
     };
+    static PyMemberDef members[] = {
+        {"__weaklistoffset__", T_PYSSIZET, offsetof(struct silo_gpu_module, weakrefs), READONLY,
+         NULL},
+        {NULL, 0, 0, 0, NULL},
+    };
     static PyType_Slot slots[] = {
         {Py_tp_new, (void *)module_new},
         {Py_tp_dealloc, (void *)module_dealloc},
+        {Py_tp_members, members},
         {Py_tp_getset, getters},
         {Py_tp_doc,
          "GpuModule(kind, index, data)\n--\n\nA cubin, hsaco or PTX loaded on one device. It is "
