@@ -168,6 +168,7 @@ static const struct silo_adapter *insert(struct silo_adapter entry) {
         silo_adapters->used += is_new;
         slot->exchange = entry.exchange;
         slot->kind = entry.kind;
+        slot->rounds = entry.rounds;
         /* Last: a reader that sees the type sees the rest. */
         __atomic_store_n(&slot->type, entry.type, __ATOMIC_RELEASE);
         if (is_new)
@@ -192,14 +193,19 @@ const struct silo_adapter *silo_adapter_add(PyTypeObject *type) {
     const struct silo_adapter *known = place(silo_adapters, type); /* the hook may have added it */
     if (known->type == type)
         return known;
-    struct silo_adapter entry = {type, exchange_of(type), NULL, SILO_ADAPT_EXCHANGE};
+    struct silo_adapter entry = {type, exchange_of(type), NULL, SILO_ADAPT_EXCHANGE, false};
     if (entry.exchange == NULL)
         entry.kind = classify(type);
     return insert(entry);
 }
 
 int silo_adapt_torch(PyTypeObject *type) {
-    const struct silo_adapter entry = {type, exchange_of(type), NULL, SILO_ADAPT_TORCH};
+    const struct silo_adapter entry = {type, exchange_of(type), NULL, SILO_ADAPT_TORCH, false};
+    return insert(entry) ? 0 : -1;
+}
+
+int silo_adapt_descriptor(PyTypeObject *type, bool rounds) {
+    const struct silo_adapter entry = {type, NULL, NULL, SILO_ADAPT_DESCRIPTOR, rounds};
     return insert(entry) ? 0 : -1;
 }
 

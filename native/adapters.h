@@ -16,6 +16,7 @@ enum silo_adapter_kind {
     SILO_ADAPT_INT,       /* a number of another library: numpy.int32, ... */
     SILO_ADAPT_FLOAT,
     SILO_ADAPT_BOOL,
+    SILO_ADAPT_DESCRIPTOR, /* a tensor descriptor: attributes of its own, a base array behind */
 };
 
 /* Entries are never removed and own a reference to their type. */
@@ -24,6 +25,7 @@ struct silo_adapter {
     const struct dl_exchange *exchange;
     PyObject *stream; /* owned callable: device index -> handle of the library's current stream */
     enum silo_adapter_kind kind;
+    bool rounds; /* a descriptor with an attribute round_f32_to_tf32 */
 };
 
 int silo_adapters_init(void);
@@ -35,6 +37,9 @@ void silo_set_type_hook(PyObject *hook);
 
 /* Read objects of exactly this type through the torch shim; -1 with an exception set. */
 int silo_adapt_torch(PyTypeObject *type);
+
+/* Read objects of exactly this type as tensor descriptors; -1 with an exception set. */
+int silo_adapt_descriptor(PyTypeObject *type, bool rounds);
 
 /* Where the current stream of a library is asked whose arrays have no DLPack exchange API: a
  * callable from a device index to a handle. -1 with an exception set. */

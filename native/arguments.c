@@ -281,6 +281,7 @@ int silo_view_slow(PyObject *object, const struct silo_adapter *adapter, struct 
     case SILO_ADAPT_INT:
     case SILO_ADAPT_FLOAT:
     case SILO_ADAPT_BOOL:
+    case SILO_ADAPT_DESCRIPTOR:
         break;
     }
     PyErr_SetString(PyExc_TypeError, "not an array");

@@ -4,6 +4,7 @@
 #define SILO_ARGUMENTS_H
 
 #include "adapters.h"
+#include "descriptor.h"
 #include "dlpack.h"
 #include "dtypes.h"
 #include "python.h"
@@ -31,8 +32,8 @@ struct silo_holds {
     uint32_t buffers;
     uint32_t objects;
     Py_buffer buffer[SILO_MAX_PARAMETERS];
-    /* At most one an argument, and two allocations of scratch memory. */
-    PyObject *object[SILO_MAX_PARAMETERS + SILO_MAX_OPTIONS + 2];
+    /* At most one an argument, two more a descriptor, and two allocations of scratch memory. */
+    PyObject *object[SILO_MAX_PARAMETERS + SILO_MAX_OPTIONS + 2 * SILO_MAX_DESCRIPTORS + 2];
 };
 
 int silo_arguments_init(void);

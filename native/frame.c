@@ -33,6 +33,9 @@ static const char *noun(const struct silo_parameter *parameter, char *buffer, si
     case SILO_PARAMETER_CONSTEXPR:
         snprintf(buffer, size, "a hashable constexpr value");
         break;
+    case SILO_PARAMETER_DESCRIPTOR:
+        snprintf(buffer, size, "a tensor descriptor%s%s", name ? " of " : "", name ? name : "");
+        break;
     case SILO_PARAMETER_ANY:
         snprintf(buffer, size,
                  "an array of numbers or bools, a number of at most 64 bits, a bool or None");
@@ -71,6 +74,8 @@ int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object
 int silo_read_number(const struct silo_plan *plan, int32_t index, PyObject *object,
                      const struct silo_adapter *adapter, struct silo_frame *frame) {
     const struct silo_parameter *parameter = &plan->parameters[index];
+    if (adapter->kind == SILO_ADAPT_DESCRIPTOR && parameter->kind == SILO_PARAMETER_ANY)
+        return silo_read_descriptor(plan, index, object, adapter, frame);
     PyObject *number = NULL; /* owned: the Python number behind the object */
     if (PyLong_Check(object) || PyFloat_Check(object)) {
         number = object;
@@ -115,11 +120,41 @@ int silo_read_number(const struct silo_plan *plan, int32_t index, PyObject *obje
         break;
     case SILO_PARAMETER_POINTER:
     case SILO_PARAMETER_CONSTEXPR:
+    case SILO_PARAMETER_DESCRIPTOR:
         result = silo_read_error(plan, index, object);
         break;
     }
     Py_DECREF(number);
     return result;
+}
+
+uint64_t silo_range_flag(const struct silo_parameter *parameter, PyObject *object,
+                         const struct silo_adapter *adapter) {
+    int64_t bytes;
+    struct silo_shape shape;
+    if (!(parameter->flags & SILO_PARAMETER_SPECIALIZE))
+        return 0;
+    if (adapter->kind == SILO_ADAPT_TORCH && silo_torch.storage_bytes != NULL)
+        return silo_torch.storage_bytes(silo_torch_handle(object), &bytes) == 0 &&
+                       bytes <= INT32_MAX
+                   ? SILO_FLAG_RANGE32
+                   : 0;
+    if (silo_shape_read(object, adapter, &shape) != 0 || shape.itemsize == 0) {
+        PyErr_Clear(); /* a duck type that does not say how large it is */
+        return 0;
+    }
+    uint64_t last = 0; /* the last element; extents and strides may be anything */
+    for (int32_t i = 0; i < shape.ndim; i++) {
+        uint64_t step;
+        if (shape.sizes[i] == 0)
+            return SILO_FLAG_RANGE32;
+        if (shape.sizes[i] < 0 || shape.strides[i] < 0 ||
+            __builtin_mul_overflow((uint64_t)shape.sizes[i] - 1, (uint64_t)shape.strides[i],
+                                   &step) ||
+            __builtin_add_overflow(last, step, &last) || last > INT32_MAX)
+            return 0;
+    }
+    return (last + 1) * (uint64_t)shape.itemsize <= INT32_MAX ? SILO_FLAG_RANGE32 : 0;
 }
 
 /* ---- constexpr values ---- */

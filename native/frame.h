@@ -3,6 +3,7 @@
 #define SILO_FRAME_H
 
 #include "arguments.h"
+#include "descriptor.h"
 #include "guard.h"
 #include "plan.h"
 
@@ -19,6 +20,9 @@ struct silo_frame {
     int32_t device_from;                       /* the parameter that said so */
     const struct silo_adapter *device_adapter; /* and how it was read; NULL: no array */
     uint64_t scratch[2];                       /* addresses of scratch and profiling memory */
+    uint32_t descriptors_used;
+    struct silo_descriptor
+        descriptors[SILO_MAX_DESCRIPTORS]; /* a slot holds the index of its own */
     struct silo_holds holds;
 };
 
@@ -34,6 +38,10 @@ int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *o
                        PyObject *constants, struct silo_holds *holds, uint64_t word[2]);
 /* The object whose identity is in the words (borrowed), or NULL where they hold a value. */
 PyObject *silo_constant_identity(const uint64_t word[2]);
+/* SILO_FLAG_RANGE32 where the memory behind an array has less than 2 GiB, else 0. Never leaves an
+ * exception. */
+uint64_t silo_range_flag(const struct silo_parameter *parameter, PyObject *object,
+                         const struct silo_adapter *adapter);
 /* `view` is not on the device of the arrays before it: the first one, or shared memory, or an
  * error. */
 int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
@@ -122,6 +130,8 @@ SILO_INLINE int silo_read_array(const struct silo_plan *plan, int32_t index, PyO
     frame->key[index] = SILO_CODE(SILO_VALUE_POINTER, view.dtype.code, view.dtype.bits,
                                   silo_address_flags(parameter, view.address) |
                                       (view.readonly ? SILO_FLAG_READONLY : 0U));
+    if (SILO_UNLIKELY(view.device_type == SILO_DEVICE_ROCM))
+        frame->key[index] |= silo_range_flag(parameter, object, adapter);
     return 0;
 }
 

@@ -166,7 +166,8 @@ static int read_arrays(const struct silo_grid_programs *grid, const struct silo_
         const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
         if (adapter == NULL)
             return -1;
-        if (adapter->kind == SILO_ADAPT_NOTHING || adapter->kind >= SILO_ADAPT_INT)
+        if (adapter->kind == SILO_ADAPT_NOTHING ||
+            (adapter->kind >= SILO_ADAPT_INT && adapter->kind != SILO_ADAPT_DESCRIPTOR))
             continue;
         if (silo_shape_read(object, adapter, &shapes[i]) != 0) {
             PyObject *cause = silo_take_exception();

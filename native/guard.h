@@ -1,7 +1,8 @@
 /* The guard: what is known about a call's arguments as 64-bit words, and the table from those words
  * to bindings. Compared word by word, so a hit is never false.
  *
- * Codes: kind in bits 56-63, DLPack type code in 16-23, bits in 8-15, flags in 0-7.
+ * Codes: kind in bits 56-63, a descriptor's block in 24-51, DLPack type code in 16-23, bits in
+ * 8-15, flags in 0-7.
  *
  * Threads: no Python code runs between a look-up and taking a reference to its answer, so the GIL
  * is enough; a build without it holds the guard's lock there and where the table changes. */
@@ -20,7 +21,8 @@ enum silo_value_kind {
     SILO_VALUE_INT = 4,
     SILO_VALUE_BOOL = 5,
     SILO_VALUE_FLOAT = 6,
-    SILO_VALUE_CONSTANT = 7, /* a constexpr; the next word is its value or identity */
+    SILO_VALUE_CONSTANT = 7,   /* a constexpr; the next word is its value or identity */
+    SILO_VALUE_DESCRIPTOR = 8, /* a tensor descriptor */
 };
 
 enum silo_value_flags {
@@ -28,6 +30,7 @@ enum silo_value_flags {
     SILO_FLAG_DIVISIBLE16 = 2,
     SILO_FLAG_EQUAL1 = 4,
     SILO_FLAG_READONLY = 8,
+    SILO_FLAG_RANGE32 = 16, /* a ROCm array: its memory has less than 2 GiB */
 };
 
 #define SILO_CODE(kind, code, bits, flags)                                                         \

@@ -157,6 +157,67 @@ static const struct {
     {"scratch", SILO_ABI_NULL, 64, SILO_PACK_NULL}, {"profile", SILO_ABI_NULL, 64, SILO_PACK_NULL},
 };
 
+/* (slot, type, writes, part, rank): what is left of a descriptor beside its map. */
+static int parse_part(PyObject *item, struct silo_packed *out) {
+    int slot, writes, rank;
+    const char *type, *name;
+    if (!PyArg_ParseTuple(item, "ispsi", &slot, &type, &writes, &name, &rank))
+        return -1;
+    uint8_t axis;
+    const int part = silo_part_named(name, &axis);
+    if (part < 0 || slot < 0 || slot >= SILO_MAX_PARAMETERS || rank < 1 || rank > SILO_MAX_RANK ||
+        axis >= rank) {
+        PyErr_Format(PyExc_ValueError, "not a part of a tensor descriptor: %R", item);
+        return -1;
+    }
+    *out = (struct silo_packed){.slot = (uint16_t)slot,
+                                .pack = SILO_PACK_DESCRIPTOR,
+                                .abi = SILO_ABI_DESCRIPTOR,
+                                .bits = 64,
+                                .writes = writes != 0,
+                                .part = (uint8_t)part,
+                                .axis = axis,
+                                .rank = (uint8_t)rank};
+    return 0;
+}
+
+/* (slot, "tensormap", writes, element type, element bytes, swizzle, fp4, box): a descriptor's map,
+ * which becomes number `index` of the binding's. */
+static int parse_map(PyObject *item, uint8_t index, struct silo_map_form *form,
+                     struct silo_packed *out) {
+    int slot, writes, fp4;
+    const char *type;
+    PyObject *box;
+    memset(form, 0, sizeof *form); /* compared as bytes */
+    if (!PyArg_ParseTuple(item, "ispiIipO!", &slot, &type, &writes, &form->element_type,
+                          &form->element_bytes, &form->swizzle, &fp4, &PyTuple_Type, &box))
+        return -1;
+    const Py_ssize_t rank = PyTuple_Size(box);
+    bool good = strcmp(type, "tensormap") == 0 && slot >= 0 && slot < SILO_MAX_PARAMETERS &&
+                rank >= 1 && rank <= SILO_MAX_RANK;
+    for (Py_ssize_t i = 0; good && i < rank; i++) {
+        const unsigned long extent = PyLong_AsUnsignedLong(PyTuple_GetItem(box, i));
+        PyErr_Clear();
+        good = extent >= 1 && extent <= 256; /* what the driver takes */
+        form->box[i] = (uint32_t)extent;
+    }
+    if (!good) {
+        PyErr_Format(PyExc_ValueError, "not a tensor map: %R", item);
+        return -1;
+    }
+    form->rank = (uint32_t)rank;
+    form->fp4_padded = fp4 != 0;
+    *out = (struct silo_packed){.slot = (uint16_t)slot,
+                                .pack = SILO_PACK_DESCRIPTOR,
+                                .abi = SILO_ABI_DESCRIPTOR,
+                                .bits = 64,
+                                .writes = writes != 0,
+                                .part = SILO_PART_MAP,
+                                .axis = index,
+                                .rank = (uint8_t)rank};
+    return 0;
+}
+
 static int parse_packed(const struct silo_function *function, PyObject *item,
                         struct silo_packed *out) {
     int slot, writes;
@@ -169,8 +230,11 @@ static int parse_packed(const struct silo_function *function, PyObject *item,
         const bool hidden = abi_types[i].abi == SILO_ABI_NULL;
         if (!hidden && (slot < 0 || slot >= SILO_MAX_PARAMETERS))
             break;
-        *out = (struct silo_packed){hidden ? 0 : (uint16_t)slot, abi_types[i].pack,
-                                    abi_types[i].abi, abi_types[i].bits, writes != 0};
+        *out = (struct silo_packed){.slot = hidden ? 0 : (uint16_t)slot,
+                                    .pack = abi_types[i].pack,
+                                    .abi = abi_types[i].abi,
+                                    .bits = abi_types[i].bits,
+                                    .writes = writes != 0};
         if (hidden && function->device != NULL) {
             const bool profile = strcmp(name, "profile") == 0;
             if ((profile ? function->profile_bytes : function->scratch_bytes) > 0)
@@ -195,9 +259,31 @@ static int parse_layout(struct silo_binding *self, PyObject *layout) {
         PyErr_NoMemory();
         return -1;
     }
+    uint8_t maps = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         struct silo_packed *packed = &self->packed[i];
-        if (parse_packed(&self->loaded->function, PyTuple_GetItem(layout, i), packed) != 0)
+        PyObject *item = PyTuple_GetItem(layout, i);
+        const Py_ssize_t members = PyTuple_Check(item) ? PyTuple_Size(item) : 0;
+        int result;
+        if (members == 5) {
+            result = parse_part(item, packed);
+        } else if (members == 8) {
+            if (self->maps == NULL)
+                self->maps = PyMem_Calloc(SILO_MAX_DESCRIPTORS, sizeof *self->maps);
+            if (self->maps == NULL) {
+                PyErr_NoMemory();
+                return -1;
+            }
+            if (maps == SILO_MAX_DESCRIPTORS) {
+                PyErr_SetString(PyExc_ValueError, "a binary with too many tensor maps");
+                return -1;
+            }
+            result = parse_map(item, maps, &self->maps[maps], packed);
+            maps++;
+        } else {
+            result = parse_packed(&self->loaded->function, item, packed);
+        }
+        if (result != 0)
             return -1;
         self->takes_scratch |=
             packed->pack == SILO_PACK_SCRATCH || packed->pack == SILO_PACK_PROFILE;
@@ -249,6 +335,7 @@ static void binding_dealloc(PyObject *object) {
     PyObject_GC_UnTrack(object);
     silo_grid_clear(&self->grid);
     PyMem_Free(self->packed);
+    PyMem_Free(self->maps);
     Py_XDECREF(self->config);
     Py_XDECREF(self->tag);
     Py_XDECREF((PyObject *)self->loaded);
@@ -333,5 +420,6 @@ int silo_kernel_init(PyObject *module) {
     silo_module_type = add_type(module, "CpuModule", &module_spec);
     silo_loaded_type = add_type(module, "LoadedKernel", &loaded_spec);
     silo_binding_type = add_type(module, "Binding", &binding_spec);
-    return silo_module_type && silo_loaded_type && silo_binding_type ? 0 : -1;
+    return silo_module_type && silo_loaded_type && silo_binding_type ? silo_descriptor_init(module)
+                                                                     : -1;
 }

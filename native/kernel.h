@@ -3,6 +3,7 @@
 #ifndef SILO_KERNEL_H
 #define SILO_KERNEL_H
 
+#include "descriptor.h"
 #include "driver.h"
 #include "grid.h"
 #include "python.h"
@@ -29,6 +30,7 @@ enum silo_pack {
     SILO_PACK_NULL,    /* a null pointer: scratch memory that is not used */
     SILO_PACK_SCRATCH, /* the address of scratch memory taken for this launch */
     SILO_PACK_PROFILE,
+    SILO_PACK_DESCRIPTOR, /* a part of a tensor descriptor */
 };
 
 /* What the binary takes in that place; checked when a binding enters the guard table. */
@@ -39,6 +41,7 @@ enum silo_abi {
     SILO_ABI_UINT,
     SILO_ABI_FLOAT,
     SILO_ABI_NULL,
+    SILO_ABI_DESCRIPTOR,
 };
 
 struct silo_packed {
@@ -47,6 +50,10 @@ struct silo_packed {
     uint8_t abi;    /* enum silo_abi */
     uint8_t bits;   /* of the ABI type */
     uint8_t writes; /* the kernel writes through this pointer */
+    /* Of a descriptor: */
+    uint8_t part; /* enum silo_part */
+    uint8_t axis; /* of a shape or stride; which of the binding's maps */
+    uint8_t rank;
 };
 
 struct silo_binding {
@@ -56,6 +63,7 @@ struct silo_binding {
     uint32_t count;
     bool takes_scratch;         /* some parameter is SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
     struct silo_packed *packed; /* owned */
+    struct silo_map_form *maps; /* owned; NULL: none */
     struct silo_grid_programs grid;
 };
 

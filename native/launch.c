@@ -37,6 +37,11 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
             case SILO_PARAMETER_BOOL:
                 result = silo_read_scalar(plan, i, object, frame);
                 break;
+            case SILO_PARAMETER_DESCRIPTOR: {
+                const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
+                result = adapter ? silo_read_descriptor(plan, i, object, adapter, frame) : -1;
+                break;
+            }
             case SILO_PARAMETER_CONSTEXPR:
                 result = silo_read_constant(plan, parameter->name, object, self->constants,
                                             &frame->holds, constant);
@@ -165,6 +170,23 @@ static int raise_launch_error(const struct silo_launcher *self, const struct sil
     return -1;
 }
 
+/* Where one part of a descriptor lies; NULL with an exception set. */
+static SILO_NOINLINE void *part_of(const struct silo_launcher *self,
+                                   const struct silo_binding *binding,
+                                   const struct silo_packed *packed, struct silo_frame *frame) {
+    struct silo_descriptor *descriptor = &frame->descriptors[frame->slots[packed->slot]];
+    if (descriptor->rank != packed->rank) { /* only a call without a guard gets here so */
+        PyErr_Format(silo_argument_error,
+                     "%U: the tensor descriptor '%U' has %u dimensions; this code takes one of %u",
+                     self->plan.kernel, self->plan.parameters[packed->slot].name, descriptor->rank,
+                     packed->rank);
+        return NULL;
+    }
+    if (packed->part == SILO_PART_MAP)
+        return silo_descriptor_map(&self->plan, packed->slot, &binding->maps[packed->axis], frame);
+    return silo_descriptor_part(descriptor, packed->part, packed->axis);
+}
+
 /* Values of the parameters by the exact ABI, on the stack, then one driver call. */
 SILO_INLINE int run(struct silo_launcher *self, struct silo_binding *binding,
                     struct silo_frame *frame, const int64_t dims[3], void *stream) {
@@ -200,6 +222,11 @@ SILO_INLINE int run(struct silo_launcher *self, struct silo_binding *binding,
             break;
         case SILO_PACK_PROFILE:
             params[i] = &frame->scratch[1];
+            break;
+        case SILO_PACK_DESCRIPTOR:
+            params[i] = part_of(self, binding, packed, frame);
+            if (params[i] == NULL)
+                return -1;
             break;
         case SILO_PACK_NULL:
         case SILO_PACK_SLOT:
@@ -308,6 +335,7 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.device_from = 0;
     frame.device_adapter = NULL;
     frame.holds.buffers = frame.holds.objects = 0;
+    frame.descriptors_used = 0;
     PyObject *result = NULL;
     if (SILO_LIKELY(read_arguments(self, inputs, &frame, guarded) == 0)) {
         if (mode == SILO_MODE_INSPECT) {

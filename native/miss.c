@@ -16,6 +16,8 @@ static PyObject *fact_of(PyObject *object, uint64_t code) {
         else
             PyErr_Clear(); /* a duck type with an address and no shape */
     }
+    if (silo_code_kind(code) == SILO_VALUE_DESCRIPTOR)
+        ndim = (int)silo_block_word(code);
     return Py_BuildValue("(iiiii)", (int)silo_code_kind(code), (int)((code >> 16) & 0xff),
                          (int)((code >> 8) & 0xff), (int)(code & 0xff), ndim);
 }
@@ -98,6 +100,9 @@ static const char *abi_noun(const struct silo_packed *packed, char *buffer, size
     case SILO_ABI_FLOAT:
         PyOS_snprintf(buffer, size, "a %u-bit float", packed->bits);
         return buffer;
+    case SILO_ABI_DESCRIPTOR:
+        PyOS_snprintf(buffer, size, "a tensor descriptor of %u dimensions", packed->rank);
+        return buffer;
     case SILO_ABI_NULL:
         break;
     }
@@ -124,6 +129,8 @@ static bool fits(const struct silo_packed *packed, uint64_t code) {
         return kind == SILO_VALUE_BOOL || (kind == SILO_VALUE_INT && bits <= packed->bits);
     case SILO_ABI_FLOAT:
         return kind == SILO_VALUE_FLOAT;
+    case SILO_ABI_DESCRIPTOR:
+        return kind == SILO_VALUE_DESCRIPTOR && silo_block_rank(code) == packed->rank;
     case SILO_ABI_NULL:
         break;
     }
@@ -170,7 +177,9 @@ static int check(struct silo_launcher *self, const struct silo_inputs *inputs,
         if (!fits(packed, code))
             return silo_bad_argument(self->plan.kernel, name,
                                      abi_noun(packed, wanted, sizeof wanted), object);
-        if (packed->writes && silo_code_kind(code) == SILO_VALUE_POINTER &&
+        if (packed->writes &&
+            (silo_code_kind(code) == SILO_VALUE_POINTER ||
+             silo_code_kind(code) == SILO_VALUE_DESCRIPTOR) &&
             (code & SILO_FLAG_READONLY))
             return silo_bad_argument(
                 self->plan.kernel, name,
@@ -192,6 +201,8 @@ static uint64_t declared_code(const struct silo_parameter *parameter) {
         return SILO_CODE(SILO_VALUE_FLOAT, SILO_FLOAT, 32, 0);
     case SILO_PARAMETER_BOOL:
         return SILO_CODE(SILO_VALUE_BOOL, SILO_BOOL, 8, 0);
+    case SILO_PARAMETER_DESCRIPTOR:
+        return SILO_CODE(SILO_VALUE_DESCRIPTOR, 0, 0, 0);
     case SILO_PARAMETER_ANY:
     case SILO_PARAMETER_CONSTEXPR:
         break;
@@ -206,7 +217,9 @@ int silo_binding_check_plan(const struct silo_launcher *self, const struct silo_
             continue;
         const struct silo_parameter *parameter =
             packed->slot < self->plan.count ? &self->plan.parameters[packed->slot] : NULL;
-        const uint64_t code = parameter ? declared_code(parameter) : 0;
+        uint64_t code = parameter ? declared_code(parameter) : 0;
+        if (silo_code_kind(code) == SILO_VALUE_DESCRIPTOR)
+            code |= (uint64_t)packed->rank << SILO_BLOCK_SHIFT; /* looked at in every call */
         if (code == 0 || !fits(packed, code) ||
             (packed->writes && !(parameter->flags & SILO_PARAMETER_WRITES))) {
             PyErr_Format(PyExc_ValueError,

@@ -18,7 +18,7 @@ static int parse_parameter(struct silo_parameter *out, PyObject *item) {
     if (!PyArg_ParseTuple(item, "UiiiiO!", &name, &kind, &code, &bits, &flags, &PyTuple_Type,
                           &value))
         return -1;
-    if (kind < SILO_PARAMETER_ANY || kind > SILO_PARAMETER_CONSTEXPR || code < 0 || code > 255 ||
+    if (kind < SILO_PARAMETER_ANY || kind > SILO_PARAMETER_DESCRIPTOR || code < 0 || code > 255 ||
         bits < 0 || bits > 64 || flags < 0 || flags > 63) {
         PyErr_Format(PyExc_ValueError, "not a parameter: %R", item);
         return -1;

@@ -13,6 +13,7 @@ enum silo_parameter_kind {
     SILO_PARAMETER_FLOAT,
     SILO_PARAMETER_BOOL,
     SILO_PARAMETER_CONSTEXPR,
+    SILO_PARAMETER_DESCRIPTOR, /* a tensor descriptor */
 };
 
 enum silo_parameter_flags {

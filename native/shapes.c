@@ -110,6 +110,8 @@ int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
         }
         return shape_of_dlpack(&tensor, shape);
     }
+    if (adapter->kind == SILO_ADAPT_DESCRIPTOR)
+        return silo_descriptor_shape(object, shape);
     if (adapter->kind == SILO_ADAPT_BUFFER)
         return shape_of_buffer(object, shape);
     if (adapter->kind == SILO_ADAPT_DLPACK) {
@@ -157,6 +159,7 @@ PyObject *silo_number_of(PyObject *object, const struct silo_adapter *adapter) {
         return truth < 0 ? NULL : PyBool_FromLong(truth);
     }
     case SILO_ADAPT_NOTHING:
+    case SILO_ADAPT_DESCRIPTOR:
         PyErr_SetString(PyExc_TypeError, "not a number");
         return NULL;
     case SILO_ADAPT_TORCH:

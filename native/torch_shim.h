@@ -17,6 +17,7 @@ struct silo_torch {
     int32_t (*dim)(void *, int64_t *);
     int32_t (*sizes)(void *, int64_t **);
     int32_t (*strides)(void *, int64_t **);
+    int32_t (*storage_bytes)(void *, int64_t *); /* NULL: not in this torch */
     int32_t (*current_stream)(int32_t, void **); /* NULL: torch has no GPU */
     int32_t gpu_type; /* DLPack device type of torch's "cuda": CUDA or ROCM */
 };
