@@ -187,6 +187,9 @@ extern PyTypeObject *silo_gpu_module_type;
 int silo_gpu_function(struct silo_gpu_module *module, PyObject *kernel, const char *entry,
                       struct silo_function *function);
 
+/* The interpreter is ending: nothing is freed or waited for any more, the process does that. */
+bool silo_gpu_ending(void);
+
 int silo_gpu_module_init(PyObject *module);
 int silo_gpu_memory_init(PyObject *module); /* GpuBuffer */
 int silo_gpu_timing_init(PyObject *module); /* GpuStream, GpuEvent */

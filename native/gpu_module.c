@@ -22,6 +22,10 @@ static pthread_mutex_t retiring = PTHREAD_MUTEX_INITIALIZER;
 static bool
     ending; /* the interpreter is: nothing is unloaded any more, nobody waits for a kernel */
 
+bool silo_gpu_ending(void) {
+    return __atomic_load_n(&ending, __ATOMIC_RELAXED);
+}
+
 static struct silo_gpu_retired *take_retired(struct silo_gpu_device *device) {
     pthread_mutex_lock(&retiring);
     struct silo_gpu_retired *list = device->retired;
@@ -170,7 +174,7 @@ static void module_dealloc(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     if (self->weakrefs != NULL)
         PyObject_ClearWeakRefs(object);
-    if (self->module != NULL && !self->captured && !__atomic_load_n(&ending, __ATOMIC_RELAXED)) {
+    if (self->module != NULL && !self->captured && !silo_gpu_ending()) {
         struct silo_gpu_retired *entry = malloc(sizeof *entry); /* owned by the list */
         if (entry != NULL) {                                    /* else it stays loaded */
             *entry = (struct silo_gpu_retired){NULL, self->module};

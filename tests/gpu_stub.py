@@ -1,4 +1,4 @@
-"""The stub of libcuda and libamdhip64 (``native/stub_*.c``): building it, and steering it from the process that uses it.
+"""The stub of libcuda and libamdhip64 (``native/stub_*.c``): building it, and steering it in the process that uses it.
 
 A driver is opened once a process, so a test runs its code in a process of its own::
 

@@ -1,0 +1,392 @@
+/* GpuBuffer: an array in a device's memory for programs without any array library. */
+#include "gpu.h"
+
+#include "errors.h"
+#include "tensor.h"
+
+#include <stdio.h>
+
+struct gpu_buffer {
+    PyObject_HEAD struct silo_gpu_device *device;
+    struct silo_tensor tensor; /* its memory is owned, and the driver's */
+};
+
+static PyTypeObject *buffer_type;
+
+static uint64_t address_of(const struct gpu_buffer *self) {
+    return (uint64_t)(uintptr_t)self->tensor.memory;
+}
+
+/* ---- making ---- */
+
+static int allocate(struct silo_gpu_device *device, size_t bytes, uint64_t *address) {
+    struct silo_gpu_scope scope;
+    int code = silo_gpu_enter(device, &scope);
+    if (code != 0)
+        return code;
+    code = device->gpu->memory_alloc(address, bytes);
+    if (code == 0) {
+        code = device->gpu->fill(*address, 0, bytes, NULL);
+        if (code == 0)
+            code = device->gpu->stream_synchronize(NULL);
+        if (code != 0)
+            device->gpu->memory_free(*address);
+    }
+    silo_gpu_leave(&scope);
+    return code;
+}
+
+static void allocation_error(const struct silo_gpu_device *device, int64_t bytes, int code) {
+    char text[256];
+    snprintf(text, sizeof text,
+             "cannot allocate %lld bytes (%.3f GiB) on %s:%d, %s with %.1f GiB of memory",
+             (long long)bytes, (double)bytes / (1 << 30), device->gpu->name, (int)device->index,
+             device->name, (double)device->total_memory / (1 << 30));
+    silo_gpu_error(device->gpu, text, code);
+}
+
+static PyObject *buffer_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"shape", "dtype", "kind", "index", NULL};
+    PyObject *shape;
+    const char *dtype, *kind;
+    int index, code = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "Ossi", names, &shape, &dtype, &kind, &index))
+        return NULL;
+    struct silo_gpu *gpu = silo_gpu_named(kind);
+    struct silo_gpu_device *device = gpu != NULL ? silo_gpu_device(gpu, index) : NULL;
+    if (device == NULL)
+        return NULL;
+    struct gpu_buffer *self = (struct gpu_buffer *)PyType_GenericAlloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->device = device;
+    self->tensor.device = (struct dl_device){gpu->memory_type, index};
+    if (silo_tensor_describe(&self->tensor, shape, dtype) != 0) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
+    if (self->tensor.bytes > 0) {
+        uint64_t address = 0;
+        Py_BEGIN_ALLOW_THREADS code = allocate(device, (size_t)self->tensor.bytes, &address);
+        Py_END_ALLOW_THREADS if (code != 0) {
+            allocation_error(device, self->tensor.bytes, code);
+            Py_DECREF((PyObject *)self);
+            return NULL;
+        }
+        self->tensor.memory = (void *)(uintptr_t)address;
+    }
+    return (PyObject *)self;
+}
+
+static void buffer_dealloc(PyObject *object) {
+    struct gpu_buffer *self = (struct gpu_buffer *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    if (self->tensor.memory != NULL && !silo_gpu_ending()) {
+        struct silo_gpu_scope scope;
+        /* The driver waits for all work before it frees. A driver or context that is gone took the
+         * memory with it. */
+        Py_BEGIN_ALLOW_THREADS if (silo_gpu_enter(self->device, &scope) == 0) {
+            self->device->gpu->memory_free(address_of(self));
+            silo_gpu_leave(&scope);
+        }
+        Py_END_ALLOW_THREADS
+    }
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF((PyObject *)type);
+}
+
+/* ---- copies ---- */
+
+/* Without the GIL: queue a copy and wait for it. */
+static int copy_and_wait(struct silo_gpu_device *device, uint64_t to, uint64_t from, size_t bytes,
+                         void *stream) {
+    struct silo_gpu_scope scope;
+    int code = silo_gpu_enter(device, &scope);
+    if (code != 0)
+        return code;
+    code = device->gpu->copy(to, from, bytes, stream);
+    if (code == 0)
+        code = device->gpu->stream_synchronize(stream);
+    silo_gpu_leave(&scope);
+    return code;
+}
+
+static PyObject *size_error(const struct gpu_buffer *self, long long bytes) {
+    return PyErr_Format(silo_argument_error,
+                        "a Buffer of %lld bytes is copied from and to as many, "
+                        "not %lld",
+                        (long long)self->tensor.bytes, bytes);
+}
+
+/* `to_host` false: into the buffer. The other side is a GpuBuffer or has the buffer protocol. */
+static PyObject *transfer(struct gpu_buffer *self, PyObject *other, void *stream, bool to_host) {
+    Py_buffer view = {.obj = NULL};
+    uint64_t address;
+    long long bytes;
+    if (PyObject_TypeCheck(other, buffer_type)) {
+        const struct gpu_buffer *buffer = (const struct gpu_buffer *)other;
+        address = address_of(buffer);
+        bytes = buffer->tensor.bytes;
+    } else {
+        if (PyObject_GetBuffer(other, &view, to_host ? PyBUF_WRITABLE : PyBUF_SIMPLE) != 0)
+            return NULL;
+        address = (uint64_t)(uintptr_t)view.buf;
+        bytes = view.len;
+    }
+    PyObject *result = NULL;
+    int code = 0;
+    if (bytes != self->tensor.bytes) {
+        size_error(self, bytes);
+    } else {
+        const uint64_t own = address_of(self);
+        if (bytes > 0) {
+            Py_BEGIN_ALLOW_THREADS code =
+                copy_and_wait(self->device, to_host ? address : own, to_host ? own : address,
+                              (size_t)bytes, stream);
+            Py_END_ALLOW_THREADS
+        }
+        if (code != 0)
+            silo_gpu_error(self->device->gpu, "cannot copy a Buffer", code);
+        else
+            result = Py_NewRef(Py_None);
+    }
+    if (view.obj != NULL)
+        PyBuffer_Release(&view);
+    return result;
+}
+
+static PyObject *transfer_call(PyObject *object, PyObject *args, PyObject *keywords, char **names,
+                               bool to_host) {
+    PyObject *other;
+    unsigned long long stream = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|K", names, &other, &stream))
+        return NULL;
+    return transfer((struct gpu_buffer *)object, other, (void *)(uintptr_t)stream, to_host);
+}
+
+static PyObject *buffer_copy_from(PyObject *object, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"data", "stream", NULL};
+    return transfer_call(object, args, keywords, names, false);
+}
+
+static PyObject *buffer_copy_to(PyObject *object, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"out", "stream", NULL};
+    return transfer_call(object, args, keywords, names, true);
+}
+
+static PyObject *buffer_fill(PyObject *object, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"byte", "stream", NULL};
+    struct gpu_buffer *self = (struct gpu_buffer *)object;
+    unsigned char byte;
+    unsigned long long stream = 0;
+    struct silo_gpu_scope scope;
+    int code = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "b|K", names, &byte, &stream))
+        return NULL;
+    if (self->tensor.bytes > 0) {
+        Py_BEGIN_ALLOW_THREADS code = silo_gpu_enter(self->device, &scope);
+        if (code == 0) {
+            code = self->device->gpu->fill(address_of(self), byte, (size_t)self->tensor.bytes,
+                                           (void *)(uintptr_t)stream);
+            silo_gpu_leave(&scope);
+        }
+        Py_END_ALLOW_THREADS
+    }
+    if (code != 0)
+        return silo_gpu_error(self->device->gpu, "cannot fill a Buffer", code), NULL;
+    Py_RETURN_NONE;
+}
+
+/* ---- other libraries ---- */
+
+/* Silo orders its work by the null stream where nobody says otherwise, so that is what a consumer
+ * has to wait for. Of the streams that DLPack names, None, 0 and 1 are that stream and -1 asks for
+ * no order. */
+static int wait_for_consumer(struct gpu_buffer *self, PyObject *stream) {
+    struct silo_gpu_scope scope;
+    int code;
+    if (stream == Py_None)
+        return 0;
+    const long long handle = PyLong_AsLongLong(stream);
+    if (handle == -1 && PyErr_Occurred())
+        return -1;
+    if (handle >= -1 && handle <= 1)
+        return 0;
+    Py_BEGIN_ALLOW_THREADS code = silo_gpu_enter(self->device, &scope);
+    if (code == 0) {
+        code = self->device->gpu->stream_synchronize(NULL);
+        silo_gpu_leave(&scope);
+    }
+    Py_END_ALLOW_THREADS return code != 0
+        ? silo_gpu_error(self->device->gpu, "cannot export a Buffer", code)
+        : 0;
+}
+
+static PyObject *buffer_dlpack(PyObject *object, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
+    PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None;
+    struct gpu_buffer *self = (struct gpu_buffer *)object;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream, &version, &device,
+                                     &copy))
+        return NULL;
+    if (device != Py_None) {
+        int type, id;
+        if (!PyTuple_Check(device))
+            return PyErr_Format(PyExc_TypeError, "dl_device is a tuple of two ints, not %R",
+                                device);
+        if (!PyArg_ParseTuple(device, "ii", &type, &id))
+            return NULL;
+        if (type != self->tensor.device.type || id != self->tensor.device.id)
+            return PyErr_Format(PyExc_BufferError,
+                                "a Buffer on %s:%d stays there; copy_to copies it to the host",
+                                self->device->gpu->name, (int)self->device->index);
+    }
+    if (copy == Py_True)
+        return PyErr_Format(PyExc_BufferError, "a Buffer is exported without a copy");
+    if (wait_for_consumer(self, stream) != 0)
+        return NULL;
+    return silo_tensor_capsule(object, &self->tensor, version);
+}
+
+static PyObject *buffer_dlpack_device(PyObject *object, PyObject *unused) {
+    (void)unused;
+    const struct dl_device *device = &((struct gpu_buffer *)object)->tensor.device;
+    return Py_BuildValue("(ii)", (int)device->type, (int)device->id);
+}
+
+static int exchange_tensor(void *object, struct dl_tensor *out) {
+    silo_tensor_view(&((struct gpu_buffer *)object)->tensor, out);
+    return 0;
+}
+
+static int exchange_managed(void *object, struct dl_managed_versioned **out) {
+    *out = silo_tensor_managed(object, &((struct gpu_buffer *)object)->tensor);
+    return *out ? 0 : -1;
+}
+
+static int exchange_stream(int32_t type, int32_t id, void **out) {
+    (void)type, (void)id;
+    *out = NULL;
+    return 0;
+}
+
+static struct dl_exchange exchange = {
+    .major = 1,
+    .minor = 3,
+    .managed_from_object = exchange_managed,
+    .tensor_from_object = exchange_tensor,
+    .current_stream = exchange_stream,
+};
+
+static PyObject *buffer_interface(PyObject *object, void *closure) {
+    (void)closure;
+    static const char letters[] = {[SILO_INT] = 'i',
+                                   [SILO_UINT] = 'u',
+                                   [SILO_FLOAT] = 'f',
+                                   [SILO_COMPLEX] = 'c',
+                                   [SILO_BOOL] = 'b'};
+    const struct gpu_buffer *self = (const struct gpu_buffer *)object;
+    const struct silo_tensor *tensor = &self->tensor;
+    const char letter = tensor->type.code < sizeof letters ? letters[tensor->type.code] : '\0';
+    if (self->device->gpu != &silo_cuda || letter == '\0')
+        return PyErr_Format(PyExc_AttributeError,
+                            "a Buffer of %s on %s has no __cuda_array_interface__; use DLPack",
+                            silo_dtype_name(tensor->type), self->device->gpu->name);
+    char type[8];
+    snprintf(type, sizeof type, "%c%c%d", tensor->type.bits == 8 ? '|' : '<', letter,
+             tensor->type.bits / 8);
+    PyObject *shape = silo_tensor_integers(tensor->shape, tensor->ndim);
+    if (shape == NULL)
+        return NULL;
+    return Py_BuildValue("{sNsss(KO)sOsi}", "shape", shape, "typestr", type, "data",
+                         (unsigned long long)address_of(self), Py_False, "strides", Py_None,
+                         "version", 3);
+}
+
+/* ---- attributes ---- */
+
+static PyObject *buffer_shape(PyObject *object, void *closure) {
+    (void)closure;
+    const struct silo_tensor *tensor = &((struct gpu_buffer *)object)->tensor;
+    return silo_tensor_integers(tensor->shape, tensor->ndim);
+}
+
+static PyObject *buffer_strides(PyObject *object, void *closure) {
+    (void)closure;
+    const struct silo_tensor *tensor = &((struct gpu_buffer *)object)->tensor;
+    return silo_tensor_integers(tensor->strides, tensor->ndim);
+}
+
+static PyObject *buffer_dtype(PyObject *object, void *closure) {
+    (void)closure;
+    return PyUnicode_FromString(silo_dtype_name(((struct gpu_buffer *)object)->tensor.type));
+}
+
+static PyObject *buffer_nbytes(PyObject *object, void *closure) {
+    (void)closure;
+    return PyLong_FromLongLong(((struct gpu_buffer *)object)->tensor.bytes);
+}
+
+static PyObject *buffer_address(PyObject *object, void *closure) {
+    (void)closure;
+    return PyLong_FromUnsignedLongLong(address_of((struct gpu_buffer *)object));
+}
+
+static PyObject *buffer_device(PyObject *object, void *closure) {
+    (void)closure;
+    const struct silo_gpu_device *device = ((struct gpu_buffer *)object)->device;
+    return Py_BuildValue("(si)", device->gpu->name, (int)device->index);
+}
+
+int silo_gpu_memory_init(PyObject *module) {
+    static PyMethodDef methods[] = {
+        {"copy_from", (PyCFunction)(void (*)(void))buffer_copy_from, METH_VARARGS | METH_KEYWORDS,
+         "copy_from(data, stream=0)\n\nFill from as many bytes of a GpuBuffer or of host memory; "
+         "done when it returns."},
+        {"copy_to", (PyCFunction)(void (*)(void))buffer_copy_to, METH_VARARGS | METH_KEYWORDS,
+         "copy_to(out, stream=0)\n\nCopy to as many bytes of a GpuBuffer or of host memory, after "
+         "the work queued on the stream; done when it returns."},
+        {"fill", (PyCFunction)(void (*)(void))buffer_fill, METH_VARARGS | METH_KEYWORDS,
+         "fill(byte, stream=0)\n\nSet every byte; queued on the stream."},
+        {"__dlpack__", (PyCFunction)(void (*)(void))buffer_dlpack, METH_VARARGS | METH_KEYWORDS,
+         "A DLPack capsule of this memory, not copied."},
+        {"__dlpack_device__", buffer_dlpack_device, METH_NOARGS, "(DLPack device type, index)."},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyGetSetDef getters[] = {
+        {"shape", buffer_shape, NULL, "Extents.", NULL},
+        {"strides", buffer_strides, NULL, "Strides in elements; row-major.", NULL},
+        {"dtype", buffer_dtype, NULL, "The element type's name.", NULL},
+        {"nbytes", buffer_nbytes, NULL, "Size in bytes.", NULL},
+        {"address", buffer_address, NULL, "The address; 0 without elements.", NULL},
+        {"device", buffer_device, NULL, "('cuda' or 'hip', index).", NULL},
+        {"__cuda_array_interface__", buffer_interface, NULL, "Version 3; on CUDA.", NULL},
+        {NULL, NULL, NULL, NULL, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_new, (void *)buffer_new},
+        {Py_tp_dealloc, (void *)buffer_dealloc},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, getters},
+        {Py_tp_doc,
+         "GpuBuffer(shape, dtype, kind, index)\n--\n\nZeroed memory of a device, aligned "
+         "to 256 bytes, row-major; freed with the object, after all work on it."},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "silo._native.GpuBuffer",
+        .basicsize = sizeof(struct gpu_buffer),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+        .slots = slots,
+    };
+    buffer_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    if (buffer_type == NULL)
+        return -1;
+    PyObject *capsule = PyCapsule_New(&exchange, "dlpack_exchange_api", NULL);
+    const int result = capsule ? PyObject_SetAttrString((PyObject *)buffer_type,
+                                                        "__dlpack_c_exchange_api__", capsule)
+                               : -1;
+    Py_XDECREF(capsule);
+    return result == 0 ? PyModule_AddObjectRef(module, "GpuBuffer", (PyObject *)buffer_type) : -1;
+}
