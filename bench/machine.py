@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
@@ -36,8 +37,41 @@ def describe() -> dict[str, object]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": platform.python_version(),
         "compiler": _first_line(["cc", "--version"]),
-        "packages": {name: _version(name) for name in ("kernel-silo", "triton", "torch", "numpy")},
+        "packages": {name: _version(name) for name in PACKAGES},
+        "gpu": gpu(),
     }
+
+
+PACKAGES = (
+    "kernel-silo",
+    "triton",
+    "fbtriton",
+    "torch",
+    "numpy",
+    "cupy-cuda13x",
+    "cupy-cuda12x",
+    "cuda-core",
+    "cuda-bindings",
+    "apache-tvm-ffi",
+)
+
+
+def gpu() -> dict[str, str]:
+    """Name, driver and clocks of the first NVIDIA GPU by ``nvidia-smi``; empty where there is none."""
+    fields = ("name", "driver_version", "clocks.sm", "clocks.max.sm", "persistence_mode", "power.limit")
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+    try:
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    values = [value.strip() for value in lines[0].split(",")] if lines else []
+    return {**dict(zip(fields, values, strict=False)), "count": str(len(lines))} if lines else {}
+
+
+def save(path: Path, machine: dict[str, object], document: dict[str, object]) -> None:
+    """Keep results as JSON with the machine they were measured on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"machine": machine, **document}, indent=1) + "\n", encoding="utf-8")
 
 
 def _first_line(command: list[str]) -> str:
