@@ -18,10 +18,10 @@ from silo.compile.plan import PlannedVariant
 from silo.core.config import Config
 from silo.core.decisions import Rejected
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
-from silo.core.signature import Signature
+from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.core.values import Value
+from silo.core.values import Value, value_sort_key
 from silo.core.variant import Variant
 from silo.errors import NoVariantError, SourceError, TargetError
 from silo.sources.binary.assumptions import parse_assumptions
@@ -229,11 +229,21 @@ _INHERITED = (
 
 
 def _guarded(signature: Signature, codes: Sequence[BinaryCode]) -> Signature:
-    """The signature in which the parameters that a binary assumes something of are specialised on, and no others."""
+    """The signature in which the parameters that a binary assumes something of are specialised on, and no others.
+
+    A constexpr that is the same in every binary need not be given by callers.
+    """
     assumed = {name for code in codes for name, _ in code.assumes.facts}
-    return Signature(
-        tuple(replace(one, specialize=one.name in assumed, align=one.name in assumed) for one in signature.parameters)
-    )
+    parameters: list[Parameter] = []
+    for one in signature.parameters:
+        made = replace(one, specialize=one.name in assumed, align=one.name in assumed)
+        if one.kind is ParameterKind.CONSTEXPR:
+            values = {
+                value_sort_key(value): value for value in (code.assumes.constant_values[one.name] for code in codes)
+            }
+            made = replace(one, default=next(iter(values.values())) if len(values) == 1 else one.default)
+        parameters.append(made)
+    return Signature(tuple(parameters))
 
 
 def _code(one: Binary, signature: Signature, layout: tuple[LayoutSlot, ...]) -> BinaryCode:
