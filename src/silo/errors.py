@@ -25,6 +25,7 @@
     │   └── TrustError           it brings host code nobody here vouched for
     ├── ArgumentError            wrong count, name, type, dtype, device or value of an argument (also a TypeError)
     └── LaunchError              the driver or the device refused
+        ├── LaunchTimeoutError   a kernel that was tried did not end in time and was stopped
         └── DeviceError          the device is absent or cannot do what was asked
 
 Messages say what happened, where, why, and what to do about it.
@@ -47,6 +48,7 @@ __all__ = [
     "DeviceError",
     "ExpressionError",
     "LaunchError",
+    "LaunchTimeoutError",
     "NoVariantError",
     "SettingsError",
     "SiloError",
@@ -165,6 +167,10 @@ class ArgumentError(SiloError, TypeError):
 
 class LaunchError(SiloError):
     """The driver or the device refused a launch."""
+
+
+class LaunchTimeoutError(LaunchError):
+    """A kernel that was tried did not end in time and was stopped."""
 
 
 class DeviceError(LaunchError):

@@ -2,87 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from silo.api.benches import Bench, ConfinedBench, LocalBench, confines, grid_at
 from silo.api.bundles import BundledKernel, load
 from silo.api.casework import PreparedCase, prepare_recipe
-from silo.api.evaluation import contender_of
+from silo.api.evaluation import BenchEvaluator, KnownArtifacts
 from silo.api.session import session
 from silo.api.studies import measure_policy
 from silo.api.studying import Limits, materializer
-from silo.bundle.contents import BundleRules, BundleVariant
+from silo.artifacts.artifact import Artifact
+from silo.bundle.contents import BundleRules
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.core.config import Config
 from silo.core.dispatch import Bucket, DispatchRules, bucket_of
-from silo.core.protocols import Device, Timer
+from silo.core.protocols import Device
 from silo.core.signature import Signature
 from silo.core.values import JSON
 from silo.errors import BundleError, CaseError
 from silo.launch.runtime import inspect_call
-from silo.tune.measure import MeasurePolicy, interleave, measure
 from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
 from silo.tune.session import tune
-from silo.tune.trial import Status, Study, Trial, resources_of
+from silo.tune.trial import Study, Trial
 
-__all__ = ["BundleEvaluator", "study_document", "tune_bundle"]
+__all__ = ["study_document", "tune_bundle"]
 
 
-@dataclass
-class BundleEvaluator:
-    """Checks and measures the variants that a bundle holds for one case. Compiles nothing."""
+def _bench(kernel: BundledKernel, case: PreparedCase, device: Device) -> Bench:
+    """Where the variants for one case run."""
+    facts = device.facts()
+    if confines(kernel.name, device, case.arguments):
 
-    study: Study
-    kernel: BundledKernel
-    case: PreparedCase
-    variants: Mapping[bytes, BundleVariant]
-    device: Device
-    timer: Timer
-    policy: MeasurePolicy
-    _best_ns: list[int] = field(default_factory=list[int])
+        def at(config: Config, artifact: Artifact) -> tuple[int, ...]:
+            values = {**artifact.variant.specialization.constant_values, **config.as_dict()}
+            return grid_at(case.grid or kernel.contents.grid, None, case.arguments, values, facts)
 
-    @cached_property
-    def _restore(self) -> Callable[[], None]:
-        return self.case.keeper()
+        return ConfinedBench(device, case.arguments, at, lambda artifact: kernel.bundle.blob(artifact.blob.sha256))
 
-    def prepare(self, configs: Sequence[Config]) -> None:
-        """Nothing to do: everything is compiled."""
-        del configs
-
-    def evaluate(self, config: Config) -> Trial:
-        """Check the result of the variant with this config, and measure it."""
-        variant = self.variants[config.order_key]
-        launch = self._launch(config)
-        self._restore()
-        launch()
-        result, name = self.case.check()
-        error = None if result is None else result.max_abs_error
-        if result is not None and not result.ok:
-            return self.study.trial(config, Status.WRONG, message=f"{name}: {result.message}", max_error=error)
-        contender = contender_of(variant.artifact.variant.signature, self.case.arguments, launch)
-        samples = measure(contender, self.timer, self.policy)
-        resources = resources_of(variant.artifact.launch)
-        return self.study.trial(config, Status.OK, samples, max_error=error, resources=resources)
-
-    def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
-        """Measure finalists side by side."""
-        contenders = {
-            config: contender_of(
-                self.variants[config.order_key].artifact.variant.signature, self.case.arguments, self._launch(config)
-            )
-            for config in configs
-        }
-        return interleave(contenders, self.timer, self.policy)
-
-    def _launch(self, config: Config) -> Callable[[], object]:
-        named = {**self.case.arguments, **self.case.options, **config.as_dict()}
-        grid = self.case.grid_of(config.as_dict(), self.device.facts())
-        launcher = self.kernel.launcher
+    def launcher_of(config: Config) -> Callable[[], object]:
+        named = {**case.arguments, **case.options, **config.as_dict()}
+        grid = case.grid_of(config.as_dict(), facts)
+        launcher = kernel.launcher
         return (lambda: launcher[grid](**named)) if grid is not None else (lambda: launcher(**named))
+
+    return LocalBench(device, case.arguments, launcher_of)
 
 
 def tune_bundle(
@@ -140,18 +107,18 @@ def _tune_case(
         device=device.model,
         policy=measure_policy(device),
     )
-    evaluator = BundleEvaluator(
-        study, kernel, case, variants, device, device.timer(), MeasurePolicy(version=device.timing)
-    )
-    outcome = tune(
-        study,
-        [one.artifact.variant.config for one in variants.values()],
-        evaluator,
-        session().store.records,
-        searcher=limits.searcher,
-        budget=Budget(evaluations=limits.evaluations, seconds=limits.seconds),
-        progress=progress,
-    )
+    configs = [one.artifact.variant.config for one in variants.values()]
+    artifacts = KnownArtifacts({key: one.artifact for key, one in variants.items()})
+    with BenchEvaluator(study, artifacts, _bench(kernel, case, device), case.compare, configs) as evaluator:
+        outcome = tune(
+            study,
+            configs,
+            evaluator,
+            session().store.records,
+            searcher=limits.searcher,
+            budget=Budget(evaluations=limits.evaluations, seconds=limits.seconds),
+            progress=progress,
+        )
     return case.label, study.bucket, study.signature, outcome
 
 

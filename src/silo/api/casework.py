@@ -14,6 +14,7 @@ from silo.core.nodes import Node
 from silo.core.recipes import ArrayRecipe
 from silo.core.values import Value
 from silo.errors import CaseError
+from silo.tune.check import Comparison
 
 __all__ = ["CaseFunction", "PreparedCase", "prepare_recipe"]
 
@@ -33,15 +34,26 @@ class PreparedCase:
     grid: tuple[Node, ...] | None
     checks: Mapping[str, Callable[[Any], CheckResult]]
 
-    def check(self) -> tuple[CheckResult | None, str]:
-        """The worst result over every expected array with the array's name; None where nothing is expected."""
+    def check(self, results: Mapping[str, Any] | None = None) -> tuple[CheckResult | None, str]:
+        """The worst result over every expected array with the array's name; None where nothing is expected.
+
+        ``results`` are host arrays by name to check instead of the arguments themselves.
+        """
         worst: CheckResult | None = None
         name = ""
         for owner, compare_with in self.checks.items():
-            result = compare_with(to_host(self.arguments[owner]))
+            result = compare_with(to_host(self.arguments[owner]) if results is None else results[owner])
             if worst is None or (worst.ok, -worst.max_abs_error) > (result.ok, -result.max_abs_error):
                 worst, name = result, owner
         return worst, name
+
+    def compare(self, results: Mapping[str, Any]) -> Comparison:
+        """What tuning asks: whether host arrays, by name, are what is expected."""
+        result, name = self.check(results)
+        if result is None:
+            return Comparison(ok=True)
+        message = "" if result.ok else f"{name}: {result.message}"
+        return Comparison(ok=result.ok, max_error=result.max_abs_error, message=message)
 
     def keeper(self) -> Callable[[], None]:
         """A function that puts every array back to what it holds now: no launch is judged by another's results."""

@@ -5,56 +5,55 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from silo.api.arrays import is_array, restorer, to_host
+from silo.api.benches import Bench
 from silo.api.compiling import Compilation, Pending
 from silo.artifacts.artifact import Artifact
 from silo.core.config import Config
-from silo.core.protocols import Timer
-from silo.core.signature import Signature
 from silo.core.variant import Variant
-from silo.errors import SiloError
+from silo.errors import LaunchError, SiloError
 from silo.tune.check import BaseCheck, Comparison
-from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
 from silo.tune.statistics import median
 from silo.tune.trial import Status, Study, Trial, resources_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CompiledEvaluator", "Workload", "contender_of", "live_check"]
+__all__ = ["Artifacts", "BenchEvaluator", "Compiled", "CompiledArtifacts", "KnownArtifacts"]
+
+Check = Callable[[Mapping[str, "NDArray[Any]"]], Comparison]
 
 
-@dataclass(frozen=True)
-class Workload:
-    """One call to measure: ``arguments`` by name, ``launcher_of`` gives a function that launches it with a config."""
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A config's artifact, its key ("" where a bundle has it), and how long compiling took."""
 
-    arguments: Mapping[str, object]
-    launcher_of: Callable[[Config], Callable[[], object]]
+    artifact: Artifact
+    key: str = ""
+    compile_ns: int = 0
+
+
+class Artifacts(Protocol):
+    """Where artifacts of configs come from."""
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """Start compiling; returns at once."""
+        ...
+
+    def get(self, config: Config) -> Compiled:
+        """Await the artifact. Raises the config's own errors."""
+        ...
 
 
 @dataclass
-class CompiledEvaluator:
-    """Compiles configs ahead, checks each on a workload, measures it.
+class CompiledArtifacts:
+    """Artifacts that are compiled when needed. ``variant_of`` gives the variant of a config."""
 
-    ``check`` launches a config once on the workload's arguments in their first state and says whether the result is
-    right; ``variant_of`` gives the variant of a config.
-    """
-
-    study: Study
     compilation: Compilation
     variant_of: Callable[[Config], Variant]
-    workload: Workload
-    check: Callable[[Config], Comparison]
-    timer: Timer
-    policy: MeasurePolicy
     _pending: dict[bytes, Pending | SiloError] = field(default_factory=dict[bytes, "Pending | SiloError"])
-    _artifacts: dict[bytes, Artifact] = field(default_factory=dict[bytes, Artifact])
-    _measured: dict[str, tuple[Config, tuple[int, ...]]] = field(
-        default_factory=dict[str, "tuple[Config, tuple[int, ...]]"]
-    )
-    _best_ns: int | None = None
+    _found: dict[bytes, Compiled] = field(default_factory=dict[bytes, Compiled])
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Lower here, and hand the jobs to the workers."""
@@ -65,8 +64,11 @@ class CompiledEvaluator:
                 except SiloError as error:
                     self._pending[config.order_key] = error
 
-    def evaluate(self, config: Config) -> Trial:
-        """Await the artifact, check its result, measure it."""
+    def get(self, config: Config) -> Compiled:
+        """See :class:`Artifacts`."""
+        found = self._found.get(config.order_key)
+        if found is not None:
+            return found
         begin = time.monotonic_ns()
         self.prepare([config])
         pending = self._pending[config.order_key]
@@ -74,70 +76,115 @@ class CompiledEvaluator:
             raise pending
         was_there = pending.future is None
         artifact = self.compilation.finish(pending)
-        self._artifacts[config.order_key] = artifact
         compile_ns = 0 if was_there else time.monotonic_ns() - begin
-        key = pending.asked.artifact_key(pending.compiler)
-        comparison = self.check(config)
+        found = Compiled(artifact, pending.asked.artifact_key(pending.compiler), compile_ns)
+        self._found[config.order_key] = found
+        return found
+
+
+@dataclass(frozen=True)
+class KnownArtifacts:
+    """Artifacts that are there already, by the order key of their config."""
+
+    artifacts: Mapping[bytes, Artifact]
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """Nothing to do: everything is compiled."""
+        del configs
+
+    def get(self, config: Config) -> Compiled:
+        """See :class:`Artifacts`."""
+        return Compiled(self.artifacts[config.order_key])
+
+
+class BenchEvaluator:
+    """Implements :class:`silo.tune.evaluator.Evaluator`: checks each config on a bench, then measures it there.
+
+    Args:
+        study: what the trials have in common.
+        artifacts: where compiled code comes from.
+        bench: where it runs; closed with this object.
+        check: says whether results are right; None compares them with those of the first of ``configs`` that runs.
+        configs: the space, for that comparison.
+    """
+
+    def __init__(
+        self, study: Study, artifacts: Artifacts, bench: Bench, check: Check | None, configs: Sequence[Config]
+    ) -> None:
+        self._study = study
+        self._artifacts = artifacts
+        self._bench = bench
+        self._check = check
+        self._base = BaseCheck(self._kept_results, configs)
+        self._failed: dict[bytes, LaunchError] = {}
+        self._measured: dict[str, tuple[Config, tuple[int, ...]]] = {}
+        self._best_ns: int | None = None
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """Start compiling."""
+        self._artifacts.prepare(configs)
+
+    def evaluate(self, config: Config) -> Trial:
+        """Await the artifact, check its result, measure it."""
+        found = self._artifacts.get(config)
+        artifact = found.artifact
+        comparison = self._base.check(config) if self._check is None else self._check(self._results(config))
         error = comparison.max_error
         if not comparison.ok:
-            message = comparison.message
-            return self.study.trial(
-                config, Status.WRONG, message=message, compile_ns=compile_ns, artifact=key, max_error=error
+            return self._study.trial(
+                config,
+                Status.WRONG,
+                message=comparison.message,
+                compile_ns=found.compile_ns,
+                artifact=found.key,
+                max_error=error,
             )
         # Configs that lead to the same code (a CPU ignores num_warps) are one measurement: noise must not rank them.
         twin, samples = self._measured.get(artifact.blob.sha256, (config, ()))
         if not samples:
-            samples = measure(self._contender(config), self.timer, self.policy, best_ns=self._best_ns)
+            samples = self._bench.measure(config, artifact, self._best_ns)
             self._measured[artifact.blob.sha256] = (config, samples)
         middle = median(samples)
         self._best_ns = middle if self._best_ns is None else min(self._best_ns, middle)
-        return self.study.trial(
+        return self._study.trial(
             config,
             Status.OK,
             samples,
-            compile_ns=compile_ns,
+            compile_ns=found.compile_ns,
             message="" if twin == config else f"the same code as {twin}",
-            artifact=key,
+            artifact=found.key,
             max_error=error,
             resources=resources_of(artifact.launch),
         )
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
         """Measure finalists side by side."""
-        for config in configs:
-            if config.order_key not in self._artifacts:
-                self._artifacts[config.order_key] = self.compilation.artifact(self.variant_of(config))
+        artifacts = {config: self._artifacts.get(config).artifact for config in configs}
         first: dict[str, Config] = {}
         for config in configs:
-            first.setdefault(self._artifacts[config.order_key].blob.sha256, config)
-        taken = interleave({config: self._contender(config) for config in first.values()}, self.timer, self.policy)
-        return {config: taken[first[self._artifacts[config.order_key].blob.sha256]] for config in configs}
+            first.setdefault(artifacts[config].blob.sha256, config)
+        taken = self._bench.compare({config: artifacts[config] for config in first.values()})
+        return {config: taken[first[artifacts[config].blob.sha256]] for config in configs}
 
-    def _contender(self, config: Config) -> Contender:
-        signature = self._artifacts[config.order_key].variant.signature
-        return contender_of(signature, self.workload.arguments, self.workload.launcher_of(config))
+    def _results(self, config: Config) -> Mapping[str, NDArray[Any]]:
+        # A config that faulted or never ended does so again, and that is dear.
+        if (known := self._failed.get(config.order_key)) is not None:
+            raise known
+        try:
+            return self._bench.results(config, self._artifacts.get(config).artifact)
+        except LaunchError as error:
+            self._failed[config.order_key] = error
+            raise
 
+    def _kept_results(self, config: Config) -> Mapping[str, NDArray[Any]]:
+        return {name: array.copy() for name, array in self._results(config).items()}
 
-def contender_of(signature: Signature, arguments: Mapping[str, object], launch: Callable[[], object]) -> Contender:
-    """Something to time: arguments that the kernel reads and writes are put back before each sample."""
-    touched = [p.name for p in signature.parameters if p.effect.reads and p.effect.writes]
-    restore = [restorer(arguments[name]) for name in touched if is_array(arguments.get(name))]
+    def close(self) -> None:
+        """Close the bench."""
+        self._bench.close()
 
-    def reset() -> None:
-        for put_back in restore:
-            put_back()
+    def __enter__(self) -> Self:
+        return self
 
-    return Contender(launch, reset if restore else None)
-
-
-def live_check(workload: Workload, written: Sequence[str], configs: Sequence[Config]) -> Callable[[Config], Comparison]:
-    """A check for live arguments without a case: every config against the first that runs, on the workload's copies."""
-    put_back = [restorer(workload.arguments[name]) for name in written]
-
-    def run(config: Config) -> Mapping[str, NDArray[Any]]:
-        for restore in put_back:
-            restore()
-        workload.launcher_of(config)()
-        return {name: to_host(workload.arguments[name]).copy() for name in written}
-
-    return BaseCheck(run, configs).check
+    def __exit__(self, *_: object) -> None:
+        self.close()

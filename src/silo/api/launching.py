@@ -20,17 +20,22 @@ from silo.launch.runtime import Binding, Launcher, inspect_call, make_bound_laun
 from silo.settings import settings
 from silo.store.store import MemoryStore, Store
 
-__all__ = ["CheckedLauncher", "HeuristicLauncher", "bound_launcher", "load_artifact", "runs_here"]
+__all__ = ["CheckedLauncher", "HeuristicLauncher", "bound_launcher", "load_artifact", "runs_here", "stored_blob"]
 
 
-def load_artifact(store: Store | MemoryStore, device: Device, artifact: Artifact) -> LoadedKernel:
-    """Hand an artifact's verified blob to the device. ``DeviceError`` when the store lost it meanwhile."""
+def stored_blob(store: Store | MemoryStore, artifact: Artifact) -> bytes:
+    """An artifact's verified blob. ``DeviceError`` when the store lost it meanwhile."""
     blob = store.blobs.get(artifact.blob.sha256)
     if blob is None:
         raise DeviceError(
             f"{artifact.variant.kernel}: its compiled code left the store while it was being loaded; call it again"
         )
-    return device.load(artifact.launch, blob, artifact.blob.kind, artifact.variant.kernel)
+    return blob
+
+
+def load_artifact(store: Store | MemoryStore, device: Device, artifact: Artifact) -> LoadedKernel:
+    """Hand an artifact's verified blob to the device. ``DeviceError`` when the store lost it meanwhile."""
+    return device.load(artifact.launch, stored_blob(store, artifact), artifact.blob.kind, artifact.variant.kernel)
 
 
 def runs_here(device: Device, artifact: Artifact) -> Decision:

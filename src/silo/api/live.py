@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from silo.api.arrays import duplicate, is_array
+from silo.api.arrays import duplicate, extent_of, is_array
+from silo.api.benches import RUN_LIMIT_S, Bench, LocalBench, confined_bench, confines, grid_at
 from silo.api.compiling import Compilation
-from silo.api.evaluation import CompiledEvaluator, Workload, live_check
+from silo.api.evaluation import BenchEvaluator, CompiledArtifacts
 from silo.api.session import session
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import ArgumentError, TuneError
-from silo.launch.arguments import ValueKind
+from silo.launch.arguments import Argument, ValueKind
 from silo.settings import settings
-from silo.tune.measure import MeasurePolicy
 from silo.tune.outcome import Budget
 from silo.tune.session import tune
 
@@ -41,7 +41,8 @@ def measurable(kernel: Kernel, situation: Situation) -> Decision:
         if argument.kind is ValueKind.POINTER:
             if not is_array(argument.value):
                 return Rejected(f"{argument.name} is a {type(argument.value).__name__}, which cannot be copied")
-            start, end = extent_bytes(argument.value)
+            extent = extent_of(argument.value)
+            start, end = extent.start, extent.start + extent.size
             for low, high, other, name in ranges:
                 if start < high and low < end and other is not argument.value:
                     return Rejected(f"{argument.name} and {name} overlap in memory")
@@ -56,56 +57,66 @@ def importable(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def extent_bytes(array: Any) -> tuple[int, int]:  # noqa: ANN401
-    """The first byte of an array and the one past its last."""
-    from silo.launch import native  # noqa: PLC0415
-
-    address, code, bits, _, _, shape, strides = native.read(array)
-    del code
-    last = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) if all(shape) else -1
-    return address, address + (last + 1) * max(bits // 8, 1)
-
-
 def tune_live(kernel: Kernel, resolver: Resolver, situation: Situation) -> Config | None:
     """Tune one call within the budget and say so in one log line; the winner, or None where no config works.
 
     The caller's arrays are only read: candidates run on copies.
     """
-    arguments = _copies(situation)
-    if arguments is None:
+    bench = _bench(kernel, resolver, situation)
+    if bench is None:
         return None
     problem = resolver.problem(situation)
     bucket = problem.bucket(situation.values)
     study = problem.study(situation.specialization, bucket)
     problem.note(situation.specialization, bucket)
-    grid = situation.call.grid
-
-    def launcher_of(config: Config) -> Callable[[], object]:
-        named = {**arguments, **config.as_dict(), **({} if grid is None else {"grid": grid})}
-        launch = resolver.launcher
-        return lambda: launch(**named)
-
-    compilation = Compilation(session(), kernel.source)
-    written = [name for name, value in arguments.items() if is_array(value)]
-    workload = Workload(arguments, launcher_of)
-    evaluator = CompiledEvaluator(
-        study=study,
-        compilation=compilation,
-        variant_of=lambda config: resolver.variant(situation, config),
-        workload=workload,
-        check=live_check(workload, written, situation.candidates),
-        timer=situation.device.timer(),
-        policy=MeasurePolicy(version=situation.device.timing),
+    artifacts = CompiledArtifacts(
+        Compilation(session(), kernel.source), lambda config: resolver.variant(situation, config)
     )
     budget = Budget(seconds=settings().tune_budget_s)
     try:
-        outcome = tune(study, situation.candidates, evaluator, session().store.records, budget=budget)
+        with BenchEvaluator(study, artifacts, bench, None, situation.candidates) as evaluator:
+            outcome = tune(study, situation.candidates, evaluator, session().store.records, budget=budget)
         winner = outcome.require_winner()
     except TuneError as error:
         _log.warning("%s; the first config is used", error)
         return None
     _log.info("%s", outcome.summary)
     return winner.config
+
+
+def _bench(kernel: Kernel, resolver: Resolver, situation: Situation) -> Bench | None:
+    """Where candidates run; None, with a message, where the arguments cannot be copied."""
+    call = situation.call
+    passed = {one.name: _plain(one) for one in call.arguments if one.kind not in (ValueKind.ABSENT, ValueKind.CONSTANT)}
+    if confines(kernel.name, situation.device, passed):
+        return confined_bench(
+            situation.device,
+            passed,
+            lambda config, artifact: grid_at(
+                kernel.grid,
+                call.grid,
+                call.values,
+                {**artifact.variant.specialization.constant_values, **config.as_dict()},
+                situation.device.facts(),
+            ),
+            limit_s=min(RUN_LIMIT_S, max(1.0, settings().tune_budget_s / 4)),
+        )
+    arguments = _copies(situation)
+    if arguments is None:
+        return None
+    grid = call.grid
+
+    def launcher_of(config: Config) -> Callable[[], object]:
+        named = {**arguments, **config.as_dict(), **({} if grid is None else {"grid": grid})}
+        launch = resolver.launcher
+        return lambda: launch(**named)
+
+    return LocalBench(situation.device, arguments, launcher_of)
+
+
+def _plain(argument: Argument) -> object:
+    """Scalars of array libraries as Python's."""
+    return argument.number if argument.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT) else argument.value
 
 
 def _copies(situation: Situation) -> dict[str, object] | None:

@@ -23,7 +23,7 @@ __all__ = ["Problem", "measure_policy"]
 
 def measure_policy(device: Device) -> str:
     """The identity of how this device is measured, part of every trial's key."""
-    return MeasurePolicy(version=device.timing).identity
+    return MeasurePolicy.of(device.timing).identity
 
 
 @dataclass(frozen=True)

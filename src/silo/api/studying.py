@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from silo.api.benches import Bench, LocalBench, confined_bench, confines, grid_at
 from silo.api.casework import PreparedCase
 from silo.api.compiling import Compilation
-from silo.api.evaluation import CompiledEvaluator, Workload
+from silo.api.evaluation import BenchEvaluator, CompiledArtifacts
 from silo.api.kernel import Kernel
 from silo.api.resolver import Situation
 from silo.api.session import session
+from silo.artifacts.artifact import Artifact
 from silo.core.cases import Make
 from silo.core.config import Config
 from silo.core.dispatch import Bucket
@@ -20,8 +22,6 @@ from silo.core.recipes import ArrayRecipe
 from silo.errors import CaseError
 from silo.launch import cases as arrays
 from silo.launch.runtime import inspect_call
-from silo.tune.check import Comparison
-from silo.tune.measure import MeasurePolicy
 from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
 from silo.tune.session import tune
@@ -116,6 +116,22 @@ def launcher_of(study: CaseStudy) -> Callable[[Config], Callable[[], object]]:
     return bound
 
 
+def _bench(study: CaseStudy) -> Bench:
+    """Where the case's configs run."""
+    kernel, case, device = study.kernel, study.case, study.situation.device
+    named = call_arguments(kernel, case)
+    constants = study.situation.specialization.constant_values
+    passed = {name: value for name, value in named.items() if name not in constants and name not in case.options}
+    if not confines(kernel.name, device, passed):
+        return LocalBench(device, case.arguments, launcher_of(study))
+
+    def grid_of(config: Config, artifact: Artifact) -> tuple[int, ...]:
+        values = {**artifact.variant.specialization.constant_values, **config.as_dict()}
+        return grid_at(case.grid or kernel.grid, None, named, values, device.facts())
+
+    return confined_bench(device, passed, grid_of)
+
+
 def tune_case(
     study: CaseStudy, limits: Limits, progress: Callable[[Progress], None] | None = None
 ) -> tuple[TuneOutcome, Compilation]:
@@ -124,35 +140,16 @@ def tune_case(
     problem = kernel.resolver.problem(situation)
     made = problem.study(situation.specialization, study.bucket)
     problem.note(situation.specialization, study.bucket)
-    launch = launcher_of(study)
     compilation = Compilation(session(), kernel.source)
-
-    restore = study.case.keeper()
-
-    def check(config: Config) -> Comparison:
-        restore()
-        launch(config)()
-        result, name = study.case.check()
-        if result is None:
-            return Comparison(ok=True)
-        return Comparison(ok=result.ok, max_error=result.max_abs_error, message=f"{name}: {result.message}")
-
-    evaluator = CompiledEvaluator(
-        study=made,
-        compilation=compilation,
-        variant_of=lambda config: kernel.resolver.variant(situation, config),
-        workload=Workload(study.case.arguments, launch),
-        check=check,
-        timer=situation.device.timer(),
-        policy=MeasurePolicy(version=situation.device.timing),
-    )
-    outcome = tune(
-        made,
-        situation.candidates,
-        evaluator,
-        session().store.records,
-        searcher=limits.searcher,
-        budget=Budget(evaluations=limits.evaluations, seconds=limits.seconds),
-        progress=progress,
-    )
+    artifacts = CompiledArtifacts(compilation, lambda config: kernel.resolver.variant(situation, config))
+    with BenchEvaluator(made, artifacts, _bench(study), study.case.compare, situation.candidates) as evaluator:
+        outcome = tune(
+            made,
+            situation.candidates,
+            evaluator,
+            session().store.records,
+            searcher=limits.searcher,
+            budget=Budget(evaluations=limits.evaluations, seconds=limits.seconds),
+            progress=progress,
+        )
     return outcome, compilation

@@ -1,41 +1,103 @@
-"""``silo.Buffer``: arrays for programs that load no array library."""
+"""``silo.Buffer``: arrays in host or device memory for programs that load no array library."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from silo.core.dtypes import DType
 from silo.core.host_arrays import dtype_named, numpy_dtype
 from silo.errors import ArgumentError
-from silo.launch.native import HostBuffer
+from silo.launch import native
+from silo.launch.drivers import KINDS, open_driver
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Buffer"]
+__all__ = ["Buffer", "BytesLike", "split_device"]
+
+BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 
-class Buffer(HostBuffer):
-    """An array in host memory: zeroed, row-major, aligned to 64 bytes.
+def split_device(device: str) -> tuple[str, int]:
+    """Kind and index of a device's name.
 
-    Kernels take it, and so does everything that reads DLPack or (except bfloat16 and 8-bit floats, for which it has no
-    format) the buffer protocol; ``raw`` is its bytes.
+    Raises:
+        ArgumentError: it has another form, or a kind that has no buffers.
+
+    >>> split_device("cuda:1"), split_device("cpu")
+    (('cuda', 1), ('cpu', 0))
+    """
+    kind, _, rest = device.partition(":")
+    if kind not in ("cpu", *KINDS) or not (rest.isdecimal() or rest == ""):
+        raise ArgumentError(f"a Buffer lies on cpu, cuda, hip or one of several as cuda:1, not on {device!r}")
+    return kind, int(rest or 0)
+
+
+class Buffer:
+    """An array in host or device memory: zeroed, row-major, aligned to 64 bytes (256 on a device).
+
+    Kernels take it, and so does everything that reads DLPack or ``__cuda_array_interface__``. In host memory ``raw`` is
+    its bytes and (except bfloat16 and 8-bit floats, for which it has no format) it has the buffer protocol. Memory of a
+    device comes from its driver and is freed, after all work on it, with the last reference.
 
     >>> buffer = Buffer((2, 3), "float32")
-    >>> buffer.shape, buffer.strides, buffer.nbytes
-    ((2, 3), (3, 1), 24)
+    >>> buffer.shape, buffer.strides, buffer.nbytes, buffer.device
+    ((2, 3), (3, 1), 24, 'cpu')
     """
 
     __slots__ = ()
 
-    def __new__(cls, shape: int | Sequence[int], dtype: str | DType = "float32") -> Self:
-        """Args: ``shape``, one extent or several; ``dtype``, a name or a :class:`DType`. Raises ArgumentError."""
+    def __new__(cls, shape: int | Sequence[int], dtype: str | DType = "float32", device: str = "cpu") -> Buffer:  # noqa: PYI034  # one of two
+        """Zeroed memory.
+
+        Args:
+            shape: one extent or several.
+            dtype: a name or a :class:`DType`.
+            device: ``cpu``, ``cuda``, ``cuda:1``, ``hip``.
+
+        Raises:
+            ArgumentError: no such dtype, shape or kind of device.
+            DeviceError: the device is not here, or has no such memory left.
+        """
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
-        return super().__new__(cls, extents, str(dtype_named(dtype)))
+        element = str(dtype_named(dtype))
+        kind, index = split_device(device)
+        if kind == "cpu":
+            return _HostArray(extents, element)
+        open_driver(kind)
+        return _DeviceArray(extents, element, kind, index)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents."""
+        raise NotImplementedError
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one to the next along each axis."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> str:
+        """The name of the element type."""
+        raise NotImplementedError
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        raise NotImplementedError
+
+    @property
+    def raw(self) -> memoryview:
+        """Its bytes, to read and write; of buffers in host memory only."""
+        raise AttributeError(
+            f"a Buffer on {self.device} has no bytes here: numpy() and copy_to() copy them"
+        )
 
     @classmethod
-    def of(cls, data: bytes | bytearray | memoryview, dtype: str | DType, shape: Sequence[int] | None = None) -> Buffer:
+    def of(cls, data: BytesLike, dtype: str | DType, shape: Sequence[int] | None = None, device: str = "cpu") -> Buffer:
         """A buffer that holds a copy of ``data``, which must have the size of the shape.
 
         Raises:
@@ -43,19 +105,42 @@ class Buffer(HostBuffer):
         """
         element, view = dtype_named(dtype), memoryview(data).cast("B")
         extents = (view.nbytes // element.itemsize,) if shape is None else tuple(shape)
-        buffer = cls(extents, element)
-        if buffer.nbytes != view.nbytes:
-            raise ArgumentError(
-                f"a Buffer of shape {extents} and {element} has {buffer.nbytes} bytes, not {view.nbytes}"
-            )
-        buffer.raw[:] = view
+        size = math.prod(extents) * element.itemsize
+        if size != view.nbytes:
+            raise ArgumentError(f"a Buffer of shape {extents} and {element} has {size} bytes, not {view.nbytes}")
+        buffer = cls(extents, element, device)
+        buffer.copy_from(view)
         return buffer
 
+    @property
+    def device(self) -> str:
+        """Where it lies, as ``cpu`` or ``cuda:0``."""
+        raise NotImplementedError
+
+    def data_ptr(self) -> int:
+        """The address of its first element."""
+        raise NotImplementedError
+
+    def copy_from(self, data: BytesLike | Buffer, stream: int = 0) -> None:
+        """Take over the bytes of ``data``, which has as many; on a device after what was enqueued in ``stream``.
+
+        A Buffer has to be on the same device.
+        """
+        raise NotImplementedError
+
+    def copy_to(self, out: BytesLike, stream: int = 0) -> None:
+        """Write the bytes to ``out``, which has as many; from a device after what was enqueued in ``stream``."""
+        raise NotImplementedError
+
+    def fill(self, byte: int, stream: int = 0) -> None:
+        """Set every byte; on a device when what was enqueued in ``stream`` is done."""
+        raise NotImplementedError
+
     def numpy(self) -> NDArray[Any]:
-        """The same memory as a numpy array (ml_dtypes for bfloat16 and 8-bit floats); needs numpy."""
+        """A numpy array (of ml_dtypes where numpy lacks the type): the same memory on the host, a copy of a device's."""
         import numpy as np  # noqa: PLC0415  # numpy is optional
 
-        flat = np.frombuffer(self.raw, dtype=np.uint8)
+        flat = np.frombuffer(self._host_bytes(), dtype=np.uint8)
         return cast("NDArray[Any]", flat.view(numpy_dtype(dtype_named(self.dtype))).reshape(self.shape))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: ANN401, FBT001  # numpy's protocol
@@ -63,10 +148,59 @@ class Buffer(HostBuffer):
 
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
+    def _host_bytes(self) -> BytesLike:
+        raise NotImplementedError
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("a Buffer without dimensions has no length")
         return self.shape[0]
 
     def __repr__(self) -> str:
-        return f"Buffer({list(self.shape)}, {self.dtype})"
+        where = "" if self.device == "cpu" else f", {self.device}"
+        return f"Buffer({list(self.shape)}, {self.dtype}{where})"
+
+
+# Each has the native type first, whose members and constructor are the object's own; Buffer adds what they lack.
+class _HostArray(native.HostBuffer, Buffer):  # pyright: ignore[reportIncompatibleMethodOverride]  # the stubs say more
+    __slots__ = ()
+
+    __repr__ = Buffer.__repr__
+
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    def copy_from(self, data: BytesLike | Buffer, stream: int = 0) -> None:
+        del stream
+        self.raw[:] = data.raw if isinstance(data, Buffer) else memoryview(data).cast("B")
+
+    def copy_to(self, out: BytesLike, stream: int = 0) -> None:
+        del stream
+        memoryview(out).cast("B")[:] = self.raw
+
+    def fill(self, byte: int, stream: int = 0) -> None:
+        del stream
+        self.raw[:] = bytes([byte]) * self.nbytes
+
+    def _host_bytes(self) -> BytesLike:
+        return self.raw
+
+
+class _DeviceArray(*((native.GpuBuffer, Buffer) if hasattr(native, "GpuBuffer") else (Buffer,))):  # TEMPORARY
+    __slots__ = ()
+
+    __repr__ = Buffer.__repr__
+
+    @property
+    def device(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]  # the pair behind it is native
+        kind, index = super().device
+        return f"{kind}:{index}"
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def _host_bytes(self) -> BytesLike:
+        out = bytearray(self.nbytes)
+        self.copy_to(out)
+        return out

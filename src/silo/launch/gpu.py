@@ -74,9 +74,9 @@ class GpuDevice:
             "num_sms": available_sms(self._number("sm_count"), reserved),
         }
 
-    def runs(self, target: Target, kind: str = "") -> Decision:
-        """Whether code for ``target`` runs here; ``kind`` is that of its blob (``ptx`` has rules of its own)."""
-        return runs_on(target, self.target, kind)
+    def runs(self, target: Target) -> Decision:
+        """Whether machine code for ``target`` runs here; PTX has rules of its own."""
+        return runs_on(target, self.target)
 
     @property
     def timing(self) -> str:

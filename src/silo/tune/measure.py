@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TypeVar
@@ -16,6 +17,10 @@ Key = TypeVar("Key", bound=Hashable)
 # A candidate this many times slower than the best so far is dropped after a few samples.
 _HOPELESS = 2
 _FEW_SAMPLES = 3
+
+# Warming up takes at most this many times the policy's warm-up time, or this long if that is longer.
+_WARM_UP_WALL = 4
+_WARM_UP_WALL_NS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,22 @@ class MeasurePolicy:
     min_samples: int = 9
     max_samples: int = 60
     window_ns: int = 20_000
+
+    @classmethod
+    def of(cls, timing: str) -> MeasurePolicy:
+        """The policy for a device's way of taking times (``Device.timing``).
+
+        With a cold cache each launch is a sample of its own, because the next one would find the cache warm. Device
+        clocks are coarse, so there are more such samples, and warm launches are repeated for longer.
+
+        >>> MeasurePolicy.of("cuda-events-cold/1").window_ns
+        0
+        """
+        if "-cold/" in timing:
+            return cls(timing, max_samples=100, window_ns=0)
+        if "-events-" in timing:
+            return cls(timing, window_ns=200_000)
+        return cls(timing)
 
     @property
     def identity(self) -> str:
@@ -116,9 +137,14 @@ def _sample(contender: Contender, timer: Timer, repeats: int) -> int:
 
 
 def _warm_up(contender: Contender, timer: Timer, policy: MeasurePolicy) -> int:
-    """Launch for a while; how many launches make a sample long enough."""
+    """Launch for a while; how many launches make a sample long enough.
+
+    What happens between the launches (a cache emptied, arguments restored) keeps a device as busy and may take far
+    longer, so there is a limit by the wall clock too.
+    """
     taken = [_sample(contender, timer, 1)]
-    while sum(taken) < policy.warmup_ns and len(taken) < 1000:
+    until = time.monotonic_ns() + max(_WARM_UP_WALL * policy.warmup_ns, _WARM_UP_WALL_NS)
+    while sum(taken) < policy.warmup_ns and len(taken) < 1000 and time.monotonic_ns() < until:
         taken.append(_sample(contender, timer, 1))
     if contender.reset is not None:
         return 1

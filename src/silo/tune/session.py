@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from silo.core.config import Config
 from silo.core.protocols import RecordStore, Searcher
-from silo.errors import CompileError, CompilerMissingError, CompileTimeoutError, LaunchError, TuneError
+from silo.errors import CompileError, CompilerMissingError, CompileTimeoutError, LaunchError, LaunchTimeoutError, TuneError
 from silo.tune.evaluator import Evaluator
 from silo.tune.ledger import Ledger
 from silo.tune.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
@@ -242,6 +242,8 @@ class _Session:
             return self._study.failed(config, Status.TIMEOUT, str(error), compile_ns=self._clock() - begin)
         except CompileError as error:
             return self._study.failed(config, Status.COMPILE, str(error), compile_ns=self._clock() - begin)
+        except LaunchTimeoutError as error:
+            return self._study.failed(config, Status.TIMEOUT, str(error))
         except LaunchError as error:
             return self._study.failed(config, Status.RUN, str(error))
         if trial.config.order_key != config.order_key:

@@ -1,0 +1,224 @@
+"""Where candidates run: in this process, or in one of their own that a fault may end."""
+
+from __future__ import annotations
+
+import logging
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from silo.api.arrays import extent_of, is_array, restorer, to_host
+from silo.api.launching import stored_blob
+from silo.api.measuring import Candidate, MeasuringProcess
+from silo.api.session import session
+from silo.api.shared_arguments import describable
+from silo.artifacts.artifact import Artifact
+from silo.core.config import Config
+from silo.core.decisions import Rejected
+from silo.core.nodes import Bindings, Node, evaluate
+from silo.core.protocols import Device
+from silo.core.values import Value
+from silo.errors import ArgumentError
+from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["RUN_LIMIT_S", "Bench", "ConfinedBench", "LocalBench", "confined_bench", "confines", "grid_at"]
+
+# Seconds one candidate may run once.
+RUN_LIMIT_S = 10.0
+
+_log = logging.getLogger("silo")
+
+_CONFINED_KINDS = frozenset({"cuda", "hip"})
+
+
+class Bench(Protocol):
+    """Runs and times candidates on one set of arguments. Failures are LaunchErrors."""
+
+    def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
+        """Run a config once on the arguments as they were at first; what every array then holds, on the host.
+
+        Valid until the next call of this object.
+        """
+        ...
+
+    def measure(self, config: Config, artifact: Artifact, best_ns: int | None) -> tuple[int, ...]:
+        """Samples in nanoseconds; a config that is hopeless beside ``best_ns`` is dropped early."""
+        ...
+
+    def compare(self, artifacts: Mapping[Config, Artifact]) -> Mapping[Config, tuple[int, ...]]:
+        """Samples of each, taken in turns."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+@dataclass
+class LocalBench:
+    """Runs candidates in this process. ``launcher_of`` gives the function that launches the arguments with a config."""
+
+    device: Device
+    arguments: Mapping[str, object]
+    launcher_of: Callable[[Config], Callable[[], object]]
+
+    def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
+        """See :class:`Bench`."""
+        del artifact
+        self._restore()
+        self.launcher_of(config)()
+        return {name: to_host(value) for name, value in self.arguments.items() if is_array(value)}
+
+    def measure(self, config: Config, artifact: Artifact, best_ns: int | None) -> tuple[int, ...]:
+        """See :class:`Bench`."""
+        return measure(self._contender(config, artifact), self._timer, self._policy, best_ns=best_ns)
+
+    def compare(self, artifacts: Mapping[Config, Artifact]) -> Mapping[Config, tuple[int, ...]]:
+        """See :class:`Bench`."""
+        contenders = {config: self._contender(config, artifact) for config, artifact in artifacts.items()}
+        return interleave(contenders, self._timer, self._policy)
+
+    def close(self) -> None:
+        """Nothing is held that Python does not free."""
+
+    @cached_property
+    def _timer(self) -> Any:  # noqa: ANN401  # the device's
+        return self.device.timer()
+
+    @cached_property
+    def _policy(self) -> MeasurePolicy:
+        return MeasurePolicy.of(self.device.timing)
+
+    @cached_property
+    def _restore(self) -> Callable[[], None]:
+        arrays = {id(value): value for value in self.arguments.values() if is_array(value)}
+        put_back = [restorer(array) for array in arrays.values()]
+
+        def restore() -> None:
+            for one in put_back:
+                one()
+
+        return restore
+
+    def _contender(self, config: Config, artifact: Artifact) -> Contender:
+        """Something to time: arguments that the kernel reads and writes are put back before each sample."""
+        parameters = artifact.variant.signature.parameters
+        touched = [p.name for p in parameters if p.effect.reads and p.effect.writes]
+        put_back = [restorer(self.arguments[name]) for name in touched if is_array(self.arguments.get(name))]
+
+        def reset() -> None:
+            for one in put_back:
+                one()
+
+        return Contender(self.launcher_of(config), reset if put_back else None)
+
+
+class ConfinedBench:
+    """Runs candidates in a process of their own; see :class:`silo.api.measuring.MeasuringProcess`.
+
+    Args:
+        device: where to.
+        arguments: by name; arrays are copied now and never written.
+        grid_of: the grid of a config, given its artifact.
+        blob_of: the bytes of an artifact's code.
+        limit_s: seconds one candidate may run once.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        arguments: Mapping[str, object],
+        grid_of: Callable[[Config, Artifact], tuple[int, ...]],
+        blob_of: Callable[[Artifact], bytes],
+        limit_s: float = RUN_LIMIT_S,
+    ) -> None:
+        self._process = MeasuringProcess(device, arguments, limit_s)
+        self._names = [name for name, value in arguments.items() if is_array(value)]
+        self._grid_of = grid_of
+        self._blob_of = blob_of
+
+    def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
+        """See :class:`Bench`."""
+        return self._process.results(self._candidate(config, artifact), self._names)
+
+    def measure(self, config: Config, artifact: Artifact, best_ns: int | None) -> tuple[int, ...]:
+        """See :class:`Bench`."""
+        return self._process.measure(self._candidate(config, artifact), best_ns)
+
+    def compare(self, artifacts: Mapping[Config, Artifact]) -> Mapping[Config, tuple[int, ...]]:
+        """See :class:`Bench`."""
+        candidates = [self._candidate(config, artifact) for config, artifact in artifacts.items()]
+        return dict(zip(artifacts, self._process.compare(candidates), strict=True))
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+
+    def _candidate(self, config: Config, artifact: Artifact) -> Candidate:
+        return Candidate(artifact, self._blob_of(artifact), self._grid_of(config, artifact))
+
+
+def confined_bench(
+    device: Device,
+    arguments: Mapping[str, object],
+    grid_of: Callable[[Config, Artifact], tuple[int, ...]],
+    limit_s: float = RUN_LIMIT_S,
+) -> ConfinedBench:
+    """A bench for artifacts of the session's store."""
+    return ConfinedBench(device, arguments, grid_of, lambda artifact: stored_blob(session().store, artifact), limit_s)
+
+
+def confines(kernel: str, device: Device, arguments: Mapping[str, object]) -> bool:
+    """Whether candidates run in a process of their own: on GPUs, where a fault would end this process's context.
+
+    Where the arguments cannot be given to another process, a message says so.
+    """
+    if device.target.kind not in _CONFINED_KINDS:
+        return False
+    decision = describable(arguments)
+    if isinstance(decision, Rejected):
+        _log.info("%s is measured in this process, which a config that faults would end: %s", kernel, decision.reason)
+    return bool(decision)
+
+
+def grid_at(
+    declared: tuple[Node, ...] | None,
+    given: object,
+    arguments: Mapping[str, object],
+    config: Mapping[str, Value],
+    facts: Mapping[str, int],
+) -> tuple[int, ...]:
+    """The grid of a call: what the call gives (integers, or a function of arguments and config), or the declared one.
+
+    Raises:
+        ArgumentError: there is none, or it is no grid.
+        ExpressionError: the declared one has no value for these arguments.
+    """
+    if given is None:
+        if declared is None:
+            raise ArgumentError("the call gives no grid and the kernel declares none")
+        extents = {name: extent_of(value) for name, value in arguments.items() if is_array(value)}
+        scalars: Any = {name: value for name, value in arguments.items() if name not in extents}
+        bindings = Bindings(
+            values={**scalars, **config},
+            shapes={name: extent.shape for name, extent in extents.items()},
+            strides={name: extent.strides for name, extent in extents.items()},
+            itemsizes={name: extent.dtype.itemsize for name, extent in extents.items()},
+            config=config,
+            facts=facts,
+        )
+        return tuple(evaluate(axis, bindings) for axis in declared)
+    found: Any = given({**config, **arguments}) if callable(given) else given
+    axes = cast("Sequence[Any]", found) if isinstance(found, tuple | list) else (found,)
+    try:
+        grid = tuple(operator.index(axis) for axis in axes)
+    except TypeError:
+        grid = ()
+    if not 1 <= len(grid) <= 3:
+        raise ArgumentError(f"a grid is one to three integers, not {found!r}")
+    return grid

@@ -1,0 +1,171 @@
+"""Running and timing candidates in a process of their own, so that one that faults or never ends costs only itself."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from silo import errors
+from silo.api.shared_arguments import SharedArguments
+from silo.artifacts.artifact import Artifact
+from silo.compile.process import WorkerDiedError, WorkerHungError, WorkerProcess
+from silo.compile.wire import encode
+from silo.core.protocols import Device
+from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TuneError
+from silo.settings import settings
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Candidate", "MeasuringProcess"]
+
+# Loading code and copying arguments to a device, seconds; a kernel's own limit is the caller's.
+_SETUP_LIMIT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A variant to try: its artifact, the bytes of its code, the grid it is launched with."""
+
+    artifact: Artifact
+    blob: bytes
+    grid: tuple[int, ...]
+
+    @property
+    def key(self) -> str:
+        """What tells it from the other candidates of a session."""
+        return f"{self.artifact.blob.sha256} {self.artifact.launch.entry} {self.grid}"
+
+
+class MeasuringProcess:
+    """A device and arguments in another process. Used by one thread, which is the one that made it.
+
+    After a fault the process is replaced: its next use starts another one with the arguments as they were.
+
+    Args:
+        device: the device to run on.
+        arguments: the call's arguments by name, arrays of any library; they are read here and never written.
+        limit_s: seconds that one candidate may take to run once, and ten times that to be measured.
+    """
+
+    def __init__(self, device: Device, arguments: Mapping[str, object], limit_s: float) -> None:
+        self._device = f"{device.target.kind}:{device.index}"
+        self._limit_s = limit_s
+        self._shared = SharedArguments(arguments)
+        self._process: WorkerProcess | None = None
+        self._loaded: set[str] = set()
+        self.started = 0
+
+    def results(self, candidate: Candidate, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
+        """Run once on the arguments as they were; what the arrays called ``names`` hold then, until the next call.
+
+        Raises:
+            LaunchError: the driver refused, the device faulted, or the process died.
+            LaunchTimeoutError: it did not end in time.
+        """
+        reply = self._ask(candidate, {"do": "run"}, self._limit_s)
+        written = set(reply["written"])
+        return {name: self._shared.returned(name) if name in written else self._shared.given(name) for name in names}
+
+    def measure(self, candidate: Candidate, best_ns: int | None) -> tuple[int, ...]:
+        """Samples in nanoseconds; see :func:`silo.tune.measure.measure`. Raises as :meth:`results` does."""
+        reply = self._ask(candidate, {"do": "measure", "best_ns": best_ns}, 10 * self._limit_s)
+        return tuple(int(sample) for sample in reply["samples"])
+
+    def compare(self, candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
+        """Samples of each, taken in turns. Raises as :meth:`results` does."""
+        for candidate in candidates:
+            self._load(candidate)
+        keys = [candidate.key for candidate in candidates]
+        request = encode({"do": "compare", "keys": list(dict.fromkeys(keys))})
+        reply = self._exchange(request, 10 * self._limit_s * len(candidates), "the finalists")
+        return [tuple(int(sample) for sample in reply["samples"][key]) for key in keys]
+
+    def _ask(self, candidate: Candidate, request: dict[str, object], limit_s: float) -> dict[str, Any]:
+        self._load(candidate)
+        return self._exchange(
+            encode({**request, "key": candidate.key}), limit_s, str(candidate.artifact.variant.config)
+        )
+
+    def _load(self, candidate: Candidate) -> None:
+        if self._process is None:
+            self._start()
+        if candidate.key in self._loaded:
+            return
+        artifact = candidate.artifact
+        header = {
+            "do": "load",
+            "key": candidate.key,
+            "variant": artifact.variant.to_json(),
+            "launch": artifact.launch.to_json(),
+            "kind": artifact.blob.kind,
+            "grid": list(candidate.grid),
+        }
+        self._exchange(encode(header, [candidate.blob]), _SETUP_LIMIT_S, str(artifact.variant.config))
+        self._loaded.add(candidate.key)
+
+    def _start(self) -> None:
+        here = settings()
+        environment = {"SILO_L2": here.l2, "SILO_THREADS": str(here.threads)}
+        libraries = {"SILO_CUDA_LIBRARY": here.cuda_library, "SILO_HIP_LIBRARY": here.hip_library}
+        environment |= {name: library for name, library in libraries.items() if library}
+        try:
+            self._process = WorkerProcess(
+                [self._device, str(self._shared.file)],
+                module="silo.api.measuring_worker",
+                environment=environment,
+                pass_fds=[self._shared.file],
+            )
+            self.started += 1
+            self._exchange(
+                encode({"do": "arguments", "arguments": self._shared.to_json()}), _SETUP_LIMIT_S, "arguments"
+            )
+        except (CompileError, LaunchError) as error:
+            # No config's fault, and every config would meet it.
+            raise TuneError(f"the measuring process on {self._device} cannot be used: {error}") from error
+
+    def _exchange(self, request: bytes, limit_s: float, what: str) -> dict[str, Any]:
+        assert self._process is not None
+        try:
+            reply, _ = self._process.exchange(request, limit_s)
+        except WorkerHungError:
+            self._stop()
+            raise LaunchTimeoutError(f"{what} did not end within {limit_s:g} s and was stopped") from None
+        except WorkerDiedError:
+            how = self._stop(died=True)
+            raise LaunchError(f"{what} ended the process it ran in: {how}") from None
+        except BaseException:  # Ctrl-C: the answer would come to the next question
+            self._stop()
+            raise
+        if reply.get("outcome") == "error":
+            # The device may refuse everything from now on, as CUDA's do after a fault.
+            self._stop()
+            raise _rebuilt(str(reply["class"]), str(reply["message"]))
+        return reply
+
+    def _stop(self, *, died: bool = False) -> str:
+        process, self._process = self._process, None
+        self._loaded.clear()
+        return "" if process is None else process.close(died=died)
+
+    def close(self) -> None:
+        """Stop the process and give the shared memory back."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._shared.close)
+            self._stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _rebuilt(name: str, message: str) -> SiloError:
+    """The error of the other process; one that is no launch's counts as one, for the config it concerns failed."""
+    kind = getattr(errors, name, LaunchError)
+    if isinstance(kind, type) and issubclass(kind, LaunchError):
+        return kind(message)
+    return LaunchError(f"{name}: {message}")

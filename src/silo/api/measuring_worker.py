@@ -1,0 +1,195 @@
+"""The process that runs candidates: ``python -m silo.api.measuring_worker``. Started by :mod:`silo.api.measuring`.
+
+Code that is being tried may write where it should not, fault or never end. Here that costs one config: this process is
+stopped, and the next one starts with the arguments as they were. It loads no framework and no compiler.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from silo.api.devices import device_named
+from silo.api.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments
+from silo.compile.serving import serve
+from silo.compile.wire import Message, encode, encode_error
+from silo.core.launch_info import LaunchInfo
+from silo.core.protocols import Device
+from silo.core.signature import ParameterKind
+from silo.core.variant import Variant
+from silo.errors import LaunchError, SiloError
+from silo.launch import native
+from silo.launch.binding import bind
+from silo.launch.buffers import Buffer
+from silo.launch.runtime import make_launcher
+from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
+
+__all__ = ["main"]
+
+
+class _Array:
+    """One argument's memory on the device, and what it held at first."""
+
+    def __init__(self, slot: ArraySlot, shared: memoryview, device: str) -> None:
+        self._slot = slot
+        self._shared = shared
+        self._device = device
+        self._memory = Buffer(slot.size + 2 * ADDRESS_MODULUS, "uint8", device)
+        base = self._memory.data_ptr()
+        self._first = (slot.shift - base) % ADDRESS_MODULUS
+        self._pristine: Buffer | None = None
+        self._memory.copy_from(self._image())
+        self.address = base + self._first + slot.low
+
+    def _image(self) -> bytearray:
+        image, slot = bytearray(self._memory.nbytes), self._slot
+        image[self._first : self._first + slot.size] = self._shared[slot.offset : slot.offset + slot.size]
+        return image
+
+    def keep(self) -> None:
+        """Keep what it held at first on the device too, so that restoring it is fast."""
+        if self._pristine is None:
+            self._pristine = Buffer.of(self._image(), "uint8", None, self._device)
+
+    def restore(self) -> None:
+        """Put back what it held at first."""
+        assert self._pristine is not None
+        self._memory.copy_from(self._pristine)
+
+    def give_back(self) -> None:
+        """Write what it holds now to the shared memory."""
+        out = bytearray(self._memory.nbytes)
+        self._memory.copy_to(out)
+        slot = self._slot
+        self._shared[slot.returned : slot.returned + slot.size] = memoryview(out)[self._first : self._first + slot.size]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """One loaded variant: how it is launched, which arrays it may write, which of those it reads as well."""
+
+    launch: Callable[[], object]
+    writes: frozenset[int]
+    updates: frozenset[int]
+
+
+class _Bench:
+    """The arguments and the candidates of one tuning session."""
+
+    def __init__(self, device: Device, name: str, shared: memoryview) -> None:
+        self._device = device
+        self._name = name
+        self._shared = shared
+        self._timer = device.timer()
+        self._arrays: list[_Array] = []
+        self._places: Mapping[str, int] = {}
+        self._values: Mapping[str, object] = {}
+        self._candidates: dict[str, _Candidate] = {}
+        self._dirty: set[int] = set()
+
+    def answer(self, message: Message) -> bytes:
+        """The outcome of one request."""
+        header, blobs = message
+        try:
+            reply = getattr(self, f"_do_{header['do']}")(header, blobs)
+        except SiloError as error:
+            return encode_error(error)
+        except Exception as error:  # noqa: BLE001  # a config's own fault, such as a value that does not fit
+            traceback.print_exc()
+            return encode_error(LaunchError(f"{type(error).__name__}: {error}"))
+        return encode({"outcome": "done", **(reply or {})})
+
+    def _do_arguments(self, header: Mapping[str, Any], _: Sequence[bytes]) -> None:
+        slots, self._places, self._values = read_arguments(header["arguments"])
+        self._arrays = [_Array(slot, self._shared, self._name) for slot in slots]
+
+    def _do_load(self, header: Mapping[str, Any], blobs: Sequence[bytes]) -> None:
+        variant, launch = Variant.from_json(header["variant"]), LaunchInfo.from_json(header["launch"])
+        loaded = self._device.load(launch, blobs[0], header["kind"], variant.kernel)
+        signature = variant.signature
+        config = {**variant.specialization.constant_values, **variant.config.as_dict()}
+        binding = bind(cast("Any", loaded), launch, signature, variant.specialization, config)
+        # Constants are in the code, so no call gives them.
+        constants = [p.name for p in signature.parameters if p.kind is ParameterKind.CONSTEXPR]
+        launcher = make_launcher(variant.kernel, signature, on_miss=lambda _: binding, config_names=constants)
+        given: dict[str, object] = {
+            name: self._arrays[self._places[name]].address if name in self._places else self._values[name]
+            for name in signature.names
+            if name not in constants and (name in self._places or name in self._values)
+        }
+        call = launcher[tuple(header["grid"])]
+        pointers = [p for p in signature.parameters if p.name in self._places and p.name not in constants]
+        writes = frozenset(self._places[p.name] for p in pointers if p.effect.writes)
+        updates = frozenset(self._places[p.name] for p in pointers if p.effect.writes and p.effect.reads)
+        for number in writes:
+            self._arrays[number].keep()
+        self._candidates[header["key"]] = _Candidate(lambda: call(**given), writes, updates)
+
+    def _do_run(self, header: Mapping[str, Any], _: Sequence[bytes]) -> dict[str, object]:
+        candidate = self._candidates[header["key"]]
+        self._restore_all()
+        self._dirty |= candidate.writes
+        candidate.launch()
+        self._wait()
+        for number in candidate.writes:
+            self._arrays[number].give_back()
+        names = [name for name, number in self._places.items() if number in candidate.writes]
+        return {"written": names}
+
+    def _do_measure(self, header: Mapping[str, Any], _: Sequence[bytes]) -> dict[str, object]:
+        candidate = self._candidates[header["key"]]
+        self._restore_all()
+        self._dirty |= candidate.writes
+        samples = measure(
+            self._contender(candidate), self._timer, MeasurePolicy.of(self._device.timing), best_ns=header["best_ns"]
+        )
+        self._wait()
+        return {"samples": list(samples)}
+
+    def _do_compare(self, header: Mapping[str, Any], _: Sequence[bytes]) -> dict[str, object]:
+        chosen = {key: self._candidates[key] for key in header["keys"]}
+        self._restore_all()
+        for candidate in chosen.values():
+            self._dirty |= candidate.writes
+        contenders = {key: self._contender(candidate) for key, candidate in chosen.items()}
+        taken = interleave(contenders, self._timer, MeasurePolicy.of(self._device.timing))
+        self._wait()
+        return {"samples": {key: list(samples) for key, samples in taken.items()}}
+
+    def _contender(self, candidate: _Candidate) -> Contender:
+        arrays = [self._arrays[number] for number in sorted(candidate.updates)]
+
+        def reset() -> None:
+            for array in arrays:
+                array.restore()
+
+        return Contender(candidate.launch, reset if arrays else None)
+
+    def _restore_all(self) -> None:
+        for number in self._dirty:
+            self._arrays[number].restore()
+        self._dirty.clear()
+
+    def _wait(self) -> None:
+        kind = self._device.target.kind
+        if kind != "cpu":  # launches on the CPU return when they are done
+            native.gpu_synchronize(kind, self._device.index)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """``main([device, descriptor])``: the device to measure on, and the shared memory, which this process inherited."""
+    name, descriptor = arguments
+
+    def start() -> Callable[[Message], bytes]:
+        shared = memoryview(mmap.mmap(int(descriptor), 0))
+        return _Bench(device_named(name), name, shared).answer
+
+    serve(start)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,169 @@
+"""A call's arguments as another process gets them: what arrays hold in shared memory, the rest as JSON."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from silo.api.arrays import Extent, extent_of, host_bits, is_array
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.values import JSON, value_from_json, value_to_json
+from silo.errors import ArgumentError, TuneError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ArraySlot", "SharedArguments", "describable", "read_arguments", "shared_limit"]
+
+_PAGE = 4096
+
+# A copy keeps its address modulo this many bytes: the alignment of every allocator of device memory.
+ADDRESS_MODULUS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySlot:
+    """One array. Its bytes are at ``offset`` of the shared memory, those a kernel wrote come back at ``returned``.
+
+    ``shift`` is the lowest address modulo 256, ``low`` how many bytes lie before the first element.
+    """
+
+    offset: int
+    returned: int
+    size: int
+    shift: int
+    low: int
+
+    def to_json(self) -> JSON:
+        """Five numbers."""
+        return [self.offset, self.returned, self.size, self.shift, self.low]
+
+    @classmethod
+    def from_json(cls, data: Any) -> ArraySlot:  # noqa: ANN401  # JSON
+        """The inverse of :meth:`to_json`."""
+        return cls(*(int(number) for number in data))
+
+
+def shared_limit() -> int:
+    """How many bytes of arrays are copied at most: what arrays and results take is half of the free memory."""
+    try:
+        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    except (ValueError, OSError):
+        return 4 << 30
+    return free // 4
+
+
+def describable(arguments: Mapping[str, object], limit: int | None = None) -> Decision:
+    """Whether arguments can be given to another process."""
+    total = 0
+    for name, value in arguments.items():
+        if is_array(value):
+            try:
+                total += extent_of(value).size
+            except (ArgumentError, TypeError) as error:
+                return Rejected(f"{name}: {error}")
+        elif not (value is None or isinstance(value, bool | int | float | str)):
+            return Rejected(f"{name} is a {type(value).__name__}, which another process cannot be given")
+    most = shared_limit() if limit is None else limit
+    if total > most:
+        return Rejected(f"its arrays have {total >> 20} MiB; up to {most >> 20} MiB are copied")
+    return Accepted()
+
+
+class SharedArguments:
+    """Owns the shared memory. What the arrays hold is copied once, here; the arrays are only read.
+
+    Args:
+        arguments: by name; those that are one array are one there too.
+    """
+
+    def __init__(self, arguments: Mapping[str, object]) -> None:
+        self._slots: list[ArraySlot] = []
+        self._extents: list[Extent] = []
+        self._numbers: dict[str, int] = {}  # which slot an argument is
+        self._values: dict[str, JSON] = {}
+        arrays: list[object] = []
+        at = 0
+        for name, value in arguments.items():
+            if not is_array(value):
+                self._values[name] = value_to_json(value)  # pyright: ignore[reportArgumentType]  # describable() says so
+                continue
+            known = next((number for number, array in enumerate(arrays) if array is value), None)
+            if known is None:
+                known = len(arrays)
+                arrays.append(value)
+                extent = extent_of(value)
+                span = -(-max(extent.size, 1) // _PAGE) * _PAGE
+                shift = extent.start % ADDRESS_MODULUS
+                self._extents.append(extent)
+                self._slots.append(ArraySlot(at, at + span, extent.size, shift, extent.low))
+                at += 2 * span
+            self._numbers[name] = known
+        self.file = _anonymous_file(max(at, 1))
+        self._memory = mmap.mmap(self.file, max(at, 1))
+        for array, slot, extent in zip(arrays, self._slots, self._extents, strict=True):
+            if slot.size:
+                extent.view(self._bytes(slot.offset, slot.size))[...] = host_bits(array)
+
+    def to_json(self) -> JSON:
+        """What :func:`read_arguments` reads."""
+        return {
+            "arrays": [slot.to_json() for slot in self._slots],
+            "places": dict(self._numbers),
+            "values": dict(self._values),
+        }
+
+    def given(self, name: str) -> NDArray[Any]:
+        """What an array held at first. The memory is shared: to read only."""
+        return self._array(name, returned=False)
+
+    def returned(self, name: str) -> NDArray[Any]:
+        """What the other process gave back of an array; overwritten when it does so again."""
+        return self._array(name, returned=True)
+
+    def _array(self, name: str, *, returned: bool) -> NDArray[Any]:
+        number = self._numbers[name]
+        slot, extent = self._slots[number], self._extents[number]
+        memory = self._bytes(slot.returned if returned else slot.offset, slot.size)
+        return extent.typed(extent.view(memory))
+
+    def _bytes(self, offset: int, size: int) -> memoryview:
+        return memoryview(self._memory)[offset : offset + size]
+
+    def close(self) -> None:
+        """Give the memory back; arrays of :meth:`given` and :meth:`returned` that are still held keep theirs."""
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _anonymous_file(size: int) -> int:
+    """A descriptor of memory that ends with the processes that have it open, however they end."""
+    try:
+        if hasattr(os, "memfd_create"):
+            descriptor = os.memfd_create("silo-arguments", os.MFD_CLOEXEC)
+        else:
+            with tempfile.TemporaryFile() as file:
+                descriptor = os.dup(file.fileno())
+        os.ftruncate(descriptor, size)
+    except OSError as error:
+        raise TuneError(f"{size >> 20} MiB of memory to share with the measuring process: {error}") from error
+    return descriptor
+
+
+def read_arguments(data: Any) -> tuple[Sequence[ArraySlot], dict[str, int], dict[str, object]]:  # noqa: ANN401
+    """Arrays, which of them each argument is, and the values of the other arguments."""
+    slots = [ArraySlot.from_json(slot) for slot in data["arrays"]]
+    places = {str(name): int(number) for name, number in data["places"].items()}
+    values: dict[str, object] = {str(name): value_from_json(value) for name, value in data["values"].items()}
+    return slots, places, values
