@@ -120,11 +120,12 @@ static enum silo_adapter_kind classify(PyTypeObject *type) {
         return scalar_kind(type);
     if (PyType_IsSubtype(type, &PyUnicode_Type))
         return SILO_ADAPT_NOTHING;
-    if (PyType_GetSlot(type, Py_bf_getbuffer) != NULL)
-        return SILO_ADAPT_BUFFER;
-    /* A tenth of the time of its capsules; jax has the attribute too, and it fails on the CPU. */
+    /* It has a buffer that fails for memory of a GPU, and capsules that take ten times as long; jax
+     * has the attribute too, and there it fails on the CPU. */
     if (is_from(type, "cupy") && has(type, s_cuda_dict))
         return SILO_ADAPT_CUDA_DICT;
+    if (PyType_GetSlot(type, Py_bf_getbuffer) != NULL)
+        return SILO_ADAPT_BUFFER;
     if (has(type, s_dlpack))
         return SILO_ADAPT_DLPACK;
     if (has(type, s_data_ptr))

@@ -257,7 +257,7 @@ PyObject *silo_constant_identity(const uint64_t word[2]) {
 
 /* ---- devices ---- */
 
-static const char *device_name(int32_t type) {
+const char *silo_device_name(int32_t type) {
     switch (type) {
     case SILO_DEVICE_CPU:
         return "cpu";
@@ -329,9 +329,10 @@ static int raise_mixed(const struct silo_plan *plan, int32_t index, const struct
         silo_argument_error,
         "%U: argument '%U' is on %s:%d and '%U' on %s:%d; all arrays of one call are on one "
         "device%s",
-        plan->kernel, plan->parameters[frame->device_from].name, device_name(frame->device_type),
-        (int)frame->device_id, plan->parameters[index].name, device_name(view->device_type),
-        (int)view->device_id, host ? " (host memory beside a GPU's has to be pinned)" : "");
+        plan->kernel, plan->parameters[frame->device_from].name,
+        silo_device_name(frame->device_type), (int)frame->device_id, plan->parameters[index].name,
+        silo_device_name(view->device_type), (int)view->device_id,
+        host ? " (host memory beside a GPU's has to be pinned)" : "");
     return -1;
 }
 

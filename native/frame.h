@@ -42,6 +42,8 @@ PyObject *silo_constant_identity(const uint64_t word[2]);
  * exception. */
 uint64_t silo_range_flag(const struct silo_parameter *parameter, PyObject *object,
                          const struct silo_adapter *adapter);
+/* A DLPack device type in words. */
+const char *silo_device_name(int32_t type);
 /* `view` is not on the device of the arrays before it: the first one, or shared memory, or an
  * error. */
 int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,

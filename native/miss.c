@@ -154,8 +154,9 @@ int silo_binding_check_device(const struct silo_launcher *self, const struct sil
         return 0;
     PyErr_Format(
         silo_argument_error,
-        "%U: argument '%U' is in memory of DLPack device type %d, which %s code cannot use",
-        self->plan.kernel, self->plan.parameters[frame->device_from].name, (int)type, driver->name);
+        "%U: argument '%U' is in memory of %s (DLPack device type %d), which %s code cannot use",
+        self->plan.kernel, self->plan.parameters[frame->device_from].name, silo_device_name(type),
+        (int)type, driver->name);
     return -1;
 }
 

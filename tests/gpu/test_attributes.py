@@ -117,7 +117,7 @@ def test_scratch_memory_comes_from_torch_or_the_users_allocator():
 def test_shared_memory_up_to_the_limit():
     """48 KiB and one byte more, the opt-in limit exactly, and beyond it."""
     device = silo.device("cuda")
-    limit = device.shared_memory_optin
+    limit = device.shared_per_block_optin
     ptx = """
 .version 8.0
 .target sm_90

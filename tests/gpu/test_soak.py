@@ -33,7 +33,8 @@ def handles() -> int:
 
 def test_nothing_grows_and_every_result_is_right():
     kernel = silo.kernel(grid=lambda a: (silo.cdiv(a.n, 256),))(add)
-    x, y, _ = vectors()
+    x, y, first = vectors()
+    kernel(x, y, first, N)
     outs = [torch.zeros(N, device="cuda") for _ in range(THREADS)]
     streams = [torch.cuda.Stream() for _ in range(THREADS)]
     errors = []
