@@ -370,7 +370,7 @@ def test_a_read_only_array_the_kernel_writes():
 
 def test_memory_of_another_device():
     launch, _ = kernels.nothing("x", "y")
-    with pytest.raises(ArgumentError, match="'x' is in memory of cuda .*which cpu code cannot use"):
+    with pytest.raises(ArgumentError, match=r"'x' is in memory of cuda .*which cpu code cannot use"):
         launch[1](OnlyCudaDict(), 1)
     with pytest.raises(ArgumentError, match="'x' is on cpu:0 and 'y' on cuda:0"):
         launch[1](np.zeros(1), OnlyCudaDict())
