@@ -104,7 +104,7 @@ class SharedArguments:
                 at += 2 * span
             self._numbers[name] = known
         self.file = _anonymous_file(max(at, 1))
-        self._memory = mmap.mmap(self.file, max(at, 1))
+        self._memory: mmap.mmap | None = mmap.mmap(self.file, max(at, 1))
         for array, slot, extent in zip(arrays, self._slots, self._extents, strict=True):
             if slot.size:
                 extent.view(self._bytes(slot.offset, slot.size))[...] = host_bits(array)
@@ -132,6 +132,8 @@ class SharedArguments:
         return extent.typed(extent.view(memory))
 
     def _bytes(self, offset: int, size: int) -> memoryview:
+        if self._memory is None:
+            raise ValueError("these arguments were given back")
         return memoryview(self._memory)[offset : offset + size]
 
     def close(self) -> None:
@@ -139,6 +141,7 @@ class SharedArguments:
         if self.file >= 0:
             os.close(self.file)
             self.file = -1
+            self._memory = None  # unmapped when nobody looks at it any more
 
     def __enter__(self) -> Self:
         return self

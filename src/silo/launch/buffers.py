@@ -187,7 +187,7 @@ class _HostArray(native.HostBuffer, Buffer):  # pyright: ignore[reportIncompatib
         return self.raw
 
 
-class _DeviceArray(*((native.GpuBuffer, Buffer) if hasattr(native, "GpuBuffer") else (Buffer,))):  # TEMPORARY
+class _DeviceArray(native.GpuBuffer, Buffer):  # pyright: ignore[reportIncompatibleMethodOverride]
     __slots__ = ()
 
     __repr__ = Buffer.__repr__

@@ -1,0 +1,163 @@
+"""Candidates in a process of their own, with CPU code that is written to misbehave."""
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from silo.api.devices import device_named
+from silo.api.measuring import Candidate, MeasuringProcess
+from silo.api.shared_arguments import describable
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.core.config import Config
+from silo.core.dtypes import dtype
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.signature import Effect, Parameter, ParameterKind, Signature
+from silo.core.specialization import Specialization
+from silo.core.variant import Variant
+from silo.errors import LaunchError, LaunchTimeoutError, TuneError
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="builds small kernels with the C compiler")
+
+# The ABI of CPU kernels: addresses of the parameters, the grid, the range of programs, scratch memory.
+HEAD = """
+#include <stdint.h>
+#include <stddef.h>
+int32_t entry(void **p, const uint32_t *grid, uint64_t first, uint64_t end, void *scratch, void *unused) {
+    (void)grid; (void)scratch; (void)unused;
+    float *x = *(float **)p[0], *out = *(float **)p[1]; int32_t n = *(int32_t *)p[2];
+    for (uint64_t i = first; i < end; i++) {
+"""
+TAIL = "} return 0; }"
+ADD = "if (i < (uint64_t)n) out[i] += x[i];"
+FAULT = "*(volatile int *)8 = 1;"
+LOOP = "for (volatile int forever = 1; forever;) {}"
+
+
+def candidate(tmp_path, body, *, grid=(8,), block=0):
+    library = tmp_path / f"{abs(hash(body))}.so"
+    source = library.with_suffix(".c")
+    source.write_text(HEAD + body + TAIL)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+    blob = library.read_bytes()
+    signature = Signature(
+        (
+            Parameter("x", ParameterKind.POINTER, dtype("float32"), effect=Effect.READ),
+            Parameter("out", ParameterKind.POINTER, dtype("float32"), effect=Effect.BOTH),
+            Parameter("n", ParameterKind.INTEGER, dtype("int32")),
+        )
+    )
+    config = Config.of(BLOCK=block)
+    variant = Variant("k", "0" * 64, signature, Specialization(), config, device_named("cpu").target)
+    layout = (
+        LayoutSlot("x", AbiType.POINTER),
+        LayoutSlot("out", AbiType.POINTER),
+        LayoutSlot("n", AbiType.I32),
+    )
+    import hashlib
+
+    ref = BlobRef(hashlib.sha256(blob).hexdigest(), "so", len(blob))
+    return Candidate(Artifact(variant, LaunchInfo("entry", layout), ref, (), "cc", "job"), blob, grid)
+
+
+@pytest.fixture
+def arguments():
+    x = np.arange(16, dtype=np.float32)[::2]  # with gaps
+    out = np.ones(9, dtype=np.float32)[1:]  # aligned to 4 bytes only
+    return {"x": x, "out": out, "n": 8, "nothing": None}
+
+
+@pytest.fixture
+def process(arguments):
+    with MeasuringProcess(device_named("cpu"), arguments, limit_s=2.0) as made:
+        yield made
+
+
+def packed(body):
+    """``x`` has a stride of 2, which this kernel is told by its author."""
+    return body.replace("x[i]", "x[2 * i]")
+
+
+def test_results_come_back_and_the_callers_arrays_stay(process, arguments, tmp_path):
+    add = candidate(tmp_path, packed(ADD))
+    for _ in range(2):  # each run starts from what the arrays held at first
+        result = process.results(add, ["x", "out"])
+        np.testing.assert_array_equal(result["out"], 1 + arguments["x"])
+        np.testing.assert_array_equal(result["x"], arguments["x"])
+    assert (arguments["out"] == 1).all()
+    assert process.started == 1
+
+
+def test_alignment_is_kept(process, tmp_path):
+    # The address modulo 16 of `out` and of `x`, as the kernel sees them.
+    where = candidate(tmp_path, "out[0] = (float)((uintptr_t)out % 16); out[1] = (float)((uintptr_t)x % 16);")
+    result = process.results(where, ["out"])["out"]
+    arguments = process._shared
+    expected = [arguments._extents[1].address % 16, arguments._extents[0].address % 16]
+    assert result[:2].tolist() == expected
+
+
+def test_samples_are_of_all_launches(process, tmp_path):
+    samples = process.measure(candidate(tmp_path, packed(ADD)), None)
+    assert len(samples) >= 9
+    assert all(sample > 0 for sample in samples)
+
+
+def test_a_fault_costs_one_candidate(process, arguments, tmp_path):
+    good, bad = candidate(tmp_path, packed(ADD)), candidate(tmp_path, FAULT, block=3)
+    before = process.results(good, ["out"])["out"].copy()
+    for _ in range(2):
+        with pytest.raises(LaunchError, match=r"BLOCK=3.*SIGSEGV"):
+            process.results(bad, ["out"])
+    np.testing.assert_array_equal(process.results(good, ["out"])["out"], before)
+    assert process.started == 3
+    with pytest.raises(LaunchError, match="finalists"):
+        process.compare([good, bad])
+    assert len(process.compare([good, good])[0]) >= 9
+
+
+def test_an_endless_loop_is_stopped(arguments, tmp_path):
+    with MeasuringProcess(device_named("cpu"), arguments, limit_s=0.5) as process:
+        begin = time.monotonic()
+        with pytest.raises(LaunchTimeoutError, match=r"BLOCK=1 did not end within 0.5 s"):
+            process.results(candidate(tmp_path, LOOP, block=1), ["out"])
+        assert time.monotonic() - begin < 60  # not the 300 s of a test
+        assert process.results(candidate(tmp_path, packed(ADD)), ["out"])["out"][1] == 3
+
+
+def test_nothing_is_left_behind(arguments, tmp_path):
+    def children():
+        command = ["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())]
+        listing = subprocess.run(command, capture_output=True, text=True, check=True)
+        return [line for line in listing.stdout.splitlines() if "measuring_worker" in line]
+
+    def descriptors():
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = descriptors()
+    process = MeasuringProcess(device_named("cpu"), arguments, limit_s=2.0)
+    process.results(candidate(tmp_path, packed(ADD)), ["out"])
+    assert len(children()) == 1
+    process.close()
+    assert children() == []
+    assert descriptors() == before
+
+
+def test_a_device_that_is_not_there_is_no_configs_fault(arguments, tmp_path):
+    device = device_named("cpu")
+
+    class Elsewhere:
+        target, index = device.target, 7
+
+    with MeasuringProcess(Elsewhere(), arguments, limit_s=2.0) as process, pytest.raises(TuneError, match="cpu:7"):
+        process.results(candidate(tmp_path, ADD), ["out"])
+
+
+def test_what_cannot_be_given_to_another_process():
+    assert describable({"x": np.zeros(4), "n": 3, "flag": True, "scale": 0.5, "none": None})
+    assert "dict" in describable({"x": {}}).reason
+    assert "are copied" in describable({"x": np.zeros(1 << 20)}, limit=1 << 20).reason
