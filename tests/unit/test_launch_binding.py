@@ -77,11 +77,6 @@ def test_grids_are_checked_when_bound():
     assert (out == 2).all()
 
 
-def test_a_descriptor_is_not_launched_yet():
-    with pytest.raises(SourceError, match="parameter d is a descriptor"):
-        make_launcher("k", Signature((Parameter("d", ParameterKind.DESCRIPTOR),)), on_miss=lambda call: None)
-
-
 def test_too_many_parameters():
     signature = kernels.any_parameters(*[f"p{i}" for i in range(257)])
     with pytest.raises(SourceError, match="has 257 parameters; Silo launches kernels with up to 256"):

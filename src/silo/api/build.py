@@ -221,7 +221,8 @@ def _with_derived(kernel: Kernel, studies: Sequence[CaseStudy], planned: Planned
         for name, value in call_arguments(kernel, study.case).items()
         if name in kernel.derived.names
     }
-    constants = {**own, **opaque, **variant.specialization.constant_values}
+    shapes = kernel.source.constants_of(variant.config, variant.specialization)
+    constants = {**own, **opaque, **shapes, **variant.specialization.constant_values}
     return replace(variant, specialization=Specialization(variant.specialization.facts, tuple(constants.items())))
 
 

@@ -227,6 +227,13 @@ def _make(
         if name not in names or source.signature[name].kind is ParameterKind.POINTER:
             raise SourceError(f"{source.name}: the key {name!r} is no scalar parameter; it has {', '.join(names)}")
     scalars = [name for name in names if name in made_key]
+    if space is None and source.hooks.config_pre:
+        config, hook = source.hooks.config_pre[0]
+        raise SourceError(
+            f"{source.name} ({source.location}): the pre_hook {getattr(hook, '__name__', hook)!r} of the config "
+            f"({config}) does more than set block shapes of tensor descriptors, and Silo runs no hook; do before the "
+            "call what it does, or give silo.kernel a space="
+        )
     made_space = source.space if space is None else Space.of(space, constraints, scalars)
     if made_space is not None:
         _check_space(source, made_space)

@@ -227,6 +227,7 @@ class Resolver:
         kernel = self._kernel
         derived = derive(kernel.derived, situation.values, config.as_dict(), situation.device.facts())
         own = {name: value for name, value in derived.items() if name not in situation.specialization.constant_values}
+        own |= kernel.source.constants_of(config, situation.specialization)
         constants = (*situation.specialization.constants, *own.items())
         return Variant(
             kernel=kernel.name,

@@ -19,13 +19,16 @@ class Fact(Enum):
     DIVISIBLE_16 = "divisible16"  # an integer that is a multiple of 16
     EQUAL_1 = "equal1"  # an integer that is 1, folded into the code
     NONE = "none"  # an argument that is None, folded into the code
+    POINTER_RANGE_32 = "range32"  # a pointer into memory of less than 2 GiB: offsets fit 32 bits (ROCm only)
+    CONFIG_BLOCK = "configblock"  # a descriptor whose block shape the config sets, whatever the caller's says
 
 
 @dataclass(frozen=True, slots=True)
 class Specialization:
     """Facts by parameter name, and the values of constexpr parameters that the caller gave.
 
-    A fact that is absent was not assumed: a kernel compiled without ``aligned16`` accepts any pointer.
+    A fact that is absent was not assumed: a kernel compiled without ``aligned16`` accepts any pointer. The constant of
+    a tensor descriptor is its block shape.
     Both tuples are sorted by name, so equal specializations compare and hash equal.
     """
 

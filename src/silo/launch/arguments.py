@@ -12,6 +12,7 @@ from silo.core.dtypes import DType, from_dlpack
 from silo.core.values import Value
 from silo.errors import ArgumentError
 from silo.launch import native
+from silo.launch.descriptors import block_shape_of
 from silo.sources.triton.specialize import ArgumentFacts
 
 __all__ = ["DEVICE_KINDS", "Argument", "Call", "ValueKind", "describe", "describe_call", "read_call"]
@@ -28,9 +29,10 @@ class ValueKind(IntEnum):
     BOOL = 5
     FLOAT = 6
     CONSTANT = 7  # a constexpr
+    DESCRIPTOR = 8  # a tensor descriptor
 
 
-_ALIGNED, _DIVISIBLE, _ONE, _READONLY = 1, 2, 4, 8
+_ALIGNED, _DIVISIBLE, _ONE, _READONLY, _RANGE32 = 1, 2, 4, 8, 16
 
 # Target kinds by DLPack device type.
 DEVICE_KINDS = {1: "cpu", 2: "cuda", 3: "cuda", 8: "metal", 10: "hip", 11: "hip", 13: "cuda", 14: "xpu"}
@@ -40,7 +42,8 @@ DEVICE_KINDS = {1: "cpu", 2: "cuda", 3: "cuda", 8: "metal", 10: "hip", 11: "hip"
 class Argument:
     """One argument: ``value`` is the caller's object, ``dtype`` that of an array's elements or of the scalar.
 
-    ``ndim`` is None for what is no array. The facts hold for every call with the same guard.
+    ``ndim`` is None for what is no array; ``block_shape`` is a tensor descriptor's, whose other members are those of
+    its base. The facts hold for every call with the same guard.
     """
 
     name: str
@@ -52,6 +55,8 @@ class Argument:
     equal1: bool = False
     readonly: bool = False
     ndim: int | None = None
+    range32: bool = False
+    block_shape: tuple[int, ...] = ()
 
     @property
     def number(self) -> int | float | bool:
@@ -70,7 +75,10 @@ class Argument:
         match self.kind:
             case ValueKind.POINTER | ValueKind.ADDRESS:
                 # Only the alignment of the address is known of all calls that share this guard.
-                return ArgumentFacts(dtype=self.dtype, is_pointer=True, address=0 if self.aligned16 else 1)
+                address = 0 if self.aligned16 else 1
+                return ArgumentFacts(dtype=self.dtype, is_pointer=True, address=address, range32=self.range32)
+            case ValueKind.DESCRIPTOR:
+                return ArgumentFacts(dtype=self.dtype, is_pointer=True, block_shape=self.block_shape)
             case ValueKind.INT | ValueKind.BOOL | ValueKind.FLOAT:
                 return ArgumentFacts(value=self.number)
             case ValueKind.CONSTANT:
@@ -130,7 +138,10 @@ def read_call(kernel: str, names: tuple[str, ...], raw: native.RawCall) -> Call:
 
 def _argument(kernel: str, name: str, fact: tuple[int, int, int, int, int], value: object) -> Argument:
     kind, code, bits, flags, ndim = ValueKind(fact[0]), *fact[1:]
-    typed = kind in (ValueKind.POINTER, ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
+    block = block_shape_of(ndim) if kind is ValueKind.DESCRIPTOR else ()
+    if block:
+        ndim = len(block)
+    typed = kind in (ValueKind.POINTER, ValueKind.DESCRIPTOR, ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
     element = from_dlpack(code, bits) if typed else None
     if typed and element is None:
         raise ArgumentError(
@@ -147,6 +158,8 @@ def _argument(kernel: str, name: str, fact: tuple[int, int, int, int, int], valu
         equal1=bool(flags & _ONE),
         readonly=bool(flags & _READONLY),
         ndim=None if ndim < 0 else ndim,
+        range32=bool(flags & _RANGE32),
+        block_shape=block,
     )
 
 
@@ -157,6 +170,9 @@ def describe(value: object) -> str:
     ('3', 'None')
     """
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    base = getattr(value, "base", None)
+    if hasattr(value, "block_shape") and base is not None and shape is not None:
+        return f"{type(value).__name__}{list(cast('tuple[int, ...]', shape))} of {describe(base)}"
     if dtype is not None and shape is not None:
         device = getattr(value, "device", None)
         where = "" if device is None else f" on {device}"
@@ -177,7 +193,9 @@ def describe_call(call: Call) -> str:
         words = [f"{one.name}={describe(one.value)}"]
         if one.kind in (ValueKind.INT, ValueKind.FLOAT, ValueKind.BOOL):
             words.append(str(one.dtype))
-        flags = ("aligned16", "divisible16", "equal1", "readonly")
+        if one.block_shape:
+            words.append(f"a tensor descriptor of {one.dtype}, block {list(one.block_shape)}")
+        flags = ("aligned16", "divisible16", "equal1", "readonly", "range32")
         words += [flag for flag in flags if getattr(one, flag)]
         parts.append(", ".join(words))
     parts += [f"{name}={value!r}" for name, value in call.options.items()]

@@ -13,6 +13,7 @@ from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.errors import DeviceError, ExpressionError
+from silo.launch.descriptors import descriptor_slots
 from silo.launch.native import Binding, LoadedKernel
 
 __all__ = ["bind", "grid_programs"]
@@ -51,7 +52,11 @@ def bind(
     """
     slots = {name: index for index, name in enumerate(signature.names if names is None else names)}
     values = dict(config.as_dict() if isinstance(config, Config) else config)
-    layout = tuple(_slot(loaded.name, slots, signature, slot.name, slot.type) for slot in launch.layout)
+    parts = descriptor_slots(loaded.name, launch)
+    layout = tuple(
+        (*_slot(loaded.name, slots, signature, slot.name, slot.type), *parts.get(position, ()))
+        for position, slot in enumerate(launch.layout)
+    )
     programs = None
     if grid is not None:
         known = {**specialization.constant_values, **values}
@@ -64,11 +69,9 @@ def _slot(
 ) -> tuple[int, str, bool]:
     if kind in _HIDDEN:
         return (0, kind.value, False)
-    if kind is AbiType.TENSORMAP:
-        raise DeviceError(f"{kernel}: parameter {name} is a tensor map, which this driver does not pass")
     if name not in slots:
         raise DeviceError(f"{kernel}: the binary takes {name!r}, which is no parameter; known: {', '.join(slots)}")
-    writes = kind is AbiType.POINTER and name in signature.names and signature[name].effect.writes
+    writes = kind in (AbiType.POINTER, AbiType.TENSORMAP) and name in signature.names and signature[name].effect.writes
     return (slots[name], kind.value, writes)
 
 

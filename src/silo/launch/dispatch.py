@@ -9,7 +9,7 @@ from typing import Generic, TypeVar, cast
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.dtypes import DTypeKind
 from silo.core.signature import NoDefault, Parameter, ParameterKind
-from silo.core.specialization import Fact
+from silo.core.specialization import Fact, Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import NoVariantError
@@ -70,7 +70,9 @@ def accepts(variant: Variant, call: Call, *, constant: Constant = lambda value: 
         argument = given.get(parameter.name)
         if argument is None:
             return Rejected(f"it has a parameter {parameter.name}, and the call has none")
-        if parameter.kind is ParameterKind.CONSTEXPR or parameter.name in constants:
+        if parameter.kind is ParameterKind.DESCRIPTOR:
+            problem = _descriptor_problem(parameter, argument, variant.specialization)
+        elif parameter.kind is ParameterKind.CONSTEXPR or parameter.name in constants:
             problem = _constant_problem(parameter, argument, {**config, **constants}, constant)
         else:
             problem = _problem(parameter, argument, variant.specialization.facts_of(parameter.name))
@@ -136,6 +138,25 @@ def _pointer_problem(parameter: Parameter, argument: Argument, facts: frozenset[
         return "is read-only, and the kernel writes it"
     if Fact.ALIGNED_16 in facts and not argument.aligned16:
         return "is not at a multiple of 16 bytes, and it assumes that"
+    if Fact.POINTER_RANGE_32 in facts and not argument.range32:
+        return "is not known to lie in less than 2 GiB of memory, and it assumes that"
+    return None
+
+
+def _descriptor_problem(parameter: Parameter, argument: Argument, assumed: Specialization) -> str | None:
+    if argument.kind is not ValueKind.DESCRIPTOR:
+        return f"is {_noun(argument)}, and it takes a tensor descriptor"
+    if parameter.dtype is not None and argument.dtype is not parameter.dtype:
+        return f"is a tensor descriptor of {argument.dtype}, and it takes {parameter.dtype}"
+    if argument.readonly and parameter.effect.writes:
+        return "has a read-only base, and the kernel writes it"
+    block = assumed.constant_values.get(parameter.name)
+    if not isinstance(block, tuple):
+        return "has a block shape, and it was compiled for none"
+    if len(block) != len(argument.block_shape):
+        return f"has {len(argument.block_shape)} dimensions, and it takes {len(block)}"
+    if Fact.CONFIG_BLOCK not in assumed.facts_of(parameter.name) and block != argument.block_shape:
+        return f"has the block shape {list(argument.block_shape)}, and it was compiled for {list(block)}"
     return None
 
 
@@ -166,6 +187,7 @@ def _noun(argument: Argument) -> str:
         ValueKind.CONSTANT: "a constexpr",
         ValueKind.ABSENT: "left out",
         ValueKind.NONE: "None",
+        ValueKind.DESCRIPTOR: "a tensor descriptor",
     }
     return nouns[argument.kind]
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from silo.launch import native
+from silo.launch.descriptors import connect as connect_descriptor
+from silo.launch.descriptors import is_descriptor_type
 from silo.launch.drivers import open_drivers
 from silo.settings import settings
 
@@ -21,7 +23,9 @@ def notice(kind: type) -> None:
     """What the native module calls with every argument type it has not seen: connects the library it comes from."""
     if kind in _connecting:
         return
-    if kind.__name__ in ("Tensor", "Parameter") and kind.__module__ in ("torch", "torch.nn.parameter"):
+    if is_descriptor_type(kind):
+        connect_descriptor(kind)
+    elif kind.__name__ in ("Tensor", "Parameter") and kind.__module__ in ("torch", "torch.nn.parameter"):
         connect_torch()
     elif kind.__name__ == "ndarray" and kind.__module__.partition(".")[0] == "cupy":
         open_drivers()

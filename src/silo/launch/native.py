@@ -21,6 +21,7 @@ try:
         HostBuffer,
         Launcher,
         LoadedKernel,
+        adapt_descriptor,
         adapter,
         bucket,
         cpu_affinity,
@@ -68,6 +69,7 @@ __all__ = [
     "RawCall",
     "RawFacts",
     "RawParameter",
+    "adapt_descriptor",
     "adapter",
     "bucket",
     "cpu_affinity",
@@ -96,7 +98,7 @@ __all__ = [
 
 
 RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int], ...]
-"""(kind, DLPack code, bits, flags, ndim) of each parameter; ``native/miss.h``."""
+"""(kind, DLPack code, bits, flags, ndim or a descriptor's block word) of each parameter; ``native/miss.h``."""
 
 RawCall: TypeAlias = tuple[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int], object]
 """Facts, arguments (:data:`ABSENT` for what is left to the config), options, (device type, index)."""

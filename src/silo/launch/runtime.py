@@ -26,6 +26,7 @@ _KINDS = {
     ParameterKind.FLOAT: 3,
     ParameterKind.BOOL: 4,
     ParameterKind.CONSTEXPR: 5,
+    ParameterKind.DESCRIPTOR: 6,
 }
 _SPECIALIZE, _ALIGN, _KEY, _OPTIONAL, _WRITES, _EXACT = 1, 2, 4, 8, 16, 32
 
@@ -126,7 +127,7 @@ def _parameter(
     flags = _SPECIALIZE * one.specialize | _ALIGN * one.align | _KEY * (one.name in key)
     flags |= _OPTIONAL * (one.name in config_names) | _EXACT * (one.name in exact)
     # An untyped signature says BOTH for want of knowledge; only a typed one is taken at its word before a compile.
-    if one.kind is ParameterKind.POINTER and one.dtype is not None and one.effect.writes:
+    if one.kind in (ParameterKind.POINTER, ParameterKind.DESCRIPTOR) and one.dtype is not None and one.effect.writes:
         flags |= _WRITES
     code, bits = (one.dtype.code, one.dtype.bits) if one.dtype is not None else (0, 0)
     default = () if isinstance(one.default, NoDefault) else (one.default,)

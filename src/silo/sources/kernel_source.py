@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from silo.core.config import Config
 from silo.core.protocols import Source
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
@@ -34,6 +35,10 @@ class KernelSource(Source, Protocol):
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """The typed signature and the facts of one call. Raises ArgumentError."""
+        ...
+
+    def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
+        """Constants that the config alone decides: block shapes of descriptors, by name. Raises SourceError."""
         ...
 
     def constant(self, value: object) -> Value:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from silo.core.config import Config
 from silo.core.dtypes import DType
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import NoDefault, ParameterKind, Signature
@@ -144,6 +145,11 @@ class BinarySource:
     @property
     def _names(self) -> str:
         return ", ".join(self.signature.names) or "nothing"
+
+    def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
+        """None: a binary's constants are known."""
+        del config, specialization
+        return {}
 
     def constant(self, value: object) -> Value:
         """A constexpr argument as it is. ``SourceError`` for what is no plain value."""

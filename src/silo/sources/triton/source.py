@@ -11,7 +11,7 @@ from silo.core.config import OPTION_NAMES, Config
 from silo.core.dtypes import DType, DTypeKind, dtype
 from silo.core.signature import NO_DEFAULT, Parameter, ParameterKind, Signature
 from silo.core.space import Space
-from silo.core.specialization import Specialization
+from silo.core.specialization import Fact, Specialization
 from silo.core.values import Value
 from silo.errors import SourceError
 from silo.sources.triton import adapter
@@ -46,7 +46,8 @@ class TritonSource:
     """A Triton kernel, read from its decorators. Implements :class:`silo.core.protocols.Source`.
 
     ``function`` is Triton's own object for the kernel, without the other decorators.
-    ``block_shapes`` gives, per config, the block shape of each descriptor that a config's hook sets.
+    ``block_shapes`` gives, per config, the block shape of each descriptor that a config's hook sets; ``shape_hook`` is
+    the first such hook, for configs that are not among them.
     """
 
     name: str
@@ -63,6 +64,7 @@ class TritonSource:
     block_shapes: Mapping[Config, Mapping[str, tuple[int, ...]]] = field(
         default_factory=dict[Config, Mapping[str, tuple[int, ...]]]
     )
+    shape_hook: Callable[..., object] | None = None
 
     @classmethod
     def of(cls, decorated: object) -> TritonSource:
@@ -76,6 +78,7 @@ class TritonSource:
         configs: list[Config] = []
         block_shapes: dict[Config, Mapping[str, tuple[int, ...]]] = {}
         config_hooks: list[tuple[Config, Callable[..., object]]] = []
+        shape_hook: Callable[..., object] | None = None
         for tuned in kernel.configs:
             config = _config(kernel.function, names, tuned.members)
             configs.append(config)
@@ -86,6 +89,7 @@ class TritonSource:
                 config_hooks.append((config, tuned.pre_hook))
             else:
                 block_shapes[config] = shapes
+                shape_hook = shape_hook or tuned.pre_hook
         return cls(
             name=kernel.function.fn.__name__,
             signature=Signature(tuple(_parameter(parameter) for parameter in kernel.parameters)),
@@ -105,6 +109,7 @@ class TritonSource:
                 config_pre=tuple(config_hooks),
             ),
             block_shapes=block_shapes,
+            shape_hook=shape_hook,
         )
 
     @property
@@ -127,8 +132,41 @@ class TritonSource:
         return fingerprint(self.function)
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
-        """The typed signature and the facts of one call; see :func:`silo.sources.triton.specialize.specialize`."""
-        return specialize(self.signature, arguments)
+        """The typed signature and the facts of one call; see :func:`silo.sources.triton.specialize.specialize`.
+
+        A descriptor whose block shape the configs set has no constant but a fact that says so.
+        """
+        signature, found = specialize(self.signature, arguments)
+        by_config = {name for name in self._shaped if signature[name].kind is ParameterKind.DESCRIPTOR}
+        if not by_config:
+            return signature, found
+        facts = (*found.facts, *((name, Fact.CONFIG_BLOCK) for name in by_config))
+        return signature, Specialization(facts, tuple(pair for pair in found.constants if pair[0] not in by_config))
+
+    @cached_property
+    def _shaped(self) -> frozenset[str]:
+        return frozenset(name for shapes in self.block_shapes.values() for name in shapes)
+
+    def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
+        """The block shapes that ``config`` sets of the descriptors of one call.
+
+        Raises:
+            SourceError: its hook leaves one of them open.
+        """
+        names = [name for name, fact in specialization.facts if fact is Fact.CONFIG_BLOCK]
+        if not names:
+            return {}
+        shapes = self.block_shapes.get(config)
+        if shapes is None and self.shape_hook is not None:
+            members = config.as_dict()
+            shapes = block_shapes_set_by(self.shape_hook, self.signature.names, members, adapter.descriptor_type())
+        missing = [name for name in names if name not in (shapes or {})]
+        if shapes is None or missing:
+            raise SourceError(
+                f"{self.name} ({self.location}): other configs set the block shape of {', '.join(missing)} in a "
+                f"pre_hook, and ({config}) does not; let every config set it, or none"
+            )
+        return {name: shapes[name] for name in names}
 
     def constant(self, value: object) -> Value:
         """The value of an argument for a constexpr parameter; ``SourceError`` where it has no canonical form."""

@@ -23,7 +23,8 @@ _ALIGNMENT = 16
 class ArgumentFacts:
     """What is known of one argument.
 
-    An array: ``is_pointer``, its ``dtype`` and ``address``. A tensor descriptor: the same and ``block_shape``.
+    An array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` where its memory is known to be less than
+    2 GiB and the target may use that. A tensor descriptor: the same of its base, and ``block_shape``.
     Anything else: its ``value``, with the ``dtype`` only where the caller's scalar has one (``numpy.int64``).
     """
 
@@ -32,6 +33,7 @@ class ArgumentFacts:
     is_pointer: bool = False
     address: int = 0
     block_shape: tuple[int, ...] = ()
+    range32: bool = False
 
     @classmethod
     def array(cls, element: DType | str, address: int = 0) -> ArgumentFacts:
@@ -120,14 +122,20 @@ def _typed(parameter: Parameter, argument: ArgumentFacts) -> tuple[Parameter, li
 
 def _pointer(parameter: Parameter, argument: ArgumentFacts) -> tuple[Parameter, list[Fact]]:
     if argument.block_shape:
+        if parameter.kind not in (ParameterKind.ANY, ParameterKind.DESCRIPTOR):
+            raise ArgumentError(f"{parameter.name} is annotated as {parameter.dtype}; it takes no tensor descriptor")
         return replace(parameter, kind=ParameterKind.DESCRIPTOR, dtype=argument.dtype), []
     if parameter.kind not in (ParameterKind.ANY, ParameterKind.POINTER):
         raise ArgumentError(f"{parameter.name} is annotated as {parameter.dtype}; it takes a number, not an array")
     element = parameter.dtype or argument.dtype
     if element is None:
         raise ArgumentError(f"the dtype of the array {parameter.name} is not known")
-    aligned = parameter.specialize and parameter.align and argument.address % _ALIGNMENT == 0
-    return replace(parameter, kind=ParameterKind.POINTER, dtype=element), [Fact.ALIGNED_16] if aligned else []
+    facts: list[Fact] = []
+    if parameter.specialize and parameter.align and argument.address % _ALIGNMENT == 0:
+        facts.append(Fact.ALIGNED_16)
+    if parameter.specialize and argument.range32:
+        facts.append(Fact.POINTER_RANGE_32)
+    return replace(parameter, kind=ParameterKind.POINTER, dtype=element), facts
 
 
 def _annotated(parameter: Parameter, value: Value) -> tuple[Parameter, list[Fact]]:

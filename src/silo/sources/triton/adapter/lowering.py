@@ -225,8 +225,13 @@ def _source_arguments(
             constants[(index,)] = 1 if Fact.EQUAL_1 in facts else None
         else:
             types[parameter.name] = _type_text(parameter, given)
+            found: list[list[object]] = []
             if Fact.ALIGNED_16 in facts or Fact.DIVISIBLE_16 in facts:
-                attributes[(index,)] = [["tt.divisibility", 16]]
+                found.append(["tt.divisibility", 16])
+            if Fact.POINTER_RANGE_32 in facts:
+                found.append(["tt.pointer_range", 32])
+            if found:
+                attributes[(index,)] = found
     return _SourceArguments(types, constants, attributes)
 
 

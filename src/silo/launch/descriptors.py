@@ -1,0 +1,88 @@
+"""Tensor descriptors made on the host: which objects are some, and how the parts of one become parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
+from silo.errors import DeviceError
+from silo.launch import native
+
+__all__ = ["Packed", "block_shape_of", "connect", "descriptor_slots", "is_descriptor_type", "map_problem"]
+
+_SWIZZLE_BYTES = {1: 32, 2: 64, 3: 128}  # CUtensorMapSwizzle: the widest box along the innermost axis
+_MAX_BOX = 256
+_TYPES = 16  # of CUtensorMapDataType
+
+Packed: TypeAlias = tuple[int | str | bool | tuple[int, ...], ...]
+"""One parameter of a binding; ``native/kernel.c`` reads it."""
+
+
+def is_descriptor_type(kind: type) -> bool:
+    """Whether objects of a type are tensor descriptors: Triton's class, or one that says so.
+
+    A class of your own sets ``__tensor_descriptor__ = True`` and has ``base``, ``shape``, ``strides`` (elements),
+    ``block_shape`` and ``padding`` (``zero`` or ``nan``), as ``triton.tools.tensor_descriptor.TensorDescriptor`` has.
+    """
+    named = (kind.__module__, kind.__qualname__) == ("triton.tools.tensor_descriptor", "TensorDescriptor")
+    return named or getattr(kind, "__tensor_descriptor__", False) is True
+
+
+def connect(kind: type) -> None:
+    """Have the native module read objects of this type as tensor descriptors."""
+    native.adapt_descriptor(kind)
+
+
+def block_shape_of(word: int) -> tuple[int, ...]:
+    """The block shape in a guard word (``native/descriptor.h``): rank in 3 bits, then 5 bits of logarithm an axis.
+
+    >>> block_shape_of(2 | 6 << 3 | 5 << 8)
+    (64, 32)
+    """
+    return tuple(1 << (word >> (3 + 5 * axis) & 31) for axis in range(word & 7))
+
+
+def descriptor_slots(kernel: str, launch: LaunchInfo) -> dict[int, Packed]:
+    """What a binding is told of the parts of descriptors besides slot, type and effect, by position in the layout.
+
+    Raises:
+        DeviceError: launch info does not say how a map is encoded, or no driver encodes it so.
+    """
+    ranks = {slot.name: _rank(launch.layout, slot.name) for slot in launch.layout if slot.part}
+    maps = {one.name: one for one in launch.tensor_maps}
+    found: dict[int, Packed] = {}
+    for position, slot in enumerate(launch.layout):
+        if slot.type is AbiType.TENSORMAP:
+            form = maps.get(slot.name)
+            if form is None:
+                raise DeviceError(f"{kernel}: parameter {slot.name} is a tensor map, and nothing says how to encode it")
+            if (problem := map_problem(form)) is not None:
+                raise DeviceError(f"{kernel}: the tensor map of '{slot.name}' cannot be encoded: {problem}")
+            found[position] = (form.element_type, form.element_bytes, form.swizzle, form.fp4_padded, form.box)
+        elif slot.name in ranks:
+            found[position] = (slot.part or "base", ranks[slot.name])
+    return found
+
+
+def _rank(layout: Sequence[LayoutSlot], name: str) -> int:
+    return len({slot.part for slot in layout if slot.name == name and slot.part.startswith("shape.")})
+
+
+def map_problem(form: TensorMap) -> str | None:
+    """Why the driver would refuse a tensor map, whatever the descriptor; None where it would not.
+
+    >>> map_problem(TensorMap("x", swizzle=1, element_bytes=2, element_type=6, box=(64, 32)))
+    'its box is 64 bytes wide, and a swizzle of 32 bytes takes at most that'
+    """
+    if form.swizzle not in (0, *_SWIZZLE_BYTES) or form.element_type >= _TYPES:
+        return f"there is no swizzle {form.swizzle} or no element type {form.element_type}"
+    if max(form.box) > _MAX_BOX:
+        return f"its box {list(form.box)} has more than {_MAX_BOX} elements along an axis"
+    width = form.box[-1] * form.element_bytes
+    limit = _SWIZZLE_BYTES.get(form.swizzle)
+    if limit is not None and width > limit:
+        return f"its box is {width} bytes wide, and a swizzle of {limit} bytes takes at most that"
+    if width % 16:
+        return f"its box is {width} bytes wide, which is no multiple of 16"
+    return None
