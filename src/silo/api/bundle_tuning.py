@@ -71,7 +71,7 @@ def tune_bundle(
         kernel = loaded[name]
         outcomes: list[tuple[str, Bucket, Signature, TuneOutcome]] = []
         for recipe in kernel.recipes():
-            case = prepare_recipe(recipe, materializer(None))
+            case = prepare_recipe(recipe, materializer(None, device))
             one = _tune_case(kernel, case, device, limits, partial(progress, f"{name} {case.label}"))
             outcomes.append(one)
             found.append((name, one[0], one[3]))

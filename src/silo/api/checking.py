@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +76,7 @@ def _run_kernel(kernel: Kernel, device: Device, library: str | None) -> list[Cas
 def _run_bundled(kernel: BundledKernel, device: Device, library: str | None) -> list[CaseOutcome]:
     rows: list[CaseOutcome] = []
     for recipe in kernel.recipes():
-        case = prepare_recipe(recipe, materializer(library))
+        case = prepare_recipe(recipe, materializer(library, device))
         rows.append(_run(kernel.name, case, kernel.launcher, {**case.arguments, **case.options}, device))
     return rows
 
@@ -91,11 +90,8 @@ def _run(name: str, case: PreparedCase, launcher: Any, named: dict[str, object],
         )
         launch()
         result, argument = case.check()
-        samples: list[int] = []
-        for _ in range(_REPEATS):
-            begin = time.perf_counter_ns()
-            launch()
-            samples.append(time.perf_counter_ns() - begin)
+        timer = device.timer()
+        samples = [timer.elapsed_ns(launch, 1) for _ in range(_REPEATS)]
     except CaseError:
         raise
     except SiloError as error:

@@ -21,6 +21,7 @@ from silo.core.protocols import Device
 from silo.core.recipes import ArrayRecipe
 from silo.errors import CaseError
 from silo.launch import cases as arrays
+from silo.launch.drivers import KINDS
 from silo.launch.runtime import inspect_call
 from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
@@ -57,26 +58,29 @@ class CaseStudy:
     bucket: Bucket
 
 
-def materializer(library: str | None) -> Callable[[ArrayRecipe], Any]:
-    """What makes arrays of ``library`` (numpy where None). ``CaseError`` for an unknown one."""
-    chosen = library or "numpy"
-    if chosen not in arrays.LIBRARIES:
-        raise CaseError(f"--arrays {chosen}: it is one of {', '.join(arrays.LIBRARIES)}")
-    return lambda recipe: arrays.materialize(recipe, chosen)
+def materializer(library: str | None, device: Device | None = None) -> Callable[[ArrayRecipe], Any]:
+    """What makes arrays of ``library`` on ``device`` (the CPU where None). ``CaseError`` for an unknown library.
+
+    Without a library it is numpy on the CPU, and on a GPU torch where it is loaded and :class:`silo.Buffer` elsewhere.
+    """
+    if library is not None and library not in arrays.LIBRARIES:
+        raise CaseError(f"--arrays {library}: it is one of {', '.join(arrays.LIBRARIES)}")
+    kind = "cpu" if device is None else device.target.kind
+    place = f"{kind}:{device.index}" if device is not None and kind in KINDS else "cpu"
+    return lambda recipe: arrays.materialize(recipe, library, place)
 
 
-def make_of(library: str | None) -> Make:
+def make_of(library: str | None, device: Device | None = None) -> Make:
     """``make`` for a case function."""
-    return Make(materializer(library), arrays.fill)
+    return Make(materializer(library, device), arrays.fill)
 
 
 def case_studies(kernel: Kernel, device: Device, library: str | None = None) -> list[CaseStudy]:
-    """Every case of a kernel, its arguments made. ``CaseError`` where it has none."""
-    del device  # arrays of every library are in host memory until a device plug-in says otherwise
+    """Every case of a kernel, its arguments made on ``device``. ``CaseError`` where it has none."""
     found: list[CaseStudy] = []
     for function in kernel.case_functions:
         for values in function.combinations():
-            case = function.prepare(values, make_of(library))
+            case = function.prepare(values, make_of(library, device))
             call = inspect_call(kernel.resolver.native, kernel.source.signature, **call_arguments(kernel, case))
             situation = kernel.resolver.understand(call)
             found.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,7 +15,7 @@ from silo.launch.buffers import Buffer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LIBRARIES", "fill", "fill_into", "materialize"]
+__all__ = ["LIBRARIES", "default_library", "fill", "fill_into", "materialize"]
 
 
 def fill_into(recipe: ArrayRecipe, out: object) -> None:
@@ -45,23 +46,44 @@ def fill(recipe: ArrayRecipe) -> NDArray[Any]:
     return cast("NDArray[Any]", bits.view(numpy_dtype(recipe.dtype)))
 
 
-def materialize(recipe: ArrayRecipe, library: str = "numpy") -> Any:  # noqa: ANN401  # any library's array
-    """The array of a recipe in host memory. ``library`` is one of :data:`LIBRARIES`.
+def materialize(recipe: ArrayRecipe, library: str | None = None, device: str = "cpu") -> Any:  # noqa: ANN401
+    """The array of a recipe, the same bytes in every library and on every device.
+
+    Args:
+        recipe: what to make.
+        library: one of :data:`LIBRARIES`; None: numpy on the CPU, on a GPU torch where it is loaded and Buffers
+            elsewhere.
+        device: ``cpu``, or a GPU as ``cuda:0``.
 
     Raises:
-        CaseError: an unknown library, or one that has no such dtype or layout.
+        CaseError: an unknown library, or one that has no such dtype, layout or device.
+        DeviceError: the device is not here, or has no memory left.
     """
-    make = _MAKERS.get(library)
-    if make is None:
-        raise CaseError(f"cases make arrays of {', '.join(LIBRARIES)}, not of {library!r}")
-    return make(recipe)
+    chosen = default_library(device) if library is None else library
+    if chosen not in _MAKERS:
+        raise CaseError(f"cases make arrays of {', '.join(LIBRARIES)}, not of {chosen!r}")
+    return _MAKERS[chosen](recipe, device)
 
 
-def _numpy(recipe: ArrayRecipe) -> object:
+def default_library(device: str) -> str:
+    """What makes the arrays of cases on a device where nobody says."""
+    kind = device.partition(":")[0]
+    if kind == "cpu":
+        return "numpy"
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return "buffer"
+    is_hip = getattr(torch.version, "hip", None) is not None
+    return "torch" if is_hip == (kind == "hip") else "buffer"
+
+
+def _numpy(recipe: ArrayRecipe, device: str) -> object:
+    if device != "cpu":
+        raise CaseError(f"numpy has no arrays on {device}: --arrays torch or --arrays buffer")
     return recipe.host(fill)
 
 
-def _torch(recipe: ArrayRecipe) -> object:
+def _torch(recipe: ArrayRecipe, device: str) -> object:
     import torch as library  # noqa: PLC0415  # asked for by name
 
     torch: Any = library  # its stubs are partial
@@ -73,19 +95,42 @@ def _torch(recipe: ArrayRecipe) -> object:
         if recipe.size:
             # numpy shares the memory as bytes, which both libraries have, whatever the dtype.
             fill_into(recipe, tensor.view(-1).view(torch.uint8).numpy())
-        return tensor
+        return _moved(tensor, device)
     host = recipe.host(fill)
     bits = host.view(f"int{recipe.dtype.bits}")
-    return torch.from_numpy(bits).view(dtype)
+    if device == "cpu":
+        return torch.from_numpy(bits).view(dtype)
+    # What lies between the elements is moved too: a kernel may read it.
+    span = 1 + sum((extent - 1) * stride for extent, stride in zip(host.shape, recipe.strides, strict=True))
+    flat = _flat(bits, span if host.size else 0)
+    return _moved(torch.from_numpy(flat), device).view(dtype).as_strided(host.shape, recipe.strides)
 
 
-def _buffer(recipe: ArrayRecipe) -> object:
+def _moved(tensor: Any, device: str) -> Any:  # noqa: ANN401  # a tensor
+    """On a GPU under torch's name for it, which is CUDA's for AMD too."""
+    if device == "cpu":
+        return tensor
+    index = device.partition(":")[2] or "0"
+    try:
+        return tensor.to(f"cuda:{index}")
+    except (RuntimeError, AssertionError) as error:
+        raise CaseError(f"torch makes no array on {device}: {error}") from None
+
+
+def _flat(bits: NDArray[Any], span: int) -> NDArray[Any]:
+    """The memory of a strided array from its first element on, ``span`` elements."""
+    import numpy as np  # noqa: PLC0415  # numpy is optional
+
+    return np.lib.stride_tricks.as_strided(bits, (span,), (bits.itemsize,))
+
+
+def _buffer(recipe: ArrayRecipe, device: str) -> object:
     buffer = Buffer(recipe.shape, recipe.dtype)
     if recipe.strides not in (None, buffer.strides):
         raise CaseError("a silo.Buffer is row-major; a case with other strides needs numpy or torch")
     fill_into(recipe, buffer.raw)
-    return buffer
+    return buffer if device == "cpu" else Buffer.of(buffer.raw, recipe.dtype, recipe.shape, device)
 
 
-_MAKERS: dict[str, Callable[[ArrayRecipe], object]] = {"numpy": _numpy, "torch": _torch, "buffer": _buffer}
+_MAKERS: dict[str, Callable[[ArrayRecipe, str], object]] = {"numpy": _numpy, "torch": _torch, "buffer": _buffer}
 LIBRARIES = tuple(_MAKERS)
