@@ -249,7 +249,10 @@ def changed(**members):
         ({"parameters": {}}, "not that of a binary"),
         ({"text": base64.b64encode(b"garbage").decode()}, "no device code"),
         ({"text": base64.b64encode(saxpy_ptx(name="other").encode()).decode()}, "holds no kernel 'saxpy'"),
-        ({"text": base64.b64encode(saxpy_ptx(parameters=".param .u64 x").encode()).decode()}, "takes 1 parameters"),
+        (
+            {"text": base64.b64encode(saxpy_ptx(parameters=".param .u64 x").encode()).decode()},
+            "1 in the binary, 4 declared",
+        ),
     ],
 )
 def test_jobs_whose_bytes_are_something_else(members, what):

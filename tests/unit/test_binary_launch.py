@@ -269,15 +269,21 @@ assert address and address % 64 == 0, address
 
 def test_a_code_object_of_amd(run):
     data, launch = add_by_triton("hip:gfx942")
-    out = run(
+    run(
         f"""
-from silo.api.devices import all_devices
 stub.parameters("add", 8, 8, 8, 4, 8, 8)
-hip = [device for device in all_devices() if device.target.kind == "hip"]
-print(*(str(device.target) for device in hip))
-k = silo.binary(HERE / "add.hsaco", signature=ADD, threads={launch.threads}, grid=(2,))
-assert str(k.kernel.source.codes[0].target) == "hip:gfx942"
+k = silo.binary(HERE / "add.hsaco", signature=ADD, threads={launch.threads}, grid=lambda a: (silo.cdiv(a.n, 256),))
+x, y, out = (silo.Buffer(1000, "float32", "hip") for _ in range(3))
+k(x, y, out, 1000)
+assert values("add", "QQQiQQ") == (x.address, y.address, out.address, 1000, 0, 0)
+last = stub.last("add")
+assert (last.grid, last.block) == ((4, 1, 1), ({launch.threads}, 1, 1)), last
+try:
+    k(*(silo.Buffer(4, "float32", "cuda") for _ in range(3)), 4)
+except silo.SiloError as error:
+    assert "add.hsaco (hsaco for hip:gfx942): built for hip, the device is cuda" in str(error), error
+else:
+    raise AssertionError
 """,
         **{"add.hsaco": data},
     )
-    assert "hip" in out

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from silo.artifacts.elf import read_elf
+from silo.artifacts.elf import Elf, read_elf
 from silo.artifacts.inspect import BinaryKernel, inspect_binary
 from silo.artifacts.ptx import inspect_ptx
 from silo.core.launch_info import AbiType, LayoutSlot
@@ -102,12 +102,11 @@ def read_device_code(data: bytes, name: str) -> DeviceCode:
 
 
 def _elf(data: bytes, name: str) -> DeviceCode:
-    machine = _read(lambda read: read_elf(read).machine, data, name, "an ELF file")
-    kind = _MACHINES.get(machine)
+    elf = _read(read_elf, data, name, "an ELF file")
+    kind = _MACHINES.get(elf.machine)
     if kind is None:
-        what = _HOST_MACHINES.get(machine, f"machine {machine}")
-        kernels = "; kernels for the CPU come from Triton (silo.kernel)" if machine in _HOST_MACHINES else ""
-        raise SourceError(f"{name} is host code for {what}, not device code; {_TAKEN}{kernels}")
+        what = _HOST_MACHINES.get(elf.machine, f"machine {elf.machine}")
+        raise SourceError(f"{name} is host code for {what}, not device code; {_TAKEN}; {_inside(elf)}")
     if int.from_bytes(data[16:18], "little") == _RELOCATABLE:
         raise SourceError(
             f"{name} is a relocatable {kind} (made with -rdc=true or -dc), which must be linked before it is loaded; "
@@ -115,6 +114,15 @@ def _elf(data: bytes, name: str) -> DeviceCode:
         )
     kernels = _read(lambda read: inspect_binary(read, kind), data, name, f"a {kind}")
     return DeviceCode(kind, Target("cuda" if kind == "cubin" else "hip", kernels[0].arch), kernels)
+
+
+def _inside(elf: Elf) -> str:
+    """What to do with a file of host code."""
+    if elf.section(".nv_fatbin") is not None:
+        return "it has CUDA code inside: take one cubin out of it with cuobjdump -xelf all"
+    if elf.section(".hip_fatbin") is not None:
+        return "it has AMD code inside: take it out with roc-obj-extract"
+    return "shared objects for the CPU are not taken, kernels for it come from Triton (silo.kernel)"
 
 
 def _read(reader: Callable[[bytes], T], data: bytes, name: str, what: str) -> T:
@@ -148,7 +156,9 @@ def check_layout(kernel: BinaryKernel, layout: Sequence[LayoutSlot]) -> None:
     hint = ""
     if len(kernel.parameters) - len(layout) in (1, 2):
         hint = "\nBinaries of Triton take one or two more pointers at the end, for scratch memory: declare them as null"
+    elif any(size not in (1, 2, 4, 8) for _, size in kernel.parameters):
+        hint = "\nStructs by value are not passed: let the kernel take their members, or a pointer to them"
     raise SourceError(
-        f"{kernel.entry} takes {len(kernel.parameters)} parameters in the binary, and the signature leaves "
-        f"{len(layout)}:{''.join(lines)}{hint}"
+        f"{kernel.entry} takes other parameters than the signature says ({len(kernel.parameters)} in the binary, "
+        f"{len(layout)} declared):{''.join(lines)}{hint}"
     )
