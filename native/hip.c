@@ -75,6 +75,8 @@ static const char *hip_error_text(int code) {
     const char *name = hip.error_name != NULL ? hip.error_name(code) : "unknown HIP error";
     const char *words = hip.error_string != NULL ? hip.error_string(code) : "no description";
     const char *advice = "";
+    if (hip.last_error != NULL)
+        hip.last_error(); /* it is reported now */
     if (code == 100)
         advice = "; the runtime sees no GPU: look at rocminfo, HIP_VISIBLE_DEVICES and the rights "
                  "on /dev/kfd";

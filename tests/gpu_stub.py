@@ -84,8 +84,37 @@ def run(code: str, *defines: str, devices: int = 1, timeout: float = 60, **more:
 
 
 def bootstrap() -> tuple[str, ...]:
-    """Options of Python for a child process."""
+    """Options of Python for a child process; under the sanitizers it takes the native module of the parent."""
     return ("-W", "error")
+
+
+def open_drivers() -> None:
+    """Open both stub drivers in this process, as the settings would."""
+    from silo.launch import native  # the child's, not the test's
+
+    for kind in ("cuda", "hip"):
+        native.gpu_open(kind, os.environ["SILO_TEST_STUB"])
+
+
+# Parameter kind (native/plan.h), DLPack code, bits and flags (16: written through) for a binary's types.
+_PARAMETERS = {
+    "ptr": (1, 0, 0, 16),
+    "i1": (4, 6, 8, 0),
+    **{f"i{bits}": (2, 0, bits, 0) for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": (2, 1, bits, 0) for bits in (8, 16, 32, 64)},
+    **{f"fp{bits}": (3, 2, bits, 0) for bits in (16, 32, 64)},
+    "bf16": (3, 4, 16, 0),
+}
+
+
+def launcher(loaded: Any, *types: str, grid: Any = (1,), **options: Any) -> Any:  # of the native module
+    """A launcher of one loaded kernel whose parameters have these binary types: ``"ptr"``, ``"i32"``, ..."""
+    from silo.launch import native  # the child's, not the test's
+
+    layout = tuple((index, kind, kind == "ptr") for index, kind in enumerate(types))
+    parameters = tuple((f"p{index}", *_PARAMETERS[kind], ()) for index, kind in enumerate(types))
+    binding = native.Binding(loaded, layout, {})
+    return native.Launcher(loaded.name, parameters, (), None, grid, fixed=binding, **options)
 
 
 @dataclass(frozen=True)

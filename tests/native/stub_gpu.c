@@ -179,9 +179,10 @@ API void stub_record(int on) {
 
 API void stub_fail(const char *symbol, int code, int times) {
     pthread_mutex_lock(&lock);
-    if (symbol == NULL)
-        failure_count = 0;
-    else if (failure_count < 32) {
+    for (int i = failure_count - 1; i >= 0; i--) /* make room: all, or those that are spent */
+        if (symbol == NULL || failures[i].times == 0)
+            failures[i] = failures[--failure_count];
+    if (symbol != NULL && failure_count < 32) {
         snprintf(failures[failure_count].symbol, 64, "%s", symbol);
         failures[failure_count].code = code;
         failures[failure_count++].times = times;
@@ -562,10 +563,11 @@ struct config {
 
 static int check(const struct config *config, const struct function *function) {
     const uint64_t threads = (uint64_t)config->block[0] * config->block[1] * config->block[2];
+    const uint32_t last = function->module->context != NULL ? 65535 : 65536;
     uint32_t blocks = 1;
     if (config->grid[0] == 0 || config->grid[1] == 0 || config->grid[2] == 0 || threads == 0 ||
         threads > (uint64_t)function->max_threads || config->grid[0] > INT32_MAX ||
-        config->grid[1] > 65535 || config->grid[2] > 65535)
+        config->grid[1] > last || config->grid[2] > last)
         return INVALID_VALUE;
     for (uint32_t i = 0; i < config->attribute_count; i++)
         if (config->attributes[i].id == 4) {
