@@ -23,7 +23,7 @@ HOW = (
     "stub driver: cuLaunchKernelEx returns at once. torch CPU tensors, read by torch's own C functions; that they are "
     "on a GPU is what the bench says (torch_as_gpu.c). The figure is the minimum over bursts."
 )
-HOW_WITHOUT_TORCH = "stub driver: cuLaunchKernelEx returns at once. silo.Buffer arguments, for torch is not here."
+HOW_WITHOUT_TORCH = "stub driver: cuLaunchKernelEx returns at once. silo.Buffer arguments."
 
 
 def build(folder: Path) -> Path:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
+from floor import driver as floor_driver
+from floor import load
 from launch_cases import ELEMENTS, GRID, Call
 
 from launch_peers import AbsentError, Context, Row
@@ -19,7 +20,7 @@ def cuda_core(context: Context) -> Call:
         from cuda.core import Device, LaunchConfig, ObjectCode, Stream, launch
     except ImportError:
         try:
-            from cuda.core.experimental import Device, LaunchConfig, ObjectCode, Stream, launch
+            from cuda.core.experimental import Device, LaunchConfig, ObjectCode, Stream, launch  # where it began
         except ImportError as error:
             raise AbsentError(f"cuda.core: {error}") from error
     device = Device(context.device)
@@ -44,25 +45,19 @@ def cuda_bindings(context: Context) -> Call:
     except ImportError as error:
         raise AbsentError(f"cuda.bindings: {error}") from error
 
-    def checked(result: tuple[Any, ...]) -> Any:
-        if int(result[0]):
-            raise RuntimeError(f"cuda.bindings: {result[0]!r}")
-        return result[1]
-
-    module = checked(driver.cuModuleLoadData(context.ptx))
-    function = checked(driver.cuModuleGetFunction(module, b"nop"))
+    function = driver.CUfunction(load(floor_driver("libcuda.so.1", context.folder, context.device), context.ptx, "nop"))
     case = context.case
     names = [*case.pointer_names, *case.integer_names]
     values = "(" + "".join(f"{name}, " for name in names) + ")"
+    packed = f"({values}, types)" if names else "0"
     return Call(
-        f"launch(function, {GRID[0]}, 1, 1, {THREADS}, 1, 1, 0, stream, ({values}, types), 0)",
+        f"launch(function, {GRID[0]}, 1, 1, {THREADS}, 1, 1, 0, stream, {packed}, 0)",
         {
             **context.addresses,
             "launch": driver.cuLaunchKernel,
             "function": function,
             "stream": driver.CUstream(context.stream),
             "types": (ctypes.c_void_p,) * case.pointers + (ctypes.c_int,) * case.integers,
-            "keep": module,
         },
     )
 
@@ -104,8 +99,6 @@ def tvm_ffi(context: Context) -> Call:
         from tvm_ffi import cpp
     except ImportError as error:
         raise AbsentError(f"tvm-ffi: {error}") from error
-    from floor import driver, load
-
     case = context.case
     declared = [f"tvm::ffi::TensorView {name}" for name in case.pointer_names]
     declared += [f"int32_t {name}" for name in case.integer_names]
@@ -121,7 +114,7 @@ def tvm_ffi(context: Context) -> Call:
     module = cpp.load_inline(
         name=f"silo_bench_{case.kernel}", cpp_sources=source, functions=["launch"], extra_ldflags=["-l:libcuda.so.1"]
     )
-    function = load(driver("libcuda.so.1", context.folder, context.device), context.ptx, "nop")
+    function = load(floor_driver("libcuda.so.1", context.folder, context.device), context.ptx, "nop")
     return context.call(
         "launch(function, stream, {arguments})",
         constexprs=False,
