@@ -14,7 +14,7 @@ from silo.api.bundle_tuning import study_document
 from silo.api.collect import collect_kernels
 from silo.api.compiling import Compilation, Pending, compiler_identity
 from silo.api.derived import derive
-from silo.api.devices import all_devices, resolve_target
+from silo.api.devices import device_named, devices_of_kind, resolve_target
 from silo.api.kernel import Kernel
 from silo.api.session import Session, session
 from silo.api.studying import CaseStudy, Limits, call_arguments, case_studies, make_of, tune_case
@@ -76,6 +76,7 @@ class _Planned:
 
     kernel: Kernel
     studies: tuple[CaseStudy, ...]
+    tuned: tuple[CaseStudy, ...]  # those that chose a winner, on the device of their target
     winners: Mapping[tuple[str, str, Target], Config]
     variants: tuple[PlannedVariant, ...]
 
@@ -120,12 +121,12 @@ def build_bundle(
         for target in concrete:
             compiler_identity(source, target)  # refuses before anything is compiled
     mode = tune or settings().tune
-    here = {device.target: device for device in all_devices()}
+    here = _devices_for(concrete)
     report, report_tuning = progress or _silent_stage, tuning or _silent_tuning
     shared = session()
     limits = Limits(seconds=budget_s)
     planned = [
-        _Planned(kernel, (), {}, planned_binaries(kernel, given or own_targets(kernel)))
+        _Planned(kernel, (), (), {}, planned_binaries(kernel, given or own_targets(kernel)))
         if isinstance(kernel, BinaryKernel)
         else _plan(kernel, concrete, here, mode, limits, report_tuning)
         for kernel in found
@@ -172,20 +173,26 @@ def _plan(
     report: OnTuning,
 ) -> _Planned:
     """Cases, winners and the variants to build. Winners are kept trials' where tuning is off the table."""
-    device = next(iter(here.values()))
-    studies = tuple(case_studies(kernel, device))
+    host = device_named("cpu")
+    studies = tuple(case_studies(kernel, host))
     winners: dict[tuple[str, str, Target], Config] = {}
-    for study in studies:
-        target = study.situation.device.target
-        if mode == "off" or target not in targets or len(study.situation.candidates) == 1:
+    tuned: list[CaseStudy] = []
+    for target, device in here.items():
+        if mode == "off":
             continue
-        if mode == "auto":
-            name = f"{kernel.name} {study.case.label}"
-            tune_case(study, limits, lambda event, name=name: report(name, event))
-        problem = kernel.resolver.problem(study.situation)
-        winner = problem.winner(study.situation.specialization, study.bucket, study.situation.candidates)
-        if winner is not None:
-            winners[kernel.name, study.case.label, target] = winner.config
+        for study in studies if device == host else case_studies(kernel, device):
+            if len(study.situation.candidates) == 1:
+                continue
+            if mode == "auto":
+                name = f"{kernel.name} {study.case.label}"
+                tune_case(study, limits, lambda event, name=name: report(name, event))
+            problem = kernel.resolver.problem(study.situation)
+            winner = problem.winner(study.situation.specialization, study.bucket, study.situation.candidates)
+            if winner is not None:
+                tuned.append(study)
+                # Variants carry what code for a target is really for.
+                for one in (target, _canonical(kernel, target)):
+                    winners[kernel.name, study.case.label, one] = winner.config
     plan = plan_variants(
         [
             PlanKernel(
@@ -199,10 +206,26 @@ def _plan(
         targets,
         winners=winners,
         has_device=lambda target: target in here,
-        canonical=lambda target: select_compiler(kernel.source.kind, target).artifact_target(target),
+        canonical=lambda target: _canonical(kernel, target),
     )
     derived = tuple(replace(one, variant=_with_derived(kernel, studies, one)) for one in plan)
-    return _Planned(kernel, studies, winners, derived)
+    return _Planned(kernel, studies, tuple(tuned), winners, derived)
+
+
+def _devices_for(targets: Sequence[Target]) -> dict[Target, Device]:
+    """A device of this machine for each target that has one: to measure on."""
+    found: dict[Target, Device] = {}
+    for target in targets:
+        # A suffix of an arch says what code may use, not which devices there are.
+        wanted = target.arch.rstrip("af") if target.kind == "cuda" else target.arch
+        for device in devices_of_kind(target.kind):
+            if device.target.arch == wanted:
+                found.setdefault(target, device)
+    return found
+
+
+def _canonical(kernel: Kernel, target: Target) -> Target:
+    return select_compiler(kernel.source.kind, target).artifact_target(target)
 
 
 def _plan_case(study: CaseStudy) -> PlanCase:
@@ -281,12 +304,10 @@ def _contents(
 def _trials(entry: _Planned) -> tuple[JSON, ...]:
     """The kept trials of every study that chose a winner, each with its study."""
     found: dict[str, tuple[JSON, ...]] = {}
-    for study in entry.studies:
-        target = study.situation.device.target
-        if (entry.kernel.name, study.case.label, target) in entry.winners:
-            problem = entry.kernel.resolver.problem(study.situation)
-            made = problem.study(study.situation.specialization, study.bucket)
-            found[made.key] = tuple(study_document(made, trial) for trial in read_trials(made, problem.records))
+    for study in entry.tuned:
+        problem = entry.kernel.resolver.problem(study.situation)
+        made = problem.study(study.situation.specialization, study.bucket)
+        found[made.key] = tuple(study_document(made, trial) for trial in read_trials(made, problem.records))
     return tuple(document for documents in found.values() for document in documents)
 
 
