@@ -1,65 +1,20 @@
 #include "buffer.h"
 
-#include "dlpack.h"
-#include "dtypes.h"
 #include "errors.h"
+#include "tensor.h"
 
 #include <stdlib.h>
 
-#define MAX_AXES 32
-
 struct host_buffer {
-    PyObject_HEAD void
-        *memory;     /* owned unless `owner` is set; 64-byte aligned; NULL only without elements */
-    PyObject *owner; /* owned: the HostBuffer whose memory this one views */
-    int64_t bytes;
-    struct silo_dtype type;
-    int32_t ndim;
-    int64_t shape[MAX_AXES];
-    int64_t strides[MAX_AXES];         /* in elements, for DLPack */
-    Py_ssize_t byte_strides[MAX_AXES]; /* in bytes, for the buffer protocol */
+    PyObject_HEAD PyObject *owner; /* owned: the HostBuffer whose memory this one views */
+    struct silo_tensor tensor;     /* its memory is owned unless `owner` is set; 64-byte aligned */
+    Py_ssize_t byte_strides[SILO_MAX_AXES]; /* for the buffer protocol */
 };
 
 static PyTypeObject *buffer_type;
 static struct dl_exchange exchange;
 
 /* ---- making ---- */
-
-static int parse_shape(struct host_buffer *self, PyObject *shape) {
-    Py_ssize_t ndim = PySequence_Size(shape);
-    if (ndim < 0)
-        return -1;
-    if (ndim > MAX_AXES) {
-        PyErr_SetString(silo_argument_error, "a Buffer has at most 32 dimensions");
-        return -1;
-    }
-    self->ndim = (int32_t)ndim;
-    for (Py_ssize_t i = 0; i < ndim; i++) {
-        PyObject *item = PySequence_GetItem(shape, i);
-        self->shape[i] = item ? PyLong_AsLongLong(item) : -1;
-        Py_XDECREF(item);
-        if (self->shape[i] < 0) {
-            if (!PyErr_Occurred())
-                PyErr_Format(silo_argument_error, "a Buffer's shape has no negative extents: %R",
-                             shape);
-            return -1;
-        }
-    }
-    int64_t elements = 1;
-    bool overflow = false;
-    for (int32_t i = self->ndim - 1; i >= 0; i--) {
-        self->strides[i] = elements;
-        self->byte_strides[i] = elements * self->type.bits / 8;
-        overflow |= __builtin_mul_overflow(elements, self->shape[i], &elements) ||
-                    elements > INT64_MAX / 64;
-    }
-    if (overflow) {
-        PyErr_Format(silo_argument_error, "a Buffer of shape %R does not fit any memory", shape);
-        return -1;
-    }
-    self->bytes = elements * self->type.bits / 8;
-    return 0;
-}
 
 static PyObject *buffer_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     static char *names[] = {"shape", "dtype", NULL};
@@ -70,20 +25,20 @@ static PyObject *buffer_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     struct host_buffer *self = (struct host_buffer *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;
-    self->type = silo_dtype_named(dtype, strlen(dtype));
-    if (self->type.bits == 0)
-        PyErr_Format(silo_argument_error, "a Buffer of dtype '%s': no kernel knows that dtype",
-                     dtype);
-    else if (parse_shape(self, shape) == 0 && self->bytes > 0 &&
-             posix_memalign(&self->memory, 64, (size_t)self->bytes) != 0)
+    struct silo_tensor *tensor = &self->tensor;
+    tensor->device = (struct dl_device){SILO_DEVICE_CPU, 0};
+    if (silo_tensor_describe(tensor, shape, dtype) == 0 && tensor->bytes > 0 &&
+        posix_memalign(&tensor->memory, 64, (size_t)tensor->bytes) != 0)
         PyErr_NoMemory();
     if (PyErr_Occurred()) {
-        self->memory = NULL;
+        tensor->memory = NULL;
         Py_DECREF((PyObject *)self);
         return NULL;
     }
-    if (self->bytes > 0)
-        memset(self->memory, 0, (size_t)self->bytes);
+    for (int32_t i = 0; i < tensor->ndim; i++)
+        self->byte_strides[i] = tensor->strides[i] * tensor->type.bits / 8;
+    if (tensor->bytes > 0)
+        memset(tensor->memory, 0, (size_t)tensor->bytes);
     return (PyObject *)self;
 }
 
@@ -91,7 +46,7 @@ static void buffer_dealloc(PyObject *object) {
     struct host_buffer *self = (struct host_buffer *)object;
     PyTypeObject *type = Py_TYPE(object);
     if (self->owner == NULL)
-        free(self->memory);
+        free(self->tensor.memory);
     Py_XDECREF(self->owner);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
@@ -104,24 +59,24 @@ static char empty; /* what a buffer without elements points at */
 
 static int buffer_get(PyObject *object, Py_buffer *view, int flags) {
     struct host_buffer *self = (struct host_buffer *)object;
-    const char *format = silo_dtype_format(self->type);
+    const char *format = silo_dtype_format(self->tensor.type);
     if (format == NULL && (flags & PyBUF_FORMAT)) {
         PyErr_Format(PyExc_BufferError,
                      "the buffer protocol has no format for %s; use .raw for the bytes",
-                     silo_dtype_name(self->type));
+                     silo_dtype_name(self->tensor.type));
         view->obj = NULL;
         return -1;
     }
     Py_INCREF(object);
     view->obj = object;
-    view->buf = self->memory ? self->memory : &empty;
-    view->len = self->bytes;
+    view->buf = self->tensor.memory ? self->tensor.memory : &empty;
+    view->len = self->tensor.bytes;
     view->readonly = 0;
-    view->itemsize = self->type.bits / 8;
+    view->itemsize = self->tensor.type.bits / 8;
     view->format = flags & PyBUF_FORMAT ? (char *)(uintptr_t)format : NULL;
-    view->ndim = self->ndim;
+    view->ndim = self->tensor.ndim;
     _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "extents are shared with DLPack");
-    view->shape = (flags & PyBUF_ND) == PyBUF_ND ? (Py_ssize_t *)self->shape : NULL;
+    view->shape = (flags & PyBUF_ND) == PyBUF_ND ? (Py_ssize_t *)self->tensor.shape : NULL;
     view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? self->byte_strides : NULL;
     view->suboffsets = NULL;
     view->internal = NULL;
@@ -129,77 +84,6 @@ static int buffer_get(PyObject *object, Py_buffer *view, int flags) {
 }
 
 /* ---- DLPack ---- */
-
-static void fill_tensor(struct host_buffer *self, struct dl_tensor *tensor) {
-    *tensor = (struct dl_tensor){
-        .data = self->memory,
-        .device = {SILO_DEVICE_CPU, 0},
-        .ndim = self->ndim,
-        .dtype = {self->type.code, self->type.bits, 1},
-        .shape = self->shape,
-        .strides = self->strides,
-        .byte_offset = 0,
-    };
-}
-
-/* Consumers may drop their tensor from any thread. */
-static void release_owner(void *owner) {
-    PyGILState_STATE state = PyGILState_Ensure();
-    Py_DECREF((PyObject *)owner);
-    PyGILState_Release(state);
-}
-
-static void delete_managed(struct dl_managed *managed) {
-    release_owner(managed->context);
-    free(managed);
-}
-
-static void delete_versioned(struct dl_managed_versioned *managed) {
-    release_owner(managed->context);
-    free(managed);
-}
-
-/* A capsule that nobody took still owns its tensor. */
-static void drop_managed(PyObject *capsule) {
-    if (PyCapsule_IsValid(capsule, "dltensor")) {
-        struct dl_managed *managed = PyCapsule_GetPointer(capsule, "dltensor");
-        managed->deleter(managed);
-    }
-}
-
-static void drop_versioned(PyObject *capsule) {
-    if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
-        struct dl_managed_versioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
-        managed->deleter(managed);
-    }
-}
-
-static PyObject *export_managed(struct host_buffer *self) {
-    struct dl_managed *managed =
-        malloc(sizeof *managed); /* owned by the capsule, then by its consumer */
-    if (managed == NULL)
-        return PyErr_NoMemory();
-    fill_tensor(self, &managed->tensor);
-    managed->context = self;
-    managed->deleter = delete_managed;
-    Py_INCREF((PyObject *)self);
-    PyObject *capsule = PyCapsule_New(managed, "dltensor", drop_managed);
-    if (capsule == NULL)
-        delete_managed(managed);
-    return capsule;
-}
-
-static struct dl_managed_versioned *versioned(struct host_buffer *self) {
-    struct dl_managed_versioned *managed = malloc(sizeof *managed);
-    if (managed == NULL) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    *managed = (struct dl_managed_versioned){1, 0, self, delete_versioned, 0, {0}};
-    fill_tensor(self, &managed->tensor);
-    Py_INCREF((PyObject *)self);
-    return managed;
-}
 
 static PyObject *buffer_dlpack(PyObject *object, PyObject *args, PyObject *keywords) {
     static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
@@ -210,27 +94,17 @@ static PyObject *buffer_dlpack(PyObject *object, PyObject *args, PyObject *keywo
     struct host_buffer *self = (struct host_buffer *)object;
     if (device != Py_None) {
         int type, id;
-        if (!PyTuple_Check(device) || !PyArg_ParseTuple(device, "ii", &type, &id))
+        if (!PyTuple_Check(device))
+            return PyErr_Format(PyExc_TypeError, "dl_device is a tuple of two ints, not %R",
+                                device);
+        if (!PyArg_ParseTuple(device, "ii", &type, &id))
             return NULL;
         if (type != SILO_DEVICE_CPU)
             return PyErr_Format(PyExc_BufferError, "a Buffer is in host memory and stays there");
     }
     if (copy == Py_True)
         return PyErr_Format(PyExc_BufferError, "a Buffer is exported without a copy");
-    int major = 0, minor = 0;
-    if (version != Py_None &&
-        (!PyTuple_Check(version) || !PyArg_ParseTuple(version, "ii", &major, &minor)))
-        return NULL;
-    if (major < 1)
-        return export_managed(self);
-    struct dl_managed_versioned *managed =
-        versioned(self); /* owned by the capsule, then by its consumer */
-    if (managed == NULL)
-        return NULL;
-    PyObject *capsule = PyCapsule_New(managed, "dltensor_versioned", drop_versioned);
-    if (capsule == NULL)
-        delete_versioned(managed);
-    return capsule;
+    return silo_tensor_capsule(object, &self->tensor, version);
 }
 
 static PyObject *buffer_dlpack_device(PyObject *object, PyObject *unused) {
@@ -239,12 +113,12 @@ static PyObject *buffer_dlpack_device(PyObject *object, PyObject *unused) {
 }
 
 static int exchange_tensor(void *object, struct dl_tensor *out) {
-    fill_tensor(object, out);
+    silo_tensor_view(&((struct host_buffer *)object)->tensor, out);
     return 0;
 }
 
 static int exchange_managed(void *object, struct dl_managed_versioned **out) {
-    *out = versioned(object);
+    *out = silo_tensor_managed(object, &((struct host_buffer *)object)->tensor);
     return *out ? 0 : -1;
 }
 
@@ -264,41 +138,31 @@ static struct dl_exchange exchange = {
 
 /* ---- attributes ---- */
 
-static PyObject *integers(const int64_t *values, int32_t count) {
-    PyObject *tuple = PyTuple_New(count);
-    for (int32_t i = 0; i < count && tuple != NULL; i++) {
-        PyObject *value = PyLong_FromLongLong(values[i]);
-        if (value == NULL || PyTuple_SetItem(tuple, i, value) != 0)
-            Py_CLEAR(tuple);
-    }
-    return tuple;
-}
-
 static PyObject *buffer_shape(PyObject *object, void *closure) {
     (void)closure;
     struct host_buffer *self = (struct host_buffer *)object;
-    return integers(self->shape, self->ndim);
+    return silo_tensor_integers(self->tensor.shape, self->tensor.ndim);
 }
 
 static PyObject *buffer_strides(PyObject *object, void *closure) {
     (void)closure;
     struct host_buffer *self = (struct host_buffer *)object;
-    return integers(self->strides, self->ndim);
+    return silo_tensor_integers(self->tensor.strides, self->tensor.ndim);
 }
 
 static PyObject *buffer_dtype(PyObject *object, void *closure) {
     (void)closure;
-    return PyUnicode_FromString(silo_dtype_name(((struct host_buffer *)object)->type));
+    return PyUnicode_FromString(silo_dtype_name(((struct host_buffer *)object)->tensor.type));
 }
 
 static PyObject *buffer_nbytes(PyObject *object, void *closure) {
     (void)closure;
-    return PyLong_FromLongLong(((struct host_buffer *)object)->bytes);
+    return PyLong_FromLongLong(((struct host_buffer *)object)->tensor.bytes);
 }
 
 static PyObject *buffer_data_ptr(PyObject *object, PyObject *unused) {
     (void)unused;
-    return PyLong_FromVoidPtr(((struct host_buffer *)object)->memory);
+    return PyLong_FromVoidPtr(((struct host_buffer *)object)->tensor.memory);
 }
 
 /* A flat view of bytes whatever the dtype, over a second object that keeps this one alive. */
@@ -310,12 +174,13 @@ static PyObject *buffer_raw(PyObject *object, void *closure) {
         return NULL;
     Py_INCREF(object);
     bytes->owner = object;
-    bytes->memory = self->memory;
-    bytes->bytes = self->bytes;
-    bytes->type = (struct silo_dtype){SILO_UINT, 8};
-    bytes->ndim = 1;
-    bytes->shape[0] = self->bytes;
-    bytes->strides[0] = bytes->byte_strides[0] = 1;
+    bytes->tensor.device = self->tensor.device;
+    bytes->tensor.memory = self->tensor.memory;
+    bytes->tensor.bytes = self->tensor.bytes;
+    bytes->tensor.type = (struct silo_dtype){SILO_UINT, 8};
+    bytes->tensor.ndim = 1;
+    bytes->tensor.shape[0] = self->tensor.bytes;
+    bytes->tensor.strides[0] = bytes->byte_strides[0] = 1;
     PyObject *result = PyMemoryView_FromObject((PyObject *)bytes);
     Py_DECREF((PyObject *)bytes);
     return result;

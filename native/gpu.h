@@ -18,6 +18,8 @@
 #define SILO_GPU_NOT_READY 600
 #define SILO_GPU_CAPTURE_IMPLICIT 906
 
+#define SILO_GPU_NON_BLOCKING 1U /* of stream_create; the same in both drivers */
+
 struct silo_gpu_retired;
 
 struct silo_gpu_device {
@@ -34,6 +36,7 @@ struct silo_gpu_device {
     int warp_size;
     int grid_limit[3];
     int cluster_launch, cooperative_launch, programmatic_launch; /* 0 or 1 */
+    void *stream; /* one of our own that waits for none; owned, made when first used, never freed */
     struct silo_gpu_retired *retired; /* gpu_module.c: modules that wait to be unloaded */
 };
 
@@ -81,7 +84,7 @@ struct silo_gpu {
     int (*copy)(uint64_t to, uint64_t from, size_t bytes, void *stream); /* any direction, async */
     int (*fill)(uint64_t address, unsigned char value, size_t bytes, void *stream);
     int (*synchronize)(void);
-    int (*stream_create)(void **stream, unsigned flags); /* 1: does not wait for the null stream */
+    int (*stream_create)(void **stream, unsigned flags);
     int (*stream_destroy)(void *stream);
     int (*stream_synchronize)(void *stream);
     int (*stream_capturing)(void *stream, int *status); /* status 0: no */

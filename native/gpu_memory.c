@@ -19,16 +19,34 @@ static uint64_t address_of(const struct gpu_buffer *self) {
 
 /* ---- making ---- */
 
+/* The null stream would wait for others, and breaks the capture of a stream that waits for it. */
+static int own_stream(struct silo_gpu_device *device, void **stream) {
+    *stream = __atomic_load_n(&device->stream, __ATOMIC_ACQUIRE);
+    if (*stream != NULL)
+        return 0;
+    const int code = device->gpu->stream_create(stream, SILO_GPU_NON_BLOCKING);
+    void *none = NULL;
+    if (code == 0 && !__atomic_compare_exchange_n(&device->stream, &none, *stream, false,
+                                                  __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        device->gpu->stream_destroy(*stream); /* another thread was first */
+        *stream = none;
+    }
+    return code;
+}
+
 static int allocate(struct silo_gpu_device *device, size_t bytes, uint64_t *address) {
     struct silo_gpu_scope scope;
+    void *stream;
     int code = silo_gpu_enter(device, &scope);
     if (code != 0)
         return code;
-    code = device->gpu->memory_alloc(address, bytes);
+    code = own_stream(device, &stream);
+    if (code == 0)
+        code = device->gpu->memory_alloc(address, bytes);
     if (code == 0) {
-        code = device->gpu->fill(*address, 0, bytes, NULL);
+        code = device->gpu->fill(*address, 0, bytes, stream);
         if (code == 0)
-            code = device->gpu->stream_synchronize(NULL);
+            code = device->gpu->stream_synchronize(stream);
         if (code != 0)
             device->gpu->memory_free(*address);
     }

@@ -3,8 +3,6 @@
 
 #include "errors.h"
 
-#define STREAM_NON_BLOCKING 1U /* the same in both drivers */
-
 struct gpu_handle {
     PyObject_HEAD struct silo_gpu_device *device;
     void *handle;  /* owned: a stream or an event */
@@ -30,7 +28,7 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *keywords, bo
     self->device = device;
     Py_BEGIN_ALLOW_THREADS code = silo_gpu_enter(device, &scope);
     if (code == 0) {
-        code = stream ? gpu->stream_create(&self->handle, STREAM_NON_BLOCKING)
+        code = stream ? gpu->stream_create(&self->handle, SILO_GPU_NON_BLOCKING)
                       : gpu->event_create(&self->handle, 0);
         silo_gpu_leave(&scope);
     }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import gpu_stub
 import pytest
+
+import gpu_stub
 
 HEAD = """
 import gc

@@ -112,7 +112,8 @@ def test_after_a_fault_and_at_the_end_nothing_crashes():
         HEAD
         + """
 one, two, three = (native.GpuModule("cuda", 0, code) for _ in range(3))
-buffer, event, stream = native.GpuBuffer((4,), "int8", "cuda", 0), native.GpuEvent("cuda", 0), native.GpuStream("cuda", 0)
+buffer = native.GpuBuffer((4,), "int8", "cuda", 0)
+event, stream = native.GpuEvent("cuda", 0), native.GpuStream("cuda", 0)
 for symbol in ("cuModuleUnload", "cuMemFree_v2", "cuMemAlloc_v2", "cuCtxPushCurrent_v2", "cuEventDestroy_v2"):
     stub.fail(symbol, 719, -1)
 del one
