@@ -269,9 +269,10 @@ def test_signatures_that_make_no_sense(signature, what):
     ("facts", "what"),
     [
         ({"z": "aligned16"}, "the signature has x, y, n, alpha"),
-        ({"x": "divisible16"}, "of that aligned16 can be assumed"),
-        ({"n": "aligned16"}, "of that divisible16 can be assumed, or be said to have an exact value"),
-        ({"n": "odd"}, "of that divisible16"),
+        ({"x": "divisible16"}, "of that can be assumed: aligned16, range32$"),
+        ({"n": "aligned16"}, "of that can be assumed: divisible16, an exact value$"),
+        ({"n": "odd"}, "of that can be assumed: divisible16"),
+        ({"alpha": "aligned16"}, "of that can be assumed: nothing"),
         ({"n": 2.0}, "of its own type"),
         ({"n": True}, "of its own type"),
         ({"alpha": 1.0}, "of its own type"),

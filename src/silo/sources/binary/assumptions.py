@@ -13,14 +13,26 @@ from silo.errors import SourceError
 
 __all__ = ["holds", "parse_assumptions"]
 
-_WORDS = {Fact.ALIGNED_16.value: Fact.ALIGNED_16, Fact.DIVISIBLE_16.value: Fact.DIVISIBLE_16}
+_FACTS = {
+    ParameterKind.POINTER: (Fact.ALIGNED_16, Fact.POINTER_RANGE_32),
+    ParameterKind.INTEGER: (Fact.DIVISIBLE_16,),
+}
+_BROKEN = {
+    Fact.ALIGNED_16: "is not at a multiple of 16 bytes",
+    Fact.POINTER_RANGE_32: "is not known to lie in less than 2 GiB of memory",
+    Fact.DIVISIBLE_16: "is not a multiple of 16",
+}
+
+
+_EXACT_KINDS = (ParameterKind.BOOL, ParameterKind.INTEGER)
 
 
 def parse_assumptions(kernel: str, facts: Mapping[str, Value], signature: Signature) -> Specialization:
     """Read ``{"x": "aligned16", "n": "divisible16", "k": 4096}``; a tuple of them for several facts of one parameter.
 
-    ``aligned16``: the array begins at a multiple of 16 bytes. ``divisible16``: the integer is a multiple of 16. A
-    value: the integer, bool or constexpr is exactly that.
+    ``aligned16``: the array begins at a multiple of 16 bytes. ``range32``: its memory has less than 2 GiB, which is
+    known of ROCm arrays only. ``divisible16``: the integer is a multiple of 16. A value: the integer, bool or constexpr
+    is exactly that.
 
     Raises:
         SourceError: an unknown parameter, a fact that cannot be had of it, or a constexpr without a value.
@@ -53,21 +65,22 @@ def parse_assumptions(kernel: str, facts: Mapping[str, Value], signature: Signat
 
 
 def _fact(kernel: str, parameter: Parameter, word: str) -> Fact:
-    fact = _WORDS.get(word)
-    fitting = {ParameterKind.POINTER: Fact.ALIGNED_16, ParameterKind.INTEGER: Fact.DIVISIBLE_16}.get(parameter.kind)
-    if fact is None or fact is not fitting:
-        what = "nothing" if fitting is None else fitting.value
-        exact = "" if parameter.kind is ParameterKind.POINTER else ", or be said to have an exact value"
-        raise SourceError(
-            f"{kernel}: facts say {word!r} of {parameter.name}, a {parameter.kind.value}; "
-            f"of that {what} can be assumed{exact}"
-        )
-    return fact
+    fitting = _FACTS.get(parameter.kind, ())
+    for fact in fitting:
+        if fact.value == word:
+            return fact
+    known = [fact.value for fact in fitting]
+    if parameter.kind in _EXACT_KINDS:
+        known.append("an exact value")
+    raise SourceError(
+        f"{kernel}: facts say {word!r} of {parameter.name}, a {parameter.kind.value}; "
+        f"of that can be assumed: {', '.join(known) or 'nothing'}"
+    )
 
 
 def _exact(kernel: str, parameter: Parameter, value: Value) -> Value:
     kind = bool if parameter.kind is ParameterKind.BOOL else int
-    if parameter.kind not in (ParameterKind.BOOL, ParameterKind.INTEGER) or type(value) is not kind:
+    if parameter.kind not in _EXACT_KINDS or type(value) is not kind:
         raise SourceError(
             f"{kernel}: facts say that {parameter.name}, a {parameter.kind.value}, is {value!r}; "
             "an integer, a bool or a constexpr can have an exact value of its own type"
@@ -80,8 +93,7 @@ def holds(assumed: Specialization, given: Specialization) -> Decision:
     values = given.constant_values
     for name, fact in assumed.facts:
         if fact not in given.facts_of(name):
-            what = "not at a multiple of 16 bytes" if fact is Fact.ALIGNED_16 else "not a multiple of 16"
-            return Rejected(f"{name} is {what}, and it assumes {fact.value}")
+            return Rejected(f"{name} {_BROKEN[fact]}, and it assumes {fact.value}")
     for name, value in assumed.constants:
         has = values.get(name)
         if name not in values or type(has) is not type(value) or has != value:

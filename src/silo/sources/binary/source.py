@@ -122,6 +122,8 @@ class BinarySource:
             elif argument.is_pointer:
                 if argument.address % 16 == 0:
                     facts.append((name, Fact.ALIGNED_16))
+                if argument.range32:
+                    facts.append((name, Fact.POINTER_RANGE_32))
             elif argument.value is None:
                 raise ArgumentError(
                     f"{self.name}: {name} is None, and a compiled kernel takes {parameter.dtype}; "
