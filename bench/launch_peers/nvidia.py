@@ -81,12 +81,14 @@ def cupy_raw(context: Context) -> Call:
 
 
 TVM_FFI = """
-extern "C" int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
-                              void **, void **);
+using Launch = int(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+                   void **);
+static Launch *launch_kernel;
+void open(int64_t address) {{ launch_kernel = reinterpret_cast<Launch *>(address); }}
 void launch(int64_t function, int64_t stream{declared}) {{
   {copies}
   void *params[] = {{{pointed}nullptr}};
-  int code = cuLaunchKernel(reinterpret_cast<void *>(function), {grid}, 1, 1, {threads}, 1, 1, 0,
+  int code = launch_kernel(reinterpret_cast<void *>(function), {grid}, 1, 1, {threads}, 1, 1, 0,
                             reinterpret_cast<void *>(stream), params, nullptr);
   if (code) TVM_FFI_THROW(RuntimeError) << "cuLaunchKernel: " << code;
 }}
@@ -111,9 +113,9 @@ def tvm_ffi(context: Context) -> Call:
         grid=GRID[0],
         threads=THREADS,
     )
-    module = cpp.load_inline(
-        name=f"silo_bench_{case.kernel}", cpp_sources=source, functions=["launch"], extra_ldflags=["-l:libcuda.so.1"]
-    )
+    module = cpp.load_inline(name=f"silo_bench_{case.kernel}", cpp_sources=source, functions=["open", "launch"])
+    address = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p).value
+    module.open(address)
     function = load(floor_driver("libcuda.so.1", context.folder, context.device), context.ptx, "nop")
     return context.call(
         "launch(function, stream, {arguments})",
