@@ -50,7 +50,8 @@ def library(*defines: str) -> Path:
     built = folder / "libcuda.so.1"
     sources = sorted(str(path) for path in (ROOT / "tests" / "native").glob("stub_*.c"))
     flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread"]
-    subprocess.run([compiler, *flags, *defines, *sources, "-o", str(built), "-ldl"], check=True)
+    without = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # the sanitizers'
+    subprocess.run([compiler, *flags, *defines, *sources, "-o", str(built), "-ldl"], check=True, env=without)
     return built
 
 
@@ -71,8 +72,9 @@ def environment(*defines: str, devices: int = 1, **more: str) -> dict[str, str]:
 
 def run(code: str, *defines: str, devices: int = 1, timeout: float = 60, **more: str) -> str:
     """Run Python code in a process with the stub; its output. Fails the test where the code fails."""
+    prelude = _NATIVE if "SILO_TEST_NATIVE" in os.environ else ""
     done = subprocess.run(
-        [sys.executable, *bootstrap(), "-c", textwrap.dedent(code)],
+        [sys.executable, "-W", "error", "-c", prelude + textwrap.dedent(code)],
         capture_output=True,
         text=True,
         check=False,
@@ -83,9 +85,15 @@ def run(code: str, *defines: str, devices: int = 1, timeout: float = 60, **more:
     return done.stdout
 
 
-def bootstrap() -> tuple[str, ...]:
-    """Options of Python for a child process; under the sanitizers it takes the native module of the parent."""
-    return ("-W", "error")
+# Takes the native module that SILO_TEST_NATIVE names (built for the sanitizers) in the place of the usual one.
+_NATIVE = """
+import importlib.util, os, sys
+import silo
+spec = importlib.util.spec_from_file_location("silo._native", os.environ["SILO_TEST_NATIVE"])
+native = importlib.util.module_from_spec(spec)
+sys.modules["silo._native"] = silo._native = native
+spec.loader.exec_module(native)
+"""
 
 
 def open_drivers() -> None:

@@ -29,8 +29,13 @@ sys.exit(pytest.main(sys.argv[2:]))
 """
 
 
-@pytest.mark.slow
-def test_native_tests_pass_under_the_sanitizers(tmp_path):
+FLAGS = ["-std=c11", "-O1", "-g", "-shared", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
+SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory):
+    """The variables under which Python runs with the sanitizers, and the module and the stub driver built for them."""
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("needs gcc and its sanitizers")
@@ -38,27 +43,14 @@ def test_native_tests_pass_under_the_sanitizers(tmp_path):
     runtime = library.stdout.strip()
     if not Path(runtime).is_absolute():
         pytest.skip("gcc has no libasan here")
-    built = tmp_path / "_native.abi3.so"
-    flags = ["-std=c11", "-O1", "-g", "-shared", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
-    sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
-    sources = sorted(str(path) for path in (ROOT / "native").glob("*.c"))
+    folder = tmp_path_factory.mktemp("sanitized")
+    built, stub = folder / "_native.abi3.so", folder / "libcuda.so.1"
     include = f"-I{sysconfig.get_paths()['include']}"
-    subprocess.run(
-        [
-            compiler,
-            *flags,
-            *sanitize,
-            "-DPy_LIMITED_API=0x030b0000",
-            "-D_GNU_SOURCE=1",
-            include,
-            *sources,
-            "-o",
-            str(built),
-            "-ldl",
-        ],
-        check=True,
-    )
-    environment = {
+    for output, where, pattern in ((built, ROOT / "native", "*.c"), (stub, HERE, "stub_*.c")):
+        sources = sorted(str(path) for path in where.glob(pattern))
+        defines = ["-DPy_LIMITED_API=0x030b0000", "-D_GNU_SOURCE=1", include]
+        subprocess.run([compiler, *FLAGS, *SANITIZE, *defines, *sources, "-o", str(output), "-ldl"], check=True)
+    return {
         **os.environ,
         "LD_PRELOAD": runtime,
         # Python keeps memory to its end; a child of fork() needs its own handlers.
@@ -66,35 +58,39 @@ def test_native_tests_pass_under_the_sanitizers(tmp_path):
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
         "PYTHONMALLOC": "malloc",
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}",
+        "SILO_TEST_NATIVE": str(built),
+        "SILO_TEST_STUB": str(stub),
     }
-    tests = [str(HERE / f"test_{name}.py") for name in ("arguments", "guard", "grid", "launcher", "cpu_pool", "buffer")]
-    chosen = ["-k", "not torch and not every_library and not strides and not a_thousand and not hits_allocate"]
+
+
+def run_tests(sanitized, *arguments):
+    """Run tests in the place described; pytest loads the module itself, and so do the processes that tests start."""
+    command = [sys.executable, "-c", BOOTSTRAP, sanitized["SILO_TEST_NATIVE"], *arguments]
+    plugins = [word for name in ("cacheprovider", "xdist", "benchmark") for word in ("-p", f"no:{name}")]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            BOOTSTRAP,
-            str(built),
-            *tests,
-            *chosen,
-            "-q",
-            "-x",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            "-p",
-            "no:benchmark",
-        ],
+        [*command, "-q", "-x", *plugins],
         capture_output=True,
         text=True,
         check=False,
-        env=environment,
+        env=sanitized,
         cwd=ROOT,
         timeout=280,
     )
     assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
     assert "100%" in done.stdout
+
+
+@pytest.mark.slow
+def test_native_tests_pass_under_the_sanitizers(sanitized):
+    tests = [str(HERE / f"test_{name}.py") for name in ("arguments", "guard", "grid", "launcher", "cpu_pool", "buffer")]
+    chosen = "not torch and not every_library and not strides and not a_thousand and not hits_allocate"
+    run_tests(sanitized, *tests, "-k", chosen)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_gpu_tests_pass_under_the_sanitizers(sanitized):
+    run_tests(sanitized, *sorted(str(path) for path in HERE.glob("test_gpu_*.py")))
 
 
 def test_every_c_file_compiles_without_a_warning(tmp_path):
