@@ -1,16 +1,18 @@
-"""Device plug-ins, found by entry point and asked when a device of their kind is needed."""
+"""Device plug-ins: Silo's own by name, others by entry point; asked when a device of their kind is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, cast
 
 from silo.core.decisions import Rejected
-from silo.core.protocols import Device
 from silo.core.target import Target
 from silo.errors import DeviceError, SiloError, TargetError
+
+if TYPE_CHECKING:
+    from silo.core.protocols import Device
 
 __all__ = [
     "absent_devices",
@@ -24,24 +26,35 @@ __all__ = [
 
 _GROUP = "silo.devices"
 
+# Looking through every installed distribution takes longer than launching a kernel, so these are known beforehand.
+_SHIPPED: Final = {
+    "cpu": "silo.backends.cpu.device:devices",
+    "cuda": "silo.backends.cuda.device:devices",
+    "hip": "silo.backends.hip.device:devices",
+}
+
 # Kinds whose absence is what most machines are like, and no fault of the installation.
 _OPTIONAL_KINDS = frozenset({"cuda", "hip"})
 
 
 @cache
-def _plugins() -> dict[str, EntryPoint]:
-    """Plug-ins by name, which is the kind of the devices they have."""
-    return {point.name: point for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name)}
+def _plugins() -> Mapping[str, str]:
+    """Where each plug-in is (``module:function``) by name, which is the kind of the devices it has."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  # only for kinds Silo does not ship, and for lists
+
+    found = {point.name: point.value for point in entry_points(group=_GROUP)} | _SHIPPED
+    return dict(sorted(found.items()))
 
 
 @cache
 def _asked(kind: str) -> tuple[Device, ...] | Rejected:
     """The devices of one plug-in, or why there are none. Opens drivers, so only kinds that are needed are asked."""
-    point = _plugins().get(kind)
-    if point is None:
+    place = _SHIPPED.get(kind) or _plugins().get(kind)
+    if place is None:
         return Rejected(f"Silo has no device plug-in for {kind}")
+    module, _, name = place.partition(":")
     try:
-        list_devices = cast("Callable[[], Sequence[Device]]", point.load())
+        list_devices = cast("Callable[[], Sequence[Device]]", getattr(import_module(module), name))
         return tuple(list_devices())
     except DeviceError as error:
         return Rejected(str(error))
