@@ -367,9 +367,15 @@ void silo_place_call(const struct silo_plan *plan, struct silo_frame *frame) {
         return;
     for (int32_t i = 0; i < plan->count; i++) {
         const unsigned kind = silo_code_kind(frame->key[i]);
-        if ((kind != SILO_VALUE_ADDRESS && kind != SILO_VALUE_POINTER) || frame->slots[i] == 0)
+        if (kind != SILO_VALUE_ADDRESS && kind != SILO_VALUE_POINTER &&
+            kind != SILO_VALUE_DESCRIPTOR)
             continue;
-        if (gpu->locate(frame->slots[i], &type, &index) == 0 && type != SILO_DEVICE_CPU) {
+        const uint64_t address = kind == SILO_VALUE_DESCRIPTOR
+                                     ? frame->descriptors[frame->slots[i]].address
+                                     : frame->slots[i];
+        if (address == 0)
+            continue;
+        if (gpu->locate(address, &type, &index) == 0 && type != SILO_DEVICE_CPU) {
             frame->device_type = gpu->memory_type;
             frame->device_id = index;
             frame->device_from = i;

@@ -14,7 +14,7 @@ from silo.launch.buffers import Buffer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Extent", "duplicate", "extent_of", "host_bits", "is_array", "restorer", "to_host"]
+__all__ = ["Extent", "array_behind", "duplicate", "extent_of", "host_bits", "is_array", "restorer", "to_host"]
 
 # Copies keep the address modulo this many bytes: what kernels are specialised on, and what vector loads may need.
 _ALIGNMENT = 16
@@ -25,6 +25,15 @@ def is_array(value: object) -> bool:
     return hasattr(value, "shape") and any(
         hasattr(value, name) for name in ("__dlpack__", "__array_interface__", "__cuda_array_interface__")
     )
+
+
+def array_behind(value: Any) -> Any:  # noqa: ANN401  # any library's array
+    """The array that a kernel reads or writes through an argument: itself, a tensor descriptor's base, or None."""
+    if is_array(value):
+        return value
+    from silo.launch.descriptors import is_descriptor  # noqa: PLC0415  # a bundle's listing needs no native module
+
+    return value.base if is_descriptor(value) and is_array(value.base) else None
 
 
 @dataclass(frozen=True, slots=True)

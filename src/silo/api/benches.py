@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from silo.api.arrays import extent_of, is_array, restorer, to_host
+from silo.api.arrays import Extent, array_behind, extent_of, is_array, restorer, to_host
 from silo.api.launching import stored_blob
 from silo.api.measuring import Candidate, MeasuringProcess
 from silo.api.session import session
@@ -21,6 +21,7 @@ from silo.core.nodes import Bindings, Node, evaluate
 from silo.core.protocols import Device
 from silo.core.values import Value
 from silo.errors import ArgumentError
+from silo.launch.descriptors import is_descriptor
 from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ class LocalBench:
         del artifact
         self._restore()
         self.launcher_of(config)()
-        return {name: to_host(value) for name, value in self.arguments.items() if is_array(value)}
+        behind = {name: array_behind(value) for name, value in self.arguments.items()}
+        return {name: to_host(array) for name, array in behind.items() if array is not None}
 
     def measure(self, config: Config, artifact: Artifact, best_ns: int | None) -> tuple[int, ...]:
         """See :class:`Bench`."""
@@ -96,7 +98,8 @@ class LocalBench:
 
     @cached_property
     def _restore(self) -> Callable[[], None]:
-        arrays = {id(value): value for value in self.arguments.values() if is_array(value)}
+        behind = [array_behind(value) for value in self.arguments.values()]
+        arrays = {id(array): array for array in behind if array is not None}
         put_back = [restorer(array) for array in arrays.values()]
 
         def restore() -> None:
@@ -109,7 +112,8 @@ class LocalBench:
         """Something to time: arguments that the kernel reads and writes are put back before each sample."""
         parameters = artifact.variant.signature.parameters
         touched = [p.name for p in parameters if p.effect.reads and p.effect.writes]
-        put_back = [restorer(self.arguments[name]) for name in touched if is_array(self.arguments.get(name))]
+        behind = [array_behind(self.arguments.get(name)) for name in touched]
+        put_back = [restorer(array) for array in behind if array is not None]
 
         def reset() -> None:
             for one in put_back:
@@ -138,7 +142,7 @@ class ConfinedBench:
         limit_s: float = RUN_LIMIT_S,
     ) -> None:
         self._process = MeasuringProcess(device, arguments, limit_s)
-        self._names = [name for name, value in arguments.items() if is_array(value)]
+        self._names = [name for name, value in arguments.items() if array_behind(value) is not None]
         self._grid_of = grid_of
         self._blob_of = blob_of
 
@@ -186,6 +190,11 @@ def confines(kernel: str, device: Device, arguments: Mapping[str, object]) -> bo
     return bool(decision)
 
 
+def _described(descriptor: Any) -> Extent:  # noqa: ANN401  # any class of descriptors
+    """A descriptor's own shape and strides, over its base."""
+    return replace(extent_of(descriptor.base), shape=tuple(descriptor.shape), strides=tuple(descriptor.strides))
+
+
 def grid_at(
     declared: tuple[Node, ...] | None,
     given: object,
@@ -203,6 +212,7 @@ def grid_at(
         if declared is None:
             raise ArgumentError("the call gives no grid and the kernel declares none")
         extents = {name: extent_of(value) for name, value in arguments.items() if is_array(value)}
+        extents |= {name: _described(value) for name, value in arguments.items() if is_descriptor(value)}
         scalars: Any = {name: value for name, value in arguments.items() if name not in extents}
         bindings = Bindings(
             values={**scalars, **config},

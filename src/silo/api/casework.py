@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from silo.api.arrays import is_array, restorer, to_host
+from silo.api.arrays import array_behind, restorer, to_host
 from silo.core.cases import Case, CaseRecipe, CheckResult, Make, check, compare, label_of, record
 from silo.core.expressions import Bindings, evaluate
 from silo.core.nodes import Node
@@ -42,7 +42,7 @@ class PreparedCase:
         worst: CheckResult | None = None
         name = ""
         for owner, compare_with in self.checks.items():
-            result = compare_with(to_host(self.arguments[owner]) if results is None else results[owner])
+            result = compare_with(to_host(array_behind(self.arguments[owner])) if results is None else results[owner])
             if worst is None or (worst.ok, -worst.max_abs_error) > (result.ok, -result.max_abs_error):
                 worst, name = result, owner
         return worst, name
@@ -57,7 +57,8 @@ class PreparedCase:
 
     def keeper(self) -> Callable[[], None]:
         """A function that puts every array back to what it holds now: no launch is judged by another's results."""
-        arrays = {id(value): value for value in self.arguments.values() if is_array(value)}
+        behind = [array_behind(value) for value in self.arguments.values()]
+        arrays = {id(array): array for array in behind if array is not None}
         put_back = [restorer(array) for array in arrays.values()]
 
         def restore() -> None:

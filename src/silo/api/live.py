@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from silo.api.arrays import duplicate, extent_of, is_array
+from silo.api.arrays import array_behind, duplicate, extent_of
 from silo.api.benches import RUN_LIMIT_S, Bench, LocalBench, confined_bench, confines, grid_at
 from silo.api.compiling import Compilation
 from silo.api.evaluation import BenchEvaluator, CompiledArtifacts
@@ -15,6 +15,7 @@ from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import ArgumentError, TuneError
 from silo.launch.arguments import Argument, ValueKind
+from silo.launch.descriptors import with_base
 from silo.settings import settings
 from silo.tune.outcome import Budget
 from silo.tune.session import tune
@@ -38,15 +39,16 @@ def measurable(kernel: Kernel, situation: Situation) -> Decision:
     for argument in situation.call.arguments:
         if argument.kind is ValueKind.ADDRESS:
             return Rejected(f"{argument.name} is a bare address, which cannot be copied")
-        if argument.kind is ValueKind.POINTER:
-            if not is_array(argument.value):
+        if argument.kind in (ValueKind.POINTER, ValueKind.DESCRIPTOR):
+            array = array_behind(argument.value)
+            if array is None:
                 return Rejected(f"{argument.name} is a {type(argument.value).__name__}, which cannot be copied")
-            extent = extent_of(argument.value)
+            extent = extent_of(array)
             start, end = extent.start, extent.start + extent.size
             for low, high, other, name in ranges:
-                if start < high and low < end and other is not argument.value:
+                if start < high and low < end and other is not array:
                     return Rejected(f"{argument.name} and {name} overlap in memory")
-            ranges.append((start, end, argument.value, argument.name))
+            ranges.append((start, end, array, argument.name))
     return Accepted()
 
 
@@ -126,14 +128,15 @@ def _copies(situation: Situation) -> dict[str, object] | None:
     for name, value in situation.call.values.items():
         if name in situation.given:
             continue
-        if is_array(value):
-            if id(value) not in made:
+        array = array_behind(value)
+        if array is not None:
+            if id(array) not in made:
                 try:
-                    made[id(value)] = duplicate(value)
+                    made[id(array)] = duplicate(array)
                 except ArgumentError as error:
                     _log.info("%s is not tuned on this call: %s: %s", situation.call.kernel, name, error)
                     return None
-            result[name] = made[id(value)]
+            result[name] = made[id(array)] if array is value else with_base(value, made[id(array)])
         else:
             result[name] = value
     return result

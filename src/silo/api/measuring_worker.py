@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from silo.api.devices import device_named
-from silo.api.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments
+from silo.api.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors
 from silo.compile.serving import serve
 from silo.compile.wire import Message, encode, encode_error
 from silo.core.launch_info import LaunchInfo
@@ -25,6 +25,7 @@ from silo.errors import LaunchError, SiloError
 from silo.launch import native
 from silo.launch.binding import bind
 from silo.launch.buffers import Buffer
+from silo.launch.descriptors import TensorDescriptor
 from silo.launch.runtime import make_launcher
 from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
 
@@ -88,6 +89,7 @@ class _Bench:
         self._arrays: list[_Array] = []
         self._places: Mapping[str, int] = {}
         self._values: Mapping[str, object] = {}
+        self._descriptors: Mapping[str, TensorDescriptor] = {}
         self._candidates: dict[str, _Candidate] = {}
         self._dirty: set[int] = set()
 
@@ -106,6 +108,7 @@ class _Bench:
     def _do_arguments(self, header: Mapping[str, Any], _: Sequence[bytes]) -> None:
         slots, self._places, self._values = read_arguments(header["arguments"])
         self._arrays = [_Array(slot, self._shared, self._name) for slot in slots]
+        self._descriptors = read_descriptors(header["arguments"], lambda name: self._arrays[self._places[name]].address)
 
     def _do_load(self, header: Mapping[str, Any], blobs: Sequence[bytes]) -> None:
         variant, launch = Variant.from_json(header["variant"]), LaunchInfo.from_json(header["launch"])
@@ -121,6 +124,7 @@ class _Bench:
             for name in signature.names
             if name not in constants and (name in self._places or name in self._values)
         }
+        given |= self._descriptors
         call = launcher[tuple(header["grid"])]
         pointers = [p for p in signature.parameters if p.name in self._places and p.name not in constants]
         writes = frozenset(self._places[p.name] for p in pointers if p.effect.writes)

@@ -5,19 +5,20 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from silo.api.arrays import Extent, extent_of, host_bits, is_array
+from silo.api.arrays import Extent, array_behind, extent_of, host_bits
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import JSON, value_from_json, value_to_json
 from silo.errors import ArgumentError, TuneError
+from silo.launch.descriptors import TensorDescriptor, with_base
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ArraySlot", "SharedArguments", "describable", "read_arguments", "shared_limit"]
+__all__ = ["ArraySlot", "SharedArguments", "describable", "read_arguments", "read_descriptors", "shared_limit"]
 
 _PAGE = 4096
 
@@ -61,9 +62,10 @@ def describable(arguments: Mapping[str, object], limit: int | None = None) -> De
     """Whether arguments can be given to another process."""
     total = 0
     for name, value in arguments.items():
-        if is_array(value):
+        array = array_behind(value)
+        if array is not None:
             try:
-                total += extent_of(value).size
+                total += extent_of(array).size
             except (ArgumentError, TypeError) as error:
                 return Rejected(f"{name}: {error}")
         elif not (value is None or isinstance(value, bool | int | float | str)):
@@ -86,17 +88,21 @@ class SharedArguments:
         self._extents: list[Extent] = []
         self._numbers: dict[str, int] = {}  # which slot an argument is
         self._values: dict[str, JSON] = {}
+        self._descriptors: dict[str, JSON] = {}
         arrays: list[object] = []
         at = 0
         for name, value in arguments.items():
-            if not is_array(value):
+            array = array_behind(value)
+            if array is None:
                 self._values[name] = value_to_json(value)  # pyright: ignore[reportArgumentType]  # describable() says so
                 continue
-            known = next((number for number, array in enumerate(arrays) if array is value), None)
+            if array is not value:
+                self._descriptors[name] = _form_of(value, extent_of(array))
+            known = next((number for number, one in enumerate(arrays) if one is array), None)
             if known is None:
                 known = len(arrays)
-                arrays.append(value)
-                extent = extent_of(value)
+                arrays.append(array)
+                extent = extent_of(array)
                 span = -(-max(extent.size, 1) // _PAGE) * _PAGE
                 shift = extent.start % ADDRESS_MODULUS
                 self._extents.append(extent)
@@ -115,6 +121,7 @@ class SharedArguments:
             "arrays": [slot.to_json() for slot in self._slots],
             "places": dict(self._numbers),
             "values": dict(self._values),
+            "descriptors": dict(self._descriptors),
         }
 
     def given(self, name: str) -> NDArray[Any]:
@@ -148,6 +155,44 @@ class SharedArguments:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _form_of(descriptor: Any, extent: Extent) -> JSON:  # noqa: ANN401  # any class of descriptors
+    plain = with_base(descriptor, None)
+    return {
+        "dtype": extent.dtype.name,
+        "shape": [int(size) for size in plain.shape],
+        "strides": [int(stride) for stride in plain.strides],
+        "block_shape": [int(size) for size in plain.block_shape],
+        "padding": plain.padding,
+        "tf32": plain.round_f32_to_tf32,
+    }
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """An array of which the address and the dtype are known."""
+
+    address: int
+    dtype: str
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+def read_descriptors(data: Any, address_of: Callable[[str], int]) -> dict[str, TensorDescriptor]:  # noqa: ANN401
+    """The tensor descriptors among the arguments, over arrays whose address ``address_of`` gives by argument."""
+    return {
+        str(name): TensorDescriptor(
+            _Memory(address_of(str(name)), str(form["dtype"])),
+            tuple(form["shape"]),
+            tuple(form["strides"]),
+            tuple(form["block_shape"]),
+            str(form["padding"]),
+            bool(form["tf32"]),
+        )
+        for name, form in data["descriptors"].items()
+    }
 
 
 def _anonymous_file(size: int) -> int:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
 
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.errors import DeviceError
 from silo.launch import native
 
-__all__ = ["Packed", "block_shape_of", "connect", "descriptor_slots", "is_descriptor_type", "map_problem"]
+__all__ = [
+    "Packed",
+    "TensorDescriptor",
+    "block_shape_of",
+    "connect",
+    "descriptor_slots",
+    "is_descriptor",
+    "is_descriptor_type",
+    "map_problem",
+    "with_base",
+]
 
 _SWIZZLE_BYTES = {1: 32, 2: 64, 3: 128}  # CUtensorMapSwizzle: the widest box along the innermost axis
 _MAX_BOX = 256
@@ -27,6 +38,41 @@ def is_descriptor_type(kind: type) -> bool:
     """
     named = (kind.__module__, kind.__qualname__) == ("triton.tools.tensor_descriptor", "TensorDescriptor")
     return named or getattr(kind, "__tensor_descriptor__", False) is True
+
+
+def is_descriptor(value: object) -> bool:
+    """Whether a value is a tensor descriptor."""
+    return is_descriptor_type(type(value))
+
+
+@dataclass(eq=False)
+class TensorDescriptor:
+    """A tensor descriptor where Triton is not installed: what a kernel loads and stores by blocks.
+
+    ``base`` is an array at a multiple of 16 bytes; ``strides`` count elements, are multiples of 16 bytes and end in 1;
+    ``padding`` says what loads find outside: ``zero`` or ``nan``. Checked at each launch, so members may be set.
+    """
+
+    __tensor_descriptor__: ClassVar[bool] = True
+
+    base: Any
+    shape: Sequence[int]
+    strides: Sequence[int]
+    block_shape: Sequence[int]
+    padding: str = "zero"
+    round_f32_to_tf32: bool = False
+
+
+def with_base(descriptor: Any, base: object) -> TensorDescriptor:  # noqa: ANN401  # any class of descriptors
+    """The same descriptor of another array."""
+    return TensorDescriptor(
+        base,
+        tuple(descriptor.shape),
+        tuple(descriptor.strides),
+        tuple(descriptor.block_shape),
+        descriptor.padding,
+        bool(getattr(descriptor, "round_f32_to_tf32", False)),
+    )
 
 
 def connect(kind: type) -> None:
