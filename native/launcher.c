@@ -31,6 +31,20 @@ static PyObject *invoke_form(struct silo_launcher *self, const struct silo_grid_
                        : silo_launch_guarded(self, &inputs, grid);
 }
 
+/* Whether two tuples hold the very same strings in the same order. */
+static bool same_names(PyObject *left, PyObject *right) {
+    if (left == NULL || right == NULL)
+        return left == right;
+    const Py_ssize_t size = PyTuple_Size(left);
+    if (size != PyTuple_Size(right))
+        return false;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        if (PyTuple_GetItem(left, i) != PyTuple_GetItem(right, i))
+            return false;
+    }
+    return true;
+}
+
 /* The form of a call: found among those seen, or new. Owned by the launcher unless *temporary. */
 static struct silo_form *form_of(struct silo_launcher *self, Py_ssize_t positional, PyObject *names,
                                  bool *temporary) {
@@ -38,6 +52,11 @@ static struct silo_form *form_of(struct silo_launcher *self, Py_ssize_t position
     for (uint32_t i = 0; i < known; i++) {
         /* A call site has one tuple of names, so identity finds it. */
         if (self->forms[i]->names == names && self->forms[i]->positional == positional)
+            return self->forms[i];
+    }
+    /* k(**arguments) makes a tuple at every call, of the same interned names. */
+    for (uint32_t i = 0; names != NULL && i < known; i++) {
+        if (self->forms[i]->positional == positional && same_names(self->forms[i]->names, names))
             return self->forms[i];
     }
     struct silo_form *form = silo_form_new(&self->plan, positional, names);
