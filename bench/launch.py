@@ -99,6 +99,7 @@ def main() -> int:
     parser.add_argument("--cases", nargs="+", default=[], metavar="CASE", help=", ".join(case.key for case in CASES))
     parser.add_argument("--rows", nargs="+", default=[], metavar="ROW", help=", ".join(known_rows()))
     parser.add_argument("--stream", choices=("default", "side"), default="default", help="where launches go")
+    parser.add_argument("--verify", action="store_true", help="capture each row into a graph and read what it launches")
     parser.add_argument("--triton-fork", type=Path, help="the folder that Meta's Triton fork is installed in")
     parser.add_argument("--quick", action="store_true", help="few rounds, for a look")
     parser.add_argument("--limit", type=float, default=480, help="seconds, for everything")
@@ -110,6 +111,7 @@ def main() -> int:
         parser.error(str(error))
     rounds = options.rounds or (10 if options.quick else 200 if options.stub else 80)
     arguments = ["--rounds", str(rounds), "--burst", str(options.burst), "--stream", options.stream]
+    arguments += ["--verify"] * options.verify
     with tempfile.TemporaryDirectory(prefix="silo-launch-") as text:
         folder = Path(text)
         environment = child_environment(SILO_HOME=str(folder / "home"), SILO_TUNE="off")
@@ -141,6 +143,9 @@ def main() -> int:
     print(f"{machine.get('gpu', {}).get('name', 'no GPU')}, {machine['cpu']}, python {machine['python']}", end="")
     print(f", {rounds} rounds of {options.burst} launches, {options.stream} stream" + (", stub" * options.stub))
     print("\n".join([*table(cases, summary), *verdict_lines(verdicts)]))
+    problems += [
+        f"{case['case']}: {name}: {text}" for case in cases for name, text in case["verified"].items() if text != "ok"
+    ]
     for problem in problems:
         print(f"problem: {problem}")
     if options.json:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 GRID = (7, 1, 1)
+THREADS = 128  # per block: Triton's default of 4 warps
 BLOCK = 1024
 ELEMENTS = 1024
 # No 0 and no 1 (Triton folds 1 into the code), some multiples of 16, the first with cdiv(n, BLOCK) == GRID[0].

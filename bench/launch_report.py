@@ -152,7 +152,7 @@ def document(
             name: {**row, **({"figures": asdict(known[name])} if name in known else {})}
             for name, row in case["rows"].items()
         }
-        made[case["case"]] = {"how": case["how"], "rows": rows}
+        made[case["case"]] = {"how": case["how"], "verified": case["verified"], "rows": rows}
     bars = [{**asdict(one.bar), "value": one.value, "passed": one.passed} for one in verdicts]
     return {"unit": "ns", "bars": bars, "cases": made}
 

@@ -14,13 +14,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import floor
 import launch_stub
-from launch_cases import CASES, ELEMENTS, GRID, Call, Case
+from launch_capture import Launched, captured
+from launch_cases import CASES, ELEMENTS, GRID, THREADS, Call, Case
 from launch_peers import AbsentError, Context, Row, inductor, nvidia, ours, triton_own
 
 WARMUP = 50
@@ -154,6 +155,7 @@ class Run:
         under = self.floor_of(context)
         under(WARMUP)
         prepared: list[Measured] = []
+        verified: dict[str, str] = {}
 
         def failed(row: Row, error: Exception) -> None:
             absent = isinstance(error, AbsentError)
@@ -174,6 +176,8 @@ class Run:
                 failed(row, error)
                 continue
             prepared.append(Measured(row, loop))
+            if self.options.verify:
+                verified[row.name] = self.device.verify(row, context)
         self.now(case.key, "the rounds")
         gc.collect()
         gc.freeze()
@@ -194,6 +198,7 @@ class Run:
         document = {
             "case": case.key,
             "rows": {row.name: {"label": row.label, **results[row.name]} for row in rows if row.name in results},
+            "verified": verified,
             "how": self.device.how,
             "seconds": round(time.perf_counter() - begin, 2),
         }
@@ -278,6 +283,21 @@ class Gpu:
     def record(self, *, on: bool) -> None:
         """Nobody records."""
 
+    def verify(self, row: Row, context: Context) -> str:
+        """What a call of the row launches, from a graph of three calls; ``ok``: three times the one kernel."""
+        stream = self.torch.cuda.Stream()
+        try:
+            with self.torch.cuda.stream(stream):
+                loop = loop_of(row.prepare(replace(context, stream=stream.cuda_stream)))
+                loop(2)  # what happens at a first call need not be fit for a graph
+                self.torch.cuda.synchronize()
+                seen = captured(stream.cuda_stream, lambda: loop(3))
+            row.prepare(context)  # some libraries keep the stream they were given last
+        except Exception as error:  # noqa: BLE001  # what a peer raises is a result
+            return f"not known: {type(error).__name__}: {error}"[:300]
+        right = seen == [Launched(GRID, (THREADS, 1, 1))] * 3
+        return "ok" if right else f"three calls launched {seen}"
+
     def synchronize(self) -> None:
         """Wait until everything launched is done."""
         self.torch.cuda.synchronize()
@@ -292,6 +312,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="*", default=[])
     parser.add_argument("--skip", nargs="*", default=[])
     parser.add_argument("--stream", choices=("default", "side"), default="default")
+    parser.add_argument("--verify", action="store_true")
     parser.add_argument("--stub", action="store_true")
     parser.add_argument("--fork", action="store_true")
     Run(parser.parse_args()).run()

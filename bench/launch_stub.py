@@ -110,5 +110,9 @@ class Device:
         """A driver that records what it is given is slower."""
         self.stub.stub_record(int(on))
 
+    def verify(self, _row: object, _context: Context) -> str:
+        """Each row's launches were counted by the driver when it was warmed up."""
+        return "ok"
+
     def synchronize(self) -> None:
         """Nothing to wait for."""

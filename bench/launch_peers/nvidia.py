@@ -6,11 +6,9 @@ import ctypes
 
 from floor import driver as floor_driver
 from floor import load
-from launch_cases import ELEMENTS, GRID, Call
+from launch_cases import ELEMENTS, GRID, THREADS, Call
 
 from launch_peers import AbsentError, Context, Row
-
-THREADS = 128  # as many as Triton's default of 4 warps
 
 
 def cuda_core(context: Context) -> Call:
@@ -75,8 +73,7 @@ def cupy_raw(context: Context) -> Call:
     arrays = {name: cupy.zeros(ELEMENTS, dtype=cupy.float32) for name in case.pointer_names}
     integers = {name: np.int32(value) for name, value in case.integer_values().items()}
     values = "(" + "".join(f"{name}, " for name in (*arrays, *integers)) + ")"
-    if context.stream:
-        cupy.cuda.ExternalStream(context.stream).use()
+    (cupy.cuda.ExternalStream(context.stream) if context.stream else cupy.cuda.Stream.null).use()
     return Call(f"k(({GRID[0]},), ({THREADS},), {values})", {**arrays, **integers, "k": kernel})
 
 

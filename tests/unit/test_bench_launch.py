@@ -1,5 +1,6 @@
 """The benchmarks' own logic: statistics, pairing, rows, bars, restarts. No timings."""
 
+import ctypes
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ sys.path.insert(0, str(BENCH))
 
 import cold_start  # noqa: E402  # after the path
 import launch  # noqa: E402
+import launch_capture  # noqa: E402
 import launch_report as report  # noqa: E402
 import launch_run as run  # noqa: E402
 import paired  # noqa: E402
@@ -31,7 +33,7 @@ def measured(wall, floor=None):
 
 def case_of(key, **rows):
     named = {name.replace("_", "-"): row for name, row in rows.items()}
-    return {"case": key, "rows": named, "seconds": 1.0, "how": "made up"}
+    return {"case": key, "rows": named, "seconds": 1.0, "how": "made up", "verified": {}}
 
 
 # ---- statistics ----
@@ -247,6 +249,12 @@ def test_the_fork_is_a_row_even_where_it_was_not_measured():
         "status": "absent",
         "reason": "not measured",
     }
+
+
+def test_the_node_of_a_graph_is_laid_out_as_the_driver_has_it():
+    fields = launch_capture._KernelNode
+    assert ctypes.sizeof(fields) == 72
+    assert (fields.grid.offset, fields.block.offset, fields.shared.offset) == (8, 20, 32)
 
 
 # ---- processes that crash ----
