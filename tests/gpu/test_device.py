@@ -1,0 +1,101 @@
+"""A real NVIDIA GPU as a device: facts against torch's, Buffers, copies, timing."""
+
+import numpy as np
+import pytest
+
+import silo
+from gpu_kernels import torch
+from silo.api import arrays
+from silo.api.devices import device_named
+from silo.core.recipes import ArrayRecipe
+from silo.launch.cases import materialize
+from silo.settings import override
+from silo.tune.measure import Contender, MeasurePolicy, measure
+from silo.tune.statistics import median
+
+
+def test_facts_are_the_devices():
+    properties = torch.cuda.get_device_properties(0)
+    info = silo.device("cuda:0")
+    assert info.model == properties.name
+    assert info.arch == f"sm_{properties.major}{properties.minor}"
+    assert info.sm_count == properties.multi_processor_count
+    assert info.memory_bytes == properties.total_memory
+    assert info.l2_bytes == properties.L2_cache_size
+    assert info.warp_size == 32
+    assert info.registers_per_sm == properties.regs_per_multiprocessor
+    assert info.max_threads_per_sm == properties.max_threads_per_multi_processor
+    assert info.shared_per_block_optin == properties.shared_memory_per_block_optin
+    assert info.clock_khz > 100_000
+    assert silo.device().name == "cuda:0"
+
+
+def test_buffers_and_torch_share_memory():
+    buffer = silo.Buffer.of(np.arange(12, dtype=np.float32).tobytes(), "float32", (3, 4), "cuda")
+    tensor = torch.from_dlpack(buffer)
+    assert tensor.device.type == "cuda"
+    assert tensor.data_ptr() == buffer.data_ptr()
+    assert tensor.sum().item() == 66
+    tensor += 1
+    torch.cuda.synchronize()
+    assert buffer.numpy().sum() == 78
+    host = torch.as_tensor(buffer, device="cuda")  # by __cuda_array_interface__
+    assert host.data_ptr() == buffer.data_ptr()
+
+
+def test_copies_keep_layout_and_alignment():
+    storage = torch.arange(64, dtype=torch.float32, device="cuda")
+    for tensor in (storage[1:33], storage.view(8, 8)[:, ::2], storage.view(8, 8).t(), storage.to(torch.bfloat16)[3:]):
+        copy = arrays.duplicate(tensor)
+        assert copy.stride() == tensor.stride()
+        assert copy.dtype == tensor.dtype
+        assert copy.data_ptr() % 16 == tensor.data_ptr() % 16
+        assert torch.equal(copy, tensor)
+        put_back = arrays.restorer(copy)
+        copy.zero_()
+        put_back()
+        assert torch.equal(copy, tensor)
+        assert (arrays.host_bits(tensor) == arrays.host_bits(copy)).all()
+
+
+@pytest.mark.parametrize("strides", [None, (16, 2)])
+def test_arrays_of_cases_are_the_cpus(strides):
+    recipe = ArrayRecipe.of("normal", (4, 8), dtype="float16", strides=strides)
+    host, device = materialize(recipe), materialize(recipe, "torch", "cuda:0")
+    assert device.device.type == "cuda"
+    assert device.stride() == (strides or (8, 1))
+    assert (device.cpu().numpy() == host).all()
+
+
+def elapsed(launch, state):
+    with override(l2=state):
+        device = device_named("cuda")
+        return median(measure(Contender(launch), device.timer(), MeasurePolicy.of(device.timing)))
+
+
+def test_times_agree_with_torchs_events_and_know_the_cache():
+    x = torch.empty(8 << 20, device="cuda")  # 32 MiB: more than half of no recent L2 cache, read and written
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    for _ in range(50):
+        x.add_(1)
+    begin.record()
+    for _ in range(100):
+        x.add_(1)
+    end.record()
+    end.synchronize()
+    theirs = begin.elapsed_time(end) * 1e6 / 100
+    warm, cold = elapsed(lambda: x.add_(1), "warm"), elapsed(lambda: x.add_(1), "cold")
+    assert 0.5 * theirs < warm < 2 * theirs
+    assert cold > 0.8 * warm
+    assert cold < 20 * theirs
+
+
+def test_the_timer_follows_torchs_stream():
+    stream = torch.cuda.Stream()
+    x = torch.zeros(64 << 20, device="cuda")
+    torch.cuda.synchronize()
+    alone = elapsed(lambda: x.add_(1), "warm")
+    with torch.cuda.stream(stream):
+        beside = elapsed(lambda: x.add_(1), "warm")
+    # Events of another stream would see no time between them.
+    assert beside > 0.5 * alone

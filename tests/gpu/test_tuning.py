@@ -1,0 +1,157 @@
+"""Tuning on a real NVIDIA GPU: the examples, and configs that fault or never end."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+import silo
+from gpu_kernels import tl, torch, triton
+from silo.api.session import session
+from silo.api.tuning import tune_path
+from silo.launch.runtime import inspect_call
+from silo.settings import override
+from silo.tune.ledger import read_trials
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path):
+    with override(home=tmp_path / "store", tune="auto", tune_budget_s=60.0):
+        yield
+
+
+def trials_of(made, *arguments):
+    resolver = made.kernel.resolver
+    situation = resolver.understand(inspect_call(resolver.native, made.kernel.source.signature, *arguments))
+    problem = resolver.problem(situation)
+    study = problem.study(situation.specialization, problem.bucket(situation.values))
+    return {trial.config.as_dict()["MODE"]: trial for trial in read_trials(study, session().store.records)}
+
+
+@triton.jit
+def misbehave(out, x, n, MODE: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = i < n
+    value = tl.load(x + i, mask=mask)
+    if MODE == 1:  # an illegal address
+        tl.store(out + i.to(tl.int64) * 1_000_000_000_000, value, mask=mask)
+    if MODE == 2:  # never ends: nobody writes a negative number there
+        flag = tl.load(x, volatile=True)
+        while flag >= 0:
+            flag = tl.load(x, volatile=True)
+        tl.store(out + i, value + flag, mask=mask)
+    if MODE == 3:  # wrong
+        tl.store(out + i, value, mask=mask)
+    if MODE == 0:
+        tl.store(out + i, value + 1, mask=mask)
+    if MODE == 4:  # right, and slower
+        for _ in range(200):
+            value = tl.load(x + i, mask=mask, volatile=True)
+        tl.store(out + i, value + 1, mask=mask)
+
+
+def misbehaving(modes=(4, 1, 2, 3, 0)):
+    return silo.kernel(
+        space=[{"MODE": mode, "BLOCK": 256} for mode in modes],
+        key=["n"],
+        grid=lambda a: (silo.cdiv(a.n, a.BLOCK),),
+    )(misbehave)
+
+
+def test_faults_loops_and_wrong_results_cost_one_config_each():
+    n = 1 << 16
+    x, out = torch.rand(n, device="cuda"), torch.zeros(n, device="cuda")
+    made = misbehaving()
+    begin = time.monotonic()
+    made(out, x, n)
+    torch.cuda.synchronize()  # this process's context is whole
+    assert torch.equal(out, x + 1)
+    found = trials_of(made, out, x, n)
+    states = {mode: trial.status.value for mode, trial in found.items()}
+    assert states == {4: "ok", 1: "run", 2: "timeout", 3: "wrong", 0: "ok"}
+    assert "700" in found[1].message
+    assert time.monotonic() - begin < 120
+    assert "MODE=0" in made.explain(out, x, n).split("config: ")[1].splitlines()[0]
+
+
+def test_cases_too():
+    made = misbehaving((1, 0, 3))
+
+    @made.cases(n=[10_000])
+    def _(n, make):
+        out, x = make.empty(n), make.normal(n)
+        return silo.Case(args=(out, x, n), expected={"out": lambda: x.host + 1})
+
+    from silo.api.devices import device_named
+    from silo.api.studying import Limits, case_studies, tune_case
+
+    (study,) = case_studies(made.kernel, device_named("cuda"))
+    outcome, _ = tune_case(study, Limits())
+    states = {trial.config.as_dict()["MODE"]: trial.status.value for trial in outcome.trials}
+    assert states == {1: "run", 0: "ok", 3: "wrong"}
+
+
+def test_the_examples_are_tuned_and_right(tmp_path):
+    pytest.importorskip("numpy")
+    rows = tune_path(ROOT / "examples" / "kernels.py", device="cuda")
+    assert rows
+    for row in rows:
+        assert row.winner is not None, row
+        assert "wrong" not in row.failures, row
+        assert row.time_ns > 500
+    again = tune_path(ROOT / "examples" / "kernels.py", device="cuda")
+    assert sum(row.measured for row in again) == 0
+    assert [row.winner for row in again] == [row.winner for row in rows]
+
+
+def test_a_second_process_finds_the_winner(tmp_path):
+    code = """
+        import sys
+        sys.path[:0] = {paths!r}
+        import torch
+        from test_tuning import misbehaving
+        n = 1 << 16
+        x, out = torch.rand(n, device="cuda"), torch.zeros(n, device="cuda")
+        made = misbehaving((4, 3, 0))
+        made(out, x, n)
+        assert torch.equal(out, x + 1)
+        print(made.explain(out, x, n))
+    """
+    program = textwrap.dedent(code).replace("{paths!r}", repr([str(Path(__file__).parent), str(ROOT / "tests")]))
+    environment = {**os.environ, "SILO_HOME": str(tmp_path / "own"), "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def run(**variables):
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(
+            command, env={**environment, **variables}, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run()
+    second = run(SILO_TUNE="cached")
+    assert "MODE=0" in second
+    assert "bucket winner" in second
+
+
+def test_a_persistent_grid_follows_reserved_multiprocessors():
+    info = silo.device("cuda")
+
+    @triton.jit
+    def count(out, n):
+        tl.atomic_add(out, 1)
+
+    made = silo.kernel(tune="off", grid=lambda a: (min(a.num_sms, a.n),))(count)
+    out = torch.zeros(1, dtype=torch.int32, device="cuda")
+    try:
+        info.reserve(info.sm_count - 3)
+        made(out, 1000)
+        assert out.item() == 3
+    finally:
+        info.reserve(0)
