@@ -112,8 +112,8 @@ def table(cases: Sequence[Mapping[str, Any]], summary: Mapping[str, Mapping[str,
         lines.append(f"  {'':58}{head[0]:>8}{head[1]:>8}{head[2]:>8}{head[3]:>24}{head[4]:>24}{head[5]:>8}")
         if floor:
             lines.append(
-                f"  {'floor: C loop over cuLaunchKernelEx':58}{median_interval(floor).median / 1e3:8.2f}"
-                f"{min(floor) / 1e3:8.2f}"
+                f"  {'floor: C loop over cuLaunchKernelEx':58}{median_interval(floor).median / 1e3:8.3f}"
+                f"{min(floor) / 1e3:8.3f}"
             )
         for name, row in rows.items():
             one = known.get(name)
@@ -122,7 +122,7 @@ def table(cases: Sequence[Mapping[str, Any]], summary: Mapping[str, Mapping[str,
                 continue
             ratio = "" if one.to_jit is None else f"{one.to_jit.median:8.2f}"
             lines.append(
-                f"  {row['label']:58}{one.wall / 1e3:8.2f}{one.minimum / 1e3:8.2f}{one.cpu / 1e3:8.2f}"
+                f"  {row['label']:58}{one.wall / 1e3:8.3f}{one.minimum / 1e3:8.3f}{one.cpu / 1e3:8.3f}"
                 f"{_interval(one.over_floor):>24}{_interval(one.cpu_over_floor):>24}{ratio}"
             )
     return lines
@@ -158,4 +158,4 @@ def document(
 
 
 def _interval(estimate: Estimate) -> str:
-    return f"{estimate.median / 1e3:.2f} [{estimate.low / 1e3:.2f}, {estimate.high / 1e3:.2f}]"
+    return f"{estimate.median / 1e3:.3f} [{estimate.low / 1e3:.3f}, {estimate.high / 1e3:.3f}]"

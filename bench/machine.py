@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 
@@ -69,9 +70,11 @@ def gpu() -> dict[str, str]:
 
 
 def save(path: Path, machine: dict[str, object], document: dict[str, object]) -> None:
-    """Keep results as JSON with the machine they were measured on."""
+    """Keep results as JSON with the machine they were measured on; lists of numbers stay on one line."""
+    text = json.dumps({"machine": machine, **document}, indent=1)
+    text = re.sub(r"\[\s+[-+.\deE,\s]+\]", lambda found: " ".join(found[0].split()), text)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"machine": machine, **document}, indent=1) + "\n", encoding="utf-8")
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _first_line(command: list[str]) -> str:

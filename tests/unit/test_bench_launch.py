@@ -19,6 +19,7 @@ import launch  # noqa: E402
 import launch_capture  # noqa: E402
 import launch_report as report  # noqa: E402
 import launch_run as run  # noqa: E402
+import machine  # noqa: E402
 import paired  # noqa: E402
 from launch_cases import BLOCK, CASES, GRID, Call, Case, select  # noqa: E402
 from launch_peers import AbsentError, Context, Row, nvidia, triton_own  # noqa: E402
@@ -255,6 +256,15 @@ def test_the_node_of_a_graph_is_laid_out_as_the_driver_has_it():
     fields = launch_capture._KernelNode
     assert ctypes.sizeof(fields) == 72
     assert (fields.grid.offset, fields.block.offset, fields.shared.offset) == (8, 20, 32)
+
+
+def test_what_is_kept_is_the_document_with_its_machine(tmp_path):
+    document = {"samples": [1.5, -2e-07, 3], "words": ["a", "b"], "empty": [], "nested": [[1, 2], [3, 4]]}
+    path = tmp_path / "new" / "results.json"
+    machine.save(path, {"cpu": "x"}, document)
+    text = path.read_text(encoding="utf-8")
+    assert json.loads(text) == {"machine": {"cpu": "x"}, **document}
+    assert "[ 1.5, -2e-07, 3 ]" in text
 
 
 # ---- processes that crash ----
