@@ -257,6 +257,7 @@ def test_a_struct_by_value():
         ("x: in fp32", r"in, out and inout are for arrays: write \*fp32"),
         ("x: fp8e5", "cannot be passed by value"),
         ({"1x": "i32"}, "is no name"),
+        ({"x": object()}, "x in the signature is <object"),
         ("x: *fp32, y: *fp32, n: i32, alpha: fp32, B: constexpr", "B is a constexpr; say which value"),
     ],
 )
@@ -298,6 +299,11 @@ def test_facts_that_make_no_sense(facts, what):
         ("", {"cluster": (1, 1, 1, 1)}, "one to three positive sizes"),
         ("", {"shared_bytes": -1}, "negative"),
         ("", {"scratch_bytes": 64}, "no parameter of the signature is scratch"),
+        (
+            "",
+            {"scratch_bytes": 64, "scratch_align": 12, "signature": "x: scratch, y: null, n: i32, alpha: fp32"},
+            "scratch_align=12 is no power of two",
+        ),
         ("", {"entry": "other"}, "holds no kernel 'other'; it has saxpy"),
     ],
 )

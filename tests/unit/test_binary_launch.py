@@ -287,3 +287,49 @@ else:
 """,
         **{"add.hsaco": data},
     )
+
+
+CASES = """import silo
+from pathlib import Path
+
+saxpy = silo.binary(
+    Path(__file__).parent / "saxpy.ptx",
+    signature="x: in *fp32, y: inout *fp32, n: i32, alpha: fp32",
+    threads=256,
+    grid=lambda a: (silo.cdiv(a.n, 256),),
+)
+
+
+@saxpy.cases(n=[100, 1000])
+def _(n, make):
+    x, y = make.normal(n), make.normal(n)
+    return silo.Case(args=(x, y, n, 2.0), expected={"y": lambda: 2 * x.host + y.host})
+"""
+
+
+def test_cases_run_on_the_device_from_a_file_and_from_a_bundle(run):
+    pytest.importorskip("numpy")
+    run(
+        """
+import numpy as np
+from silo.api.build import build_bundle
+from silo.api.checking import run_cases
+
+build_bundle([HERE / "kernels.py"], HERE / "k.silo")
+
+
+def saxpy(launch, factor=1.0):
+    x, y, n, alpha = (struct.unpack("<" + one, data)[0] for one, data in zip("QQif", launch.parameters, strict=True))
+    of = lambda address: np.ctypeslib.as_array((ctypes.c_float * n).from_address(address))
+    of(y)[:] += np.float32(alpha * factor) * of(x)
+
+
+stub.parameters("saxpy", 8, 8, 4, 4)
+for path in (HERE / "k.silo", HERE / "kernels.py"):
+    stub.run("saxpy", saxpy)
+    assert [one.ok for one in run_cases(path, device="cuda")] == [True, True], run_cases(path, device="cuda")
+    stub.run("saxpy", lambda launch: saxpy(launch, 1.5))
+    assert [one.ok for one in run_cases(path, device="cuda")] == [False, False]
+""",
+        **{"kernels.py": CASES.encode()},
+    )

@@ -147,7 +147,7 @@ def _launch_info(
         cluster=_cluster(one.cluster, kernel, label),
         shared_bytes=_natural(one.shared_bytes or 0, "shared_bytes", label),
         scratch_bytes=_natural(scratch, "scratch_bytes", label),
-        scratch_align=one.scratch_align or 1,
+        scratch_align=_power_of_two(one.scratch_align or 1, "scratch_align", label) if scratch else 1,
         cooperative=bool(one.cooperative),
         pdl=bool(one.pdl),
         registers=kernel.registers if machine_code else None,
@@ -158,6 +158,12 @@ def _launch_info(
 def _natural(value: int, what: str, label: str) -> int:
     if value < 0:
         raise SourceError(f"{label}: {what}={value} is negative")
+    return value
+
+
+def _power_of_two(value: int, what: str, label: str) -> int:
+    if value < 1 or value & (value - 1):
+        raise SourceError(f"{label}: {what}={value} is no power of two")
     return value
 
 

@@ -11,7 +11,7 @@ from silo.artifacts.inspect import BinaryKernel, inspect_binary
 from silo.artifacts.ptx import inspect_ptx
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.target import Target
-from silo.errors import CompileError, SourceError
+from silo.errors import CompileError, SourceError, TargetError
 
 __all__ = ["ABI_BYTES", "DeviceCode", "check_layout", "read_device_code"]
 
@@ -96,8 +96,7 @@ def read_device_code(data: bytes, name: str) -> DeviceCode:
         return _elf(data, name)
     if b".version" in data and b".target" in data:
         kernels = _read(inspect_ptx, data, name, "PTX")
-        arch = kernels[0].arch
-        return DeviceCode("ptx", Target("cuda", arch) if arch else None, kernels)
+        return DeviceCode("ptx", _target("cuda", kernels[0].arch, name) if kernels[0].arch else None, kernels)
     raise SourceError(f"{name} is no device code ({len(data)} bytes that start with {data[:8]!r}); {_TAKEN}")
 
 
@@ -113,7 +112,16 @@ def _elf(data: bytes, name: str) -> DeviceCode:
             "link it with nvlink, or compile without -rdc"
         )
     kernels = _read(lambda read: inspect_binary(read, kind), data, name, f"a {kind}")
-    return DeviceCode(kind, Target("cuda" if kind == "cubin" else "hip", kernels[0].arch), kernels)
+    return DeviceCode(kind, _target("cuda" if kind == "cubin" else "hip", kernels[0].arch, name), kernels)
+
+
+def _target(kind: str, arch: str, name: str) -> Target:
+    try:
+        return Target.parse(f"{kind}:{arch}")
+    except TargetError as error:
+        raise SourceError(
+            f"{name} says it was built for {arch!r}, which is no arch of {kind}; is it damaged?"
+        ) from error
 
 
 def _inside(elf: Elf) -> str:

@@ -159,7 +159,7 @@ def _cuda_sizes(info: bytes) -> dict[int, tuple[int, int, int]]:
 def _hip_kernels(elf: Elf) -> list[BinaryKernel]:
     metadata = _amd_metadata(elf)
     target = _text(metadata, "amdhsa.target")
-    arch = target.rpartition("-")[2].partition(":")[0]
+    arch = target[target.find("-gfx") + 1 :].partition(":")[0]  # a generic processor has dashes in its own name
     return [_hip_kernel(kernel, arch) for kernel in _list(metadata, "amdhsa.kernels")]
 
 

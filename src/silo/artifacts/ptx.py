@@ -13,16 +13,19 @@ from silo.errors import CompileError
 
 __all__ = ["inspect_ptx"]
 
-_COMMENT_OR_STRING = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_COMMENT_OR_STRING = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _VERSION = re.compile(r"\.version\s+\d+\.\d+")
 _TARGET = re.compile(r"\.target\s+([^\n]+)")
 _ARCH = re.compile(r"sm_[1-9][0-9]{1,2}[af]?")
 _ENTRY = re.compile(r"\.entry\s+([A-Za-z_$%][\w$]*)\s*")
 _PARAMETER = re.compile(
-    r"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>[a-z]+\d+)(?:\s+\.ptr[^,]*?)?"
-    r"\s+(?P<name>[A-Za-z_$%][\w$]*)\s*(?:\[\s*(?P<count>\d+)\s*\])?"
+    r"\.param\s+(?:\.align\s+(?P<align>\d{1,9})\s+)?\.(?P<type>[a-z]+\d+)(?:\s+\.ptr[^,]*?)?"
+    r"\s+(?P<name>[A-Za-z_$%][\w$]*)\s*(?:\[\s*(?P<count>\d{1,9})\s*\])?"
 )
-_SIZES = re.compile(r"\.(reqntid|maxntid|reqnctapercluster)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_SIZES = re.compile(
+    r"\.(reqntid|maxntid|reqnctapercluster)\s+(\d{1,9})\b(?:\s*,\s*(\d{1,9})\b)?(?:\s*,\s*(\d{1,9})\b)?"
+)
+_BRACE = re.compile(r'"[^"\n]*"|[{}]')
 _ELEMENT = re.compile(r"[a-z]+(8|16|32|64)")
 
 
@@ -60,7 +63,7 @@ def _kernel(text: str, entry: re.Match[str], arch: str) -> BinaryKernel:
         parameters = _parameters(name, text[at + 1 : end])
         at = end + 1
     body = text.find("{", at)
-    if body < 0 or text.find("}", body) < 0:
+    if body < 0 or not _closes(text, body):
         raise CompileError(f"the PTX ends before the body of {name} does")
     sizes = {directive: (int(x), int(y or 1), int(z or 1)) for directive, x, y, z in _SIZES.findall(text[at:body])}
     most = sizes.get("maxntid")
@@ -76,6 +79,16 @@ def _kernel(text: str, entry: re.Match[str], arch: str) -> BinaryKernel:
         most_threads=None if most is None else math.prod(most),
         cluster=sizes.get("reqnctapercluster"),
     )
+
+
+def _closes(text: str, start: int) -> bool:
+    """Whether the brace at ``start`` has its counterpart."""
+    depth = 0
+    for match in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(match.group(), 0)
+        if not depth:
+            return True
+    return False
 
 
 def _parameters(entry: str, text: str) -> tuple[tuple[int, int], ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from silo.core.dtypes import DTypeKind, dtype
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
-from silo.core.values import Value
+from silo.core.values import Value, value_to_json
 from silo.errors import SourceError
 
 __all__ = ["Declared", "parse_signature"]
@@ -72,6 +72,10 @@ def _members(kernel: str, text: str) -> dict[str, Value]:
 
 def _parameter(kernel: str, name: str, written: Value) -> Parameter:
     if not isinstance(written, str):
+        try:
+            value_to_json(written)
+        except TypeError as error:
+            raise SourceError(f"{kernel}: {name} in the signature is {written!r}: {error}") from None
         return Parameter(name, ParameterKind.CONSTEXPR, default=written)
     words = written.split()
     if words == ["constexpr"]:
