@@ -316,7 +316,10 @@ static bool is_pinned(const struct silo_gpu *gpu, uint64_t address) {
 /* Whether every array before parameter `index` is. */
 static bool all_pinned(const struct silo_gpu *gpu, const struct silo_frame *frame, int32_t index) {
     for (int32_t i = 0; i < index; i++) {
-        if (silo_code_kind(frame->key[i]) == SILO_VALUE_POINTER && !is_pinned(gpu, frame->slots[i]))
+        const unsigned kind = silo_code_kind(frame->key[i]);
+        if ((kind == SILO_VALUE_POINTER && !is_pinned(gpu, frame->slots[i])) ||
+            (kind == SILO_VALUE_DESCRIPTOR &&
+             !is_pinned(gpu, frame->descriptors[frame->slots[i]].address)))
             return false;
     }
     return true;
