@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from silo.api.derived import Derived
 from silo.artifacts.artifact import Artifact
 from silo.artifacts.runs_on import runs_on
 from silo.core.decisions import Decision
-from silo.core.protocols import Device, LoadedKernel
 from silo.core.signature import ParameterKind, Signature
 from silo.core.values import Value
 from silo.core.variant import Variant
@@ -18,7 +16,11 @@ from silo.launch.arguments import describe_call
 from silo.launch.dispatch import accepts
 from silo.launch.runtime import Binding, Launcher, inspect_call, make_bound_launcher
 from silo.settings import settings
-from silo.store.store import MemoryStore, Store
+
+if TYPE_CHECKING:
+    from silo.api.derived import Derived
+    from silo.core.protocols import Device, LoadedKernel
+    from silo.store.store import MemoryStore, Store
 
 __all__ = ["CheckedLauncher", "HeuristicLauncher", "bound_launcher", "load_artifact", "runs_here", "stored_blob"]
 

@@ -6,14 +6,16 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from silo.core.dtypes import DType, from_dlpack
 from silo.core.values import Value
 from silo.errors import ArgumentError
 from silo.launch import native
 from silo.launch.descriptors import block_shape_of
-from silo.sources.triton.specialize import ArgumentFacts
+
+if TYPE_CHECKING:
+    from silo.sources.triton.specialize import ArgumentFacts
 
 __all__ = ["DEVICE_KINDS", "Argument", "Call", "ValueKind", "describe", "describe_call", "read_call"]
 
@@ -72,6 +74,8 @@ class Argument:
 
     def facts(self, constant: Callable[[object], Value]) -> ArgumentFacts:
         """What the source layer specialises on. ``constant`` turns a constexpr object into a value."""
+        from silo.sources.triton.specialize import ArgumentFacts  # noqa: PLC0415  # a bundle's kernels are compiled
+
         match self.kind:
             case ValueKind.POINTER | ValueKind.ADDRESS:
                 # Only the alignment of the address is known of all calls that share this guard.

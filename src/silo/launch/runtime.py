@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from silo.core.config import OPTION_NAMES
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.errors import SourceError
-from silo.launch import scratch as _scratch  # gives launches their allocator
+from silo.launch import native
 from silo.launch.arguments import Call, read_call
 from silo.launch.frameworks import connect_loaded
-from silo.launch.log import apply_setting as apply_log_setting
 from silo.launch.native import MAX_PARAMETERS, Binding, Launcher, RawFacts, RawParameter
 from silo.launch.threads import apply_setting as apply_thread_setting
+from silo.settings import settings
 
 __all__ = ["Binding", "Launcher", "OnMiss", "inspect_call", "make_bound_launcher", "make_launcher"]
 
@@ -30,7 +30,14 @@ _KINDS = {
 }
 _SPECIALIZE, _ALIGN, _KEY, _OPTIONAL, _WRITES, _EXACT = 1, 2, 4, 8, 16, 32
 
-assert _scratch  # imported for what it registers
+
+def _allocate(size: int, alignment: int, kind: str, index: int, stream: int) -> tuple[object, int]:
+    from silo.launch.scratch import allocate  # noqa: PLC0415  # few kernels need scratch memory
+
+    return allocate(size, alignment, kind, index, stream)
+
+
+native.set_scratch_allocator(_allocate)  # silo.launch.scratch puts its own in this place
 
 
 def make_launcher(
@@ -63,7 +70,10 @@ def make_launcher(
         SourceError: a parameter cannot be launched.
     """
     apply_thread_setting()
-    apply_log_setting()
+    if settings().launch_log is not None:
+        from silo.launch.log import apply_setting as apply_log_setting  # noqa: PLC0415  # most programs keep no log
+
+        apply_log_setting()
     names = parameters.names
     if len(names) > MAX_PARAMETERS:
         raise SourceError(f"{name} has {len(names)} parameters; Silo launches kernels with up to {MAX_PARAMETERS}")

@@ -10,15 +10,18 @@ import os
 import stat
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from silo.artifacts.artifact import BlobRef
 from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.protocols import RecordStore
 from silo.core.values import JSON
 from silo.errors import TrustError
 from silo.store.blobs import check_sha256
 from silo.store.notices import Notices
+
+if TYPE_CHECKING:
+    from silo.core.protocols import RecordStore
 
 __all__ = ["TrustLedger", "is_private", "may_load"]
 
