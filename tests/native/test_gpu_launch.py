@@ -201,7 +201,7 @@ def body(launch):
     address, value = (int.from_bytes(one, "little") for one in launch.parameters)
     (ctypes.c_int32 * 4).from_address(address)[:] = [value] * 4
 stub.run("k", body)
-launcher(kernel(), "ptr", "i32")(buffer.address, 7)
+launcher(kernel(), "ptr", "i32")(buffer, 7)
 out = bytearray(16)
 buffer.copy_to(out)
 assert list(memoryview(out).cast("i")) == [7] * 4
