@@ -31,8 +31,9 @@ setup(
             depends=sorted(str(path.relative_to(ROOT)) for path in (ROOT / "native").glob("*.h")),
             define_macros=[*([] if FREE_THREADED else [("Py_LIMITED_API", "0x030b0000")]), ("_GNU_SOURCE", "1")],
             py_limited_api=not FREE_THREADED,
-            # Contraction off: a fused multiply-add would change the generator's last bit.
-            extra_compile_args=["-std=c11", "-O2", "-fvisibility=hidden", "-ffp-contract=off", *WARNINGS],
+            # Contraction off: a fused multiply-add would change the generator's last bit. No PLT: one cache line less
+            # for each function of Python that a launch calls.
+            extra_compile_args=["-std=c11", "-O2", "-fvisibility=hidden", "-fno-plt", "-ffp-contract=off", *WARNINGS],
             extra_link_args=["-ldl", "-pthread"],
         )
     ],

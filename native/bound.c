@@ -9,27 +9,53 @@ static PyObject *bound_call(PyObject *self, PyObject *const *arguments, size_t f
     return silo_launcher_invoke(bound->launcher, &bound->grid, arguments, positional, names);
 }
 
+/* Free a spare, which has no references but to its grid. */
+static void drop(struct silo_bound *spare) {
+    if (spare != NULL) {
+        Py_XDECREF(spare->grid_object);
+        PyObject_GC_Del(spare);
+    }
+}
+
+/* A tuple of plain ints: it cannot change, and refers to nothing that could lead back here. */
+static bool is_plain(PyObject *grid) {
+    if (!PyTuple_CheckExact(grid))
+        return PyLong_CheckExact(grid);
+    for (Py_ssize_t i = PyTuple_Size(grid) - 1; i >= 0; i--) {
+        if (!PyLong_CheckExact(PyTuple_GetItem(grid, i)))
+            return false;
+    }
+    return true;
+}
+
 PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid) {
-    struct silo_grid_source source = {NULL, {1, 1, 1}};
-    if (PyCallable_Check(grid))
-        source.callable = grid;
-    else if (silo_grid_parse(launcher->plan.kernel, grid, source.dims) != 0)
-        return NULL;
     SILO_LOCK(&launcher->lock);
     struct silo_bound *bound = launcher->spare;
     launcher->spare = NULL;
     SILO_UNLOCK(&launcher->lock);
-    if (bound != NULL) {
-        PyObject_Init((PyObject *)bound, bound_type);
-    } else {
-        bound = PyObject_GC_New(struct silo_bound, bound_type);
-        if (bound == NULL)
+    /* The spare keeps a plain grid, so that the same object again needs no reading. */
+    if (bound == NULL || bound->grid_object != grid) {
+        struct silo_grid_source source = {NULL, {1, 1, 1}};
+        if (PyCallable_Check(grid)) {
+            source.callable = grid;
+        } else if (silo_grid_parse(launcher->plan.kernel, grid, source.dims) != 0) {
+            drop(bound);
             return NULL;
+        }
+        if (bound == NULL) {
+            bound = PyObject_GC_New(struct silo_bound, bound_type);
+            if (bound == NULL)
+                return NULL;
+            Py_DECREF((PyObject *)bound_type); /* taken again below, as for a spare */
+        } else {
+            Py_XDECREF(bound->grid_object);
+        }
+        bound->grid = source;
+        Py_INCREF(grid);
+        bound->grid_object = grid;
     }
+    PyObject_Init((PyObject *)bound, bound_type);
     bound->call = bound_call;
-    bound->grid = source;
-    Py_INCREF(grid);
-    bound->grid_object = grid;
     Py_INCREF((PyObject *)launcher);
     bound->launcher = launcher;
     PyObject_GC_Track(bound);
@@ -37,8 +63,7 @@ PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid) {
 }
 
 void silo_bound_drop_spare(struct silo_launcher *launcher) {
-    if (launcher->spare != NULL)
-        PyObject_GC_Del(launcher->spare);
+    drop(launcher->spare);
     launcher->spare = NULL;
 }
 
@@ -58,15 +83,14 @@ static void bound_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     struct silo_launcher *launcher = bound->launcher;
     PyObject_GC_UnTrack(self);
-    Py_DECREF(bound->grid_object);
-    /* Keep the memory for the next k[grid], without a reference in either direction. */
+    if (!is_plain(bound->grid_object))
+        Py_CLEAR(bound->grid_object);
+    /* Keep the memory for the next k[grid], without a reference to or from the launcher. */
     SILO_LOCK(&launcher->lock);
-    struct silo_bound *extra = launcher->spare ? bound : NULL;
-    if (extra == NULL)
-        launcher->spare = bound;
+    struct silo_bound *extra = launcher->spare;
+    launcher->spare = bound;
     SILO_UNLOCK(&launcher->lock);
-    if (extra != NULL)
-        PyObject_GC_Del(extra);
+    drop(extra);
     Py_DECREF((PyObject *)launcher); /* may free the launcher, and the spare with it */
     Py_DECREF((PyObject *)type);
 }

@@ -7,24 +7,36 @@
 #include "guard.h"
 #include "plan.h"
 
-/* Large, and mostly untouched: only counters are initialised. */
+/* What is touched at every call comes first, close to the slots and the key, which are made as long
+ * as the call needs; the rest is large and mostly untouched. */
 struct silo_frame {
-    uint64_t slots[SILO_MAX_PARAMETERS]; /* integers sign-extended, floats as doubles, addresses */
+    /* One a parameter: integers sign-extended, floats as doubles, addresses; slots[SILO_SLOT_NULL]
+     * is 0. */
+    uint64_t *slots;
     /* Codes first, one a parameter, then the extra words of keys, constants, the device and
      * options. */
-    uint64_t key[2 * SILO_MAX_PARAMETERS + 1 + 2 * SILO_MAX_OPTIONS];
+    uint64_t *key;
     uint32_t words;
     uint32_t device_word; /* where in the key the device stands */
     int32_t device_type;  /* of the arrays; SILO_DEVICE_UNKNOWN until one says */
     int32_t device_id;
-    int32_t device_from;                       /* the parameter that said so */
-    const struct silo_adapter *device_adapter; /* and how it was read; NULL: no array */
-    uint64_t scratch[2];                       /* addresses of scratch and profiling memory */
+    int32_t device_from; /* the parameter that said so */
     uint32_t descriptors_used;
+    const struct silo_adapter *device_adapter; /* how it was read; NULL: no array */
+    uint64_t scratch[2];                       /* addresses of scratch and profiling memory */
+    struct silo_holds holds;
     struct silo_descriptor
         descriptors[SILO_MAX_DESCRIPTORS]; /* a slot holds the index of its own */
-    struct silo_holds holds;
 };
+
+/* Words of a call's slots, the zero before them included, and of its key. */
+SILO_INLINE size_t silo_slot_words(const struct silo_plan *plan) {
+    return (size_t)plan->count + 1;
+}
+
+SILO_INLINE size_t silo_key_words(const struct silo_plan *plan, uint32_t options) {
+    return 2 * (size_t)plan->count + 1 + 2 * (size_t)options;
+}
 
 /* Whatever is not an array, an int, a float, a bool or None given where it is expected; and every
  * error. All return 0, or -1 with an ArgumentError set. */

@@ -154,7 +154,7 @@ static const struct {
     {"u32", SILO_ABI_UINT, 32, SILO_PACK_SLOT},     {"u64", SILO_ABI_UINT, 64, SILO_PACK_SLOT},
     {"fp16", SILO_ABI_FLOAT, 16, SILO_PACK_FP16},   {"bf16", SILO_ABI_FLOAT, 16, SILO_PACK_BF16},
     {"fp32", SILO_ABI_FLOAT, 32, SILO_PACK_FP32},   {"fp64", SILO_ABI_FLOAT, 64, SILO_PACK_SLOT},
-    {"scratch", SILO_ABI_NULL, 64, SILO_PACK_NULL}, {"profile", SILO_ABI_NULL, 64, SILO_PACK_NULL},
+    {"scratch", SILO_ABI_NULL, 64, SILO_PACK_SLOT}, {"profile", SILO_ABI_NULL, 64, SILO_PACK_SLOT},
 };
 
 /* (slot, type, writes, part, rank): what is left of a descriptor beside its map. */
@@ -170,7 +170,7 @@ static int parse_part(PyObject *item, struct silo_packed *out) {
         PyErr_Format(PyExc_ValueError, "not a part of a tensor descriptor: %R", item);
         return -1;
     }
-    *out = (struct silo_packed){.slot = (uint16_t)slot,
+    *out = (struct silo_packed){.slot = (int16_t)slot,
                                 .pack = SILO_PACK_DESCRIPTOR,
                                 .abi = SILO_ABI_DESCRIPTOR,
                                 .bits = 64,
@@ -207,7 +207,7 @@ static int parse_map(PyObject *item, uint8_t index, struct silo_map_form *form,
     }
     form->rank = (uint32_t)rank;
     form->fp4_padded = fp4 != 0;
-    *out = (struct silo_packed){.slot = (uint16_t)slot,
+    *out = (struct silo_packed){.slot = (int16_t)slot,
                                 .pack = SILO_PACK_DESCRIPTOR,
                                 .abi = SILO_ABI_DESCRIPTOR,
                                 .bits = 64,
@@ -230,7 +230,7 @@ static int parse_packed(const struct silo_function *function, PyObject *item,
         const bool hidden = abi_types[i].abi == SILO_ABI_NULL;
         if (!hidden && (slot < 0 || slot >= SILO_MAX_PARAMETERS))
             break;
-        *out = (struct silo_packed){.slot = hidden ? 0 : (uint16_t)slot,
+        *out = (struct silo_packed){.slot = hidden ? SILO_SLOT_NULL : (int16_t)slot,
                                     .pack = abi_types[i].pack,
                                     .abi = abi_types[i].abi,
                                     .bits = abi_types[i].bits,

@@ -27,7 +27,6 @@ enum silo_pack {
     SILO_PACK_FP32, /* the slot holds a double */
     SILO_PACK_FP16,
     SILO_PACK_BF16,
-    SILO_PACK_NULL,    /* a null pointer: scratch memory that is not used */
     SILO_PACK_SCRATCH, /* the address of scratch memory taken for this launch */
     SILO_PACK_PROFILE,
     SILO_PACK_DESCRIPTOR, /* a part of a tensor descriptor */
@@ -44,8 +43,11 @@ enum silo_abi {
     SILO_ABI_DESCRIPTOR,
 };
 
+/* The slot that holds zero: a null pointer, for scratch memory that is not used. */
+#define SILO_SLOT_NULL (-1)
+
 struct silo_packed {
-    uint16_t slot;  /* plan index */
+    int16_t slot;   /* plan index, or SILO_SLOT_NULL */
     uint8_t pack;   /* enum silo_pack */
     uint8_t abi;    /* enum silo_abi */
     uint8_t bits;   /* of the ABI type */

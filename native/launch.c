@@ -25,29 +25,23 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
             frame->slots[i] = 0;
             frame->key[i] = SILO_CODE(SILO_VALUE_ABSENT, 0, 0, 0);
         } else {
-            switch ((enum silo_parameter_kind)parameter->kind) {
-            case SILO_PARAMETER_ANY:
+            /* Tests in the order of what is likely: a jump through a table is mispredicted after
+             * every driver call. */
+            const unsigned kind = parameter->kind;
+            if (kind == SILO_PARAMETER_ANY) {
                 result = silo_read_any(plan, i, object, frame);
-                break;
-            case SILO_PARAMETER_POINTER:
+            } else if (kind == SILO_PARAMETER_POINTER) {
                 result = silo_read_pointer(plan, i, object, frame);
-                break;
-            case SILO_PARAMETER_INT:
-            case SILO_PARAMETER_FLOAT:
-            case SILO_PARAMETER_BOOL:
-                result = silo_read_scalar(plan, i, object, frame);
-                break;
-            case SILO_PARAMETER_DESCRIPTOR: {
-                const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
-                result = adapter ? silo_read_descriptor(plan, i, object, adapter, frame) : -1;
-                break;
-            }
-            case SILO_PARAMETER_CONSTEXPR:
+            } else if (kind == SILO_PARAMETER_CONSTEXPR) {
                 result = silo_read_constant(plan, parameter->name, object, self->constants,
                                             &frame->holds, constant);
                 frame->slots[i] = constant[1];
                 frame->key[i] = constant[0];
-                break;
+            } else if (kind == SILO_PARAMETER_DESCRIPTOR) {
+                const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
+                result = adapter ? silo_read_descriptor(plan, i, object, adapter, frame) : -1;
+            } else {
+                result = silo_read_scalar(plan, i, object, frame);
             }
         }
         if (SILO_UNLIKELY(result != 0))
@@ -190,13 +184,11 @@ static SILO_NOINLINE void *part_of(const struct silo_launcher *self,
 /* Values of the parameters by the exact ABI, on the stack, then one driver call. */
 SILO_INLINE int run(struct silo_launcher *self, struct silo_binding *binding,
                     struct silo_frame *frame, const int64_t dims[3], void *stream) {
-    static uint64_t
-        null_pointer; /* never written: unused scratch memory is passed as a null pointer */
-    void *params[SILO_MAX_PARAMETERS + 8];
+    void *params[(size_t)binding->count + 1];
     union {
         float fp32;
         uint16_t half;
-    } narrow[SILO_MAX_PARAMETERS];
+    } narrow[(size_t)binding->count + 1];
     for (uint32_t i = 0; i < binding->count; i++) {
         const struct silo_packed *packed = &binding->packed[i];
         uint64_t *slot = &frame->slots[packed->slot];
@@ -206,16 +198,16 @@ SILO_INLINE int run(struct silo_launcher *self, struct silo_binding *binding,
         }
         double value;
         memcpy(&value, slot, sizeof value);
-        params[i] = &narrow[packed->slot];
+        params[i] = &narrow[i];
         switch ((enum silo_pack)packed->pack) {
         case SILO_PACK_FP32:
-            narrow[packed->slot].fp32 = (float)value;
+            narrow[i].fp32 = (float)value;
             break;
         case SILO_PACK_FP16:
-            narrow[packed->slot].half = silo_fp16_bits(value);
+            narrow[i].half = silo_fp16_bits(value);
             break;
         case SILO_PACK_BF16:
-            narrow[packed->slot].half = silo_bf16_bits(value);
+            narrow[i].half = silo_bf16_bits(value);
             break;
         case SILO_PACK_SCRATCH:
             params[i] = &frame->scratch[0];
@@ -228,9 +220,7 @@ SILO_INLINE int run(struct silo_launcher *self, struct silo_binding *binding,
             if (params[i] == NULL)
                 return -1;
             break;
-        case SILO_PACK_NULL:
         case SILO_PACK_SLOT:
-            params[i] = &null_pointer;
             break;
         }
     }
@@ -330,6 +320,10 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
                            const struct silo_grid_source *grid, const bool guarded,
                            const enum silo_mode mode) {
     struct silo_frame frame;
+    uint64_t words[silo_slot_words(&self->plan) + silo_key_words(&self->plan, inputs->options)];
+    words[0] = 0;
+    frame.slots = words + 1;
+    frame.key = words + silo_slot_words(&self->plan);
     frame.device_type = SILO_DEVICE_UNKNOWN;
     frame.device_id = 0;
     frame.device_from = 0;

@@ -27,9 +27,9 @@ struct silo_launcher {
     PyObject *constants;                     /* owned dict: one object for equal constexpr tuples */
     struct silo_form *forms[SILO_MAX_FORMS]; /* owned; never freed before the launcher */
     uint32_t form_count;                     /* read without the lock: forms before it are whole */
-    silo_lock lock; /* held to add a form, and to take or leave the spare */
-    struct silo_bound
-        *spare; /* owned memory of a Bound without references, kept for the next k[grid] */
+    silo_lock lock;           /* held to add a form, and to take or leave the spare */
+    struct silo_bound *spare; /* owned memory of a Bound without references but to a plain grid, for
+                                 the next k[grid] */
     uint64_t misses;
 };
 

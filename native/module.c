@@ -6,6 +6,7 @@
 #include "errors.h"
 #include "expression.h"
 #include "functions.h"
+#include "gpu.h"
 #include "hooks.h"
 #include "kernel.h"
 #include "launcher.h"
@@ -111,8 +112,9 @@ static PyObject *py_set_hooks(PyObject *module, PyObject *args) {
 
 static PyObject *py_adapter(PyObject *module, PyObject *type) {
     (void)module;
-    static const char *const names[] = {"nothing",  "torch",     "exchange", "buffer", "dlpack",
-                                        "data_ptr", "cuda_dict", "int",      "float",  "bool"};
+    static const char *const names[] = {"nothing", "torch",    "exchange",  "buffer",
+                                        "dlpack",  "data_ptr", "cuda_dict", "int",
+                                        "float",   "bool",     "descriptor"};
     if (!PyType_Check(type))
         return PyErr_Format(PyExc_TypeError, "not a type: %R", type);
     const struct silo_adapter *adapter = silo_adapter_of((PyTypeObject *)type);
@@ -220,9 +222,11 @@ PyMODINIT_FUNC PyInit__native(void) {
     }
     pool_ready = true;
     if (silo_errors_init() != 0 || silo_adapters_init() != 0 || silo_arguments_init() != 0 ||
-        silo_stream_init() != 0 || add_absent(module) != 0 || silo_kernel_init(module) != 0 ||
-        silo_buffer_init(module) != 0 || silo_launcher_init(module) != 0 ||
-        silo_bound_init(module) != 0 ||
+        silo_stream_init() != 0 || add_absent(module) != 0 ||
+        PyModule_AddFunctions(module, silo_gpu_methods) != 0 || silo_gpu_module_init(module) != 0 ||
+        silo_gpu_memory_init(module) != 0 || silo_gpu_timing_init(module) != 0 ||
+        silo_kernel_init(module) != 0 || silo_buffer_init(module) != 0 ||
+        silo_launcher_init(module) != 0 || silo_bound_init(module) != 0 ||
         PyModule_AddIntConstant(module, "MAX_PARAMETERS", SILO_MAX_PARAMETERS) != 0) {
         Py_DECREF(module);
         return NULL;

@@ -337,7 +337,7 @@ def test_a_hit_is_captured_and_its_code_stays(stub):
     del launch, _
     assert stub.count("modules") == before
     other.forget()
-    del other
+    del other, one
     assert stub.count("modules") == before - 1
 
 
