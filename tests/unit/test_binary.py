@@ -110,7 +110,8 @@ def test_the_grid_is_traced_and_may_read_constexprs():
 def test_a_path_and_bytes_are_the_same_kernel(tmp_path):
     path = tmp_path / "saxpy.ptx"
     path.write_text(saxpy_ptx())
-    kernels = [saxpy(code) for code in (path, str(path), path.read_bytes(), saxpy_ptx())]
+    data = path.read_bytes()
+    kernels = [saxpy(code) for code in (path, str(path), data, bytearray(data), memoryview(data), saxpy_ptx())]
     assert len({source_of(kernel).fingerprint for kernel in kernels}) == 1
     assert "saxpy.ptx (ptx for cuda:sm_80)" in repr(kernels[0])
 
@@ -344,6 +345,8 @@ def test_pdl_is_nvidias():
 
 
 def test_no_binary_at_all():
+    with pytest.raises(SourceError, match="takes paths, bytes and PTX text, not 3"):
+        saxpy([3])
     with pytest.raises(SourceError, match="empty"):
         saxpy([])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -145,7 +144,7 @@ def binary(
         scratch_bytes=scratch_bytes,
         scratch_align=scratch_align,
     )
-    several = (code,) if isinstance(code, bytes | str | os.PathLike | Binary) else tuple(code)
+    several = tuple(code) if isinstance(code, list | tuple) else (cast("Code | Binary", code),)
     if not several:
         raise SourceError(f"{name or 'silo.binary'}: the list of binaries is empty")
     declared = parse_signature(name or entry or "the binary", signature)

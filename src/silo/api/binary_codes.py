@@ -19,7 +19,7 @@ from silo.sources.binary.source import BinaryCode
 
 __all__ = ["Binary", "Code", "binary_code", "completed", "guarded"]
 
-Code = bytes | str | os.PathLike[str]
+Code = bytes | bytearray | memoryview | str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,10 @@ def binary_code(one: Binary, signature: Signature, layout: tuple[LayoutSlot, ...
 
 
 def _read(code: Code) -> tuple[bytes, str]:
-    if isinstance(code, bytes):
-        return code, f"a binary of {len(code)} bytes"
+    if isinstance(code, bytes | bytearray | memoryview):
+        return bytes(code), f"a binary of {len(code)} bytes"
+    if not isinstance(code, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]  # whatever a user gave
+        raise SourceError(f"silo.binary takes paths, bytes and PTX text, not {code!r}")
     if isinstance(code, str) and "\n" in code:
         return code.encode(), "PTX text"
     path = Path(code)
