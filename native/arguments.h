@@ -50,10 +50,8 @@ SILO_INLINE int silo_view_read(PyObject *object, const struct silo_adapter *adap
     if (SILO_LIKELY(adapter->kind == SILO_ADAPT_TORCH)) {
         void *handle = silo_torch_handle(object), *data;
         int32_t scalar_type, device_type, device_id;
-        if (SILO_UNLIKELY(silo_torch.data_ptr(handle, &data) |
-                          silo_torch.dtype(handle, &scalar_type) |
-                          silo_torch.device_type(handle, &device_type) |
-                          silo_torch.device_index(handle, &device_id))) {
+        if (SILO_UNLIKELY(silo_torch_read(handle, &data, &scalar_type, &device_type, &device_id) !=
+                          0)) {
             PyErr_SetString(PyExc_ValueError, "torch has no data pointer for this tensor");
             return -1;
         }

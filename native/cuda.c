@@ -208,34 +208,37 @@ static int facts(int32_t index, struct silo_gpu_facts *out) {
     out->name[sizeof out->name - 1] = '\0';
     const struct {
         int *value, attribute;
+        bool needed;
     } wanted[] = {
-        {&out->sm_count, CUDA_SM_COUNT},
-        {&out->warp_size, CUDA_WARP_SIZE},
-        {&out->max_threads_per_block, CUDA_MAX_THREADS_PER_BLOCK},
-        {&out->max_threads_per_sm, CUDA_MAX_THREADS_PER_SM},
-        {&out->registers_per_block, CUDA_REGISTERS_PER_BLOCK},
-        {&out->registers_per_sm, CUDA_REGISTERS_PER_SM},
-        {&out->shared_per_block, CUDA_SHARED_PER_BLOCK},
-        {&out->shared_per_block_optin, CUDA_SHARED_OPTIN},
-        {&out->shared_per_sm, CUDA_SHARED_PER_SM},
-        {&out->l2_bytes, CUDA_L2_BYTES},
-        {&out->clock_khz, CUDA_CLOCK_KHZ},
-        {&out->memory_clock_khz, CUDA_MEMORY_CLOCK_KHZ},
-        {&out->memory_bus_bits, CUDA_MEMORY_BUS_BITS},
-        {&out->major, CUDA_MAJOR},
-        {&out->minor, CUDA_MINOR},
-        {&out->cooperative_launch, CUDA_COOPERATIVE_LAUNCH},
-        {&out->grid_limit[0], CUDA_MAX_GRID_X},
-        {&out->grid_limit[1], CUDA_MAX_GRID_Y},
-        {&out->grid_limit[2], CUDA_MAX_GRID_Z},
-        {&out->pci_domain, CUDA_PCI_DOMAIN},
-        {&out->pci_bus, CUDA_PCI_BUS},
-        {&out->pci_device, CUDA_PCI_DEVICE},
+        {&out->sm_count, CUDA_SM_COUNT, true},
+        {&out->warp_size, CUDA_WARP_SIZE, true},
+        {&out->max_threads_per_block, CUDA_MAX_THREADS_PER_BLOCK, true},
+        {&out->max_threads_per_sm, CUDA_MAX_THREADS_PER_SM, false},
+        {&out->registers_per_block, CUDA_REGISTERS_PER_BLOCK, false},
+        {&out->registers_per_sm, CUDA_REGISTERS_PER_SM, false},
+        {&out->shared_per_block, CUDA_SHARED_PER_BLOCK, true},
+        {&out->shared_per_block_optin, CUDA_SHARED_OPTIN, false},
+        {&out->shared_per_sm, CUDA_SHARED_PER_SM, false},
+        {&out->l2_bytes, CUDA_L2_BYTES, false},
+        {&out->clock_khz, CUDA_CLOCK_KHZ, false},
+        {&out->memory_clock_khz, CUDA_MEMORY_CLOCK_KHZ, false},
+        {&out->memory_bus_bits, CUDA_MEMORY_BUS_BITS, false},
+        {&out->major, CUDA_MAJOR, true},
+        {&out->minor, CUDA_MINOR, true},
+        {&out->cooperative_launch, CUDA_COOPERATIVE_LAUNCH, false},
+        {&out->grid_limit[0], CUDA_MAX_GRID_X, true},
+        {&out->grid_limit[1], CUDA_MAX_GRID_Y, true},
+        {&out->grid_limit[2], CUDA_MAX_GRID_Z, true},
+        {&out->pci_domain, CUDA_PCI_DOMAIN, false},
+        {&out->pci_bus, CUDA_PCI_BUS, false},
+        {&out->pci_device, CUDA_PCI_DEVICE, false},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         code = cu.device_attribute(wanted[i].value, wanted[i].attribute, device);
-        if (code != 0)
+        if (code != 0 && (wanted[i].needed || code != CUDA_INVALID_VALUE))
             return code;
+        if (code != 0) /* a question that this driver does not know */
+            *wanted[i].value = -1;
     }
     /* Drivers before 11.8 do not know the question. */
     if (cu.device_attribute(&out->cluster_launch, CUDA_CLUSTER_LAUNCH, device) != 0)

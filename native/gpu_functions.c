@@ -149,7 +149,7 @@ static int make_device(struct silo_gpu *gpu, int32_t index, struct silo_gpu_devi
     device->warp_size = facts->warp_size;
     memcpy(device->grid_limit, facts->grid_limit, sizeof device->grid_limit);
     device->cluster_launch = facts->cluster_launch;
-    device->cooperative_launch = facts->cooperative_launch;
+    device->cooperative_launch = facts->cooperative_launch > 0;
     device->programmatic_launch = facts->programmatic_launch;
     device->total_memory = facts->total_memory;
     snprintf(device->name, sizeof device->name, "%.63s", facts->name);
@@ -226,9 +226,10 @@ static PyObject *describe(const struct silo_gpu *gpu, const struct silo_gpu_fact
         {"programmatic_launch", facts->programmatic_launch},
         {"driver_version", gpu->version},
     };
-    char pci[32], uuid[33];
-    snprintf(pci, sizeof pci, "%04x:%02x:%02x.0", (unsigned)facts->pci_domain,
-             (unsigned)facts->pci_bus, (unsigned)facts->pci_device);
+    char pci[32] = "", uuid[33];
+    if (facts->pci_domain >= 0 && facts->pci_bus >= 0 && facts->pci_device >= 0)
+        snprintf(pci, sizeof pci, "%04x:%02x:%02x.0", (unsigned)facts->pci_domain,
+                 (unsigned)facts->pci_bus, (unsigned)facts->pci_device);
     for (int i = 0; i < 16; i++)
         snprintf(uuid + 2 * i, 3, "%02x", facts->uuid[i]);
     /* AMD's features follow the name: "gfx90a:sramecc+:xnack-". */

@@ -151,34 +151,38 @@ static int facts(int32_t index, struct silo_gpu_facts *out) {
     memcpy(out->uuid, properties.uuid, sizeof out->uuid);
     const struct {
         int *value, attribute;
+        bool needed;
     } wanted[] = {
-        {&out->sm_count, HIP_SM_COUNT},
-        {&out->warp_size, HIP_WARP_SIZE},
-        {&out->max_threads_per_block, HIP_MAX_THREADS_PER_BLOCK},
-        {&out->max_threads_per_sm, HIP_MAX_THREADS_PER_SM},
-        {&out->registers_per_block, HIP_REGISTERS_PER_BLOCK},
-        {&out->registers_per_sm, HIP_REGISTERS_PER_SM},
-        {&out->shared_per_block, HIP_SHARED_PER_BLOCK},
-        {&out->shared_per_block_optin, HIP_SHARED_OPTIN},
-        {&out->shared_per_sm, HIP_SHARED_PER_SM},
-        {&out->l2_bytes, HIP_L2_BYTES},
-        {&out->clock_khz, HIP_CLOCK_KHZ},
-        {&out->memory_clock_khz, HIP_MEMORY_CLOCK_KHZ},
-        {&out->memory_bus_bits, HIP_MEMORY_BUS_BITS},
-        {&out->major, HIP_MAJOR},
-        {&out->minor, HIP_MINOR},
-        {&out->cooperative_launch, HIP_COOPERATIVE_LAUNCH},
-        {&out->grid_limit[0], HIP_MAX_GRID_X},
-        {&out->grid_limit[1], HIP_MAX_GRID_Y},
-        {&out->grid_limit[2], HIP_MAX_GRID_Z},
-        {&out->pci_domain, HIP_PCI_DOMAIN},
-        {&out->pci_bus, HIP_PCI_BUS},
-        {&out->pci_device, HIP_PCI_DEVICE},
+        {&out->sm_count, HIP_SM_COUNT, true},
+        {&out->warp_size, HIP_WARP_SIZE, true},
+        {&out->max_threads_per_block, HIP_MAX_THREADS_PER_BLOCK, true},
+        {&out->max_threads_per_sm, HIP_MAX_THREADS_PER_SM, false},
+        {&out->registers_per_block, HIP_REGISTERS_PER_BLOCK, false},
+        {&out->registers_per_sm, HIP_REGISTERS_PER_SM, false},
+        {&out->shared_per_block, HIP_SHARED_PER_BLOCK, true},
+        {&out->shared_per_block_optin, HIP_SHARED_OPTIN, false},
+        {&out->shared_per_sm, HIP_SHARED_PER_SM, false},
+        {&out->l2_bytes, HIP_L2_BYTES, false},
+        {&out->clock_khz, HIP_CLOCK_KHZ, false},
+        {&out->memory_clock_khz, HIP_MEMORY_CLOCK_KHZ, false},
+        {&out->memory_bus_bits, HIP_MEMORY_BUS_BITS, false},
+        {&out->major, HIP_MAJOR, true},
+        {&out->minor, HIP_MINOR, true},
+        {&out->cooperative_launch, HIP_COOPERATIVE_LAUNCH, false},
+        {&out->grid_limit[0], HIP_MAX_GRID_X, true},
+        {&out->grid_limit[1], HIP_MAX_GRID_Y, true},
+        {&out->grid_limit[2], HIP_MAX_GRID_Z, true},
+        {&out->pci_domain, HIP_PCI_DOMAIN, false},
+        {&out->pci_bus, HIP_PCI_BUS, false},
+        {&out->pci_device, HIP_PCI_DEVICE, false},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         code = hip.device_attribute(wanted[i].value, wanted[i].attribute, index);
-        if (code != 0)
+        if (code != 0 && (wanted[i].needed || code != HIP_INVALID_VALUE))
             return forget_error(code);
+        if (code != 0) /* a question that this driver does not know */
+            *wanted[i].value = -1;
+        forget_error(code);
     }
     return 0;
 }

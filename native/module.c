@@ -69,6 +69,24 @@ static PyObject *py_torch_close(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+static PyObject *py_torch_probe(PyObject *module, PyObject *tensors) {
+    (void)module;
+    PyObject *found[64]; /* borrowed from the tuple */
+    if (!PyTuple_Check(tensors) || PyTuple_Size(tensors) > 64)
+        return PyErr_Format(PyExc_TypeError, "up to 64 tensors in a tuple");
+    const Py_ssize_t count = PyTuple_Size(tensors);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        found[i] = PyTuple_GetItem(tensors, i);
+        const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(found[i]));
+        if (adapter == NULL || adapter->kind != SILO_ADAPT_TORCH)
+            return PyErr_Format(PyExc_TypeError, "no tensor that is read through torch: %R",
+                                found[i]);
+    }
+    silo_torch_probe(found, count);
+    return Py_BuildValue("(nn)", (Py_ssize_t)silo_torch.dtype_offset,
+                         (Py_ssize_t)silo_torch.device_offset);
+}
+
 static PyObject *py_torch_open_stream(PyObject *module, PyObject *library) {
     (void)module;
     const char *path = PyUnicode_AsUTF8AndSize(library, NULL);
@@ -160,6 +178,9 @@ static PyMethodDef methods[] = {
      "C functions; the "
      "offset found, 0 where it does not fit."},
     {"torch_close", py_torch_close, METH_NOARGS, "Read torch tensors through DLPack again."},
+    {"torch_probe", py_torch_probe, METH_O,
+     "torch_probe(tensors) -> (int, int)\n\nFind where tensors keep dtype and device; 0: not "
+     "found."},
     {"torch_open_stream", py_torch_open_stream, METH_O,
      "torch_open_stream(library) -> bool\n\nAsk torch for its current stream through this "
      "library."},

@@ -55,6 +55,49 @@ ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, b
     return found.offset;
 }
 
+/* Bytes of a TensorImpl that are searched; those of torch 2.x have 192 or more. */
+#define SEARCHED 184
+
+/* The only offset at which `size` bytes equal `wanted[i]` in every tensor i; 0: none, or several.
+ */
+static ptrdiff_t find(PyObject *const *tensors, const uint16_t *wanted, Py_ssize_t count,
+                      ptrdiff_t step) {
+    ptrdiff_t found = 0;
+    for (ptrdiff_t at = 8; at + 2 <= SEARCHED; at += step) {
+        Py_ssize_t i = 0;
+        for (; i < count; i++) {
+            const char *implementation;
+            uint16_t word;
+            memcpy(&implementation, silo_torch_handle(tensors[i]), sizeof implementation);
+            memcpy(&word, implementation + at, sizeof word);
+            if (word != wanted[i])
+                break;
+        }
+        if (i == count && found != 0)
+            return 0;
+        if (i == count)
+            found = at;
+    }
+    return found;
+}
+
+void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count) {
+    uint16_t types[64], devices[64];
+    if (count > 64 || silo_torch.offset == 0)
+        return;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        void *handle = silo_torch_handle(tensors[i]);
+        int32_t type, device, index;
+        if (silo_torch.dtype(handle, &type) != 0 || silo_torch.device_type(handle, &device) != 0 ||
+            silo_torch.device_index(handle, &index) != 0)
+            return;
+        types[i] = (uint16_t)type;
+        devices[i] = (uint16_t)((device & 0xff) | (index & 0xff) << 8); /* type first in memory */
+    }
+    silo_torch.dtype_offset = find(tensors, types, count, 2);
+    silo_torch.device_offset = find(tensors, devices, count, 1);
+}
+
 bool silo_torch_open_stream(const char *library) {
     void *lib = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
     return lib != NULL &&
@@ -62,6 +105,6 @@ bool silo_torch_open_stream(const char *library) {
 }
 
 void silo_torch_close(void) {
-    silo_torch.offset = 0;
+    silo_torch.offset = silo_torch.dtype_offset = silo_torch.device_offset = 0;
     silo_torch.current_stream = NULL;
 }

@@ -10,6 +10,9 @@
 
 struct silo_torch {
     ptrdiff_t offset; /* of the at::Tensor in the PyObject; 0: the shim is off */
+    /* Of the dtype (16 bits) and of the device (type and index, 8 bits each) in the TensorImpl; 0:
+     * not found, the functions below are asked. */
+    ptrdiff_t dtype_offset, device_offset;
     int32_t (*data_ptr)(void *, void **);
     int32_t (*dtype)(void *, int32_t *);
     int32_t (*device_type)(void *, int32_t *);
@@ -30,6 +33,10 @@ extern const uint8_t silo_torch_bits[64];
  * `handle` is an at::Tensor* holding the same tensor. */
 ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, bool rocm);
 
+/* Find where tensors keep dtype and device, by comparing the memory of these with what torch's
+ * functions say of them; each is used only if one place fits all. */
+void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count);
+
 /* Ask torch for its current stream through the library with its GPU part; false where that is not
  * loaded or has no such function. */
 bool silo_torch_open_stream(const char *library);
@@ -39,6 +46,29 @@ void silo_torch_close(void);
 
 SILO_INLINE void *silo_torch_handle(PyObject *tensor) {
     return (char *)tensor + silo_torch.offset;
+}
+
+/* What torch says of a tensor; nonzero where it has no answer. */
+SILO_INLINE int32_t silo_torch_read(void *handle, void **data, int32_t *scalar_type,
+                                    int32_t *device_type, int32_t *device_id) {
+    const char *implementation;
+    memcpy(&implementation, handle, sizeof implementation);
+    int32_t failed = silo_torch.data_ptr(handle, data);
+    if (SILO_LIKELY(silo_torch.dtype_offset != 0)) {
+        uint16_t type;
+        memcpy(&type, implementation + silo_torch.dtype_offset, sizeof type);
+        *scalar_type = type;
+    } else {
+        failed |= silo_torch.dtype(handle, scalar_type);
+    }
+    if (SILO_LIKELY(silo_torch.device_offset != 0)) {
+        *device_type = (int8_t)implementation[silo_torch.device_offset];
+        *device_id = (int8_t)implementation[silo_torch.device_offset + 1];
+    } else {
+        failed |= silo_torch.device_type(handle, device_type) |
+                  silo_torch.device_index(handle, device_id);
+    }
+    return failed;
 }
 
 #endif

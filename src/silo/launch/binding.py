@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from silo.core.config import Config
-from silo.core.expressions import make, substitute
 from silo.core.launch_info import AbiType, LaunchInfo
-from silo.core.nodes import Argument, Const, Node, Op
+from silo.core.nodes import Argument, Const, Node, Op, make, substitute
 from silo.core.programs import encode
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization

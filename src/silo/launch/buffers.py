@@ -92,9 +92,7 @@ class Buffer:
     @property
     def raw(self) -> memoryview:
         """Its bytes, to read and write; of buffers in host memory only."""
-        raise AttributeError(
-            f"a Buffer on {self.device} has no bytes here: numpy() and copy_to() copy them"
-        )
+        raise AttributeError(f"a Buffer on {self.device} has no bytes here: numpy() and copy_to() copy them")
 
     @classmethod
     def of(cls, data: BytesLike, dtype: str | DType, shape: Sequence[int] | None = None, device: str = "cpu") -> Buffer:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
+from silo.core.descriptors import TensorDescriptor
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.errors import DeviceError
 from silo.launch import native
@@ -43,24 +43,6 @@ def is_descriptor_type(kind: type) -> bool:
 def is_descriptor(value: object) -> bool:
     """Whether a value is a tensor descriptor."""
     return is_descriptor_type(type(value))
-
-
-@dataclass(eq=False)
-class TensorDescriptor:
-    """A tensor descriptor where Triton is not installed: what a kernel loads and stores by blocks.
-
-    ``base`` is an array at a multiple of 16 bytes; ``strides`` count elements, are multiples of 16 bytes and end in 1;
-    ``padding`` says what loads find outside: ``zero`` or ``nan``. Checked at each launch, so members may be set.
-    """
-
-    __tensor_descriptor__: ClassVar[bool] = True
-
-    base: Any
-    shape: Sequence[int]
-    strides: Sequence[int]
-    block_shape: Sequence[int]
-    padding: str = "zero"
-    round_f32_to_tf32: bool = False
 
 
 def with_base(descriptor: Any, base: object) -> TensorDescriptor:  # noqa: ANN401  # any class of descriptors

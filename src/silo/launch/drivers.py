@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import sys
 
 from silo.errors import DeviceError
 from silo.launch import native
@@ -11,8 +11,6 @@ from silo.settings import settings
 __all__ = ["KINDS", "open_driver", "open_drivers"]
 
 KINDS = ("cuda", "hip")
-
-_log = logging.getLogger("silo")
 
 
 def open_driver(kind: str) -> int:
@@ -30,7 +28,14 @@ def open_drivers() -> None:
         try:
             open_driver(kind)
         except DeviceError as error:
-            _log.debug("no %s: %s", kind, error)
+            _note(kind, error)
+
+
+def _note(kind: str, error: DeviceError) -> None:
+    if "logging" in sys.modules:  # else nobody can have asked for this message, and the import takes milliseconds
+        import logging  # noqa: PLC0415  # see above
+
+        logging.getLogger("silo").debug("no %s: %s", kind, error)
 
 
 native.set_driver_opener(open_drivers)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-from pathlib import Path
 from typing import Any
 
 from silo.launch import native
@@ -15,7 +13,6 @@ from silo.settings import settings
 
 __all__ = ["connect_loaded", "connect_torch", "disconnect_torch", "notice"]
 
-_log = logging.getLogger("silo")
 _connecting: set[type] = set()  # types on the way into the native table, which asks about them again
 
 
@@ -70,6 +67,10 @@ def connect_torch() -> bool:
     torch: Any = sys.modules.get("torch")
     if torch is None or not settings().torch_shim:
         return False
+    import logging  # noqa: PLC0415  # torch has imported them
+    from pathlib import Path  # noqa: PLC0415
+
+    log = logging.getLogger("silo")
     aoti: Any = getattr(getattr(torch, "_C", None), "_aoti", None)
     if aoti is None or not hasattr(aoti, "unsafe_alloc_void_ptr_from_tensor"):
         return False
@@ -81,13 +82,23 @@ def connect_torch() -> bool:
         offset = native.torch_open(str(library), tensor, handle, rocm, (torch.Tensor, torch.nn.Parameter))
     finally:
         aoti.alloc_tensor_by_stealing_from_void_ptr(handle)  # gives the handle back
+    if offset:
+        native.torch_probe(_probes(torch))
     if offset and torch.cuda.is_available():
         gpu_library = Path(torch.__file__).parent / "lib" / ("libtorch_hip.so" if rocm else "libtorch_cuda.so")
         if not native.torch_open_stream(str(gpu_library)):
-            _log.debug("torch %s: its current stream is asked through DLPack", torch.__version__)
+            log.debug("torch %s: its current stream is asked through DLPack", torch.__version__)
     if not offset:
-        _log.debug("torch %s: tensors are read through DLPack, for its C functions do not fit", torch.__version__)
+        log.debug("torch %s: tensors are read through DLPack, for its C functions do not fit", torch.__version__)
     return offset != 0
+
+
+def _probes(torch: Any) -> tuple[object, ...]:
+    """Tensors that differ in dtype and device: where those lie in memory is found by comparing them."""
+    names = ("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool", "float16", "bfloat16")
+    here = [torch.empty(2, dtype=getattr(torch, name)) for name in names]
+    meta = [torch.empty(3, 5, dtype=getattr(torch, name), device="meta") for name in names[:4]]
+    return (*here, *meta)
 
 
 def disconnect_torch() -> None:

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import time
-from pathlib import Path
 
 from silo.errors import SettingsError, SiloError
 from silo.launch import native
@@ -23,7 +22,7 @@ class LaunchLog:
     threads and processes never mix.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open (and make) the file. Raises SettingsError where that is impossible."""
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -62,7 +61,7 @@ def _value(value: object) -> object:
     return {"dtype": dtype, "shape": list(sizes), "strides": list(strides), "address": address, "device": list(device)}
 
 
-_applied: Path | None = None
+_applied: str | os.PathLike[str] | None = None
 
 
 def apply_setting() -> None:

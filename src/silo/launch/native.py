@@ -45,6 +45,7 @@ try:
         torch_close,
         torch_open,
         torch_open_stream,
+        torch_probe,
     )
 except ImportError as error:
     raise DeviceError(
@@ -94,6 +95,7 @@ __all__ = [
     "torch_close",
     "torch_open",
     "torch_open_stream",
+    "torch_probe",
 ]
 
 
