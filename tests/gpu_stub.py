@@ -241,6 +241,10 @@ class Stub:
         """Change what the driver says of a device; before it is first used."""
         self.lib.stub_attribute(device, number, value)
 
+    def unknown(self, number: int, device: int = 0) -> None:
+        """Let the driver not know a question about a device."""
+        self.lib.stub_attribute(device, number, -(2**31))
+
     def memory(self, nbytes: int) -> None:
         """How much memory a device has; 64 GiB unless told."""
         self.lib.stub_memory(ctypes.c_uint64(nbytes))

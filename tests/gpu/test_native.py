@@ -15,7 +15,7 @@ from silo.errors import DeviceError
 from silo.launch import native
 from silo.launch.drivers import open_driver
 
-PTX = b"""
+PTX = b"""\
 .version 7.0
 .target sm_70
 .address_size 64

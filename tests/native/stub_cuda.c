@@ -109,7 +109,7 @@ API int cuDeviceGetAttribute(int *value, int id, int device) {
     FAIL();
     if (!overridden(value, id, device))
         *value = id >= 0 && id < 128 ? known[id] : 0;
-    return 0;
+    return *value == INT32_MIN ? INVALID_VALUE : 0;
 }
 
 API int cuDevicePrimaryCtxRetain(void **context, int device) {

@@ -87,7 +87,7 @@ API int hipDeviceGetAttribute(int *value, int id, int device) {
     HIP_FAIL();
     if (!overridden(value, id, device))
         *value = id >= 0 && id < 128 ? known[id] : 0;
-    return 0;
+    return hip(*value == INT32_MIN ? INVALID_VALUE : 0);
 }
 
 API int hipGetDevicePropertiesR0600(char *properties, int device) {

@@ -115,12 +115,29 @@ def test_attributes_make_no_context():
             native.gpu_attributes("cuda", 2)
         with pytest.raises(DeviceError, match="no device cuda:-1"):
             native.gpu_attributes("cuda", -1)
+        stub.fail("cuDeviceGetAttribute", 1)  # the first one, which Silo cannot do without
+        with pytest.raises(DeviceError, match="cannot describe device cuda:0: CUDA_ERROR_INVALID_VALUE"):
+            native.gpu_attributes("cuda", 0)
         stub.fail("cuDeviceGetAttribute", 719)
         with pytest.raises(DeviceError, match=r"cannot describe device cuda:0: CUDA_ERROR_LAUNCH_FAILED.*719"):
             native.gpu_attributes("cuda", 0)
         """,
         devices=2,
     )
+
+
+@pytest.mark.parametrize(("kind", "clock", "bus"), [("cuda", 13, 33), ("hip", 5, 67)])
+def test_what_a_driver_does_not_know(kind, clock, bus):
+    gpu_stub.run(f"""
+        from gpu_stub import open_drivers, stub
+        from silo.launch import native
+        stub.unknown({clock})
+        stub.unknown({bus})
+        open_drivers()
+        found = native.gpu_attributes({kind!r}, 0)
+        assert found["clock_khz"] == -1 and found["pci_bus_id"] == "" and native.GpuEvent({kind!r}, 0)
+        assert stub.lib.hipPeekAtLastError() == 0
+    """)
 
 
 def test_warps_of_32_on_hip():
