@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from silo.api.machine import DeviceInfo, device, devices
     from silo.core.cases import Case
     from silo.core.config import Config
+    from silo.core.descriptors import TensorDescriptor
     from silo.core.space import Space
     from silo.core.target import Target
     from silo.core.trace import cdiv, maximum, minimum, next_pow2, select
@@ -37,6 +38,7 @@ __all__ = [
     "SiloError",
     "Space",
     "Target",
+    "TensorDescriptor",
     "__version__",
     "binary",
     "cdiv",
@@ -67,6 +69,7 @@ _HOMES = {
     "SiloError": "silo.errors",
     "Space": "silo.core.space",
     "Target": "silo.core.target",
+    "TensorDescriptor": "silo.core.descriptors",
     "binary": "silo.api.binaries",
     "cdiv": "silo.core.trace",
     "device": "silo.api.machine",

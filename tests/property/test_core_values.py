@@ -132,14 +132,17 @@ def samples():
     make = Make(lambda recipe: recipe.host())
     x, out = make.normal(4, 4, strides=(5, 1)), make.empty(3, dtype="bfloat16")
     case = Case(
-        args=(x, out, 3, 0.5), expected={"x": lambda: x.host}, grid=lambda a: (a.n, a.x.shape[0] // 2 + 1), rtol=0.1
+        args=(x, out, 3, 0.5, make.descriptor(make.zeros(8, 4), (4, 4), padding="nan")),
+        expected={"x": lambda: x.host},
+        grid=lambda a: (a.n, a.x.shape[0] // 2 + 1),
+        rtol=0.1,
     )
     signature = Signature((Parameter("x", ParameterKind.POINTER, DTYPES[9], Effect.READ), Parameter("n", default=1.5)))
     specialization = Specialization((("x", Fact.ALIGNED_16),), (("B", (1, None)),))
     target = Target.parse("cpu:x86-64-v3")
     config = Config.of(BLOCK=64, ACT="relu", num_warps=4)
     return {
-        CaseRecipe: record(case, ["x", "out", "n", "p"], "n=3"),
+        CaseRecipe: record(case, ["x", "out", "n", "p", "d"], "n=3"),
         Signature: signature,
         Specialization: specialization,
         Config: config,
@@ -188,6 +191,7 @@ def test_every_kind_with_a_reader_has_a_sample():
             if isinstance(member, type) and hasattr(member, "from_json"):
                 readers.add(member.__name__)
     inside_others = {"Parameter", "ArrayRecipe", "ExpectedRecipe", "LayoutSlot", "TensorMap", Compiled.__name__}
+    inside_others |= {"DescriptorRecipe"}
     assert readers - inside_others == {kind.__name__ for kind in SAMPLES}
 
 

@@ -6,6 +6,7 @@ stopped, and the next one starts with the arguments as they were. It loads no fr
 
 from __future__ import annotations
 
+import gc
 import mmap
 import sys
 import traceback
@@ -17,6 +18,7 @@ from silo.api.devices import device_named
 from silo.api.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors
 from silo.compile.serving import serve
 from silo.compile.wire import Message, encode, encode_error
+from silo.core.descriptors import TensorDescriptor
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device
 from silo.core.signature import ParameterKind
@@ -25,7 +27,6 @@ from silo.errors import LaunchError, SiloError
 from silo.launch import native
 from silo.launch.binding import bind
 from silo.launch.buffers import Buffer
-from silo.launch.descriptors import TensorDescriptor
 from silo.launch.runtime import make_launcher
 from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
 
@@ -189,6 +190,7 @@ def main(arguments: Sequence[str]) -> None:
     name, descriptor = arguments
 
     def start() -> Callable[[Message], bytes]:
+        gc.disable()  # a collection would fall into a sample; what this process makes in cycles is little
         shared = memoryview(mmap.mmap(int(descriptor), 0))
         return _Bench(device_named(name), name, shared).answer
 

@@ -7,13 +7,15 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from silo.api.arrays import Extent, array_behind, extent_of, host_bits
 from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.descriptors import TensorDescriptor
 from silo.core.values import JSON, value_from_json, value_to_json
 from silo.errors import ArgumentError, TuneError
-from silo.launch.descriptors import TensorDescriptor, with_base
+from silo.launch.descriptors import with_base
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,12 +52,13 @@ class ArraySlot:
 
 
 def shared_limit() -> int:
-    """How many bytes of arrays are copied at most: what arrays and results take is half of the free memory."""
+    """How many bytes of arrays are copied at most: with results and their copies, the memory that is available."""
     try:
-        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    except (ValueError, OSError):
+        text = Path("/proc/meminfo").read_text(encoding="ascii", errors="replace")
+        available = next(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, StopIteration):
         return 4 << 30
-    return free // 4
+    return available // 4
 
 
 def describable(arguments: Mapping[str, object], limit: int | None = None) -> Decision:

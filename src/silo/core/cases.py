@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 from silo.core.checks import CheckResult, check, compare, default_tolerance
 from silo.core.config import OPTION_NAMES
+from silo.core.descriptors import TensorDescriptor
 from silo.core.dtypes import DType
 from silo.core.generator import Fill
 from silo.core.recipes import (
@@ -16,6 +17,7 @@ from silo.core.recipes import (
     ArgumentRecipe,
     ArrayRecipe,
     CaseRecipe,
+    DescriptorRecipe,
     ExpectedRecipe,
     ScalarRecipe,
 )
@@ -33,6 +35,8 @@ __all__ = [
     "Case",
     "CaseRecipe",
     "CheckResult",
+    "DescriptorHandle",
+    "DescriptorRecipe",
     "ExpectedRecipe",
     "Handle",
     "Make",
@@ -109,6 +113,42 @@ class Handle:
 
     def __repr__(self) -> str:
         return f"<{self.recipe.fill.word} {self.recipe.dtype} {list(self.recipe.shape)}>"
+
+
+class DescriptorHandle:
+    """A tensor descriptor of a case: the handle of its array, and what the kernel gets."""
+
+    __slots__ = ("_descriptor", "handle", "recipe")
+
+    def __init__(self, recipe: DescriptorRecipe, handle: Handle) -> None:
+        self.recipe = recipe
+        self.handle = handle
+        self._descriptor: TensorDescriptor | None = None
+
+    @property
+    def array(self) -> TensorDescriptor:
+        """The descriptor of the handle's array; one object."""
+        if self._descriptor is None:
+            self._descriptor = self.recipe.over(self.handle.array)
+        return self._descriptor
+
+    @property
+    def host(self) -> NDArray[Any]:
+        """As :attr:`Handle.host`, of its array."""
+        return self.handle.host
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents."""
+        return self.handle.shape
+
+    @property
+    def block_shape(self) -> tuple[int, ...]:
+        """What a kernel loads and stores at once, unless its configs say otherwise."""
+        return self.recipe.block_shape
+
+    def __repr__(self) -> str:
+        return f"<descriptor of {self.handle!r}, block {list(self.block_shape)}>"
 
 
 class Make:
@@ -194,6 +234,13 @@ class Make:
         """``start + step * i`` for the elements in C order."""
         return self._made(Fill.ARANGE, shape, dtype, 0, strides, start=start, step=step)
 
+    def descriptor(
+        self, array: Handle, block_shape: Sequence[int], *, padding: str = "zero", round_f32_to_tf32: bool = False
+    ) -> DescriptorHandle:
+        """A tensor descriptor of an array that was made for it; give the array to nothing else."""
+        blocks = tuple(int(extent) for extent in block_shape)
+        return DescriptorHandle(DescriptorRecipe(array.recipe, blocks, padding, round_f32_to_tf32), array)
+
     def _made(
         self,
         fill: Fill,
@@ -253,7 +300,8 @@ class Case:
 
     def arguments(self, names: Sequence[str]) -> dict[str, Any]:
         """As :meth:`bind`, with handles replaced by their arrays: what the kernel is called with."""
-        return {name: one.array if isinstance(one, Handle) else one for name, one in self.bind(names).items()}
+        handles = (Handle, DescriptorHandle)
+        return {name: one.array if isinstance(one, handles) else one for name, one in self.bind(names).items()}
 
     def references(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """The expected arrays, computed; ``CaseError`` names one that is no array or has the wrong shape."""
@@ -267,7 +315,7 @@ def _reference(name: str, expected: object, bound: Mapping[str, Any]) -> NDArray
     if name not in bound:
         raise CaseError(f"a case expects values of {name!r}, which is none of its arguments: {', '.join(bound)}")
     value = cast("Callable[[], object]", expected)() if callable(expected) else expected
-    if isinstance(value, Handle):
+    if isinstance(value, Handle | DescriptorHandle):
         value = value.host
     array: NDArray[Any] = np.asarray(value)
     shape = getattr(bound[name], "shape", array.shape)
@@ -291,9 +339,13 @@ def record(
     bound = case.bind(names)
     arguments: list[tuple[str, ArgumentRecipe]] = []
     seen: dict[int, str] = {}
+    arrays: dict[int, int] = {}  # what each array was given as
     for name, value in bound.items():
-        if isinstance(value, Handle):
+        if isinstance(value, Handle | DescriptorHandle):
             arguments.append((name, AliasRecipe(seen[id(value)]) if id(value) in seen else value.recipe))
+            behind = id(value.handle if isinstance(value, DescriptorHandle) else value)
+            if arrays.setdefault(behind, id(value)) != id(value):
+                raise CaseError(f"the array of {name!r} is behind another argument of the case too; make one for each")
             seen.setdefault(id(value), name)
         else:
             arguments.append((name, ScalarRecipe(_scalar(name, value))))

@@ -8,11 +8,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from silo.core.descriptors import TensorDescriptor
 from silo.core.dtypes import DType, DTypeKind
 from silo.core.generator import Fill, FillParams, generate, sample_indices
 from silo.core.host_arrays import dtype_named, numpy_dtype, strided
 from silo.core.nodes import INT64_MAX, INT64_MIN, Node, from_json, to_json
-from silo.core.reading import read_dtype, read_integer, read_integers, read_list, read_object, read_pairs, read_text
+from silo.core.reading import (
+    read_bool,
+    read_dtype,
+    read_integer,
+    read_integers,
+    read_list,
+    read_object,
+    read_pairs,
+    read_text,
+)
 from silo.core.values import JSON, Value, malformed, value_from_json, value_to_json
 from silo.errors import CaseError
 
@@ -26,6 +36,7 @@ __all__ = [
     "ArgumentRecipe",
     "ArrayRecipe",
     "CaseRecipe",
+    "DescriptorRecipe",
     "ExpectedRecipe",
     "ScalarRecipe",
 ]
@@ -262,12 +273,55 @@ class ScalarRecipe:
 
 @dataclass(frozen=True, slots=True)
 class AliasRecipe:
-    """The very array of another argument, as when a kernel works in place."""
+    """The very array or descriptor of another argument, as when a kernel works in place."""
 
     name: str
 
 
-ArgumentRecipe: TypeAlias = ArrayRecipe | ScalarRecipe | AliasRecipe
+@dataclass(frozen=True, slots=True)
+class DescriptorRecipe:
+    """A tensor descriptor of a whole array."""
+
+    array: ArrayRecipe
+    block_shape: tuple[int, ...]
+    padding: str = "zero"
+    round_f32_to_tf32: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.block_shape) != len(self.array.shape) or any(extent < 1 for extent in self.block_shape):
+            raise CaseError(f"a descriptor of {list(self.array.shape)} has the block shape {list(self.block_shape)}")
+        if self.padding not in ("zero", "nan"):
+            raise CaseError(f"a descriptor pads with 'zero' or 'nan', not {self.padding!r}")
+
+    def over(self, array: object) -> TensorDescriptor:
+        """The descriptor of an array made from the recipe."""
+        shape, strides = self.array.shape, self.array.element_strides
+        return TensorDescriptor(array, shape, strides, self.block_shape, self.padding, self.round_f32_to_tf32)
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "array": self.array.to_json(),
+            "block_shape": list(self.block_shape),
+            "padding": self.padding,
+            "tf32": self.round_f32_to_tf32,
+        }
+
+    @classmethod
+    def from_json(cls, data: JSON) -> DescriptorRecipe:
+        """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or senseless members."""
+        members = read_object(data, ("array", "block_shape", "padding", "tf32"), "a descriptor recipe")
+        return _built(
+            lambda: cls(
+                ArrayRecipe.from_json(members["array"]),
+                read_integers(members["block_shape"], "a block shape"),
+                read_text(members["padding"], "a padding"),
+                read_bool(members["tf32"], "the tf32 flag of a descriptor"),
+            )
+        )
+
+
+ArgumentRecipe: TypeAlias = ArrayRecipe | DescriptorRecipe | ScalarRecipe | AliasRecipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,21 +434,24 @@ class CaseRecipe:
         if len(kinds) != len(self.arguments):
             raise CaseError(f"the case {self.label!r} gives one argument twice")
         for name, recipe in self.arguments:
-            if isinstance(recipe, AliasRecipe) and not isinstance(kinds.get(recipe.name), ArrayRecipe):
+            owner = kinds.get(recipe.name) if isinstance(recipe, AliasRecipe) else None
+            if isinstance(recipe, AliasRecipe) and not isinstance(owner, ArrayRecipe | DescriptorRecipe):
                 raise CaseError(f"the case {self.label!r}: {name} is the array of {recipe.name!r}, which is no array")
         for name, _ in self.expected:
-            if not isinstance(kinds.get(name), ArrayRecipe | AliasRecipe):
+            if not isinstance(kinds.get(name), ArrayRecipe | DescriptorRecipe | AliasRecipe):
                 raise CaseError(f"the case {self.label!r} expects values of {name!r}, which is no array argument")
         if self.grid is not None and not 1 <= len(self.grid) <= 3:
             raise CaseError(f"the case {self.label!r} has a grid of {len(self.grid)} axes; 1 to 3")
         object.__setattr__(self, "config", tuple(sorted(self.config, key=lambda item: item[0])))
 
-    def materialize(self, make: Callable[[ArrayRecipe], T]) -> dict[str, T | Value]:
+    def materialize(self, make: Callable[[ArrayRecipe], T]) -> dict[str, T | TensorDescriptor | Value]:
         """The arguments by name: arrays as ``make`` makes them, aliases as the same object, values as they are."""
-        made: dict[str, T | Value] = {}
+        made: dict[str, T | TensorDescriptor | Value] = {}
         for name, recipe in self.arguments:
             if isinstance(recipe, ArrayRecipe):
                 made[name] = make(recipe)
+            elif isinstance(recipe, DescriptorRecipe):
+                made[name] = recipe.over(make(recipe.array))
             elif isinstance(recipe, ScalarRecipe):
                 made[name] = recipe.value
         for name, recipe in self.arguments:
@@ -438,6 +495,8 @@ class CaseRecipe:
 def _argument_to_json(recipe: ArgumentRecipe) -> JSON:
     if isinstance(recipe, ArrayRecipe):
         return {"array": recipe.to_json()}
+    if isinstance(recipe, DescriptorRecipe):
+        return {"descriptor": recipe.to_json()}
     if isinstance(recipe, AliasRecipe):
         return {"alias": recipe.name}
     return {"scalar": value_to_json(recipe.value)}
@@ -448,6 +507,8 @@ def _argument_from_json(data: JSON) -> ArgumentRecipe:
         ((tag, body),) = data.items()
         if tag == "array":
             return ArrayRecipe.from_json(body)
+        if tag == "descriptor":
+            return DescriptorRecipe.from_json(body)
         if tag == "scalar":
             return ScalarRecipe(value_from_json(body))
         if tag == "alias" and isinstance(body, str):
