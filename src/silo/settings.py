@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import sys
@@ -13,10 +12,13 @@ import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 from silo.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "L2_STATES",
@@ -91,9 +93,12 @@ def available_cpus() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting, with its unit in the name where it has one. ``cc`` is None when nobody named a compiler."""
+    """Every setting, with its unit in the name where it has one. None where nobody said: ``home``, ``cc``, ...
 
-    home: Path
+    Paths are kept as text, for a program that only launches needs neither of them.
+    """
+
+    home: str | os.PathLike[str] | None = None
     tune: str = "auto"
     tune_budget_s: float = 10.0
     l2: str = "cold"
@@ -104,10 +109,17 @@ class Settings:
     torch_shim: bool = True
     cuda_library: str | None = None
     hip_library: str | None = None
-    launch_log: Path | None = None
+    launch_log: str | os.PathLike[str] | None = None
     force_triton: bool = False
     log: str = "info"
     debug: bool = False
+
+    @property
+    def store_folder(self) -> Path:
+        """The folder of the store: ``home``, or ``silo`` in the user's cache folder."""
+        from pathlib import Path  # noqa: PLC0415  # takes as long as opening a bundle
+
+        return _default_home() if self.home is None else Path(self.home)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:
@@ -119,7 +131,7 @@ class Settings:
         given = {name: value.strip() for name, value in environment.items() if value.strip()}
         cpus = available_cpus()
         return cls(
-            home=_home(given.get("SILO_HOME")),
+            home=_path(given, "SILO_HOME"),
             tune=_choice(given, "SILO_TUNE", TUNE_MODES, "auto"),
             tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 10.0),
             l2=_choice(given, "SILO_L2", L2_STATES, "cold"),
@@ -130,27 +142,40 @@ class Settings:
             torch_shim=_flag(given, "SILO_TORCH_SHIM", default=True),
             cuda_library=given.get("SILO_CUDA_LIBRARY"),
             hip_library=given.get("SILO_HIP_LIBRARY"),
-            launch_log=Path(given["SILO_LAUNCH_LOG"]).absolute() if "SILO_LAUNCH_LOG" in given else None,
+            launch_log=_path(given, "SILO_LAUNCH_LOG"),
             force_triton=_flag(given, "SILO_FORCE_TRITON", default=False),
             log=_choice(given, "SILO_LOG", LOG_LEVELS, "info"),
             debug=_flag(given, "SILO_DEBUG", default=False),
         )
 
 
-def _home(value: str | None) -> Path:
-    if value is None:
-        import platformdirs  # noqa: PLC0415  # only where the store's place was not given
+@cache
+def _default_home() -> Path:
+    from pathlib import Path  # noqa: PLC0415
 
-        return Path(platformdirs.user_cache_dir("silo", appauthor=False))
+    import platformdirs  # noqa: PLC0415  # only where the store's place was not given
+
+    return Path(platformdirs.user_cache_dir("silo", appauthor=False))
+
+
+def _path(given: Mapping[str, str], name: str) -> str | None:
+    """The absolute path that is given, as text."""
+    value = given.get(name)
+    if value is None or value.startswith("/"):
+        return value
+    from pathlib import Path  # noqa: PLC0415  # an absolute path needs none of it
+
     try:
-        return Path(value).expanduser().absolute()
+        return str(Path(value).expanduser().absolute())
     except RuntimeError as error:  # ~somebody, who does not exist
-        raise SettingsError(f"SILO_HOME is a path, not {value!r}: {error}") from None
+        raise SettingsError(f"{name} is a path, not {value!r}: {error}") from None
 
 
 def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:
     value = given.get(name, default).lower()
     if value not in choices:
+        import difflib  # noqa: PLC0415  # not before something is wrong
+
         near = difflib.get_close_matches(value, choices, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise SettingsError(f"{name} is one of {', '.join(choices)}, not {given[name]!r}{hint}")
@@ -187,6 +212,8 @@ def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | None]]:
     """The SILO_* names nothing reads, each with the known name nearest to it, or None."""
+    import difflib  # noqa: PLC0415  # not before something may be wrong
+
     known = [variable.name for variable in VARIABLES]
     strange = sorted(name for name in environment if name.startswith("SILO_") and name not in known)
     return [(name, next(iter(difflib.get_close_matches(name, known, n=1)), None)) for name in strange]

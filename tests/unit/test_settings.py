@@ -26,8 +26,9 @@ SOURCE = ROOT / "src" / "silo"
 
 def test_defaults():
     read = Settings.from_environment({})
-    assert read.home.name == "silo"
-    assert read.home.is_absolute()
+    assert read.home is None
+    assert read.store_folder.name == "silo"
+    assert read.store_folder.is_absolute()
     assert (read.tune, read.tune_budget_s, read.compile_timeout_s, read.cc) == ("auto", 10.0, 300.0, None)
     assert read.threads == read.jobs == available_cpus() >= 1
     assert (read.torch_shim, read.force_triton, read.log, read.debug) == (True, False, "info", False)
@@ -51,7 +52,7 @@ def test_values_are_read():
         }
     )
     assert read == Settings(
-        home=Path.home() / "store",
+        home=str(Path.home() / "store"),
         tune="cached",
         tune_budget_s=2.5,
         threads=3,
@@ -63,6 +64,7 @@ def test_values_are_read():
         log="debug",
         debug=True,
     )
+    assert read.store_folder == Path.home() / "store"
 
 
 def test_an_empty_value_is_absent_and_cc_comes_second():

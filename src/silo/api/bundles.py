@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from silo.api.derived import Derived, derive
 from silo.api.devices import device_of
 from silo.api.launching import CheckedLauncher, bound_launcher, runs_here
-from silo.api.session import session
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleKernel, BundleVariant
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.decisions import Decision, Rejected
-from silo.core.protocols import Device, LoadedKernel
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.values import Value
 from silo.errors import BundleError, ExpressionError, NoVariantError
@@ -27,6 +23,10 @@ from silo.launch.dispatch import accepts, label, specificity
 from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from silo.api.derived import Derived
+    from silo.core.protocols import Device, LoadedKernel
     from silo.core.recipes import CaseRecipe
 
 __all__ = ["BundledKernel", "Kernels", "load", "trust_bundle"]
@@ -100,12 +100,16 @@ class BundledKernel:
             self.contents.signature,
             on_miss=self._on_miss,
             key=self.contents.key,
-            exact=tuple(sorted(self._derived.reads | self._assumed_exactly)),
-            config_names=(*self.contents.config_names, *self._derived.names),
+            exact=tuple(sorted(self._assumed_exactly | (self._derived.reads if self._derived else frozenset()))),
+            config_names=(*self.contents.config_names, *(name for name, _ in self.contents.derived)),
         )
 
     @cached_property
-    def _derived(self) -> Derived:
+    def _derived(self) -> Derived | None:
+        if not self.contents.derived:
+            return None
+        from silo.api.derived import Derived  # noqa: PLC0415  # few kernels have some
+
         return Derived(self.contents.derived)
 
     @property
@@ -200,6 +204,10 @@ class BundledKernel:
     def _derived_hold(
         self, one: BundleVariant, values: Mapping[str, Value], facts: Mapping[str, int]
     ) -> Rejected | None:
+        if self._derived is None:
+            return None
+        from silo.api.derived import derive  # noqa: PLC0415  # few kernels have some
+
         variant = one.artifact.variant
         constants = variant.specialization.constant_values
         try:
@@ -225,10 +233,18 @@ class BundledKernel:
         key = f"{artifact.blob.sha256} {artifact.launch.entry} {device.target.kind} {device.index}"
         loaded = self._loaded.get(key)
         if loaded is None:
-            session().store.trust.require([artifact.blob], origin=self._origin, trust=self._trust)
+            _require_trust(artifact.blob, self._origin, trust=self._trust)
             data = self.bundle.blob(artifact.blob.sha256)
             loaded = self._loaded[key] = device.load(artifact.launch, data, artifact.blob.kind, self.name)
         return loaded
+
+
+def _require_trust(ref: BlobRef, origin: str, *, trust: bool) -> None:
+    """``TrustError`` for host code that nobody vouches for."""
+    if ref.kind in HOST_CODE_KINDS:
+        from silo.api.session import session  # noqa: PLC0415  # code for GPUs needs no store
+
+        session().store.trust.require([ref], origin=origin, trust=trust)
 
 
 def _scalars(call: Call, signature: Signature) -> dict[str, Value]:
@@ -271,6 +287,8 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:
 
 def trust_bundle(path: Path) -> list[BlobRef]:
     """Vouch for the host code of a bundle, after checking every byte of it; the blobs that were vouched for."""
+    from silo.api.session import session  # noqa: PLC0415  # a launch need not know the store
+
     with open_bundle(path) as bundle:
         refs = [ref for ref in bundle.refs if ref.kind in HOST_CODE_KINDS]
         for ref in refs:

@@ -11,7 +11,7 @@ __all__ = ["clear_store", "prune_store", "store_usage"]
 
 def store_usage() -> dict[str, int | str]:
     """Where the store is, files and bytes of each part."""
-    root = settings().home
+    root = settings().store_folder
     found = store.usage(root)
     result: dict[str, int | str] = {"root": str(root)}
     for part in store.PARTS:
@@ -24,14 +24,14 @@ def store_usage() -> dict[str, int | str]:
 def prune_store(max_bytes: int) -> int:
     """Remove blobs, unreferenced and oldest first, until at most ``max_bytes`` are left; the bytes freed."""
     try:
-        return store.prune(settings().home, max_bytes=max_bytes).freed_bytes
+        return store.prune(settings().store_folder, max_bytes=max_bytes).freed_bytes
     except OSError as error:
-        raise StoreError(f"the store {settings().home} cannot be pruned: {error}") from error
+        raise StoreError(f"the store {settings().store_folder} cannot be pruned: {error}") from error
 
 
 def clear_store() -> int:
     """Remove everything but trust; the bytes freed."""
     try:
-        return store.clear(settings().home)
+        return store.clear(settings().store_folder)
     except OSError as error:
-        raise StoreError(f"the store {settings().home} cannot be cleared: {error}") from error
+        raise StoreError(f"the store {settings().store_folder} cannot be cleared: {error}") from error

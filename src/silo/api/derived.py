@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from silo.core.expressions import Bindings, evaluate, leaves
-from silo.core.nodes import Argument, ConfigValue, DeviceFact, Node, Op
+from silo.core.nodes import Argument, Bindings, ConfigValue, DeviceFact, Node, Op, evaluate, leaves
 from silo.core.values import Value
 from silo.errors import ExpressionError, TraceError
 
 __all__ = ["Derived", "derive", "trace_heuristics"]
-
-_log = logging.getLogger("silo")
 
 
 @dataclass(frozen=True)
@@ -38,6 +34,8 @@ def trace_heuristics(
     kernel: str, heuristics: Mapping[str, Callable[..., object]], arguments: Sequence[str], config_names: Sequence[str]
 ) -> Derived:
     """Trace each heuristic; what does not trace, or reads more than scalars, is called at every launch."""
+    import logging  # noqa: PLC0415
+
     from silo.core.trace import trace_value  # noqa: PLC0415  # bundled kernels were traced when they were built
 
     nodes: list[tuple[str, Node]] = []
@@ -55,7 +53,7 @@ def trace_heuristics(
         else:
             nodes.append((name, node))
     for name, _, reason in opaque:
-        _log.info(
+        logging.getLogger("silo").info(
             "%s: the heuristic of %s runs in Python at every call (some microseconds), and a bundle serves only the "
             "values that its cases have: %s",
             kernel,

@@ -112,7 +112,7 @@ def _library(name: str, why: str) -> Finding:
 def _store() -> Finding:
     from silo.store.store import Store  # noqa: PLC0415
 
-    root = settings().home
+    root = settings().store_folder
     try:
         Store(root)
     except SiloError as error:

@@ -51,5 +51,5 @@ def session() -> Session:
     with _lock:
         made = _sessions.get(current)
         if made is None:
-            made = _sessions[current] = Session(current, Store(current.home))
+            made = _sessions[current] = Session(current, Store(current.store_folder))
         return made

@@ -9,7 +9,7 @@ from enum import Enum
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.dispatch import DispatchRules
-from silo.core.expressions import Node
+from silo.core.nodes import Node
 from silo.core.signature import Signature
 from silo.core.target import Target
 from silo.core.values import JSON, canonical_json, parse_json

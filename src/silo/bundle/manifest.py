@@ -27,7 +27,7 @@ from silo.bundle.format import (
     Header,
     aligned,
 )
-from silo.core import expressions
+from silo.core import nodes
 from silo.core.config import Config
 from silo.core.dispatch import DispatchRules
 from silo.core.launch_info import LaunchInfo
@@ -229,7 +229,7 @@ class Manifest:
             if (identity := _IDENTITY(members)) in seen:
                 raise check.error(where, "a variant occurs twice")
             seen.add(identity)
-        grid: tuple[expressions.Node, ...] | None = None
+        grid: tuple[nodes.Node, ...] | None = None
         if row["grid"] is not None:
             axes = check.items(row["grid"], f"{field}.grid", 3)
             if not axes:
@@ -288,8 +288,8 @@ class Manifest:
             found.append(rules)
         return tuple(found)
 
-    def _parse_derived(self, data: JSON, field: str) -> tuple[tuple[str, expressions.Node], ...]:
-        found: list[tuple[str, expressions.Node]] = []
+    def _parse_derived(self, data: JSON, field: str) -> tuple[tuple[str, nodes.Node], ...]:
+        found: list[tuple[str, nodes.Node]] = []
         for number, item in enumerate(self._check.items(data, field, 1 << 12)):
             pair = self._check.items(item, f"{field}[{number}]", 2)
             if len(pair) != 2:
@@ -300,8 +300,8 @@ class Manifest:
             raise self._check.error(field, "a name occurs twice")
         return tuple(found)
 
-    def _expression(self, data: JSON, field: str) -> expressions.Node:
-        return self._check.decoded(data, field, expressions.from_json, expressions.to_json)
+    def _expression(self, data: JSON, field: str) -> nodes.Node:
+        return self._check.decoded(data, field, nodes.from_json, nodes.to_json)
 
     def _blob(self, index: JSON, field: str) -> BlobRef:
         return self.blobs[self._check.integer(index, field, 0, len(self.blobs) - 1)].ref

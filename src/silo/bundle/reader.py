@@ -7,7 +7,6 @@ import hashlib
 import mmap
 import os
 import stat
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -170,7 +169,7 @@ def open_bundle(path: str | os.PathLike[str]) -> Bundle:
     Raises ``BundleFormatError`` (with field and offset) for a foreign, truncated or damaged file,
     ``BundleVersionError`` for one written by a newer Silo, ``BundleError`` when it cannot be opened.
     """
-    name = Path(path).name
+    name = os.fspath(path).rpartition("/")[2]
     try:
         # Not waiting: a pipe of that name is refused below, not read.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

@@ -5,7 +5,7 @@ comparison is 0 or 1. Division floors as Python's does. A result outside 64 bits
 everywhere: :class:`~silo.errors.ExpressionError` here, an error code in C and C++, never a wrapped number.
 ``select``, ``and`` and ``or`` evaluate only the operand that decides, so ``select(n == 0, 0, m // n)`` is safe.
 
-Import these names from :mod:`silo.core.expressions`.
+:mod:`silo.core.expressions` has these names together with everything else that belongs to the language.
 """
 
 from __future__ import annotations

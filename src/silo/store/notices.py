@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 
 __all__ = ["Notices"]
-
-_log = logging.getLogger("silo.store")
 
 
 class Notices:
@@ -23,4 +20,6 @@ class Notices:
             if subject in self._told:
                 return
             self._told.add(subject)
-        _log.warning("%s", message)
+        import logging  # noqa: PLC0415  # takes milliseconds, and all is well as a rule
+
+        logging.getLogger("silo.store").warning("%s", message)
