@@ -69,6 +69,7 @@ struct silo_gpu {
     const char *name;                 /* "cuda", "hip": the kind of its targets */
     int32_t memory_type, host_type;   /* DLPack device types of its memory and its pinned memory */
     const char *libraries[4];         /* tried in this order, up to NULL */
+    bool reads_image;                 /* of a loaded module, until it is unloaded */
     const char *oldest;               /* the oldest driver that has all functions, for messages */
     bool open;                        /* the functions below are there */
     int device_count;
@@ -174,6 +175,7 @@ SILO_INLINE void silo_gpu_leave(struct silo_gpu_scope *scope) {
 
 struct silo_gpu_module {
     PyObject_HEAD struct silo_gpu_device *device;
+    void *image;  /* owned: the code, where the driver may read it later; else NULL */
     void *module; /* owned: unloaded when the last LoadedKernel and every launch of it are gone */
     /* Set (relaxed, never cleared) once a launch of it was captured into a graph, which does not
      * keep it alive: such a module stays loaded to the end of the process. */

@@ -14,13 +14,13 @@ PyTypeObject *silo_gpu_module_type;
 /* A module whose last reference is gone, while launches of it may still run. */
 struct silo_gpu_retired {
     struct silo_gpu_retired *next; /* owned */
-    void *module;                  /* owned */
+    void *module, *image;          /* owned */
 };
 
 /* Held for a few instructions, never while a driver or Python is called. */
 static pthread_mutex_t retiring = PTHREAD_MUTEX_INITIALIZER;
-static bool
-    ending; /* the interpreter is: nothing is unloaded any more, nobody waits for a kernel */
+/* The interpreter is: nothing is unloaded any more, nobody waits for a kernel. */
+static bool ending;
 
 bool silo_gpu_ending(void) {
     return __atomic_load_n(&ending, __ATOMIC_RELAXED);
@@ -63,6 +63,7 @@ static void sweep(struct silo_gpu_device *device) {
             list->next = kept;
             kept = list;
         } else { /* unloaded, or lost with its context or driver */
+            free(list->image);
             free(list);
         }
         list = next;
@@ -140,7 +141,8 @@ static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     struct silo_gpu *gpu = silo_gpu_named(kind);
     struct silo_gpu_device *device = gpu != NULL ? silo_gpu_device(gpu, index) : NULL;
     struct silo_gpu_module *self = NULL;
-    char *image = device != NULL ? malloc((size_t)data.len + 1) : NULL; /* freed below */
+    char *image =
+        device != NULL ? malloc((size_t)data.len + 1) : NULL; /* freed below, or the module's */
     if (image != NULL)
         self = (struct silo_gpu_module *)PyType_GenericAlloc(type, 0);
     else if (device != NULL)
@@ -162,6 +164,10 @@ static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *keywor
             load_error(device, image, data.len, log, code);
             Py_CLEAR(self);
         }
+        else if (gpu->reads_image) {
+            self->image = image;
+            image = NULL;
+        }
     }
     free(image);
     PyBuffer_Release(&data);
@@ -174,10 +180,11 @@ static void module_dealloc(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     if (self->weakrefs != NULL)
         PyObject_ClearWeakRefs(object);
-    if (self->module != NULL && !self->captured && !silo_gpu_ending()) {
+    if (self->module != NULL && !__atomic_load_n(&self->captured, __ATOMIC_RELAXED) &&
+        !silo_gpu_ending()) {
         struct silo_gpu_retired *entry = malloc(sizeof *entry); /* owned by the list */
         if (entry != NULL) {                                    /* else it stays loaded */
-            *entry = (struct silo_gpu_retired){NULL, self->module};
+            *entry = (struct silo_gpu_retired){NULL, self->module, self->image};
             put_retired(device, entry);
             Py_BEGIN_ALLOW_THREADS struct silo_gpu_scope scope;
             if (silo_gpu_enter(device, &scope) == 0) {

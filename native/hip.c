@@ -322,6 +322,7 @@ struct silo_gpu silo_hip = {
     .host_type = SILO_DEVICE_ROCM_HOST,
     .libraries = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6"},
     .oldest = "ROCm 6.0",
+    .reads_image = true,
     .set_device = set_device,
     .host_alloc = host_alloc,
     .copy = copy,
