@@ -40,6 +40,10 @@ _CONFINED_KINDS = frozenset({"cuda", "hip"})
 class Bench(Protocol):
     """Runs and times candidates on one set of arguments. Failures are LaunchErrors."""
 
+    def start(self) -> None:
+        """There will be something to run: begin with what takes long; returns at once."""
+        ...
+
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
         """Run a config once on the arguments as they were at first; what every array then holds, on the host.
 
@@ -67,6 +71,9 @@ class LocalBench:
     device: Device
     arguments: Mapping[str, object]
     launcher_of: Callable[[Config], Callable[[], object]]
+
+    def start(self) -> None:
+        """Nothing takes long."""
 
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
         """See :class:`Bench`."""
@@ -127,7 +134,7 @@ class ConfinedBench:
 
     Args:
         device: where to.
-        arguments: by name; arrays are copied now and never written.
+        arguments: by name; arrays are copied when the bench starts and never written.
         grid_of: the grid of a config, given its artifact.
         blob_of: the bytes of an artifact's code.
         limit_s: seconds one candidate may run once.
@@ -141,10 +148,21 @@ class ConfinedBench:
         blob_of: Callable[[Artifact], bytes],
         limit_s: float = RUN_LIMIT_S,
     ) -> None:
-        self._process = MeasuringProcess(device, arguments, limit_s)
+        self._made: MeasuringProcess | None = None
+        self._make = lambda: MeasuringProcess(device, arguments, limit_s)
         self._names = [name for name, value in arguments.items() if array_behind(value) is not None]
         self._grid_of = grid_of
         self._blob_of = blob_of
+
+    @property
+    def _process(self) -> MeasuringProcess:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def start(self) -> None:
+        """Copy the arguments and start the process, which takes about as long as the first compilation."""
+        self._process.start()
 
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
         """See :class:`Bench`."""
@@ -161,7 +179,8 @@ class ConfinedBench:
 
     def close(self) -> None:
         """End the process."""
-        self._process.close()
+        if self._made is not None:
+            self._made.close()
 
     def _candidate(self, config: Config, artifact: Artifact) -> Candidate:
         return Candidate(artifact, self._blob_of(artifact), self._grid_of(config, artifact))

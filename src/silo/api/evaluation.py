@@ -121,8 +121,10 @@ class BenchEvaluator:
         self._best_ns: int | None = None
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Start compiling."""
-        self._artifacts.prepare(configs)
+        """Start compiling, and what the bench needs meanwhile."""
+        if configs:
+            self._artifacts.prepare(configs)
+            self._bench.start()
 
     def evaluate(self, config: Config) -> Trial:
         """Await the artifact, check its result, measure it."""

@@ -14,6 +14,8 @@ from silo.compile.process import WorkerDiedError, WorkerHungError, WorkerProcess
 from silo.compile.wire import encode
 from silo.core.protocols import Device
 from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TuneError
+from silo.launch import native
+from silo.launch.drivers import KINDS
 from silo.settings import settings
 
 if TYPE_CHECKING:
@@ -53,10 +55,20 @@ class MeasuringProcess:
     def __init__(self, device: Device, arguments: Mapping[str, object], limit_s: float) -> None:
         self._device = f"{device.target.kind}:{device.index}"
         self._limit_s = limit_s
+        # Only now is it certain that everything which writes the arrays was enqueued; wait until it is done.
+        if device.target.kind in KINDS:
+            native.gpu_synchronize(device.target.kind, device.index)
         self._shared = SharedArguments(arguments)
         self._process: WorkerProcess | None = None
+        self._ready = False  # the process has the arguments
         self._loaded: set[str] = set()
         self.started = 0
+
+    def start(self) -> None:
+        """Start the process, if none runs, without waiting for it."""
+        if self._process is None:
+            self._process = self._spawn()
+            self.started += 1
 
     def results(self, candidate: Candidate, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
         """Run once on the arguments as they were; what the arrays called ``names`` hold then, until the next call.
@@ -90,8 +102,7 @@ class MeasuringProcess:
         )
 
     def _load(self, candidate: Candidate) -> None:
-        if self._process is None:
-            self._start()
+        self._give_arguments()
         if candidate.key in self._loaded:
             return
         artifact = candidate.artifact
@@ -103,30 +114,44 @@ class MeasuringProcess:
             "kind": artifact.blob.kind,
             "grid": list(candidate.grid),
         }
-        self._exchange(encode(header, [candidate.blob]), _SETUP_LIMIT_S, str(artifact.variant.config))
+        request = encode(header, [candidate.blob])
+        # Code that the driver refuses, for it needs more than the device has, leaves the process as it was.
+        self._exchange(request, _SETUP_LIMIT_S, str(artifact.variant.config), fatal=False)
         self._loaded.add(candidate.key)
 
-    def _start(self) -> None:
+    def _spawn(self) -> WorkerProcess:
         here = settings()
-        environment = {"SILO_L2": here.l2, "SILO_THREADS": str(here.threads)}
+        # Writing the launch log would be part of what is measured.
+        environment = {"SILO_L2": here.l2, "SILO_THREADS": str(here.threads), "SILO_LAUNCH_LOG": ""}
         libraries = {"SILO_CUDA_LIBRARY": here.cuda_library, "SILO_HIP_LIBRARY": here.hip_library}
         environment |= {name: library for name, library in libraries.items() if library}
         try:
-            self._process = WorkerProcess(
+            return WorkerProcess(
                 [self._device, str(self._shared.file)],
                 module="silo.api.measuring_worker",
                 environment=environment,
                 pass_fds=[self._shared.file],
             )
-            self.started += 1
-            self._exchange(
-                encode({"do": "arguments", "arguments": self._shared.to_json()}), _SETUP_LIMIT_S, "arguments"
-            )
-        except (CompileError, LaunchError) as error:
-            # No config's fault, and every config would meet it.
-            raise TuneError(f"the measuring process on {self._device} cannot be used: {error}") from error
+        except CompileError as error:
+            raise self._unusable(error) from error
 
-    def _exchange(self, request: bytes, limit_s: float, what: str) -> dict[str, Any]:
+    def _give_arguments(self) -> None:
+        self.start()
+        if self._ready:
+            return
+        request = encode({"do": "arguments", "arguments": self._shared.to_json()})
+        try:
+            self._exchange(request, _SETUP_LIMIT_S, "copying the arguments")
+        except (CompileError, LaunchError) as error:
+            raise self._unusable(error) from error
+        self._ready = True
+
+    def _unusable(self, error: Exception) -> TuneError:
+        """No config's fault, and every config would meet it."""
+        return TuneError(f"the measuring process on {self._device} cannot be used: {error}")
+
+    def _exchange(self, request: bytes, limit_s: float, what: str, *, fatal: bool = True) -> dict[str, Any]:
+        """Ask, and replace the process where it may be of no further use; an error is so unless not ``fatal``."""
         assert self._process is not None
         try:
             reply, _ = self._process.exchange(request, limit_s)
@@ -141,13 +166,15 @@ class MeasuringProcess:
             raise
         if reply.get("outcome") == "error":
             # The device may refuse everything from now on, as CUDA's do after a fault.
-            self._stop()
+            if fatal:
+                self._stop()
             raise _rebuilt(str(reply["class"]), str(reply["message"]))
         return reply
 
     def _stop(self, *, died: bool = False) -> str:
         process, self._process = self._process, None
         self._loaded.clear()
+        self._ready = False
         return "" if process is None else process.close(died=died)
 
     def close(self) -> None:
