@@ -4,14 +4,17 @@ import os
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import silo
 from silo.api.devices import device_named
 from silo.api.measuring import Candidate, MeasuringProcess
 from silo.api.shared_arguments import describable
+from silo.api.tuning import tune_path
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.config import Config
 from silo.core.dtypes import dtype
@@ -19,7 +22,8 @@ from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.variant import Variant
-from silo.errors import LaunchError, LaunchTimeoutError, TuneError
+from silo.errors import DeviceError, LaunchError, LaunchTimeoutError, TuneError
+from silo.settings import override
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="builds small kernels with the C compiler")
 
@@ -161,3 +165,68 @@ def test_what_cannot_be_given_to_another_process():
     assert describable({"x": np.zeros(4), "n": 3, "flag": True, "scale": 0.5, "none": None})
     assert "dict" in describable({"x": {}}).reason
     assert "are copied" in describable({"x": np.zeros(1 << 20)}, limit=1 << 20).reason
+
+
+def test_code_that_does_not_load_leaves_the_process(process, tmp_path):
+    good = candidate(tmp_path, packed(ADD))
+    process.results(good, ["out"])
+    missing = replace(good, artifact=replace(good.artifact, launch=replace(good.artifact.launch, entry="absent")))
+    with pytest.raises(DeviceError, match="absent"):
+        process.results(missing, ["out"])
+    process.results(good, ["out"])
+    assert process.started == 1
+
+
+@pytest.fixture
+def confined_cpu(monkeypatch, tmp_path):
+    monkeypatch.setattr("silo.api.benches._CONFINED_KINDS", frozenset({"cpu"}))
+    with override(home=tmp_path / "store", tune="auto", tune_budget_s=60.0):
+        yield
+
+
+def test_cases_of_kernels_measured_in_another_process(confined_cpu):
+    pytest.importorskip("triton", reason="compiles Triton kernels")
+    path = Path(__file__).parents[2] / "examples" / "kernels.py"
+    rows = tune_path(path, kernels=["softmax", "dropout"])
+    assert len(rows) == 4
+    assert all(row.winner is not None and not row.failures for row in rows)
+    assert all(row.measured == 0 for row in tune_path(path, kernels=["softmax", "dropout"]))
+
+
+def test_the_first_call_is_measured_in_another_process(confined_cpu, caplog):
+    triton = pytest.importorskip("triton", reason="compiles Triton kernels")
+    import triton.language as tl
+
+    @triton.jit
+    def accumulate(x, out, count, scale, BLOCK: tl.constexpr, WRONG: tl.constexpr):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        value = tl.load(out + i, mask=i < count) + scale * tl.load(x + i, mask=i < count)
+        tl.store(out + i, value + WRONG, mask=i < count)
+
+    accumulate.fn.__globals__["tl"] = tl
+    made = silo.kernel(
+        space=[{"BLOCK": 64, "WRONG": 0}, {"BLOCK": 256, "WRONG": 1}, {"BLOCK": 1024, "WRONG": 0}],
+        key=["count"],
+        grid=lambda a: (silo.cdiv(a.count, a.BLOCK),),
+    )(accumulate)
+    torch = pytest.importorskip("torch")
+    x = torch.arange(1001, dtype=torch.float32)[1:]
+    for grid in (None, lambda meta: (silo.cdiv(meta["count"], meta["BLOCK"]),)):
+        out = torch.ones(1000)
+        arguments = (x, out, 1000 if grid is None else np.int32(500), 0.5)
+        with caplog.at_level("INFO", logger="silo"):
+            (made if grid is None else made[grid])(*arguments)
+        count = int(arguments[2])
+        assert torch.equal(out[:count], 1 + 0.5 * x[:count])
+        assert "tuned accumulate" in caplog.text
+        assert "WRONG=1" not in made.explain(*arguments, grid=grid).split("config: ")[1].splitlines()[0]
+        caplog.clear()
+
+
+def test_what_cannot_be_copied_is_measured_here_and_said(confined_cpu, caplog, monkeypatch):
+    from silo.api.benches import confines
+
+    monkeypatch.setattr("silo.api.shared_arguments.shared_limit", lambda: 10)
+    with caplog.at_level("INFO", logger="silo"):
+        assert not confines("big", device_named("cpu"), {"x": np.zeros(100)})
+    assert "big is measured in this process" in caplog.text
