@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from silo.core.config import Config
 from silo.core.protocols import Heuristic
 from silo.core.signature import Signature
-from silo.core.specialization import Fact, Specialization
+from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import SpaceError
@@ -169,12 +169,12 @@ def _variant(
 def _fallbacks(kernel: PlanKernel) -> list[tuple[PlanCase, Specialization, tuple[str, ...]]]:
     """For each dtype signature: its first case, the specialization without assumptions, the labels of its cases.
 
-    Arguments that are None and constexpr values given by the caller stay: they are no assumptions about values but part
-    of which code this is.
+    Arguments that are None, block shapes and constexpr values given by the caller stay: they are no assumptions about
+    values but part of which code this is.
     """
     groups: dict[tuple[Signature, Specialization], tuple[PlanCase, list[str]]] = {}
     for case in kernel.cases:
-        kept = tuple((name, fact) for name, fact in case.specialization.facts if fact is Fact.NONE)
+        kept = tuple((name, fact) for name, fact in case.specialization.facts if not fact.is_assumption)
         generic = Specialization(kept, case.specialization.constants)
         groups.setdefault((case.signature, generic), (case, []))[1].append(case.label)
     return [(case, generic, tuple(labels)) for (_, generic), (case, labels) in groups.items()]

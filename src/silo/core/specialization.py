@@ -22,6 +22,11 @@ class Fact(Enum):
     POINTER_RANGE_32 = "range32"  # a pointer into memory of less than 2 GiB: offsets fit 32 bits (ROCm only)
     CONFIG_BLOCK = "configblock"  # a descriptor whose block shape the config sets, whatever the caller's says
 
+    @property
+    def is_assumption(self) -> bool:
+        """Whether code without it serves the same calls; otherwise it is part of which code this is."""
+        return self not in (Fact.NONE, Fact.CONFIG_BLOCK)
+
 
 @dataclass(frozen=True, slots=True)
 class Specialization:
