@@ -132,8 +132,14 @@ def test_buffers_of_devices():
     other = silo.Buffer.of(bytes(24), "float32", (2, 3), "cuda:1")
     other.copy_from(buffer)
     assert (np.asarray(other) == buffer.numpy()).all()
-    other.fill(0)
+    host = silo.Buffer((2, 3))
+    host.copy_from(buffer)
+    assert (host.numpy() == buffer.numpy()).all()
+    host.fill(0)
+    other.copy_from(host)
     assert not other.numpy().any()
+    with pytest.raises(ArgumentError, match="24"):
+        other.copy_from(bytes(20))
     assert repr(other) == "Buffer([2, 3], float32, cuda:1)"
     assert isinstance(other, silo.Buffer)
     with pytest.raises(AttributeError, match=r"on cuda:1 .* numpy\(\) and copy_to\(\)"):

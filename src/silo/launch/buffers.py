@@ -120,10 +120,7 @@ class Buffer:
         raise NotImplementedError
 
     def copy_from(self, data: BytesLike | Buffer, stream: int = 0) -> None:
-        """Take over the bytes of ``data``, which has as many; on a device after what was enqueued in ``stream``.
-
-        A Buffer has to be on the same device.
-        """
+        """Take over the bytes of ``data``, which has as many; on a device after what was enqueued in ``stream``."""
         raise NotImplementedError
 
     def copy_to(self, out: BytesLike, stream: int = 0) -> None:
@@ -135,7 +132,7 @@ class Buffer:
         raise NotImplementedError
 
     def numpy(self) -> NDArray[Any]:
-        """A numpy array (of ml_dtypes where numpy lacks the type): the same memory on the host, a copy of a device's."""
+        """A numpy array (of ml_dtypes where numpy lacks the type): the same memory on the host, a device's copied."""
         import numpy as np  # noqa: PLC0415  # numpy is optional
 
         flat = np.frombuffer(self._host_bytes(), dtype=np.uint8)
@@ -170,8 +167,10 @@ class _HostArray(native.HostBuffer, Buffer):  # pyright: ignore[reportIncompatib
         return "cpu"
 
     def copy_from(self, data: BytesLike | Buffer, stream: int = 0) -> None:
-        del stream
-        self.raw[:] = data.raw if isinstance(data, Buffer) else memoryview(data).cast("B")
+        if isinstance(data, Buffer):
+            data.copy_to(self.raw, stream)
+        else:
+            self.raw[:] = memoryview(data).cast("B")
 
     def copy_to(self, out: BytesLike, stream: int = 0) -> None:
         del stream
@@ -197,6 +196,9 @@ class _DeviceArray(native.GpuBuffer, Buffer):  # pyright: ignore[reportIncompati
 
     def data_ptr(self) -> int:
         return self.address
+
+    def copy_from(self, data: object, stream: int = 0) -> None:
+        super().copy_from(data.raw if isinstance(data, _HostArray) else data, stream)
 
     def _host_bytes(self) -> BytesLike:
         out = bytearray(self.nbytes)
