@@ -39,14 +39,14 @@ def read_message(take: Callable[[int], bytes]) -> Message:
     """
     (length,) = _LENGTH.unpack(take(_LENGTH.size))
     if length > _MAX_JSON:
-        raise CompileError(f"a compile worker sent a message of {length} bytes")
+        raise CompileError(f"a worker process sent a message of {length} bytes")
     try:
         header: Any = json.loads(take(length))
         sizes: list[int] = header["sizes"]
         if any(not 0 <= size <= _MAX_BLOB for size in sizes):
-            raise CompileError(f"a compile worker sent blobs of {sizes} bytes")
+            raise CompileError(f"a worker process sent blobs of {sizes} bytes")
     except (ValueError, TypeError, KeyError) as error:
-        raise CompileError(f"a compile worker sent what is no message: {error}") from error
+        raise CompileError(f"a worker process sent what is no message: {error}") from error
     return header, tuple(take(size) for size in sizes)
 
 
@@ -77,7 +77,7 @@ def decode_outcome(message: Message) -> Compiled | SiloError:
         first, *rest = (CompiledBlob(kind, data) for kind, data in zip(kinds, blobs, strict=True))
         return Compiled(LaunchInfo.from_json(header["launch"]), first, tuple(rest), str(header["log"]))
     except (KeyError, ValueError, TypeError) as error:
-        return CompileError(f"a compile worker sent what is no outcome: {error}")
+        return CompileError(f"a worker process sent what is no outcome: {error}")
 
 
 def _rebuild(name: str, message: str) -> SiloError:
