@@ -417,3 +417,11 @@ def test_pointer_range_is_an_attribute_of_the_argument(kernels):
     assert specialize(excluded, {"x": arguments["x"]})[1].facts == ()
     unaligned = Signature((Parameter("x", align=False),))
     assert specialize(unaligned, {"x": arguments["x"]})[1].facts == (("x", Fact.POINTER_RANGE_32),)
+
+
+def test_what_is_known_before_a_config_is_chosen():
+    found = Specialization((("d", Fact.CONFIG_BLOCK), ("x", Fact.ALIGNED_16)), (("d", (64, 32)), ("e", (16,))))
+    assert found.of_call() == Specialization(found.facts, (("e", (16,)),))
+    assert found.of_call().of_call() == found.of_call()
+    assert [fact for fact in Fact if not fact.is_assumption] == [Fact.NONE, Fact.CONFIG_BLOCK]
+    assert Specialization.from_json(found.to_json()) == found

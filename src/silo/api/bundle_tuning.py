@@ -99,7 +99,7 @@ def _tune_case(
         kernel=kernel.name,
         source=best.source,
         signature=best.signature.without_effects(),
-        specialization=best.specialization,
+        specialization=best.specialization.of_call(),
         target=best.target,
         compiler=ranked[0].artifact.compiler,
         bucket_names=kernel.contents.key,

@@ -21,6 +21,7 @@ from silo.core.protocols import Device
 from silo.core.recipes import ArrayRecipe
 from silo.errors import CaseError
 from silo.launch import cases as arrays
+from silo.launch.descriptors import is_descriptor
 from silo.launch.drivers import KINDS
 from silo.launch.runtime import inspect_call
 from silo.tune.outcome import Budget, TuneOutcome
@@ -124,7 +125,8 @@ def _bench(study: CaseStudy) -> Bench:
     """Where the case's configs run."""
     kernel, case, device = study.kernel, study.case, study.situation.device
     named = call_arguments(kernel, case)
-    constants = study.situation.specialization.constant_values
+    constants = set(study.situation.specialization.constant_values)
+    constants -= {name for name, value in named.items() if is_descriptor(value)}  # theirs is a block shape
     passed = {name: value for name, value in named.items() if name not in constants and name not in case.options}
     if not confines(kernel.name, device, passed):
         return LocalBench(device, case.arguments, launcher_of(study))

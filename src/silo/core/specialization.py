@@ -55,6 +55,11 @@ class Specialization:
         """Constexpr values by parameter name."""
         return dict(self.constants)
 
+    def of_call(self) -> Specialization:
+        """What is known before a config is chosen: without the block shapes that configs set."""
+        shaped = {name for name, fact in self.facts if fact is Fact.CONFIG_BLOCK}
+        return Specialization(self.facts, tuple(pair for pair in self.constants if pair[0] not in shaped))
+
     def to_json(self) -> JSON:
         """The canonical form."""
         return {
