@@ -1,5 +1,7 @@
 /* Modules and launches, whatever the driver. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include "stub_gpu.h"
 
 #include <elf.h>
