@@ -1,8 +1,10 @@
 """Tensor descriptors against the stub of libcuda, which writes into the map what it was asked to encode."""
 
 import copy
+import gc
 import pickle
 import struct
+import sys
 import threading
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -479,3 +481,26 @@ def test_a_map_that_no_driver_encodes_is_refused_when_it_is_bound(stub):
     launch, _ = launcher("unbound", layout_of("d", 2), maps=())
     with pytest.raises(DeviceError, match="unbound: parameter d is a tensor map, and nothing says how to encode it"):
         launch[1](matrix())
+
+
+def test_launches_keep_nothing(stub):
+    launch, _ = launcher("kept", layout_of("d", 2))
+    d, other = matrix(rows=1024), matrix(rows=1024)
+    bad = replace(d, strides=[127, 1])
+
+    def some():
+        for rows in range(1, 200):
+            d.shape = [rows, 128]
+            launch[1](d)
+            launch[1](other)
+            with pytest.raises(ArgumentError):
+                launch[1](bad)
+
+    some()
+    gc.collect()
+    before, references = sys.getallocatedblocks(), sys.getrefcount(d.base)
+    some()
+    gc.collect()
+    blocks, after = sys.getallocatedblocks() - before, sys.getrefcount(d.base)
+    assert blocks < 100
+    assert after == references
