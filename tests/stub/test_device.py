@@ -210,6 +210,12 @@ def test_a_cold_sample_is_one_launch_and_a_warm_one_many(stub):
     assert MeasurePolicy.of("cuda-events-cold/1").identity != MeasurePolicy.of("cuda-events-warm/1").identity
 
 
+def test_the_setting_names_the_state_of_the_cache():
+    code = "from silo.api.devices import device_named; print(device_named('hip').timing)"
+    assert gpu_stub.run(code, SILO_L2="warm").strip() == "hip-events-warm/1"
+    assert gpu_stub.run(code).strip() == "hip-events-cold/1"
+
+
 def test_the_flush_is_twice_the_cache():
     assert flush_bytes("cuda", 52_428_800) == 104_857_600
     assert flush_bytes("cuda", 0) > 0

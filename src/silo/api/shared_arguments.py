@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ArraySlot", "SharedArguments", "describable", "read_arguments", "read_descriptors", "shared_limit"]
 
 _PAGE = 4096
+_MOST = 8 << 30  # bytes
 
 # A copy keeps its address modulo this many bytes: the alignment of every allocator of device memory.
 ADDRESS_MODULUS = 256
@@ -52,13 +53,16 @@ class ArraySlot:
 
 
 def shared_limit() -> int:
-    """How many bytes of arrays are copied at most: with results and their copies, the memory that is available."""
+    """How many bytes of arrays are copied at most: a quarter of the available memory, for results are kept as well.
+
+    Copying more than :data:`_MOST` to the host and to the device again would take longer than tuning a first call may.
+    """
     try:
         text = Path("/proc/meminfo").read_text(encoding="ascii", errors="replace")
         available = next(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("MemAvailable:"))
     except (OSError, ValueError, StopIteration):
-        return 4 << 30
-    return available // 4
+        return _MOST // 2
+    return min(available // 4, _MOST)
 
 
 def describable(arguments: Mapping[str, object], limit: int | None = None) -> Decision:
