@@ -365,7 +365,7 @@ void *silo_descriptor_map(const struct silo_plan *plan, int32_t index,
     }
     made->key = key;
     const uint32_t depth = first ? ((struct tensor_map *)first)->depth + 1 : 0;
-    if (depth < MAX_MAPS) {
+    if (depth + 1 < MAX_MAPS) {
         made->depth = depth;
         made->next = first;
     } else {
@@ -405,7 +405,7 @@ static PyObject *py_adapt_descriptor(PyObject *module, PyObject *type) {
     if (!PyType_Check(type))
         return PyErr_Format(PyExc_TypeError, "not a type: %R", type);
     PyObject *rounds =
-        PyObject_GetAttr(type, s_tf32); /* a default in the class, from Triton 3.7 on */
+        PyObject_GetAttr(type, s_tf32); /* a default in the class, where it has one */
     if (rounds == NULL)
         PyErr_Clear();
     Py_XDECREF(rounds);
