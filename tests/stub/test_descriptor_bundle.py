@@ -1,5 +1,6 @@
 """A kernel with tensor descriptors from its cases to a bundle, and from the bundle to a launch without Triton."""
 
+import importlib
 import json
 import os
 import struct
@@ -10,9 +11,14 @@ from importlib.util import find_spec
 import pytest
 
 import silo
+from silo.errors import ArgumentError
+from silo.launch.log import LaunchLog
+from silo.settings import override
 
 if find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
+
+import triton  # after the skip
 
 KERNELS = """
 import triton
@@ -90,6 +96,18 @@ print(json.dumps(found))
 """
 
 
+@pytest.fixture
+def kernels(tmp_path, monkeypatch):
+    (tmp_path / "stub_descriptor_kernels.py").write_text(KERNELS)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("stub_descriptor_kernels")
+    del sys.modules["stub_descriptor_kernels"]
+
+
+def of(array, *block):
+    return silo.TensorDescriptor(array, array.shape, array.strides, block)
+
+
 def run(*command):
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -111,3 +129,51 @@ def test_from_cases_to_a_launch(stub, tmp_path):
     assert found["grid"] == ([2, 4, 1] if box == (64, 64) else [4, 2, 1])  # a box is no wider than its swizzle
     assert found["plain"] == [2, 1, 1]
     assert "has the block shape [32, 64], and it was compiled for [64, 64]" in found["refused"]
+
+
+def test_the_config_gives_the_block_and_the_log_tells_it(stub, kernels, tmp_path):
+    x, out = (silo.Buffer((1024, 256), "float16", "cuda:0") for _ in range(2))
+    log = tmp_path / "launches"
+    with override(tune="off"), silo.launch_hook(LaunchLog(log)):
+        given = of(x, 1, 8), of(out, 1, 8)
+        kernels.hooked(*given)
+        first = stub.last("hooked")
+        assert (first.grid, struct.unpack_from("<2I", first.parameters[0], 88)) == ((16, 4, 1), (64, 64))
+        kernels.hooked(*given, BM=16, BN=32)  # a config of the caller's own: the hook is asked again
+        own = stub.last("hooked")
+        assert (own.grid, struct.unpack_from("<2I", own.parameters[0], 88)) == ((64, 8, 1), (32, 16))
+        assert [one.block_shape for one in given] == [(1, 8)] * 2
+    line = json.loads(log.read_text().splitlines()[0])
+    assert line["config"] | {"BM": 64, "source": [64, 64]} == line["config"]
+    described = {"shape": [1024, 256], "strides": [256, 1], "block_shape": [1, 8], "padding": "zero"}
+    assert line["arguments"]["source"] | described == line["arguments"]["source"]
+    assert line["arguments"]["source"]["base"]["address"] == x.address
+
+
+def test_without_tensor_maps(stub, kernels):
+    x, out = (silo.Buffer((128, 256), "float16", "hip:0") for _ in range(2))
+    flags = () if triton.__version__.startswith("3.6") else (1,)
+    one = (*[8] * 5, 1, *flags, 4, 4, 8, 8)
+    stub.parameters("hooked", *one, *one, 8, 8)
+    with override(tune="off"):
+        kernels.hooked(of(x, 1, 8), of(out, 1, 8))
+    values = stub.last("hooked").parameters
+    sizes = tuple(struct.pack("<q", size) for size in (128, 256, 256, 1))
+    assert values[: len(one)] == (
+        struct.pack("<Q", x.address),
+        *sizes,
+        *[b"\0"] * (1 + len(flags)),
+        struct.pack("<i", 128),
+        struct.pack("<i", 256),
+        *sizes[2:],
+    )
+
+
+def test_a_bound_launcher_and_its_promises(stub, kernels):
+    x, out = (silo.Buffer((1024, 64), "float16", "cuda:0") for _ in range(2))
+    with override(tune="off", debug=True):
+        bound = kernels.plain.bind(of(x, 64, 64), of(out, 64, 64))
+        bound(of(out, 64, 64), of(x, 64, 64))
+        assert struct.unpack_from("<Q", stub.last("plain").parameters[0], 8) == (out.address & ~(1 << 21),)
+        with pytest.raises(ArgumentError, match=r"source has the block shape \[32, 64\], and it was compiled for"):
+            bound(of(x, 32, 64), of(out, 64, 64))

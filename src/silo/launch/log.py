@@ -6,9 +6,11 @@ import json
 import math
 import os
 import time
+from typing import Any, cast
 
 from silo.errors import SettingsError, SiloError
 from silo.launch import native
+from silo.launch.descriptors import is_descriptor, with_base
 from silo.launch.hooks import LaunchEvent, on_launch
 from silo.settings import settings
 
@@ -51,14 +53,27 @@ def _value(value: object) -> object:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):
-        return [_value(item) for item in value]
+        return [_value(item) for item in cast("list[object]", value)]
+    if is_descriptor(value):  # its repr would show the array's elements, which waits for the device
+        return _descriptor(value)
     try:
         address, code, bits, _, device, sizes, strides = native.read(value)
-    except (SiloError, TypeError, ValueError, RuntimeError):  # no array: a dtype, a function, a descriptor
+    except (SiloError, TypeError, ValueError, RuntimeError):  # no array: a dtype, a function
         return repr(value)
     del code, bits
     dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
     return {"dtype": dtype, "shape": list(sizes), "strides": list(strides), "address": address, "device": list(device)}
+
+
+def _descriptor(value: Any) -> object:  # noqa: ANN401  # any class of descriptors
+    plain = with_base(value, None)
+    return {
+        "base": _value(value.base),
+        "shape": list(plain.shape),
+        "strides": list(plain.strides),
+        "block_shape": list(plain.block_shape),
+        "padding": plain.padding,
+    }
 
 
 _applied: str | os.PathLike[str] | None = None
