@@ -136,7 +136,7 @@ def test_a_cubin_of_triton():
     out = torch.zeros_like(x)
     k(x, y, out, N)
     torch.testing.assert_close(out, x + y)
-    with pytest.raises(SiloError, match="x is not at a multiple of 16 bytes"):
+    with pytest.raises(SiloError, match="is not at a multiple of 16 bytes"):
         k(x[1:], y[1:], out[1:], N - 16)
     with pytest.raises(SiloError, match="n is not a multiple of 16"):
         k(x, y, out, N - 1)

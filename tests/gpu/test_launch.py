@@ -228,6 +228,7 @@ def test_cupy_arrays(kernel):
     x = cupy.arange(N, dtype=cupy.float32)
     out = cupy.zeros_like(x)
     stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
     with stream:
         kernel(x, x, out, N)
     stream.synchronize()
