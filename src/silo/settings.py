@@ -11,11 +11,11 @@ import sys
 import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from silo.errors import SettingsError
+from silo.frozen import frozen, replace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ L2_STATES = ("cold", "warm")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variable:
     """One variable: its name, the form of its value, the default in words, what it means."""
 
@@ -91,7 +91,7 @@ def available_cpus() -> int:
     return os.cpu_count() or 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """Every setting, with its unit in the name where it has one. None where nobody said: ``home``, ``cc``, ...
 

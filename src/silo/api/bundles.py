@@ -100,7 +100,7 @@ class BundledKernel:
             self.contents.signature,
             on_miss=self._on_miss,
             key=self.contents.key,
-            exact=tuple(sorted(self._assumed_exactly | (self._derived.reads if self._derived else frozenset()))),
+            exact=tuple(sorted(self._assumed_exactly | (self._derived.reads if self._derived else frozenset[str]()))),
             config_names=(*self.contents.config_names, *(name for name, _ in self.contents.derived)),
         )
 

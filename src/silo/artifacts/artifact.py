@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from silo.core.launch_info import LaunchInfo
 from silo.core.values import JSON, malformed
 from silo.core.variant import Variant
 from silo.errors import TargetError
+from silo.frozen import frozen
 
 __all__ = ["Artifact", "BlobRef"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlobRef:
     """A blob by content: sha256 in hex, kind (``silo.core.compiled.BLOB_KINDS``) and size in bytes."""
 
@@ -37,7 +36,7 @@ class BlobRef:
         return cls(sha256, kind, size)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Artifact:
     """A compiled variant: which blob a driver loads, how it is launched, what made it.
 

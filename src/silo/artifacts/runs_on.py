@@ -17,10 +17,10 @@ Sources of the rules:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.target import CPU_LEVELS, Target
+from silo.frozen import frozen
 
 __all__ = ["CUDA_FAMILIES", "HIP_GENERIC", "runs_on"]
 
@@ -42,7 +42,7 @@ HIP_GENERIC: dict[str, frozenset[str]] = {
 _SM = re.compile(r"sm_([0-9]{2,3})([af]?)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Sm:
     """A compute capability as one number (9.0 is 90) and the suffix of its target."""
 

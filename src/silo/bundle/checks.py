@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from silo.core.values import JSON
 from silo.errors import BundleFormatError, SiloError
+from silo.frozen import frozen
 
 __all__ = ["Checker"]
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 _DECODE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, SiloError)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checker:
     """Checks of one JSON document that lies at ``offset`` in ``file`` (a name for messages)."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 
 from silo.artifacts.artifact import Artifact, BlobRef
@@ -13,6 +12,7 @@ from silo.core.nodes import Node
 from silo.core.signature import Signature
 from silo.core.target import Target
 from silo.core.values import JSON, canonical_json, parse_json
+from silo.frozen import frozen
 
 __all__ = [
     "Basis",
@@ -35,7 +35,7 @@ class Basis(Enum):
     HEURISTIC = "heuristic"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BundleVariant:
     """One compiled variant; ``reason`` says in words why it is in the bundle."""
 
@@ -49,7 +49,7 @@ class BundleVariant:
         return (self.artifact.blob, *self.artifact.sidecars)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BundleRules:
     """Dispatch for one target and one typed signature."""
 
@@ -58,7 +58,7 @@ class BundleRules:
     rules: DispatchRules
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BundleKernel:
     """One kernel. The order of ``variants`` is one of preference, so it is kept.
 
@@ -88,7 +88,7 @@ class BundleKernel:
                 yield document
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BundleContents:
     """Everything but the bytes of the blobs.
 

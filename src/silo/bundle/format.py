@@ -7,10 +7,10 @@ multiple of 64, the bytes between are zero, and the manifest ends the file.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from silo.core.compiled import BLOB_KINDS
 from silo.errors import BundleFormatError, BundleVersionError
+from silo.frozen import frozen
 
 __all__ = [
     "ALIGNMENT",
@@ -57,7 +57,7 @@ _STRUCT = struct.Struct("<8sHHIQQ32s")
 _OFFSETS = {"magic": 0, "major": 8, "minor": 10, "flags": 12, "manifest_offset": 16, "manifest_bytes": 24, "sha256": 32}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Header:
     """The first 64 bytes. ``manifest_sha256`` is over the manifest's stored bytes and is the bundle's identity."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef
@@ -36,6 +35,7 @@ from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON
 from silo.core.variant import Variant
+from silo.frozen import frozen
 
 __all__ = ["TABLES", "BlobEntry", "Manifest"]
 
@@ -69,7 +69,7 @@ _HEX = frozenset("0123456789abcdef")
 _IDENTITY = operator.itemgetter("source", "signature", "specialization", "config", "target", "compiler")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlobEntry:
     """One blob of the file: sha256 and size of the raw bytes, and where and how they are stored."""
 

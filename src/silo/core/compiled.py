@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from silo.core.launch_info import LaunchInfo
+from silo.frozen import frozen
 
 __all__ = ["BLOB_KINDS", "HOST_CODE_KINDS", "Compiled", "CompiledBlob"]
 
@@ -14,7 +13,7 @@ BLOB_KINDS = ("cubin", "hsaco", "ptx", "so", "metallib", "spv", "stablehlo", "c"
 HOST_CODE_KINDS = frozenset({"so"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompiledBlob:
     """One file of bytes with its kind (one of :data:`BLOB_KINDS`)."""
 
@@ -22,7 +21,7 @@ class CompiledBlob:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compiled:
     """The outcome of one compile job: launch info, the blob a driver loads, sidecars (C source, TTIR), notes."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from silo.core.reading import read_object, read_values
 from silo.core.values import JSON, Value, canonical_json, value_to_json
+from silo.frozen import frozen
 
 __all__ = ["OPTION_NAMES", "Config"]
 
@@ -25,7 +25,7 @@ OPTION_NAMES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Config:
     """One point of the tuning space: constexpr values and compile options, each sorted by name.
 

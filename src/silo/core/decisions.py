@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from silo.frozen import frozen
 
 __all__ = ["Accepted", "Decision", "Rejected"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Accepted:
     """The candidate can be used."""
 
@@ -17,7 +17,7 @@ class Accepted:
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rejected:
     """The candidate cannot be used, and why."""
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import cast
-
 from silo.core.reading import read_natural, read_object, read_text
 from silo.core.values import JSON
+from silo.frozen import frozen, names_of
 
 __all__ = ["DEVICE_FACTS", "DeviceModel", "available_sms"]
 
@@ -41,7 +39,7 @@ def available_sms(count: int, reserved: int) -> int:
     return count if reserved <= 0 else max(count - reserved, 1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceModel:
     """What a device is, never which one: its index is no part of the identity.
 
@@ -56,7 +54,7 @@ class DeviceModel:
 
     def to_json(self) -> JSON:
         """The canonical form."""
-        return cast("JSON", asdict(self))
+        return {name: getattr(self, name) for name in names_of(DeviceModel)}
 
     @classmethod
     def from_json(cls, data: JSON) -> DeviceModel:

@@ -15,13 +15,13 @@ A bucket stands for itself: ``bucket(bucket(v)) == bucket(v)``, and what people 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from silo.core.config import Config
 from silo.core.nodes import INT64_MAX
 from silo.core.reading import read_list, read_object, read_text
 from silo.core.values import JSON, Value, canonical_json, malformed, value_from_json, value_to_json
+from silo.frozen import frozen
 
 __all__ = [
     "EXACT_LIMIT",
@@ -93,7 +93,7 @@ def bucket_from_json(data: JSON) -> Bucket:
     return tuple(value_from_json(item) for item in read_list(data, "a bucket"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Match:
     """The config chosen for a bucket. ``rule`` is the bucket of the rule used, None where the fallback was."""
 
@@ -107,7 +107,7 @@ class Match:
         return self.reason == "exact"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DispatchRules:
     """From the values of the arguments in ``key`` to a config: a table of buckets, and a fallback for the rest.
 

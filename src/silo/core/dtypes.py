@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from silo.frozen import frozen
 
 __all__ = ["DTYPES", "DType", "DTypeKind", "dtype"]
 
@@ -17,7 +18,7 @@ class DTypeKind(Enum):
     FLOAT = "float"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DType:
     """One element type.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
 from enum import Enum
 
 from silo.core.reading import read_bool, read_list, read_mapping, read_natural, read_object, read_text
 from silo.core.values import JSON, malformed
+from silo.frozen import frozen, names_of
 
 __all__ = ["AbiType", "LaunchInfo", "LayoutSlot", "TensorMap"]
 
@@ -41,7 +41,7 @@ class AbiType(Enum):
     PROFILE = "profile"  # profiling scratch memory, null
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LayoutSlot:
     """One parameter of the binary: the kernel parameter it comes from ("" for scratch) and its ABI type.
 
@@ -66,7 +66,7 @@ class LayoutSlot:
         return cls(items[0], AbiType(items[1]), *items[2:])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorMap:
     """How the tensor map of one descriptor is encoded (``cuTensorMapEncodeTiled``), besides what the descriptor says.
 
@@ -96,7 +96,7 @@ class TensorMap:
     @classmethod
     def from_json(cls, data: JSON) -> TensorMap:
         """The inverse of :meth:`to_json`; ``ValueError`` on what no driver could be given."""
-        members = read_object(data, [field.name for field in fields(cls)], "a tensor map")
+        members = read_object(data, names_of(cls), "a tensor map")
         made = cls(
             name=read_text(members["name"], "the name of a tensor map"),
             swizzle=read_natural(members["swizzle"], "the swizzle of a tensor map"),
@@ -111,7 +111,7 @@ class TensorMap:
         return made
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LaunchInfo:
     """How to launch one artifact. Sizes are in bytes; ``threads`` is per block (num_warps x warp size; 1 on a CPU).
 
@@ -139,7 +139,7 @@ class LaunchInfo:
 
     def to_json(self) -> JSON:
         """The canonical form; every field is present but ``tensor_maps``, which is left out where there are none."""
-        data: dict[str, JSON] = {field.name: getattr(self, field.name) for field in fields(self)}
+        data: dict[str, JSON] = {name: getattr(self, name) for name in names_of(LaunchInfo)}
         data["layout"] = [slot.to_json() for slot in self.layout]
         data["cluster"] = list(self.cluster)
         data["tensor_maps"] = [one.to_json() for one in self.tensor_maps]
@@ -150,7 +150,7 @@ class LaunchInfo:
     @classmethod
     def from_json(cls, data: JSON) -> LaunchInfo:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or mistyped members."""
-        required = {field.name for field in fields(cls)} - {"tensor_maps"}
+        required = {*names_of(cls)} - {"tensor_maps"}
         members = read_mapping(data, "launch info")
         if set(members) - {"tensor_maps"} != required or members.get("tensor_maps", True) == []:
             raise malformed("launch info", data)

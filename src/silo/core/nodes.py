@@ -11,12 +11,12 @@ everywhere: :class:`~silo.errors.ExpressionError` here, an error code in C and C
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias, cast
 
 from silo.core.values import JSON, Value, malformed
 from silo.errors import ExpressionError
+from silo.frozen import field, frozen
 
 __all__ = [
     "INT64_MAX",
@@ -104,7 +104,7 @@ _INFIX = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Const:
     """An integer that fits 64 bits; ``ExpressionError`` otherwise."""
 
@@ -118,7 +118,7 @@ class Const:
         return str(self.value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Argument:
     """The value of an integer or bool argument."""
 
@@ -128,7 +128,7 @@ class Argument:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extent:
     """``shape[axis]`` of an array argument; a negative axis counts from the end."""
 
@@ -139,7 +139,7 @@ class Extent:
         return f"{self.argument}.shape[{self.axis}]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stride:
     """The stride, in elements, of one axis of an array argument; a negative axis counts from the end."""
 
@@ -150,7 +150,7 @@ class Stride:
         return f"{self.argument}.stride({self.axis})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ItemSize:
     """Bytes per element of an array argument."""
 
@@ -160,7 +160,7 @@ class ItemSize:
         return f"{self.argument}.dtype.itemsize"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigValue:
     """A value of the config: a constexpr or a compile option, integer or bool."""
 
@@ -170,7 +170,7 @@ class ConfigValue:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceFact:
     """A number the device states of itself, such as ``sm_count``."""
 
@@ -180,7 +180,7 @@ class DeviceFact:
         return f"device.{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Op:
     """An operation on other expressions. Built by :func:`make`, which folds constants, or directly.
 
@@ -211,7 +211,7 @@ Leaf: TypeAlias = Argument | Extent | Stride | ItemSize | ConfigValue | DeviceFa
 Node: TypeAlias = Const | Leaf | Op
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bindings:
     """Where leaves get their values: each member maps a name to what it has at this call.
 

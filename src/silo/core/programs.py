@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
 from silo.core.nodes import Argument, Const, DeviceFact, Extent, ItemSize, Leaf, Node, Op, OpKind, Stride
 from silo.errors import ExpressionError
+from silo.frozen import frozen
 
 __all__ = ["MAX_STACK", "EvalError", "Instruction", "Opcode", "Program", "encode"]
 
@@ -90,7 +90,7 @@ _BINARY = {
 _UNARY = {OpKind.NEG: Opcode.NEG, OpKind.NOT: Opcode.NOT, OpKind.NEXT_POW2: Opcode.NEXT_POW2}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Program:
     """Instructions, and the most values they have on the stack at one time."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 from silo.core.dtypes import DType
 from silo.core.reading import read_dtype
 from silo.core.values import JSON, Value, malformed, value_from_json, value_to_json
+from silo.frozen import frozen, replace
 
 __all__ = ["NO_DEFAULT", "Effect", "NoDefault", "Parameter", "ParameterKind", "Signature"]
 
@@ -53,7 +53,7 @@ class NoDefault(Enum):
 NO_DEFAULT: Final = NoDefault.NO_DEFAULT
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameter:
     """One parameter. ``dtype`` is the pointee's for a pointer, the value's for a scalar, None otherwise.
 
@@ -107,7 +107,7 @@ class Parameter:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Signature:
     """The ordered parameters of a kernel."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 
 from silo.core.reading import read_object, read_pairs
 from silo.core.values import JSON, Value, value_from_json, value_sort_key, value_to_json
+from silo.frozen import field, frozen
 
 __all__ = ["Fact", "Specialization"]
 
@@ -28,7 +28,7 @@ class Fact(Enum):
         return self not in (Fact.NONE, Fact.CONFIG_BLOCK)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Specialization:
     """Facts by parameter name, and the values of constexpr parameters that the caller gave.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from silo.errors import TargetError
+from silo.frozen import frozen
 
 __all__ = ["CPU_LEVELS", "TARGET_KINDS", "Target"]
 
@@ -27,7 +27,7 @@ _ANY_ARCH = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _EXAMPLES = {"cuda": "cuda:sm_90a", "hip": "hip:gfx942", "cpu": "cpu:x86-64-v3", "tpu": "tpu:v5e", "metal": "metal:3.1"}
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen
 class Target:
     """What a variant is compiled for: a kind and an arch. An empty arch means this machine's device.
 
@@ -54,6 +54,9 @@ class Target:
             example = _EXAMPLES.get(kind, f"{kind}:ARCH")
             raise TargetError(f"unknown target {text!r}: {arch!r} is no arch of {kind}; write for example {example}")
         return cls(kind, arch)
+
+    def __lt__(self, other: Target) -> bool:
+        return (self.kind, self.arch) < (other.kind, other.arch)
 
     @property
     def is_concrete(self) -> bool:

@@ -11,10 +11,10 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from silo.core.dtypes import DType, dtype
+from silo.frozen import frozen
 
 __all__ = [
     "JSON",
@@ -32,7 +32,7 @@ __all__ = [
 JSON: TypeAlias = "bool | int | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FunctionValue:
     """A function passed as a constexpr: known by its name and the fingerprint of its source."""
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from silo.core.config import Config
 from silo.core.reading import read_object, read_target, read_text
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON, digest
+from silo.frozen import frozen
 
 __all__ = ["CompileJob", "Variant"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variant:
     """Source + signature + specialization + config + target.
 
@@ -59,7 +58,7 @@ class Variant:
         return digest("artifact-key/1", [self.to_json(), compiler_identity])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompileJob:
     """What a compile worker gets: text and plain values only, no Python objects.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.core.dtypes import DType, from_dlpack
 from silo.core.values import Value
 from silo.errors import ArgumentError
+from silo.frozen import field, frozen
 from silo.launch import native
 from silo.launch.descriptors import block_shape_of
 
@@ -40,7 +40,7 @@ _ALIGNED, _DIVISIBLE, _ONE, _READONLY, _RANGE32 = 1, 2, 4, 8, 16
 DEVICE_KINDS = {1: "cpu", 2: "cuda", 3: "cuda", 8: "metal", 10: "hip", 11: "hip", 13: "cuda", 14: "xpu"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Argument:
     """One argument: ``value`` is the caller's object, ``dtype`` that of an array's elements or of the scalar.
 
@@ -91,7 +91,7 @@ class Argument:
                 return ArgumentFacts()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """One call of a kernel. ``device`` is DLPack's (type, index) of its arrays; (0, 0) where it has none.
 

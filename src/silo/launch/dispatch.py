@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
 from silo.core.decisions import Accepted, Decision, Rejected
@@ -13,6 +12,7 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import NoVariantError
+from silo.frozen import frozen
 from silo.launch.arguments import Argument, Call, ValueKind, describe_call
 
 __all__ = ["Choice", "accepts", "choose", "label", "specificity"]
@@ -21,7 +21,7 @@ T = TypeVar("T")
 Constant = Callable[[object], Value]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice(Generic[T]):
     """What may serve a call, most specialised first, and the decision on every candidate in the order given."""
 

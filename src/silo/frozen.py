@@ -1,0 +1,216 @@
+"""``@frozen``: classes of immutable values, cheap to define.
+
+What a first launch needs is imported in a few milliseconds, and ``dataclasses`` would take most of them: it compiles
+half a dozen methods for each class and imports ``inspect``. Here all classes share their methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final, TypeVar, cast, dataclass_transform
+
+__all__ = ["field", "frozen", "names_of", "replace"]
+
+T = TypeVar("T")
+
+_MISSING: Final[Any] = object()
+
+
+class _Field:
+    """What :func:`field` was told."""
+
+    __slots__ = ("compare", "default", "factory", "init", "repr")
+
+    default: Any
+    factory: Callable[[], Any] | None
+    init: bool
+    repr: bool
+    compare: bool
+
+
+def field(
+    *,
+    default: Any = _MISSING,  # noqa: ANN401
+    default_factory: Callable[[], Any] | None = None,
+    init: bool = True,
+    repr: bool = True,  # noqa: A002  # the name that type checkers know
+    compare: bool = True,
+) -> Any:  # noqa: ANN401  # stands where a value of the field's type is expected
+    """A field with more to say than a default; the parameters mean what they mean to ``dataclasses.field``."""
+    made = _Field()
+    made.default, made.factory = default, default_factory
+    made.init, made.repr, made.compare = init, repr, compare
+    return made
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def frozen(cls: type[T]) -> type[T]:
+    """Make a class one of values: as ``dataclass(frozen=True, slots=True)`` does, without inheritance of fields.
+
+    The functions of ``dataclasses`` (``replace``, ``fields``, ``asdict``) take its instances, ``match`` their fields.
+
+    >>> @frozen
+    ... class Point:
+    ...     x: int
+    ...     y: int = 0
+    >>> Point(1), Point(1) == Point(1, 0), replace(Point(1), y=2)
+    (Point(x=1, y=0), True, Point(x=1, y=2))
+    """
+    fields: dict[str, _Field] = {}
+    for name, annotation in cls.__annotations__.items():
+        if not str(annotation).removeprefix("typing.").startswith("ClassVar"):
+            given: object = cls.__dict__.get(name, _MISSING)
+            fields[name] = given if isinstance(given, _Field) else field(default=given)
+    members = {name: value for name, value in cls.__dict__.items() if name not in fields}
+    for name in ("__dict__", "__weakref__"):
+        members.pop(name, None)  # the new class gets its own, or none
+    parameters = {name: one for name, one in fields.items() if one.init}
+    members |= {
+        "__slots__": tuple(fields),
+        "__match_args__": tuple(parameters),
+        "__setattr__": _refuse,
+        "__delattr__": _refuse,
+        "__reduce__": _reduce,
+        "__dataclass_fields__": _OnDemand(lambda twin: twin.__dataclass_fields__),
+        "__signature__": _OnDemand(_signature_of),
+        "__qualname__": cls.__qualname__,
+    }
+    members.setdefault("__repr__", _repr_of(tuple(name for name, one in fields.items() if one.repr)))
+    if "__eq__" not in members:
+        members["__eq__"], members["__hash__"] = _equality_of(
+            tuple(name for name, one in fields.items() if one.compare)
+        )
+    setters: list[Callable[[object, object], None]] = []
+    members["__init__"] = _init_of(cls.__qualname__, parameters, setters, members.get("__post_init__"))
+    made: Any = type(cls)(cls.__name__, cls.__bases__, members)
+    setters += (getattr(made, name).__set__ for name in parameters)
+    made.__frozen_fields__ = fields
+    return cast("type[T]", made)
+
+
+def names_of(cls: type) -> tuple[str, ...]:
+    """The names of the fields a class is made from, in order."""
+    return cast("Any", cls).__match_args__
+
+
+def replace(value: T, **changes: object) -> T:
+    """A copy with other values in some fields."""
+    cls = type(value)
+    return cls(**{name: getattr(value, name) for name in names_of(cls)} | changes)
+
+
+def _init_of(
+    name: str,
+    parameters: dict[str, _Field],
+    setters: list[Callable[[object, object], None]],
+    post_init: Callable[[object], None] | None,
+) -> Callable[..., None]:
+    count = len(parameters)
+    defaults = tuple(one.default for one in parameters.values())
+    required = max((index for index, default in enumerate(defaults, start=1) if default is _MISSING), default=0)
+
+    def __init__(self: object, *args: object, **kwargs: object) -> None:  # noqa: N807  # becomes one
+        if kwargs or not required <= len(args) <= count:
+            args = _complete(name, parameters, args, kwargs)
+        elif len(args) != count:
+            args += defaults[len(args) :]
+        for put, value in zip(setters, args, strict=True):
+            put(self, value)
+        if post_init is not None:
+            post_init(self)
+
+    return __init__
+
+
+def _complete(
+    name: str, parameters: dict[str, _Field], args: tuple[object, ...], kwargs: dict[str, object]
+) -> tuple[object, ...]:
+    """The values of all parameters, with defaults."""
+    if len(args) > len(parameters):
+        raise TypeError(f"{name}() takes {len(parameters)} arguments, not {len(args)}")
+    values = list(args)
+    for parameter in tuple(parameters)[len(args) :]:
+        if parameter in kwargs:
+            values.append(kwargs.pop(parameter))
+            continue
+        one = parameters[parameter]
+        if one.factory is not None:
+            values.append(one.factory())
+        elif one.default is _MISSING:
+            raise TypeError(f"{name}() needs the argument {parameter!r}")
+        else:
+            values.append(one.default)
+    for left in kwargs:
+        raise TypeError(f"{name}() got {left!r} twice" if left in parameters else f"{name}() has no argument {left!r}")
+    return tuple(values)
+
+
+def _repr_of(names: tuple[str, ...]) -> Callable[[object], str]:
+    def __repr__(self: object) -> str:  # noqa: N807  # becomes one
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    return __repr__
+
+
+def _equality_of(names: tuple[str, ...]) -> tuple[Callable[[object, object], bool], Callable[[object], int]]:
+    values: Callable[[object], Any] = attrgetter(*names) if len(names) > 1 else lambda one: _few(one, names)
+
+    def __eq__(self: object, other: object) -> bool:  # noqa: N807  # becomes one
+        return values(self) == values(other) if type(self) is type(other) else NotImplemented
+
+    def __hash__(self: object) -> int:  # noqa: N807  # becomes one
+        return hash(values(self))
+
+    return __eq__, __hash__
+
+
+def _few(value: object, names: tuple[str, ...]) -> tuple[object, ...]:
+    return tuple(getattr(value, name) for name in names)
+
+
+def _refuse(self: object, name: str, *_: object) -> None:
+    from dataclasses import FrozenInstanceError  # noqa: PLC0415  # what this module is there to avoid
+
+    raise FrozenInstanceError(f"{type(self).__qualname__}.{name} cannot be changed: it belongs to a value")
+
+
+def _reduce(self: object) -> tuple[object, ...]:
+    return type(self), _few(self, names_of(type(self)))
+
+
+class _OnDemand:
+    """A class attribute that :mod:`dataclasses` or :mod:`inspect` looks for, read from a dataclass of these fields."""
+
+    __slots__ = ("_name", "_read")
+
+    def __init__(self, read: Callable[[Any], object]) -> None:
+        self._read = read
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> object:
+        found = self._read(_twin(owner))
+        setattr(owner, self._name, found)
+        return found
+
+
+def _signature_of(twin: Any) -> object:  # noqa: ANN401
+    import inspect  # noqa: PLC0415  # whoever asks for this has it
+
+    return inspect.signature(twin)
+
+
+def _twin(cls: Any) -> type:  # noqa: ANN401
+    import dataclasses  # noqa: PLC0415  # what this module is there to avoid
+
+    fields: list[tuple[str, Any, Any]] = []
+    for name, one in cls.__frozen_fields__.items():
+        default = dataclasses.MISSING if one.default is _MISSING else one.default
+        factory = dataclasses.MISSING if one.factory is None else one.factory
+        made: Any = dataclasses.field(
+            default=default, default_factory=factory, init=one.init, repr=one.repr, compare=one.compare
+        )
+        fields.append((name, cls.__annotations__[name], made))
+    return dataclasses.make_dataclass(cls.__name__, fields)
