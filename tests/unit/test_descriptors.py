@@ -11,6 +11,7 @@ from silo.artifacts.inspect import BinaryKernel
 from silo.backends.triton.compiler import TritonCompiler
 from silo.backends.triton.layout import argument_slots, complete_layout, tensor_maps
 from silo.core.config import Config
+from silo.core.descriptors import TensorDescriptor
 from silo.core.dtypes import dtype
 from silo.core.launch_info import AbiType, LayoutSlot, TensorMap
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
@@ -19,7 +20,7 @@ from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, CompileError, SourceError, UnsupportedError
 from silo.launch.arguments import Argument, Call, ValueKind, describe_call, read_call
-from silo.launch.descriptors import TensorDescriptor, block_shape_of, is_descriptor, map_problem
+from silo.launch.descriptors import block_shape_of, is_descriptor, map_problem
 from silo.launch.dispatch import accepts
 from silo.sources.triton.adapter import lower_for_gpu
 from silo.sources.triton.effects import effects_of

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from silo.core.descriptors import TensorDescriptor
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.errors import DeviceError
 from silo.launch import native
 
+if TYPE_CHECKING:
+    from silo.core.descriptors import TensorDescriptor
+
 __all__ = [
     "Packed",
-    "TensorDescriptor",
     "block_shape_of",
     "connect",
     "descriptor_slots",
@@ -47,6 +48,8 @@ def is_descriptor(value: object) -> bool:
 
 def with_base(descriptor: Any, base: object) -> TensorDescriptor:  # noqa: ANN401  # any class of descriptors
     """The same descriptor of another array."""
+    from silo.core.descriptors import TensorDescriptor  # noqa: PLC0415  # not for a launch
+
     return TensorDescriptor(
         base,
         tuple(descriptor.shape),

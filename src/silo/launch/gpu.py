@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -16,6 +14,7 @@ from silo.core.device import DeviceModel, available_sms
 from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target
 from silo.errors import DeviceError
+from silo.frozen import field, frozen
 from silo.launch import native
 from silo.launch.drivers import open_driver
 from silo.launch.gpu_timer import GpuTimer
@@ -25,7 +24,7 @@ from silo.settings import settings
 __all__ = ["GpuDevice", "Vendor", "gpu_devices"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Vendor:
     """What differs between drivers: the kind of target, the maker's name, the kinds of code it loads."""
 
@@ -39,7 +38,7 @@ _modules: Final[WeakValueDictionary[tuple[str, int, str], native.GpuModule]] = W
 _lock = threading.Lock()
 
 
-@dataclass(frozen=True)
+@frozen
 class GpuDevice:
     """Implements :class:`silo.core.protocols.Device` over the native driver table."""
 
@@ -47,12 +46,12 @@ class GpuDevice:
     index: int
     attributes: Mapping[str, int | str] = field(repr=False)
 
-    @cached_property
+    @property
     def target(self) -> Target:
         """The target that code for this device is compiled for by default."""
         return Target(self.vendor.kind, str(self.attributes["arch"]))
 
-    @cached_property
+    @property
     def model(self) -> DeviceModel:
         """Its identity."""
         return DeviceModel(
