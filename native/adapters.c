@@ -1,6 +1,7 @@
 #include "adapters.h"
 
 #include "locks.h"
+#include "torch_shim.h"
 
 #include <stdlib.h>
 
@@ -202,7 +203,14 @@ const struct silo_adapter *silo_adapter_add(PyTypeObject *type) {
 
 int silo_adapt_torch(PyTypeObject *type) {
     const struct silo_adapter entry = {type, exchange_of(type), NULL, SILO_ADAPT_TORCH, false};
-    return insert(entry) ? 0 : -1;
+    if (insert(entry) == NULL)
+        return -1;
+    /* The first type given is torch.Tensor itself. */
+    if (silo_torch.tensor == NULL) {
+        silo_torch.adapter = entry;
+        silo_torch.tensor = type;
+    }
+    return 0;
 }
 
 int silo_adapt_descriptor(PyTypeObject *type, bool rounds) {

@@ -56,12 +56,8 @@ SILO_INLINE int silo_view_read(PyObject *object, const struct silo_adapter *adap
             return -1;
         }
         view->address = (uint64_t)(uintptr_t)data;
-        view->dtype.code = silo_torch_codes[scalar_type & 63];
-        view->dtype.bits = silo_torch_bits[scalar_type & 63];
-        view->device_type = device_type == 0 ? SILO_DEVICE_CPU
-                            : device_type == 1
-                                ? silo_torch.gpu_type
-                                : (device_type == 12 ? SILO_DEVICE_ONEAPI : SILO_DEVICE_UNKNOWN);
+        view->dtype = silo_torch_dtype(scalar_type);
+        view->device_type = silo_torch_device(device_type);
         view->device_id = device_type == 0 ? 0 : device_id;
         view->readonly = false;
     } else if (SILO_UNLIKELY(silo_view_slow(object, adapter, view, holds))) {

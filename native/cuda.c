@@ -73,7 +73,7 @@ static SILO_NOINLINE int launch_first(const struct silo_launch *launch) {
     return code != 0 ? code : launch_here(launch);
 }
 
-static int cuda_launch(const struct silo_launch *launch) {
+static SILO_NOINLINE int launch_in_context(const struct silo_launch *launch) {
     const void *wanted = launch->function->device->context;
     void *current = NULL;
     int code = cu.context_get(&current);
@@ -83,6 +83,20 @@ static int cuda_launch(const struct silo_launch *launch) {
         return current == NULL ? launch_first(launch) : launch_elsewhere(launch);
     code = launch_here(launch);
     return SILO_UNLIKELY(code == CUDA_INVALID_CONTEXT) ? launch_first(launch) : code;
+}
+
+/* With one device there is one primary context: a launch without looking is right, or fails without
+ * having started and is done again with the context put in place. */
+static int cuda_launch(const struct silo_launch *launch) {
+    if (SILO_UNLIKELY(silo_cuda.device_count != 1))
+        return launch_in_context(launch);
+    const int code = launch_here(launch);
+    if (SILO_LIKELY(code == 0))
+        return 0;
+    return code == CUDA_INVALID_CONTEXT || code == CUDA_INVALID_HANDLE ||
+                   code == CUDA_CONTEXT_IS_DESTROYED
+               ? launch_in_context(launch)
+               : code;
 }
 
 /* ---- errors ---- */

@@ -80,7 +80,7 @@ static int refuse(const struct silo_plan *plan, int32_t index, const char *forma
     va_end(arguments);
     PyObject *cause = silo_take_exception();
     PyErr_Format(silo_argument_error, "%U: the tensor descriptor '%U' %s", plan->kernel,
-                 plan->parameters[index].name, text);
+                 plan->names[index], text);
     silo_chain(cause);
     return -1;
 }
@@ -101,11 +101,14 @@ static int integers(PyObject *object, PyObject *name, int64_t values[SILO_MAX_RA
     PyObject *sequence = PyObject_GetAttr(object, name);
     if (sequence == NULL)
         return -1;
-    /* Lists are copied as one: another thread may change them meanwhile. */
-    PyObject *items = PySequence_Tuple(sequence);
-    Py_DECREF(sequence);
-    if (items == NULL)
-        return -1;
+    PyObject *items = sequence;
+    if (!PyTuple_Check(sequence)) { /* torch.Size is one */
+        /* Lists are copied as one: another thread may change them meanwhile. */
+        items = PySequence_Tuple(sequence);
+        Py_DECREF(sequence);
+        if (items == NULL)
+            return -1;
+    }
     const Py_ssize_t count = PyTuple_Size(items);
     int result = (int)count;
     if (count < 1 || count > SILO_MAX_RANK) {

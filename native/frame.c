@@ -47,8 +47,8 @@ static const char *noun(const struct silo_parameter *parameter, char *buffer, si
 int silo_read_error(const struct silo_plan *plan, int32_t index, PyObject *object) {
     char wanted[160];
     const struct silo_parameter *parameter = &plan->parameters[index];
-    return silo_bad_argument(plan->kernel, parameter->name, noun(parameter, wanted, sizeof wanted),
-                             object);
+    return silo_bad_argument(plan->kernel, plan->names[index],
+                             noun(parameter, wanted, sizeof wanted), object);
 }
 
 /* An int outside the signed 64-bit range, or not an int after all. */
@@ -332,10 +332,9 @@ static int raise_mixed(const struct silo_plan *plan, int32_t index, const struct
         silo_argument_error,
         "%U: argument '%U' is on %s:%d and '%U' on %s:%d; all arrays of one call are on one "
         "device%s",
-        plan->kernel, plan->parameters[frame->device_from].name,
-        silo_device_name(frame->device_type), (int)frame->device_id, plan->parameters[index].name,
-        silo_device_name(view->device_type), (int)view->device_id,
-        host ? " (host memory beside a GPU's has to be pinned)" : "");
+        plan->kernel, plan->names[frame->device_from], silo_device_name(frame->device_type),
+        (int)frame->device_id, plan->names[index], silo_device_name(view->device_type),
+        (int)view->device_id, host ? " (host memory beside a GPU's has to be pinned)" : "");
     return -1;
 }
 

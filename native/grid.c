@@ -173,7 +173,7 @@ static int read_arrays(const struct silo_grid_programs *grid, const struct silo_
             PyObject *cause = silo_take_exception();
             PyErr_Format(silo_argument_error,
                          "%U: the declared grid needs the shape of argument '%U'", plan->kernel,
-                         plan->parameters[slot].name);
+                         plan->names[slot]);
             silo_chain(cause);
             return -1;
         }
@@ -223,7 +223,7 @@ int silo_grid_evaluate(const struct silo_grid_programs *grid, const struct silo_
         if (SILO_UNLIKELY(slot >= plan->count))
             return evaluation_error(plan->kernel, 0, SILO_EXPRESSION_SLOT);
         if (SILO_UNLIKELY(!silo_code_is_integer(codes[slot], slots[slot])))
-            return silo_bad_argument(plan->kernel, plan->parameters[slot].name,
+            return silo_bad_argument(plan->kernel, plan->names[slot],
                                      "a signed 64-bit integer, for the declared grid reads it",
                                      arguments[slot]);
     }

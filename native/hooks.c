@@ -28,7 +28,7 @@ static PyObject *given_arguments(const struct silo_launcher *self,
     PyObject *arguments = PyDict_New();
     for (int32_t i = 0; i < self->plan.count && arguments != NULL; i++) {
         if (inputs->arguments[i] != NULL &&
-            PyDict_SetItem(arguments, self->plan.parameters[i].name, inputs->arguments[i]) != 0)
+            PyDict_SetItem(arguments, self->plan.names[i], inputs->arguments[i]) != 0)
             Py_CLEAR(arguments);
     }
     return arguments;

@@ -25,23 +25,25 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
             frame->slots[i] = 0;
             frame->key[i] = SILO_CODE(SILO_VALUE_ABSENT, 0, 0, 0);
         } else {
-            /* Tests in the order of what is likely: a jump through a table is mispredicted after
-             * every driver call. */
+            /* The usual kinds of argument here, in the order of what is likely; a jump through a
+             * table would be mispredicted after every driver call, and code that is not run would
+             * lie between. */
             const unsigned kind = parameter->kind;
-            if (kind == SILO_PARAMETER_ANY) {
-                result = silo_read_any(plan, i, object, frame);
-            } else if (kind == SILO_PARAMETER_POINTER) {
-                result = silo_read_pointer(plan, i, object, frame);
+            PyTypeObject *type = Py_TYPE(object);
+            if (SILO_LIKELY(type == silo_torch.tensor && kind <= SILO_PARAMETER_POINTER) &&
+                SILO_LIKELY(!(parameter->flags & (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT)))) {
+                if (SILO_UNLIKELY(!silo_read_tensor(plan, i, object, frame)))
+                    result = silo_read_other(plan, i, object, frame);
+            } else if (SILO_LIKELY(type == &PyLong_Type &&
+                                   (kind == SILO_PARAMETER_ANY || kind == SILO_PARAMETER_INT))) {
+                result = silo_read_integer(plan, i, object, frame);
             } else if (kind == SILO_PARAMETER_CONSTEXPR) {
-                result = silo_read_constant(plan, parameter->name, object, self->constants,
+                result = silo_read_constant(plan, plan->names[i], object, self->constants,
                                             &frame->holds, constant);
                 frame->slots[i] = constant[1];
                 frame->key[i] = constant[0];
-            } else if (kind == SILO_PARAMETER_DESCRIPTOR) {
-                const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
-                result = adapter ? silo_read_descriptor(plan, i, object, adapter, frame) : -1;
             } else {
-                result = silo_read_scalar(plan, i, object, frame);
+                result = silo_read_other(plan, i, object, frame);
             }
         }
         if (SILO_UNLIKELY(result != 0))
@@ -172,7 +174,7 @@ static SILO_NOINLINE void *part_of(const struct silo_launcher *self,
     if (descriptor->rank != packed->rank) { /* only a call without a guard gets here so */
         PyErr_Format(silo_argument_error,
                      "%U: the tensor descriptor '%U' has %u dimensions; this code takes one of %u",
-                     self->plan.kernel, self->plan.parameters[packed->slot].name, descriptor->rank,
+                     self->plan.kernel, self->plan.names[packed->slot], descriptor->rank,
                      packed->rank);
         return NULL;
     }

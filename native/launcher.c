@@ -14,7 +14,7 @@ static PyObject *invoke_form(struct silo_launcher *self, const struct silo_grid_
     for (int32_t i = 0; i < self->plan.count; i++) {
         const int16_t source = form->source[i];
         full[i] = source >= 0                   ? arguments[source]
-                  : source == SILO_FORM_DEFAULT ? self->plan.parameters[i].default_value
+                  : source == SILO_FORM_DEFAULT ? self->plan.defaults[i]
                                                 : NULL;
     }
     inputs.arguments = full;
@@ -202,7 +202,7 @@ static int launcher_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT((PyObject *)self->fixed);
     Py_VISIT(self->constants);
     for (int32_t i = 0; i < self->plan.count; i++)
-        Py_VISIT(self->plan.parameters[i].default_value);
+        Py_VISIT(self->plan.defaults[i]);
     return silo_guard_traverse(&self->guard, visit, arg);
 }
 

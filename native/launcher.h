@@ -15,22 +15,23 @@ struct silo_grid_source {
     int64_t dims[3];
 };
 
+/* What every call touches comes first, in two cache lines. */
 struct silo_launcher {
     PyObject_HEAD vectorcallfunc call;
-    struct silo_plan plan;
     struct silo_guard guard;
     struct silo_binding *fixed; /* owned; not NULL: every call goes there */
-    PyObject *on_miss;          /* owned callable */
-    PyObject *grid_object;      /* owned; NULL: no grid of its own */
-    struct silo_grid_source grid;
-    bool release_gil;
-    PyObject *constants;                     /* owned dict: one object for equal constexpr tuples */
-    struct silo_form *forms[SILO_MAX_FORMS]; /* owned; never freed before the launcher */
-    uint32_t form_count;                     /* read without the lock: forms before it are whole */
-    silo_lock lock;           /* held to add a form, and to take or leave the spare */
+    struct silo_plan plan;
     struct silo_bound *spare; /* owned memory of a Bound without references but to a plain grid, for
                                  the next k[grid] */
+    bool release_gil;
+    silo_lock lock;        /* held to add a form, and to take or leave the spare */
+    uint32_t form_count;   /* read without the lock: forms before it are whole */
+    PyObject *grid_object; /* owned; NULL: no grid of its own */
+    struct silo_grid_source grid;
+    PyObject *constants; /* owned dict: one object for equal constexpr tuples */
+    PyObject *on_miss;   /* owned callable */
     uint64_t misses;
+    struct silo_form *forms[SILO_MAX_FORMS]; /* owned; never freed before the launcher */
 };
 
 struct silo_bound {

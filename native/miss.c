@@ -74,8 +74,7 @@ PyObject *silo_call_mapping(struct silo_launcher *self, const struct silo_inputs
     bool failed = mapping == NULL;
     for (int32_t i = 0; i < self->plan.count && !failed; i++) {
         if (inputs->arguments[i] != NULL)
-            failed =
-                PyDict_SetItem(mapping, self->plan.parameters[i].name, inputs->arguments[i]) != 0;
+            failed = PyDict_SetItem(mapping, self->plan.names[i], inputs->arguments[i]) != 0;
     }
     for (uint32_t i = 0; i < inputs->options && !failed; i++)
         failed = PyDict_SetItem(mapping, self->plan.options[inputs->option[i]],
@@ -143,10 +142,10 @@ int silo_binding_check_device(const struct silo_launcher *self, const struct sil
     const struct silo_gpu_device *device = binding->loaded->function.device;
     const int32_t type = frame->device_type;
     if (device != NULL && type == device->gpu->memory_type && frame->device_id != device->index) {
-        PyErr_Format(
-            silo_argument_error, "%U: argument '%U' is on %s:%d, and this code is loaded on %s:%d",
-            self->plan.kernel, self->plan.parameters[frame->device_from].name, device->gpu->name,
-            (int)frame->device_id, device->gpu->name, (int)device->index);
+        PyErr_Format(silo_argument_error,
+                     "%U: argument '%U' is on %s:%d, and this code is loaded on %s:%d",
+                     self->plan.kernel, self->plan.names[frame->device_from], device->gpu->name,
+                     (int)frame->device_id, device->gpu->name, (int)device->index);
         return -1;
     }
     if (type == SILO_DEVICE_UNKNOWN ||
@@ -155,8 +154,8 @@ int silo_binding_check_device(const struct silo_launcher *self, const struct sil
     PyErr_Format(
         silo_argument_error,
         "%U: argument '%U' is in memory of %s (DLPack device type %d), which %s code cannot use",
-        self->plan.kernel, self->plan.parameters[frame->device_from].name, silo_device_name(type),
-        (int)type, driver->name);
+        self->plan.kernel, self->plan.names[frame->device_from], silo_device_name(type), (int)type,
+        driver->name);
     return -1;
 }
 
@@ -172,8 +171,7 @@ static int check(struct silo_launcher *self, const struct silo_inputs *inputs,
                          self->plan.kernel);
             return -1;
         }
-        PyObject *name = self->plan.parameters[packed->slot].name,
-                 *object = inputs->arguments[packed->slot];
+        PyObject *name = self->plan.names[packed->slot], *object = inputs->arguments[packed->slot];
         const uint64_t code = frame->key[packed->slot];
         if (!fits(packed, code))
             return silo_bad_argument(self->plan.kernel, name,

@@ -12,7 +12,8 @@ static PyObject *intern(PyObject *text) {
     return text;
 }
 
-static int parse_parameter(struct silo_parameter *out, PyObject *item) {
+static int parse_parameter(struct silo_plan *plan, int32_t index, PyObject *item) {
+    struct silo_parameter *out = &plan->parameters[index];
     PyObject *name, *value;
     int kind, code, bits, flags;
     if (!PyArg_ParseTuple(item, "UiiiiO!", &name, &kind, &code, &bits, &flags, &PyTuple_Type,
@@ -23,15 +24,15 @@ static int parse_parameter(struct silo_parameter *out, PyObject *item) {
         PyErr_Format(PyExc_ValueError, "not a parameter: %R", item);
         return -1;
     }
-    out->name = intern(name);
-    if (out->name == NULL)
+    plan->names[index] = intern(name);
+    if (plan->names[index] == NULL)
         return -1;
     out->kind = (uint8_t)kind;
     out->type = (struct silo_dtype){(uint8_t)code, (uint8_t)bits};
     out->flags = (uint8_t)flags;
     if (PyTuple_Size(value) == 1) {
-        out->default_value = PyTuple_GetItem(value, 0);
-        Py_INCREF(out->default_value);
+        plan->defaults[index] = PyTuple_GetItem(value, 0);
+        Py_INCREF(plan->defaults[index]);
     }
     return 0;
 }
@@ -51,14 +52,17 @@ int silo_plan_init(struct silo_plan *plan, PyObject *kernel, PyObject *parameter
     plan->word_grid = PyUnicode_InternFromString("grid");
     plan->word_stream = PyUnicode_InternFromString("stream");
     plan->parameters = PyMem_Calloc((size_t)count + 1, sizeof *plan->parameters);
-    if (plan->parameters == NULL || plan->word_grid == NULL || plan->word_stream == NULL) {
+    plan->names = PyMem_Calloc((size_t)count + 1, sizeof *plan->names);
+    plan->defaults = PyMem_Calloc((size_t)count + 1, sizeof *plan->defaults);
+    if (plan->parameters == NULL || plan->names == NULL || plan->defaults == NULL ||
+        plan->word_grid == NULL || plan->word_stream == NULL) {
         if (!PyErr_Occurred())
             PyErr_NoMemory();
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         plan->count = (int32_t)i + 1;
-        if (parse_parameter(&plan->parameters[i], PyTuple_GetItem(parameters, i)) != 0)
+        if (parse_parameter(plan, (int32_t)i, PyTuple_GetItem(parameters, i)) != 0)
             return -1;
     }
     for (Py_ssize_t i = 0; i < option_count; i++) {
@@ -72,13 +76,16 @@ int silo_plan_init(struct silo_plan *plan, PyObject *kernel, PyObject *parameter
 
 void silo_plan_clear(struct silo_plan *plan) {
     for (int32_t i = 0; i < plan->count; i++) {
-        Py_CLEAR(plan->parameters[i].name);
-        Py_CLEAR(plan->parameters[i].default_value);
+        Py_CLEAR(plan->names[i]);
+        Py_CLEAR(plan->defaults[i]);
     }
     for (int32_t i = 0; i < plan->option_count; i++)
         Py_CLEAR(plan->options[i]);
     PyMem_Free(plan->parameters);
+    PyMem_Free(plan->names);
+    PyMem_Free(plan->defaults);
     plan->parameters = NULL;
+    plan->names = plan->defaults = NULL;
     plan->count = plan->option_count = 0;
     Py_CLEAR(plan->kernel);
     Py_CLEAR(plan->word_grid);
@@ -97,7 +104,7 @@ static PyObject *listing(const struct silo_plan *plan, const int16_t *source, in
     bool failed = names == NULL || comma == NULL;
     for (int32_t i = 0; i < plan->count && !failed; i++) {
         if (source == NULL || source[i] == wanted)
-            failed = PyList_Append(names, plan->parameters[i].name) != 0;
+            failed = PyList_Append(names, plan->names[i]) != 0;
     }
     if (!failed)
         text = PyUnicode_Join(comma, names);
@@ -117,7 +124,7 @@ static void raise_with_parameters(const struct silo_plan *plan, PyObject *what) 
 static int place_keyword(const struct silo_plan *plan, struct silo_form *form, PyObject *name,
                          int16_t index) {
     for (int32_t i = 0; i < plan->count; i++) {
-        if (!same(plan->parameters[i].name, name))
+        if (!same(plan->names[i], name))
             continue;
         if (form->source[i] >= 0) {
             PyErr_Format(silo_argument_error,
@@ -174,7 +181,7 @@ static int fill(const struct silo_plan *plan, struct silo_form *form) {
         const struct silo_parameter *parameter = &plan->parameters[i];
         if (parameter->flags & SILO_PARAMETER_OPTIONAL)
             form->source[i] = SILO_FORM_ABSENT;
-        else if (parameter->default_value != NULL)
+        else if (plan->defaults[i] != NULL)
             form->source[i] = SILO_FORM_DEFAULT;
         else
             missing = true;

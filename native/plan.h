@@ -25,10 +25,9 @@ enum silo_parameter_flags {
     SILO_PARAMETER_EXACT = 32,     /* its very value is part of the guard */
 };
 
+/* What a call reads of a parameter; its name and default lie elsewhere. */
 struct silo_parameter {
-    PyObject *name;          /* owned, interned */
-    PyObject *default_value; /* owned; NULL: none */
-    struct silo_dtype type;  /* of the value, or what a pointer points at; bits 0: any */
+    struct silo_dtype type; /* of the value, or what a pointer points at; bits 0: any */
     uint8_t kind;
     uint8_t flags;
 };
@@ -49,13 +48,16 @@ struct silo_form {
     int16_t source[]; /* one a parameter: index, SILO_FORM_DEFAULT or SILO_FORM_ABSENT */
 };
 
+/* What every call reads comes first. */
 struct silo_plan {
-    PyObject *kernel; /* owned str: the kernel's name */
     int32_t count;
     int32_t option_count;
     struct silo_parameter *parameters;   /* owned */
-    PyObject *options[SILO_MAX_OPTIONS]; /* owned, interned */
+    PyObject *kernel;                    /* owned str: the kernel's name */
+    PyObject **names;                    /* owned, each owned and interned */
+    PyObject **defaults;                 /* owned, each owned; NULL: none */
     PyObject *word_grid, *word_stream;   /* owned, interned */
+    PyObject *options[SILO_MAX_OPTIONS]; /* owned, interned */
 };
 
 /* Parameters are tuples (name, kind, code, bits, flags, default) with default a 0- or 1-tuple. -1

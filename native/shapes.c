@@ -96,7 +96,7 @@ int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
         if (ndim > 32)
             return too_many();
         shape->ndim = (int32_t)ndim;
-        shape->itemsize = silo_torch_bits[scalar_type & 63] / 8;
+        shape->itemsize = silo_torch_dtype(scalar_type).bits / 8;
         memcpy(shape->sizes, sizes, (size_t)ndim * sizeof *sizes);
         memcpy(shape->strides, strides, (size_t)ndim * sizeof *strides);
         return 0;

@@ -5,16 +5,11 @@
 struct silo_torch silo_torch;
 
 /* c10::ScalarType in torch's own numbering, which it keeps fixed. */
-const uint8_t silo_torch_codes[64] = {
-    [0] = 1,           [1] = 0,  [2] = 0,           [3] = 0,   [4] = 0,           [5] = 2,
-    [6] = 2,           [7] = 2,  [8] = 5,           [9] = 5,   [10] = 5,          [11] = 6,
-    [12 ... 14] = 255, [15] = 4, [16 ... 22] = 255, [23] = 12, [24] = 10,         [25] = 13,
-    [26] = 11,         [27] = 1, [28] = 1,          [29] = 1,  [30 ... 63] = 255,
-};
-const uint8_t silo_torch_bits[64] = {
-    [0] = 8,  [1] = 8,  [2] = 16, [3] = 32,   [4] = 64,  [5] = 16,  [6] = 32,
-    [7] = 64, [8] = 32, [9] = 64, [10] = 128, [11] = 8,  [15] = 16, [23] = 8,
-    [24] = 8, [25] = 8, [26] = 8, [27] = 16,  [28] = 32, [29] = 64,
+const struct silo_dtype silo_torch_dtypes[64] = {
+    [0] = {1, 8},    [1] = {0, 8},   [2] = {0, 16},  [3] = {0, 32},  [4] = {0, 64},
+    [5] = {2, 16},   [6] = {2, 32},  [7] = {2, 64},  [8] = {5, 32},  [9] = {5, 64},
+    [10] = {5, 128}, [11] = {6, 8},  [15] = {4, 16}, [23] = {12, 8}, [24] = {10, 8},
+    [25] = {13, 8},  [26] = {11, 8}, [27] = {1, 16}, [28] = {1, 32}, [29] = {1, 64},
 };
 
 /* dlsym gives a data pointer; copying its bits is the portable way to a function pointer. */
@@ -107,4 +102,5 @@ bool silo_torch_open_stream(const char *library) {
 void silo_torch_close(void) {
     silo_torch.offset = silo_torch.dtype_offset = silo_torch.device_offset = 0;
     silo_torch.current_stream = NULL;
+    silo_torch.tensor = NULL;
 }

@@ -5,7 +5,9 @@
 #ifndef SILO_TORCH_SHIM_H
 #define SILO_TORCH_SHIM_H
 
+#include "adapters.h"
 #include "dlpack.h"
+#include "dtypes.h"
 #include "python.h"
 
 struct silo_torch {
@@ -22,12 +24,25 @@ struct silo_torch {
     int32_t (*strides)(void *, int64_t **);
     int32_t (*storage_bytes)(void *, int64_t *); /* NULL: not in this torch */
     int32_t (*current_stream)(int32_t, void **); /* NULL: torch has no GPU */
-    int32_t gpu_type; /* DLPack device type of torch's "cuda": CUDA or ROCM */
+    int32_t gpu_type;            /* DLPack device type of torch's "cuda": CUDA or ROCM */
+    PyTypeObject *tensor;        /* torch.Tensor, where its objects are read this way; NULL: not */
+    struct silo_adapter adapter; /* of these */
 };
 
 extern struct silo_torch silo_torch;
-extern const uint8_t silo_torch_codes[64]; /* DLPack code by c10::ScalarType; 0xff: none */
-extern const uint8_t silo_torch_bits[64];
+extern const struct silo_dtype silo_torch_dtypes[64]; /* by c10::ScalarType; bits 0: none */
+
+SILO_INLINE struct silo_dtype silo_torch_dtype(int32_t scalar_type) {
+    return silo_torch_dtypes[scalar_type & 63];
+}
+
+/* The DLPack device type of a c10::DeviceType. */
+SILO_INLINE int32_t silo_torch_device(int32_t device_type) {
+    if (SILO_LIKELY(device_type == 1))
+        return silo_torch.gpu_type;
+    return device_type == 0 ? SILO_DEVICE_CPU
+                            : (device_type == 12 ? SILO_DEVICE_ONEAPI : SILO_DEVICE_UNKNOWN);
+}
 
 /* Turn the shim on after checking it on one tensor; the offset found, 0 where it does not fit.
  * `handle` is an at::Tensor* holding the same tensor. */

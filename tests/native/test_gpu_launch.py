@@ -125,6 +125,31 @@ with pytest.raises(LaunchError, match="CUDA_ERROR_INVALID_CONTEXT"):
 stub.fail("cuCtxGetCurrent", 4)
 with pytest.raises(LaunchError, match="unknown CUDA error"):
     launch(0, 4)
+""",
+        devices=2,
+    )
+
+
+def test_one_device_is_launched_on_without_looking_at_the_context():
+    gpu_stub.run(
+        HEAD
+        + """
+launch = launcher(kernel(), "ptr", "i32")
+launch(0, 1)
+stub.fail("cuCtxGetCurrent", 4, -1)
+launch(0, 2)
+stub.fail_no_more()
+for code in (201, 400, 709):
+    stub.fail("cuLaunchKernelEx", code)
+    launch(0, 3)
+assert stub.last("k").count == 5
+stub.set_context(stub.other_context(0))
+launch(0, 4)
+assert stub.last("k").count == 6 and stub.last("k").context == stub.primary(0)
+assert stub.context() == stub.other_context(0)
+stub.fail("cuLaunchKernelEx", 400, 2)
+with pytest.raises(LaunchError, match="CUDA_ERROR_INVALID_HANDLE"):
+    launch(0, 4)
 """
     )
 
