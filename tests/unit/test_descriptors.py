@@ -22,8 +22,9 @@ from silo.errors import ArgumentError, CompileError, SourceError, UnsupportedErr
 from silo.launch.arguments import Argument, Call, ValueKind, describe_call, read_call
 from silo.launch.descriptors import block_shape_of, is_descriptor, map_problem
 from silo.launch.dispatch import accepts
-from silo.sources.triton.adapter import lower_for_gpu
+from silo.sources.triton.adapter import descriptor_type, lower_for_gpu
 from silo.sources.triton.effects import effects_of
+from silo.sources.triton.hooks import CallDecidesError, block_shapes_set_by
 from silo.sources.triton.specialize import ArgumentFacts, specialize
 from silo.sources.triton.ttir import parse_ttir
 
@@ -304,6 +305,35 @@ def test_configs_that_disagree_on_which_shapes_they_set(kernels):
         kernel.constants_of(second, found)
 
 
+@pytest.mark.parametrize(
+    "decide",
+    [
+        lambda given: bool(given["flag"]),
+        lambda given: given["flag"] == 1,
+        lambda given: given["flag"] != 1,
+        lambda given: given["flag"] in (1, 2),
+        lambda given: given["flag"] > 1,
+        lambda given: {given["flag"]: 1},
+        lambda given: given["a"].shape[0] > 64,
+    ],
+)
+def test_a_hook_that_decides_by_the_call_is_not_understood(decide):
+    def hook(given):
+        given["a"].block_shape = [64] if decide(given) else [32]
+
+    descriptor = descriptor_type()
+    assert block_shapes_set_by(hook, ("a", "flag"), {"BM": 64}) is None
+    assert block_shapes_set_by(hook, ("a", "flag"), {"BM": 64}, descriptor) is None
+
+
+def test_a_hook_may_ask_whether_there_is_a_descriptor():
+    def hook(given):
+        if given["a"] is not None and given.get("other") is None:
+            given["a"].block_shape = [given["BM"]]
+
+    assert block_shapes_set_by(hook, ("a",), {"BM": 64}) == {"a": (64,)}
+
+
 def test_a_hook_that_does_more_is_refused(kernels):
     import silo
 
@@ -426,3 +456,55 @@ def test_what_is_known_before_a_config_is_chosen():
     assert found.of_call().of_call() == found.of_call()
     assert [fact for fact in Fact if not fact.is_assumption] == [Fact.NONE, Fact.CONFIG_BLOCK]
     assert Specialization.from_json(found.to_json()) == found
+
+
+def test_a_hook_asks_for_a_constexpr_of_the_call():
+    def hook(given):
+        block = [given["BM"], given["BN"] // 2 if given["SPLIT"] else given["BN"]]
+        given["c"].block_shape = block
+        if given["SPLIT"] == 7:
+            given["c"].base.zero_()
+
+    names, split = ("c", "SPLIT"), frozenset({"SPLIT"})
+    values = {"BM": 64, "BN": 128}
+    with pytest.raises(CallDecidesError):
+        block_shapes_set_by(hook, names, values, None, split)
+    assert block_shapes_set_by(hook, names, {**values, "SPLIT": 1}, None, split) == {"c": (64, 64)}
+    assert block_shapes_set_by(hook, names, {**values, "SPLIT": 0}, None, split) == {"c": (64, 128)}
+    assert block_shapes_set_by(hook, names, {**values, "SPLIT": 7}, None, split) is None
+    for decide in (
+        lambda v: [v],
+        lambda v: [v * 2],
+        lambda v: [8 - v],
+        lambda v: [-v],
+        lambda v: [v.n],
+        lambda v: [*v],
+    ):
+
+        def other(given, decide=decide):
+            given["c"].block_shape = decide(given["SPLIT"])
+
+        with pytest.raises(CallDecidesError):
+            block_shapes_set_by(other, names, values, None, split)
+
+
+def test_shapes_that_a_call_decides(kernels):
+    def hook(given):
+        if given["BM"] > 100 and given["K"] > 3:
+            given["a"].block_shape = [1, 1]
+        given["a"].block_shape = [given["BM"], given["BK"]]
+        given["b"].block_shape = [given["BK"], given["BN"]]
+        given["c"].block_shape = [given["BM"], given["BN"] if given["BN"] < 128 else 64]
+
+    triton = pytest.importorskip("triton")
+    configs = [triton.Config({"BM": 64, "BK": 32}, pre_hook=hook)]
+    kernel = source(triton.autotune(configs, key=[])(kernels.matmul))
+    (config,) = kernel.space.configs()
+    assert kernel.block_shapes == {}
+    for width, expected in ((32, (64, 32)), (128, (64, 64))):
+        _, found = kernel.specialize({**MATMUL, "BN": ArgumentFacts(value=width)})
+        shapes = kernel.constants_of(config, found)
+        assert (shapes["b"], shapes["c"]) == ((32, width), expected)
+    configs = [triton.Config({"BM": 128, "BK": 32}, pre_hook=hook)]
+    kernel = source(triton.autotune(configs, key=[])(kernels.matmul))  # it looks at K, a number of the call
+    assert kernel.hooks.config_pre

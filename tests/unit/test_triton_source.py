@@ -13,7 +13,7 @@ from silo.core.config import Config
 from silo.core.dtypes import dtype
 from silo.core.protocols import Source
 from silo.core.signature import NO_DEFAULT, ParameterKind
-from silo.core.specialization import Fact
+from silo.core.specialization import Fact, Specialization
 from silo.core.values import FunctionValue
 from silo.errors import ArgumentError, SourceError
 from silo.sources.triton.hooks import block_shapes_set_by
@@ -111,7 +111,10 @@ def test_hooks_that_set_block_shapes_are_understood():
     configs = [triton.Config({"BLOCK": 32}, pre_hook=shapes), triton.Config({"BLOCK": 64}, pre_hook=zero)]
     source = TritonSource.of(triton.autotune(configs, key=[])(kernel))
     first, second = source.space.points
-    assert source.block_shapes == {first: {"x": (32,), "p": (32, 16)}}
+    assert (source.block_shapes, source.shape_hooks) == ({}, {first: shapes})  # a call says what the mode is
+    for mode, expected in ((0, {"p": (32, 16)}), (1, {"x": (32,), "p": (32, 16)})):
+        facts = tuple((name, Fact.CONFIG_BLOCK) for name in expected)
+        assert source.constants_of(first, Specialization(facts, (("mode", mode),))) == expected
     assert source.hooks.config_pre == ((second, zero),)
 
 

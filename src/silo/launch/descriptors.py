@@ -37,7 +37,8 @@ def is_descriptor_type(kind: type) -> bool:
     A class of your own sets ``__tensor_descriptor__ = True`` and has ``base``, ``shape``, ``strides`` (elements),
     ``block_shape`` and ``padding`` (``zero`` or ``nan``), as ``triton.tools.tensor_descriptor.TensorDescriptor`` has.
     """
-    named = (kind.__module__, kind.__qualname__) == ("triton.tools.tensor_descriptor", "TensorDescriptor")
+    tritons = ("triton.tools.tensor_descriptor", "TensorDescriptor")
+    named = any((base.__module__, base.__qualname__) == tritons for base in kind.__mro__)
     return named or getattr(kind, "__tensor_descriptor__", False) is True
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
-__all__ = ["block_shapes_set_by"]
+__all__ = ["CallDecidesError", "block_shapes_set_by"]
 
 
 class _NotUnderstoodError(Exception):
     """The hook did something other than setting a descriptor's block shape."""
+
+
+class CallDecidesError(Exception):
+    """The hook asks for the value of a constexpr that only a call gives."""
 
 
 class _Descriptor:
@@ -24,6 +28,8 @@ class _Descriptor:
         if name != "block_shape" or not isinstance(value, list | tuple):
             raise _NotUnderstoodError(name)
         extents = tuple(cast("list[Any]", value))
+        if any(isinstance(extent, _Constant) for extent in extents):
+            raise CallDecidesError(name)
         if not all(isinstance(extent, int) and extent > 0 for extent in extents):
             raise _NotUnderstoodError(name)
         object.__setattr__(self, "shape", extents)
@@ -31,13 +37,43 @@ class _Descriptor:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         raise _NotUnderstoodError(name)
 
+    # What a hook decides by the arguments of a call is not known here. Without these, it would decide something.
+    def __bool__(self) -> bool:
+        raise _NotUnderstoodError("bool")
+
+    def __eq__(self, other: object) -> bool:
+        raise _NotUnderstoodError("==")
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  # as for every class with __eq__ alone
+
+
+def _decided_by_call(*_: object) -> NoReturn:
+    raise CallDecidesError
+
+
+class _Constant:
+    """A constexpr of which the value is not known."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        _decided_by_call(name)
+
+
+# Operators are looked up on the class.
+_ASKED = "bool eq ne lt le gt ge hash index int float len iter contains getitem call"
+_COMPUTED = "add sub mul truediv floordiv mod pow lshift rshift and or xor"
+_UNARY = "neg pos abs invert"
+for _name in f"{_ASKED} {_COMPUTED} {' '.join('r' + word for word in _COMPUTED.split())} {_UNARY}".split():
+    setattr(_Constant, f"__{_name}__", _decided_by_call)
+
 
 class _Arguments(Mapping[str, Any]):
-    """What the hook is given: the config's values as they are, and a stand-in for every other argument."""
+    """What the hook is given: known values as they are, and a stand-in for every other argument."""
 
-    def __init__(self, names: tuple[str, ...], values: Mapping[str, object], stand_in: type[Any]) -> None:
+    def __init__(self, values: Mapping[str, object], stand_ins: Mapping[str, Any]) -> None:
         self._values = values
-        self.stand_ins = {name: stand_in() for name in names if name not in values}
+        self.stand_ins = stand_ins
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401
         if name in self._values:
@@ -56,21 +92,30 @@ def block_shapes_set_by(
     names: tuple[str, ...],
     values: Mapping[str, object],
     descriptor: type[Any] | None = None,
+    constants: frozenset[str] = frozenset(),
 ) -> dict[str, tuple[int, ...]] | None:
     """The block shape that ``hook`` gives each descriptor under a config; None where it does anything else.
 
     Args:
         hook: called with one mapping of arguments, as Triton calls it.
-        names: the kernel's parameters.
-        values: the config's members.
+        names: the parameters that a call gives.
+        values: the config's members, and constexprs of a call where they are known.
         descriptor: the class of real descriptors, so that ``isinstance`` in the hook holds.
+        constants: those of ``names`` that are constexprs.
+
+    Raises:
+        CallDecidesError: the shapes depend on one of ``constants`` that is not among ``values``.
     """
     stand_in: type[Any] = _Descriptor
     if descriptor is not None:
-        stand_in = type("StandIn", (_Descriptor, descriptor), {"__init__": _Descriptor.__init__})
-    arguments = _Arguments(names, values, stand_in)
+        stand_in = type("StandIn", (_Descriptor, descriptor), {"__init__": _Descriptor.__init__, "__hash__": None})
+    open_names = [name for name in names if name not in values]
+    arguments = _Arguments(values, {name: _Constant() if name in constants else stand_in() for name in open_names})
     try:
         hook(arguments)
+    except CallDecidesError:
+        raise
     except Exception:  # noqa: BLE001  # the user's code met a stand-in it cannot use: not understood, which is an answer
         return None
-    return {name: made.shape for name, made in arguments.stand_ins.items() if made.shape is not None}
+    made = {name: one for name, one in arguments.stand_ins.items() if not isinstance(one, _Constant)}
+    return {name: one.shape for name, one in made.items() if one.shape is not None}

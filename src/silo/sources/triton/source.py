@@ -17,7 +17,7 @@ from silo.errors import SourceError
 from silo.sources.triton import adapter
 from silo.sources.triton.constants import to_value
 from silo.sources.triton.fingerprint import fingerprint, function_value
-from silo.sources.triton.hooks import block_shapes_set_by
+from silo.sources.triton.hooks import CallDecidesError, block_shapes_set_by
 from silo.sources.triton.specialize import ArgumentFacts, specialize
 
 __all__ = ["Hooks", "TritonSource"]
@@ -46,8 +46,8 @@ class TritonSource:
     """A Triton kernel, read from its decorators. Implements :class:`silo.core.protocols.Source`.
 
     ``function`` is Triton's own object for the kernel, without the other decorators.
-    ``block_shapes`` gives, per config, the block shape of each descriptor that a config's hook sets; ``shape_hook`` is
-    the first such hook, for configs that are not among them.
+    ``shape_hooks`` are the hooks of configs that set block shapes of descriptors and nothing else; ``block_shapes``
+    gives, per config, what they set, where that does not depend on constexprs of a call.
     """
 
     name: str
@@ -64,7 +64,7 @@ class TritonSource:
     block_shapes: Mapping[Config, Mapping[str, tuple[int, ...]]] = field(
         default_factory=dict[Config, Mapping[str, tuple[int, ...]]]
     )
-    shape_hook: Callable[..., object] | None = None
+    shape_hooks: Mapping[Config, Callable[..., object]] = field(default_factory=dict[Config, Callable[..., object]])
 
     @classmethod
     def of(cls, decorated: object) -> TritonSource:
@@ -78,18 +78,23 @@ class TritonSource:
         configs: list[Config] = []
         block_shapes: dict[Config, Mapping[str, tuple[int, ...]]] = {}
         config_hooks: list[tuple[Config, Callable[..., object]]] = []
-        shape_hook: Callable[..., object] | None = None
+        shape_hooks: dict[Config, Callable[..., object]] = {}
+        constants = frozenset(parameter.name for parameter in kernel.parameters if parameter.constexpr)
         for tuned in kernel.configs:
             config = _config(kernel.function, names, tuned.members)
             configs.append(config)
             if tuned.pre_hook is None:
                 continue
-            shapes = block_shapes_set_by(tuned.pre_hook, names, tuned.members, adapter.descriptor_type())
+            try:
+                shapes = block_shapes_set_by(tuned.pre_hook, names, tuned.members, adapter.descriptor_type(), constants)
+            except CallDecidesError:
+                shape_hooks[config] = tuned.pre_hook
+                continue
             if shapes is None:
                 config_hooks.append((config, tuned.pre_hook))
             else:
                 block_shapes[config] = shapes
-                shape_hook = shape_hook or tuned.pre_hook
+                shape_hooks[config] = tuned.pre_hook
         return cls(
             name=kernel.function.fn.__name__,
             signature=Signature(tuple(_parameter(parameter) for parameter in kernel.parameters)),
@@ -109,7 +114,7 @@ class TritonSource:
                 config_pre=tuple(config_hooks),
             ),
             block_shapes=block_shapes,
-            shape_hook=shape_hook,
+            shape_hooks=shape_hooks,
         )
 
     @property
@@ -137,15 +142,34 @@ class TritonSource:
         A descriptor whose block shape the configs set has no constant but a fact that says so.
         """
         signature, found = specialize(self.signature, arguments)
-        by_config = {name for name in self._shaped if signature[name].kind is ParameterKind.DESCRIPTOR}
+        shaped = {name for config in self.shape_hooks for name in self._shapes(config, found)}
+        by_config = {name for name in shaped if signature[name].kind is ParameterKind.DESCRIPTOR}
         if not by_config:
             return signature, found
         facts = (*found.facts, *((name, Fact.CONFIG_BLOCK) for name in by_config))
         return signature, Specialization(facts, tuple(pair for pair in found.constants if pair[0] not in by_config))
 
-    @cached_property
-    def _shaped(self) -> frozenset[str]:
-        return frozenset(name for shapes in self.block_shapes.values() for name in shapes)
+    def _shapes(self, config: Config, call: Specialization) -> Mapping[str, tuple[int, ...]]:
+        """What the hook of a config (of the first one, where it is none of the author's) sets in one call."""
+        known = self.block_shapes.get(config)
+        if known is not None:
+            return known
+        hook = self.shape_hooks.get(config) or next(iter(self.shape_hooks.values()))
+        given = {**call.constant_values, **config.as_dict()}
+        values = {name: value for name, value in given.items() if _is_plain(value)}
+        constants = frozenset(p.name for p in self.signature.parameters if p.kind is ParameterKind.CONSTEXPR)
+        # Triton's mapping lacks what a call leaves to its default.
+        present = tuple(name for name in self.signature.names if name in given or name not in constants)
+        try:
+            shapes = block_shapes_set_by(hook, present, values, adapter.descriptor_type(), constants)
+        except CallDecidesError:
+            shapes = None
+        if shapes is None:
+            raise SourceError(
+                f"{self.name} ({self.location}): the pre_hook of the config ({config}) does something besides setting "
+                f"block shapes of descriptors when it is given {values}; Silo runs no hook"
+            )
+        return shapes
 
     def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
         """The block shapes that ``config`` sets of the descriptors of one call.
@@ -156,12 +180,9 @@ class TritonSource:
         names = [name for name, fact in specialization.facts if fact is Fact.CONFIG_BLOCK]
         if not names:
             return {}
-        shapes = self.block_shapes.get(config)
-        if shapes is None and self.shape_hook is not None:
-            members = config.as_dict()
-            shapes = block_shapes_set_by(self.shape_hook, self.signature.names, members, adapter.descriptor_type())
-        missing = [name for name in names if name not in (shapes or {})]
-        if shapes is None or missing:
+        shapes = self._shapes(config, specialization)
+        missing = [name for name in names if name not in shapes]
+        if missing:
             raise SourceError(
                 f"{self.name} ({self.location}): other configs set the block shape of {', '.join(missing)} in a "
                 f"pre_hook, and ({config}) does not; let every config set it, or none"
@@ -174,6 +195,11 @@ class TritonSource:
             return to_value(value, function_value)
         except TypeError as error:
             raise SourceError(f"{self.name} ({self.location}): {error}") from None
+
+
+def _is_plain(value: Value) -> bool:
+    """Whether a hook would be given the same object."""
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def _config(function: Any, names: tuple[str, ...], members: Mapping[str, object]) -> Config:  # noqa: ANN401
