@@ -116,10 +116,6 @@ static void view_of_dlpack(const struct dl_tensor *tensor, struct silo_view *vie
 }
 
 static int view_of_buffer(PyObject *object, struct silo_view *view, struct silo_holds *holds) {
-    if (holds->buffers == SILO_MAX_PARAMETERS) {
-        PyErr_SetString(PyExc_ValueError, "too many arrays in one call");
-        return -1;
-    }
     Py_buffer *buffer = &holds->buffer[holds->buffers];
     if (SILO_LIKELY(PyObject_GetBuffer(object, buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0)) {
         view->dtype = silo_dtype_of_format(buffer->format, buffer->itemsize);
@@ -182,10 +178,8 @@ static int view_of_capsule(PyObject *object, struct silo_view *view, struct silo
         return -1;
     bool readonly;
     const struct dl_tensor *tensor = silo_tensor_of_capsule(capsule, &readonly);
-    if (tensor == NULL || holds->objects == SILO_MAX_PARAMETERS) {
+    if (tensor == NULL) {
         Py_DECREF(capsule);
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "too many arrays in one call");
         return -1;
     }
     view_of_dlpack(tensor, view);

@@ -27,14 +27,22 @@ struct silo_shape {
     int64_t strides[32];
 };
 
-/* What must stay alive until the driver call is over; on the stack of the call. */
+/* What must stay alive until the driver call is over. The memory lies on the stack of the call, as
+ * long as its arguments need: large frames cost a touch of every page where the compiler guards
+ * against stack clashes. */
 struct silo_holds {
     uint32_t buffers;
     uint32_t objects;
-    Py_buffer buffer[SILO_MAX_PARAMETERS];
-    /* At most one an argument, two more a descriptor, and two allocations of scratch memory. */
-    PyObject *object[SILO_MAX_PARAMETERS + SILO_MAX_OPTIONS + 2 * SILO_MAX_DESCRIPTORS + 2];
+    Py_buffer *buffer; /* one an argument */
+    PyObject **object; /* silo_hold_objects() */
 };
+
+/* Objects that a call may hold: one an argument or option, two more a descriptor, two allocations
+ * of scratch memory. */
+SILO_INLINE size_t silo_hold_objects(size_t arguments, size_t options) {
+    const size_t descriptors = arguments < SILO_MAX_DESCRIPTORS ? arguments : SILO_MAX_DESCRIPTORS;
+    return arguments + options + 2 * descriptors + 2;
+}
 
 int silo_arguments_init(void);
 

@@ -7,8 +7,7 @@
 #include "guard.h"
 #include "plan.h"
 
-/* What is touched at every call comes first, close to the slots and the key, which are made as long
- * as the call needs; the rest is large and mostly untouched. */
+/* Its arrays are made as long as the call needs. */
 struct silo_frame {
     /* One a parameter: integers sign-extended, floats as doubles, addresses; slots[SILO_SLOT_NULL]
      * is 0. */
@@ -25,9 +24,12 @@ struct silo_frame {
     const struct silo_adapter *device_adapter; /* how it was read; NULL: no array */
     uint64_t scratch[2];                       /* addresses of scratch and profiling memory */
     struct silo_holds holds;
-    struct silo_descriptor
-        descriptors[SILO_MAX_DESCRIPTORS]; /* a slot holds the index of its own */
+    struct silo_descriptor *descriptors; /* a slot holds the index of its own */
 };
+
+SILO_INLINE size_t silo_descriptor_room(const struct silo_plan *plan) {
+    return plan->count < SILO_MAX_DESCRIPTORS ? (size_t)plan->count : SILO_MAX_DESCRIPTORS;
+}
 
 /* Words of a call's slots, the zero before them included, and of its key. */
 SILO_INLINE size_t silo_slot_words(const struct silo_plan *plan) {

@@ -322,6 +322,14 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
                            const struct silo_grid_source *grid, const bool guarded,
                            const enum silo_mode mode) {
     struct silo_frame frame;
+    const size_t count = (size_t)self->plan.count;
+    /* What is mostly untouched first, so that the words lie next to what the driver uses. */
+    struct silo_descriptor descriptors[silo_descriptor_room(&self->plan) + 1];
+    Py_buffer buffers[count + 1];
+    PyObject *objects[silo_hold_objects(count, inputs->options)];
+    frame.descriptors = descriptors;
+    frame.holds.buffer = buffers;
+    frame.holds.object = objects;
     uint64_t words[silo_slot_words(&self->plan) + silo_key_words(&self->plan, inputs->options)];
     words[0] = 0;
     frame.slots = words + 1;

@@ -9,7 +9,7 @@ PyTypeObject *silo_launcher_type;
 /* Put the arguments in the order of the parameters and go on. `full` has room for all of them. */
 static PyObject *invoke_form(struct silo_launcher *self, const struct silo_grid_source *grid,
                              PyObject *const *arguments, const struct silo_form *form, int mode) {
-    PyObject *full[SILO_MAX_PARAMETERS];
+    PyObject *full[(size_t)self->plan.count + 1];
     struct silo_inputs inputs;
     for (int32_t i = 0; i < self->plan.count; i++) {
         const int16_t source = form->source[i];

@@ -143,8 +143,9 @@ static PyObject *py_read(PyObject *module, PyObject *object) {
     (void)module;
     struct silo_view view;
     struct silo_shape shape;
-    struct silo_holds holds;
-    holds.buffers = holds.objects = 0;
+    Py_buffer buffer;
+    PyObject *objects[8];
+    struct silo_holds holds = {0, 0, &buffer, objects};
     const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
     PyObject *result = NULL;
     if (adapter != NULL && silo_view_read(object, adapter, &view, &holds) == 0) {

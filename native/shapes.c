@@ -172,8 +172,9 @@ PyObject *silo_number_of(PyObject *object, const struct silo_adapter *adapter) {
     }
     struct silo_shape shape;
     struct silo_view view;
-    struct silo_holds holds;
-    holds.buffers = holds.objects = 0;
+    Py_buffer buffer;
+    PyObject *objects[8];
+    struct silo_holds holds = {0, 0, &buffer, objects};
     if (silo_shape_read(object, adapter, &shape) != 0)
         return NULL;
     if (shape.ndim != 0) {
