@@ -40,7 +40,7 @@ CONFIGS = [
 @silo.kernel(grid=lambda a: (silo.cdiv(a.source.shape[0], a.BM), silo.cdiv(a.source.shape[1], a.BN)))
 @triton.autotune(CONFIGS, key=[])
 @triton.jit
-def hooked(source, target, BM: tl.constexpr, BN: tl.constexpr):
+def shaped(source, target, BM: tl.constexpr, BN: tl.constexpr):
     at = [tl.program_id(0) * BM, tl.program_id(1) * BN]
     target.store(at, source.load(at))
 
@@ -52,7 +52,7 @@ def plain(source, target, B: tl.constexpr = 64):
     target.store(at, source.load(at))
 
 
-@hooked.cases(m=[256])
+@shaped.cases(m=[256])
 def copies(m, make):
     x = make.normal(m, 256, dtype="float16")
     out = make.empty(m, 256, dtype="float16")
@@ -82,8 +82,8 @@ def of(array, *block):
     return silo.TensorDescriptor(array, array.shape, array.strides, block)
 
 
-kernels.hooked(of(x, 1, 8), of(out, 1, 8))
-launch = stub.last("hooked")
+kernels.shaped(of(x, 1, 8), of(out, 1, 8))
+launch = stub.last("shaped")
 found = {"grid": launch.grid, "map": launch.parameters[0].hex(), "address": x.address}
 kernels.plain(of(x, 64, 64), of(out, 64, 64))
 found["plain"] = stub.last("plain").grid
@@ -120,7 +120,7 @@ def test_from_cases_to_a_launch(stub, tmp_path):
     bundle = tmp_path / "kernels.silo"
     words = ["build", str(source), "--target", "cuda:sm_90", "--tune", "off", "-o", str(bundle)]
     run("-c", "from silo.cli.main import main; main()", *words)
-    assert "hooked" in str(silo.load(bundle))
+    assert "shaped" in str(silo.load(bundle))
     found = json.loads(run("-c", LAUNCH, str(bundle)).splitlines()[-1])
     assert found["heavy"] == []
     data = bytes.fromhex(found["map"])
@@ -136,11 +136,11 @@ def test_the_config_gives_the_block_and_the_log_tells_it(stub, kernels, tmp_path
     log = tmp_path / "launches"
     with override(tune="off"), silo.launch_hook(LaunchLog(log)):
         given = of(x, 1, 8), of(out, 1, 8)
-        kernels.hooked(*given)
-        first = stub.last("hooked")
+        kernels.shaped(*given)
+        first = stub.last("shaped")
         assert (first.grid, struct.unpack_from("<2I", first.parameters[0], 88)) == ((16, 4, 1), (64, 64))
-        kernels.hooked(*given, BM=16, BN=32)  # a config of the caller's own: the hook is asked again
-        own = stub.last("hooked")
+        kernels.shaped(*given, BM=16, BN=32)  # a config of the caller's own: the hook is asked again
+        own = stub.last("shaped")
         assert (own.grid, struct.unpack_from("<2I", own.parameters[0], 88)) == ((64, 8, 1), (32, 16))
         assert [one.block_shape for one in given] == [(1, 8)] * 2
     line = json.loads(log.read_text().splitlines()[0])
@@ -154,10 +154,10 @@ def test_without_tensor_maps(stub, kernels):
     x, out = (silo.Buffer((128, 256), "float16", "hip:0") for _ in range(2))
     flags = () if triton.__version__.startswith("3.6") else (1,)
     one = (*[8] * 5, 1, *flags, 4, 4, 8, 8)
-    stub.parameters("hooked", *one, *one, 8, 8)
+    stub.parameters("shaped", *one, *one, 8, 8)
     with override(tune="off"):
-        kernels.hooked(of(x, 1, 8), of(out, 1, 8))
-    values = stub.last("hooked").parameters
+        kernels.shaped(of(x, 1, 8), of(out, 1, 8))
+    values = stub.last("shaped").parameters
     sizes = tuple(struct.pack("<q", size) for size in (128, 256, 256, 1))
     assert values[: len(one)] == (
         struct.pack("<Q", x.address),
