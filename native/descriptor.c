@@ -87,6 +87,35 @@ static int refuse(const struct silo_plan *plan, int32_t index, const char *forma
 
 /* ---- reading ---- */
 
+/* A descriptor, and its dictionary: looking there is cheaper than asking the object, which is asked
+ * for what is not there. */
+struct members {
+    PyObject *object; /* borrowed */
+    PyObject *dict;   /* owned; NULL: none */
+};
+
+static struct members members_of(PyObject *object) {
+    struct members members = {object, NULL};
+#ifndef Py_GIL_DISABLED /* what a dictionary lends may be gone there */
+    members.dict = PyObject_GenericGetDict(object, NULL);
+    if (members.dict == NULL)
+        PyErr_Clear(); /* a class with slots */
+#endif
+    return members;
+}
+
+/* A new reference, or NULL with an exception set. */
+static PyObject *member(const struct members *members, PyObject *name) {
+    PyObject *value = NULL;
+    if (members->dict != NULL) {
+        value = PyDict_GetItemWithError(members->dict, name);
+        Py_XINCREF(value);
+        if (value == NULL && PyErr_Occurred())
+            return NULL;
+    }
+    return value ? value : PyObject_GetAttr(members->object, name);
+}
+
 static int one_integer(PyObject *item, int64_t *value) {
     PyObject *number = PyNumber_Index(item);
     if (number == NULL)
@@ -97,8 +126,8 @@ static int one_integer(PyObject *item, int64_t *value) {
 }
 
 /* The integers of an attribute; their number, or -1 with an exception set. */
-static int integers(PyObject *object, PyObject *name, int64_t values[SILO_MAX_RANK]) {
-    PyObject *sequence = PyObject_GetAttr(object, name);
+static int integers(const struct members *members, PyObject *name, int64_t values[SILO_MAX_RANK]) {
+    PyObject *sequence = member(members, name);
     if (sequence == NULL)
         return -1;
     PyObject *items = sequence;
@@ -133,8 +162,8 @@ static int integers(PyObject *object, PyObject *name, int64_t values[SILO_MAX_RA
 }
 
 /* 1 or 0; -1 with an exception set. */
-static int pads_with_nan(PyObject *object) {
-    PyObject *padding = PyObject_GetAttr(object, s_padding);
+static int pads_with_nan(const struct members *members) {
+    PyObject *padding = member(members, s_padding);
     int result = -1;
     if (padding == NULL)
         return -1;
@@ -152,10 +181,10 @@ static int pads_with_nan(PyObject *object) {
     return result;
 }
 
-static int rounds_to_tf32(PyObject *object, const struct silo_adapter *adapter) {
+static int rounds_to_tf32(const struct members *members, const struct silo_adapter *adapter) {
     if (!adapter->rounds)
         return 0;
-    PyObject *value = PyObject_GetAttr(object, s_tf32);
+    PyObject *value = member(members, s_tf32);
     const int truth = value ? PyObject_IsTrue(value) : -1;
     Py_XDECREF(value);
     return truth;
@@ -193,10 +222,10 @@ static int check(const struct silo_plan *plan, int32_t index, const struct silo_
 }
 
 /* The block shape as bits of a guard word; -1 with an exception set. */
-static int block_word(const struct silo_plan *plan, int32_t index, PyObject *object, uint32_t rank,
-                      uint64_t *word) {
+static int block_word(const struct silo_plan *plan, int32_t index, const struct members *members,
+                      uint32_t rank, uint64_t *word) {
     int64_t block[SILO_MAX_RANK];
-    const int count = integers(object, s_block_shape, block);
+    const int count = integers(members, s_block_shape, block);
     if (count != (int)rank)
         return refuse(plan, index,
                       count < 0 ? "has no block shape of integers"
@@ -212,15 +241,11 @@ static int block_word(const struct silo_plan *plan, int32_t index, PyObject *obj
     return 0;
 }
 
-int silo_read_descriptor(const struct silo_plan *plan, int32_t index, PyObject *object,
-                         const struct silo_adapter *adapter, struct silo_frame *frame) {
+static int read_members(const struct silo_plan *plan, int32_t index, const struct members *members,
+                        const struct silo_adapter *adapter, struct silo_frame *frame) {
     const struct silo_parameter *parameter = &plan->parameters[index];
-    if (adapter->kind != SILO_ADAPT_DESCRIPTOR)
-        return silo_read_error(plan, index, object);
-    if (frame->descriptors_used == SILO_MAX_DESCRIPTORS)
-        return refuse(plan, index, "is one too many: a call has at most %d", SILO_MAX_DESCRIPTORS);
     struct silo_descriptor *one = &frame->descriptors[frame->descriptors_used];
-    PyObject *base = PyObject_GetAttr(object, s_base);
+    PyObject *base = member(members, s_base);
     if (base == NULL)
         return refuse(plan, index, "has no base");
     frame->holds.object[frame->holds.objects++] = base; /* to the end of the call */
@@ -237,25 +262,25 @@ int silo_read_descriptor(const struct silo_plan *plan, int32_t index, PyObject *
                       silo_dtype_name(view.dtype), silo_dtype_name(parameter->type));
     if (view.readonly && (parameter->flags & SILO_PARAMETER_WRITES))
         return refuse(plan, index, "has a read-only base, and the kernel writes it");
-    const int rank = integers(object, s_shape, one->shape);
-    const int strides = rank < 0 ? -1 : integers(object, s_strides, one->strides);
+    const int rank = integers(members, s_shape, one->shape);
+    const int strides = rank < 0 ? -1 : integers(members, s_strides, one->strides);
     if (rank < 0 || strides != rank)
         return refuse(plan, index,
                       rank < 0      ? "has no shape of 1 to 5 integers"
                       : strides < 0 ? "has no strides of 1 to 5 integers"
                                     : "has another number of strides than extents");
-    const int nan = pads_with_nan(object);
-    const int tf32 = nan < 0 ? -1 : rounds_to_tf32(object, adapter);
+    const int nan = pads_with_nan(members);
+    const int tf32 = nan < 0 ? -1 : rounds_to_tf32(members, adapter);
     if (tf32 < 0)
         return refuse(plan, index, "has no padding of 'zero' or 'nan', or no yes or no about tf32");
     one->address = view.address;
     one->rank = (uint32_t)rank;
     one->nan = (uint64_t)nan;
     one->tf32 = (uint64_t)tf32;
-    one->object = object;
+    one->object = members->object;
     uint64_t block = 0;
     if (check(plan, index, one, view.dtype) != 0 ||
-        block_word(plan, index, object, one->rank, &block) != 0)
+        block_word(plan, index, members, one->rank, &block) != 0)
         return -1;
     if ((view.device_type != frame->device_type || view.device_id != frame->device_id) &&
         silo_merge_device(plan, index, &view, how, frame) != 0)
@@ -267,11 +292,24 @@ int silo_read_descriptor(const struct silo_plan *plan, int32_t index, PyObject *
     return 0;
 }
 
+int silo_read_descriptor(const struct silo_plan *plan, int32_t index, PyObject *object,
+                         const struct silo_adapter *adapter, struct silo_frame *frame) {
+    if (adapter->kind != SILO_ADAPT_DESCRIPTOR)
+        return silo_read_error(plan, index, object);
+    if (frame->descriptors_used == SILO_MAX_DESCRIPTORS)
+        return refuse(plan, index, "is one too many: a call has at most %d", SILO_MAX_DESCRIPTORS);
+    const struct members members = members_of(object);
+    const int result = read_members(plan, index, &members, adapter, frame);
+    Py_XDECREF(members.dict);
+    return result;
+}
+
 int silo_descriptor_shape(PyObject *object, struct silo_shape *shape) {
-    const int rank = integers(object, s_shape, shape->sizes);
+    const struct members members = {object, NULL};
+    const int rank = integers(&members, s_shape, shape->sizes);
     if (rank < 0)
         return -1;
-    const int strides = integers(object, s_strides, shape->strides);
+    const int strides = integers(&members, s_strides, shape->strides);
     if (strides != rank) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_ValueError, "a descriptor has one stride for each extent");
@@ -349,7 +387,9 @@ void *silo_descriptor_map(const struct silo_plan *plan, int32_t index,
     key.form = *form;
     key.nan = one->nan;
     key.tf32 = one->tf32;
-    PyObject *first = PyObject_GetAttr(one->object, s_map);
+    const struct members members = members_of(one->object);
+    PyObject *first = member(&members, s_map);
+    Py_XDECREF(members.dict);
     if (first == NULL)
         PyErr_Clear(); /* none yet, or an object that takes no attributes */
     else if (Py_TYPE(first) != map_type)
