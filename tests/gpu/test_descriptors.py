@@ -230,14 +230,15 @@ def test_threads_share_a_descriptor():
     x = torch.randn((256, 128), dtype=torch.float16, device="cuda")
     source = of(x, 64, 64)
     k = silo.kernel(copy)
+    torch.cuda.synchronize()
     failures = []
 
     def work():
         try:
-            out = torch.zeros_like(x)
-            target = of(out, 64, 64)
             stream = torch.cuda.Stream()
             with torch.cuda.stream(stream):
+                out = torch.zeros_like(x)
+                target = of(out, 64, 64)
                 for _ in range(100):
                     k[(4, 2)](source, target, 64, 64)
             stream.synchronize()
