@@ -280,6 +280,15 @@ static int parse_layout(struct silo_binding *self, PyObject *layout) {
             }
             result = parse_map(item, maps, &self->maps[maps], packed);
             maps++;
+            /* A call holds one map an argument. */
+            for (Py_ssize_t j = 0; result == 0 && j < i; j++) {
+                const struct silo_packed *other = &self->packed[j];
+                if (other->pack == SILO_PACK_DESCRIPTOR && other->part == SILO_PART_MAP &&
+                    other->slot == packed->slot) {
+                    PyErr_Format(PyExc_ValueError, "two tensor maps of one parameter: %R", item);
+                    result = -1;
+                }
+            }
         } else {
             result = parse_packed(&self->loaded->function, item, packed);
         }

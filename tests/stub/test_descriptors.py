@@ -478,6 +478,12 @@ def test_a_map_that_no_driver_encodes_is_refused_when_it_is_bound(stub):
         launch, _ = launcher("unbound", layout_of("d", 2), maps=(form,))
         with pytest.raises(DeviceError, match=f"unbound: the tensor map of 'd' cannot be encoded: .*{reason}"):
             launch[1](matrix())
+    launch, _ = launcher("unbound", (*layout_of("d", 2), LayoutSlot("d", AbiType.TENSORMAP)))
+    with pytest.raises(ValueError, match="two tensor maps of one parameter"):
+        launch[1](matrix())
+    launch, _ = launcher("unbound", (LayoutSlot("d", AbiType.TENSORMAP), LayoutSlot("d", AbiType.I32, "shape.4")))
+    with pytest.raises(ValueError, match="not a part of a tensor descriptor"):
+        launch[1](matrix())
     launch, _ = launcher("unbound", layout_of("d", 2), maps=())
     with pytest.raises(DeviceError, match="unbound: parameter d is a tensor map, and nothing says how to encode it"):
         launch[1](matrix())
