@@ -187,29 +187,26 @@ static SILO_NOINLINE void *part_of(const struct silo_launcher *self,
 SILO_INLINE int run(struct silo_launcher *self, struct silo_binding *binding,
                     struct silo_frame *frame, const int64_t dims[3], void *stream) {
     void *params[(size_t)binding->count + 1];
-    union {
-        float fp32;
-        uint16_t half;
-    } narrow[(size_t)binding->count + 1];
     for (uint32_t i = 0; i < binding->count; i++) {
         const struct silo_packed *packed = &binding->packed[i];
         uint64_t *slot = &frame->slots[packed->slot];
-        if (SILO_LIKELY(packed->pack == SILO_PACK_SLOT)) {
-            params[i] = slot;
+        params[i] = slot;
+        if (SILO_LIKELY(packed->pack == SILO_PACK_SLOT))
             continue;
-        }
+        /* Nobody reads the slot after this: a float is narrowed in its place. */
         double value;
         memcpy(&value, slot, sizeof value);
-        params[i] = &narrow[i];
         switch ((enum silo_pack)packed->pack) {
-        case SILO_PACK_FP32:
-            narrow[i].fp32 = (float)value;
+        case SILO_PACK_FP32: {
+            const float narrow = (float)value;
+            memcpy(slot, &narrow, sizeof narrow);
             break;
+        }
         case SILO_PACK_FP16:
-            narrow[i].half = silo_fp16_bits(value);
+            *slot = silo_fp16_bits(value);
             break;
         case SILO_PACK_BF16:
-            narrow[i].half = silo_bf16_bits(value);
+            *slot = silo_bf16_bits(value);
             break;
         case SILO_PACK_SCRATCH:
             params[i] = &frame->scratch[0];
@@ -322,18 +319,20 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
                            const struct silo_grid_source *grid, const bool guarded,
                            const enum silo_mode mode) {
     struct silo_frame frame;
+    /* One piece of stack for its arrays, those that every call fills first. */
     const size_t count = (size_t)self->plan.count;
-    /* What is mostly untouched first, so that the words lie next to what the driver uses. */
-    struct silo_descriptor descriptors[silo_descriptor_room(&self->plan) + 1];
-    Py_buffer buffers[count + 1];
-    PyObject *objects[silo_hold_objects(count, inputs->options)];
-    frame.descriptors = descriptors;
-    frame.holds.buffer = buffers;
-    frame.holds.object = objects;
-    uint64_t words[silo_slot_words(&self->plan) + silo_key_words(&self->plan, inputs->options)];
+    const size_t slots = silo_slot_words(&self->plan),
+                 keys = silo_key_words(&self->plan, inputs->options),
+                 objects = silo_hold_objects(count, inputs->options);
+    uint64_t *words =
+        __builtin_alloca((slots + keys + objects) * sizeof *words + count * sizeof(Py_buffer) +
+                         silo_descriptor_room(&self->plan) * sizeof(struct silo_descriptor));
     words[0] = 0;
     frame.slots = words + 1;
-    frame.key = words + silo_slot_words(&self->plan);
+    frame.key = words + slots;
+    frame.holds.object = (PyObject **)(frame.key + keys);
+    frame.holds.buffer = (Py_buffer *)(frame.holds.object + objects);
+    frame.descriptors = (struct silo_descriptor *)(frame.holds.buffer + count);
     frame.device_type = SILO_DEVICE_UNKNOWN;
     frame.device_id = 0;
     frame.device_from = 0;
