@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import random
+import struct
 from dataclasses import dataclass
+
+import zstandard
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRules, BundleVariant
@@ -158,3 +161,11 @@ def sample(
         notes=(("license", "Apache-2.0"),),
     )
     return Sample(contents, blobs)
+
+
+def sealed(data: bytes, manifest: bytes, *, compress: bool) -> bytes:
+    """The bundle with another manifest and a header that fits it."""
+    offset = struct.unpack_from("<Q", data, 16)[0]
+    stored = zstandard.ZstdCompressor().compress(manifest) if compress else manifest
+    head = data[:12] + struct.pack("<IQQ", int(compress), offset, len(stored)) + hashlib.sha256(stored).digest()
+    return head + data[64:offset] + stored

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 from silo.api.devices import device_of
 from silo.api.launching import CheckedLauncher, bound_launcher, runs_here
 from silo.artifacts.artifact import BlobRef
-from silo.bundle.contents import BundleKernel, BundleVariant
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.decisions import Decision, Rejected
@@ -19,13 +18,16 @@ from silo.core.values import Value
 from silo.errors import BundleError, ExpressionError, NoVariantError
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
-from silo.launch.dispatch import accepts, label, specificity
+from silo.launch.dispatch import accepts, label, may_accept, specificity
 from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from silo.api.derived import Derived
+    from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
+    from silo.bundle.manifest import OpenKernel
+    from silo.core.config import Config
     from silo.core.protocols import Device, LoadedKernel
     from silo.core.recipes import CaseRecipe
 
@@ -49,7 +51,7 @@ class Kernels:
     def __getitem__(self, name: str) -> BundledKernel:
         found = self._kernels.get(name)
         if found is None:
-            kernel = self._bundle.kernel(name)
+            kernel = self._bundle.open_kernel(name)
             found = self._kernels[name] = _callable_kernel(self._bundle, kernel, self._origin, trust=self._trust)
         return found
 
@@ -80,9 +82,10 @@ class Kernels:
 class BundledKernel:
     """A kernel of a bundle, called like the one it was built from: ``k(...)`` or ``k[grid](...)``."""
 
-    def __init__(self, bundle: Bundle, kernel: BundleKernel, origin: str, *, trust: bool) -> None:
+    def __init__(self, bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool) -> None:
         self.bundle = bundle
-        self.contents = kernel
+        self._kernel = kernel
+        self._head = kernel.head
         self._origin = origin  # the path as it was given, for `silo trust`
         self._trust = trust
         self._loaded: dict[str, LoadedKernel] = {}
@@ -90,33 +93,38 @@ class BundledKernel:
     @property
     def name(self) -> str:
         """The kernel's name."""
-        return self.contents.name
+        return self._head.name
+
+    @property
+    def contents(self) -> BundleKernel:
+        """All the bundle says of it, with every variant; a launch reads those variants that it may use."""
+        return self.bundle.kernel(self.name)
 
     @cached_property
     def launcher(self) -> Launcher:
         """The native launcher that calls go through."""
         return make_launcher(
             self.name,
-            self.contents.signature,
+            self._head.signature,
             on_miss=self._on_miss,
-            key=self.contents.key,
+            key=self._head.key,
             exact=tuple(sorted(self._assumed_exactly | (self._derived.reads if self._derived else frozenset[str]()))),
-            config_names=(*self.contents.config_names, *(name for name, _ in self.contents.derived)),
+            config_names=(*self._head.config_names, *(name for name, _ in self._head.derived)),
         )
 
     @cached_property
     def _derived(self) -> Derived | None:
-        if not self.contents.derived:
+        if not self._head.derived:
             return None
         from silo.api.derived import Derived  # noqa: PLC0415  # few kernels have some
 
-        return Derived(self.contents.derived)
+        return Derived(self._head.derived)
 
     @property
     def _assumed_exactly(self) -> frozenset[str]:
         """Scalars of which a variant assumes the very value: its code was compiled elsewhere, for that value."""
-        scalars = {one.name for one in self.contents.signature.parameters if one.kind in _SCALARS}
-        assumed = (one.artifact.variant.specialization.constants for one in self.contents.variants)
+        scalars = {one.name for one in self._head.signature.parameters if one.kind in _SCALARS}
+        assumed = (group.specialization.constants for group in self._kernel.groups)
         return frozenset(name for constants in assumed for name, _ in constants if name in scalars)
 
     def warmup(self, *args: object, **kwargs: object) -> None:
@@ -128,17 +136,17 @@ class BundledKernel:
         binding = self.launcher.resolve(*args, **kwargs, **({} if grid is None else {"grid": grid}))
         chosen = cast("BundleVariant", binding.tag)
         return bound_launcher(
-            self.launcher, self.contents.signature, binding, chosen.artifact.variant, grid=grid, release_gil=True
+            self.launcher, self._head.signature, binding, chosen.artifact.variant, grid=grid, release_gil=True
         )
 
     def explain(self, *args: object, **kwargs: object) -> str:
         """Which variant a call with such arguments gets, why, and why not the others."""
-        call = inspect_call(self.launcher, self.contents.signature, *args, **kwargs)
+        call = inspect_call(self.launcher, self._head.signature, *args, **kwargs)
         device = device_of(self.name, call.device_kind, call.device[1])
-        ranked, decisions = self._rank(call, device)
+        best = next(self._candidates(call, device), None)
         lines = [describe_call(call), f"device: {device.target} ({device.model})"]
-        for variant, decision in decisions:
-            word = "chosen" if ranked and variant is ranked[0] else "accepted" if decision else "rejected"
+        for variant, decision in self._decisions(call, device):
+            word = "chosen" if variant is best else "accepted" if decision else "rejected"
             lines.append(f"{word}: {label(variant.artifact.variant)}: {decision.reason}")
         return "\n".join(lines)
 
@@ -150,25 +158,24 @@ class BundledKernel:
 
     def rank(self, call: Call, device: Device) -> list[BundleVariant]:
         """The variants that a call may use on a device, best first."""
-        return self._rank(call, device)[0]
+        return list(self._candidates(call, device))
 
     def scalars(self, call: Call) -> dict[str, Value]:
         """Values of the call's scalar arguments by name, with defaults for what was left out."""
-        return _scalars(call, self.contents.signature)
+        return _scalars(call, self._head.signature)
 
     def _on_miss(self, call: Call) -> Binding:
         device = device_of(self.name, call.device_kind, call.device[1])
-        ranked, decisions = self._rank(call, device)
-        if not ranked:
+        chosen = next(self._candidates(call, device), None)
+        if chosen is None:
             reasons = [
                 f"{label(variant.artifact.variant)}: {decision.reason}"
-                for variant, decision in decisions
+                for variant, decision in self._decisions(call, device)
                 if isinstance(decision, Rejected)
             ]
             raise NoVariantError(
                 f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons
             )
-        chosen = ranked[0]
         variant = chosen.artifact.variant
         return bind(
             cast("Any", self._load(chosen, device)),
@@ -176,30 +183,48 @@ class BundledKernel:
             variant.signature,
             variant.specialization,
             {**variant.specialization.constant_values, **variant.config.as_dict()},
-            grid=self.contents.grid,
+            grid=self._head.grid,
             facts=device.facts(),
             tag=chosen,
         )
 
-    def _rank(self, call: Call, device: Device) -> tuple[list[BundleVariant], list[tuple[BundleVariant, Decision]]]:
-        """The variants a call may use, best first, and the decision on each.
+    def _candidates(self, call: Call, device: Device) -> Iterator[BundleVariant]:
+        """The variants a call may use, best first, each read and decided on when it is asked for.
 
         Those with the config that the dispatch rules name come first, then those that assume most.
         """
-        values = _scalars(call, self.contents.signature)
+        values = _scalars(call, self._head.signature)
         facts = device.facts()
-        decisions: list[tuple[BundleVariant, Decision]] = []
-        for one in self.contents.variants:
-            variant = one.artifact.variant
-            decision = runs_here(device, one.artifact)
-            if decision:
-                decision = accepts(variant, call)
-            if decision and (refusal := self._derived_hold(one, values, facts)) is not None:
-                decision = refusal  # a refusal is false, so `or` would pass it over
-            decisions.append((one, decision))
-        accepted = [one for one, decision in decisions if decision]
-        accepted.sort(key=lambda one: self._preference(one, values), reverse=True)
-        return accepted, decisions
+        ranked: list[tuple[bool, tuple[int, int], int]] = []
+        for group in self._kernel.groups:
+            if runs_here(device, group.target, group.blob_kind) and may_accept(
+                group.signature, group.specialization, call
+            ):
+                config = self._ruled(group, values)
+                preferred = frozenset[int]() if config is None else self._kernel.with_config(group, config)
+                rank = specificity(self._kernel[group.numbers[0]].artifact.variant)
+                ranked += ((number in preferred, rank, -number) for number in group.numbers)
+        for _, _, number in sorted(ranked, reverse=True):
+            one = self._kernel[-number]
+            if self._decide(one, call, device, values, facts):
+                yield one
+
+    def _decisions(self, call: Call, device: Device) -> list[tuple[BundleVariant, Decision]]:
+        """The decision on every variant, for people."""
+        values, facts = _scalars(call, self._head.signature), device.facts()
+        variants = (self._kernel[number] for number in range(len(self._kernel)))
+        return [(one, self._decide(one, call, device, values, facts)) for one in variants]
+
+    def _decide(
+        self, one: BundleVariant, call: Call, device: Device, values: Mapping[str, Value], facts: Mapping[str, int]
+    ) -> Decision:
+        artifact = one.artifact
+        decision = runs_here(device, artifact.variant.target, artifact.blob.kind)
+        if decision:
+            decision = accepts(artifact.variant, call)
+        if decision and (refusal := self._derived_hold(one, values, facts)) is not None:
+            return refusal  # it is false, so `or` would pass it over
+        return decision
 
     def _derived_hold(
         self, one: BundleVariant, values: Mapping[str, Value], facts: Mapping[str, int]
@@ -219,13 +244,12 @@ class BundledKernel:
                 return Rejected(f"it was compiled for {name}={constants[name]}, and the call needs {name}={value}")
         return None
 
-    def _preference(self, one: BundleVariant, values: Mapping[str, Value]) -> tuple[bool, tuple[int, int]]:
-        variant = one.artifact.variant
-        for rules in self.contents.rules:
-            if rules.target == variant.target and rules.signature == variant.signature.without_effects():
-                match = rules.rules.lookup([values[name] for name in rules.rules.key])
-                return match.config == variant.config, specificity(variant)
-        return False, specificity(variant)
+    def _ruled(self, group: VariantGroup, values: Mapping[str, Value]) -> Config | None:
+        """The config that the dispatch rules name for a call; None where there are none for such variants."""
+        for rules in self._head.rules:
+            if rules.target == group.target and rules.signature == group.signature.without_effects():
+                return rules.rules.lookup([values[name] for name in rules.rules.key]).config
+        return None
 
     def _load(self, one: BundleVariant, device: Device) -> LoadedKernel:
         """The loaded code of a variant, once for each blob. Host code only if somebody vouches for it."""
@@ -258,7 +282,7 @@ def _scalars(call: Call, signature: Signature) -> dict[str, Value]:
     return values
 
 
-def _callable_kernel(bundle: Bundle, kernel: BundleKernel, origin: str, *, trust: bool) -> BundledKernel:
+def _callable_kernel(bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool) -> BundledKernel:
     """A bundled kernel whose calls reach the native launcher with no Python frame between.
 
     The type looks ``__call__`` up on the class and binds it only if it is a descriptor; the launcher is none. So each

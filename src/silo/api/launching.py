@@ -20,6 +20,7 @@ from silo.settings import settings
 if TYPE_CHECKING:
     from silo.api.derived import Derived
     from silo.core.protocols import Device, LoadedKernel
+    from silo.core.target import Target
     from silo.store.store import MemoryStore, Store
 
 __all__ = ["CheckedLauncher", "HeuristicLauncher", "bound_launcher", "load_artifact", "runs_here", "stored_blob"]
@@ -40,10 +41,9 @@ def load_artifact(store: Store | MemoryStore, device: Device, artifact: Artifact
     return device.load(artifact.launch, stored_blob(store, artifact), artifact.blob.kind, artifact.variant.kernel)
 
 
-def runs_here(device: Device, artifact: Artifact) -> Decision:
-    """Whether the device runs an artifact. PTX has rules of its own, which the target alone does not tell."""
-    target = artifact.variant.target
-    return runs_on(target, device.target, "ptx") if artifact.blob.kind == "ptx" else device.runs(target)
+def runs_here(device: Device, target: Target, blob_kind: str) -> Decision:
+    """Whether the device runs code for a target. PTX has rules of its own, which the target alone does not tell."""
+    return runs_on(target, device.target, "ptx") if blob_kind == "ptx" else device.runs(target)
 
 
 class HeuristicLauncher:

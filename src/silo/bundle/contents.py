@@ -10,6 +10,7 @@ from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.dispatch import DispatchRules
 from silo.core.nodes import Node
 from silo.core.signature import Signature
+from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.frozen import frozen
@@ -20,6 +21,7 @@ __all__ = [
     "BundleKernel",
     "BundleRules",
     "BundleVariant",
+    "VariantGroup",
     "decode_documents",
     "encode_documents",
     "parse_document",
@@ -47,6 +49,20 @@ class BundleVariant:
     def refs(self) -> tuple[BlobRef, ...]:
         """Its blobs, the driver's first."""
         return (self.artifact.blob, *self.artifact.sidecars)
+
+
+@frozen
+class VariantGroup:
+    """Variants of a kernel that differ in nothing but their configs as far as a call is concerned.
+
+    ``numbers`` are their places in the order of preference.
+    """
+
+    target: Target
+    blob_kind: str
+    signature: Signature
+    specialization: Specialization
+    numbers: tuple[int, ...]
 
 
 @frozen

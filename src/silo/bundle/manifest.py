@@ -7,12 +7,22 @@ referred to by index.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeVar
+from functools import cached_property
+from typing import Generic, TypeAlias, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.checks import Checker
-from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRules, BundleVariant, parse_document
+from silo.bundle.contents import (
+    Basis,
+    BundleContents,
+    BundleKernel,
+    BundleRules,
+    BundleVariant,
+    VariantGroup,
+    parse_document,
+)
 from silo.bundle.format import (
     CASES_KIND,
     CODECS,
@@ -35,11 +45,14 @@ from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON
 from silo.core.variant import Variant
-from silo.frozen import frozen
+from silo.errors import BundleFormatError
+from silo.frozen import frozen, replace
 
-__all__ = ["TABLES", "BlobEntry", "Manifest"]
+__all__ = ["TABLES", "BlobEntry", "Manifest", "OpenKernel"]
 
 T = TypeVar("T")
+
+_BlobRow: TypeAlias = tuple[str, str, int, str, int, int]  # the fields of a BlobEntry
 
 TABLES = ("compilers", "configs", "launches", "reasons", "signatures", "sources", "specializations", "targets")
 
@@ -65,7 +78,7 @@ _VARIANT = frozenset(
 )
 _RULES = frozenset({"rules", "signature", "target"})
 _BASES = {basis.value: basis for basis in Basis}
-_HEX = frozenset("0123456789abcdef")
+_SHA256 = re.compile("[0-9a-f]{64}")
 _IDENTITY = operator.itemgetter("source", "signature", "specialization", "config", "target", "compiler")
 
 
@@ -112,13 +125,57 @@ class _Table(Generic[T]):
         self._values[number] = value
         return value
 
+    def find(self, value: T) -> frozenset[int]:
+        """The rows that hold ``value``, found without decoding any: one, or none, in a file as it should be."""
+        wanted = self._encode(value)
+        return frozenset(number for number, row in enumerate(self._rows) if row == wanted)
+
     def all(self) -> Iterator[T]:
         """Every row."""
         return (self.get(number, self._field) for number in range(len(self._rows)))
 
 
+class OpenKernel:
+    """A kernel as launches see it: ``head`` is all but its variants, which are checked when a call may use them."""
+
+    def __init__(self, manifest: Manifest, head: BundleKernel, rows: list[JSON], field: str) -> None:
+        self.head = head
+        self._manifest = manifest
+        self._rows = rows
+        self._field = field
+        self._read: dict[int, BundleVariant] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, number: int) -> BundleVariant:
+        found = self._read.get(number)
+        if found is None:
+            field = f"{self._field}[{number}]"
+            found = self._read[number] = self._manifest.parse_variant(self._rows[number], field)
+        return found
+
+    @cached_property
+    def groups(self) -> tuple[VariantGroup, ...]:
+        """Its variants, grouped."""
+        return self._manifest.group_variants(self._rows, self._field)
+
+    def with_config(self, group: VariantGroup, config: Config) -> frozenset[int]:
+        """Which variants of a group have this config."""
+        wanted = self._manifest.config_numbers(config)
+        rows = ((number, self._rows[number]) for number in group.numbers)
+        return frozenset(
+            number
+            for number, row in rows
+            if isinstance(row, dict) and isinstance(index := row["config"], int) and index in wanted
+        )
+
+
 class Manifest:
-    """A parsed manifest. The constructor checks what every reader relies on; :meth:`kernel` checks the rest."""
+    """A parsed manifest. The constructor checks what every reader relies on; the rest is checked when it is used.
+
+    :meth:`kernel` reads a kernel with all its variants; :meth:`open_kernel` each variant when it is asked for.
+    """
 
     def __init__(self, text: bytes, header: Header, *, file: str) -> None:
         self._check = check = Checker(file, header.manifest_offset)
@@ -137,7 +194,7 @@ class Manifest:
         self.producer = check.texts(top["producer"], "producer")
         self.toolchain = check.texts(top["toolchain"], "toolchain")
         self.notes = check.texts(top["notes"], "notes")
-        self.blobs = self._parse_blobs(check.items(top["blobs"], "blobs", MAX_BLOBS), header)
+        self._blobs = self._check_blobs(check.items(top["blobs"], "blobs", MAX_BLOBS), header)
         tables = check.members(top["tables"], "tables", frozenset(TABLES))
         self._compilers = self._table(tables, "compilers", self._text, str)
         self._configs = self._table(tables, "configs", Config.from_json, Config.to_json)
@@ -170,6 +227,28 @@ class Manifest:
             self._kernels[name] = self._parse_kernel(name, row, f"kernels[{number}]")
         return self._kernels[name]
 
+    def open_kernel(self, name: str) -> OpenKernel:
+        """One kernel whose variants are read one by one; ``KeyError`` when there is none of this name."""
+        number, row = self._rows[name]
+        field = f"kernels[{number}]"
+        rows = self._check.items(row["variants"], f"{field}.variants", MAX_VARIANTS)
+        head = self._kernels.get(name) or self._parse_kernel_but_variants(name, row, field)
+        return OpenKernel(self, head, rows, f"{field}.variants")
+
+    @cached_property
+    def blobs(self) -> tuple[BlobEntry, ...]:
+        """Every blob of the file, in order."""
+        return tuple(BlobEntry(*row) for row in self._blobs)
+
+    def blob_entry(self, sha256: str) -> BlobEntry | None:
+        """The first blob with these bytes, or None."""
+        row = self._blobs_by_sha256.get(sha256)
+        return None if row is None else BlobEntry(*row)
+
+    @cached_property
+    def _blobs_by_sha256(self) -> dict[str, _BlobRow]:
+        return {row[0]: row for row in reversed(self._blobs)}
+
     def contents(self) -> BundleContents:
         """Everything, every table row included, checked."""
         for table in (self._compilers, self._configs, self._launches, self._reasons, self._signatures, self._sources):
@@ -187,16 +266,16 @@ class Manifest:
     ) -> _Table[T]:
         return _Table(self._check, name, tables[name], decode, encode)
 
-    def _parse_blobs(self, rows: list[JSON], header: Header) -> tuple[BlobEntry, ...]:
+    def _check_blobs(self, rows: list[JSON], header: Header) -> list[_BlobRow]:
         """The blob table: in order, back to back but for alignment, up to the manifest."""
         check = self._check
-        entries: list[BlobEntry] = []
+        checked: list[_BlobRow] = []
         expected, last = HEADER_BYTES, ("", "")
         for number, row in enumerate(rows):
             if not isinstance(row, list) or len(row) != 6:
                 raise check.error(f"blobs[{number}]", "a blob is a list of six")
             sha256, kind, raw, codec, offset, stored = row
-            if not (isinstance(sha256, str) and len(sha256) == 64 and _HEX.issuperset(sha256)):
+            if not (isinstance(sha256, str) and _SHA256.fullmatch(sha256)):
                 raise check.error(f"blobs[{number}].sha256", "not a sha256 in lower-case hex")
             if not isinstance(kind, str) or kind not in KINDS:
                 raise check.error(f"blobs[{number}].kind", f"unknown kind {kind!r}")
@@ -211,24 +290,28 @@ class Manifest:
             if (kind, sha256) <= last:
                 raise check.error(f"blobs[{number}]", "blobs are not sorted by kind and sha256, or one occurs twice")
             expected, last = aligned(offset + stored), (kind, sha256)
-            entries.append(BlobEntry(sha256, kind, raw, codec, offset, stored))
+            checked.append((sha256, kind, raw, codec, offset, stored))
         if expected != header.manifest_offset:
             raise check.error("blobs", f"the blobs end at {expected}, the manifest begins at {header.manifest_offset}")
-        return tuple(entries)
+        return checked
 
     def _parse_kernel(self, name: str, row: Mapping[str, JSON], field: str) -> BundleKernel:
         check = self._check
-        signature = self._signatures.get(row["signature"], f"{field}.signature")
+        kernel = self._parse_kernel_but_variants(name, row, field)
         variants: list[BundleVariant] = []
         seen: set[object] = set()
         for number, item in enumerate(check.items(row["variants"], f"{field}.variants", MAX_VARIANTS)):
             where = f"{field}.variants[{number}]"
+            variants.append(self.parse_variant(item, where))
             members = check.members(item, where, _VARIANT)
-            variants.append(self._parse_variant(members, where))
             # Indices are checked integers by now; equal rows of a table would slip through, `verify` finds those.
             if (identity := _IDENTITY(members)) in seen:
                 raise check.error(where, "a variant occurs twice")
             seen.add(identity)
+        return replace(kernel, variants=tuple(variants))
+
+    def _parse_kernel_but_variants(self, name: str, row: Mapping[str, JSON], field: str) -> BundleKernel:
+        check = self._check
         grid: tuple[nodes.Node, ...] | None = None
         if row["grid"] is not None:
             axes = check.items(row["grid"], f"{field}.grid", 3)
@@ -237,18 +320,54 @@ class Manifest:
             grid = tuple(self._expression(axis, f"{field}.grid[{i}]") for i, axis in enumerate(axes))
         return BundleKernel(
             name=name,
-            signature=signature,
+            signature=self._signatures.get(row["signature"], f"{field}.signature"),
             key=check.names(row["key"], f"{field}.key"),
             config_names=check.names(row["config_names"], f"{field}.config_names"),
             derived=self._parse_derived(row["derived"], f"{field}.derived"),
             grid=grid,
-            variants=tuple(variants),
             rules=self._parse_rules(row["rules"], f"{field}.rules"),
             cases=self._document(row["cases"], f"{field}.cases", CASES_KIND),
             trials=self._document(row["trials"], f"{field}.trials", TRIALS_KIND),
         )
 
-    def _parse_variant(self, row: Mapping[str, JSON], field: str) -> BundleVariant:
+    def group_variants(self, rows: list[JSON], field: str) -> tuple[VariantGroup, ...]:
+        """Variants by what decides whether a call may use them, besides their configs; in order of first occurrence."""
+        kinds = [row[1] for row in self._blobs]
+        groups: dict[tuple[JSON, ...], list[int]] = {}
+        for number, row in enumerate(rows):
+            if not isinstance(row, dict) or row.keys() != _VARIANT:
+                raise self._variant_error(row, f"{field}[{number}]")
+            blob = row["blob"]
+            key = (row["target"], row["signature"], row["specialization"])
+            if any(type(index) is not int for index in key) or type(blob) is not int or not 0 <= blob < len(kinds):
+                raise self._variant_error(row, f"{field}[{number}]")
+            groups.setdefault((*key, kinds[blob]), []).append(number)
+        return tuple(
+            VariantGroup(
+                target=self._targets.get(target, f"{field}[{numbers[0]}].target"),
+                blob_kind=str(kind),
+                signature=self._signatures.get(signature, f"{field}[{numbers[0]}].signature"),
+                specialization=self._specializations.get(facts, f"{field}[{numbers[0]}].specialization"),
+                numbers=tuple(numbers),
+            )
+            for (target, signature, facts, kind), numbers in groups.items()
+        )
+
+    def _variant_error(self, row: JSON, field: str) -> BundleFormatError:
+        """What is wrong with a variant that cannot be right."""
+        try:
+            self.parse_variant(row, field)
+        except BundleFormatError as error:
+            return error
+        return self._check.error(field, "not a variant")
+
+    def config_numbers(self, config: Config) -> frozenset[int]:
+        """The rows of the table of configs that hold this one."""
+        return self._configs.find(config)
+
+    def parse_variant(self, data: JSON, field: str) -> BundleVariant:
+        """One variant, checked."""
+        row = self._check.members(data, field, _VARIANT)
         check = self._check
         kernel, source = self._sources.get(row["source"], f"{field}.source")
         sidecars = check.items(row["sidecars"], f"{field}.sidecars", 16)
@@ -304,7 +423,8 @@ class Manifest:
         return self._check.decoded(data, field, nodes.from_json, nodes.to_json)
 
     def _blob(self, index: JSON, field: str) -> BlobRef:
-        return self.blobs[self._check.integer(index, field, 0, len(self.blobs) - 1)].ref
+        sha256, kind, raw_bytes, *_ = self._blobs[self._check.integer(index, field, 0, len(self._blobs) - 1)]
+        return BlobRef(sha256, kind, raw_bytes)
 
     def _document(self, index: JSON, field: str, kind: str) -> BlobRef | None:
         if index is None:

@@ -14,7 +14,7 @@ from silo.artifacts.artifact import BlobRef
 from silo.bundle.codec import CodecError, decompress, stated_size
 from silo.bundle.contents import BundleContents, BundleKernel, decode_documents
 from silo.bundle.format import HEADER_BYTES, MAX_MANIFEST_BYTES, Header, parse_header
-from silo.bundle.manifest import BlobEntry, Manifest
+from silo.bundle.manifest import BlobEntry, Manifest, OpenKernel
 from silo.core.values import JSON
 from silo.errors import BundleError, BundleFormatError
 
@@ -34,7 +34,6 @@ class Bundle:
         self.header: Header = parse_header(bytes(view[:HEADER_BYTES]), len(view), name)
         self.manifest_text = self._read_manifest()
         self.manifest = Manifest(self.manifest_text, self.header, file=name)
-        self._by_sha256: dict[str, BlobEntry] | None = None
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "bundle") -> Bundle:
@@ -68,11 +67,11 @@ class Bundle:
 
     def kernel(self, name: str) -> BundleKernel:
         """One kernel; ``BundleError`` lists the names there are."""
-        try:
-            return self.manifest.kernel(name)
-        except KeyError:
-            names = ", ".join(self.kernel_names) or "none"
-            raise BundleError(f"{self.name} holds no kernel {name!r}; it holds: {names}") from None
+        return self.manifest.kernel(self._known(name))
+
+    def open_kernel(self, name: str) -> OpenKernel:
+        """One kernel, each variant of which is read when it is asked for; ``BundleError`` lists the names there are."""
+        return self.manifest.open_kernel(self._known(name))
 
     def contents(self) -> BundleContents:
         """Everything but the bytes of the blobs, checked."""
@@ -129,13 +128,17 @@ class Bundle:
     def __repr__(self) -> str:
         return f"Bundle({self.name!r}, {len(self.kernel_names)} kernels, {self.identity[:12]})"
 
+    def _known(self, name: str) -> str:
+        if name not in self.kernel_names:
+            names = ", ".join(self.kernel_names) or "none"
+            raise BundleError(f"{self.name} holds no kernel {name!r}; it holds: {names}")
+        return name
+
     def _entry(self, sha256: str) -> BlobEntry:
-        if self._by_sha256 is None:
-            self._by_sha256 = {entry.sha256: entry for entry in self.manifest.blobs}
-        try:
-            return self._by_sha256[sha256]
-        except KeyError:
-            raise BundleError(f"{self.name} holds no blob {sha256!r}") from None
+        entry = self.manifest.blob_entry(sha256)
+        if entry is None:
+            raise BundleError(f"{self.name} holds no blob {sha256!r}")
+        return entry
 
     def _documents(self, ref: BlobRef | None) -> tuple[JSON, ...]:
         if ref is None:

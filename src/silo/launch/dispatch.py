@@ -7,7 +7,7 @@ from typing import Generic, TypeVar, cast
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.dtypes import DTypeKind
-from silo.core.signature import NoDefault, Parameter, ParameterKind
+from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant
@@ -15,7 +15,7 @@ from silo.errors import NoVariantError
 from silo.frozen import frozen
 from silo.launch.arguments import Argument, Call, ValueKind, describe_call
 
-__all__ = ["Choice", "accepts", "choose", "label", "specificity"]
+__all__ = ["Choice", "accepts", "choose", "label", "may_accept", "specificity"]
 
 T = TypeVar("T")
 Constant = Callable[[object], Value]
@@ -70,12 +70,10 @@ def accepts(variant: Variant, call: Call, *, constant: Constant = lambda value: 
         argument = given.get(parameter.name)
         if argument is None:
             return Rejected(f"it has a parameter {parameter.name}, and the call has none")
-        if parameter.kind is ParameterKind.DESCRIPTOR:
-            problem = _descriptor_problem(parameter, argument, variant.specialization)
-        elif parameter.kind is ParameterKind.CONSTEXPR or parameter.name in constants:
+        if _is_constant(parameter, variant.specialization):
             problem = _constant_problem(parameter, argument, {**config, **constants}, constant)
         else:
-            problem = _problem(parameter, argument, variant.specialization.facts_of(parameter.name))
+            problem = _problem(parameter, argument, variant.specialization)
         if problem is not None:
             return Rejected(f"{parameter.name} {problem}")
     for name, value in call.options.items():
@@ -85,6 +83,25 @@ def accepts(variant: Variant, call: Call, *, constant: Constant = lambda value: 
             return Rejected(f"{name}={value!r} was asked for, and it has {name}={config[name]!r}")
     assumed = ", ".join(f"{name} {fact.value}" for name, fact in variant.specialization.facts)
     return Accepted(f"assumes {assumed}" if assumed else "assumes nothing of the arguments")
+
+
+def may_accept(signature: Signature, specialization: Specialization, call: Call) -> bool:
+    """Whether :func:`accepts` may accept variants of this signature and specialization: their constants decide then."""
+    given = {argument.name: argument for argument in call.arguments}
+    return all(
+        (argument := given.get(parameter.name)) is not None
+        and (_is_constant(parameter, specialization) or _problem(parameter, argument, specialization) is None)
+        for parameter in signature.parameters
+    )
+
+
+def _is_constant(parameter: Parameter, specialization: Specialization) -> bool:
+    """Whether a value is compiled in, for it is a constexpr or the code was made for one value."""
+    if parameter.kind is ParameterKind.DESCRIPTOR:
+        return False  # its constant is its block shape
+    return parameter.kind is ParameterKind.CONSTEXPR or any(
+        name == parameter.name for name, _ in specialization.constants
+    )
 
 
 def _equal(left: Value, right: Value) -> bool:
@@ -111,7 +128,10 @@ def _constant_problem(
     return None if _equal(known[name], value) else f"is {value!r}, and it was compiled for {known[name]!r}"
 
 
-def _problem(parameter: Parameter, argument: Argument, facts: frozenset[Fact]) -> str | None:
+def _problem(parameter: Parameter, argument: Argument, assumed: Specialization) -> str | None:
+    if parameter.kind is ParameterKind.DESCRIPTOR:
+        return _descriptor_problem(parameter, argument, assumed)
+    facts = assumed.facts_of(parameter.name)
     if Fact.NONE in facts:
         return None if argument.kind is ValueKind.NONE else "is given, and it was compiled for None"
     if argument.kind is ValueKind.NONE:
