@@ -27,8 +27,6 @@ __all__ = [
     "parse_document",
 ]
 
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-
 
 class Basis(Enum):
     """Why a config was chosen."""
@@ -130,7 +128,7 @@ def encode_documents(documents: Iterable[JSON]) -> bytes:
 def parse_document(text: bytes) -> JSON:
     """Parse JSON from a file; ``ValueError`` for floats, repeated keys, and strings that UTF-8 cannot hold."""
     document = parse_json(text)
-    if _SURROGATE.search(text):
+    if b"\\u" in text and re.search(rb"\\u[dD][89a-fA-F]", text):
         canonical_json(document)  # raises for a lone surrogate, which would fail wherever it is printed or hashed
     return document
 

@@ -7,7 +7,6 @@ referred to by index.
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Generic, TypeAlias, TypeVar
@@ -78,7 +77,7 @@ _VARIANT = frozenset(
 )
 _RULES = frozenset({"rules", "signature", "target"})
 _BASES = {basis.value: basis for basis in Basis}
-_SHA256 = re.compile("[0-9a-f]{64}")
+_HEX = "0123456789abcdef"
 _IDENTITY = operator.itemgetter("source", "signature", "specialization", "config", "target", "compiler")
 
 
@@ -275,7 +274,7 @@ class Manifest:
             if not isinstance(row, list) or len(row) != 6:
                 raise check.error(f"blobs[{number}]", "a blob is a list of six")
             sha256, kind, raw, codec, offset, stored = row
-            if not (isinstance(sha256, str) and _SHA256.fullmatch(sha256)):
+            if not (isinstance(sha256, str) and len(sha256) == 64 and not sha256.strip(_HEX)):
                 raise check.error(f"blobs[{number}].sha256", "not a sha256 in lower-case hex")
             if not isinstance(kind, str) or kind not in KINDS:
                 raise check.error(f"blobs[{number}].kind", f"unknown kind {kind!r}")
@@ -338,10 +337,11 @@ class Manifest:
             if not isinstance(row, dict) or row.keys() != _VARIANT:
                 raise self._variant_error(row, f"{field}[{number}]")
             blob = row["blob"]
-            key = (row["target"], row["signature"], row["specialization"])
-            if any(type(index) is not int for index in key) or type(blob) is not int or not 0 <= blob < len(kinds):
+            target, signature, facts = row["target"], row["signature"], row["specialization"]
+            indices = type(target) is type(signature) is type(facts) is int
+            if not indices or type(blob) is not int or not 0 <= blob < len(kinds):
                 raise self._variant_error(row, f"{field}[{number}]")
-            groups.setdefault((*key, kinds[blob]), []).append(number)
+            groups.setdefault((target, signature, facts, kinds[blob]), []).append(number)
         return tuple(
             VariantGroup(
                 target=self._targets.get(target, f"{field}[{numbers[0]}].target"),

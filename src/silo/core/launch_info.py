@@ -11,7 +11,7 @@ from silo.frozen import frozen, names_of
 
 __all__ = ["AbiType", "LaunchInfo", "LayoutSlot", "TensorMap"]
 
-_PART = re.compile(r"(shape|stride)\.[0-4]|nan|tf32")
+_PART = r"(shape|stride)\.[0-4]|nan|tf32"
 _MAX_RANK = 5  # of a tensor map
 
 
@@ -61,7 +61,7 @@ class LayoutSlot:
     def from_json(cls, data: JSON) -> LayoutSlot:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
         items = [read_text(item, "a parameter layout") for item in read_list(data, "a parameter layout")]
-        if len(items) not in (2, 3) or (len(items) == 3 and not _PART.fullmatch(items[2])):
+        if len(items) not in (2, 3) or (len(items) == 3 and not re.fullmatch(_PART, items[2])):
             raise malformed("a parameter layout", data)
         return cls(items[0], AbiType(items[1]), *items[2:])
 

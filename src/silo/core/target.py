@@ -18,12 +18,12 @@ CPU_LEVELS: dict[str, tuple[str, ...]] = {
 }
 
 _ARCH_FORMS = {
-    "cuda": re.compile(r"sm_[1-9][0-9]{1,2}[af]?"),
-    "hip": re.compile(r"gfx([0-9a-f]{3,5}|[0-9]{1,2}(-[0-9])?-generic)"),
-    "cpu": re.compile("|".join(re.escape(level) for levels in CPU_LEVELS.values() for level in levels)),
-    "metal": re.compile(r"[1-9]\.[0-9]"),
+    "cuda": r"sm_[1-9][0-9]{1,2}[af]?",
+    "hip": r"gfx([0-9a-f]{3,5}|[0-9]{1,2}(-[0-9])?-generic)",
+    "cpu": "|".join(re.escape(level) for levels in CPU_LEVELS.values() for level in levels),
+    "metal": r"[1-9]\.[0-9]",
 }
-_ANY_ARCH = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_ANY_ARCH = r"[a-z0-9][a-z0-9._-]*"
 _EXAMPLES = {"cuda": "cuda:sm_90a", "hip": "hip:gfx942", "cpu": "cpu:x86-64-v3", "tpu": "tpu:v5e", "metal": "metal:3.1"}
 
 
@@ -50,7 +50,7 @@ class Target:
                 " write for example cuda:sm_90"
             )
         form = _ARCH_FORMS.get(kind, _ANY_ARCH)
-        if colon and not form.fullmatch(arch):
+        if colon and not re.fullmatch(form, arch):
             example = _EXAMPLES.get(kind, f"{kind}:ARCH")
             raise TargetError(f"unknown target {text!r}: {arch!r} is no arch of {kind}; write for example {example}")
         return cls(kind, arch)
