@@ -6,11 +6,11 @@ bfloat16 and the 8-bit floats are numpy dtypes only where ml_dtypes is installed
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from silo.core.dtypes import DType, DTypeKind, dtype
 from silo.errors import CaseError
+from silo.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["SMALL_FLOATS", "SmallFloat", "dtype_named", "numpy_dtype", "round_to_bits", "strided"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SmallFloat:
     """A float format in at most 16 bits. ``largest`` is the code of the largest finite value."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from silo.artifacts.runs_on import runs_on
@@ -17,9 +17,11 @@ from silo.errors import DeviceError
 from silo.frozen import field, frozen
 from silo.launch import native
 from silo.launch.drivers import open_driver
-from silo.launch.gpu_timer import GpuTimer
 from silo.launch.reserved import reserved_sms
 from silo.settings import settings
+
+if TYPE_CHECKING:
+    from silo.launch.gpu_timer import GpuTimer
 
 __all__ = ["GpuDevice", "Vendor", "gpu_devices"]
 
@@ -84,6 +86,8 @@ class GpuDevice:
 
     def timer(self) -> GpuTimer:
         """Events of the driver, on the stream that launches go to."""
+        from silo.launch.gpu_timer import GpuTimer  # noqa: PLC0415  # a launch is not timed
+
         return GpuTimer(self.target.kind, self.index, self._number("l2_bytes"), cold=settings().l2 == "cold")
 
     def load(self, launch: LaunchInfo, blob: bytes, kind: str, name: str) -> native.LoadedKernel:
