@@ -5,6 +5,10 @@ static PyTypeObject *bound_type;
 static PyObject *bound_call(PyObject *self, PyObject *const *arguments, size_t flagged,
                             PyObject *names) {
     struct silo_bound *bound = (struct silo_bound *)self;
+    if (SILO_UNLIKELY(!bound->tracked && Py_REFCNT(self) > 1)) {
+        bound->tracked = true;
+        PyObject_GC_Track(self);
+    }
     const Py_ssize_t positional = (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET);
     return silo_launcher_invoke(bound->launcher, &bound->grid, arguments, positional, names);
 }
@@ -58,7 +62,9 @@ PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid) {
     bound->call = bound_call;
     Py_INCREF((PyObject *)launcher);
     bound->launcher = launcher;
-    PyObject_GC_Track(bound);
+    /* In `k[grid](...)` it lives for the length of the call; the collector is told of it when
+     * somebody else holds it while it is called, as he does who keeps it. */
+    bound->tracked = false;
     return (PyObject *)bound;
 }
 
@@ -82,7 +88,8 @@ static void bound_dealloc(PyObject *self) {
     struct silo_bound *bound = (struct silo_bound *)self;
     PyTypeObject *type = Py_TYPE(self);
     struct silo_launcher *launcher = bound->launcher;
-    PyObject_GC_UnTrack(self);
+    if (bound->tracked)
+        PyObject_GC_UnTrack(self);
     if (!is_plain(bound->grid_object))
         Py_CLEAR(bound->grid_object);
     /* Keep the memory for the next k[grid], without a reference to or from the launcher. */

@@ -6,8 +6,8 @@ static struct silo_entry *place(struct silo_entry *entries, uint32_t mask,
                                 const struct silo_entry *wanted) {
     uint32_t i = (uint32_t)(wanted->hash >> 20) & mask;
     while (entries[i].binding != NULL &&
-           !(entries[i].hash == wanted->hash && entries[i].words == wanted->words &&
-             memcmp(entries[i].key, wanted->key, wanted->words * sizeof *wanted->key) == 0))
+           !(entries[i].hash == wanted->hash &&
+             silo_guard_equal(&entries[i], wanted->key, wanted->words)))
         i = (i + 1) & mask;
     return &entries[i];
 }
@@ -24,6 +24,7 @@ static int grow(struct silo_guard *guard) {
     }
     free(guard->entries);
     guard->entries = bigger;
+    guard->last = NULL;
     guard->mask = mask;
     return 0;
 }
@@ -68,7 +69,7 @@ void silo_guard_clear(struct silo_guard *guard) {
     /* Take the table off first: releasing a binding may run code that launches again. */
     SILO_LOCK(&guard->lock);
     const struct silo_guard old = *guard;
-    guard->entries = NULL;
+    guard->entries = guard->last = NULL;
     guard->mask = guard->used = 0;
     SILO_UNLOCK(&guard->lock);
     for (uint32_t i = 0; old.entries != NULL && i <= old.mask; i++) {

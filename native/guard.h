@@ -58,6 +58,7 @@ struct silo_entry {
 
 struct silo_guard {
     struct silo_entry *entries; /* open addressing; owned; NULL until the first insertion */
+    struct silo_entry *last;    /* the one found last, among the entries; NULL: none */
     uint32_t mask;
     uint32_t used;
     silo_lock lock;
@@ -83,27 +84,49 @@ SILO_INLINE uint64_t silo_guard_hash(const uint64_t *key, uint32_t words) {
     return silo_guard_finish(hash);
 }
 
-SILO_INLINE PyObject *silo_guard_probe(const struct silo_guard *guard, const uint64_t *key,
-                                       uint32_t words, uint64_t hash) {
+SILO_INLINE bool silo_guard_equal(const struct silo_entry *entry, const uint64_t *key,
+                                  uint32_t words) {
+    if (entry->words != words)
+        return false;
+    const uint64_t *known = entry->key;
+    for (uint32_t i = 0; i < words; i++) { /* short: a call of memcmp costs more */
+        if (known[i] != key[i])
+            return false;
+    }
+    return true;
+}
+
+/* The entry, or NULL. */
+SILO_INLINE struct silo_entry *silo_guard_probe(const struct silo_guard *guard, const uint64_t *key,
+                                                uint32_t words, uint64_t hash) {
     if (SILO_UNLIKELY(guard->entries == NULL))
         return NULL;
     uint32_t i = (uint32_t)(hash >> 20) & guard->mask;
     for (;; i = (i + 1) & guard->mask) {
-        const struct silo_entry *entry = &guard->entries[i];
+        struct silo_entry *entry = &guard->entries[i];
         if (entry->binding == NULL)
             return NULL;
-        if (SILO_LIKELY(entry->hash == hash && entry->words == words) &&
-            SILO_LIKELY(memcmp(entry->key, key, words * sizeof *key) == 0))
-            return entry->binding;
+        if (SILO_LIKELY(entry->hash == hash) && SILO_LIKELY(silo_guard_equal(entry, key, words)))
+            return entry;
     }
 }
 
-/* The binding (a new reference), or NULL without an exception. */
+/* The binding (a new reference), or NULL without an exception; then `*hash` is the key's. Most
+ * calls look like the one before. */
 SILO_INLINE PyObject *silo_guard_find(struct silo_guard *guard, const uint64_t *key, uint32_t words,
-                                      uint64_t hash) {
+                                      uint64_t *hash) {
+    PyObject *found = NULL;
     SILO_LOCK(&guard->lock);
-    PyObject *found = silo_guard_probe(guard, key, words, hash);
-    Py_XINCREF(found);
+    struct silo_entry *entry = guard->last;
+    if (SILO_UNLIKELY(entry == NULL || !silo_guard_equal(entry, key, words))) {
+        *hash = silo_guard_hash(key, words);
+        entry = silo_guard_probe(guard, key, words, *hash);
+    }
+    if (SILO_LIKELY(entry != NULL)) {
+        guard->last = entry;
+        found = entry->binding;
+        Py_INCREF(found);
+    }
     SILO_UNLOCK(&guard->lock);
     return found;
 }

@@ -308,8 +308,8 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
     frame->key[frame->device_word] = silo_device_word(frame);
     if (SILO_UNLIKELY(inputs->options != 0) && read_options(self, inputs, frame) != 0)
         return NULL;
-    const uint64_t hash = silo_guard_hash(frame->key, frame->words);
-    PyObject *found = silo_guard_find(&self->guard, frame->key, frame->words, hash);
+    uint64_t hash = 0;
+    PyObject *found = silo_guard_find(&self->guard, frame->key, frame->words, &hash);
     if (SILO_LIKELY(found != NULL))
         return (struct silo_binding *)found;
     return silo_miss(self, inputs, grid, frame, hash);

@@ -70,16 +70,9 @@ static struct silo_form *form_of(struct silo_launcher *self, Py_ssize_t position
     return form;
 }
 
-PyObject *silo_launcher_invoke(struct silo_launcher *self, const struct silo_grid_source *grid,
-                               PyObject *const *arguments, Py_ssize_t positional, PyObject *names) {
-    if (SILO_LIKELY(names == NULL && positional == self->plan.count)) {
-        struct silo_inputs inputs;
-        inputs.arguments = arguments;
-        inputs.stream = inputs.grid = NULL;
-        inputs.options = 0;
-        return self->fixed ? silo_launch_fixed(self, &inputs, grid)
-                           : silo_launch_guarded(self, &inputs, grid);
-    }
+PyObject *silo_launcher_arrange(struct silo_launcher *self, const struct silo_grid_source *grid,
+                                PyObject *const *arguments, Py_ssize_t positional,
+                                PyObject *names) {
     bool temporary = false;
     struct silo_form *form = form_of(self, positional, names, &temporary);
     if (form == NULL)

@@ -39,6 +39,7 @@ struct silo_bound {
     struct silo_launcher *launcher; /* owned */
     PyObject *grid_object;          /* owned */
     struct silo_grid_source grid;
+    bool tracked; /* by the collector; see bound.c */
 };
 
 /* The arguments of one call, in the order of the parameters. */
@@ -66,9 +67,25 @@ PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs
 PyObject *silo_launch_examine(struct silo_launcher *self, const struct silo_inputs *inputs,
                               enum silo_mode mode);
 
+/* A call whose arguments are not one a parameter in order: keywords, defaults, a grid (launcher.c).
+ */
+PyObject *silo_launcher_arrange(struct silo_launcher *self, const struct silo_grid_source *grid,
+                                PyObject *const *arguments, Py_ssize_t positional, PyObject *names);
+
 /* A call as vectorcall gives it. */
-PyObject *silo_launcher_invoke(struct silo_launcher *self, const struct silo_grid_source *grid,
-                               PyObject *const *arguments, Py_ssize_t positional, PyObject *names);
+SILO_INLINE PyObject *silo_launcher_invoke(struct silo_launcher *self,
+                                           const struct silo_grid_source *grid,
+                                           PyObject *const *arguments, Py_ssize_t positional,
+                                           PyObject *names) {
+    if (SILO_UNLIKELY(names != NULL || positional != self->plan.count))
+        return silo_launcher_arrange(self, grid, arguments, positional, names);
+    struct silo_inputs inputs;
+    inputs.arguments = arguments;
+    inputs.stream = inputs.grid = NULL;
+    inputs.options = 0;
+    return self->fixed ? silo_launch_fixed(self, &inputs, grid)
+                       : silo_launch_guarded(self, &inputs, grid);
+}
 
 /* `launcher[grid]` (bound.c). */
 PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid);
