@@ -1,8 +1,8 @@
-"""The kernels of ``launch_kernels`` as Silo kernels, with a grid and one case each, so that they can be bundled too."""
+"""The kernels of ``nop_kernels`` as Silo kernels, with a grid and one case each, so that they can be bundled too."""
 
 from launch_cases import BLOCK, CASES, ELEMENTS, GRID, Case
 
-import launch_kernels
+import nop_kernels
 import silo
 
 
@@ -13,7 +13,7 @@ def _declared(case: Case) -> object:
 
 
 def _wrap(case: Case, *, release_gil: bool = True):
-    kernel = silo.kernel(grid=_declared(case), release_gil=release_gil)(getattr(launch_kernels, case.kernel))
+    kernel = silo.kernel(grid=_declared(case), release_gil=release_gil)(getattr(nop_kernels, case.kernel))
 
     @kernel.cases(size=[ELEMENTS])
     def _(size, make):

@@ -2,8 +2,8 @@
 
 static PyTypeObject *bound_type;
 
-static PyObject *bound_call(PyObject *self, PyObject *const *arguments, size_t flagged,
-                            PyObject *names) {
+static SILO_HOT PyObject *bound_call(PyObject *self, PyObject *const *arguments, size_t flagged,
+                                     PyObject *names) {
     struct silo_bound *bound = (struct silo_bound *)self;
     if (SILO_UNLIKELY(!bound->tracked && Py_REFCNT(self) > 1)) {
         bound->tracked = true;
@@ -32,7 +32,7 @@ static bool is_plain(PyObject *grid) {
     return true;
 }
 
-PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid) {
+SILO_HOT PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid) {
     SILO_LOCK(&launcher->lock);
     struct silo_bound *bound = launcher->spare;
     launcher->spare = NULL;
@@ -84,7 +84,7 @@ static int bound_traverse(PyObject *self, visitproc visit, void *arg) {
 /* No tp_clear: a Bound never changes, and every cycle through one runs through its launcher, which
  * clears. */
 
-static void bound_dealloc(PyObject *self) {
+static SILO_HOT void bound_dealloc(PyObject *self) {
     struct silo_bound *bound = (struct silo_bound *)self;
     PyTypeObject *type = Py_TYPE(self);
     struct silo_launcher *launcher = bound->launcher;

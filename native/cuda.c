@@ -87,7 +87,7 @@ static SILO_NOINLINE int launch_in_context(const struct silo_launch *launch) {
 
 /* With one device there is one primary context: a launch without looking is right, or fails without
  * having started and is done again with the context put in place. */
-static int cuda_launch(const struct silo_launch *launch) {
+static SILO_HOT int cuda_launch(const struct silo_launch *launch) {
     if (SILO_UNLIKELY(silo_cuda.device_count != 1))
         return launch_in_context(launch);
     const int code = launch_here(launch);

@@ -361,13 +361,13 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     return result;
 }
 
-PyObject *silo_launch_guarded(struct silo_launcher *self, const struct silo_inputs *inputs,
-                              const struct silo_grid_source *grid) {
+SILO_HOT PyObject *silo_launch_guarded(struct silo_launcher *self, const struct silo_inputs *inputs,
+                                       const struct silo_grid_source *grid) {
     return core(self, inputs, grid, true, SILO_MODE_LAUNCH);
 }
 
-PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs *inputs,
-                            const struct silo_grid_source *grid) {
+SILO_HOT PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs *inputs,
+                                     const struct silo_grid_source *grid) {
     return core(self, inputs, grid, false, SILO_MODE_LAUNCH);
 }
 

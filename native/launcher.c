@@ -70,9 +70,10 @@ static struct silo_form *form_of(struct silo_launcher *self, Py_ssize_t position
     return form;
 }
 
-PyObject *silo_launcher_arrange(struct silo_launcher *self, const struct silo_grid_source *grid,
-                                PyObject *const *arguments, Py_ssize_t positional,
-                                PyObject *names) {
+SILO_HOT PyObject *silo_launcher_arrange(struct silo_launcher *self,
+                                         const struct silo_grid_source *grid,
+                                         PyObject *const *arguments, Py_ssize_t positional,
+                                         PyObject *names) {
     bool temporary = false;
     struct silo_form *form = form_of(self, positional, names, &temporary);
     if (form == NULL)
@@ -83,13 +84,13 @@ PyObject *silo_launcher_arrange(struct silo_launcher *self, const struct silo_gr
     return result;
 }
 
-static PyObject *launcher_call(PyObject *self, PyObject *const *arguments, size_t flagged,
-                               PyObject *names) {
+static SILO_HOT PyObject *launcher_call(PyObject *self, PyObject *const *arguments, size_t flagged,
+                                        PyObject *names) {
     const Py_ssize_t positional = (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET);
     return silo_launcher_invoke((struct silo_launcher *)self, NULL, arguments, positional, names);
 }
 
-static PyObject *launcher_subscript(PyObject *self, PyObject *grid) {
+static SILO_HOT PyObject *launcher_subscript(PyObject *self, PyObject *grid) {
     return silo_bound_new((struct silo_launcher *)self, grid);
 }
 
