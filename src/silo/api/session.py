@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from silo.settings import Settings, settings
@@ -16,14 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["Session", "session"]
 
 
-@dataclass
 class Session:
     """The store and the workers under one set of settings."""
 
-    settings: Settings
-    store: Store | MemoryStore
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _pool: WorkerPool | None = None
+    def __init__(self, settings: Settings, store: Store | MemoryStore) -> None:
+        self.settings = settings
+        self.store = store
+        self._lock = threading.Lock()
+        self._pool: WorkerPool | None = None
 
     @property
     def pool(self) -> WorkerPool:

@@ -7,7 +7,6 @@ want of memory or time must be asked again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, TypeVar, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef
@@ -15,6 +14,7 @@ from silo.core.compiled import HOST_CODE_KINDS, Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
 from silo.core.values import JSON
 from silo.errors import SiloError
+from silo.frozen import frozen
 from silo.store.entries import Entries
 from silo.store.notices import Notices
 
@@ -51,7 +51,7 @@ class BuiltLedger(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """What a compile job led to, with its blobs by reference."""
 

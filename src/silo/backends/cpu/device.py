@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from silo.artifacts.runs_on import runs_on
@@ -15,6 +14,7 @@ from silo.core.device import DeviceModel, available_sms
 from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target
 from silo.errors import DeviceError
+from silo.frozen import frozen
 from silo.launch.native import CpuModule, LoadedKernel
 from silo.launch.reserved import reserved_sms
 from silo.launch.threads import cpu_threads
@@ -22,7 +22,7 @@ from silo.launch.threads import cpu_threads
 __all__ = ["CpuDevice", "devices"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CpuDevice:
     """Implements :class:`silo.core.protocols.Device`: the cores this process may use."""
 

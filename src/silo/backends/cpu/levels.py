@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
 from silo.core.target import CPU_LEVELS, Target
 from silo.errors import TargetError
+from silo.frozen import field, frozen
 
 __all__ = ["LEVELS", "CpuFacts", "Level", "gather_facts", "highest_level", "host_target", "level_of"]
 
 _CPUINFO = Path("/proc/cpuinfo")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Level:
     """One level: its name in targets, the machine flags of gcc and clang, the vector width in bits.
 
@@ -63,7 +63,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CpuFacts:
     """What the operating system says of the CPU: the machine (``x86_64``, ``aarch64``), its model and its features."""
 
