@@ -1,11 +1,14 @@
 """What a fresh process imports to launch from a bundle: every module costs it time, and most of Silo is not needed."""
 
 import json
+import shutil
+import subprocess
 
 import pytest
 
 import gpu_stub
 from bundle_samples import put, sample
+from silo.backends.cpu.levels import host_target
 from silo.bundle.writer import write_bundle
 from silo.frozen import replace
 
@@ -90,3 +93,35 @@ def test_buffers_cost_little_more(path):
 def test_import_silo_alone_imports_no_part_of_it():
     code = "import sys, silo\nprint([name for name in sys.modules if name.startswith('silo')])"
     assert gpu_stub.run(code).strip() == "['silo']"
+
+
+def test_a_launch_on_the_cpu_needs_the_store_besides(tmp_path):
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    source = tmp_path / "k.c"
+    source.write_text("int kernel_0(void) { return 0; }")
+    subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(tmp_path / "k.so")], check=True)
+    made = sample(1, 1, targets=(str(host_target()),))
+    kernel = made.contents.kernels[0]
+    (one,) = kernel.variants
+    blob = put(made.blobs, "so", (tmp_path / "k.so").read_bytes())
+    kernel = replace(
+        kernel, variants=(replace(one, artifact=replace(one.artifact, blob=blob, sidecars=())),), derived=()
+    )
+    write_bundle(tmp_path / "k.silo", replace(made.contents, kernels=(kernel,)), made.read_blob)
+    code = f"""
+    import sys
+    before = set(sys.modules)
+    import silo
+    x, out = silo.Buffer((1024,), "float32"), silo.Buffer((1024,), "float32")
+    silo.load({str(tmp_path / "k.silo")!r}, trust=True).kernel_0(x, out, 1024)
+    loaded = set(sys.modules) - before
+    import json
+    print(json.dumps(sorted(loaded)))
+    """
+    loaded = set(json.loads(gpu_stub.run(code, SILO_HOME=str(tmp_path / "store"))))
+    # Paths of the store, and names of temporary files in it.
+    assert loaded & HEAVY <= {"pathlib", "urllib.parse", "random"}
+    assert "silo.store.trust" in loaded
+    assert not {name for name in loaded if name.startswith(("silo.backends.cuda", "silo.compile", "silo.sources"))}
