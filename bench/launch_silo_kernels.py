@@ -1,8 +1,8 @@
 """The kernels of ``nop_kernels`` as Silo kernels, with a grid and one case each, so that they can be bundled too."""
 
+import nop_kernels
 from launch_cases import BLOCK, CASES, ELEMENTS, GRID, Case
 
-import nop_kernels
 import silo
 
 

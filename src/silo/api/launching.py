@@ -134,8 +134,10 @@ def bound_launcher(
     """What ``bind`` gives: calls without a guard, or with ``SILO_DEBUG=1`` checked calls.
 
     Args:
-        guarded: the kernel's launcher, and ``signature`` its parameters as written.
-        binding: what the example arguments led to, for ``variant``.
+        guarded: the kernel's launcher.
+        signature: the kernel's parameters as written.
+        binding: what the example arguments led to.
+        variant: the variant behind it.
         grid: the grid given with them; None: the declared one.
         release_gil: as in :func:`silo.launch.runtime.make_launcher`.
         constant: turns a constexpr object into a value.

@@ -93,7 +93,7 @@ def connect_torch() -> bool:
     return offset != 0
 
 
-def _probes(torch: Any) -> tuple[object, ...]:
+def _probes(torch: Any) -> tuple[object, ...]:  # noqa: ANN401  # the module
     """Tensors that differ in dtype and device: where those lie in memory is found by comparing them."""
     names = ("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool", "float16", "bfloat16")
     here = [torch.empty(2, dtype=getattr(torch, name)) for name in names]

@@ -8,7 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from silo.core.config import Config
 from silo.core.protocols import RecordStore, Searcher
-from silo.errors import CompileError, CompilerMissingError, CompileTimeoutError, LaunchError, LaunchTimeoutError, TuneError
+from silo.errors import (
+    CompileError,
+    CompilerMissingError,
+    CompileTimeoutError,
+    LaunchError,
+    LaunchTimeoutError,
+    TuneError,
+)
 from silo.tune.evaluator import Evaluator
 from silo.tune.ledger import Ledger
 from silo.tune.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
