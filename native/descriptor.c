@@ -338,7 +338,10 @@ static void mend(void *map, const struct map_key *key, const uint64_t *sizes,
     memcpy((char *)map + 8, &word, sizeof word);
 }
 
-static int encode(const struct silo_plan *plan, int32_t index, struct tensor_map *made) {
+/* The driver looks at a context, though it makes none of it: a thread that has launched nothing has
+ * none. */
+static int encode(const struct silo_plan *plan, int32_t index, int32_t device_id,
+                  struct tensor_map *made) {
     const struct map_key *key = &made->key;
     const struct silo_map_form *form = &key->form;
     uint64_t sizes[SILO_MAX_RANK], strides[SILO_MAX_RANK]; /* innermost first, as the driver's */
@@ -355,10 +358,18 @@ static int encode(const struct silo_plan *plan, int32_t index, struct tensor_map
     if (silo_cuda.tensor_map_encode == NULL)
         return refuse(plan, index,
                       "needs a tensor map, and the CUDA driver is not open or older than 12.0");
-    const int code = silo_cuda.tensor_map_encode(
-        map_of(made), key->tf32 ? TYPE_TF32 : form->element_type, form->rank,
-        (void *)(uintptr_t)key->address, sizes, strides, box, steps, INTERLEAVE_NONE, form->swizzle,
-        L2_PROMOTION_128B, key->nan ? FILL_NAN : FILL_ZERO);
+    struct silo_gpu_device *device = silo_gpu_device(&silo_cuda, device_id);
+    struct silo_gpu_scope scope;
+    if (device == NULL)
+        return -1;
+    int code = silo_gpu_enter(device, &scope);
+    if (code != 0)
+        return silo_gpu_error(&silo_cuda, "making a context current", code);
+    code = silo_cuda.tensor_map_encode(map_of(made), key->tf32 ? TYPE_TF32 : form->element_type,
+                                       form->rank, (void *)(uintptr_t)key->address, sizes, strides,
+                                       box, steps, INTERLEAVE_NONE, form->swizzle,
+                                       L2_PROMOTION_128B, key->nan ? FILL_NAN : FILL_ZERO);
+    silo_gpu_leave(&scope);
     if (code == 0) {
         mend(map_of(made), key, sizes, strides);
         return 0;
@@ -368,10 +379,11 @@ static int encode(const struct silo_plan *plan, int32_t index, struct tensor_map
     for (uint32_t i = 0; i < form->rank; i++)
         length += snprintf(extents + length, sizeof extents - (size_t)length, "%s%lld/%u",
                            i ? ", " : "", (long long)key->shape[i], form->box[i]);
-    snprintf(text, sizeof text,
-             "the driver refuses its tensor map: extents/box %s, elements of %u bytes and type %d, "
-             "swizzle %d",
-             extents, form->element_bytes, form->element_type, form->swizzle);
+    snprintf(
+        text, sizeof text,
+        "the driver refuses its tensor map (error %d): extents/box %s, elements of %u bytes and "
+        "type %d, swizzle %d",
+        code, extents, form->element_bytes, form->element_type, form->swizzle);
     silo_gpu_error(&silo_cuda, "cuTensorMapEncodeTiled", code);
     return refuse(plan, index, "cannot be used: %s", text);
 }
@@ -415,7 +427,7 @@ void *silo_descriptor_map(const struct silo_plan *plan, int32_t index,
         Py_XDECREF(first);
     }
     frame->holds.object[frame->holds.objects++] = (PyObject *)made;
-    if (encode(plan, index, made) != 0)
+    if (encode(plan, index, frame->device_id, made) != 0)
         return NULL;
     /* Not the type's own way: a frozen dataclass would refuse. */
     if (PyObject_GenericSetAttr(one->object, s_map, (PyObject *)made) != 0)

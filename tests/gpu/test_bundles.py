@@ -50,8 +50,8 @@ def test_a_bundle_built_here_launches_in_a_fresh_process(tmp_path):
     bundle = tmp_path / "kernels.silo"
     run(
         sys.executable,
-        "-m",
-        "silo.cli.main",
+        "-c",
+        "from silo.cli.main import main; main()",
         "build",
         str(EXAMPLES),
         "--target",

@@ -69,5 +69,6 @@ def test_nothing_grows_and_every_result_is_right():
         assert torch.equal(out, x + y)
     assert handles() == open_before
     assert resident() - before < 16 * _MEBIBYTE
-    assert gpu_before - torch.cuda.mem_get_info()[0] < 16 * _MEBIBYTE
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # other processes take memory of the same device
+        assert gpu_before - torch.cuda.mem_get_info()[0] < 16 * _MEBIBYTE
     assert kernel.kernel.resolver.native.misses == 1
