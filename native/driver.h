@@ -11,20 +11,23 @@
 
 struct silo_gpu_device;
 
-/* What a driver launches: made once when a kernel is loaded, never changed. */
+/* What a driver launches: made once when a kernel is loaded, never changed. What every launch reads
+ * comes first, in one cache line. */
 struct silo_function {
     void *handle; /* the driver's own: a function pointer on a CPU, CUfunction, hipFunction_t */
     struct silo_gpu_device *device; /* where a GPU's function is loaded; NULL on a CPU */
-    uint32_t threads;               /* per block */
-    uint32_t cluster[3];            /* blocks of one program; the grid counts programs */
-    uint32_t shared_bytes;          /* dynamic */
-    uint32_t grid_limit[3];         /* the largest number of programs on each axis */
-    uint64_t scratch_bytes;         /* per program */
-    uint64_t profile_bytes;         /* per program; the same for profiling scratch memory */
+    int32_t memory_type;            /* DLPack's, and the number, of that device */
+    int32_t device_index;
+    uint32_t threads;         /* per block */
+    uint32_t cluster[3];      /* blocks of one program; the grid counts programs */
+    uint32_t shared_bytes;    /* dynamic */
+    uint32_t grid_limit[3];   /* the largest number of programs on each axis */
+    uint32_t attribute_count; /* of `attributes` */
+    uint64_t scratch_bytes;   /* per program */
+    uint64_t profile_bytes;   /* per program; the same for profiling scratch memory */
     uint32_t scratch_align, profile_align;
     int cooperative;
     int pdl;
-    uint32_t attribute_count;
     _Alignas(8) uint8_t attributes[SILO_MAX_ATTRIBUTES * SILO_ATTRIBUTE_BYTES];
     /* Nanoseconds one program takes on a CPU, times 16; 0: not run yet. Relaxed atomics; a hint. */
     uint64_t cost;

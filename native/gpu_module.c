@@ -270,6 +270,8 @@ int silo_gpu_function(struct silo_gpu_module *module, PyObject *kernel, const ch
     struct silo_gpu_scope scope;
     int code, static_shared = 0, max_threads = 0, result = -1;
     function->device = device;
+    function->memory_type = gpu->memory_type;
+    function->device_index = device->index;
     if (check_launch(device, kernel, function) != 0)
         return -1;
     Py_BEGIN_ALLOW_THREADS code = silo_gpu_enter(device, &scope);

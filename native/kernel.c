@@ -1,6 +1,7 @@
 #include "kernel.h"
 
 #include "cpu_driver.h"
+#include "dlpack.h"
 #include "errors.h"
 #include "gpu.h"
 
@@ -56,6 +57,7 @@ static int cpu_function(struct silo_module *module, PyObject *entry, const char 
         PyErr_Format(silo_device_error, "the CPU code has no kernel '%U'", entry);
         return -1;
     }
+    function->memory_type = SILO_DEVICE_CPU;
     /* The kernel ABI has 32-bit dimensions; their product is checked to 63 bits. */
     for (int axis = 0; axis < 3; axis++)
         function->grid_limit[axis] = UINT32_MAX;

@@ -14,11 +14,11 @@ struct silo_module {
 };
 
 struct silo_loaded {
-    PyObject_HEAD PyObject *module; /* owned: a CpuModule or a GpuModule */
-    PyObject *entry;                /* owned str */
-    PyObject *name;                 /* owned str: the kernel's name, for messages */
-    const struct silo_driver *driver;
+    PyObject_HEAD const struct silo_driver *driver;
     struct silo_function function;
+    PyObject *module; /* owned: a CpuModule or a GpuModule */
+    PyObject *entry;  /* owned str */
+    PyObject *name;   /* owned str: the kernel's name, for messages */
 };
 
 /* How one kernel parameter is made from the arguments. */

@@ -89,11 +89,11 @@ static int read_options(struct silo_launcher *self, const struct silo_inputs *in
 
 /* The stream of a call on a GPU. -1 with an exception set. */
 SILO_INLINE int read_stream(const struct silo_plan *plan, const struct silo_inputs *inputs,
-                            const struct silo_frame *frame, const struct silo_gpu_device *device,
+                            const struct silo_frame *frame, const struct silo_function *function,
                             void **stream) {
     if (SILO_UNLIKELY(inputs->stream != NULL && inputs->stream != Py_None))
         return silo_stream_given(plan, inputs->stream, stream);
-    return silo_stream_current(frame->device_adapter, device->gpu->memory_type, device->index,
+    return silo_stream_current(frame->device_adapter, function->memory_type, function->device_index,
                                stream);
 }
 
@@ -264,7 +264,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         return checked < 0 ? -1 : 0;
     void *stream = NULL;
     if (function->device != NULL) {
-        if (SILO_UNLIKELY(read_stream(&self->plan, inputs, frame, function->device, &stream) != 0))
+        if (SILO_UNLIKELY(read_stream(&self->plan, inputs, frame, function, &stream) != 0))
             return -1;
         /* The null stream cannot be captured. */
         if (SILO_UNLIKELY(stream != NULL))
@@ -297,7 +297,10 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
                          self->plan.kernel, self->plan.options[inputs->option[0]]);
             return NULL;
         }
-        if (SILO_UNLIKELY(silo_binding_check_device(self, self->fixed, frame) != 0))
+        const struct silo_function *function = &self->fixed->loaded->function;
+        if (SILO_UNLIKELY(frame->device_type != function->memory_type ||
+                          frame->device_id != function->device_index) &&
+            silo_binding_check_device(self, self->fixed, frame) != 0)
             return NULL;
         Py_INCREF((PyObject *)self->fixed);
         return self->fixed;
