@@ -68,10 +68,11 @@ def test_nothing_grows_and_every_result_is_right():
         round_of(LAUNCHES // THREADS // 5)
         print(f"{(resident() - before) / _MEBIBYTE:.1f} MiB more, {handles() - open_before} handles more")
     assert errors == []
-    for out in outs:
-        assert torch.equal(out, x + y)
+    # Before results are compared: torch loads code of its own for that.
     assert handles() == open_before
     assert resident() - before < 16 * _MEBIBYTE
     if "PYTEST_XDIST_WORKER" not in os.environ:  # other processes take memory of the same device
         assert gpu_before - torch.cuda.mem_get_info()[0] < 16 * _MEBIBYTE
     assert kernel.kernel.resolver.native.misses == 1
+    for out in outs:
+        assert torch.equal(out, x + y)
