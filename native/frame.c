@@ -285,6 +285,8 @@ static bool is_shared(int32_t type) {
            type == SILO_DEVICE_CUDA_MANAGED;
 }
 
+uint32_t silo_generation;
+
 static PyObject *driver_opener; /* owned; NULL: none */
 
 void silo_set_driver_opener(PyObject *opener) {

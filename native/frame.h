@@ -69,8 +69,13 @@ void silo_set_driver_opener(PyObject *opener);
 /* Try to open the drivers that may have made the memory of this call; true where one is open. */
 bool silo_open_drivers(void);
 
+/* Part of every key: a new generation makes every launcher ask again. 16 bits, and what is left
+ * behind is found again only after 65,536 of them. */
+extern uint32_t silo_generation;
+
 SILO_INLINE uint64_t silo_device_word(const struct silo_frame *frame) {
-    return (uint64_t)(uint32_t)frame->device_type << 32 | (uint32_t)frame->device_id;
+    return (uint64_t)(silo_generation & 0xffff) << 48 |
+           (uint64_t)(uint16_t)frame->device_type << 32 | (uint32_t)frame->device_id;
 }
 
 SILO_INLINE unsigned silo_integer_flags(const struct silo_parameter *parameter, int64_t value) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from silo.errors import SettingsError
+from silo.launch import native
 
 __all__ = ["reserve_sms", "reserved_sms"]
 
@@ -15,7 +16,7 @@ _reserved: dict[tuple[str, int], int] = {}
 def reserve_sms(kind: str, index: int, count: int) -> None:
     """From now on ``a.reserved_sms`` and ``a.num_sms`` of grids say so for this device, in this process.
 
-    A grid is fixed when a kernel is first called in some way, so this comes before the first call.
+    Launchers ask again what a call needs; those that ``bind`` made keep what they were bound to.
 
     Raises:
         SettingsError: a negative count.
@@ -24,6 +25,7 @@ def reserve_sms(kind: str, index: int, count: int) -> None:
         raise SettingsError(f"reserved_sms={count}: it is 0 or more")
     with _lock:
         _reserved[kind, index] = count
+    native.new_generation()
 
 
 def reserved_sms(kind: str, index: int) -> int:
