@@ -113,6 +113,12 @@ static PyObject *py_set_driver_opener(PyObject *module, PyObject *opener) {
     Py_RETURN_NONE;
 }
 
+static PyObject *py_new_generation(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    __atomic_add_fetch(&silo_generation, 1, __ATOMIC_RELAXED);
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_set_allocator(PyObject *module, PyObject *allocate) {
     (void)module;
     if (silo_scratch_set_allocator(allocate) != 0)
@@ -191,6 +197,8 @@ static PyMethodDef methods[] = {
      "arrays of a type."},
     {"set_driver_opener", py_set_driver_opener, METH_O,
      "Call this once when a call may concern a GPU whose driver is not open."},
+    {"new_generation", py_new_generation, METH_NOARGS,
+     "Let every launcher ask its on_miss again, for what it was told may have changed."},
     {"set_scratch_allocator", py_set_allocator, METH_O,
      "allocate(bytes, alignment, kind, index, stream) -> (owner, address), or None."},
     {"set_hooks", py_set_hooks, METH_VARARGS,

@@ -68,7 +68,7 @@ class LoadedKernel:
         entry: str,
         name: str = ...,
         *,
-        threads: int = 1,
+        block: tuple[int, int, int] = (1, 1, 1),
         cluster: tuple[int, int, int] = (1, 1, 1),
         shared_bytes: int = 0,
         scratch_bytes: int = 0,
@@ -166,6 +166,7 @@ def set_type_hook(hook: Callable[[type], object] | None, /) -> None: ...
 def torch_probe(tensors: tuple[object, ...]) -> tuple[int, int]: ...
 def torch_open_stream(library: str) -> bool: ...
 def set_stream_source(type: type, source: Callable[[int], int]) -> None: ...  # noqa: A002
+def new_generation() -> None: ...
 def set_driver_opener(opener: Callable[[], None]) -> None: ...
 def set_scratch_allocator(
     allocate: Callable[[int, int, str, int, int], tuple[object, int]] | None,
