@@ -47,7 +47,7 @@ SILO_INLINE int launch_here(const struct silo_launch *launch) {
     const struct cuda_launch_config config = {
         .grid = {launch->grid[0] * function->cluster[0], launch->grid[1] * function->cluster[1],
                  launch->grid[2] * function->cluster[2]},
-        .block = {function->threads, 1, 1},
+        .block = {function->block[0], function->block[1], function->block[2]},
         .shared_bytes = function->shared_bytes,
         .stream = launch->stream,
         .attributes = function->attributes,
@@ -240,6 +240,9 @@ static int facts(int32_t index, struct silo_gpu_facts *out) {
         {&out->major, CUDA_MAJOR, true},
         {&out->minor, CUDA_MINOR, true},
         {&out->cooperative_launch, CUDA_COOPERATIVE_LAUNCH, false},
+        {&out->block_limit[0], CUDA_MAX_BLOCK_X, true},
+        {&out->block_limit[1], CUDA_MAX_BLOCK_Y, true},
+        {&out->block_limit[2], CUDA_MAX_BLOCK_Z, true},
         {&out->grid_limit[0], CUDA_MAX_GRID_X, true},
         {&out->grid_limit[1], CUDA_MAX_GRID_Y, true},
         {&out->grid_limit[2], CUDA_MAX_GRID_Z, true},

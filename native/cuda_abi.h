@@ -39,6 +39,9 @@ enum cuda_error {
 
 enum cuda_device_attribute {
     CUDA_MAX_THREADS_PER_BLOCK = 1,
+    CUDA_MAX_BLOCK_X = 2,
+    CUDA_MAX_BLOCK_Y = 3,
+    CUDA_MAX_BLOCK_Z = 4,
     CUDA_MAX_GRID_X = 5,
     CUDA_MAX_GRID_Y = 6,
     CUDA_MAX_GRID_Z = 7,

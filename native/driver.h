@@ -2,6 +2,7 @@
 #ifndef SILO_DRIVER_H
 #define SILO_DRIVER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* Launch attributes a function can have at one time (cluster, scheduling policy, cooperative,
@@ -18,11 +19,11 @@ struct silo_function {
     struct silo_gpu_device *device; /* where a GPU's function is loaded; NULL on a CPU */
     int32_t memory_type;            /* DLPack's, and the number, of that device */
     int32_t device_index;
-    uint32_t threads;         /* per block */
+    uint16_t block[3];        /* threads of a block on each axis */
+    uint16_t attribute_count; /* of `attributes` */
     uint32_t cluster[3];      /* blocks of one program; the grid counts programs */
     uint32_t shared_bytes;    /* dynamic */
     uint32_t grid_limit[3];   /* the largest number of programs on each axis */
-    uint32_t attribute_count; /* of `attributes` */
     uint64_t scratch_bytes;   /* per program */
     uint64_t profile_bytes;   /* per program; the same for profiling scratch memory */
     uint32_t scratch_align, profile_align;
@@ -32,6 +33,8 @@ struct silo_function {
     /* Nanoseconds one program takes on a CPU, times 16; 0: not run yet. Relaxed atomics; a hint. */
     uint64_t cost;
 };
+
+_Static_assert(offsetof(struct silo_function, scratch_bytes) <= 64, "what every launch reads");
 
 struct silo_launch {
     struct silo_function *function;

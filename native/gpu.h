@@ -32,7 +32,8 @@ struct silo_gpu_device {
     /* Read from the driver when the device is first used. */
     int shared_block; /* bytes of shared memory a block has without asking */
     int shared_optin; /* and with asking */
-    int max_threads;  /* per block */
+    int max_threads;  /* per block, and on each of its axes */
+    int block_limit[3];
     int warp_size;
     int grid_limit[3];
     int cluster_launch, cooperative_launch, programmatic_launch; /* 0 or 1 */
@@ -52,7 +53,7 @@ struct silo_gpu_facts {
     int l2_bytes, clock_khz, memory_clock_khz, memory_bus_bits;
     int major, minor;
     int cluster_launch, cooperative_launch, programmatic_launch;
-    int grid_limit[3];
+    int block_limit[3], grid_limit[3];
     int pci_domain, pci_bus, pci_device;
     uint8_t uuid[16]; /* zeros: unknown */
 };
@@ -185,9 +186,9 @@ struct silo_gpu_module {
 
 extern PyTypeObject *silo_gpu_module_type;
 
-/* Fill `function` (whose launch parameters the caller has set: threads, cluster, shared_bytes,
+/* Fill `function` (whose launch parameters the caller has set: block, cluster, shared_bytes,
  * cooperative, pdl) with handle, device, grid_limit and attributes. Checks shared memory (static
- * and dynamic), threads and clusters against the device and the function. -1 with a DeviceError
+ * and dynamic), blocks and clusters against the device and the function. -1 with a DeviceError
  * set. */
 int silo_gpu_function(struct silo_gpu_module *module, PyObject *kernel, const char *entry,
                       struct silo_function *function);

@@ -147,6 +147,7 @@ static int make_device(struct silo_gpu *gpu, int32_t index, struct silo_gpu_devi
                                : facts->shared_per_block;
     device->max_threads = facts->max_threads_per_block;
     device->warp_size = facts->warp_size;
+    memcpy(device->block_limit, facts->block_limit, sizeof device->block_limit);
     memcpy(device->grid_limit, facts->grid_limit, sizeof device->grid_limit);
     device->cluster_launch = facts->cluster_launch;
     device->cooperative_launch = facts->cooperative_launch > 0;

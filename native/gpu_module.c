@@ -219,10 +219,14 @@ static int check_limits(const struct silo_gpu_device *device, PyObject *kernel,
                  device->shared_optin);
         return refuse(device, kernel, text);
     }
-    if (function->threads < 1 || function->threads > (uint32_t)max_threads) {
-        snprintf(text, sizeof text,
-                 "it is launched with %u threads a block, the code allows 1 to %d: use fewer warps",
-                 function->threads, max_threads);
+    const uint16_t *block = function->block;
+    const uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
+    if (threads > (uint64_t)max_threads) {
+        snprintf(
+            text, sizeof text,
+            "it is launched with %llu threads a block (%u x %u x %u), the code allows 1 to %d: "
+            "use fewer warps",
+            (unsigned long long)threads, block[0], block[1], block[2], max_threads);
         return refuse(device, kernel, text);
     }
     return 0;
@@ -233,6 +237,14 @@ static int check_launch(const struct silo_gpu_device *device, PyObject *kernel,
     char text[256];
     uint64_t blocks = 1;
     for (int axis = 0; axis < 3; axis++) {
+        if (function->block[axis] > device->block_limit[axis]) {
+            snprintf(text, sizeof text,
+                     "it is launched with blocks of %u x %u x %u threads, the device takes 1 to %d "
+                     "along %c",
+                     function->block[0], function->block[1], function->block[2],
+                     device->block_limit[axis], 'x' + axis);
+            return refuse(device, kernel, text);
+        }
         blocks = function->cluster[axis] <= 16 ? blocks * function->cluster[axis] : 0;
         if (blocks == 0 || blocks > 16) {
             snprintf(text, sizeof text,
@@ -256,8 +268,8 @@ static void set_grid_limit(const struct silo_gpu_device *device, struct silo_fun
         uint64_t limit = (uint64_t)device->grid_limit[axis];
         /* AMD counts threads in 32 bits. */
         if (device->gpu == &silo_hip) {
-            const uint64_t threads = axis == 0 ? function->threads : 1;
-            limit = limit < UINT32_MAX / threads ? limit : UINT32_MAX / threads;
+            const uint64_t most = UINT32_MAX / function->block[axis];
+            limit = limit < most ? limit : most;
         }
         function->grid_limit[axis] = (uint32_t)(limit / function->cluster[axis]);
     }

@@ -49,11 +49,12 @@ SILO_INLINE int launch_here(const struct silo_launch *launch) {
     const struct silo_function *function = launch->function;
     if (function->cooperative)
         return hip.launch_cooperative(function->handle, launch->grid[0], launch->grid[1],
-                                      launch->grid[2], function->threads, 1, 1,
-                                      function->shared_bytes, launch->stream, launch->params);
+                                      launch->grid[2], function->block[0], function->block[1],
+                                      function->block[2], function->shared_bytes, launch->stream,
+                                      launch->params);
     return hip.launch(function->handle, launch->grid[0], launch->grid[1], launch->grid[2],
-                      function->threads, 1, 1, function->shared_bytes, launch->stream,
-                      launch->params, NULL);
+                      function->block[0], function->block[1], function->block[2],
+                      function->shared_bytes, launch->stream, launch->params, NULL);
 }
 
 static int hip_launch(const struct silo_launch *launch) {
@@ -169,6 +170,9 @@ static int facts(int32_t index, struct silo_gpu_facts *out) {
         {&out->major, HIP_MAJOR, true},
         {&out->minor, HIP_MINOR, true},
         {&out->cooperative_launch, HIP_COOPERATIVE_LAUNCH, false},
+        {&out->block_limit[0], HIP_MAX_BLOCK_X, true},
+        {&out->block_limit[1], HIP_MAX_BLOCK_Y, true},
+        {&out->block_limit[2], HIP_MAX_BLOCK_Z, true},
         {&out->grid_limit[0], HIP_MAX_GRID_X, true},
         {&out->grid_limit[1], HIP_MAX_GRID_Y, true},
         {&out->grid_limit[2], HIP_MAX_GRID_Z, true},

@@ -78,11 +78,26 @@ static int resolve_function(struct silo_loaded *self) {
     return silo_gpu_function(module, self->name, symbol, &self->function);
 }
 
+/* No driver takes more threads along an axis than the struct holds. */
+static int set_block(struct silo_function *function, PyObject *kernel, const long long block[3]) {
+    for (int axis = 0; axis < 3; axis++) {
+        if (block[axis] < 1 || block[axis] > UINT16_MAX) {
+            PyErr_Format(silo_device_error,
+                         "%U: a block of %lld x %lld x %lld threads cannot be; there are 1 to %d "
+                         "along each axis",
+                         kernel, block[0], block[1], block[2], UINT16_MAX);
+            return -1;
+        }
+        function->block[axis] = (uint16_t)block[axis];
+    }
+    return 0;
+}
+
 static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     static char *names[] = {"module",
                             "entry",
                             "name",
-                            "threads",
+                            "block",
                             "cluster",
                             "shared_bytes",
                             "scratch_bytes",
@@ -94,18 +109,21 @@ static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywor
                             NULL};
     PyObject *module, *entry, *name = NULL;
     unsigned long long scratch = 0, profile = 0;
-    struct silo_function asked = {
-        .threads = 1, .cluster = {1, 1, 1}, .scratch_align = 1, .profile_align = 1};
-    if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "OU|U$I(III)IKIKIpp", names, &module, &entry, &name, &asked.threads,
-            &asked.cluster[0], &asked.cluster[1], &asked.cluster[2], &asked.shared_bytes, &scratch,
-            &asked.scratch_align, &profile, &asked.profile_align, &asked.cooperative, &asked.pdl))
+    long long block[3] = {1, 1, 1};
+    struct silo_function asked = {.cluster = {1, 1, 1}, .scratch_align = 1, .profile_align = 1};
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OU|U$(LLL)(III)IKIKIpp", names, &module,
+                                     &entry, &name, &block[0], &block[1], &block[2],
+                                     &asked.cluster[0], &asked.cluster[1], &asked.cluster[2],
+                                     &asked.shared_bytes, &scratch, &asked.scratch_align, &profile,
+                                     &asked.profile_align, &asked.cooperative, &asked.pdl))
         return NULL;
     if (Py_TYPE(module) != silo_module_type && Py_TYPE(module) != silo_gpu_module_type)
         return PyErr_Format(PyExc_TypeError,
                             "a kernel is loaded from a CpuModule or a GpuModule, "
                             "not a %R",
                             Py_TYPE(module));
+    if (set_block(&asked, name ? name : entry, block) != 0)
+        return NULL;
     asked.scratch_bytes = scratch;
     asked.profile_bytes = profile;
     struct silo_loaded *self = (struct silo_loaded *)PyType_GenericAlloc(type, 0);
@@ -396,10 +414,11 @@ int silo_kernel_init(PyObject *module) {
         {Py_tp_repr, (void *)loaded_repr},
         {Py_tp_members, loaded_members},
         {Py_tp_getset, loaded_getters},
-        {Py_tp_doc, "LoadedKernel(module, entry, name=entry, *, threads=1, cluster=(1, 1, 1), "
-                    "shared_bytes=0, scratch_bytes=0, scratch_align=1, profile_bytes=0, "
-                    "profile_align=1, cooperative=False, pdl=False)\n--\n\n"
-                    "A kernel handed to a driver; keeps its module loaded."},
+        {Py_tp_doc,
+         "LoadedKernel(module, entry, name=entry, *, block=(1, 1, 1), cluster=(1, 1, 1), "
+         "shared_bytes=0, scratch_bytes=0, scratch_align=1, profile_bytes=0, "
+         "profile_align=1, cooperative=False, pdl=False)\n--\n\n"
+         "A kernel handed to a driver; keeps its module loaded."},
         {0, NULL},
     };
     static PyType_Spec loaded_spec = {"silo._native.LoadedKernel", sizeof(struct silo_loaded), 0,

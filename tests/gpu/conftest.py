@@ -144,7 +144,7 @@ class Cuda:
         attributes = self._attributes(launch)
         config = _Config(
             (ctypes.c_uint * 3)(grid[0] * launch.cluster[0], *grid[1:]),
-            (ctypes.c_uint * 3)(launch.threads, 1, 1),
+            (ctypes.c_uint * 3)(*launch.block),
             launch.shared_bytes,
             None,
             (_Attribute * max(1, len(attributes)))(*attributes),

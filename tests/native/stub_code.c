@@ -162,7 +162,10 @@ int find_function(void **out, struct module *module, const char *name) {
 static int check(const struct config *config, const struct function *function) {
     const uint64_t threads = (uint64_t)config->block[0] * config->block[1] * config->block[2];
     const uint32_t last = function->module->context != NULL ? 65535 : 65536;
+    const uint32_t deepest = function->module->context != NULL ? 64 : 1024;
     uint32_t blocks = 1;
+    if (config->block[0] > 1024 || config->block[1] > 1024 || config->block[2] > deepest)
+        return INVALID_VALUE;
     if (config->grid[0] == 0 || config->grid[1] == 0 || config->grid[2] == 0 || threads == 0 ||
         threads > (uint64_t)function->max_threads || config->grid[0] > INT32_MAX ||
         config->grid[1] > last || config->grid[2] > last)

@@ -81,10 +81,11 @@ API int hipDeviceTotalMem(size_t *bytes, int device) {
 
 API int hipDeviceGetAttribute(int *value, int id, int device) {
     static const int known[128] = {
-        [5] = 2100000, [10] = 1,     [19] = 4194304, [23] = 9,    [29] = INT32_MAX, [30] = 65536,
-        [31] = 65536,  [56] = 1024,  [57] = 2048,    [59] = 8192, [60] = 1300000,   [61] = 4,
-        [63] = 304,    [67] = 5,     [68] = 0,       [69] = 0,    [71] = 65536,     [72] = 131072,
-        [74] = 65536,  [75] = 65536, [76] = 65536,   [87] = 64,
+        [5] = 2100000, [10] = 1,     [19] = 4194304,   [23] = 9,       [26] = 1024,
+        [27] = 1024,   [28] = 1024,  [29] = INT32_MAX, [30] = 65536,   [31] = 65536,
+        [56] = 1024,   [57] = 2048,  [59] = 8192,      [60] = 1300000, [61] = 4,
+        [63] = 304,    [67] = 5,     [68] = 0,         [69] = 0,       [71] = 65536,
+        [72] = 131072, [74] = 65536, [75] = 65536,     [76] = 65536,   [87] = 64,
     };
     HIP_FAIL();
     if (!overridden(value, id, device))
@@ -146,8 +147,9 @@ static int hip_launch(struct function *function, const struct config *config, vo
                       int cooperative) {
     if (function->module->device != hip_device)
         return INVALID_HANDLE;
-    if ((uint64_t)config->grid[0] * config->block[0] > UINT32_MAX)
-        return INVALID_VALUE;
+    for (int axis = 0; axis < 3; axis++)
+        if ((uint64_t)config->grid[axis] * config->block[axis] > UINT32_MAX)
+            return INVALID_VALUE;
     return recording ? record_launch(config, function, parameters, NULL, hip_device, cooperative)
                      : 0;
 }

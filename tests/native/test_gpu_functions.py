@@ -44,16 +44,35 @@ with pytest.raises(DeviceError, match="cannot prepare a kernel: CUDA_ERROR_INVAL
     )
 
 
-def test_threads():
+def test_blocks():
     gpu_stub.run(
         HEAD
         + """
 open_drivers()
 for kind in ("cuda", "hip"):
-    launcher(native.LoadedKernel(module(kind, max_threads=256), "k", threads=256))()
-    assert stub.last("k").block == (256, 1, 1)
-    refused("launched with 257 threads a block, the code allows 1 to 256", module(kind, max_threads=256), threads=257)
-    refused("with 0 threads", module(kind), threads=0)
+    code = module(kind, max_threads=256)
+    for block in ((256, 1, 1), (16, 16, 1), (1, 4, 64), (4, 3, 2), (1, 1, 1)):
+        launcher(native.LoadedKernel(code, "k", block=block), grid=(5, 4, 3))()
+        assert stub.last("k").block == block and stub.last("k").grid == (5, 4, 3)
+    refused("launched with 257 threads a block .257 x 1 x 1., the code allows 1 to 256", code, block=(257, 1, 1))
+    refused("launched with 272 threads a block .17 x 16 x 1., the code allows 1 to 256", code, block=(17, 16, 1))
+    for axis, name in enumerate("xyz"):
+        deepest = 64 if kind == "cuda" and name == "z" else 1024
+        def along(size):
+            return tuple(size if axis == other else 1 for other in range(3))
+        launcher(native.LoadedKernel(module(kind), "k", block=along(deepest)))()
+        assert stub.last("k").block == along(deepest)
+        shown = " x ".join(map(str, along(deepest + 1)))
+        refused(f"blocks of {shown} threads, the device takes 1 to {deepest} along {name}", module(kind),
+                block=along(deepest + 1))
+        for size in (0, -1, 65536, 2**32 + 1):
+            shown = " x ".join(map(str, along(size)))
+            refused(f"kernel: a block of {shown} threads cannot be", code, block=along(size))
+for block in ((1, 1), 256, (1, 1, 1.5)):
+    with pytest.raises(TypeError):
+        native.LoadedKernel(code, "k", block=block)
+with pytest.raises(OverflowError):
+    native.LoadedKernel(code, "k", block=(2**63, 1, 1))
 """
     )
 
@@ -113,10 +132,12 @@ def launch(grid, kind="cuda", **options):
 largest = 2**31 - 1
 assert launch((largest, 65535, 65535)) == (largest, 65535, 65535)
 assert launch((largest // 2, 21845, 65535), cluster=(2, 3, 1)) == (largest - 1, 65535, 65535)
-assert launch((2**32 // 256 - 1, 1, 1), "hip", threads=256) == (2**24 - 1, 1, 1)
+assert launch((2**32 // 256 - 1, 1, 1), "hip", block=(256, 1, 1)) == (2**24 - 1, 1, 1)
+assert launch((2**32 // 4 - 1, 65536, 65536), "hip", block=(4, 8, 2)) == (2**30 - 1, 65536, 65536)
 assert launch((largest, 65536, 65536), "hip") == (largest, 65536, 65536)
 for grid, options in (((largest + 1,), {}), ((1, 65536), {}), ((1, 1, 65536), {}), ((2**40,), {}),
-                      ((largest // 2 + 1,), {"cluster": (2, 1, 1)}), ((2**24,), {"kind": "hip", "threads": 256})):
+                      ((largest // 2 + 1,), {"cluster": (2, 1, 1)}), ((2**24,), {"kind": "hip", "block": (256, 1, 1)}),
+                      ((2**30,), {"kind": "hip", "block": (4, 8, 2)})):
     with pytest.raises((ArgumentError, LaunchError, DeviceError)):
         launch(grid, **options)
 for grid in ((0,), (3, 0), (1, 1, 0)):

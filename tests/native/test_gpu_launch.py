@@ -41,7 +41,7 @@ expected = (struct.pack("<Q", values[0]), b"\\1", struct.pack("<b", -3), struct.
             struct.pack("<I", 2**32 - 2), struct.pack("<Q", 2**64 - 3), struct.pack("<e", 1.5),
             struct.pack("<f", -2.5)[2:], struct.pack("<f", 0.1), struct.pack("<d", 0.1))
 for kind in ("cuda", "hip"):
-    launch = launcher(kernel(kind, params=sizes, threads=64, shared_bytes=128), *types, grid=(5, 4, 3))
+    launch = launcher(kernel(kind, params=sizes, block=(64, 1, 1), shared_bytes=128), *types, grid=(5, 4, 3))
     stream = native.GpuStream(kind, 0)
     launch(*values, stream=stream.handle)
     last = stub.last("k")

@@ -119,7 +119,7 @@ def test_grids(stub):
 
 
 def test_clusters_multiply_the_grid(stub):
-    launch, _ = launcher("clustered", ("ptr",), cluster=(4, 1, 1), threads=128, shared_bytes=1000)
+    launch, _ = launcher("clustered", ("ptr",), cluster=(4, 1, 1), block=(128, 1, 1), shared_bytes=1000)
     launch[(5, 2)](Array(F32))
     last = stub.last("clustered")
     assert (last.grid, last.block, last.shared) == ((20, 2, 1), (128, 1, 1), 1000)
@@ -444,7 +444,7 @@ def test_code_that_asks_for_too_much(stub):
     binding("just_enough", ("ptr",), shared_bytes=232448)
     assert stub.last("just_enough").max_dynamic == 232448
     with pytest.raises(DeviceError, match="1056"):
-        binding("too_many_threads", ("ptr",), threads=1056)
+        binding("too_many_threads", ("ptr",), block=(1056, 1, 1))
 
 
 # ---- other lives of a launcher ----
@@ -478,7 +478,7 @@ def test_hip_gets_its_trailing_pointers(stub):
         asked.append(call.device)
         return made
 
-    made = binding("amd", ("ptr", "i32", "scratch", "profile"), kind="hip", threads=256)
+    made = binding("amd", ("ptr", "i32", "scratch", "profile"), kind="hip", block=(256, 1, 1))
     stub.parameters("amd", 8, 4, 8, 8)
     launch = make_launcher("amd", Signature((Parameter("x"), Parameter("n"))), on_miss=on_miss)
 

@@ -9,10 +9,11 @@ from silo.core.reading import read_bool, read_list, read_mapping, read_natural, 
 from silo.core.values import JSON, malformed
 from silo.frozen import frozen, names_of
 
-__all__ = ["AbiType", "LaunchInfo", "LayoutSlot", "TensorMap"]
+__all__ = ["AbiType", "LaunchInfo", "LayoutSlot", "TensorMap", "format_block"]
 
 _PART = r"(shape|stride)\.[0-4]|nan|tf32"
 _MAX_RANK = 5  # of a tensor map
+_OPTIONAL = frozenset({"block", "tensor_maps"})  # members of launch info that are left out where they are the default
 
 
 class AbiType(Enum):
@@ -115,6 +116,7 @@ class TensorMap:
 class LaunchInfo:
     """How to launch one artifact. Sizes are in bytes; ``threads`` is per block (num_warps x warp size; 1 on a CPU).
 
+    ``block`` is how they lie, threads along x, y and z, whose product is ``threads``; (threads, 1, 1) by default.
     ``layout`` lists the parameters that remain after constants were folded away, in the binary's order.
     ``scratch_bytes`` is per program on a CPU thread's own stack of scratch, per program instance in global memory on
     a GPU. ``registers`` and ``spills`` are read from the binary; None where the target has no such thing.
@@ -125,6 +127,7 @@ class LaunchInfo:
     layout: tuple[LayoutSlot, ...]
     num_warps: int = 1
     threads: int = 1
+    block: tuple[int, int, int] = (0, 0, 0)
     cluster: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
     scratch_bytes: int = 0
@@ -137,12 +140,26 @@ class LaunchInfo:
     spills: int | None = None
     tensor_maps: tuple[TensorMap, ...] = ()
 
+    def __post_init__(self) -> None:
+        """``ValueError`` for a block of other than ``threads`` threads."""
+        if self.block == (0, 0, 0):
+            object.__setattr__(self, "block", self._line)
+        elif self.block[0] * self.block[1] * self.block[2] != self.threads:
+            raise ValueError(f"a block of {format_block(self.block)} threads has not {self.threads}")
+
+    @property
+    def _line(self) -> tuple[int, int, int]:
+        return (self.threads, 1, 1)
+
     def to_json(self) -> JSON:
-        """The canonical form; every field is present but ``tensor_maps``, which is left out where there are none."""
+        """The canonical form; every field is present but, where they are the default, ``block`` and ``tensor_maps``."""
         data: dict[str, JSON] = {name: getattr(self, name) for name in names_of(LaunchInfo)}
         data["layout"] = [slot.to_json() for slot in self.layout]
+        data["block"] = list(self.block)
         data["cluster"] = list(self.cluster)
         data["tensor_maps"] = [one.to_json() for one in self.tensor_maps]
+        if self.block == self._line:
+            del data["block"]
         if not self.tensor_maps:
             del data["tensor_maps"]
         return data
@@ -150,13 +167,10 @@ class LaunchInfo:
     @classmethod
     def from_json(cls, data: JSON) -> LaunchInfo:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or mistyped members."""
-        required = {*names_of(cls)} - {"tensor_maps"}
+        required = {*names_of(cls)} - _OPTIONAL
         members = read_mapping(data, "launch info")
-        if set(members) - {"tensor_maps"} != required or members.get("tensor_maps", True) == []:
+        if set(members) - _OPTIONAL != required or members.get("tensor_maps", True) == []:
             raise malformed("launch info", data)
-        cluster = tuple(_positive(size, "a cluster") for size in read_list(members["cluster"], "a cluster"))
-        if len(cluster) != 3:
-            raise malformed("a cluster", members["cluster"])
         layout = tuple(LayoutSlot.from_json(item) for item in read_list(members["layout"], "a parameter layout"))
         maps = read_list(members.get("tensor_maps", []), "the tensor maps of launch info")
 
@@ -166,12 +180,13 @@ class LaunchInfo:
         def optional(name: str) -> int | None:
             return None if members[name] is None else natural(name)
 
-        return cls(
+        made = cls(
             entry=read_text(members["entry"], "the entry of launch info"),
             layout=layout,
             num_warps=natural("num_warps"),
             threads=natural("threads"),
-            cluster=cluster,
+            block=_sizes(members["block"], "a block") if "block" in members else (0, 0, 0),
+            cluster=_sizes(members["cluster"], "a cluster"),
             shared_bytes=natural("shared_bytes"),
             scratch_bytes=natural("scratch_bytes"),
             scratch_align=natural("scratch_align"),
@@ -183,6 +198,27 @@ class LaunchInfo:
             spills=optional("spills"),
             tensor_maps=tuple(TensorMap.from_json(item) for item in maps),
         )
+        if "block" in members and made.block == made._line:  # which is never written
+            raise malformed("launch info", data)
+        return made
+
+
+def format_block(block: tuple[int, int, int]) -> str:
+    """A block for messages, without the axes at the end that are 1.
+
+    >>> format_block((16, 16, 1)), format_block((256, 1, 1)), format_block((1, 1, 4))
+    ('16 x 16', '256', '1 x 1 x 4')
+    """
+    axes = 3 if block[2] != 1 else 2 if block[1] != 1 else 1
+    return " x ".join(map(str, block[:axes]))
+
+
+def _sizes(data: JSON, what: str) -> tuple[int, int, int]:
+    match [_positive(size, what) for size in read_list(data, what)]:
+        case [x, y, z]:
+            return (x, y, z)
+        case _:
+            raise malformed(what, data)
 
 
 def _positive(data: JSON, what: str) -> int:

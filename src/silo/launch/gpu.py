@@ -105,7 +105,7 @@ class GpuDevice:
                 self._module(blob),
                 launch.entry,
                 name,
-                threads=launch.threads,
+                block=launch.block,
                 cluster=launch.cluster,
                 shared_bytes=launch.shared_bytes,
                 scratch_bytes=launch.scratch_bytes,

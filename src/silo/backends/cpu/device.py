@@ -64,7 +64,7 @@ class CpuDevice:
             raise DeviceError(f"{name}: the CPU loads shared objects (kind so), not {kind!r}")
         try:
             module = CpuModule(blob)
-            return LoadedKernel(module, launch.entry, name, threads=launch.threads, scratch_bytes=launch.scratch_bytes)
+            return LoadedKernel(module, launch.entry, name, scratch_bytes=launch.scratch_bytes)
         except DeviceError as error:
             raise DeviceError(f"{name}: {error}") from error
 
