@@ -3,6 +3,7 @@
 #include "errors.h"
 #include "frame.h"
 #include "gpu.h"
+#include "placement.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* One call, from arguments to the driver: the core, compiled three times. */
+#include "constants.h"
 #include "errors.h"
 #include "expression.h"
 #include "frame.h"
@@ -6,6 +7,8 @@
 #include "hooks.h"
 #include "launcher.h"
 #include "miss.h"
+#include "placement.h"
+#include "reading.h"
 #include "scratch.h"
 #include "stream.h"
 

@@ -1,7 +1,9 @@
 #include "miss.h"
 
+#include "constants.h"
 #include "errors.h"
 #include "gpu.h"
+#include "placement.h"
 #include "stream.h"
 
 static PyObject *fact_of(PyObject *object, uint64_t code) {

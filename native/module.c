@@ -10,6 +10,7 @@
 #include "hooks.h"
 #include "kernel.h"
 #include "launcher.h"
+#include "placement.h"
 #include "scratch.h"
 #include "stream.h"
 #include "torch_shim.h"

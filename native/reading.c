@@ -1,8 +1,118 @@
 /* Arguments of every kind, one at a time. */
-#include "frame.h"
+#include "reading.h"
 
-static int silo_read_array(const struct silo_plan *plan, int32_t index, PyObject *object,
-                           const struct silo_adapter *adapter, struct silo_frame *frame) {
+#include "errors.h"
+#include "placement.h"
+
+int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object,
+                   struct silo_frame *frame) {
+    const struct silo_parameter *parameter = &plan->parameters[index];
+    const bool typed = parameter->kind == SILO_PARAMETER_INT && parameter->type.bits != 0;
+    PyErr_Clear();
+    const uint64_t value = PyLong_AsUnsignedLongLong(object);
+    if ((value == UINT64_MAX && PyErr_Occurred()) ||
+        (typed && !(parameter->type.code == SILO_UINT && parameter->type.bits == 64))) {
+        PyErr_Clear(); /* the message says it better */
+        return silo_read_error(plan, index, object);
+    }
+    frame->slots[index] = value;
+    frame->key[index] = SILO_CODE(SILO_VALUE_INT, SILO_UINT, 64,
+                                  parameter->flags & SILO_PARAMETER_SPECIALIZE && (value & 15) == 0
+                                      ? SILO_FLAG_DIVISIBLE16
+                                      : 0U);
+    return 0;
+}
+
+static int read_number(const struct silo_plan *plan, int32_t index, PyObject *object,
+                       const struct silo_adapter *adapter, struct silo_frame *frame) {
+    const struct silo_parameter *parameter = &plan->parameters[index];
+    if (adapter->kind == SILO_ADAPT_DESCRIPTOR && parameter->kind == SILO_PARAMETER_ANY)
+        return silo_read_descriptor(plan, index, object, adapter, frame);
+    PyObject *number = NULL; /* owned: the Python number behind the object */
+    if (PyLong_Check(object) || PyFloat_Check(object)) {
+        number = object;
+        Py_INCREF(number);
+    } else {
+        number = silo_number_of(object, adapter);
+        if (number == NULL)
+            return silo_read_error(plan, index, object);
+    }
+    const bool is_bool = PyBool_Check(number), is_int = PyLong_Check(number);
+    int result = 0;
+    switch ((enum silo_parameter_kind)parameter->kind) {
+    case SILO_PARAMETER_INT:
+        result = is_int ? silo_read_integer(plan, index, number, frame)
+                        : silo_read_error(plan, index, object);
+        break;
+    case SILO_PARAMETER_FLOAT: {
+        const double value = PyFloat_AsDouble(number);
+        if (value == -1.0 && PyErr_Occurred())
+            result = silo_read_error(plan, index, object);
+        else
+            silo_store_float(value, index, parameter, frame);
+        break;
+    }
+    case SILO_PARAMETER_BOOL: {
+        /* 0 and 1 pass for bools; 2 is a mistake. */
+        const long value = is_int ? PyLong_AsLong(number) : -1;
+        PyErr_Clear();
+        if (value == 0 || value == 1)
+            silo_store_bool(value == 1, index, frame);
+        else
+            result = silo_read_error(plan, index, object);
+        break;
+    }
+    case SILO_PARAMETER_ANY:
+        if (is_bool)
+            silo_store_bool(number == Py_True, index, frame);
+        else if (is_int)
+            result = silo_read_integer(plan, index, number, frame);
+        else
+            silo_store_float(PyFloat_AsDouble(number), index, parameter, frame);
+        break;
+    case SILO_PARAMETER_POINTER:
+    case SILO_PARAMETER_CONSTEXPR:
+    case SILO_PARAMETER_DESCRIPTOR:
+        result = silo_read_error(plan, index, object);
+        break;
+    }
+    Py_DECREF(number);
+    return result;
+}
+
+/* SILO_FLAG_RANGE32 where the memory behind an array has less than 2 GiB, else 0. Never leaves an
+ * exception. */
+static uint64_t range_flag(const struct silo_parameter *parameter, PyObject *object,
+                           const struct silo_adapter *adapter) {
+    int64_t bytes;
+    struct silo_shape shape;
+    if (!(parameter->flags & SILO_PARAMETER_SPECIALIZE))
+        return 0;
+    if (adapter->kind == SILO_ADAPT_TORCH && silo_torch.storage_bytes != NULL)
+        return silo_torch.storage_bytes(silo_torch_handle(object), &bytes) == 0 &&
+                       bytes <= INT32_MAX
+                   ? SILO_FLAG_RANGE32
+                   : 0;
+    if (silo_shape_read(object, adapter, &shape) != 0 || shape.itemsize == 0) {
+        PyErr_Clear(); /* a duck type that does not say how large it is */
+        return 0;
+    }
+    uint64_t last = 0; /* the last element; extents and strides may be anything */
+    for (int32_t i = 0; i < shape.ndim; i++) {
+        uint64_t step;
+        if (shape.sizes[i] == 0)
+            return SILO_FLAG_RANGE32;
+        if (shape.sizes[i] < 0 || shape.strides[i] < 0 ||
+            __builtin_mul_overflow((uint64_t)shape.sizes[i] - 1, (uint64_t)shape.strides[i],
+                                   &step) ||
+            __builtin_add_overflow(last, step, &last) || last > INT32_MAX)
+            return 0;
+    }
+    return (last + 1) * (uint64_t)shape.itemsize <= INT32_MAX ? SILO_FLAG_RANGE32 : 0;
+}
+
+static int read_array(const struct silo_plan *plan, int32_t index, PyObject *object,
+                      const struct silo_adapter *adapter, struct silo_frame *frame) {
     const struct silo_parameter *parameter = &plan->parameters[index];
     struct silo_view view;
     if (SILO_UNLIKELY(silo_view_read(object, adapter, &view, &frame->holds) != 0))
@@ -24,12 +134,12 @@ static int silo_read_array(const struct silo_plan *plan, int32_t index, PyObject
                                   silo_address_flags(parameter, view.address) |
                                       (view.readonly ? SILO_FLAG_READONLY : 0U));
     if (SILO_UNLIKELY(view.device_type == SILO_DEVICE_ROCM))
-        frame->key[index] |= silo_range_flag(parameter, object, adapter);
+        frame->key[index] |= range_flag(parameter, object, adapter);
     return 0;
 }
 
-static int silo_read_pointer(const struct silo_plan *plan, int32_t index, PyObject *object,
-                             struct silo_frame *frame) {
+static int read_pointer(const struct silo_plan *plan, int32_t index, PyObject *object,
+                        struct silo_frame *frame) {
     PyTypeObject *type = Py_TYPE(object);
     if (SILO_UNLIKELY(object == Py_None)) {
         frame->slots[index] = 0;
@@ -50,16 +160,16 @@ static int silo_read_pointer(const struct silo_plan *plan, int32_t index, PyObje
     const struct silo_adapter *adapter = silo_adapter_of(type);
     if (SILO_UNLIKELY(adapter == NULL))
         return -1;
-    return silo_read_array(plan, index, object, adapter, frame);
+    return read_array(plan, index, object, adapter, frame);
 }
 
-static bool silo_parameter_is_key(const struct silo_parameter *parameter) {
+static bool is_key(const struct silo_parameter *parameter) {
     return (parameter->flags & (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT)) != 0;
 }
 
 /* An undeclared parameter takes its type from what is given, as in Triton. */
-static int silo_read_any(const struct silo_plan *plan, int32_t index, PyObject *object,
-                         struct silo_frame *frame) {
+static int read_any(const struct silo_plan *plan, int32_t index, PyObject *object,
+                    struct silo_frame *frame) {
     PyTypeObject *type = Py_TYPE(object);
     if (type == &PyLong_Type)
         return silo_read_integer(plan, index, object, frame);
@@ -72,22 +182,21 @@ static int silo_read_any(const struct silo_plan *plan, int32_t index, PyObject *
         return 0;
     }
     if (object == Py_None)
-        return silo_read_pointer(plan, index, object, frame);
+        return read_pointer(plan, index, object, frame);
     const struct silo_adapter *adapter = silo_adapter_of(type);
     if (SILO_UNLIKELY(adapter == NULL))
         return -1;
     if (SILO_UNLIKELY(adapter->kind == SILO_ADAPT_NOTHING || adapter->kind >= SILO_ADAPT_INT))
-        return silo_read_number(plan, index, object, adapter, frame);
+        return read_number(plan, index, object, adapter, frame);
     /* Keys are scalars, so an array without dimensions is one there; elsewhere it is a pointer, as
      * in Triton. */
-    if (SILO_UNLIKELY(silo_parameter_is_key(&plan->parameters[index])) &&
-        silo_has_no_dimensions(object, adapter))
-        return silo_read_number(plan, index, object, adapter, frame);
-    return silo_read_array(plan, index, object, adapter, frame);
+    if (SILO_UNLIKELY(is_key(&plan->parameters[index])) && silo_has_no_dimensions(object, adapter))
+        return read_number(plan, index, object, adapter, frame);
+    return read_array(plan, index, object, adapter, frame);
 }
 
-static int silo_read_scalar(const struct silo_plan *plan, int32_t index, PyObject *object,
-                            struct silo_frame *frame) {
+static int read_scalar(const struct silo_plan *plan, int32_t index, PyObject *object,
+                       struct silo_frame *frame) {
     const struct silo_parameter *parameter = &plan->parameters[index];
     PyTypeObject *type = Py_TYPE(object);
     if (parameter->kind == SILO_PARAMETER_INT && SILO_LIKELY(type == &PyLong_Type))
@@ -103,16 +212,16 @@ static int silo_read_scalar(const struct silo_plan *plan, int32_t index, PyObjec
     const struct silo_adapter *adapter = silo_adapter_of(type);
     if (SILO_UNLIKELY(adapter == NULL))
         return -1;
-    return silo_read_number(plan, index, object, adapter, frame);
+    return read_number(plan, index, object, adapter, frame);
 }
 
 int silo_read_other(const struct silo_plan *plan, int32_t index, PyObject *object,
                     struct silo_frame *frame) {
     switch ((enum silo_parameter_kind)plan->parameters[index].kind) {
     case SILO_PARAMETER_ANY:
-        return silo_read_any(plan, index, object, frame);
+        return read_any(plan, index, object, frame);
     case SILO_PARAMETER_POINTER:
-        return silo_read_pointer(plan, index, object, frame);
+        return read_pointer(plan, index, object, frame);
     case SILO_PARAMETER_DESCRIPTOR: {
         const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
         return adapter ? silo_read_descriptor(plan, index, object, adapter, frame) : -1;
@@ -123,5 +232,5 @@ int silo_read_other(const struct silo_plan *plan, int32_t index, PyObject *objec
     case SILO_PARAMETER_CONSTEXPR:
         break;
     }
-    return silo_read_scalar(plan, index, object, frame);
+    return read_scalar(plan, index, object, frame);
 }

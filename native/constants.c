@@ -1,0 +1,99 @@
+#include "constants.h"
+
+#include "errors.h"
+
+enum { CONSTANT_INT = 1, CONSTANT_FLOAT = 2, CONSTANT_OBJECT = 3 };
+
+/* A key under which equal tuples meet and 1, True and 1.0 do not; new reference. */
+static PyObject *frozen(PyObject *object) {
+    if (PyTuple_CheckExact(object)) {
+        Py_ssize_t size = PyTuple_Size(object);
+        PyObject *copy = PyTuple_New(size);
+        for (Py_ssize_t i = 0; copy != NULL && i < size; i++) {
+            PyObject *item = frozen(PyTuple_GetItem(object, i));
+            if (item == NULL || PyTuple_SetItem(copy, i, item) != 0)
+                Py_CLEAR(copy);
+        }
+        return copy;
+    }
+    if (PyFloat_CheckExact(object)) {
+        const double value = PyFloat_AsDouble(object); /* by its bits: -0.0 is not 0.0 */
+        uint64_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        return Py_BuildValue("(OK)", (PyObject *)&PyFloat_Type, (unsigned long long)bits);
+    }
+    return PyTuple_Pack(2, (PyObject *)Py_TYPE(object), object);
+}
+
+/* What the dictionary has for the key (new reference), or NULL, with or without an exception. */
+static PyObject *known_constant(PyObject *constants, PyObject *key) {
+#ifdef Py_GIL_DISABLED
+    PyObject *known = NULL; /* a borrowed reference would not be safe */
+    PyDict_GetItemRef(constants, key, &known);
+#else
+    PyObject *known = PyDict_GetItemWithError(constants, key);
+    Py_XINCREF(known);
+#endif
+    return known;
+}
+
+/* The one tuple that stands for all equal ones (new reference), or NULL. */
+static PyObject *canonical(PyObject *object, PyObject *constants) {
+    if (Py_EnterRecursiveCall(" in a constexpr tuple"))
+        return NULL;
+    PyObject *key = frozen(object);
+    Py_LeaveRecursiveCall();
+    if (key == NULL)
+        return NULL;
+    PyObject *known = known_constant(constants, key);
+    if (known == NULL && !PyErr_Occurred()) {
+        /* Entries of the guard keep what they name, so dropping the dictionary is safe at any time.
+         */
+        if (PyDict_Size(constants) >= (Py_ssize_t)SILO_GUARD_LIMIT)
+            PyDict_Clear(constants);
+        if (PyDict_SetItem(constants, key, object) == 0) {
+            known = object;
+            Py_INCREF(known);
+        }
+    }
+    Py_DECREF(key);
+    return known;
+}
+
+int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *object,
+                       PyObject *constants, struct silo_holds *holds, uint64_t word[2]) {
+    unsigned sort = CONSTANT_OBJECT;
+    PyObject *one =
+        object; /* the object that stands for it; held through the call, then by the entry */
+    int overflow = 0;
+    long long integer = 0;
+    if (PyLong_CheckExact(object))
+        integer = PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (PyLong_CheckExact(object) && overflow == 0) {
+        sort = CONSTANT_INT;
+        word[1] = (uint64_t)integer;
+    } else if (PyFloat_CheckExact(object)) {
+        const double value = PyFloat_AsDouble(object);
+        memcpy(&word[1], &value, sizeof value);
+        sort = CONSTANT_FLOAT;
+    } else if (PyUnicode_CheckExact(object)) {
+        Py_INCREF(one);
+        PyUnicode_InternInPlace(&one);
+        holds->object[holds->objects++] = one;
+    } else if (PyTuple_CheckExact(object) || PyLong_CheckExact(object)) {
+        one = canonical(object, constants);
+        if (one == NULL)
+            return silo_bad_argument(plan->kernel, name, "a hashable constexpr value", object);
+        holds->object[holds->objects++] = one;
+    }
+    if (sort == CONSTANT_OBJECT)
+        word[1] = (uint64_t)(uintptr_t)one;
+    word[0] = SILO_CODE(SILO_VALUE_CONSTANT, sort, 0, 0);
+    return 0;
+}
+
+PyObject *silo_constant_identity(const uint64_t word[2]) {
+    return word[0] == SILO_CODE(SILO_VALUE_CONSTANT, CONSTANT_OBJECT, 0, 0)
+               ? (PyObject *)(uintptr_t)word[1]
+               : NULL;
+}

@@ -1,0 +1,139 @@
+#include "placement.h"
+
+#include "errors.h"
+#include "gpu.h"
+
+const char *silo_device_name(int32_t type) {
+    switch (type) {
+    case SILO_DEVICE_CPU:
+        return "cpu";
+    case SILO_DEVICE_CUDA:
+        return "cuda";
+    case SILO_DEVICE_CUDA_HOST:
+    case SILO_DEVICE_ROCM_HOST:
+        return "pinned host memory";
+    case SILO_DEVICE_METAL:
+        return "metal";
+    case SILO_DEVICE_ROCM:
+        return "rocm";
+    case SILO_DEVICE_CUDA_MANAGED:
+        return "managed memory";
+    case SILO_DEVICE_ONEAPI:
+        return "xpu";
+    default:
+        return "an unknown device";
+    }
+}
+
+/* Memory a GPU reads whichever device it is said to be on. */
+static bool is_shared(int32_t type) {
+    return type == SILO_DEVICE_CUDA_HOST || type == SILO_DEVICE_ROCM_HOST ||
+           type == SILO_DEVICE_CUDA_MANAGED;
+}
+
+uint32_t silo_generation;
+
+static PyObject *driver_opener; /* owned; NULL: none */
+
+void silo_set_driver_opener(PyObject *opener) {
+    PyObject *old = driver_opener;
+    Py_INCREF(opener);
+    driver_opener = opener;
+    Py_XDECREF(old);
+}
+
+bool silo_open_drivers(void) {
+    static bool asked; /* once: a driver does not appear in a running process */
+    if (!asked && driver_opener != NULL) {
+        asked = true;
+        PyObject *done = PyObject_CallNoArgs(driver_opener);
+        if (done == NULL)
+            PyErr_Clear(); /* it logs; a machine without a GPU is none of a CPU call's business */
+        Py_XDECREF(done);
+    }
+    return silo_cuda.open || silo_hip.open;
+}
+
+/* Whether the GPU driver knows host memory as pinned or managed. Empty arrays count. */
+static bool is_pinned(const struct silo_gpu *gpu, uint64_t address) {
+    int32_t type, index;
+    return address == 0 ||
+           (gpu != NULL && gpu->locate(address, &type, &index) == 0 && type != SILO_DEVICE_CPU);
+}
+
+/* Whether every array before parameter `index` is. */
+static bool all_pinned(const struct silo_gpu *gpu, const struct silo_frame *frame, int32_t index) {
+    for (int32_t i = 0; i < index; i++) {
+        const unsigned kind = silo_code_kind(frame->key[i]);
+        if ((kind == SILO_VALUE_POINTER && !is_pinned(gpu, frame->slots[i])) ||
+            (kind == SILO_VALUE_DESCRIPTOR &&
+             !is_pinned(gpu, frame->descriptors[frame->slots[i]].address)))
+            return false;
+    }
+    return true;
+}
+
+static int raise_mixed(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
+                       const struct silo_frame *frame) {
+    const bool host = view->device_type == SILO_DEVICE_CPU || frame->device_type == SILO_DEVICE_CPU;
+    PyErr_Format(
+        silo_argument_error,
+        "%U: argument '%U' is on %s:%d and '%U' on %s:%d; all arrays of one call are on one "
+        "device%s",
+        plan->kernel, plan->names[frame->device_from], silo_device_name(frame->device_type),
+        (int)frame->device_id, plan->names[index], silo_device_name(view->device_type),
+        (int)view->device_id, host ? " (host memory beside a GPU's has to be pinned)" : "");
+    return -1;
+}
+
+int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
+                      const struct silo_adapter *adapter, struct silo_frame *frame) {
+    if (view->device_type == SILO_DEVICE_UNKNOWN)
+        return 0; /* a duck type that does not say */
+    if (frame->device_type != SILO_DEVICE_UNKNOWN) {
+        if (is_shared(view->device_type))
+            return 0;
+        if (!is_shared(frame->device_type)) {
+            /* Pinned memory of a library that calls it the CPU's (torch). */
+            if (view->device_type == SILO_DEVICE_CPU && silo_open_drivers() &&
+                is_pinned(silo_gpu_of_memory(frame->device_type), view->address))
+                return 0;
+            if (!(frame->device_type == SILO_DEVICE_CPU && silo_open_drivers() &&
+                  all_pinned(silo_gpu_of_memory(view->device_type), frame, index)))
+                return raise_mixed(plan, index, view, frame);
+        }
+    }
+    frame->device_type = view->device_type;
+    frame->device_id = view->device_id;
+    frame->device_from = index;
+    frame->device_adapter = adapter;
+    return 0;
+}
+
+void silo_place_call(const struct silo_plan *plan, struct silo_frame *frame) {
+    const struct silo_gpu *gpu = silo_cuda.open ? &silo_cuda : silo_hip.open ? &silo_hip : NULL;
+    int32_t type, index;
+    if (gpu == NULL)
+        return;
+    for (int32_t i = 0; i < plan->count; i++) {
+        const unsigned kind = silo_code_kind(frame->key[i]);
+        if (kind != SILO_VALUE_ADDRESS && kind != SILO_VALUE_POINTER &&
+            kind != SILO_VALUE_DESCRIPTOR)
+            continue;
+        const uint64_t address = kind == SILO_VALUE_DESCRIPTOR
+                                     ? frame->descriptors[frame->slots[i]].address
+                                     : frame->slots[i];
+        if (address == 0)
+            continue;
+        if (gpu->locate(address, &type, &index) == 0 && type != SILO_DEVICE_CPU) {
+            frame->device_type = gpu->memory_type;
+            frame->device_id = index;
+            frame->device_from = i;
+        }
+        return; /* the first one decides: an address does not say which of several it belongs to */
+    }
+    if (gpu->current_device(&index) == 0) {
+        frame->device_type = gpu->memory_type;
+        frame->device_id = index;
+    }
+}

@@ -1,0 +1,29 @@
+/* Where a call runs: on the device of its arrays, or of its addresses. */
+#ifndef SILO_PLACEMENT_H
+#define SILO_PLACEMENT_H
+
+#include "frame.h"
+
+/* A DLPack device type in words. */
+const char *silo_device_name(int32_t type);
+/* `view` is not on the device of the arrays before it: the first one, or shared memory, or an
+ * error. */
+int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
+                      const struct silo_adapter *adapter, struct silo_frame *frame);
+/* Give a call without arrays a device: that of the first address it has, else the current one. */
+void silo_place_call(const struct silo_plan *plan, struct silo_frame *frame);
+/* A callable that opens the driver of a kind ("cuda", "hip") when it is first needed; borrowed. */
+void silo_set_driver_opener(PyObject *opener);
+/* Try to open the drivers that may have made the memory of this call; true where one is open. */
+bool silo_open_drivers(void);
+
+/* Part of every key: a new generation makes every launcher ask again. 16 bits, and what is left
+ * behind is found again only after 65,536 of them. */
+extern uint32_t silo_generation;
+
+SILO_INLINE uint64_t silo_device_word(const struct silo_frame *frame) {
+    return (uint64_t)(silo_generation & 0xffff) << 48 |
+           (uint64_t)(uint16_t)frame->device_type << 32 | (uint32_t)frame->device_id;
+}
+
+#endif
