@@ -126,3 +126,32 @@ def test_a_tpu(monkeypatch):
     fake(monkeypatch, "jax", devices=none)
     with pytest.raises(DeviceError, match="jax 9 sees no tpu devices"):
         silo.device("tpu")
+
+
+def test_reserving_reaches_kernels_that_were_called_before(tmp_path):
+    pytest.importorskip("triton", reason="this test compiles a Triton kernel")
+    import numpy as np
+    import triton
+    import triton.language as tl
+
+    from silo.settings import override
+
+    @triton.jit
+    def fill(x, n, BLOCK: tl.constexpr = 64):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(x + i, 1.0, mask=i < n)
+
+    grids = []
+    with override(home=str(tmp_path), tune="off"), silo.launch_hook(lambda event: grids.append(event.grid[0])):
+        kernel = silo.kernel(grid=lambda a: (a.reserved_sms + 1,))(fill)
+        x = np.zeros(64, dtype=np.float32)
+        try:
+            kernel(x, 64)
+            bound = kernel.bind(x, 64)
+            silo.device("cpu").reserve(2)
+            kernel(x, 64)
+            bound(x, 64)
+        finally:
+            reserve_sms("cpu", 0, 0)
+        kernel(x, 64)
+    assert grids == [1, 3, 1, 1]
