@@ -69,6 +69,27 @@ SCALARS = (
 """
 )
 
+# Each thread writes its own place and what it knows of the block: tid, ntid, ctaid.
+PLACES = (
+    HEAD
+    + """.visible .entry places(.param .u64 out)
+DIRECTIVES
+{
+    .reg .b32 %x, %y, %z, %nx, %ny, %nz, %b, %i, %v; .reg .b64 %p, %o;
+    mov.u32 %x, %tid.x; mov.u32 %y, %tid.y; mov.u32 %z, %tid.z;
+    mov.u32 %nx, %ntid.x; mov.u32 %ny, %ntid.y; mov.u32 %nz, %ntid.z;
+    mov.u32 %b, %ctaid.x;
+    mad.lo.s32 %i, %b, %nz, %z; mad.lo.s32 %i, %i, %ny, %y; mad.lo.s32 %i, %i, %nx, %x;
+    ld.param.u64 %p, [out]; cvta.to.global.u64 %p, %p;
+    mul.wide.s32 %o, %i, 28; add.s64 %p, %p, %o;
+    st.global.u32 [%p], %x; st.global.u32 [%p+4], %y; st.global.u32 [%p+8], %z;
+    st.global.u32 [%p+12], %nx; st.global.u32 [%p+16], %ny; st.global.u32 [%p+20], %nz;
+    st.global.u32 [%p+24], %b;
+    ret;
+}
+"""
+)
+
 SIGNATURE = "x: in *fp32, y: inout *fp32, n: i32, alpha: fp32"
 
 
@@ -121,6 +142,35 @@ def test_scalars_arrive_by_their_exact_bytes():
     assert out.view(torch.float64)[6].item() == 0.1
     assert values[7:9] == [0, 96]
     assert values[9] >= 60_000
+
+
+@pytest.mark.parametrize(
+    ("block", "directives"),
+    [
+        ((4, 3, 2), ""),
+        ((4, 3, 2), ".reqntid 4, 3, 2"),
+        ((16, 16, 1), ".maxntid 16, 16"),
+        ((1, 1, 64), ""),
+        ((1, 1024, 1), ""),
+        ((1024, 1, 1), ""),
+    ],
+)
+def test_blocks_of_two_and_three_dimensions(block, directives):
+    code = PLACES.replace("DIRECTIVES", directives)
+    threads = None if "reqntid" in directives else block
+    k = silo.binary(code, signature="out: out *i32", threads=threads, grid=(3,))
+    nx, ny, nz = block
+    out = torch.full((3, nz, ny, nx, 7), -1, dtype=torch.int32, device="cuda")
+    k(out)
+    b, z, y, x = torch.meshgrid(*map(torch.arange, (3, nz, ny, nx)), indexing="ij")
+    sizes = [torch.full_like(x, size) for size in block]
+    assert torch.equal(out.cpu(), torch.stack([x, y, z, *sizes, b], dim=-1).int())
+
+
+def test_a_block_that_is_too_large_for_the_code():
+    wide = PLACES.replace("DIRECTIVES", ".maxntid 64")
+    with pytest.raises(SiloError, match="1 to 64"):
+        silo.binary(wide, signature="out: *i32", threads=(16, 8), grid=(1,))
 
 
 def test_a_cubin_of_triton():

@@ -1,5 +1,6 @@
 """Whatever values a kernel has, a bundle gives back the same ones, and the same bytes for them."""
 
+import math
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -52,11 +53,14 @@ SPECIALIZATIONS = st.builds(
 )
 SIZES = st.integers(0, (1 << 31) - 1)
 LAUNCHES = st.builds(
-    LaunchInfo,
+    lambda threads, block, **more: LaunchInfo(
+        threads=threads if block is None else math.prod(block), block=block or (0, 0, 0), **more
+    ),
     entry=NAMES,
     layout=st.lists(st.builds(LayoutSlot, NAMES, st.sampled_from(AbiType)), max_size=4).map(tuple),
     num_warps=SIZES,
     threads=SIZES,
+    block=st.none() | st.tuples(*[st.integers(1, 64)] * 3),
     cluster=st.tuples(*[st.integers(1, 16)] * 3),
     shared_bytes=SIZES,
     scratch_bytes=st.integers(0, (1 << 48) - 1),

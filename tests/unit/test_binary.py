@@ -292,9 +292,19 @@ def test_facts_that_make_no_sense(facts, what):
         ("", {"threads": None}, "does not say how many threads"),
         (".maxntid 256", {"threads": None}, r"say threads= \(at most 256\)"),
         (".maxntid 256", {"threads": 512}, "threads=512; a block of saxpy has 1 to 256"),
-        ("", {"threads": 0}, "1 to 1024"),
-        (".reqntid 128", {}, "compiled for exactly 128"),
-        (".reqntid 16, 8", {"threads": None}, "blocks of 16 x 8 x 1 threads"),
+        (".maxntid 16, 16", {"threads": (16, 32)}, r"threads=\(16, 32\), 512 in all; a block of saxpy has 1 to 256"),
+        (".maxntid 16, 16", {"threads": None}, r"say threads= \(at most 256\)"),
+        ("", {"threads": (32, 64)}, "2048 in all; a block of saxpy has 1 to 1024"),
+        ("", {"threads": 1025}, "threads=1025; a block has 1 to 1024 threads along x"),
+        ("", {"threads": (1, 1025)}, "1 to 1024 threads along y"),
+        ("", {"threads": (1, 1, 65)}, r"threads=\(1, 1, 65\); a block has 1 to 64 threads along z"),
+        ("", {"threads": 0}, "threads=0; it takes one to three positive sizes"),
+        ("", {"threads": ()}, "one to three positive sizes"),
+        ("", {"threads": (16, 0)}, "one to three positive sizes"),
+        ("", {"threads": (2, 2, 2, 2)}, "one to three positive sizes"),
+        (".reqntid 128", {}, "compiled for exactly 128$"),
+        (".reqntid 16, 8", {"threads": 128}, "threads=128, and saxpy was compiled for exactly 16 x 8$"),
+        (".reqntid 16, 8", {"threads": (8, 16)}, r"threads=\(8, 16\), and saxpy was compiled for exactly 16 x 8$"),
         (".reqnctapercluster 2,1,1", {"cluster": (4,)}, r"compiled for clusters of \(2, 1, 1\)"),
         ("", {"cluster": (0,)}, "one to three positive sizes"),
         ("", {"cluster": (1, 1, 1, 1)}, "one to three positive sizes"),
@@ -311,6 +321,39 @@ def test_facts_that_make_no_sense(facts, what):
 def test_launches_that_the_binary_does_not_take(directives, options, what):
     with pytest.raises(SourceError, match=what):
         saxpy(saxpy_ptx(directives=directives), **options)
+
+
+def block_of(made):
+    (code,) = source_of(made).codes
+    return code.launch.block, code.launch.threads, code.launch.num_warps
+
+
+@pytest.mark.parametrize("threads", [None, (16, 8), (16, 8, 1), [16, 8]])
+def test_the_block_is_the_binarys_own(threads):
+    assert block_of(saxpy(saxpy_ptx(directives=".reqntid 16, 8"), threads=threads)) == ((16, 8, 1), 128, 4)
+
+
+def test_blocks_of_one_to_three_dimensions():
+    assert block_of(saxpy()) == block_of(saxpy(threads=(256,))) == ((256, 1, 1), 256, 8)
+    assert block_of(saxpy(threads=(16, 16))) == ((16, 16, 1), 256, 8)
+    assert block_of(saxpy(threads=(3, 4, 5))) == ((3, 4, 5), 60, 2)
+    assert block_of(saxpy(threads=(1, 1, 64))) == ((1, 1, 64), 64, 2)
+    assert block_of(saxpy(saxpy_ptx(directives=".reqntid 4, 3, 2"), threads=None)) == ((4, 3, 2), 24, 1)
+    assert block_of(saxpy(saxpy_ptx(directives=".maxntid 16, 16"), threads=(2, 128))) == ((2, 128, 1), 256, 8)
+    assert len({source_of(saxpy(threads=one)).fingerprint for one in (256, (16, 16), (256, 1, 1), (1, 256))}) == 3
+
+
+def test_each_binary_may_have_a_block_of_its_own():
+    several = [saxpy_ptx(), silo.Binary(saxpy_ptx("sm_90"), threads=(8, 4)), saxpy_ptx(directives=".reqntid 16, 16")]
+    made = saxpy(several, threads=(16, 16))
+    assert [code.launch.block for code in source_of(made).codes] == [(16, 16, 1), (8, 4, 1), (16, 16, 1)]
+
+
+def test_blocks_of_code_for_amd_are_as_deep_as_wide():
+    data, _ = add_by_triton("hip:gfx942")
+    assert block_of(silo.binary(data, signature=ADD_SIGNATURE, threads=(1, 2, 128))) == ((1, 2, 128), 256, 4)
+    with pytest.raises(SourceError, match="1 to 256"):
+        silo.binary(data, signature=ADD_SIGNATURE, threads=(1, 1, 512))
 
 
 def test_the_cluster_is_the_binarys_own():

@@ -105,6 +105,14 @@ def test_cases_go_with_the_kernel_and_need_no_device(module):
     assert silo.load(without)["exact"].recipes() == []
 
 
+def test_blocks_are_shown_and_come_back(module):
+    module.write_text(MODULE.replace("threads=256, grid=(4,)", "threads=(16, 8, 2), grid=(4,)"))
+    output, _ = built(module)
+    assert [row.resources for row in describe_bundle(output).variants] == ["16 x 8 x 2 threads", *["256 threads"] * 2]
+    (one,) = silo.load(output).exact.contents.variants
+    assert (one.artifact.launch.block, one.artifact.launch.threads) == ((16, 8, 2), 256)
+
+
 def test_only_what_runs_on_a_target_is_taken_in(module):
     output, _ = built(module, targets=["cuda:sm_86"], kernels=["saxpy"])
     assert [row.target for row in describe_bundle(output).variants] == ["cuda:sm_80"]

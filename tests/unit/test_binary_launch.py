@@ -333,3 +333,47 @@ for path in (HERE / "k.silo", HERE / "kernels.py"):
 """,
         **{"kernels.py": CASES.encode()},
     )
+
+
+def test_blocks_of_two_and_three_dimensions(run):
+    run(
+        """
+from silo.api.build import build_bundle
+
+x, y = Array(16), Array(16)
+for name in ("saxpy", "tiled"):
+    stub.parameters(name, 8, 8, 4, 4)
+for given, block in ((256, (256, 1, 1)), ((16, 16), (16, 16, 1)), ((4, 3, 2), (4, 3, 2)), ((1, 1, 64), (1, 1, 64))):
+    silo.binary(HERE / "saxpy.ptx", signature=SAXPY, threads=given, grid=(2, 3))(x, y, 16, 1.0)
+    assert (stub.last("saxpy").block, stub.last("saxpy").grid) == (block, (2, 3, 1))
+silo.binary(HERE / "tiled.ptx", signature=SAXPY, grid=(5,), cluster=(2,))(x, y, 16, 1.0)
+assert (stub.last("tiled").block, stub.last("tiled").grid) == ((16, 8, 2), (10, 1, 1))
+
+(HERE / "kernels.py").write_text(
+    "import silo; from pathlib import Path; here = Path(__file__).parent\\n"
+    f"tiled = silo.binary(here / 'tiled.ptx', signature={SAXPY!r}, grid=(5,))\\n"
+    f"flat = silo.binary(here / 'saxpy.ptx', name='flat', signature={SAXPY!r}, threads=(2, 100), grid=(5,))\\n"
+)
+build_bundle([HERE / "kernels.py"], HERE / "k.silo")
+kernels = silo.load(HERE / "k.silo")
+kernels.tiled(x, y, 16, 1.0)
+kernels.flat(x, y, 16, 1.0)
+assert (stub.last("tiled").count, stub.last("tiled").block) == (2, (16, 8, 2))
+assert stub.last("saxpy").block == (2, 100, 1)
+""",
+        **{"tiled.ptx": saxpy_ptx("sm_90", ".reqntid 16, 8, 2", name="tiled").encode()},
+    )
+
+
+def test_a_block_that_the_device_does_not_take(run):
+    run("""
+stub.attribute(3, 8)  # the most threads along y
+x, y = Array(16), Array(16)
+silo.binary(HERE / "saxpy.ptx", signature=SAXPY, threads=(16, 8), grid=(1,))(x, y, 16, 1.0)
+try:
+    silo.binary(HERE / "saxpy.ptx", signature=SAXPY, threads=(8, 16), grid=(1,))(x, y, 16, 1.0)
+except silo.SiloError as error:
+    assert "launched with blocks of 8 x 16 x 1 threads, the device takes 1 to 8 along y" in str(error), error
+else:
+    raise AssertionError
+""")

@@ -40,9 +40,9 @@ MANY = (
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nvcc")
-    (folder / "k.cu").write_text(CODE)
 
-    def run(name, *options):
+    def run(name, *options, code=CODE):
+        (folder / "k.cu").write_text(code)
         done = subprocess.run(
             [NVCC, "-arch=sm_90", *options, "-o", name, "k.cu"], cwd=folder, capture_output=True, text=True, check=False
         )
@@ -82,3 +82,25 @@ def test_kernels_of_nvcc(made, name, option):
 def test_files_of_nvcc_that_are_not_taken(made, name, options, what):
     with pytest.raises(SourceError, match=f"{name} {what}"):
         silo.binary(made(name, *options), signature="", entry="empty", threads=32)
+
+
+TILED = """
+extern "C" __global__ void __block_size__((16, 8, 2)) tiled(float *y) { y[threadIdx.x] = threadIdx.z; }
+extern "C" __global__ void __launch_bounds__(256) bounded(float *y) { y[threadIdx.x] = threadIdx.y; }
+"""
+
+
+@pytest.mark.parametrize(("name", "option"), [("tiled.cubin", "-cubin"), ("tiled.ptx", "-ptx")])
+def test_the_block_that_nvcc_was_told(made, name, option):
+    path = made(name, option, code=TILED)
+
+    def block(entry, threads=None):
+        made = silo.binary(path, signature="y: out *fp32", entry=entry, threads=threads)
+        return made.kernel.source.codes[0].launch.block
+
+    assert block("tiled") == block("tiled", (16, 8, 2)) == (16, 8, 2)
+    assert block("bounded", (16, 16)) == (16, 16, 1)
+    with pytest.raises(SourceError, match="compiled for exactly 16 x 8 x 2"):
+        block("tiled", 256)
+    with pytest.raises(SourceError, match="272 in all; a block of bounded has 1 to 256"):
+        block("bounded", (16, 17))

@@ -29,14 +29,48 @@ MAPPED = LaunchInfo(
 )
 
 
+TILED = LaunchInfo("tile", (), num_warps=8, threads=256, block=(16, 8, 2))
+
+
 def test_json_round_trip():
-    for info in (INFO, LaunchInfo("f", ()), MAPPED):
+    for info in (INFO, LaunchInfo("f", ()), MAPPED, TILED, LaunchInfo("f", (), threads=4, block=(1, 1, 4))):
         assert LaunchInfo.from_json(parse_json(canonical_json(info.to_json()))) == info
 
 
 def test_json_of_code_without_tensor_maps_does_not_mention_them():
     assert "tensor_maps" not in INFO.to_json()
     assert MAPPED.to_json()["layout"] == [["x", "tensormap"], ["x", "i32", "shape.0"], ["x", "i64", "stride.0"]]
+
+
+def test_json_of_a_block_in_one_line_does_not_mention_it():
+    assert "block" not in INFO.to_json()
+    assert INFO.block == (128, 1, 1)
+    assert LaunchInfo("f", (), threads=128, block=(128, 1, 1)) == LaunchInfo("f", (), threads=128)
+    assert TILED.to_json()["block"] == [16, 8, 2]
+    assert LaunchInfo("tile", (), num_warps=8, threads=256) != TILED
+
+
+def test_json_of_before_there_were_blocks():
+    old = (
+        '{"cluster":[2,1,1],"cooperative":true,"entry":"add","layout":[["x","ptr"],["n","i32"],["","scratch"]],'
+        '"num_warps":4,"pdl":false,"profile_align":1,"profile_bytes":0,"registers":40,"scratch_align":1,'
+        '"scratch_bytes":0,"shared_bytes":1024,"spills":null,"threads":128}'
+    )
+    assert LaunchInfo.from_json(parse_json(old)) == INFO
+    assert canonical_json(INFO.to_json()).decode() == old
+
+
+def test_a_block_has_as_many_threads_as_are_said():
+    with pytest.raises(ValueError, match="a block of 16 x 16 threads has not 128"):
+        LaunchInfo("f", (), threads=128, block=(16, 16, 1))
+
+
+@pytest.mark.parametrize(
+    "block", [[], [16, 16], [16, 8, 1], [256, 1, 1], [0, 0, 0], [-16, -16, 1], [16, 16, True], "256", None, 256]
+)
+def test_json_refuses_a_block_that_it_never_writes(block):
+    with pytest.raises(ValueError):  # noqa: PT011  # each says something else
+        LaunchInfo.from_json({**TILED.to_json(), "block": block})
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def binary(
     grid: GridFunction | Sequence[int] | None = None,
     name: str | None = None,
     entry: str | None = None,
-    threads: int | None = None,
+    threads: int | Sequence[int] | None = None,
     shared_bytes: int = 0,
     cluster: Sequence[int] | None = None,
     cooperative: bool = False,
@@ -113,7 +113,8 @@ def binary(
         grid: as for :func:`silo.kernel`; with clusters it counts clusters.
         name: what the kernel is called; its entry by default.
         entry: the symbol to launch, where the binary has several.
-        threads: of a block; needed where the binary does not fix them.
+        threads: of a block: 256, or (16, 16) or (8, 8, 4) for blocks of two or three dimensions; needed where the
+            binary does not fix them.
         shared_bytes: dynamic shared memory of a block, in bytes.
         cluster: blocks of a cluster on each axis; what the binary says by default.
         cooperative: launch cooperatively, so that blocks may wait for each other.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from silo.artifacts.device_code import DeviceCode, check_layout, read_device_code
 from silo.artifacts.inspect import BinaryKernel as Inspected
-from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, format_block
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.target import Target
 from silo.core.values import Value, value_sort_key
@@ -34,7 +35,7 @@ class Binary:
     target: str | Target | None = None
     facts: Mapping[str, Value] = field(default_factory=dict[str, Value])
     entry: str | None = None
-    threads: int | None = None
+    threads: int | Sequence[int] | None = None
     shared_bytes: int | None = None
     cluster: Sequence[int] | None = None
     cooperative: bool | None = None
@@ -136,7 +137,8 @@ def _launch_info(
     target = found.target
     if one.pdl and found.kind == "hsaco":
         raise SourceError(f"{label}: pdl=True, and programmatic dependent launch is NVIDIA's alone")
-    threads = _threads(one.threads, kernel, label)
+    block = _block(one.threads, found.kind, kernel, label)
+    threads = math.prod(block)
     warp = 64 if target is not None and target.arch.startswith("gfx9") else 32
     scratch = (one.scratch_bytes or 0) if any(slot.type is AbiType.SCRATCH for slot in layout) else 0
     if one.scratch_bytes and not scratch:
@@ -146,6 +148,7 @@ def _launch_info(
         layout=layout,
         num_warps=-(-threads // warp),
         threads=threads,
+        block=block,
         cluster=_cluster(one.cluster, kernel, label),
         shared_bytes=_natural(one.shared_bytes or 0, "shared_bytes", label),
         scratch_bytes=_natural(scratch, "scratch_bytes", label),
@@ -169,31 +172,43 @@ def _power_of_two(value: int, what: str, label: str) -> int:
     return value
 
 
-def _threads(given: int | None, kernel: Inspected, label: str) -> int:
+def _block(given: int | Sequence[int] | None, kind: str, kernel: Inspected, label: str) -> tuple[int, int, int]:
+    """Threads of a block along x, y and z, as said and as the binary takes them."""
     required = kernel.required_block
-    if required is not None:
-        if required[1:] != (1, 1):
-            raise SourceError(
-                f"{label}: {kernel.entry} needs blocks of {' x '.join(map(str, required))} threads, and Silo launches "
-                "blocks of one dimension; compile it for one"
-            )
-        if given not in (None, required[0]):
-            raise SourceError(f"{label}: threads={given}, and {kernel.entry} was compiled for exactly {required[0]}")
-        return required[0]
     if given is None:
-        most = "" if kernel.most_threads is None else f" (at most {kernel.most_threads})"
-        raise SourceError(f"{label} does not say how many threads a block of {kernel.entry} has; say threads={most}")
-    if not 1 <= given <= (kernel.most_threads or 1024):
-        raise SourceError(f"{label}: threads={given}; a block of {kernel.entry} has 1 to {kernel.most_threads or 1024}")
-    return given
+        if required is None:
+            most = "" if kernel.most_threads is None else f" (at most {kernel.most_threads})"
+            raise SourceError(
+                f"{label} does not say how many threads a block of {kernel.entry} has; say threads={most}"
+            )
+        return required
+    block = _three(given, "threads", label)
+    if required not in (None, block):
+        raise SourceError(
+            f"{label}: threads={given}, and {kernel.entry} was compiled for exactly {format_block(required)}"
+        )
+    for axis, size, largest in zip("xyz", block, (1024, 1024, 1024 if kind == "hsaco" else 64), strict=True):
+        if size > largest:
+            raise SourceError(f"{label}: threads={given}; a block has 1 to {largest} threads along {axis}")
+    most = kernel.most_threads or 1024
+    if math.prod(block) > most:
+        count = "" if isinstance(given, int) else f", {math.prod(block)} in all"
+        raise SourceError(f"{label}: threads={given}{count}; a block of {kernel.entry} has 1 to {most}")
+    return block
 
 
 def _cluster(given: Sequence[int] | None, kernel: Inspected, label: str) -> tuple[int, int, int]:
     if given is None:
         return kernel.cluster or (1, 1, 1)
-    sizes = (*given, 1, 1)[:3] if len(given) <= 3 else tuple(given)
-    if len(sizes) != 3 or any(size < 1 for size in sizes):
-        raise SourceError(f"{label}: cluster={tuple(given)}; it has one to three positive sizes")
+    sizes = _three(given, "cluster", label)
     if kernel.cluster not in (None, sizes):
         raise SourceError(f"{label}: cluster={sizes}, and {kernel.entry} was compiled for clusters of {kernel.cluster}")
-    return (sizes[0], sizes[1], sizes[2])
+    return sizes
+
+
+def _three(given: int | Sequence[int], what: str, label: str) -> tuple[int, int, int]:
+    sizes = (given,) if isinstance(given, int) else tuple(given)
+    if not 1 <= len(sizes) <= 3 or any(size < 1 for size in sizes):
+        raise SourceError(f"{label}: {what}={given}; it takes one to three positive sizes")
+    x, y, z = (*sizes, 1, 1)[:3]
+    return (x, y, z)

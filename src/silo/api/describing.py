@@ -12,6 +12,7 @@ from silo.bundle.contents import BundleKernel, BundleVariant
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.cases import CaseRecipe
 from silo.core.config import Config
+from silo.core.launch_info import format_block
 from silo.core.signature import ParameterKind
 from silo.core.values import JSON
 from silo.tune.progress import format_time
@@ -109,7 +110,7 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
     )
     constants = [f"{name}={value}" for name, value in variant.specialization.constants]
     facts = [f"{name} {fact.value}" for name, fact in variant.specialization.facts]
-    resources = [f"{launch.threads} threads"] if launch.threads > 1 else []
+    resources = [f"{format_block(launch.block)} threads"] if launch.threads > 1 else []
     resources += [f"{launch.registers} registers"] if launch.registers is not None else []
     resources += [f"{launch.spills} bytes spilled"] if launch.spills else []
     resources += [f"{launch.shared_bytes} shared bytes"] if launch.shared_bytes else []
