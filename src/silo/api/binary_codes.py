@@ -207,8 +207,8 @@ def _cluster(given: Sequence[int] | None, kernel: Inspected, label: str) -> tupl
 
 
 def _three(given: int | Sequence[int], what: str, label: str) -> tuple[int, int, int]:
-    sizes = (given,) if isinstance(given, int) else tuple(given)
-    if not 1 <= len(sizes) <= 3 or any(size < 1 for size in sizes):
+    sizes = tuple(given) if isinstance(given, Sequence) else (given,)
+    if not 1 <= len(sizes) <= 3 or any(type(size) is not int or size < 1 for size in sizes):
         raise SourceError(f"{label}: {what}={given}; it takes one to three positive sizes")
     x, y, z = (*sizes, 1, 1)[:3]
     return (x, y, z)
