@@ -22,7 +22,7 @@ import floor
 import launch_stub
 from launch_capture import Launched, captured
 from launch_cases import CASES, ELEMENTS, GRID, THREADS, Call, Case
-from launch_peers import AbsentError, Context, Row, inductor, nvidia, ours, triton_own
+from launch_peers import AbsentError, Context, Row, inductor, least, nvidia, ours, triton_own
 
 WARMUP = 50
 SKIPPED_ROUNDS = 2
@@ -58,7 +58,7 @@ def all_rows(*, stub: bool, fork: bool) -> tuple[Row, ...]:
     """Every row that can be measured in a process of this kind."""
     if fork:
         return (triton_own.FORK_ROW,)
-    rows = (*ours.ROWS, *triton_own.ROWS, *inductor.ROWS, *nvidia.ROWS)
+    rows = (*ours.ROWS, *least.ROWS, *triton_own.ROWS, *inductor.ROWS, *nvidia.ROWS)
     return tuple(row for row in rows if row.stub or not stub)
 
 
