@@ -2,8 +2,6 @@
 
 #include "errors.h"
 
-enum { CONSTANT_INT = 1, CONSTANT_FLOAT = 2, CONSTANT_OBJECT = 3 };
-
 /* A key under which equal tuples meet and 1, True and 1.0 do not; new reference. */
 static PyObject *frozen(PyObject *object) {
     if (PyTuple_CheckExact(object)) {
@@ -62,20 +60,15 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
 
 int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *object,
                        PyObject *constants, struct silo_holds *holds, uint64_t word[2]) {
-    unsigned sort = CONSTANT_OBJECT;
+    unsigned sort = SILO_CONSTANT_OBJECT;
     PyObject *one =
         object; /* the object that stands for it; held through the call, then by the entry */
-    int overflow = 0;
-    long long integer = 0;
-    if (PyLong_CheckExact(object))
-        integer = PyLong_AsLongLongAndOverflow(object, &overflow);
-    if (PyLong_CheckExact(object) && overflow == 0) {
-        sort = CONSTANT_INT;
-        word[1] = (uint64_t)integer;
-    } else if (PyFloat_CheckExact(object)) {
+    if (silo_read_small_constant(object, word))
+        return 0;
+    if (PyFloat_CheckExact(object)) {
         const double value = PyFloat_AsDouble(object);
         memcpy(&word[1], &value, sizeof value);
-        sort = CONSTANT_FLOAT;
+        sort = SILO_CONSTANT_FLOAT;
     } else if (PyUnicode_CheckExact(object)) {
         Py_INCREF(one);
         PyUnicode_InternInPlace(&one);
@@ -86,14 +79,14 @@ int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *o
             return silo_bad_argument(plan->kernel, name, "a hashable constexpr value", object);
         holds->object[holds->objects++] = one;
     }
-    if (sort == CONSTANT_OBJECT)
+    if (sort == SILO_CONSTANT_OBJECT)
         word[1] = (uint64_t)(uintptr_t)one;
     word[0] = SILO_CODE(SILO_VALUE_CONSTANT, sort, 0, 0);
     return 0;
 }
 
 PyObject *silo_constant_identity(const uint64_t word[2]) {
-    return word[0] == SILO_CODE(SILO_VALUE_CONSTANT, CONSTANT_OBJECT, 0, 0)
+    return word[0] == SILO_CODE(SILO_VALUE_CONSTANT, SILO_CONSTANT_OBJECT, 0, 0)
                ? (PyObject *)(uintptr_t)word[1]
                : NULL;
 }

@@ -41,8 +41,9 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
                                    (kind == SILO_PARAMETER_ANY || kind == SILO_PARAMETER_INT))) {
                 result = silo_read_integer(plan, i, object, frame);
             } else if (kind == SILO_PARAMETER_CONSTEXPR) {
-                result = silo_read_constant(plan, plan->names[i], object, self->constants,
-                                            &frame->holds, constant);
+                if (SILO_UNLIKELY(!silo_read_small_constant(object, constant)))
+                    result = silo_read_constant(plan, plan->names[i], object, self->constants,
+                                                &frame->holds, constant);
                 frame->slots[i] = constant[1];
                 frame->key[i] = constant[0];
             } else {

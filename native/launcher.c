@@ -11,13 +11,13 @@ static PyObject *invoke_form(struct silo_launcher *self, const struct silo_grid_
                              PyObject *const *arguments, const struct silo_form *form, int mode) {
     PyObject *full[(size_t)self->plan.count + 1];
     struct silo_inputs inputs;
-    for (int32_t i = 0; i < self->plan.count; i++) {
+    inputs.arguments = form->in_order ? arguments : full;
+    for (int32_t i = 0; i < self->plan.count && !form->in_order; i++) {
         const int16_t source = form->source[i];
         full[i] = source >= 0                   ? arguments[source]
                   : source == SILO_FORM_DEFAULT ? self->plan.defaults[i]
                                                 : NULL;
     }
-    inputs.arguments = full;
     inputs.grid = form->grid >= 0 ? arguments[form->grid] : NULL;
     inputs.stream = form->stream >= 0 ? arguments[form->stream] : NULL;
     inputs.options = form->options;
@@ -31,15 +31,12 @@ static PyObject *invoke_form(struct silo_launcher *self, const struct silo_grid_
                        : silo_launch_guarded(self, &inputs, grid);
 }
 
-/* Whether two tuples hold the very same strings in the same order. */
-static bool same_names(PyObject *left, PyObject *right) {
-    if (left == NULL || right == NULL)
-        return left == right;
-    const Py_ssize_t size = PyTuple_Size(left);
-    if (size != PyTuple_Size(right))
+/* Whether the tuple holds the very strings of the form, in the same order. */
+static bool same_names(const struct silo_form *form, PyObject *names, Py_ssize_t size) {
+    if (form->named != size)
         return false;
     for (Py_ssize_t i = 0; i < size; i++) {
-        if (PyTuple_GetItem(left, i) != PyTuple_GetItem(right, i))
+        if (form->name[i] != PyTuple_GetItem(names, i))
             return false;
     }
     return true;
@@ -55,8 +52,9 @@ static struct silo_form *form_of(struct silo_launcher *self, Py_ssize_t position
             return self->forms[i];
     }
     /* k(**arguments) makes a tuple at every call, of the same interned names. */
-    for (uint32_t i = 0; names != NULL && i < known; i++) {
-        if (self->forms[i]->positional == positional && same_names(self->forms[i]->names, names))
+    const Py_ssize_t named = names != NULL ? PyTuple_Size(names) : 0;
+    for (uint32_t i = 0; named > 0 && i < known; i++) {
+        if (self->forms[i]->positional == positional && same_names(self->forms[i], names, named))
             return self->forms[i];
     }
     struct silo_form *form = silo_form_new(&self->plan, positional, names);

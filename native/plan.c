@@ -208,16 +208,27 @@ struct silo_form *silo_form_new(const struct silo_plan *plan, Py_ssize_t positio
     form->grid = form->stream = SILO_FORM_ABSENT;
     Py_XINCREF(names);
     form->names = names;
-    if (fill(plan, form) != 0) {
+    form->named = names ? PyTuple_Size(names) : 0;
+    form->name = PyMem_Calloc((size_t)form->named + 1, sizeof *form->name);
+    if (form->name == NULL)
+        PyErr_NoMemory();
+    if (form->name == NULL || fill(plan, form) != 0) {
         silo_form_free(form);
         return NULL;
     }
+    for (Py_ssize_t i = 0; i < form->named; i++)
+        form->name[i] = PyTuple_GetItem(names, i);
+    form->in_order = positional + form->named == plan->count && form->options == 0 &&
+                     form->grid == SILO_FORM_ABSENT && form->stream == SILO_FORM_ABSENT;
+    for (int32_t i = 0; i < plan->count; i++)
+        form->in_order = form->in_order && form->source[i] == i;
     return form;
 }
 
 void silo_form_free(struct silo_form *form) {
     if (form != NULL) {
         Py_XDECREF(form->names);
+        PyMem_Free(form->name);
         PyMem_Free(form);
     }
 }

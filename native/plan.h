@@ -39,8 +39,11 @@ struct silo_parameter {
  * once made. */
 struct silo_form {
     PyObject *names; /* owned tuple, or NULL */
+    PyObject **name; /* owned: its items, borrowed from it */
+    Py_ssize_t named;
     Py_ssize_t positional;
-    int16_t grid; /* index into the flat arguments, or SILO_FORM_ABSENT */
+    bool in_order; /* every parameter is given, in its order, and nothing else */
+    int16_t grid;  /* index into the flat arguments, or SILO_FORM_ABSENT */
     int16_t stream;
     uint8_t options;
     uint8_t option[SILO_MAX_OPTIONS]; /* which option */
