@@ -1,6 +1,6 @@
 /* The floor of a launch: a C loop over cuLaunchKernelEx with everything made beforehand. Built by
- * floor.py; needs no header of a vendor. Functions return 0 or the driver's error code, -1 where the
- * library has not what is needed. */
+ * floor.py; needs no header of a vendor. Functions return 0 or the driver's error code, -1 where
+ * the library has not what is needed. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* What CPython 3.13 without a GIL has and older headers lack, declared so that the source of such a build can be checked
- * by a compiler where no such Python is installed. Nothing is linked. */
+/* What CPython 3.13 without a GIL has and older headers lack, declared so that the source of such a
+ * build can be checked by a compiler where no such Python is installed. Nothing is linked. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
