@@ -80,6 +80,29 @@ def test_faults_loops_and_wrong_results_cost_one_config_each():
     assert "MODE=0" in made.explain(out, x, n).split("config: ")[1].splitlines()[0]
 
 
+@triton.jit
+def accumulate(total, x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(total + i, tl.load(total + i, mask=i < n) * 1.1 + tl.load(x + i, mask=i < n), mask=i < n)
+    tl.store(x + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
+
+
+def test_tuning_leaves_arguments_as_one_launch_would():
+    n = 100_003
+    made = silo.kernel(
+        space={"BLOCK": [128, 256, 1024], "num_warps": [2, 4]}, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),)
+    )(accumulate)
+    total, x = torch.rand(n + 64, device="cuda"), torch.rand(n + 64, device="cuda")
+    expected_total, expected_x = total.clone(), x.clone()
+    with override(tune="off"):
+        silo.kernel(accumulate)[(triton.cdiv(n, 128),)](expected_total, expected_x, n, BLOCK=128)
+    made(total, x, n)
+    torch.cuda.synchronize()
+    assert torch.equal(total, expected_total)  # bit for bit, also behind the end
+    assert torch.equal(x, expected_x)
+    assert "bucket winner" in made.explain(total, x, n)
+
+
 def test_cases_too():
     made = misbehaving((1, 0, 3))
 
