@@ -60,6 +60,19 @@ static int decode_axis(struct silo_grid_programs *grid, int axis, PyObject *prog
     return 0;
 }
 
+/* Whether the program is of the usual kind, and then what it is. */
+static bool usual_axis(const silo_instruction *code, int32_t count, struct silo_usual_axis *axis) {
+    const bool divides = code->opcode == SILO_OP_CDIV_ARGUMENT && code->a > 0;
+    if (count != 1 || !(divides || (code->opcode == SILO_OP_CONST && code->a >= 0)))
+        return false;
+    axis->value = code->a;
+    axis->slot = divides ? (int16_t)code->b : -1;
+    axis->shift = divides && (code->a & (code->a - 1)) == 0
+                      ? (int8_t)__builtin_ctzll((unsigned long long)code->a)
+                      : -1;
+    return true;
+}
+
 int silo_grid_decode(struct silo_grid_programs *grid, PyObject *programs) {
     memset(grid, 0, sizeof *grid);
     Py_ssize_t axes = PyTuple_Check(programs) ? PyTuple_Size(programs) : 0;
@@ -76,6 +89,8 @@ int silo_grid_decode(struct silo_grid_programs *grid, PyObject *programs) {
     for (int i = 0; i < axes; i++) {
         if (decode_axis(grid, i, PyTuple_GetItem(programs, i)) != 0)
             return -1;
+        grid->usual = (i == 0 || grid->usual) &&
+                      usual_axis(grid->axis[i], grid->counts[i], &grid->usual_axis[i]);
     }
     grid->axes = (int32_t)axes;
     return 0;

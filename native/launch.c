@@ -260,6 +260,11 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
     int64_t dims[3];
     if (SILO_LIKELY(grid != NULL && grid->callable == NULL && inputs->grid == NULL))
         memcpy(dims, grid->dims, sizeof dims);
+    else if (grid == NULL && inputs->grid == NULL && binding->grid.usual &&
+             self->grid_object == NULL &&
+             SILO_LIKELY(
+                 silo_grid_usual(&binding->grid, self->plan.count, frame->slots, frame->key, dims)))
+        ; /* the declared one */
     else if (SILO_UNLIKELY(find_grid(self, inputs, grid, frame, binding, dims) != 0))
         return -1;
     const struct silo_function *function = &binding->loaded->function;

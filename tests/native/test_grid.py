@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import launch_kernels as kernels
+import silo
 from silo.core.config import Config
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Parameter, ParameterKind, Signature
@@ -9,6 +10,7 @@ from silo.core.specialization import Specialization
 from silo.core.trace import trace_grid
 from silo.errors import ArgumentError, ExpressionError
 from silo.launch.binding import bind
+from silo.launch.hooks import launch_hook
 from silo.launch.runtime import make_launcher
 
 
@@ -112,7 +114,7 @@ def declared(function, config=("BLOCK",), constants=(), facts=None, names=("out"
             LaunchInfo("ids", LAYOUT),
             SIGNATURE,
             Specialization(constants=tuple(constants)),
-            Config.of(BLOCK=64, **values),
+            Config.of(**{"BLOCK": 64, **values}),
             grid=grid,
             facts=facts or {"sm_count": 3},
         )
@@ -211,3 +213,18 @@ def test_damaged_grid_programs_are_refused():
             launch()
     with pytest.raises(ValueError, match="1 to 3 programs"):
         native.Binding(loaded, (), {}, ())
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 3, 7, 64, 100, 1 << 20])
+def test_usual_grids(divisor):
+    """A constant, or an argument divided by a constant and rounded up, is worked out without the evaluator."""
+    grids = []
+    launch = declared(lambda a: (silo.cdiv(a.n, a.BLOCK), 2), BLOCK=divisor)
+    with launch_hook(lambda event: grids.append(event.grid)):
+        for value in (1, divisor, divisor + 1, 3 * divisor, 0):
+            launch(np.zeros(8, np.int64), value, None, 0)
+    assert grids == [(-(-value // divisor), 2, 1) for value in (1, divisor, divisor + 1, 3 * divisor)]
+    with pytest.raises(ArgumentError, match="the declared grid gives -1 as dimension x"):
+        launch(np.zeros(8, np.int64), -divisor, None, 0)
+    with pytest.raises(ArgumentError, match="needs a signed 64-bit integer, for the declared grid reads it"):
+        launch(np.zeros(8, np.int64), 2.5, None, 0)
