@@ -1,6 +1,7 @@
 #include "adapters.h"
 
 #include "locks.h"
+#include "names.h"
 #include "torch_shim.h"
 
 #include <stdlib.h>
@@ -21,20 +22,14 @@ static struct silo_adapter_table *new_table(uint32_t mask) {
 }
 
 int silo_adapters_init(void) {
-    static const struct {
-        PyObject **slot;
-        const char *text;
-    } names[] = {
+    static const struct silo_name names[] = {
         {&s_exchange, "__dlpack_c_exchange_api__"},
         {&s_dlpack, "__dlpack__"},
         {&s_data_ptr, "data_ptr"},
         {&s_cuda_dict, "__cuda_array_interface__"},
     };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        *names[i].slot = PyUnicode_InternFromString(names[i].text);
-        if (*names[i].slot == NULL)
-            return -1;
-    }
+    if (silo_intern(names, sizeof names / sizeof *names) != 0)
+        return -1;
     silo_adapters = new_table(63);
     if (silo_adapters == NULL) {
         PyErr_NoMemory();

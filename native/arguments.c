@@ -1,6 +1,7 @@
 #include "arguments.h"
 
 #include "gpu.h"
+#include "names.h"
 
 #include <stdlib.h>
 
@@ -15,22 +16,14 @@ static struct {
 } dtype_cache[16];
 
 int silo_arguments_init(void) {
-    static const struct {
-        PyObject **slot;
-        const char *text;
-    } names[] = {
+    static const struct silo_name names[] = {
         {&s_dlpack, "__dlpack__"},   {&s_dlpack_device, "__dlpack_device__"},
         {&s_data_ptr, "data_ptr"},   {&s_cuda_dict, "__cuda_array_interface__"},
         {&s_dtype, "dtype"},         {&s_name, "name"},
         {&s_device, "device"},       {&silo_name_item, "item"},
         {&silo_name_shape, "shape"}, {&silo_name_stride, "stride"},
     };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        *names[i].slot = PyUnicode_InternFromString(names[i].text);
-        if (*names[i].slot == NULL)
-            return -1;
-    }
-    return 0;
+    return silo_intern(names, sizeof names / sizeof *names);
 }
 
 /* ---- dtypes of objects ---- */

@@ -4,7 +4,6 @@
 #include "cuda_abi.h"
 #include "dlpack.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 
 /* What only this file calls. Filled once by `resolve`, before `silo_cuda.open` is seen. */
@@ -373,11 +372,7 @@ static int locate(uint64_t address, int32_t *type, int32_t *index) {
 /* ---- opening ---- */
 
 static const char *resolve(void *library) {
-    const struct {
-        const char *name;
-        void *slot;
-        bool optional;
-    } symbols[] = {
+    const struct silo_gpu_symbol symbols[] = {
         {"cuInit", &cu.init, false},
         {"cuDriverGetVersion", &cu.version, false},
         {"cuGetErrorName", &cu.error_name, false},
@@ -423,14 +418,7 @@ static const char *resolve(void *library) {
         {"cuModuleUnload", &silo_cuda.module_unload, false},
         {"cuTensorMapEncodeTiled", &silo_cuda.tensor_map_encode, true},
     };
-    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-        void *symbol = dlsym(library, symbols[i].name);
-        if (symbol == NULL && !symbols[i].optional)
-            return symbols[i].name;
-        /* A function pointer has the bits of the data pointer that dlsym gives. */
-        memcpy(symbols[i].slot, &symbol, sizeof symbol);
-    }
-    return NULL;
+    return silo_gpu_find(library, symbols, sizeof symbols / sizeof *symbols);
 }
 
 static int start(void) {

@@ -3,6 +3,7 @@
 #include "errors.h"
 #include "frame.h"
 #include "gpu.h"
+#include "names.h"
 #include "placement.h"
 
 #include <stdarg.h>
@@ -471,10 +472,7 @@ static PyObject *py_adapt_descriptor(PyObject *module, PyObject *type) {
 }
 
 int silo_descriptor_init(PyObject *module) {
-    static const struct {
-        PyObject **slot;
-        const char *text;
-    } names[] = {
+    static const struct silo_name names[] = {
         {&s_base, "base"},
         {&s_shape, "shape"},
         {&s_strides, "strides"},
@@ -485,11 +483,8 @@ int silo_descriptor_init(PyObject *module) {
         {&s_zero, "zero"},
         {&s_nan, "nan"},
     };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        *names[i].slot = PyUnicode_InternFromString(names[i].text);
-        if (*names[i].slot == NULL)
-            return -1;
-    }
+    if (silo_intern(names, sizeof names / sizeof *names) != 0)
+        return -1;
     static PyMethodDef map_methods[] = {
         {"__reduce__", map_reduce, METH_NOARGS, "Copies start without a map: None."},
         {"__bytes__", map_bytes, METH_NOARGS, "The 128 bytes that a kernel gets."},

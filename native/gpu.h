@@ -158,6 +158,17 @@ SILO_INLINE struct silo_gpu *silo_gpu_of_memory(int32_t device_type) {
 /* A device with its context made, or NULL with a DeviceError set. With the GIL. */
 struct silo_gpu_device *silo_gpu_device(struct silo_gpu *gpu, int32_t index);
 
+/* A function of a driver, and where its address goes: NULL where it is optional and missing. */
+struct silo_gpu_symbol {
+    const char *name;
+    void *slot; /* a function pointer lies there */
+    bool optional;
+};
+
+/* For `resolve`: fill every slot. The first name that is missing, NULL: all there. Without the
+ * GIL. */
+const char *silo_gpu_find(void *library, const struct silo_gpu_symbol *symbols, size_t count);
+
 /* Raise a DeviceError "<what>: <NAME>: <text> (<code>)"; -1. */
 int silo_gpu_error(const struct silo_gpu *gpu, const char *what, int code);
 

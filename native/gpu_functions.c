@@ -29,6 +29,17 @@ int silo_gpu_error(const struct silo_gpu *gpu, const char *what, int code) {
 
 /* ---- opening ---- */
 
+const char *silo_gpu_find(void *library, const struct silo_gpu_symbol *symbols, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *symbol = dlsym(library, symbols[i].name);
+        if (symbol == NULL && !symbols[i].optional)
+            return symbols[i].name;
+        /* A function pointer has the bits of the data pointer that dlsym gives. */
+        memcpy(symbols[i].slot, &symbol, sizeof symbol);
+    }
+    return NULL;
+}
+
 static void *open_library(const struct silo_gpu *gpu, const char *path, const char **opened,
                           char *error, size_t error_bytes) {
     const char *const given[] = {path, NULL};

@@ -5,7 +5,6 @@
 #include "dlpack.h"
 #include "hip_abi.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 
 /* What only this file calls. Filled once by `resolve`, before `silo_hip.open` is seen. */
@@ -261,55 +260,45 @@ static int locate(uint64_t address, int32_t *type, int32_t *index) {
 /* ---- opening ---- */
 
 static const char *resolve(void *library) {
-    const struct {
-        const char *name;
-        void *slot;
-    } symbols[] = {
-        {"hipInit", &hip.init},
-        {"hipDriverGetVersion", &hip.version},
-        {"hipGetErrorName", &hip.error_name},
-        {"hipGetErrorString", &hip.error_string},
-        {"hipGetLastError", &hip.last_error},
-        {"hipGetDeviceCount", &hip.device_count},
-        {"hipDeviceTotalMem", &hip.device_memory},
-        {"hipDeviceGetAttribute", &hip.device_attribute},
-        {"hipGetDevicePropertiesR0600", &hip.properties},
-        {"hipGetDevice", &hip.device_get},
-        {"hipSetDevice", &hip.device_set},
-        {"hipThreadExchangeStreamCaptureMode", &hip.capture_mode},
-        {"hipModuleLoadData", &hip.module_load},
-        {"hipFuncGetAttribute", &hip.function_get},
-        {"hipHostMalloc", &hip.host_alloc},
-        {"hipMemcpyAsync", &hip.copy},
-        {"hipPointerGetAttributes", &hip.pointer_attributes},
-        {"hipEventQuery", &hip.event_query},
-        {"hipModuleLaunchKernel", &hip.launch},
-        {"hipModuleLaunchCooperativeKernel", &hip.launch_cooperative},
-        {"hipMalloc", &silo_hip.memory_alloc},
-        {"hipFree", &silo_hip.memory_free},
-        {"hipHostFree", &silo_hip.host_free},
-        {"hipMemsetD8Async", &silo_hip.fill},
-        {"hipDeviceSynchronize", &silo_hip.synchronize},
-        {"hipStreamCreateWithFlags", &silo_hip.stream_create},
-        {"hipStreamDestroy", &silo_hip.stream_destroy},
-        {"hipStreamSynchronize", &silo_hip.stream_synchronize},
-        {"hipStreamIsCapturing", &silo_hip.stream_capturing},
-        {"hipEventCreateWithFlags", &silo_hip.event_create},
-        {"hipEventDestroy", &silo_hip.event_destroy},
-        {"hipEventRecord", &silo_hip.event_record},
-        {"hipEventSynchronize", &silo_hip.event_synchronize},
-        {"hipEventElapsedTime", &silo_hip.event_elapsed},
-        {"hipModuleUnload", &silo_hip.module_unload},
-        {"hipModuleGetFunction", &silo_hip.module_function},
+    const struct silo_gpu_symbol symbols[] = {
+        {"hipInit", &hip.init, false},
+        {"hipDriverGetVersion", &hip.version, false},
+        {"hipGetErrorName", &hip.error_name, false},
+        {"hipGetErrorString", &hip.error_string, false},
+        {"hipGetLastError", &hip.last_error, false},
+        {"hipGetDeviceCount", &hip.device_count, false},
+        {"hipDeviceTotalMem", &hip.device_memory, false},
+        {"hipDeviceGetAttribute", &hip.device_attribute, false},
+        {"hipGetDevicePropertiesR0600", &hip.properties, false},
+        {"hipGetDevice", &hip.device_get, false},
+        {"hipSetDevice", &hip.device_set, false},
+        {"hipThreadExchangeStreamCaptureMode", &hip.capture_mode, false},
+        {"hipModuleLoadData", &hip.module_load, false},
+        {"hipFuncGetAttribute", &hip.function_get, false},
+        {"hipHostMalloc", &hip.host_alloc, false},
+        {"hipMemcpyAsync", &hip.copy, false},
+        {"hipPointerGetAttributes", &hip.pointer_attributes, false},
+        {"hipEventQuery", &hip.event_query, false},
+        {"hipModuleLaunchKernel", &hip.launch, false},
+        {"hipModuleLaunchCooperativeKernel", &hip.launch_cooperative, false},
+        {"hipMalloc", &silo_hip.memory_alloc, false},
+        {"hipFree", &silo_hip.memory_free, false},
+        {"hipHostFree", &silo_hip.host_free, false},
+        {"hipMemsetD8Async", &silo_hip.fill, false},
+        {"hipDeviceSynchronize", &silo_hip.synchronize, false},
+        {"hipStreamCreateWithFlags", &silo_hip.stream_create, false},
+        {"hipStreamDestroy", &silo_hip.stream_destroy, false},
+        {"hipStreamSynchronize", &silo_hip.stream_synchronize, false},
+        {"hipStreamIsCapturing", &silo_hip.stream_capturing, false},
+        {"hipEventCreateWithFlags", &silo_hip.event_create, false},
+        {"hipEventDestroy", &silo_hip.event_destroy, false},
+        {"hipEventRecord", &silo_hip.event_record, false},
+        {"hipEventSynchronize", &silo_hip.event_synchronize, false},
+        {"hipEventElapsedTime", &silo_hip.event_elapsed, false},
+        {"hipModuleUnload", &silo_hip.module_unload, false},
+        {"hipModuleGetFunction", &silo_hip.module_function, false},
     };
-    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-        void *symbol = dlsym(library, symbols[i].name);
-        if (symbol == NULL)
-            return symbols[i].name;
-        /* A function pointer has the bits of the data pointer that dlsym gives. */
-        memcpy(symbols[i].slot, &symbol, sizeof symbol);
-    }
-    return NULL;
+    return silo_gpu_find(library, symbols, sizeof symbols / sizeof *symbols);
 }
 
 static int start(void) {

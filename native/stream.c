@@ -1,26 +1,19 @@
 #include "stream.h"
 
 #include "errors.h"
+#include "names.h"
 
 static PyObject *s_cuda_stream, *s_protocol, *s_ptr, *s_handle, *s_value;
 
 int silo_stream_init(void) {
-    static const struct {
-        PyObject **slot;
-        const char *text;
-    } names[] = {
+    static const struct silo_name names[] = {
         {&s_cuda_stream, "cuda_stream"},
         {&s_protocol, "__cuda_stream__"},
         {&s_ptr, "ptr"},
         {&s_handle, "handle"},
         {&s_value, "value"},
     };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        *names[i].slot = PyUnicode_InternFromString(names[i].text);
-        if (*names[i].slot == NULL)
-            return -1;
-    }
-    return 0;
+    return silo_intern(names, sizeof names / sizeof *names);
 }
 
 /* The attribute (new reference), or NULL without an exception. */

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
 from silo.core.launch_info import AbiType, LaunchInfo
 from silo.core.target import Target
+from silo.settings import override
 
 _FORMATS = {
     AbiType.POINTER: "<Q",
@@ -172,3 +174,10 @@ def cuda() -> Cuda:
         pytest.skip(f"no NVIDIA driver here: {error}")
     except DriverError as error:
         pytest.skip(f"no usable NVIDIA device: {error}")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A store of the module's own, and no tuning."""
+    with override(home=tmp_path_factory.mktemp("store"), tune="off"):
+        yield

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import silo
+from binary_samples import SAXPY_SIGNATURE, saxpy_ptx
 from gpu_kernels import N, add, torch, triton
 from silo.errors import ArgumentError, SiloError
-from silo.settings import override
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,30 +19,7 @@ HEAD = """.version 7.0
 .address_size 64
 """
 
-SAXPY = (
-    HEAD
-    + """.visible .entry saxpy(
-    .param .u64 x, .param .u64 y, .param .u32 n, .param .f32 alpha
-)
-.maxntid 256
-{
-    .reg .pred %p; .reg .b32 %r<5>; .reg .f32 %f<4>; .reg .b64 %rd<5>;
-    ld.param.u32 %r0, [n];
-    mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;
-    mad.lo.s32 %r4, %r1, %r2, %r3;
-    setp.ge.s32 %p, %r4, %r0;
-    @%p ret;
-    ld.param.u64 %rd0, [x]; ld.param.u64 %rd1, [y];
-    cvta.to.global.u64 %rd2, %rd0; cvta.to.global.u64 %rd3, %rd1;
-    mul.wide.s32 %rd4, %r4, 4;
-    add.s64 %rd2, %rd2, %rd4; add.s64 %rd3, %rd3, %rd4;
-    ld.global.f32 %f0, [%rd2]; ld.global.f32 %f1, [%rd3]; ld.param.f32 %f2, [alpha];
-    fma.rn.f32 %f3, %f2, %f0, %f1;
-    st.global.f32 [%rd3], %f3;
-    ret;
-}
-"""
-)
+SAXPY = saxpy_ptx("sm_70")
 
 # out[i] = the i-th scalar, as 64 bits; the launch's own sizes behind them.
 SCALARS = (
@@ -90,18 +67,12 @@ DIRECTIVES
 """
 )
 
-SIGNATURE = "x: in *fp32, y: inout *fp32, n: i32, alpha: fp32"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def store(tmp_path_factory):
-    with override(home=tmp_path_factory.mktemp("store"), tune="off"):
-        yield
+pytestmark = pytest.mark.usefixtures("store")
 
 
 def saxpy(code=SAXPY, **options):
     return silo.binary(
-        code, **{"signature": SIGNATURE, "threads": 256, "grid": lambda a: (silo.cdiv(a.n, 256),), **options}
+        code, **{"signature": SAXPY_SIGNATURE, "threads": 256, "grid": lambda a: (silo.cdiv(a.n, 256),), **options}
     )
 
 
@@ -258,7 +229,7 @@ def test_a_bundle_of_binaries(tmp_path):
     (tmp_path / "kernels.py").write_text(
         "import silo\nfrom pathlib import Path\n"
         "saxpy = silo.binary(Path(__file__).parent / 'saxpy.ptx', threads=256,\n"
-        f"    signature={SIGNATURE!r}, grid=lambda a: (silo.cdiv(a.n, 256),))\n"
+        f"    signature={SAXPY_SIGNATURE!r}, grid=lambda a: (silo.cdiv(a.n, 256),))\n"
         "@saxpy.cases(n=[1000])\n"
         "def _(n, make):\n"
         "    x, y = make.normal(n), make.normal(n)\n"

@@ -12,11 +12,7 @@ from silo.settings import override
 descriptors = pytest.importorskip("triton.tools.tensor_descriptor", reason="this Triton has no tensor descriptors")
 TensorDescriptor = descriptors.TensorDescriptor
 
-
-@pytest.fixture(autouse=True, scope="module")
-def store(tmp_path_factory):
-    with override(home=tmp_path_factory.mktemp("store"), tune="off"):
-        yield
+pytestmark = pytest.mark.usefixtures("store")
 
 
 @triton.jit

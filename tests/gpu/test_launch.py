@@ -5,13 +5,8 @@ import pytest
 import silo
 from gpu_kernels import N, add, count_programs, tl, torch, triton, vectors
 from silo.errors import ArgumentError
-from silo.settings import override
 
-
-@pytest.fixture(autouse=True, scope="module")
-def store(tmp_path_factory):
-    with override(home=tmp_path_factory.mktemp("store"), tune="off"):
-        yield
+pytestmark = pytest.mark.usefixtures("store")
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,12 @@ import pytest
 
 import silo
 from gpu_kernels import N, add, torch, vectors
-from silo.settings import override
 
 LAUNCHES = int(os.environ.get("SILO_TEST_LAUNCHES", "200000"))
 THREADS = 16
 _MEBIBYTE = 1 << 20
 
-
-@pytest.fixture(autouse=True, scope="module")
-def store(tmp_path_factory):
-    with override(home=tmp_path_factory.mktemp("store"), tune="off"):
-        yield
+pytestmark = pytest.mark.usefixtures("store")
 
 
 def resident() -> int:

@@ -8,13 +8,8 @@ import pytest
 import silo
 from gpu_kernels import N, add, spin_then_store, tl, torch, triton, vectors
 from silo.errors import ArgumentError, DeviceError, LaunchError
-from silo.settings import override
 
-
-@pytest.fixture(autouse=True, scope="module")
-def store(tmp_path_factory):
-    with override(home=tmp_path_factory.mktemp("store"), tune="off"):
-        yield
+pytestmark = pytest.mark.usefixtures("store")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,7 +14,17 @@ from silo.launch.buffers import Buffer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Extent", "array_behind", "duplicate", "extent_of", "host_bits", "is_array", "restorer", "to_host"]
+__all__ = [
+    "Extent",
+    "array_behind",
+    "duplicate",
+    "extent_of",
+    "host_bits",
+    "is_array",
+    "restorer",
+    "restorer_of_all",
+    "to_host",
+]
 
 # Copies keep the address modulo this many bytes: what kernels are specialised on, and what vector loads may need.
 _ALIGNMENT = 16
@@ -212,6 +222,19 @@ def _host_duplicate(host: NDArray[Any], extent: Extent) -> NDArray[Any]:
     copy: NDArray[Any] = np.ndarray(host.shape, host.dtype, storage.data, first + extent.low, steps)
     copy[...] = host
     return copy
+
+
+def restorer_of_all(values: Iterable[object]) -> Callable[[], None]:
+    """A function that puts back what the arrays among ``values`` hold now, each once; see :func:`restorer`."""
+    behind = [array_behind(value) for value in values]
+    arrays = {id(array): array for array in behind if array is not None}
+    put_back = [restorer(array) for array in arrays.values()]
+
+    def restore() -> None:
+        for one in put_back:
+            one()
+
+    return restore
 
 
 def restorer(array: Any) -> Callable[[], None]:  # noqa: ANN401

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from silo.api.arrays import Extent, array_behind, extent_of, is_array, restorer, to_host
+from silo.api.arrays import Extent, array_behind, extent_of, is_array, restorer_of_all, to_host
 from silo.api.launching import stored_blob
 from silo.api.measuring import Candidate, MeasuringProcess
 from silo.api.session import session
@@ -105,28 +105,15 @@ class LocalBench:
 
     @cached_property
     def _restore(self) -> Callable[[], None]:
-        behind = [array_behind(value) for value in self.arguments.values()]
-        arrays = {id(array): array for array in behind if array is not None}
-        put_back = [restorer(array) for array in arrays.values()]
-
-        def restore() -> None:
-            for one in put_back:
-                one()
-
-        return restore
+        return restorer_of_all(self.arguments.values())
 
     def _contender(self, config: Config, artifact: Artifact) -> Contender:
         """Something to time: arguments that the kernel reads and writes are put back before each sample."""
         parameters = artifact.variant.signature.parameters
         touched = [p.name for p in parameters if p.effect.reads and p.effect.writes]
-        behind = [array_behind(self.arguments.get(name)) for name in touched]
-        put_back = [restorer(array) for array in behind if array is not None]
-
-        def reset() -> None:
-            for one in put_back:
-                one()
-
-        return Contender(self.launcher_of(config), reset if put_back else None)
+        values = [self.arguments.get(name) for name in touched]
+        has_arrays = any(array_behind(value) is not None for value in values)
+        return Contender(self.launcher_of(config), restorer_of_all(values) if has_arrays else None)
 
 
 class ConfinedBench:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from silo.api.arrays import array_behind, restorer, to_host
+from silo.api.arrays import array_behind, restorer_of_all, to_host
 from silo.core.cases import Case, CaseRecipe, CheckResult, Make, check, compare, label_of, record
 from silo.core.expressions import Bindings, evaluate
 from silo.core.nodes import Node
@@ -57,15 +57,7 @@ class PreparedCase:
 
     def keeper(self) -> Callable[[], None]:
         """A function that puts every array back to what it holds now: no launch is judged by another's results."""
-        behind = [array_behind(value) for value in self.arguments.values()]
-        arrays = {id(array): array for array in behind if array is not None}
-        put_back = [restorer(array) for array in arrays.values()]
-
-        def restore() -> None:
-            for one in put_back:
-                one()
-
-        return restore
+        return restorer_of_all(self.arguments.values())
 
     def grid_of(self, config: Mapping[str, Value], facts: Mapping[str, int]) -> tuple[int, ...] | None:
         """The grid the case declares, for one config; None where the kernel declares it."""

@@ -55,7 +55,7 @@ class DeviceInfo:
     def reserve(self, count: int) -> DeviceInfo:
         """Leave ``count`` multiprocessors alone from now on: grids of this process see it as ``a.reserved_sms``.
 
-        A grid is fixed when a kernel is first called in some way, so this comes before the first call.
+        Kernels called before see it at their next call; bound launchers keep the grid they were bound with.
 
         Raises:
             SettingsError: a negative count.

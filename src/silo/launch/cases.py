@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,6 +10,7 @@ from silo.core.recipes import ArrayRecipe
 from silo.errors import CaseError
 from silo.launch import native
 from silo.launch.buffers import Buffer
+from silo.launch.frameworks import torch_with_gpu
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,11 +70,7 @@ def default_library(device: str) -> str:
     kind = device.partition(":")[0]
     if kind == "cpu":
         return "numpy"
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
-        return "buffer"
-    is_hip = getattr(torch.version, "hip", None) is not None
-    return "torch" if is_hip == (kind == "hip") else "buffer"
+    return "buffer" if torch_with_gpu(kind) is None else "torch"
 
 
 def _numpy(recipe: ArrayRecipe, device: str) -> object:

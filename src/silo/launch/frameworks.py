@@ -11,7 +11,7 @@ from silo.launch.descriptors import is_descriptor_type
 from silo.launch.drivers import open_drivers
 from silo.settings import settings
 
-__all__ = ["connect_loaded", "connect_torch", "disconnect_torch", "notice"]
+__all__ = ["connect_loaded", "connect_torch", "disconnect_torch", "notice", "torch_with_gpu"]
 
 _connecting: set[type] = set()  # types on the way into the native table, which asks about them again
 
@@ -58,6 +58,18 @@ def _connect_cupy(kind: type) -> None:
         _connecting.discard(kind)
 
 
+def torch_with_gpu(kind: str) -> Any:  # noqa: ANN401  # the module, or None
+    """Torch where it is loaded, built for GPUs of this kind (``cuda``, ``hip``), and finds one; else None."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "cuda") or not torch.cuda.is_available():
+        return None
+    return torch if _is_rocm(torch) == (kind == "hip") else None
+
+
+def _is_rocm(torch: Any) -> bool:  # noqa: ANN401  # the module
+    return getattr(torch.version, "hip", None) is not None
+
+
 def connect_torch() -> bool:
     """Read torch tensors through torch's C functions (about 12 ns each); False: through DLPack (about 75 ns).
 
@@ -78,7 +90,7 @@ def connect_torch() -> bool:
     tensor = torch.empty(1)
     handle = aoti.unsafe_alloc_void_ptr_from_tensor(tensor)
     try:
-        rocm = getattr(torch.version, "hip", None) is not None
+        rocm = _is_rocm(torch)
         offset = native.torch_open(str(library), tensor, handle, rocm, (torch.Tensor, torch.nn.Parameter))
     finally:
         aoti.alloc_tensor_by_stealing_from_void_ptr(handle)  # gives the handle back

@@ -12,11 +12,10 @@ Events count in steps of about half a microsecond; medians of many samples are f
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from typing import Any
 
 from silo.launch import native
+from silo.launch.frameworks import torch_with_gpu
 
 __all__ = ["GpuTimer", "current_stream", "flush_bytes"]
 
@@ -35,11 +34,10 @@ def flush_bytes(kind: str, l2_bytes: int) -> int:
 
 def current_stream(kind: str, index: int) -> int:
     """The stream that launches without ``stream=`` go to: torch's current one where torch uses the GPU, else 0."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
+    torch = torch_with_gpu(kind)
+    if torch is None or not torch.cuda.is_initialized():
         return 0
-    is_hip = getattr(torch.version, "hip", None) is not None
-    return int(torch.cuda.current_stream(index).cuda_stream) if is_hip == (kind == "hip") else 0
+    return int(torch.cuda.current_stream(index).cuda_stream)
 
 
 class GpuTimer:

@@ -10,6 +10,7 @@ from typing import Any
 
 from silo.errors import LaunchError
 from silo.launch import native
+from silo.launch.frameworks import torch_with_gpu
 
 __all__ = ["Allocator", "allocate", "set_allocator"]
 
@@ -49,7 +50,7 @@ def allocate(size: int, alignment: int, kind: str, index: int, stream: int) -> t
         owner = _user(size, alignment, stream, device)
     elif (triton_allocator := _triton_allocator()) is not None:
         owner = triton_allocator(size, alignment, stream)
-    elif (torch := _torch_of(kind)) is not None:
+    elif (torch := torch_with_gpu(kind)) is not None:
         owner = _torch_memory(torch, size, alignment, index, stream)
     else:
         owner = _own_memory(size, kind, index, stream)
@@ -64,14 +65,6 @@ def _triton_allocator() -> Any:  # noqa: ANN401  # a callable of Triton's protoc
         return None
     allocator = held.get() if hasattr(held, "get") else held  # a ContextVar from Triton 3.5 on
     return None if type(allocator).__name__ == "NullAllocator" else allocator
-
-
-def _torch_of(kind: str) -> Any:  # noqa: ANN401  # the module, or None
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "cuda") or not torch.cuda.is_available():
-        return None
-    is_hip = getattr(torch.version, "hip", None) is not None
-    return torch if is_hip == (kind == "hip") else None
 
 
 def _torch_memory(torch: Any, size: int, alignment: int, index: int, stream: int) -> Any:  # noqa: ANN401
@@ -114,4 +107,6 @@ def _address(owner: Any) -> int:  # noqa: ANN401
     )
 
 
-native.set_scratch_allocator(allocate)
+native.set_scratch_allocator(
+    allocate
+)  # for the one of silo.launch.runtime, which imports this module: no import a launch

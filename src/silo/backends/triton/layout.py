@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from silo.artifacts.device_code import ABI_BYTES
 from silo.artifacts.inspect import BinaryKernel
 from silo.core.config import Config
 from silo.core.launch_info import AbiType, LayoutSlot, TensorMap
@@ -30,19 +31,6 @@ _BY_TRITON_NAME = {
     "fp32": AbiType.FP32,
     "fp64": AbiType.FP64,
 }
-_SIZES = {
-    AbiType.I1: 1,
-    AbiType.I8: 1,
-    AbiType.U8: 1,
-    AbiType.I16: 2,
-    AbiType.U16: 2,
-    AbiType.FP16: 2,
-    AbiType.BF16: 2,
-    AbiType.I32: 4,
-    AbiType.U32: 4,
-    AbiType.FP32: 4,
-    AbiType.TENSORMAP: 128,
-}  # the others are addresses and 64-bit values
 
 # What Triton's lowering adds behind the kernel's own parameters, always in this order.
 _TRAILING = (LayoutSlot("", AbiType.SCRATCH), LayoutSlot("", AbiType.PROFILE))
@@ -187,9 +175,9 @@ def _mismatch(layout: Sequence[LayoutSlot], kernel: BinaryKernel) -> str | None:
             f"{len(own)} ({', '.join(slot.name for slot in own)})"
         )
     for slot, (offset, size) in zip(layout, kernel.parameters, strict=True):
-        if size != _SIZES.get(slot.type, 8):
+        if size != ABI_BYTES[slot.type]:
             return (
                 f"{kernel.entry}: the parameter {slot.name or slot.type.value} has {size} bytes at {offset} in the "
-                f"binary, its type {slot.type.value} says {_SIZES.get(slot.type, 8)}"
+                f"binary, its type {slot.type.value} says {ABI_BYTES[slot.type]}"
             )
     return None
