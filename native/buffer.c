@@ -6,13 +6,12 @@
 #include <stdlib.h>
 
 struct host_buffer {
-    PyObject_HEAD PyObject *owner; /* owned: the HostBuffer whose memory this one views */
-    struct silo_tensor tensor;     /* its memory is owned unless `owner` is set; 64-byte aligned */
+    struct silo_tensor_object base; /* its memory is owned unless `owner` is set; 64-byte aligned */
+    PyObject *owner;                /* owned: the HostBuffer whose memory this one views */
     Py_ssize_t byte_strides[SILO_MAX_AXES]; /* for the buffer protocol */
 };
 
 static PyTypeObject *buffer_type;
-static struct dl_exchange exchange;
 
 /* ---- making ---- */
 
@@ -25,7 +24,7 @@ static PyObject *buffer_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     struct host_buffer *self = (struct host_buffer *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;
-    struct silo_tensor *tensor = &self->tensor;
+    struct silo_tensor *tensor = &self->base.tensor;
     tensor->device = (struct dl_device){SILO_DEVICE_CPU, 0};
     if (silo_tensor_describe(tensor, shape, dtype) == 0 && tensor->bytes > 0 &&
         posix_memalign(&tensor->memory, 64, (size_t)tensor->bytes) != 0)
@@ -46,7 +45,7 @@ static void buffer_dealloc(PyObject *object) {
     struct host_buffer *self = (struct host_buffer *)object;
     PyTypeObject *type = Py_TYPE(object);
     if (self->owner == NULL)
-        free(self->tensor.memory);
+        free(self->base.tensor.memory);
     Py_XDECREF(self->owner);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
@@ -59,24 +58,24 @@ static char empty; /* what a buffer without elements points at */
 
 static int buffer_get(PyObject *object, Py_buffer *view, int flags) {
     struct host_buffer *self = (struct host_buffer *)object;
-    const char *format = silo_dtype_format(self->tensor.type);
+    const char *format = silo_dtype_format(self->base.tensor.type);
     if (format == NULL && (flags & PyBUF_FORMAT)) {
         PyErr_Format(PyExc_BufferError,
                      "the buffer protocol has no format for %s; use .raw for the bytes",
-                     silo_dtype_name(self->tensor.type));
+                     silo_dtype_name(self->base.tensor.type));
         view->obj = NULL;
         return -1;
     }
     Py_INCREF(object);
     view->obj = object;
-    view->buf = self->tensor.memory ? self->tensor.memory : &empty;
-    view->len = self->tensor.bytes;
+    view->buf = self->base.tensor.memory ? self->base.tensor.memory : &empty;
+    view->len = self->base.tensor.bytes;
     view->readonly = 0;
-    view->itemsize = self->tensor.type.bits / 8;
+    view->itemsize = self->base.tensor.type.bits / 8;
     view->format = flags & PyBUF_FORMAT ? (char *)(uintptr_t)format : NULL;
-    view->ndim = self->tensor.ndim;
+    view->ndim = self->base.tensor.ndim;
     _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "extents are shared with DLPack");
-    view->shape = (flags & PyBUF_ND) == PyBUF_ND ? (Py_ssize_t *)self->tensor.shape : NULL;
+    view->shape = (flags & PyBUF_ND) == PyBUF_ND ? (Py_ssize_t *)self->base.tensor.shape : NULL;
     view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? self->byte_strides : NULL;
     view->suboffsets = NULL;
     view->internal = NULL;
@@ -86,83 +85,21 @@ static int buffer_get(PyObject *object, Py_buffer *view, int flags) {
 /* ---- DLPack ---- */
 
 static PyObject *buffer_dlpack(PyObject *object, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
-    PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream, &version, &device,
-                                     &copy))
+    struct silo_dlpack_request request;
+    if (silo_dlpack_read(args, keywords, &request) != 0)
         return NULL;
-    struct host_buffer *self = (struct host_buffer *)object;
-    if (device != Py_None) {
-        int type, id;
-        if (!PyTuple_Check(device))
-            return PyErr_Format(PyExc_TypeError, "dl_device is a tuple of two ints, not %R",
-                                device);
-        if (!PyArg_ParseTuple(device, "ii", &type, &id))
-            return NULL;
-        if (type != SILO_DEVICE_CPU)
-            return PyErr_Format(PyExc_BufferError, "a Buffer is in host memory and stays there");
-    }
-    if (copy == Py_True)
+    if (request.has_device && request.device.type != SILO_DEVICE_CPU)
+        return PyErr_Format(PyExc_BufferError, "a Buffer is in host memory and stays there");
+    if (request.copy == Py_True)
         return PyErr_Format(PyExc_BufferError, "a Buffer is exported without a copy");
-    return silo_tensor_capsule(object, &self->tensor, version);
+    return silo_tensor_capsule(object, request.max_version);
 }
-
-static PyObject *buffer_dlpack_device(PyObject *object, PyObject *unused) {
-    (void)object, (void)unused;
-    return Py_BuildValue("(ii)", SILO_DEVICE_CPU, 0);
-}
-
-static int exchange_tensor(void *object, struct dl_tensor *out) {
-    silo_tensor_view(&((struct host_buffer *)object)->tensor, out);
-    return 0;
-}
-
-static int exchange_managed(void *object, struct dl_managed_versioned **out) {
-    *out = silo_tensor_managed(object, &((struct host_buffer *)object)->tensor);
-    return *out ? 0 : -1;
-}
-
-static int exchange_stream(int32_t type, int32_t id, void **out) {
-    (void)type, (void)id;
-    *out = NULL;
-    return 0;
-}
-
-static struct dl_exchange exchange = {
-    .major = 1,
-    .minor = 3,
-    .managed_from_object = exchange_managed,
-    .tensor_from_object = exchange_tensor,
-    .current_stream = exchange_stream,
-};
 
 /* ---- attributes ---- */
 
-static PyObject *buffer_shape(PyObject *object, void *closure) {
-    (void)closure;
-    struct host_buffer *self = (struct host_buffer *)object;
-    return silo_tensor_integers(self->tensor.shape, self->tensor.ndim);
-}
-
-static PyObject *buffer_strides(PyObject *object, void *closure) {
-    (void)closure;
-    struct host_buffer *self = (struct host_buffer *)object;
-    return silo_tensor_integers(self->tensor.strides, self->tensor.ndim);
-}
-
-static PyObject *buffer_dtype(PyObject *object, void *closure) {
-    (void)closure;
-    return PyUnicode_FromString(silo_dtype_name(((struct host_buffer *)object)->tensor.type));
-}
-
-static PyObject *buffer_nbytes(PyObject *object, void *closure) {
-    (void)closure;
-    return PyLong_FromLongLong(((struct host_buffer *)object)->tensor.bytes);
-}
-
 static PyObject *buffer_data_ptr(PyObject *object, PyObject *unused) {
     (void)unused;
-    return PyLong_FromVoidPtr(((struct host_buffer *)object)->tensor.memory);
+    return PyLong_FromVoidPtr(((struct host_buffer *)object)->base.tensor.memory);
 }
 
 /* A flat view of bytes whatever the dtype, over a second object that keeps this one alive. */
@@ -174,13 +111,13 @@ static PyObject *buffer_raw(PyObject *object, void *closure) {
         return NULL;
     Py_INCREF(object);
     bytes->owner = object;
-    bytes->tensor.device = self->tensor.device;
-    bytes->tensor.memory = self->tensor.memory;
-    bytes->tensor.bytes = self->tensor.bytes;
-    bytes->tensor.type = (struct silo_dtype){SILO_UINT, 8};
-    bytes->tensor.ndim = 1;
-    bytes->tensor.shape[0] = self->tensor.bytes;
-    bytes->tensor.strides[0] = bytes->byte_strides[0] = 1;
+    bytes->base.tensor.device = self->base.tensor.device;
+    bytes->base.tensor.memory = self->base.tensor.memory;
+    bytes->base.tensor.bytes = self->base.tensor.bytes;
+    bytes->base.tensor.type = (struct silo_dtype){SILO_UINT, 8};
+    bytes->base.tensor.ndim = 1;
+    bytes->base.tensor.shape[0] = self->base.tensor.bytes;
+    bytes->base.tensor.strides[0] = bytes->byte_strides[0] = 1;
     PyObject *result = PyMemoryView_FromObject((PyObject *)bytes);
     Py_DECREF((PyObject *)bytes);
     return result;
@@ -190,15 +127,15 @@ int silo_buffer_init(PyObject *module) {
     static PyMethodDef methods[] = {
         {"__dlpack__", (PyCFunction)(void (*)(void))buffer_dlpack, METH_VARARGS | METH_KEYWORDS,
          "A DLPack capsule of this memory, not copied."},
-        {"__dlpack_device__", buffer_dlpack_device, METH_NOARGS, "(1, 0): the CPU."},
+        {"__dlpack_device__", silo_tensor_device, METH_NOARGS, "(1, 0): the CPU."},
         {"data_ptr", buffer_data_ptr, METH_NOARGS, "The address; 0 without elements."},
         {NULL, NULL, 0, NULL},
     };
     static PyGetSetDef getters[] = {
-        {"shape", buffer_shape, NULL, "Extents.", NULL},
-        {"strides", buffer_strides, NULL, "Strides in elements; row-major.", NULL},
-        {"dtype", buffer_dtype, NULL, "The element type's name.", NULL},
-        {"nbytes", buffer_nbytes, NULL, "Size in bytes.", NULL},
+        {"shape", silo_tensor_shape, NULL, "Extents.", NULL},
+        {"strides", silo_tensor_strides, NULL, "Strides in elements; row-major.", NULL},
+        {"dtype", silo_tensor_dtype, NULL, "The element type's name.", NULL},
+        {"nbytes", silo_tensor_nbytes, NULL, "Size in bytes.", NULL},
         {"raw", buffer_raw, NULL, "The bytes, as a writable memoryview.", NULL},
         {NULL, NULL, NULL, NULL, NULL},
     };
@@ -219,12 +156,5 @@ int silo_buffer_init(PyObject *module) {
         .slots = slots,
     };
     buffer_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    if (buffer_type == NULL)
-        return -1;
-    PyObject *capsule = PyCapsule_New(&exchange, "dlpack_exchange_api", NULL);
-    int result = capsule ? PyObject_SetAttrString((PyObject *)buffer_type,
-                                                  "__dlpack_c_exchange_api__", capsule)
-                         : -1;
-    Py_XDECREF(capsule);
-    return result == 0 ? PyModule_AddObjectRef(module, "HostBuffer", (PyObject *)buffer_type) : -1;
+    return buffer_type ? silo_tensor_add_type(module, "HostBuffer", buffer_type) : -1;
 }

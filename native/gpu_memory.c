@@ -7,14 +7,14 @@
 #include <stdio.h>
 
 struct gpu_buffer {
-    PyObject_HEAD struct silo_gpu_device *device;
-    struct silo_tensor tensor; /* its memory is owned, and the driver's */
+    struct silo_tensor_object base; /* its memory is owned, and the driver's */
+    struct silo_gpu_device *device;
 };
 
 static PyTypeObject *buffer_type;
 
 static uint64_t address_of(const struct gpu_buffer *self) {
-    return (uint64_t)(uintptr_t)self->tensor.memory;
+    return (uint64_t)(uintptr_t)self->base.tensor.memory;
 }
 
 /* ---- making ---- */
@@ -78,20 +78,20 @@ static PyObject *buffer_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     if (self == NULL)
         return NULL;
     self->device = device;
-    self->tensor.device = (struct dl_device){gpu->memory_type, index};
-    if (silo_tensor_describe(&self->tensor, shape, dtype) != 0) {
+    self->base.tensor.device = (struct dl_device){gpu->memory_type, index};
+    if (silo_tensor_describe(&self->base.tensor, shape, dtype) != 0) {
         Py_DECREF((PyObject *)self);
         return NULL;
     }
-    if (self->tensor.bytes > 0) {
+    if (self->base.tensor.bytes > 0) {
         uint64_t address = 0;
-        Py_BEGIN_ALLOW_THREADS code = allocate(device, (size_t)self->tensor.bytes, &address);
+        Py_BEGIN_ALLOW_THREADS code = allocate(device, (size_t)self->base.tensor.bytes, &address);
         Py_END_ALLOW_THREADS if (code != 0) {
-            allocation_error(device, self->tensor.bytes, code);
+            allocation_error(device, self->base.tensor.bytes, code);
             Py_DECREF((PyObject *)self);
             return NULL;
         }
-        self->tensor.memory = (void *)(uintptr_t)address;
+        self->base.tensor.memory = (void *)(uintptr_t)address;
     }
     return (PyObject *)self;
 }
@@ -99,7 +99,7 @@ static PyObject *buffer_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 static void buffer_dealloc(PyObject *object) {
     struct gpu_buffer *self = (struct gpu_buffer *)object;
     PyTypeObject *type = Py_TYPE(object);
-    if (self->tensor.memory != NULL && !silo_gpu_ending()) {
+    if (self->base.tensor.memory != NULL && !silo_gpu_ending()) {
         struct silo_gpu_scope scope;
         /* The driver waits for all work before it frees. A driver or context that is gone took the
          * memory with it. */
@@ -134,7 +134,7 @@ static PyObject *size_error(const struct gpu_buffer *self, long long bytes) {
     return PyErr_Format(silo_argument_error,
                         "a Buffer of %lld bytes is copied from and to as many, "
                         "not %lld",
-                        (long long)self->tensor.bytes, bytes);
+                        (long long)self->base.tensor.bytes, bytes);
 }
 
 /* `to_host` false: into the buffer. The other side is a GpuBuffer or has the buffer protocol. */
@@ -145,7 +145,7 @@ static PyObject *transfer(struct gpu_buffer *self, PyObject *other, void *stream
     if (PyObject_TypeCheck(other, buffer_type)) {
         const struct gpu_buffer *buffer = (const struct gpu_buffer *)other;
         address = address_of(buffer);
-        bytes = buffer->tensor.bytes;
+        bytes = buffer->base.tensor.bytes;
     } else {
         if (PyObject_GetBuffer(other, &view, to_host ? PyBUF_WRITABLE : PyBUF_SIMPLE) != 0)
             return NULL;
@@ -154,7 +154,7 @@ static PyObject *transfer(struct gpu_buffer *self, PyObject *other, void *stream
     }
     PyObject *result = NULL;
     int code = 0;
-    if (bytes != self->tensor.bytes) {
+    if (bytes != self->base.tensor.bytes) {
         size_error(self, bytes);
     } else {
         const uint64_t own = address_of(self);
@@ -202,10 +202,10 @@ static PyObject *buffer_fill(PyObject *object, PyObject *args, PyObject *keyword
     int code = 0;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "b|K", names, &byte, &stream))
         return NULL;
-    if (self->tensor.bytes > 0) {
+    if (self->base.tensor.bytes > 0) {
         Py_BEGIN_ALLOW_THREADS code = silo_gpu_enter(self->device, &scope);
         if (code == 0) {
-            code = self->device->gpu->fill(address_of(self), byte, (size_t)self->tensor.bytes,
+            code = self->device->gpu->fill(address_of(self), byte, (size_t)self->base.tensor.bytes,
                                            (void *)(uintptr_t)stream);
             silo_gpu_leave(&scope);
         }
@@ -242,60 +242,21 @@ static int wait_for_consumer(struct gpu_buffer *self, PyObject *stream) {
 }
 
 static PyObject *buffer_dlpack(PyObject *object, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
-    PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None;
     struct gpu_buffer *self = (struct gpu_buffer *)object;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream, &version, &device,
-                                     &copy))
+    const struct dl_device *here = &self->base.tensor.device;
+    struct silo_dlpack_request request;
+    if (silo_dlpack_read(args, keywords, &request) != 0)
         return NULL;
-    if (device != Py_None) {
-        int type, id;
-        if (!PyTuple_Check(device))
-            return PyErr_Format(PyExc_TypeError, "dl_device is a tuple of two ints, not %R",
-                                device);
-        if (!PyArg_ParseTuple(device, "ii", &type, &id))
-            return NULL;
-        if (type != self->tensor.device.type || id != self->tensor.device.id)
-            return PyErr_Format(PyExc_BufferError,
-                                "a Buffer on %s:%d stays there; copy_to copies it to the host",
-                                self->device->gpu->name, (int)self->device->index);
-    }
-    if (copy == Py_True)
+    if (request.has_device && (request.device.type != here->type || request.device.id != here->id))
+        return PyErr_Format(PyExc_BufferError,
+                            "a Buffer on %s:%d stays there; copy_to copies it to the host",
+                            self->device->gpu->name, (int)self->device->index);
+    if (request.copy == Py_True)
         return PyErr_Format(PyExc_BufferError, "a Buffer is exported without a copy");
-    if (wait_for_consumer(self, stream) != 0)
+    if (wait_for_consumer(self, request.stream) != 0)
         return NULL;
-    return silo_tensor_capsule(object, &self->tensor, version);
+    return silo_tensor_capsule(object, request.max_version);
 }
-
-static PyObject *buffer_dlpack_device(PyObject *object, PyObject *unused) {
-    (void)unused;
-    const struct dl_device *device = &((struct gpu_buffer *)object)->tensor.device;
-    return Py_BuildValue("(ii)", (int)device->type, (int)device->id);
-}
-
-static int exchange_tensor(void *object, struct dl_tensor *out) {
-    silo_tensor_view(&((struct gpu_buffer *)object)->tensor, out);
-    return 0;
-}
-
-static int exchange_managed(void *object, struct dl_managed_versioned **out) {
-    *out = silo_tensor_managed(object, &((struct gpu_buffer *)object)->tensor);
-    return *out ? 0 : -1;
-}
-
-static int exchange_stream(int32_t type, int32_t id, void **out) {
-    (void)type, (void)id;
-    *out = NULL;
-    return 0;
-}
-
-static struct dl_exchange exchange = {
-    .major = 1,
-    .minor = 3,
-    .managed_from_object = exchange_managed,
-    .tensor_from_object = exchange_tensor,
-    .current_stream = exchange_stream,
-};
 
 static PyObject *buffer_interface(PyObject *object, void *closure) {
     (void)closure;
@@ -305,7 +266,7 @@ static PyObject *buffer_interface(PyObject *object, void *closure) {
                                    [SILO_COMPLEX] = 'c',
                                    [SILO_BOOL] = 'b'};
     const struct gpu_buffer *self = (const struct gpu_buffer *)object;
-    const struct silo_tensor *tensor = &self->tensor;
+    const struct silo_tensor *tensor = &self->base.tensor;
     const char letter = tensor->type.code < sizeof letters ? letters[tensor->type.code] : '\0';
     if (self->device->gpu != &silo_cuda || letter == '\0')
         return PyErr_Format(PyExc_AttributeError,
@@ -323,28 +284,6 @@ static PyObject *buffer_interface(PyObject *object, void *closure) {
 }
 
 /* ---- attributes ---- */
-
-static PyObject *buffer_shape(PyObject *object, void *closure) {
-    (void)closure;
-    const struct silo_tensor *tensor = &((struct gpu_buffer *)object)->tensor;
-    return silo_tensor_integers(tensor->shape, tensor->ndim);
-}
-
-static PyObject *buffer_strides(PyObject *object, void *closure) {
-    (void)closure;
-    const struct silo_tensor *tensor = &((struct gpu_buffer *)object)->tensor;
-    return silo_tensor_integers(tensor->strides, tensor->ndim);
-}
-
-static PyObject *buffer_dtype(PyObject *object, void *closure) {
-    (void)closure;
-    return PyUnicode_FromString(silo_dtype_name(((struct gpu_buffer *)object)->tensor.type));
-}
-
-static PyObject *buffer_nbytes(PyObject *object, void *closure) {
-    (void)closure;
-    return PyLong_FromLongLong(((struct gpu_buffer *)object)->tensor.bytes);
-}
 
 static PyObject *buffer_address(PyObject *object, void *closure) {
     (void)closure;
@@ -369,14 +308,14 @@ int silo_gpu_memory_init(PyObject *module) {
          "fill(byte, stream=0)\n\nSet every byte; queued on the stream."},
         {"__dlpack__", (PyCFunction)(void (*)(void))buffer_dlpack, METH_VARARGS | METH_KEYWORDS,
          "A DLPack capsule of this memory, not copied."},
-        {"__dlpack_device__", buffer_dlpack_device, METH_NOARGS, "(DLPack device type, index)."},
+        {"__dlpack_device__", silo_tensor_device, METH_NOARGS, "(DLPack device type, index)."},
         {NULL, NULL, 0, NULL},
     };
     static PyGetSetDef getters[] = {
-        {"shape", buffer_shape, NULL, "Extents.", NULL},
-        {"strides", buffer_strides, NULL, "Strides in elements; row-major.", NULL},
-        {"dtype", buffer_dtype, NULL, "The element type's name.", NULL},
-        {"nbytes", buffer_nbytes, NULL, "Size in bytes.", NULL},
+        {"shape", silo_tensor_shape, NULL, "Extents.", NULL},
+        {"strides", silo_tensor_strides, NULL, "Strides in elements; row-major.", NULL},
+        {"dtype", silo_tensor_dtype, NULL, "The element type's name.", NULL},
+        {"nbytes", silo_tensor_nbytes, NULL, "Size in bytes.", NULL},
         {"address", buffer_address, NULL, "The address; 0 without elements.", NULL},
         {"device", buffer_device, NULL, "('cuda' or 'hip', index).", NULL},
         {"__cuda_array_interface__", buffer_interface, NULL, "Version 3; on CUDA.", NULL},
@@ -399,12 +338,5 @@ int silo_gpu_memory_init(PyObject *module) {
         .slots = slots,
     };
     buffer_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    if (buffer_type == NULL)
-        return -1;
-    PyObject *capsule = PyCapsule_New(&exchange, "dlpack_exchange_api", NULL);
-    const int result = capsule ? PyObject_SetAttrString((PyObject *)buffer_type,
-                                                        "__dlpack_c_exchange_api__", capsule)
-                               : -1;
-    Py_XDECREF(capsule);
-    return result == 0 ? PyModule_AddObjectRef(module, "GpuBuffer", (PyObject *)buffer_type) : -1;
+    return buffer_type ? silo_tensor_add_type(module, "GpuBuffer", buffer_type) : -1;
 }

@@ -51,7 +51,7 @@ int silo_tensor_describe(struct silo_tensor *tensor, PyObject *shape, const char
     return 0;
 }
 
-void silo_tensor_view(struct silo_tensor *tensor, struct dl_tensor *view) {
+static void view_of(struct silo_tensor *tensor, struct dl_tensor *view) {
     *view = (struct dl_tensor){
         .data = tensor->memory,
         .device = tensor->device,
@@ -95,34 +95,41 @@ static void drop_versioned(PyObject *capsule) {
     }
 }
 
-struct dl_managed_versioned *silo_tensor_managed(PyObject *owner, struct silo_tensor *tensor) {
+static struct silo_tensor *tensor_of(PyObject *object) {
+    return &((struct silo_tensor_object *)object)->tensor;
+}
+
+/* ---- DLPack ---- */
+
+/* Keeps the object alive; NULL with an exception set. */
+static struct dl_managed_versioned *managed_of(PyObject *object) {
     struct dl_managed_versioned *managed = malloc(sizeof *managed); /* owned by the caller */
     if (managed == NULL) {
         PyErr_NoMemory();
         return NULL;
     }
-    *managed = (struct dl_managed_versioned){1, 0, owner, delete_versioned, 0, {0}};
-    silo_tensor_view(tensor, &managed->tensor);
-    Py_INCREF(owner);
+    *managed = (struct dl_managed_versioned){1, 0, object, delete_versioned, 0, {0}};
+    view_of(tensor_of(object), &managed->tensor);
+    Py_INCREF(object);
     return managed;
 }
 
-static PyObject *unversioned_capsule(PyObject *owner, struct silo_tensor *tensor) {
+static PyObject *unversioned_capsule(PyObject *object) {
     struct dl_managed *managed =
         malloc(sizeof *managed); /* owned by the capsule, then by its consumer */
     if (managed == NULL)
         return PyErr_NoMemory();
-    silo_tensor_view(tensor, &managed->tensor);
-    managed->context = owner;
+    view_of(tensor_of(object), &managed->tensor);
+    managed->context = object;
     managed->deleter = delete_managed;
-    Py_INCREF(owner);
+    Py_INCREF(object);
     PyObject *capsule = PyCapsule_New(managed, "dltensor", drop_managed);
     if (capsule == NULL)
         delete_managed(managed);
     return capsule;
 }
 
-PyObject *silo_tensor_capsule(PyObject *owner, struct silo_tensor *tensor, PyObject *max_version) {
+PyObject *silo_tensor_capsule(PyObject *object, PyObject *max_version) {
     int major = 0, minor = 0;
     if (max_version != Py_None &&
         (!PyTuple_Check(max_version) || !PyArg_ParseTuple(max_version, "ii", &major, &minor))) {
@@ -132,14 +139,92 @@ PyObject *silo_tensor_capsule(PyObject *owner, struct silo_tensor *tensor, PyObj
         return NULL;
     }
     if (major < 1)
-        return unversioned_capsule(owner, tensor);
-    struct dl_managed_versioned *managed = silo_tensor_managed(owner, tensor);
+        return unversioned_capsule(object);
+    struct dl_managed_versioned *managed = managed_of(object);
     if (managed == NULL)
         return NULL;
     PyObject *capsule = PyCapsule_New(managed, "dltensor_versioned", drop_versioned);
     if (capsule == NULL)
         delete_versioned(managed);
     return capsule;
+}
+
+int silo_dlpack_read(PyObject *args, PyObject *keywords, struct silo_dlpack_request *request) {
+    static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
+    PyObject *device = Py_None;
+    *request = (struct silo_dlpack_request){Py_None, Py_None, Py_None, false, {0, 0}};
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &request->stream,
+                                     &request->max_version, &device, &request->copy))
+        return -1;
+    if (device == Py_None)
+        return 0;
+    if (!PyTuple_Check(device)) {
+        PyErr_Format(PyExc_TypeError, "dl_device is a tuple of two ints, not %R", device);
+        return -1;
+    }
+    request->has_device = true;
+    return PyArg_ParseTuple(device, "ii", &request->device.type, &request->device.id) ? 0 : -1;
+}
+
+PyObject *silo_tensor_device(PyObject *object, PyObject *unused) {
+    (void)unused;
+    const struct dl_device *device = &tensor_of(object)->device;
+    return Py_BuildValue("(ii)", (int)device->type, (int)device->id);
+}
+
+static int exchange_tensor(void *object, struct dl_tensor *out) {
+    view_of(tensor_of(object), out);
+    return 0;
+}
+
+static int exchange_managed(void *object, struct dl_managed_versioned **out) {
+    *out = managed_of(object);
+    return *out ? 0 : -1;
+}
+
+static int exchange_stream(int32_t type, int32_t id, void **out) {
+    (void)type, (void)id;
+    *out = NULL;
+    return 0;
+}
+
+static struct dl_exchange exchange = {
+    .major = 1,
+    .minor = 3,
+    .managed_from_object = exchange_managed,
+    .tensor_from_object = exchange_tensor,
+    .current_stream = exchange_stream,
+};
+
+int silo_tensor_add_type(PyObject *module, const char *name, PyTypeObject *type) {
+    PyObject *capsule = PyCapsule_New(&exchange, "dlpack_exchange_api", NULL);
+    const int result =
+        capsule ? PyObject_SetAttrString((PyObject *)type, "__dlpack_c_exchange_api__", capsule)
+                : -1;
+    Py_XDECREF(capsule);
+    return result == 0 ? PyModule_AddObjectRef(module, name, (PyObject *)type) : -1;
+}
+
+/* ---- attributes ---- */
+
+PyObject *silo_tensor_shape(PyObject *object, void *closure) {
+    (void)closure;
+    return silo_tensor_integers(tensor_of(object)->shape, tensor_of(object)->ndim);
+}
+
+PyObject *silo_tensor_strides(PyObject *object, void *closure) {
+    (void)closure;
+    return silo_tensor_integers(tensor_of(object)->strides, tensor_of(object)->ndim);
+}
+
+PyObject *silo_tensor_dtype(PyObject *object, void *closure) {
+    (void)closure;
+    return PyUnicode_FromString(silo_dtype_name(tensor_of(object)->type));
+}
+
+PyObject *silo_tensor_nbytes(PyObject *object, void *closure) {
+    (void)closure;
+    return PyLong_FromLongLong(tensor_of(object)->bytes);
 }
 
 PyObject *silo_tensor_integers(const int64_t *values, int32_t count) {

@@ -1,5 +1,5 @@
-/* Row-major arrays that Silo allocates, and their export by DLPack: what the buffers in host memory
- * and in a device's memory have in common. */
+/* Row-major arrays that Silo allocates, their attributes and their export by DLPack: what the
+ * buffers in host memory and in a device's memory have in common. */
 #ifndef SILO_TENSOR_H
 #define SILO_TENSOR_H
 
@@ -20,18 +20,39 @@ struct silo_tensor {
     int64_t strides[SILO_MAX_AXES]; /* in elements */
 };
 
+/* What every object that has a tensor starts with: what functions below take as `object`. */
+struct silo_tensor_object {
+    PyObject_HEAD struct silo_tensor tensor;
+};
+
 /* Set type, extents, strides and bytes; -1 with an ArgumentError set. */
 int silo_tensor_describe(struct silo_tensor *tensor, PyObject *shape, const char *dtype);
 
-/* The view of DLPack; borrowed. */
-void silo_tensor_view(struct silo_tensor *tensor, struct dl_tensor *view);
+/* The arguments of `__dlpack__`, borrowed; None where not given. */
+struct silo_dlpack_request {
+    PyObject *stream, *max_version, *copy;
+    bool has_device;
+    struct dl_device device;
+};
 
-/* Export the tensor of `owner`, which the export keeps alive; NULL with an exception set. */
-struct dl_managed_versioned *silo_tensor_managed(PyObject *owner, struct silo_tensor *tensor);
+/* -1 with an exception set. What a request may ask for is left to the object. */
+int silo_dlpack_read(PyObject *args, PyObject *keywords, struct silo_dlpack_request *request);
 
-/* The same as a capsule: of the versioned kind where `max_version` (a tuple or None) is 1.0 or
- * later. */
-PyObject *silo_tensor_capsule(PyObject *owner, struct silo_tensor *tensor, PyObject *max_version);
+/* A capsule that keeps the object alive: of the versioned kind where `max_version` (a tuple or
+ * None) is 1.0 or later. */
+PyObject *silo_tensor_capsule(PyObject *object, PyObject *max_version);
+
+/* The method `__dlpack_device__`. */
+PyObject *silo_tensor_device(PyObject *object, PyObject *unused);
+
+/* Getters. */
+PyObject *silo_tensor_shape(PyObject *object, void *closure);
+PyObject *silo_tensor_strides(PyObject *object, void *closure);
+PyObject *silo_tensor_dtype(PyObject *object, void *closure);
+PyObject *silo_tensor_nbytes(PyObject *object, void *closure);
+
+/* Give a type of such objects DLPack's exchange API and put it into the module. */
+int silo_tensor_add_type(PyObject *module, const char *name, PyTypeObject *type);
 
 /* A tuple of the first `count` values. */
 PyObject *silo_tensor_integers(const int64_t *values, int32_t count);
