@@ -17,11 +17,13 @@ __all__ = [
     "Define",
     "For",
     "Forever",
+    "Function",
     "Goto",
     "If",
     "Label",
     "Parameter",
     "Program",
+    "Return",
     "Statement",
     "dump",
 ]
@@ -29,13 +31,17 @@ __all__ = [
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """A range of scratch memory holding ``elements`` values of the C type ``ctype``, row-major."""
+    """A range of scratch memory holding ``elements`` values of the C type ``ctype``, row-major.
+
+    An ``external`` one is memory that a function's caller lends it, named by a parameter.
+    """
 
     name: str
     ctype: str
     elements: int
     item_bytes: int
-    offset: int = -1  # bytes from the start of the scratch memory, set by `schedule.scratch`
+    offset: int = -1  # bytes from the start of the function's scratch memory, set by `schedule.scratch`
+    external: bool = False
 
     @property
     def bytes(self) -> int:
@@ -129,7 +135,14 @@ class Goto:
     name: str
 
 
-Statement = Define | Assign | Call | Copy | For | If | Forever | Break | Label | Goto
+@dataclass(frozen=True, slots=True)
+class Return:
+    """Leave a function that is no kernel, with a value where it has one."""
+
+    value: str = ""
+
+
+Statement = Define | Assign | Call | Copy | For | If | Forever | Break | Label | Goto | Return
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +154,34 @@ class Parameter:
 
 
 @dataclass(slots=True)
+class Function:
+    """A C function beside the kernel.
+
+    One with ``surroundings`` gets the program's place in the grid and scratch memory, and returns an error code. One
+    that is ``inline`` applies the region of an operation to some elements, and has no buffers.
+    """
+
+    name: str
+    parameters: list[Parameter]
+    buffers: list[Buffer]
+    body: list[Statement]
+    inline: bool
+    surroundings: bool
+    scratch_bytes: int = 0
+
+
+@dataclass(slots=True)
 class Program:
-    """One kernel: what one program (one point of the grid) does."""
+    """One kernel: what one program (one point of the grid) does. ``functions`` stand before their callers."""
 
     entry: str
     parameters: list[Parameter]
     buffers: list[Buffer]
     constants: list[str]  # definitions of constant arrays, one each
     body: list[Statement]
-    scratch_bytes: int = 0
+    functions: list[Function] = field(default_factory=list[Function])
+    scratch_bytes: int = 0  # of the kernel alone
+    total_bytes: int = 0  # with the functions that it calls
 
 
 def dump(program: Program) -> str:
@@ -164,6 +196,10 @@ def dump(program: Program) -> str:
     lines = [f"kernel {program.entry}({parameters}) scratch {program.scratch_bytes}"]
     lines.extend(f"  buffer {b.name}: {b.ctype}[{b.elements}] at {b.offset}" for b in program.buffers)
     _dump_block(program.body, 1, lines)
+    for function in program.functions:
+        parameters = ", ".join(f"{parameter.ctype} {parameter.name}" for parameter in function.parameters)
+        lines.append(f"function {function.name}({parameters}) scratch {function.scratch_bytes}")
+        _dump_block(function.body, 1, lines)
     return "\n".join(lines)
 
 
@@ -199,3 +235,5 @@ def _dump_block(body: list[Statement], depth: int, lines: list[str]) -> None:
                 lines.append(f"{pad}{name}:")
             case Goto(name):
                 lines.append(f"{pad}goto {name}")
+            case Return():
+                lines.append(f"{pad}return")

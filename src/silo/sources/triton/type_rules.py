@@ -123,6 +123,91 @@ def _atomic_rmw(_module: Module, operation: Operation) -> None:
     _mask(operation, tuple(operation.operands[2:]), pointer)
 
 
+def _atomic_cas(_module: Module, operation: Operation) -> None:
+    _counts(operation, 3, 1)
+    pointer, compare, value = (operand.type for operand in operation.operands)
+    _need(
+        operation,
+        _pointee(pointer) == compare == value == operation.result.type,
+        "both values and the result have the type behind the pointer",
+    )
+
+
+def _histogram(_module: Module, operation: Operation) -> None:
+    _need(operation, 1 <= len(operation.operands) <= 2 and len(operation.results) == 1, "it takes values and a mask")
+    values, result = operation.operands[0].type, operation.result.type
+    _need(operation, values.tensor and len(values.shape) == 1 and values.element.startswith("i"), "it counts integers")
+    _need(operation, result.tensor and len(result.shape) == 1 and result.element.startswith("i"), "it has bins")
+    _need(
+        operation,
+        all(mask.type == Type("i1", values.shape, tensor=True) for mask in operation.operands[1:]),
+        "the mask has one i1 per value",
+    )
+
+
+def _gather(_module: Module, operation: Operation) -> None:
+    _counts(operation, 2, 1)
+    source, index = (value.type for value in operation.operands)
+    axis = operation.attributes.get("axis")
+    rank = len(source.shape)
+    _need(operation, isinstance(axis, int) and 0 <= axis < rank, "it has an axis within the rank")
+    same = len(index.shape) == rank and all(
+        own == other for place, (own, other) in enumerate(zip(source.shape, index.shape, strict=True)) if place != axis
+    )
+    fits = operation.result.type.shape == index.shape and _same_scalar(operation.result.type, source)
+    _need(operation, same and fits and index.element.startswith("i"), "indices and source differ along the axis only")
+
+
+def _cat(_module: Module, operation: Operation) -> None:
+    _counts(operation, 2, 1)
+    left, right = (value.type for value in operation.operands)
+    _need(operation, left.tensor and left == right, "it takes two tensors of one type")
+    expected = Type(left.element, (2 * left.shape[0], *left.shape[1:]), tensor=True, pointer=left.pointer)
+    _need(operation, operation.result.type == expected, "the result holds one after the other")
+
+
+def _join(_module: Module, operation: Operation) -> None:
+    _counts(operation, 2, 1)
+    left, right = (value.type for value in operation.operands)
+    _need(operation, left.tensor and left == right, "it takes two tensors of one type")
+    expected = Type(left.element, (*left.shape, 2), tensor=True, pointer=left.pointer)
+    _need(operation, operation.result.type == expected, "the result has one more axis, of extent 2")
+
+
+def _split(_module: Module, operation: Operation) -> None:
+    _counts(operation, 1, 2)
+    source = operation.operands[0].type
+    _need(operation, source.tensor and source.shape[-1] == 2, "the last axis has the extent 2")
+    expected = Type(source.element, source.shape[:-1], tensor=True, pointer=source.pointer)
+    _need(operation, all(value.type == expected for value in operation.results), "the results lack the last axis")
+
+
+def _unsplat(_module: Module, operation: Operation) -> None:
+    _counts(operation, 1, 1)
+    source, result = operation.operands[0].type, operation.result.type
+    fits = source.tensor and source.elements == 1 and not result.tensor and _same_scalar(source, result)
+    _need(operation, fits, "a tensor of one element becomes it")
+
+
+def _map_elementwise(_module: Module, operation: Operation) -> None:
+    pack = operation.attributes.get("pack", 1)
+    _need(operation, isinstance(pack, int) and pack > 0, "it has a pack")
+    assert isinstance(pack, int)
+    _need(operation, operation.operands and operation.results, "it has operands and results")
+    shape = operation.operands[0].type.shape
+    values = (*operation.operands, *operation.results)
+    _need(operation, all(value.type.tensor and value.type.shape == shape for value in values), "one shape for all")
+    _need(operation, operation.operands[0].type.elements % pack == 0, "whole packs")
+    _need(operation, len(operation.regions) == 1 and operation.regions[0].blocks, "it has one region")
+    blocks = operation.regions[0].blocks
+    taken = [Type(v.type.element, pointer=v.type.pointer) for v in operation.operands for _ in range(pack)]
+    given = [Type(v.type.element, pointer=v.type.pointer) for v in operation.results for _ in range(pack)]
+    _need(operation, [value.type for value in blocks[0].arguments] == taken, "its region takes a pack of each operand")
+    ends = [block.operations[-1] for block in blocks if block.operations[-1].name == "tt.map_elementwise.return"]
+    fits = all([value.type for value in end.operands] == given for end in ends)
+    _need(operation, ends and fits, "its region gives a pack of each result")
+
+
 def _dot(_module: Module, operation: Operation) -> None:
     _counts(operation, 3, 1)
     left, right, total = (value.type for value in operation.operands)
@@ -158,6 +243,10 @@ def _reduce(_module: Module, operation: Operation) -> None:
     _need(
         operation, [argument.type for argument in arguments] == scalars, "its region takes two elements of each operand"
     )
+    ends = [block.operations[-1] for block in operation.regions[0].blocks if block.operations]
+    given = [end for end in ends if end.name == f"{operation.name}.return"]
+    fits = all([value.type for value in end.operands] == scalars[:count] for end in given)
+    _need(operation, given and fits, "its region gives one element of each operand")
 
 
 def _elementwise(_module: Module, operation: Operation) -> None:
@@ -311,17 +400,25 @@ TYPE_RULES: dict[str, _Check] = {
     "scf.if": _if,
     "scf.while": _while,
     "tt.addptr": _addptr,
+    "tt.atomic_cas": _atomic_cas,
     "tt.atomic_rmw": _atomic_rmw,
     "tt.broadcast": _broadcast,
     "tt.call": _call,
+    "tt.cat": _cat,
     "tt.dot": _dot,
     "tt.expand_dims": _expand_dims,
+    "tt.gather": _gather,
+    "tt.histogram": _histogram,
+    "tt.join": _join,
     "tt.load": _load,
     "tt.make_range": _make_range,
+    "tt.map_elementwise": _map_elementwise,
     "tt.reduce": _reduce,
     "tt.reshape": _reshape,
     "tt.scan": _reduce,
     "tt.splat": _splat,
+    "tt.split": _split,
     "tt.store": _store,
     "tt.trans": _trans,
+    "tt.unsplat": _unsplat,
 }

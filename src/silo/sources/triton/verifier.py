@@ -25,8 +25,9 @@ _REGION_ENDS = {
     "scf.for": ("scf.yield",),
     "scf.if": ("scf.yield",),
     "scf.while": ("scf.condition", "scf.yield"),
-    "tt.reduce": ("tt.reduce.return",),
-    "tt.scan": ("tt.scan.return",),
+    "tt.map_elementwise": ("tt.map_elementwise.return", "cf.br", "cf.cond_br", "ub.unreachable"),
+    "tt.reduce": ("tt.reduce.return", "cf.br", "cf.cond_br", "ub.unreachable"),
+    "tt.scan": ("tt.scan.return", "cf.br", "cf.cond_br", "ub.unreachable"),
     "tt.func": ("tt.return", "cf.br", "cf.cond_br", "ub.unreachable"),
 }
 

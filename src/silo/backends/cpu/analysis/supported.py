@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from silo.backends.cpu import ops
+from silo.backends.cpu.analysis.combining import combining_operation
 from silo.backends.cpu.analysis.values import NO_EFFECT, TERMINATORS
-from silo.backends.cpu.lower.reduction import combining_operation
+from silo.backends.cpu.lower.atomic import ATOMICS, atomic_refusal
 from silo.errors import UnsupportedError
 from silo.sources.triton.ssa import Module, Operation
 
@@ -16,10 +17,21 @@ STRUCTURAL = (
     frozenset(
         {
             "tt.func",
-            "tt.load",
-            "tt.store",
-            "tt.reduce",
+            "tt.atomic_cas",
+            "tt.atomic_rmw",
+            "tt.call",
+            "tt.cat",
             "tt.dot",
+            "tt.gather",
+            "tt.histogram",
+            "tt.join",
+            "tt.load",
+            "tt.map_elementwise",
+            "tt.reduce",
+            "tt.scan",
+            "tt.split",
+            "tt.store",
+            "tt.unsplat",
             "tt.make_range",
             "tt.splat",
             "tt.expand_dims",
@@ -43,13 +55,13 @@ _DOT_INPUTS = {"f16": "f32", "bf16": "f32", "f32": "f32", "f64": "f64", "i8": "i
 def unsupported_operations(module: Module) -> dict[tuple[str, str, str], int]:
     """How often each (operation, reason, location) that the CPU cannot express occurs."""
     found: Counter[tuple[str, str, str]] = Counter()
-    pending = [module.entry]
+    pending = list(module.functions.values())
     while pending:
         operation = pending.pop()
         reason = _refusal(operation)
         if reason:
             found[operation.name, reason, operation.location] += 1
-        elif operation.name != "tt.reduce":  # its region was looked at with it
+        elif not _is_plain_reduction(operation):  # its region was looked at with it
             pending.extend(op for region in operation.regions for block in region.blocks for op in block.operations)
     return dict(found)
 
@@ -70,6 +82,10 @@ def check_supported(module: Module) -> None:
     )
 
 
+def _is_plain_reduction(operation: Operation) -> bool:
+    return operation.name == "tt.reduce" and combining_operation(operation) is not None
+
+
 def _refusal(operation: Operation) -> str:
     name = operation.name
     for value in [*operation.operands, *operation.results]:
@@ -77,8 +93,6 @@ def _refusal(operation: Operation) -> str:
             return f"values of type {value.type.element}"
     if name in STRUCTURAL:
         return _structural_refusal(operation)
-    if name == "tt.call":
-        return f"{operation.attributes.get('callee', 'a function')} is not inlined (noinline)"
     if name not in ops.SUPPORTED:
         return "not supported"
     return ops.refusal(operation)
@@ -86,8 +100,8 @@ def _refusal(operation: Operation) -> str:
 
 def _structural_refusal(operation: Operation) -> str:
     name = operation.name
-    if name == "tt.reduce" and combining_operation(operation) is None:
-        return "only reductions of one value by one operation (sum, product, min, max, and, or, xor)"
+    if name in ATOMICS:
+        return atomic_refusal(operation)
     if name == "tt.dot":
         left, right, total = (operand.type for operand in operation.operands[:3])
         if len(left.shape) != 2:

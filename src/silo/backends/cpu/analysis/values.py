@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+from silo.backends.cpu.analysis.combining import combining_operation
 from silo.sources.triton.ssa import Block, Operation, Value
 
 __all__ = [
     "NO_EFFECT",
     "OPAQUE",
+    "REGION_RETURNS",
     "TERMINATORS",
     "VIEWS",
+    "WHOLE",
+    "WRITES",
     "arithmetic_cost",
     "constant_scalar",
     "defining_block",
+    "first_tensor",
     "inner_axis",
+    "is_ordered",
     "is_unit_reshape",
     "load_parts",
     "recompute_cost",
     "scalar_source",
     "store_parts",
+    "stored_operands",
 ]
 
 VIEWS = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape"})
-TERMINATORS = frozenset({"tt.return", "scf.yield", "scf.condition", "tt.reduce.return", "cf.br", "cf.cond_br"})
+# What ends the region of an operation that applies a function to elements.
+REGION_RETURNS = frozenset({"tt.map_elementwise.return", "tt.reduce.return", "tt.scan.return"})
+TERMINATORS = frozenset({"tt.return", "scf.yield", "scf.condition", "cf.br", "cf.cond_br"}) | REGION_RETURNS
+# Operations that take whole tensors from memory and leave whole tensors there.
+WHOLE = frozenset({"tt.call", "tt.map_elementwise"})
+# Operations whose loop nest is theirs alone and runs in order.
+_ORDERED = frozenset({"tt.atomic_cas", "tt.atomic_rmw", "tt.histogram", "tt.scan", "tt.unsplat"})
 # Operations whose results live in a buffer (or a variable) of their own.
-OPAQUE = frozenset({"tt.reduce", "tt.dot", "scf.for", "scf.if", "scf.while"})
+OPAQUE = frozenset({"tt.reduce", "tt.dot", "scf.for", "scf.if", "scf.while"}) | WHOLE | _ORDERED
+# Operations that write memory which others may read.
+WRITES = frozenset({"tt.atomic_cas", "tt.atomic_rmw", "tt.call", "tt.store"})
 # Hints and orderings that mean nothing where one thread runs a whole program.
 NO_EFFECT = frozenset({"llvm.intr.assume", "ttg.barrier", "gpu.barrier", "ttg.local_barrier"})
 
@@ -100,10 +115,43 @@ def is_unit_reshape(operation: Operation) -> bool:
     return before == after
 
 
+def is_ordered(operation: Operation) -> bool:
+    """Whether the operation has a loop nest of its own that runs in order. Of scalars it is just one statement."""
+    if not any(operand.type.tensor for operand in operation.operands):
+        return False
+    if operation.name == "tt.reduce":
+        return combining_operation(operation) is None
+    return operation.name in _ORDERED
+
+
+def first_tensor(operation: Operation) -> Value:
+    """The operand whose indices an ordered nest runs over."""
+    return next(operand for operand in operation.operands if operand.type.tensor)
+
+
+def stored_operands(operation: Operation) -> frozenset[int]:
+    """Positions of the operands that must lie in memory for one element of the result to be evaluated."""
+    match operation.name:
+        case "tt.gather":
+            return frozenset({0})
+        case "tt.cat":
+            return frozenset({0, 1})
+        case "tt.reshape" if not is_unit_reshape(operation):
+            return frozenset({0})
+        case _:
+            return frozenset()
+
+
 def inner_axis(view: Operation, axis: int | None) -> int | None:
-    """Which axis of a view's operand follows the ``axis`` of its result; None where the operand has no such."""
+    """Which axis of an operand follows the ``axis`` of the result; None where the operand has no such."""
     if axis is None or view.name == "tt.splat":
         return None
+    if view.name == "tt.split":
+        return axis
+    if view.name == "tt.join":
+        return axis if axis < len(view.operands[0].type.shape) else None
+    if view.name not in VIEWS:
+        return axis
     before, after = view.operands[0].type.shape, view.result.type.shape
     match view.name:
         case "tt.expand_dims":

@@ -5,25 +5,35 @@ from __future__ import annotations
 from silo.backends.cpu.loop_ir import (
     Assign,
     Break,
+    Buffer,
     Call,
     Copy,
     Define,
     For,
     Forever,
+    Function,
     Goto,
     If,
     Label,
     Program,
+    Return,
     Statement,
 )
-from silo.backends.cpu.lower.kernel import NEXT_PROGRAM
+from silo.backends.cpu.lower.control import NEXT_PROGRAM
+from silo.backends.cpu.lower.kernel import frame_name
 
 __all__ = ["kernel_text"]
 
 
 def kernel_text(program: Program) -> str:
-    """The kernel function with the CPU kernel ABI, and the constant arrays it reads."""
+    """The kernel function with the CPU kernel ABI, what it calls, and the constant arrays it reads."""
     lines = list(program.constants)
+    own = [function for function in program.functions if not function.inline]
+    lines.extend(f"enum {{ {frame_name(function.name)} = {function.scratch_bytes} }};" for function in own)
+    lines.extend(f"{_head(function)};" for function in own)
+    for function in program.functions:
+        _function(function, lines)
+    lines.append(f"enum {{ {frame_name(program.entry)} = {program.scratch_bytes} }};")
     lines.append(
         f"int32_t {program.entry}(void *const *params, const uint32_t grid[3], uint64_t begin, uint64_t end,"
         " void *scratch, void *context) {"
@@ -32,10 +42,7 @@ def kernel_text(program: Program) -> str:
     for index, parameter in enumerate(program.parameters):
         ctype, name = parameter.ctype, parameter.name
         lines.append(f"  {ctype} const {name} = *({ctype} const *)params[{index}]; (void){name};")
-    lines.extend(
-        f"  {buffer.ctype} *const {buffer.name} = ({buffer.ctype} *)(void *)((char *)scratch + {buffer.offset});"
-        for buffer in program.buffers
-    )
+    lines.extend(map(_buffer, program.buffers))
     lines.append("  for (uint64_t program = begin; program < end; program++) {")
     lines.append("    int32_t const program_x = (int32_t)(program % grid[0]); (void)program_x;")
     lines.append("    int32_t const program_y = (int32_t)(program / grid[0] % grid[1]); (void)program_y;")
@@ -46,6 +53,30 @@ def kernel_text(program: Program) -> str:
     lines.append("  return 0;")
     lines.append("}")
     return "\n".join(lines) + "\n"
+
+
+def _buffer(buffer: Buffer) -> str:
+    ctype = buffer.ctype
+    return f"  {ctype} *const {buffer.name} = ({ctype} *)(void *)((char *)scratch + {buffer.offset});"
+
+
+def _head(function: Function) -> str:
+    parameters = [f"{parameter.ctype} const {parameter.name}" for parameter in function.parameters]
+    if function.surroundings:
+        parameters += [f"int32_t const program_{axis}" for axis in "xyz"]
+        parameters += ["const uint32_t grid[3]", "void *scratch", "void *context"]
+    kind = "int32_t" if function.surroundings else "void"
+    placed = "SILO_INLINE" if function.inline else "static"
+    return f"{placed} {kind} {function.name}({', '.join(parameters)})"
+
+
+def _function(function: Function, lines: list[str]) -> None:
+    lines.append(f"{_head(function)} {{")
+    if function.surroundings:
+        lines.append("  (void)program_x; (void)program_y; (void)program_z; (void)grid; (void)scratch; (void)context;")
+    lines.extend(map(_buffer, function.buffers))
+    _block(function.body, 1, lines)
+    lines.append("}")
 
 
 def _block(body: list[Statement], depth: int, lines: list[str]) -> None:
@@ -90,3 +121,5 @@ def _block(body: list[Statement], depth: int, lines: list[str]) -> None:
                 lines.append(f"{pad}{name}:;")
             case Goto(name):
                 lines.append(f"{pad}goto {name};")
+            case Return(value):
+                lines.append(f"{pad}return {value};" if value else f"{pad}return;")

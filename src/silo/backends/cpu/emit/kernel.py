@@ -11,7 +11,6 @@ from silo.backends.cpu.emit.prelude import PRELUDE
 from silo.backends.cpu.loop_ir import Program
 from silo.backends.cpu.lower.kernel import lower_kernel
 from silo.backends.cpu.options import CpuOptions
-from silo.backends.cpu.schedule.function import plan_function
 from silo.sources.triton.ssa import Module
 
 __all__ = ["EmittedKernel", "emit_c", "lower"]
@@ -34,7 +33,7 @@ class EmittedKernel:
 def lower(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]:
     """The loop program of the kernel of ``module``, and the runtime pieces it calls."""
     check_supported(module)
-    return lower_kernel(module, plan_function(module.entry, options), options)
+    return lower_kernel(module, options)
 
 
 def emit_c(module: Module, options: CpuOptions | None = None) -> EmittedKernel:
@@ -46,4 +45,4 @@ def emit_c(module: Module, options: CpuOptions | None = None) -> EmittedKernel:
     options = options or CpuOptions()
     program, uses = lower(module, options)
     source = "\n".join((runtime.text(uses, options.vector_bits), PRELUDE, kernel_text(program)))
-    return EmittedKernel(source, program.entry, program.scratch_bytes, uses)
+    return EmittedKernel(source, program.entry, program.total_bytes, uses)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from silo.backends.cpu import ops
+from silo.backends.cpu.analysis.combining import combining_operation
 from silo.backends.cpu.analysis.values import store_parts
 from silo.backends.cpu.loop_ir import Assign, Buffer, Define, For, If, Statement
 from silo.backends.cpu.lower.nest import Nest, linear_index
+from silo.backends.cpu.lower.ordered import lower_ordered
 from silo.backends.cpu.lower.overlap import safe_to_fuse
-from silo.backends.cpu.lower.reduction import Accumulation, accumulation, combining_operation
+from silo.backends.cpu.lower.reduction import Accumulation, accumulation
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.ops_types import HALVES
-from silo.backends.cpu.schedule.plan import Fill, Group, ReduceSink, Sink, StoreSink
+from silo.backends.cpu.schedule.plan import Fill, Group, OrderedSink, ReduceSink, Sink, StoreSink
 from silo.sources.triton.ssa import Operation, Value
 
 __all__ = ["lower_group"]
@@ -18,6 +20,9 @@ __all__ = ["lower_group"]
 
 def lower_group(scope: Scope, group: Group) -> None:
     """Emit the nest of ``group`` and bind the values it makes."""
+    if group.ordered is not None:
+        lower_ordered(scope, group)
+        return
     computed = {sink.value for sink in group.sinks if isinstance(sink, Fill) and sink.value is sink.target}
     for sink in group.sinks:
         _prepare(scope, sink)
@@ -49,7 +54,7 @@ def _prepare(scope: Scope, sink: Sink) -> None:
                 name = scope.name("r")
                 scope.emit(Define(ops.c_type(result.type), name, None, mutable=True))
                 scope.bind(result, name)
-        case StoreSink():
+        case StoreSink() | OrderedSink():
             pass
 
 
@@ -85,7 +90,8 @@ class _GroupLowering:
         fast = self._body(fast=not scope.reference)
         limits, extent = nest.limit_statements()
         slow = self._body(fast=False) if limits else []
-        self._wrap(self._inner_loops(fast, slow, limits, extent))
+        for statement in nest.outer_loops(self._inner_loops(fast, slow, limits, extent)):
+            scope.emit(statement)
 
     def _body(self, *, fast: bool) -> list[Statement]:
         self.nest.begin_body(fast=fast)
@@ -107,6 +113,8 @@ class _GroupLowering:
                 return [self._store(operation)]
             case ReduceSink(operation):
                 return self._reduce(sink, operation)
+            case OrderedSink(operation):
+                raise AssertionError(operation.name)  # has a nest of its own, lowered elsewhere
 
     def _fill(self, sink: Fill) -> Statement:
         nest, scope = self.nest, self.scope
@@ -208,13 +216,3 @@ class _GroupLowering:
             for sink, (name, flag, how) in self.accumulators.items()
         ]
         return [*before, *loops, *after]
-
-    def _wrap(self, body: list[Statement]) -> None:
-        nest = self.nest
-        for level in range(nest.depth - 1, -1, -1):
-            body = [*nest.levels[level], *body]
-            if level > 0:
-                axis = nest.axes[level - 1]
-                body = [For(nest.index[axis], "0", str(nest.shape[axis]), body)]
-        for statement in body:
-            self.scope.emit(statement)

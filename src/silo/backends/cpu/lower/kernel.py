@@ -1,297 +1,113 @@
-"""Lowers a planned kernel to its loop program."""
+"""Lowers a module to its loop program: the kernel, the functions it calls, and those applied to elements."""
 
 from __future__ import annotations
 
 import re
 
 from silo.backends.cpu import ops
-from silo.backends.cpu.analysis.values import load_parts, store_parts
-from silo.backends.cpu.loop_ir import (
-    Assign,
-    Break,
-    Define,
-    For,
-    Forever,
-    Goto,
-    If,
-    Label,
-    Parameter,
-    Program,
-    Statement,
-)
-from silo.backends.cpu.lower.dot import lower_dot
-from silo.backends.cpu.lower.group import lower_group
+from silo.backends.cpu.loop_ir import Buffer, Function, Parameter, Program
+from silo.backends.cpu.lower.control import FunctionLowering
+from silo.backends.cpu.lower.regions import element_functions
 from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.lower.whole import callee_of, function_name
 from silo.backends.cpu.options import CpuOptions
-from silo.backends.cpu.schedule.plan import (
-    BlockPlan,
-    Branch,
-    Carried,
-    DotStep,
-    Group,
-    Jump,
-    Loop,
-    ScalarStep,
-    WhileLoop,
-)
-from silo.sources.triton.ssa import Block, Module, Operation, Value
+from silo.backends.cpu.schedule.control import declare_results
+from silo.backends.cpu.schedule.function import plan_function
+from silo.backends.cpu.schedule.scratch import Lifetimes
+from silo.sources.triton.ssa import Module, Operation, Value
 
-__all__ = ["NEXT_PROGRAM", "lower_kernel"]
-
-NEXT_PROGRAM = "next_program"  # the label at the end of one program, where a return goes
-_AXES = "xyz"
+__all__ = ["frame_name", "lower_kernel"]
 
 
-def lower_kernel(module: Module, plans: list[BlockPlan], options: CpuOptions) -> tuple[Program, frozenset[str]]:
+def frame_name(function: str) -> str:
+    """The C constant that is the size of a function's own scratch memory."""
+    return f"{function}_frame"
+
+
+def lower_kernel(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]:
     """The loop program of the kernel of ``module``, and the runtime pieces its text calls."""
     scope = Scope(options)
-    blocks = module.entry.regions[0].blocks
+    applied = element_functions(scope, module)
+    called = [_function(scope, symbol, module.functions[symbol]) for symbol in _called(module)]
+    entry = "silo_kernel_" + re.sub(r"\W", "_", module.kernel)
+    arguments = module.entry.regions[0].blocks[0].arguments
     parameters: list[Parameter] = []
-    for argument in blocks[0].arguments:
+    for argument in arguments:
         name = f"a{argument.index}"
         scope.bind(argument, name)
         parameters.append(Parameter(ops.c_type(argument.type), name))
-    lowering = _KernelLowering(scope, blocks)
-    lowering.function(plans)
-    shared = len(blocks) == 1
-    scratch = scope.lifetimes.assign(shared=shared)
+    scratch = _lower(scope, module.entry, entry, kernel=True)
     program = Program(
-        entry="silo_kernel_" + re.sub(r"\W", "_", module.kernel),
+        entry=entry,
         parameters=parameters,
-        buffers=sorted(scope.lifetimes.spans, key=lambda buffer: int(buffer.name[1:])),
+        buffers=_buffers(scope),
         constants=scope.constants,
         body=scope.out,
+        functions=[*applied, *called],
         scratch_bytes=scratch,
     )
+    program.total_bytes = _total_bytes(module, {function.name: function.scratch_bytes for function in called}, scratch)
     return program, frozenset(scope.pieces)
 
 
-class _KernelLowering:
-    def __init__(self, scope: Scope, blocks: list[Block]) -> None:
-        self.scope = scope
-        self.labels = {block: f"block{number}" for number, block in enumerate(blocks)}
-
-    def function(self, plans: list[BlockPlan]) -> None:
-        """All blocks of the function, in order."""
-        if len(plans) == 1:
-            self.steps(plans[0])
-            return
-        for block in list(self.labels)[1:]:
-            for argument in block.arguments:
-                if argument.type.tensor:
-                    self.scope.buffer_for(argument)
-                else:
-                    self._variable(argument)
-        for (_, label), plan in zip(self.labels.items(), plans, strict=True):
-            self.scope.emit(Label(label))
-            self.steps(plan)
-
-    def steps(self, plan: BlockPlan) -> None:
-        """Every step of ``plan``, in order."""
-        for step in plan.steps:
-            self.scope.lifetimes.advance()
-            match step:
-                case Group():
-                    lower_group(self.scope, step)
-                case ScalarStep(operation):
-                    self._scalar(operation)
-                case DotStep():
-                    lower_dot(self.scope, step)
-                case Loop():
-                    self._loop(step)
-                case WhileLoop():
-                    self._while(step)
-                case Branch():
-                    self._branch(step)
-                case Jump(operation):
-                    self._jump(operation)
-
-    # ---- scalars
-
-    def _variable(self, value: Value, start: str | None = None) -> str:
-        name = self.scope.name("v")
-        self.scope.emit(Define(ops.c_type(value.type), name, start, mutable=True))
-        self.scope.bind(value, name)
-        return name
-
-    def _scalar(self, operation: Operation) -> None:
-        scope = self.scope
-        if operation.name == "tt.store":
-            pointer, value, mask = store_parts(operation)
-            condition = scope.scalar(mask) if mask is not None else ""
-            scope.emit(Assign(f"*{scope.scalar(pointer)}", scope.scalar(value), condition))
-            return
-        result = operation.result
-        text = self._scalar_text(operation)
-        if operation.name == "arith.constant":
-            scope.bind(result, text)
-            return
-        name = scope.name("s")
-        scope.emit(Define(ops.c_type(result.type), name, text))
-        scope.bind(result, name)
-
-    def _scalar_text(self, operation: Operation) -> str:
-        scope = self.scope
-        match operation.name:
-            case "tt.get_program_id":
-                return f"program_{_AXES[_axis(operation)]}"
-            case "tt.get_num_programs":
-                return f"(int32_t)grid[{_axis(operation)}]"
-            case "tt.load":
-                pointer, mask, other = load_parts(operation)
-                text = f"*{scope.scalar(pointer)}"
-                if mask is None:
-                    return text
-                fill = scope.scalar(other) if other is not None else ops.literal(0, operation.result.type.element)
-                return f"{scope.scalar(mask)} ? {text} : {fill}"
-            case _:
-                return scope.expression(operation, [scope.scalar(operand) for operand in operation.operands])
-
-    def _assign_all(self, pairs: list[tuple[str, Value]]) -> None:
-        """Assign to variables as if at once: every value is read before any is written."""
-        held: list[tuple[str, str]] = []
-        for target, value in pairs:
-            name = self.scope.name("y")
-            self.scope.emit(Define(ops.c_type(value.type), name, self.scope.scalar(value)))
-            held.append((target, name))
-        for target, name in held:
-            self.scope.emit(Assign(target, name))
-
-    # ---- control
-
-    def _loop(self, step: Loop) -> None:
-        scope = self.scope
-        operation = step.operation
-        variable = operation.regions[0].blocks[0].arguments[0]
-        start, end, stride = (scope.scalar(value) for value in operation.operands[:3])
-        scalars: list[tuple[str, Value]] = []
-        offsets: list[tuple[str, Value]] = []
-        for entry in step.carried:
-            self._enter(entry, scalars, offsets)
-        counter = scope.name("n")
-        ctype = ops.c_type(variable.type)
-        scope.bind(variable, f"(({ctype}){counter})")
-        with scope.collecting() as body, scope.lifetimes.loop():
-            for entry in step.carried:
-                buffer = scope.buffer(entry.argument) if entry.kind == "buffer" else None
-                if buffer is not None:
-                    scope.lifetimes.touch(buffer)
-            self.steps(step.body)
-            scope.lifetimes.advance()
-            scope.unstage(entry.argument for entry in step.carried)
-            self._assign_all(scalars)
-            for name, amount in offsets:
-                scope.emit(Assign(name, f"{name} + (int64_t){self._uniform(amount)}"))
-        unsigned = bool(operation.attributes.get("unsignedCmp"))
-        convert = f"(int64_t)(u{ctype})" if unsigned else "(int64_t)"
-        scope.emit(For(counter, f"{convert}{start}", f"{convert}{end}", body, step=f"{convert}{stride}"))
-        for entry in step.carried:
-            if entry.kind == "scalar":
-                scope.bind(entry.result, scope.scalar(entry.argument))
-            elif entry.kind == "offset":
-                scope.offsets[entry.result] = scope.offsets[entry.argument]
-            else:
-                scope.same[entry.result] = entry.argument
-
-    def _enter(self, entry: Carried, scalars: list[tuple[str, Value]], offsets: list[tuple[str, Value]]) -> None:
-        scope = self.scope
-        if entry.kind == "scalar":
-            scalars.append((self._variable(entry.argument, scope.scalar(entry.initial)), entry.yielded))
-        elif entry.kind == "invariant":
-            scope.same[entry.argument] = entry.initial
-        elif entry.kind == "offset":
-            assert entry.step is not None
-            name = scope.name("o")
-            scope.emit(Define("int64_t", name, "0", mutable=True))
-            scope.offsets[entry.argument] = (entry.initial, name)
-            offsets.append((name, entry.step))
-
-    def _uniform(self, value: Value) -> str:
-        """A scalar, or the one value of a splat constant."""
-        if not value.type.tensor:
-            return self.scope.scalar(value)
-        assert value.owner is not None
-        attribute = value.owner.attributes["value"]
-        single = getattr(attribute, "splat", attribute)
-        assert isinstance(single, (int, float))
-        return ops.literal(single, value.type.element)
-
-    def _while(self, step: WhileLoop) -> None:
-        scope = self.scope
-        operation = step.operation
-        before, after = (region.blocks[0] for region in operation.regions)
-        variables: list[str] = []
-        for initial, argument in zip(operation.operands, before.arguments, strict=True):
-            if not argument.type.tensor:
-                variables.append(self._variable(argument, scope.scalar(initial)))
-        results = [self._variable(result) for result in operation.results if not result.type.tensor]
-        with scope.collecting() as body, scope.lifetimes.loop():
-            for argument in before.arguments:
-                buffer = scope.buffer(argument) if argument.type.tensor else None
-                if buffer is not None:
-                    scope.lifetimes.touch(buffer)
-            self.steps(step.before)
-            condition = before.operations[-1].operands
-            values = [value for value in condition[1:] if not value.type.tensor]
-            self._assign_all(list(zip(results, values, strict=True)))
-            scope.emit(If(f"!{scope.scalar(condition[0])}", [Break()]))
-            for argument, result in zip(after.arguments, operation.results, strict=True):
-                scope.same[argument] = result
-            self.steps(step.after)
-            scope.lifetimes.advance()
-            scope.unstage(before.arguments)
-            yielded = [value for value in after.operations[-1].operands if not value.type.tensor]
-            self._assign_all(list(zip(variables, yielded, strict=True)))
-        scope.emit(Forever(body))
-
-    def _branch(self, step: Branch) -> None:
-        scope = self.scope
-        operation = step.operation
-        results = operation.results
-        variables = {result: self._variable(result) for result in results if not result.type.tensor}
-        for result in results:
-            if result.type.tensor:
-                scope.buffer_for(result)
-        bodies: list[list[Statement]] = []
-        for plan, region in zip((step.then, step.otherwise), operation.regions, strict=False):
-            with scope.collecting() as body:
-                self.steps(plan)
-                if region.blocks:
-                    yielded = region.blocks[0].operations[-1].operands
-                    pairs = [(variables[r], v) for r, v in zip(results, yielded, strict=True) if r in variables]
-                    self._assign_all(pairs)
-            bodies.append(body)
-        scope.emit(If(scope.scalar(operation.operands[0]), bodies[0], bodies[1] if len(bodies) > 1 else []))
-
-    def _jump(self, operation: Operation) -> None:
-        scope = self.scope
-        if operation.name == "tt.return":
-            if len(self.labels) > 1:
-                scope.emit(Goto(NEXT_PROGRAM))
-            return
-        if operation.name == "cf.br":
-            self._pass(operation.operands, operation.successors[0])
-            scope.emit(Goto(self.labels[operation.successors[0]]))
-            return
-        condition, *edges = operation.operand_segments()
-        sides: list[list[Statement]] = []
-        for values, successor in zip(edges, operation.successors, strict=True):
-            with scope.collecting() as side:
-                self._pass(list(values), successor)
-                scope.emit(Goto(self.labels[successor]))
-            sides.append(side)
-        scope.emit(If(scope.scalar(condition[0]), sides[0], sides[1]))
-
-    def _pass(self, values: list[Value], successor: Block) -> None:
-        pairs = [
-            (self.scope.scalar(argument), value)
-            for value, argument in zip(values, successor.arguments, strict=True)
-            if not argument.type.tensor
-        ]
-        self._assign_all(pairs)
+def _lower(scope: Scope, function: Operation, name: str, *, kernel: bool) -> int:
+    """Emit the body of ``function``; the bytes of scratch memory it needs for itself."""
+    scope.lifetimes = Lifetimes()
+    scope.frame = frame_name(name)
+    blocks = function.regions[0].blocks
+    FunctionLowering(scope, blocks, kernel=kernel).function(plan_function(function, scope.options))
+    return scope.lifetimes.assign(shared=len(blocks) == 1)
 
 
-def _axis(operation: Operation) -> int:
-    axis = operation.attributes["axis"]
-    assert isinstance(axis, int)
-    return axis
+def _buffers(scope: Scope) -> list[Buffer]:
+    return sorted(scope.lifetimes.spans, key=lambda buffer: int(buffer.name[1:]))
+
+
+def _function(scope: Scope, symbol: str, function: Operation) -> Function:
+    name = function_name(symbol)
+    declare_results(function)
+    parameters = [_parameter(scope, argument) for argument in function.regions[0].blocks[0].arguments]
+    parameters += [_parameter(scope, result, result=True) for result in function.results]
+    with scope.collecting() as body:
+        scratch = _lower(scope, function, name, kernel=False)
+    return Function(name, parameters, _buffers(scope), body, inline=False, surroundings=True, scratch_bytes=scratch)
+
+
+def _parameter(scope: Scope, value: Value, *, result: bool = False) -> Parameter:
+    """A scalar by value, a tensor by its address, a result by the address of where it goes."""
+    name = scope.name("p")
+    ctype = ops.c_type(value.type)
+    if value.type.tensor:
+        buffer = scope.new_buffer(value.type)
+        scope.hold(value, Buffer(name, buffer.ctype, buffer.elements, buffer.item_bytes, external=True))
+        return Parameter(f"{ctype} *", name)
+    scope.bind(value, f"*{name}" if result else name)
+    return Parameter(f"{ctype} *" if result else ctype, name)
+
+
+def _called(module: Module) -> list[str]:
+    """The functions the kernel calls, each before its callers."""
+    order: dict[str, None] = {}
+
+    def visit(symbol: str) -> None:
+        for callee in _callees(module, symbol):
+            visit(callee)
+        order.setdefault(symbol)
+
+    for callee in _callees(module, module.kernel):
+        visit(callee)
+    return list(order)
+
+
+def _callees(module: Module, symbol: str) -> list[str]:
+    inside = Module({symbol: module.functions[symbol]}, symbol).walk()
+    return [callee_of(operation) for operation in inside if operation.name == "tt.call"]
+
+
+def _total_bytes(module: Module, own: dict[str, int], kernel: int) -> int:
+    """The kernel's scratch memory and that of the deepest chain of calls."""
+
+    def below(symbol: str) -> int:
+        return max((own[function_name(name)] + below(name) for name in _callees(module, symbol)), default=0)
+
+    return kernel + below(module.kernel)

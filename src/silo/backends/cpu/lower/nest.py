@@ -11,13 +11,15 @@ import re
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.values import VIEWS, is_unit_reshape, load_parts, scalar_source
-from silo.backends.cpu.loop_ir import Define, Statement
+from silo.backends.cpu.loop_ir import Define, For, Statement
 from silo.backends.cpu.lower.scope import Scope
 from silo.sources.triton.ssa import Operation, Type, Value
 
 __all__ = ["Index", "Nest", "linear_index", "remap"]
 
 Index = tuple[str, ...]
+# Operations whose elements are those of their operands, at other places than a view could say.
+SHUFFLES = frozenset({"tt.cat", "tt.gather", "tt.join", "tt.split"})
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -58,6 +60,29 @@ class Nest:
         """The outermost level at which all of ``names`` are known."""
         return max((self.level_of.get(name, 0) for name in names), default=0)
 
+    def outer_loops(self, body: list[Statement]) -> list[Statement]:
+        """``body`` within every loop but the innermost, each level with its statements before it."""
+        return self._within(body, self.depth - 1, None)
+
+    def loops(self, body: list[Statement], *, simd: bool = False, backward: int | None = None) -> list[Statement]:
+        """``body`` within every loop, the axis ``backward`` from its end to its start."""
+        loop = self._loop(self.axes[-1], body, backward, simd=simd)
+        return self._within([loop], self.depth - 1, backward)
+
+    def _within(self, body: list[Statement], depth: int, backward: int | None) -> list[Statement]:
+        for level in range(depth, -1, -1):
+            body = [*self.levels[level], *body]
+            if level > 0:
+                body = [self._loop(self.axes[level - 1], body, backward)]
+        return body
+
+    def _loop(self, axis: int, body: list[Statement], backward: int | None, *, simd: bool = False) -> For:
+        index, extent = self.index[axis], self.shape[axis]
+        if axis != backward:
+            return For(index, "0", str(extent), body, simd=simd)
+        counter = self.scope.name("n")
+        return For(counter, "0", str(extent), [Define("int64_t", index, f"{extent - 1} - {counter}"), *body], simd=simd)
+
     # ---- values
 
     def value(self, value: Value, index: Index) -> str:
@@ -90,6 +115,8 @@ class Nest:
             return self._constant(operation, value, index)
         if operation.name in VIEWS:
             return self._view(operation, index)
+        if operation.name in SHUFFLES:
+            return self._shuffled(operation, value, index)
         if operation.name == "tt.make_range":
             text = f"((int32_t)({operation.attributes['start']} + {index[0]}))"
             return self.put("int32_t", text, self.level(*index))
@@ -131,6 +158,51 @@ class Nest:
             return self.value(source, (index[0],) * len(source.type.shape))
         self.scope.lifetimes.touch(buffer)
         return self.put(ops.c_type(result.type), f"{buffer.name}[{place}]", self.level(*index))
+
+    def _shuffled(self, operation: Operation, value: Value, index: Index) -> str:
+        """One element of a value that takes its elements from elsewhere."""
+        ctype = ops.c_type(value.type)
+        match operation.name:
+            case "tt.split":
+                return self.value(operation.operands[0], (*index, str(value.index)))
+            case "tt.join":
+                left, right = (self.value(operand, index[:-1]) for operand in operation.operands)
+                text = f"{index[-1]} == 0 ? {left} : {right}"
+                return self.put(ctype, text, self.level(left, right, index[-1]))
+            case "tt.cat":
+                return self._cat(operation, index)
+            case _:
+                return self._gathered(operation, index)
+
+    def _stored(self, value: Value, index: Index) -> str:
+        """The place of one element of a value that lies in memory, or is one constant."""
+        buffer = self.scope.buffer(value)
+        if buffer is None:
+            source = scalar_source(value)
+            assert source is not None, f"{value.name} is not stored"
+            return self.value(source, ("0",) * len(source.type.shape))
+        self.scope.lifetimes.touch(buffer)
+        return f"{buffer.name}[{linear_index(index, value.type.shape)}]"
+
+    def _cat(self, operation: Operation, index: Index) -> str:
+        left, right = operation.operands
+        extent = left.type.shape[0]
+        first, *rest = index
+        second = self._stored(right, (f"({first} - {extent})", *rest))
+        text = f"{first} < {extent} ? {self._stored(left, index)} : {second}"
+        return self.put(ops.c_type(operation.result.type), text, self.level(*index))
+
+    def _gathered(self, operation: Operation, index: Index) -> str:
+        """An index out of range, which has no meaning, reads element 0: nothing outside is touched."""
+        source, positions = operation.operands
+        axis = operation.attributes["axis"]
+        assert isinstance(axis, int)
+        position = self.value(positions, index)
+        extent = source.type.shape[axis]
+        level = self.level(position, *index)
+        place = self.put("int64_t", f"(uint64_t){position} < {extent} ? (int64_t){position} : 0", level)
+        element = self._stored(source, (*index[:axis], place, *index[axis + 1 :]))
+        return self.put(ops.c_type(operation.result.type), element, level)
 
     # ---- memory
 
@@ -250,7 +322,9 @@ class Nest:
             if operation.name == "tt.reshape" and not is_unit_reshape(operation):
                 return True
             return self.depends(operation.operands[0], remap(operation, index))
-        if not operation.operands:
+        if operation.name == "tt.split":
+            return self.depends(operation.operands[0], (*index, str(value.index)))
+        if operation.name in SHUFFLES or not operation.operands:
             return True
         return any(self.depends(operand, index) for operand in operation.operands)
 

@@ -11,7 +11,7 @@ from silo.backends.cpu import ops
 from silo.backends.cpu.ops_types import HALVES, INTEGERS
 from silo.sources.triton.ssa import Operation, Type
 
-__all__ = ["REDUCTIONS", "Accumulation", "accumulation", "combining_operation"]
+__all__ = ["Accumulation", "accumulation"]
 
 _FLOAT_ORDER = {
     "arith.maxnumf": (">", "-", "max"),
@@ -27,7 +27,6 @@ _INTEGER_ORDER = {
     "arith.maxui": (">", "max", False),
     "arith.minui": ("<", "min", False),
 }
-REDUCTIONS = frozenset({*_FLOAT_ORDER, *_SUMS, *_BITS, *_INTEGER_ORDER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +45,6 @@ class Accumulation:
     combine: str
     finish: str
     flag: str = ""
-
-
-def combining_operation(reduce: Operation) -> Operation | None:
-    """The only operation of a ``tt.reduce`` region that combines its two arguments, or None."""
-    block = reduce.regions[0].blocks[0]
-    if len(reduce.operands) != 1 or len(block.operations) != 2:
-        return None
-    operation = block.operations[0]
-    returned = block.operations[1].operands
-    if operation.name not in REDUCTIONS or returned != operation.results:
-        return None
-    if set(operation.operands) != set(block.arguments):
-        return None
-    return operation
 
 
 def accumulation(operation: Operation) -> Accumulation:

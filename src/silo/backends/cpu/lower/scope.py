@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from silo.backends.cpu import ops
-from silo.backends.cpu.loop_ir import Buffer, Copy, Statement
+from silo.backends.cpu.loop_ir import Buffer, Call, Copy, Define, If, Return, Statement
 from silo.backends.cpu.options import CpuOptions
 from silo.backends.cpu.schedule.scratch import Lifetimes
 from silo.sources.triton.ssa import Dense, Operation, Type, Value
 
-__all__ = ["Scope"]
+__all__ = ["ElementFunction", "Scope"]
+
+
+@dataclass(frozen=True, slots=True)
+class ElementFunction:
+    """A C function that applies the region of an operation: the values it takes before the elements.
+
+    One that ``calls`` functions of the user takes the program's surroundings as well and returns an error code.
+    """
+
+    name: str
+    passed: tuple[Value, ...]
+    calls: bool
 
 
 class Scope:
@@ -23,6 +36,8 @@ class Scope:
         self.pieces: set[str] = set()
         self.constants: list[str] = []
         self.out: list[Statement] = []
+        self.frame = ""  # the C constant that is the size of the current function's scratch memory
+        self.elementwise: dict[Operation, ElementFunction] = {}
         # A value that equals another (a carried value the loop never changes, a loop's result).
         self.same: dict[Value, Value] = {}
         # A carried value as its start and the name of the offset added so far, in elements.
@@ -114,6 +129,25 @@ class Scope:
         self.pieces |= ops.runtime_pieces(operation)
         types = [value.type for value in operation.operands]
         return ops.scalar_expression(operation, operands, types, operation.result.type)
+
+    def apply(self, operation: Operation, elements: list[str], targets: list[str]) -> list[Statement]:
+        """Apply the region of ``operation`` to ``elements`` and put the results at ``targets``."""
+        function = self.elementwise[operation]
+        arguments = [*(self.scalar(value) for value in function.passed), *elements, *targets]
+        if function.calls:
+            return self.checked_call(function.name, arguments)
+        return [Call(f"{function.name}({', '.join(arguments)})")]
+
+    def vectorizes(self, operation: Operation) -> bool:
+        """Whether the region of ``operation`` may be applied to several elements at once."""
+        return not self.reference and not self.elementwise[operation].calls
+
+    def checked_call(self, function: str, arguments: list[str]) -> list[Statement]:
+        """Call a function that gets the program's surroundings; its error code becomes the caller's."""
+        place = f"program_x, program_y, program_z, grid, (char *)scratch + {self.frame}, context"
+        code = self.name("code")
+        called = Define("int32_t", code, f"{function}({', '.join([*arguments, place])})")
+        return [called, If(code, [Return(code)])]
 
     def constant_array(self, value: Value) -> str:
         """The name of a constant array that holds a constant whose elements differ."""

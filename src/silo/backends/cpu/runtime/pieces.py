@@ -34,6 +34,7 @@ PIECES: dict[str, Piece] = {
     "trig": Piece("trig.h", ("types",)),
     "tanh": Piece("tanh.h", ("exp",)),
     "erf": Piece("erf.h", ("exp",)),
+    "atomic": Piece("atomic.h", ("types", "half")),
     "dot_f32": Piece("dot.h", ("types",)),
     "dot_f64": Piece("dot.h", ("types",), (("f32", "f64"), ("float", "double"))),
     "dot_i8": Piece("dot_i8.h", ("types",)),

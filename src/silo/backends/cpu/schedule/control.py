@@ -6,7 +6,7 @@ from silo.backends.cpu.analysis.values import scalar_source
 from silo.backends.cpu.schedule.plan import Carried
 from silo.sources.triton.ssa import Operation, Value
 
-__all__ = ["carried_of", "jump_arguments"]
+__all__ = ["carried_of", "declare_results", "jump_arguments"]
 
 
 def carried_of(operation: Operation) -> list[Carried]:
@@ -35,8 +35,23 @@ def _uniform_step(argument: Value, value: Value) -> Value | None:
     return scalar_source(operation.operands[1])
 
 
+def declare_results(function: Operation) -> None:
+    """Give a ``tt.func`` values for what it returns, so that a return assigns to them like a jump to a block."""
+    if function.results:
+        return
+    for block in function.regions[0].blocks:
+        end = block.operations[-1]
+        if end.name == "tt.return":
+            function.results = [Value(f"result{n}", v.type, function, index=n) for n, v in enumerate(end.operands)]
+            return
+
+
 def jump_arguments(operation: Operation) -> list[tuple[Value, Value]]:
-    """(value, block argument) of every edge of a terminator."""
+    """(value, what it becomes) of every edge of a terminator: arguments of blocks, results of the function."""
+    if operation.name == "tt.return":
+        function = operation.block.region.owner if operation.block and operation.block.region else None
+        assert function is not None
+        return list(zip(operation.operands, function.results, strict=True))
     groups: tuple[tuple[Value, ...], ...] = ()
     if operation.name == "cf.br":
         groups = (tuple(operation.operands),)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from silo.backends.cpu.options import CpuOptions
 from silo.backends.cpu.schedule import optimized, reference
+from silo.backends.cpu.schedule.control import declare_results
 from silo.backends.cpu.schedule.plan import BlockPlan
-from silo.sources.triton.ssa import Operation, Value
+from silo.sources.triton.ssa import Operation, Region, Value
 
-__all__ = ["plan_function"]
+__all__ = ["plan_function", "plan_region"]
 
 
 def plan_function(function: Operation, options: CpuOptions) -> list[BlockPlan]:
     """One plan for each block of ``function``, in order."""
     blocks = function.regions[0].blocks
+    declare_results(function)
     if options.mode == "reference":
         return [reference.plan_block(block) for block in blocks]
     plans: list[BlockPlan] = []
@@ -22,3 +24,9 @@ def plan_function(function: Operation, options: CpuOptions) -> list[BlockPlan]:
         external |= {value for value, _ in plan.free}
         plans.insert(0, plan)
     return plans
+
+
+def plan_region(region: Region, options: CpuOptions) -> list[BlockPlan]:
+    """The plan of each block of a region that is applied to elements: scalars only."""
+    plan_block = reference.plan_block if options.mode == "reference" else optimized.plan_block
+    return [plan_block(block) for block in region.blocks]

@@ -17,14 +17,19 @@ from silo.backends.cpu.analysis.affine import is_index_only, is_range_mask, is_s
 from silo.backends.cpu.analysis.values import (
     NO_EFFECT,
     OPAQUE,
+    REGION_RETURNS,
     VIEWS,
+    WHOLE,
+    WRITES,
     arithmetic_cost,
     defining_block,
+    first_tensor,
     inner_axis,
-    is_unit_reshape,
+    is_ordered,
     load_parts,
     recompute_cost,
     store_parts,
+    stored_operands,
 )
 from silo.backends.cpu.ops_types import FLOATS, HALVES
 from silo.backends.cpu.schedule.control import carried_of, jump_arguments
@@ -37,12 +42,14 @@ from silo.backends.cpu.schedule.plan import (
     Group,
     Jump,
     Loop,
+    OrderedSink,
     ReduceSink,
     ScalarStep,
     Sink,
     Step,
     StoreSink,
     WhileLoop,
+    WholeStep,
 )
 from silo.sources.triton.ssa import Block, Operation, Value
 
@@ -124,8 +131,18 @@ class _Planner:
         name = operation.name
         if name in NO_EFFECT:
             return
+        if name in REGION_RETURNS:
+            self._step(Jump(operation), operation)
+            return
         if name == "tt.store" and operation.operands[0].type.tensor:
             self._anchor(StoreSink(operation), operation.operands[0].type.shape)
+        elif is_ordered(operation):
+            self._close()
+            self._anchor(OrderedSink(operation), first_tensor(operation).type.shape)
+            self._close()
+        elif name in WHOLE:
+            self._close()
+            self._step(WholeStep(operation), operation)
         elif name == "tt.reduce":
             self._anchor(ReduceSink(operation), operation.operands[0].type.shape)
         elif name == "tt.dot":
@@ -141,10 +158,11 @@ class _Planner:
 
     def _scalar(self, operation: Operation) -> None:
         group = self.open
-        touches_memory = operation.name in {"tt.load", "tt.store"}
+        writes = operation.name in WRITES
         if group is not None and (
             any(operand in group.reduced for operand in operation.operands)
-            or (touches_memory and (group.stores or operation.name == "tt.store"))
+            or writes
+            or (operation.name == "tt.load" and group.stores)
         ):
             self._close()
         self._step(ScalarStep(operation), operation)
@@ -290,6 +308,9 @@ class _Planner:
                     for sink in step.sinks:
                         for root in _roots(sink):
                             self._need(root, _whole(step))
+                case WholeStep(operation):
+                    for operand in operation.operands:
+                        self._need(operand, _Demand(step, stored=True))
                 case DotStep(operation):
                     for operand in operation.operands[:2]:
                         self._need(operand, _Demand(step, stored=True, element=dot_element(operand)))
@@ -349,7 +370,8 @@ class _Planner:
         cost = recompute_cost(value, self.costs)
         limit = _RECOMPUTE_LIMIT if value.type.element in FLOATS and not value.type.pointer else _RECOMPUTE_LIMIT_INDEX
         places = {demand.step for demand in demands}
-        lone_nest = len(places) == 1 and isinstance(first, Group) and not self._repeats(value, first, demands, cost)
+        nest = first if isinstance(first, Group) and first.ordered is None else None
+        lone_nest = nest is not None and len(places) == 1 and not self._repeats(value, nest, demands, cost)
         stored = any(demand.stored for demand in demands)
         if barrier is None and not stored and (lone_nest or cost <= limit):
             self._pass_on(operation, demands)
@@ -361,12 +383,12 @@ class _Planner:
         here = [demand for demand in demands if demand.step is first]
         if (
             barrier is None
-            and isinstance(first, Group)
-            and first.shape == value.type.shape
+            and nest is not None
+            and nest.shape == value.type.shape
             and all(demand.identity for demand in here)
         ):
-            first.sinks[:0] = sinks
-            group = first
+            nest.sinks[:0] = sinks
+            group = nest
         else:
             group = Group(value.type.shape, sinks)
             before = barrier if barrier is not None else first
@@ -389,16 +411,14 @@ class _Planner:
         return order
 
     def _pass_on(self, operation: Operation, demands: list[_Demand]) -> None:
-        if operation.name == "tt.reshape" and not is_unit_reshape(operation):
-            for demand in demands:
-                self._need(operation.operands[0], _Demand(demand.step, stored=True))
-            return
-        is_view = operation.name in VIEWS
+        stored = stored_operands(operation)
         for demand in demands:
-            inner = inner_axis(operation, demand.inner) if is_view else demand.inner
-            passed = _Demand(demand.step, identity=demand.identity and not is_view, inner=inner)
-            for operand in operation.operands:
-                self._need(operand, passed)
+            inner = inner_axis(operation, demand.inner)
+            for position, operand in enumerate(operation.operands):
+                identity = demand.identity and operand.type.shape == operation.results[0].type.shape
+                identity = identity and operation.name not in VIEWS
+                passed = _Demand(demand.step, identity=identity, inner=inner)
+                self._need(operand, _Demand(demand.step, stored=True) if position in stored else passed)
 
     def _store_before(self, load: Operation, order: dict[Step | None, int], last: int) -> Step | None:
         """The first step up to ``last`` that holds a later store which no run-time check can cover."""
@@ -410,10 +430,10 @@ class _Planner:
                 if self.step_position.get(step, -1) > position and _writes(step):
                     return step
                 continue
-            later = [store for store in step.stores if self.position[store] > position]
+            later = [writer for writer in step.writers if self.position[writer] > position]
             if not later:
                 continue
-            if order[step] < last:
+            if order[step] < last or step.ordered is not None:
                 return step
             pairs = [(load, store) for store in later]
             if not all(self._is_checkable(access) for pair in pairs for access in pair):
@@ -498,10 +518,10 @@ def _roots(sink: Sink) -> list[Value]:
 
 def _writes(step: Step) -> bool:
     match step:
-        case ScalarStep(operation):
-            return operation.name == "tt.store"
+        case ScalarStep(operation) | WholeStep(operation):
+            return operation.name in WRITES
         case Group():
-            return bool(step.stores)
+            return bool(step.writers)
         case Loop():
             return any(_writes(inner) for inner in step.body.steps)
         case Branch():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from silo.backends.cpu.analysis.values import WRITES
 from silo.sources.triton.ssa import Operation, Value
 
 __all__ = [
@@ -19,11 +20,13 @@ __all__ = [
     "Group",
     "Jump",
     "Loop",
+    "OrderedSink",
     "ReduceSink",
     "ScalarStep",
     "Step",
     "StoreSink",
     "WhileLoop",
+    "WholeStep",
     "describe",
 ]
 
@@ -56,7 +59,14 @@ class ReduceSink:
     operation: Operation
 
 
-Sink = Fill | StoreSink | ReduceSink
+@dataclass(slots=True, eq=False)
+class OrderedSink:
+    """An operation whose nest is its own and runs in order: a scan, an atomic, a reduction by any function."""
+
+    operation: Operation
+
+
+Sink = Fill | StoreSink | ReduceSink | OrderedSink
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +87,16 @@ class Group:
         return [sink.operation for sink in self.sinks if isinstance(sink, StoreSink)]
 
     @property
+    def ordered(self) -> Operation | None:
+        """The operation that has this nest for itself, if one has."""
+        return next((sink.operation for sink in self.sinks if isinstance(sink, OrderedSink)), None)
+
+    @property
+    def writers(self) -> list[Operation]:
+        """The operations among the sinks that write memory, in order."""
+        return [sink.operation for sink in self.sinks if not isinstance(sink, Fill) and sink.operation.name in WRITES]
+
+    @property
     def reduced(self) -> set[Value]:
         """Results of the reductions among the sinks."""
         return {r for sink in self.sinks if isinstance(sink, ReduceSink) for r in sink.operation.results}
@@ -85,6 +105,13 @@ class Group:
 @dataclass(slots=True, eq=False)
 class ScalarStep:
     """One operation on scalars, in program order."""
+
+    operation: Operation
+
+
+@dataclass(slots=True, eq=False)
+class WholeStep:
+    """An operation on whole tensors in memory, such as a call of a function."""
 
     operation: Operation
 
@@ -164,7 +191,7 @@ class Jump:
     operation: Operation
 
 
-Step = Group | ScalarStep | DotStep | Loop | WhileLoop | Branch | Jump
+Step = Group | ScalarStep | WholeStep | DotStep | Loop | WhileLoop | Branch | Jump
 
 
 def describe(plan: BlockPlan, depth: int = 0) -> str:
@@ -179,6 +206,8 @@ def describe(plan: BlockPlan, depth: int = 0) -> str:
                 lines.append(f"{pad}nest {extents}: {sinks}" + (f" checks {len(step.checks)}" if step.checks else ""))
             case ScalarStep(operation):
                 lines.append(f"{pad}scalar {operation.name}")
+            case WholeStep(operation):
+                lines.append(f"{pad}whole {operation.name}")
             case DotStep():
                 lines.append(f"{pad}dot into {step.target.name}")
             case Loop():
@@ -206,3 +235,5 @@ def _describe_sink(sink: Sink) -> str:
             return "store"
         case ReduceSink():
             return f"reduce {sink.operation.results[0].name}"
+        case OrderedSink():
+            return sink.operation.name

@@ -5,7 +5,7 @@ It decides nothing, so it cannot decide wrongly: the oracle of the optimised sch
 
 from __future__ import annotations
 
-from silo.backends.cpu.analysis.values import NO_EFFECT
+from silo.backends.cpu.analysis.values import NO_EFFECT, REGION_RETURNS, WHOLE, first_tensor, is_ordered
 from silo.backends.cpu.schedule.control import jump_arguments
 from silo.backends.cpu.schedule.plan import (
     BlockPlan,
@@ -16,12 +16,14 @@ from silo.backends.cpu.schedule.plan import (
     Group,
     Jump,
     Loop,
+    OrderedSink,
     ReduceSink,
     ScalarStep,
     Sink,
     Step,
     StoreSink,
     WhileLoop,
+    WholeStep,
 )
 from silo.sources.triton.ssa import Block, Operation, Region, Value
 
@@ -40,6 +42,12 @@ def _steps(operation: Operation, block: Block) -> list[Step]:
     name = operation.name
     if name in NO_EFFECT:
         return []
+    if name in REGION_RETURNS:
+        return [Jump(operation)]
+    if name in WHOLE:
+        return [WholeStep(operation)]
+    if is_ordered(operation):
+        return [_nest(OrderedSink(operation), first_tensor(operation))]
     if name == "tt.store" and operation.operands[0].type.tensor:
         return [_nest(StoreSink(operation), operation.operands[0])]
     if name == "tt.reduce":

@@ -26,6 +26,8 @@ class Lifetimes:
 
     def touch(self, buffer: Buffer) -> None:
         """Note a read or a write of ``buffer`` now."""
+        if buffer.external:
+            return
         span = self.spans.setdefault(buffer, [self.clock, self.clock])
         span[1] = self.clock
 

@@ -1,0 +1,39 @@
+"""What the regions of reductions and scans do to two elements."""
+
+from __future__ import annotations
+
+from silo.sources.triton.ssa import Operation
+
+__all__ = ["ASSOCIATIVE", "combining_operation"]
+
+# Operations that alone make a reduction or a scan whose elements may be combined in any order.
+ASSOCIATIVE = frozenset(
+    {
+        "arith.addf",
+        "arith.mulf",
+        "arith.addi",
+        "arith.muli",
+        "arith.andi",
+        "arith.ori",
+        "arith.xori",
+        "arith.maxnumf",
+        "arith.maximumf",
+        "arith.minnumf",
+        "arith.minimumf",
+        "arith.maxsi",
+        "arith.minsi",
+        "arith.maxui",
+        "arith.minui",
+    }
+)
+
+
+def combining_operation(operation: Operation) -> Operation | None:
+    """The only operation with which a ``tt.reduce`` or ``tt.scan`` combines two elements, or None for any other."""
+    block = operation.regions[0].blocks[0]
+    if len(operation.operands) != 1 or len(block.operations) != 2:
+        return None
+    combining, end = block.operations
+    if combining.name not in ASSOCIATIVE or end.operands != combining.results:
+        return None
+    return combining if set(combining.operands) == set(block.arguments) else None

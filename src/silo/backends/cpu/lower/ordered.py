@@ -1,0 +1,201 @@
+"""Lowers the nests that one operation has for itself: scans, general reductions, atomics, histograms."""
+
+from __future__ import annotations
+
+from silo.backends.cpu import ops
+from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
+from silo.backends.cpu.lower.atomic import ATOMICS, atomic_call, atomic_mask
+from silo.backends.cpu.lower.nest import Nest, linear_index
+from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.schedule.plan import Group
+from silo.sources.triton.ssa import Operation
+
+__all__ = ["lower_ordered"]
+
+_LANES = 16  # partial results of a general reduction, so that the C compiler can use vectors
+
+
+def lower_ordered(scope: Scope, group: Group) -> None:
+    """Emit the nest of the one operation of ``group`` and bind its results."""
+    operation = group.ordered
+    assert operation is not None
+    nest = Nest(scope, group.shape)
+    nest.begin_body(fast=False)
+    if operation.name == "tt.scan":
+        _scan(scope, nest, operation)
+    elif operation.name == "tt.reduce":
+        _reduce(scope, nest, operation)
+    elif operation.name in ATOMICS:
+        _atomic(scope, nest, operation)
+    elif operation.name == "tt.histogram":
+        _histogram(scope, nest, operation)
+    else:
+        assert operation.name == "tt.unsplat"
+        _unsplat(scope, nest, operation)
+
+
+def _results(scope: Scope, operation: Operation) -> list[Buffer]:
+    buffers = [scope.buffer_for(result) for result in operation.results]
+    for buffer in buffers:
+        scope.lifetimes.touch(buffer)
+    return buffers
+
+
+def _emit(scope: Scope, statements: list[Statement]) -> None:
+    for statement in statements:
+        scope.emit(statement)
+
+
+def _elements(nest: Nest, operation: Operation) -> list[str]:
+    return [nest.value(operand, nest.index) for operand in operation.operands]
+
+
+# ---- scans
+
+
+def _scan(scope: Scope, nest: Nest, operation: Operation) -> None:
+    """Each result is combined from the one before along the axis, which is read back from where it was put."""
+    axis = operation.attributes["axis"]
+    assert isinstance(axis, int)
+    shape = operation.operands[0].type.shape
+    results = _results(scope, operation)
+    elements = _elements(nest, operation)
+    here = linear_index(nest.index, shape)
+    step = 1
+    for extent in shape[axis + 1 :]:
+        step *= extent
+    reverse = bool(operation.attributes.get("reverse"))
+    before = f"{here} {'+' if reverse else '-'} {step}"
+    first: list[Statement] = [
+        Assign(f"{b.name}[{here}]", element) for b, element in zip(results, elements, strict=True)
+    ]
+    if shape[axis] == 1:
+        body = first
+    else:
+        last = [f"{b.name}[{before}]" for b in results]
+        combine = scope.apply(operation, [*last, *elements], [f"&{b.name}[{here}]" for b in results])
+        start = str(shape[axis] - 1) if reverse else "0"
+        body = [If(f"{nest.index[axis]} == {start}", first, combine)]
+    # Along another axis than the innermost the elements of a row are independent.
+    independent = scope.vectorizes(operation) and nest.axes[-1] != axis
+    _emit(scope, nest.loops([*nest.levels[nest.depth], *body], simd=independent, backward=axis if reverse else None))
+
+
+# ---- reductions by any function
+
+
+def _reduce(scope: Scope, nest: Nest, operation: Operation) -> None:
+    axis = operation.attributes["axis"]
+    assert isinstance(axis, int)
+    if nest.axes[-1] == axis:
+        _reduce_inner(scope, nest, operation)
+    else:
+        _reduce_outer(scope, nest, operation, axis)
+
+
+def _places(scope: Scope, nest: Nest, operation: Operation, axis: int) -> list[str]:
+    """The lvalues of one element of each result."""
+    rest = tuple(name for place, name in enumerate(nest.index) if place != axis)
+    if not operation.results[0].type.tensor:
+        return [scope.scalar(result) for result in operation.results]
+    index = linear_index(rest, operation.results[0].type.shape)
+    return [f"{buffer.name}[{index}]" for buffer in _results(scope, operation)]
+
+
+def _declare_scalars(scope: Scope, operation: Operation) -> None:
+    for result in operation.results:
+        if not result.type.tensor:
+            name = scope.name("r")
+            scope.emit(Define(ops.c_type(result.type), name, "0", mutable=True))
+            scope.bind(result, name)
+
+
+def _reduce_outer(scope: Scope, nest: Nest, operation: Operation, axis: int) -> None:
+    """Combine rows into the result, the first one as it is."""
+    _declare_scalars(scope, operation)
+    places = _places(scope, nest, operation, axis)
+    elements = _elements(nest, operation)
+    first: list[Statement] = [Assign(place, element) for place, element in zip(places, elements, strict=True)]
+    combine = scope.apply(operation, [*places, *elements], [f"&{place}" for place in places])
+    at_first = nest.index[axis]
+    body: list[Statement] = first if at_first == "0" else [If(f"{at_first} == 0", first, combine)]
+    _emit(scope, nest.loops([*nest.levels[nest.depth], *body], simd=scope.vectorizes(operation)))
+
+
+def _reduce_inner(scope: Scope, nest: Nest, operation: Operation) -> None:
+    """Lanes of partial results, then a tree over the lanes; one lane in the reference schedule."""
+    _declare_scalars(scope, operation)
+    axis = nest.axes[-1]
+    extent = nest.shape[axis]
+    lanes = _LANES if scope.vectorizes(operation) and extent >= 2 * _LANES else 1
+    elements = _elements(nest, operation)
+    sums = [scope.name("part") for _ in elements]
+    types = [ops.c_type(result.type) for result in operation.results]
+    lane, start = scope.name("lane"), scope.name("i")
+    cells = [f"{name}[{lane}]" for name in sums]
+    body = [Define("int64_t", nest.inner, f"{start} + {lane}"), *nest.levels[nest.depth]]
+    first = [Assign(cell, element) for cell, element in zip(cells, elements, strict=True)]
+    combine = scope.apply(operation, [*cells, *elements], [f"&{cell}" for cell in cells])
+    simd = lanes > 1
+    inner: list[Statement] = [
+        Define(ctype, f"{name}[{lanes}]", None, mutable=True) for ctype, name in zip(types, sums, strict=True)
+    ]
+    inner.append(Define("int64_t", start, "0", mutable=True))
+    inner.append(For(lane, "0", str(lanes), [*body, *first], simd=simd))
+    again: list[Statement] = [
+        Assign(start, f"{start} + {lanes}"),
+        For(lane, "0", str(lanes), [*body, *combine], simd=simd),
+    ]
+    inner.append(For(scope.name("n"), str(lanes), str(extent), again, step=str(lanes)))
+    width = lanes // 2
+    while width:
+        other = [f"{name}[{lane} + {width}]" for name in sums]
+        fold = scope.apply(operation, [*cells, *other], [f"&{cell}" for cell in cells])
+        inner.append(For(lane, "0", str(width), fold, simd=width > 1))
+        width //= 2
+    places = _places(scope, nest, operation, axis)
+    inner.extend(Assign(place, f"{name}[0]") for place, name in zip(places, sums, strict=True))
+    _emit(scope, nest.outer_loops(inner))
+
+
+# ---- memory
+
+
+def _atomic(scope: Scope, nest: Nest, operation: Operation) -> None:
+    result = operation.result
+    mask = atomic_mask(operation)
+    operands = operation.operands if mask is None else operation.operands[:2]
+    names = [nest.value(operand, nest.index) for operand in operands]
+    condition = "" if mask is None else nest.value(mask, nest.index)
+    call = atomic_call(scope, operation, names)
+    body: list[Statement]
+    if not result.uses:
+        body = [If(condition, [Call(call)]) if condition else Call(call)]
+    else:
+        (buffer,) = _results(scope, operation)
+        place = f"{buffer.name}[{linear_index(nest.index, nest.shape)}]"
+        body = [Assign(place, call)]
+        if condition:
+            body = [Assign(place, "0"), Assign(place, call, condition)]
+    _emit(scope, nest.loops([*nest.levels[nest.depth], *body]))
+
+
+def _histogram(scope: Scope, nest: Nest, operation: Operation) -> None:
+    """Values outside of the bins are counted nowhere."""
+    (buffer,) = _results(scope, operation)
+    bins = operation.result.type.elements
+    zero = scope.name("i")
+    scope.emit(For(zero, "0", str(bins), [Assign(f"{buffer.name}[{zero}]", "0")], simd=not scope.reference))
+    value = nest.value(operation.operands[0], nest.index)
+    masked = operation.operands[1:]
+    bin_ = nest.put("uint64_t", f"(uint64_t)(int64_t){value}", nest.depth)
+    condition = f"{bin_} < {bins}" + (f" && {nest.value(masked[0], nest.index)}" if masked else "")
+    body: list[Statement] = [Assign(f"{buffer.name}[{bin_}]", f"{buffer.name}[{bin_}] + 1", condition)]
+    _emit(scope, nest.loops([*nest.levels[nest.depth], *body]))
+
+
+def _unsplat(scope: Scope, nest: Nest, operation: Operation) -> None:
+    _declare_scalars(scope, operation)
+    element = nest.value(operation.operands[0], nest.index)
+    body: list[Statement] = [Assign(scope.scalar(operation.result), element)]
+    _emit(scope, nest.loops([*nest.levels[nest.depth], *body]))

@@ -1,0 +1,72 @@
+"""Lowers operations on whole tensors: calls of functions, and functions mapped over elements."""
+
+from __future__ import annotations
+
+from silo.backends.cpu import ops
+from silo.backends.cpu.loop_ir import Define, For
+from silo.backends.cpu.lower.scope import Scope
+from silo.sources.triton.ssa import Operation
+
+__all__ = ["callee_of", "function_name", "lower_whole"]
+
+
+def callee_of(operation: Operation) -> str:
+    """The symbol that a ``tt.call`` calls."""
+    name = operation.attributes.get("callee")
+    assert isinstance(name, str)
+    return name.removeprefix("@").strip('"')
+
+
+def function_name(symbol: str) -> str:
+    """The C name of one of the module's functions: the symbols end in a number of their own."""
+    return "silo_function_" + "".join(letter if letter.isalnum() else "_" for letter in symbol)
+
+
+def lower_whole(scope: Scope, operation: Operation) -> None:
+    """Emit the operation; its operands lie in memory."""
+    if operation.name == "tt.call":
+        _call(scope, operation)
+    else:
+        _map(scope, operation)
+
+
+def _call(scope: Scope, operation: Operation) -> None:
+    arguments: list[str] = []
+    for operand in operation.operands:
+        buffer = scope.buffer(operand) if operand.type.tensor else None
+        if buffer is not None:
+            scope.lifetimes.touch(buffer)
+        arguments.append(scope.scalar(operand) if buffer is None else buffer.name)
+    for result in operation.results:
+        if result.type.tensor:
+            buffer = scope.buffer_for(result)
+            scope.lifetimes.touch(buffer)
+            arguments.append(buffer.name)
+        else:
+            name = scope.name("s")
+            scope.emit(Define(ops.c_type(result.type), name, "0", mutable=True))
+            scope.bind(result, name)
+            arguments.append(f"&{name}")
+    for statement in scope.checked_call(function_name(callee_of(operation)), arguments):
+        scope.emit(statement)
+
+
+def _map(scope: Scope, operation: Operation) -> None:
+    """``tt.map_elementwise``: the function takes ``pack`` consecutive elements of each operand."""
+    pack = operation.attributes.get("pack", 1)
+    assert isinstance(pack, int)
+    index = scope.name("i")
+    sources = [scope.buffer(operand) for operand in operation.operands]
+    targets = [scope.buffer_for(result) for result in operation.results]
+    elements: list[str] = []
+    places: list[str] = []
+    for buffer in sources:
+        assert buffer is not None
+        scope.lifetimes.touch(buffer)
+        elements.extend(f"{buffer.name}[{index} + {item}]" for item in range(pack))
+    for buffer in targets:
+        scope.lifetimes.touch(buffer)
+        places.extend(f"&{buffer.name}[{index} + {item}]" for item in range(pack))
+    count = operation.results[0].type.elements
+    body = scope.apply(operation, elements, places)
+    scope.emit(For(index, "0", str(count), body, step=str(pack), simd=scope.vectorizes(operation)))
