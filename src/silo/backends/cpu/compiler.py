@@ -21,13 +21,14 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import Source
 from silo.core.signature import Parameter, ParameterKind, Signature
-from silo.core.specialization import Fact, Specialization
+from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON, digest
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError, UnsupportedError
 from silo.settings import settings
 from silo.sources.triton.adapter import lower_to_ttir, triton_version
+from silo.sources.triton.parameters import ModuleArgument, module_arguments
 from silo.sources.triton.source import TritonSource
 from silo.sources.triton.ssa import Module
 from silo.sources.triton.ttir import parse_ttir
@@ -88,7 +89,6 @@ class CpuCompiler:
         if not isinstance(source, TritonSource):
             raise SourceError(f"{source.name} is a {source.kind} source; the CPU compiler takes triton sources")
         level = level_of(variant.target)
-        layout = _layout(variant.signature, variant.specialization)
         ttir = lower_to_ttir(
             source.function,
             variant.signature,
@@ -98,12 +98,13 @@ class CpuCompiler:
             force=settings().force_triton,
         )
         # The text of a job has no places in it, so what is unsupported is named here, from the text that has them.
-        if unsupported_operations(parse_ttir(ttir.text)):
+        module = parse_ttir(ttir.text)
+        if unsupported_operations(module):
             check_supported(parse_ttir(ttir.located))
             raise CompileError(f"{source.name}: Triton {triton_version()} lowered it in two ways")
         parameters: JSON = {
             "contract": _contracts(variant.config),
-            "layout": [[slot.name, slot.type.value] for slot in layout],
+            "layout": [slot.to_json() for slot in _layout(variant.signature, variant.specialization, module)],
             "mode": "reference" if self._reference else "optimized",
             "vector_bits": level.vector_bits,
         }
@@ -179,21 +180,20 @@ def _contracts(config: Config) -> bool:
     return config.as_dict().get("enable_fp_fusion", True) is not False
 
 
-def _layout(signature: Signature, specialization: Specialization) -> tuple[LayoutSlot, ...]:
-    """The parameters that are left once constants are folded, in order."""
-    slots: list[LayoutSlot] = []
-    for parameter in signature.parameters:
-        folded = specialization.facts_of(parameter.name) & {Fact.EQUAL_1, Fact.NONE}
-        if parameter.kind is not ParameterKind.CONSTEXPR and not folded:
-            slots.append(LayoutSlot(parameter.name, _abi_type(parameter)))
-    return tuple(slots)
+def _layout(signature: Signature, specialization: Specialization, module: Module) -> tuple[LayoutSlot, ...]:
+    """What the kernel takes, in order: parameters that are left once constants are folded, descriptors in parts."""
+    parameters = {parameter.name: parameter for parameter in signature.parameters}
+    return tuple(
+        LayoutSlot(argument.parameter, _abi_type(parameters[argument.parameter], argument), argument.part)
+        for argument in module_arguments(signature, specialization, module)
+    )
 
 
-def _abi_type(parameter: Parameter) -> AbiType:
-    if parameter.kind is ParameterKind.POINTER:
+def _abi_type(parameter: Parameter, argument: ModuleArgument) -> AbiType:
+    if argument.type.pointer:
         return AbiType.POINTER
     if parameter.kind is ParameterKind.DESCRIPTOR:
-        raise UnsupportedError(f"{parameter.name}: tensor descriptors as arguments are not supported on the CPU yet")
+        return AbiType(argument.type.element)
     if parameter.dtype is None:
         raise SourceError(f"the parameter {parameter.name} has no type yet: specialize the signature first")
     try:
@@ -210,7 +210,7 @@ def _read_parameters(job: CompileJob) -> tuple[CpuOptions, tuple[LayoutSlot, ...
     if not isinstance(contract, bool) or mode not in ("optimized", "reference") or bits not in (128, 256, 512):
         raise CompileError(f"the job of {job.kernel} has parameters that do not exist: {data!r}")
     try:
-        layout = tuple(LayoutSlot(name, AbiType(kind)) for name, kind in cast("list[list[str]]", data["layout"]))
+        layout = tuple(LayoutSlot.from_json(slot) for slot in cast("list[JSON]", data["layout"]))
     except (TypeError, ValueError) as error:
         raise CompileError(f"the job of {job.kernel} has no layout: {error}") from None
     return CpuOptions(mode=mode, vector_bits=cast("int", bits), fp_contract=contract), layout
