@@ -266,3 +266,33 @@ def test_functions_of_elements_may_branch(mode):
     np.testing.assert_array_equal(out[64:128], x.reshape(32, 2)[:, ::-1].ravel())
     assert out[128] == x.max()
     np.testing.assert_array_equal(out[129:], np.maximum.accumulate(x))
+
+
+@triton.jit
+def sorted_rows(x, out, WIDTH: tl.constexpr, DESCENDING: tl.constexpr):
+    i = tl.arange(0, 2)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
+    tl.store(out + i, tl.sort(tl.load(x + i), descending=DESCENDING))
+
+
+@pytest.mark.parametrize("width", [2, 16, 64, 256])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64", "float16"])
+def test_sorts_of_rows(mode, width, dtype):
+    x = (normal(2, width) * 100).astype(dtype)
+    x[0, -1] = x[0, 0]
+    for descending in (False, True):
+        out = np.zeros_like(x)
+        run(sorted_rows, (1,), mode, x=x, out=out, WIDTH=width, DESCENDING=descending)
+        np.testing.assert_array_equal(out, np.sort(x, 1)[:, ::-1] if descending else np.sort(x, 1))
+
+
+@triton.jit
+def flipped(x, out, AXIS: tl.constexpr):
+    i = tl.arange(0, 8)[:, None] * 32 + tl.arange(0, 32)[None, :]
+    tl.store(out + i, tl.flip(tl.load(x + i), AXIS))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_flips_along_either_axis(mode, axis):
+    x, out = normal(8, 32), np.zeros((8, 32), np.float32)
+    run(flipped, (1,), mode, x=x, out=out, AXIS=axis)
+    np.testing.assert_array_equal(out, np.flip(x, axis))

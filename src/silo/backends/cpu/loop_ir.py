@@ -168,6 +168,7 @@ class Function:
     inline: bool
     surroundings: bool
     scratch_bytes: int = 0
+    callers: int = 1
 
 
 @dataclass(slots=True)

@@ -138,6 +138,16 @@ def _floor_ceil(stem: str) -> Renderer:
     return render
 
 
+def _differ(call: Call, *, equal: bool = False) -> str:
+    """Whether two conditions differ, as a choice: gcc 12 does not vectorise an exclusive or of two comparisons."""
+    call.use("integer")
+    return f"silo_{'same' if equal else 'differ'}_i1({call.operands[0]}, {call.operands[1]})"
+
+
+def _xori(call: Call) -> str:
+    return _differ(call) if call.element == "i1" and not call.result.pointer else _bitwise("^")(call)
+
+
 def _cmpi(call: Call) -> str:
     predicate = call.attribute("predicate")
     if not 0 <= predicate < len(_CMPI):
@@ -146,6 +156,8 @@ def _cmpi(call: Call) -> str:
     if call.types[0].pointer:
         return f"(uint8_t)((uint64_t)({call.operands[0]}) {sign} (uint64_t)({call.operands[1]}))"
     call.pointer_free()
+    if call.types[0].element == "i1" and predicate < 2:
+        return _differ(call, equal=predicate == 0)
     read = call.signed if predicate < 6 else call.unsigned
     return f"(uint8_t)({read(0)} {sign} {read(1)})"
 
@@ -309,7 +321,7 @@ ARITH: Mapping[str, Renderer] = MappingProxyType(
         "arith.muli": _wrapping("*", "&"),
         "arith.andi": _bitwise("&"),
         "arith.ori": _bitwise("|"),
-        "arith.xori": _bitwise("^"),
+        "arith.xori": _xori,
         "arith.shli": _shift("shl"),
         "arith.shrui": _shift("shrui"),
         "arith.shrsi": _shift("shrsi"),

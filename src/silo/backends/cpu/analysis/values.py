@@ -42,8 +42,8 @@ WRITES = frozenset({"tt.atomic_cas", "tt.atomic_rmw", "tt.call", "tt.store"})
 # Hints and orderings that mean nothing where one thread runs a whole program.
 NO_EFFECT = frozenset({"llvm.intr.assume", "ttg.barrier", "gpu.barrier", "ttg.local_barrier"})
 
-_LOAD_COST = 1000.0
-_COST_LIMIT = 1.0e6
+_LOAD_COST = 2.0**20
+_COST_LIMIT = 2.0**40
 _DEAR = {
     "arith.divf": 8.0,
     "arith.divsi": 5.0,
@@ -100,7 +100,7 @@ def recompute_cost(value: Value, known: dict[Value, float]) -> float:
 
 def arithmetic_cost(cost: float) -> float:
     """The part of a ``recompute_cost`` that is not reading memory."""
-    return cost % _LOAD_COST
+    return cost if cost >= _COST_LIMIT else cost % _LOAD_COST
 
 
 def defining_block(value: Value) -> Block | None:

@@ -6,8 +6,10 @@ from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.combining import combining_operation
 from silo.backends.cpu.analysis.values import store_parts
 from silo.backends.cpu.loop_ir import Assign, Buffer, Define, For, If, Statement
+from silo.backends.cpu.lower.flat import flat_cut
 from silo.backends.cpu.lower.nest import Nest, linear_index
 from silo.backends.cpu.lower.ordered import lower_ordered
+from silo.backends.cpu.lower.outline import emit_shared
 from silo.backends.cpu.lower.overlap import safe_to_fuse
 from silo.backends.cpu.lower.reduction import Accumulation, accumulation
 from silo.backends.cpu.lower.scope import Scope
@@ -73,7 +75,7 @@ class _GroupLowering:
         self.group = group
         self.spill = spill or {}  # stores whose value goes to a buffer instead of its place
         self.replay = replay or {}  # stores whose value comes from a buffer
-        self.nest = Nest(scope, group.shape, computed)
+        self.nest = Nest(scope, group.shape, computed, None if scope.reference else flat_cut(scope, group))
         self.accumulators: dict[ReduceSink, tuple[str, str, Accumulation]] = {}
 
     def emit(self) -> None:
@@ -90,7 +92,11 @@ class _GroupLowering:
         fast = self._body(fast=not scope.reference)
         limits, extent = nest.limit_statements()
         slow = self._body(fast=False) if limits else []
-        for statement in nest.outer_loops(self._inner_loops(fast, slow, limits, extent)):
+        loops = nest.outer_loops(self._inner_loops(fast, slow, limits, extent))
+        if nest.flat is not None:
+            emit_shared(scope, loops)
+            return
+        for statement in loops:
             scope.emit(statement)
 
     def _body(self, *, fast: bool) -> list[Statement]:
@@ -129,12 +135,12 @@ class _GroupLowering:
         if sink.element and sink.element != element:
             scope.pieces.add("half")
             text = f"silo_{element}_to_{sink.element}({text})"
-        return Assign(f"{buffer.name}[{linear_index(nest.index, sink.target.type.shape)}]", text)
+        return Assign(f"{buffer.name}[{nest.linear(nest.index, sink.target.type.shape)}]", text)
 
     def _store(self, operation: Operation) -> Statement:
         nest = self.nest
         pointer, value, mask = store_parts(operation)
-        linear = linear_index(nest.index, self.group.shape)
+        linear = nest.linear(nest.index, self.group.shape)
         if operation in self.spill:
             buffer = self.spill[operation]
             self.scope.lifetimes.touch(buffer)
@@ -210,7 +216,7 @@ class _GroupLowering:
                 For(inner, limit, str(extent), slow, simd=simd, reductions=marks),
             ]
         else:
-            loops = [For(inner, "0", str(extent), fast, simd=simd, reductions=marks)]
+            loops = [For(inner, "0", self.nest.bound(extent), fast, ctype=self.nest.ctype, simd=simd, reductions=marks)]
         after = [
             Assign(self._result_place(sink.operation), how.finish.format(name, flag))
             for sink, (name, flag, how) in self.accumulators.items()

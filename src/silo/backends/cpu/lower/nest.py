@@ -10,8 +10,11 @@ from __future__ import annotations
 import re
 
 from silo.backends.cpu import ops
+from silo.backends.cpu.analysis.mirror import MIRROR
 from silo.backends.cpu.analysis.values import VIEWS, is_unit_reshape, load_parts, scalar_source
 from silo.backends.cpu.loop_ir import Define, For, Statement
+from silo.backends.cpu.lower.flat import FlatLoops
+from silo.backends.cpu.lower.outline import marked
 from silo.backends.cpu.lower.scope import Scope
 from silo.sources.triton.ssa import Operation, Type, Value
 
@@ -19,24 +22,43 @@ __all__ = ["Index", "Nest", "linear_index", "remap"]
 
 Index = tuple[str, ...]
 # Operations whose elements are those of their operands, at other places than a view could say.
-SHUFFLES = frozenset({"tt.cat", "tt.gather", "tt.join", "tt.split"})
+SHUFFLES = frozenset({MIRROR, "tt.cat", "tt.gather", "tt.join", "tt.split"})
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 class Nest:
     """The loops over ``shape``: names of their indices, and the statements of each level."""
 
-    def __init__(self, scope: Scope, shape: tuple[int, ...], computed: set[Value] | None = None) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        shape: tuple[int, ...],
+        computed: set[Value] | None = None,
+        cut: int | None = None,
+    ) -> None:
         self.scope = scope
         self.shape = shape
         self.computed = computed or set()  # evaluated here although they have a buffer: this nest fills it
         axes = [axis for axis, extent in enumerate(shape) if extent != 1] or [len(shape) - 1]
         self.axes = axes
         self.index: Index = tuple(scope.name("i") if axis in axes else "0" for axis in range(len(shape)))
-        self.inner = self.index[axes[-1]]
-        self.depth = len(axes)
+        self.flat = None if cut is None else FlatLoops(scope, shape, self.index, cut)
+        if self.flat is None:
+            self.ctype = "int64_t"
+            self.loops_over = [(self.index[axis], shape[axis]) for axis in axes]
+        else:
+            self.ctype = "int32_t"
+            self.loops_over = self.flat.loops
+        self.inner = self.loops_over[-1][0]
+        self.depth = len(self.loops_over)
         self.levels: list[list[Statement]] = [[] for _ in range(self.depth + 1)]
-        self.level_of: dict[str, int] = {self.index[axis]: level + 1 for level, axis in enumerate(axes)}
+        self.level_of: dict[str, int] = {name: level + 1 for level, (name, _) in enumerate(self.loops_over)}
+        self._mirrors: dict[str, str] = {}
+        self._mirror_of: dict[str, str] = {}
+        if self.flat is not None:
+            self.level_of |= self.flat.levels
+            if self.depth == 2:
+                self.levels[1] = self.flat.coordinates(1)
         self.fast = False
         self.limits: list[str] = []
         self._depends: dict[tuple[Value, Index], bool] = {}
@@ -46,8 +68,9 @@ class Nest:
     def begin_body(self, *, fast: bool) -> None:
         """Start lowering the innermost body (again)."""
         self.fast = fast
-        self.levels[self.depth] = []
+        self.levels[self.depth] = [] if self.flat is None else self.flat.coordinates(self.depth)
         self._inner_memo = {}
+        self._mirrors = {name: other for name, other in self._mirrors.items() if self.level(other) < self.depth}
 
     def put(self, ctype: str, text: str, level: int) -> str:
         """Define a fresh constant at ``level``."""
@@ -66,22 +89,26 @@ class Nest:
 
     def loops(self, body: list[Statement], *, simd: bool = False, backward: int | None = None) -> list[Statement]:
         """``body`` within every loop, the axis ``backward`` from its end to its start."""
-        loop = self._loop(self.axes[-1], body, backward, simd=simd)
+        loop = self._loop(self.depth, body, backward, simd=simd)
         return self._within([loop], self.depth - 1, backward)
 
     def _within(self, body: list[Statement], depth: int, backward: int | None) -> list[Statement]:
         for level in range(depth, -1, -1):
             body = [*self.levels[level], *body]
             if level > 0:
-                body = [self._loop(self.axes[level - 1], body, backward)]
+                body = [self._loop(level, body, backward)]
         return body
 
-    def _loop(self, axis: int, body: list[Statement], backward: int | None, *, simd: bool = False) -> For:
-        index, extent = self.index[axis], self.shape[axis]
-        if axis != backward:
-            return For(index, "0", str(extent), body, simd=simd)
+    def _loop(self, level: int, body: list[Statement], backward: int | None, *, simd: bool = False) -> For:
+        index, extent = self.loops_over[level - 1]
+        if backward is None or index != self.index[backward]:
+            return For(index, "0", self.bound(extent), body, ctype=self.ctype, simd=simd)
         counter = self.scope.name("n")
         return For(counter, "0", str(extent), [Define("int64_t", index, f"{extent - 1} - {counter}"), *body], simd=simd)
+
+    def bound(self, extent: int) -> str:
+        """The end of a loop."""
+        return str(extent) if self.flat is None else marked(extent)
 
     # ---- values
 
@@ -106,7 +133,7 @@ class Nest:
         buffer = None if is_filled_here else scope.buffer(value)
         if buffer is not None:
             scope.lifetimes.touch(buffer)
-            text = f"{buffer.name}[{linear_index(index, value.type.shape)}]"
+            text = f"{buffer.name}[{self.linear(index, value.type.shape)}]"
             return self.put(ops.c_type(value.type), text, self.level(*index))
         if value in scope.offsets:
             return self._offset(value, index)
@@ -138,7 +165,7 @@ class Nest:
         if single is not None:
             assert isinstance(single, (int, float))
             return ops.literal(single, value.type.element)
-        text = f"{self.scope.constant_array(value)}[{linear_index(index, value.type.shape)}]"
+        text = f"{self.scope.constant_array(value)}[{self.linear(index, value.type.shape)}]"
         return self.put(ops.c_type(value.type), text, self.level(*index))
 
     def _view(self, operation: Operation, index: Index) -> str:
@@ -150,7 +177,7 @@ class Nest:
     def _reshaped(self, operation: Operation, index: Index) -> str:
         """A reshape keeps row-major order: the same place of the operand's buffer."""
         operand, result = operation.operands[0], operation.result
-        place = linear_index(index, result.type.shape)
+        place = self.linear(index, result.type.shape)
         buffer = self.scope.buffer(operand)
         if buffer is None:
             source = scalar_source(operand)
@@ -171,8 +198,20 @@ class Nest:
                 return self.put(ctype, text, self.level(left, right, index[-1]))
             case "tt.cat":
                 return self._cat(operation, index)
+            case name if name == MIRROR:
+                return self.value(operation.operands[0], self._mirrored(operation, index))
             case _:
                 return self._gathered(operation, index)
+
+    def _mirrored(self, operation: Operation, index: Index) -> Index:
+        axis = operation.attributes["axis"]
+        assert isinstance(axis, int)
+        name = self._mirrors.get(index[axis])
+        if name is None:
+            name = self.put(self.ctype, f"{index[axis]} ^ 1", self.level(index[axis]))
+            self._mirrors[index[axis]] = name
+            self._mirror_of[name] = index[axis]
+        return (*index[:axis], name, *index[axis + 1 :])
 
     def _stored(self, value: Value, index: Index) -> str:
         """The place of one element of a value that lies in memory, or is one constant."""
@@ -182,7 +221,7 @@ class Nest:
             assert source is not None, f"{value.name} is not stored"
             return self.value(source, ("0",) * len(source.type.shape))
         self.scope.lifetimes.touch(buffer)
-        return f"{buffer.name}[{linear_index(index, value.type.shape)}]"
+        return f"{buffer.name}[{self.linear(index, value.type.shape)}]"
 
     def _cat(self, operation: Operation, index: Index) -> str:
         left, right = operation.operands
@@ -309,7 +348,7 @@ class Nest:
         return known
 
     def _find_dependence(self, value: Value, index: Index) -> bool:
-        if not value.type.tensor or self.inner not in index:
+        if not value.type.tensor or self.level(*index) < self.depth:
             return False
         if scalar_source(value) is not None and self.scope.buffer(value) is None:
             return False
@@ -348,7 +387,7 @@ class Nest:
             return None
         name = operation.name
         if name == "tt.make_range":
-            return f"(int64_t){operation.attributes['start']}", "1"
+            return (f"(int64_t){operation.attributes['start']}", "1") if index[0] == self.inner else None
         if name in VIEWS:
             if name == "tt.reshape" and not is_unit_reshape(operation):
                 return None
@@ -378,7 +417,22 @@ class Nest:
 
     def limit_statements(self) -> tuple[list[str], int]:
         """The limits found, each once, as texts over ``limit``."""
-        return list(dict.fromkeys(self.limits)), self.shape[self.axes[-1]]
+        return list(dict.fromkeys(self.limits)), self.loops_over[-1][1]
+
+    def linear(self, index: Index, shape: tuple[int, ...]) -> str:
+        """The row-major place of ``index`` in a buffer of ``shape``, by the loops' own counters where that is it."""
+        if self.flat is None or shape != self.shape:
+            return linear_index(index, shape)
+        exchanged: list[int] = []
+        for axis, name in enumerate(index):
+            origin, times = name, 0
+            while origin in self._mirror_of:
+                origin, times = self._mirror_of[origin], times + 1
+            if origin != self.index[axis]:
+                return linear_index(index, shape)
+            if times % 2:
+                exchanged.append(axis)
+        return self.flat.linear(exchanged)
 
 
 def linear_index(index: Index, shape: tuple[int, ...]) -> str:

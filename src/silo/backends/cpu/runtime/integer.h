@@ -145,3 +145,13 @@ SILO_INLINE int64_t silo_ctlz_i64(uint64_t a) {
 SILO_INLINE int64_t silo_cttz_i64(uint64_t a) {
     return a == 0 ? 64 : __builtin_ctzll(a == 0 ? 1u : a);
 }
+
+/* Two conditions, compared as a choice: gcc 12 does not vectorise an exclusive or of comparisons.
+ */
+SILO_INLINE uint8_t silo_differ_i1(uint8_t a, uint8_t b) {
+    return (uint8_t)(a ? !b : b);
+}
+
+SILO_INLINE uint8_t silo_same_i1(uint8_t a, uint8_t b) {
+    return (uint8_t)(a ? b : !b);
+}

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 
 from silo.backends.cpu.analysis.affine import is_index_only, is_range_mask, is_structurally_affine
+from silo.backends.cpu.analysis.mirror import MIRROR
 from silo.backends.cpu.analysis.values import (
     NO_EFFECT,
     OPAQUE,
@@ -372,6 +373,8 @@ class _Planner:
         places = {demand.step for demand in demands}
         nest = first if isinstance(first, Group) and first.ordered is None else None
         lone_nest = nest is not None and len(places) == 1 and not self._repeats(value, nest, demands, cost)
+        if len(demands) > 1 and arithmetic_cost(cost) > limit:  # it would be computed at several indices
+            lone_nest = False
         stored = any(demand.stored for demand in demands)
         if barrier is None and not stored and (lone_nest or cost <= limit):
             self._pass_on(operation, demands)
@@ -416,7 +419,7 @@ class _Planner:
             inner = inner_axis(operation, demand.inner)
             for position, operand in enumerate(operation.operands):
                 identity = demand.identity and operand.type.shape == operation.results[0].type.shape
-                identity = identity and operation.name not in VIEWS
+                identity = identity and operation.name not in VIEWS and operation.name != MIRROR
                 passed = _Demand(demand.step, identity=identity, inner=inner)
                 self._need(operand, _Demand(demand.step, stored=True) if position in stored else passed)
 

@@ -1,0 +1,67 @@
+"""Finds elements exchanged with their neighbours: Triton makes sorts and flips of that, spelled with exclusive or.
+
+Along an axis of extent 2, ``x ^ (x[0] ^ x[1])`` is ``x`` with its two elements exchanged.
+"""
+
+from __future__ import annotations
+
+from silo.backends.cpu.analysis.combining import combining_operation
+from silo.sources.triton.ssa import Block, Module, Operation, Value
+
+__all__ = ["MIRROR", "find_mirrors"]
+
+MIRROR = "silo.mirror"  # the operand with the elements along ``axis``, of extent 2, exchanged
+
+
+def find_mirrors(module: Module) -> None:
+    """Replace what exchanges elements by ``silo.mirror``, in place."""
+    for operation in module.walk():
+        if operation.name != "arith.xori":
+            continue
+        for value, folded in (operation.operands, reversed(operation.operands)):
+            reduce = _folded(folded, value)
+            if reduce is not None:
+                _replace(operation, value, reduce)
+                break
+
+
+def _folded(value: Value, source: Value) -> Operation | None:
+    """The reduction of which ``value`` is the result, spread again over the axis that it folded."""
+    spread = value.owner
+    if spread is None or spread.name != "tt.broadcast":
+        return None
+    expand = spread.operands[0].owner
+    if expand is None or expand.name != "tt.expand_dims":
+        return None
+    reduce = expand.operands[0].owner
+    if reduce is None or reduce.name != "tt.reduce" or reduce.operands != [source]:
+        return None
+    combining, axis = combining_operation(reduce), reduce.attributes["axis"]
+    assert isinstance(axis, int)
+    exclusive = combining is not None and combining.name == "arith.xori"
+    return reduce if exclusive and expand.attributes["axis"] == axis and source.type.shape[axis] == 2 else None
+
+
+def _replace(operation: Operation, value: Value, reduce: Operation) -> None:
+    dropped = [operand for operand in operation.operands if operand is not value]
+    operation.name = MIRROR
+    operation.operands = [value]
+    operation.attributes = {"axis": reduce.attributes["axis"]}
+    for operand in dropped:
+        operand.uses.remove(operation)
+        _drop_unused(operand)
+
+
+def _drop_unused(value: Value) -> None:
+    """Take away what computes ``value`` if nothing else uses it: views and the reduction."""
+    operation = value.owner
+    if operation is None or any(result.uses for result in operation.results):
+        return
+    if operation.name not in {"tt.broadcast", "tt.expand_dims", "tt.reduce"}:
+        return
+    block = operation.block
+    assert isinstance(block, Block)
+    block.operations.remove(operation)
+    for operand in operation.operands:
+        operand.uses.remove(operation)
+        _drop_unused(operand)

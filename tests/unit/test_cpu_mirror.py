@@ -1,0 +1,56 @@
+"""Sorts become a few shared loops over exchanged neighbours."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton", reason="kernels are lowered by Triton")
+
+import triton
+import triton.language as tl
+
+from cpu_samples import module_of, needs_compiler
+from silo.backends.cpu.analysis.mirror import MIRROR, find_mirrors
+from silo.backends.cpu.emit.kernel import lower
+from silo.backends.cpu.options import CpuOptions
+
+pytestmark = needs_compiler
+
+
+@triton.jit
+def ordered(x, WIDTH: tl.constexpr):
+    i = tl.arange(0, WIDTH)
+    tl.store(x + i, tl.sort(tl.load(x + i)))
+
+
+@triton.jit
+def folded(x, WIDTH: tl.constexpr):
+    i = tl.arange(0, 2)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
+    values = tl.load(x + i)
+    rows = tl.xor_sum(values, 0)
+    tl.store(x + i, values ^ rows[None, :])
+    tl.store(x + 2 * WIDTH + tl.arange(0, WIDTH), rows)
+
+
+def names(module):
+    return [operation.name for operation in module.walk()]
+
+
+def test_a_reduction_used_only_for_an_exchange_goes_away():
+    module = module_of(ordered, {"x": np.zeros(64, np.float32), "WIDTH": 64})
+    assert "tt.reduce" in names(module)
+    find_mirrors(module)
+    assert "tt.reduce" not in names(module)
+    assert names(module).count(MIRROR) == 21  # steps of a network for 2^6
+
+
+def test_a_reduction_used_otherwise_stays():
+    module = module_of(folded, {"x": np.zeros(96, np.int32), "WIDTH": 32})
+    find_mirrors(module)
+    assert names(module).count(MIRROR) == 1
+    assert names(module).count("tt.reduce") == 1
+
+
+def test_steps_of_a_sort_share_their_loops():
+    program, _ = lower(module_of(ordered, {"x": np.zeros(512, np.float32), "WIDTH": 512}), CpuOptions())
+    assert 1 <= len(program.functions) <= 8
+    assert sum(function.callers for function in program.functions) >= 20
