@@ -1,4 +1,4 @@
-"""Sorts become a few shared loops over exchanged neighbours."""
+"""Exchanged neighbours are read where they are, in flat loops."""
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ import triton.language as tl
 from cpu_samples import module_of, needs_compiler
 from silo.backends.cpu.analysis.mirror import MIRROR, find_mirrors
 from silo.backends.cpu.emit.kernel import lower
+from silo.backends.cpu.loop_ir import For
 from silo.backends.cpu.options import CpuOptions
 
 pytestmark = needs_compiler
@@ -50,7 +51,14 @@ def test_a_reduction_used_otherwise_stays():
     assert names(module).count("tt.reduce") == 1
 
 
-def test_steps_of_a_sort_share_their_loops():
-    program, _ = lower(module_of(ordered, {"x": np.zeros(512, np.float32), "WIDTH": 512}), CpuOptions())
-    assert 1 <= len(program.functions) <= 8
-    assert sum(function.callers for function in program.functions) >= 20
+@triton.jit
+def turned(x, WIDTH: tl.constexpr):
+    i = tl.arange(0, WIDTH)
+    tl.store(x + i, tl.flip(tl.load(x + i), 0))
+
+
+def test_a_flip_is_one_flat_loop():
+    program, _ = lower(module_of(turned, {"x": np.zeros(512, np.float32), "WIDTH": 512}), CpuOptions())
+    loops = [statement for statement in program.body if isinstance(statement, For)]
+    assert len(loops) <= 3  # in, exchanged, out
+    assert not any(isinstance(inner, For) for loop in loops for inner in loop.body)

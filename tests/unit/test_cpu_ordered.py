@@ -274,8 +274,8 @@ def sorted_rows(x, out, WIDTH: tl.constexpr, DESCENDING: tl.constexpr):
     tl.store(out + i, tl.sort(tl.load(x + i), descending=DESCENDING))
 
 
-@pytest.mark.parametrize("width", [2, 16, 64, 256])
-@pytest.mark.parametrize("dtype", ["float32", "int32", "int64", "float16"])
+@pytest.mark.parametrize("width", [2, 32])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "float16"])
 def test_sorts_of_rows(mode, width, dtype):
     x = (normal(2, width) * 100).astype(dtype)
     x[0, -1] = x[0, 0]

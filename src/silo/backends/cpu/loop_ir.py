@@ -168,7 +168,6 @@ class Function:
     inline: bool
     surroundings: bool
     scratch_bytes: int = 0
-    callers: int = 1
 
 
 @dataclass(slots=True)

@@ -67,8 +67,6 @@ def _head(function: Function) -> str:
         parameters += ["const uint32_t grid[3]", "void *scratch", "void *context"]
     kind = "int32_t" if function.surroundings else "void"
     placed = "SILO_INLINE" if function.inline else "static"
-    if function.callers > 1:
-        placed = "SILO_APART"
     return f"{placed} {kind} {function.name}({', '.join(parameters)})"
 
 

@@ -10,7 +10,6 @@ import math
 from silo.backends.cpu.analysis.mirror import MIRROR
 from silo.backends.cpu.analysis.values import OPAQUE
 from silo.backends.cpu.loop_ir import Define, Statement
-from silo.backends.cpu.lower.outline import marked
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.schedule.plan import Fill, Group, StoreSink
 from silo.sources.triton.ssa import Value
@@ -39,15 +38,15 @@ class FlatLoops:
         ]
 
     def _coordinate(self, axis: int, level: int) -> str:
-        return f"{self.loops[level - 1][0]} >> {marked(self._shift(axis))} & {marked(self.shape[axis] - 1)}"
+        return f"{self.loops[level - 1][0]} >> {self._shift(axis)} & {self.shape[axis] - 1}"
 
     def linear(self, exchanged: list[int]) -> str:
         """The place of the present index with some of its axes, of extent 2, mirrored."""
         texts: list[str] = []
         for level, (name, _) in enumerate(self.loops, 1):
             bits = sum(1 << self._shift(axis) for axis in exchanged if self._level(axis) == level)
-            texts.append(f"({name} ^ {marked(bits)})" if bits else name)
-        return texts[0] if len(texts) == 1 else f"{texts[0]} * {marked(self.loops[1][1])} + {texts[1]}"
+            texts.append(f"({name} ^ {bits})" if bits else name)
+        return texts[0] if len(texts) == 1 else f"{texts[0]} * {self.loops[1][1]} + {texts[1]}"
 
     def _level(self, axis: int) -> int:
         return 2 if self.cut and axis >= self.cut else 1

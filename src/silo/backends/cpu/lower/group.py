@@ -9,7 +9,6 @@ from silo.backends.cpu.loop_ir import Assign, Buffer, Define, For, If, Statement
 from silo.backends.cpu.lower.flat import flat_cut
 from silo.backends.cpu.lower.nest import Nest, linear_index
 from silo.backends.cpu.lower.ordered import lower_ordered
-from silo.backends.cpu.lower.outline import emit_shared
 from silo.backends.cpu.lower.overlap import safe_to_fuse
 from silo.backends.cpu.lower.reduction import Accumulation, accumulation
 from silo.backends.cpu.lower.scope import Scope
@@ -93,9 +92,6 @@ class _GroupLowering:
         limits, extent = nest.limit_statements()
         slow = self._body(fast=False) if limits else []
         loops = nest.outer_loops(self._inner_loops(fast, slow, limits, extent))
-        if nest.flat is not None:
-            emit_shared(scope, loops)
-            return
         for statement in loops:
             scope.emit(statement)
 
@@ -216,7 +212,7 @@ class _GroupLowering:
                 For(inner, limit, str(extent), slow, simd=simd, reductions=marks),
             ]
         else:
-            loops = [For(inner, "0", self.nest.bound(extent), fast, ctype=self.nest.ctype, simd=simd, reductions=marks)]
+            loops = [For(inner, "0", str(extent), fast, ctype=self.nest.ctype, simd=simd, reductions=marks)]
         after = [
             Assign(self._result_place(sink.operation), how.finish.format(name, flag))
             for sink, (name, flag, how) in self.accumulators.items()

@@ -43,7 +43,7 @@ def lower_kernel(module: Module, options: CpuOptions) -> tuple[Program, frozense
         buffers=_buffers(scope),
         constants=scope.constants,
         body=scope.out,
-        functions=[*applied, *scope.shared.values(), *called],
+        functions=[*applied, *called],
         scratch_bytes=scratch,
     )
     program.total_bytes = _total_bytes(module, {function.name: function.scratch_bytes for function in called}, scratch)

@@ -14,7 +14,6 @@ from silo.backends.cpu.analysis.mirror import MIRROR
 from silo.backends.cpu.analysis.values import VIEWS, is_unit_reshape, load_parts, scalar_source
 from silo.backends.cpu.loop_ir import Define, For, Statement
 from silo.backends.cpu.lower.flat import FlatLoops
-from silo.backends.cpu.lower.outline import marked
 from silo.backends.cpu.lower.scope import Scope
 from silo.sources.triton.ssa import Operation, Type, Value
 
@@ -102,13 +101,9 @@ class Nest:
     def _loop(self, level: int, body: list[Statement], backward: int | None, *, simd: bool = False) -> For:
         index, extent = self.loops_over[level - 1]
         if backward is None or index != self.index[backward]:
-            return For(index, "0", self.bound(extent), body, ctype=self.ctype, simd=simd)
+            return For(index, "0", str(extent), body, ctype=self.ctype, simd=simd)
         counter = self.scope.name("n")
         return For(counter, "0", str(extent), [Define("int64_t", index, f"{extent - 1} - {counter}"), *body], simd=simd)
-
-    def bound(self, extent: int) -> str:
-        """The end of a loop."""
-        return str(extent) if self.flat is None else marked(extent)
 
     # ---- values
 

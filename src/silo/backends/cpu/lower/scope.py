@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from silo.backends.cpu import ops
-from silo.backends.cpu.loop_ir import Buffer, Call, Copy, Define, Function, If, Return, Statement
+from silo.backends.cpu.loop_ir import Buffer, Call, Copy, Define, If, Return, Statement
 from silo.backends.cpu.options import CpuOptions
 from silo.backends.cpu.schedule.scratch import Lifetimes
 from silo.sources.triton.ssa import Dense, Operation, Type, Value
@@ -37,7 +37,6 @@ class Scope:
         self.constants: list[str] = []
         self.out: list[Statement] = []
         self.frame = ""  # the C constant that is the size of the current function's scratch memory
-        self.shared: dict[object, Function] = {}  # nests that became functions, by their text
         self.elementwise: dict[Operation, ElementFunction] = {}
         # A value that equals another (a carried value the loop never changes, a loop's result).
         self.same: dict[Value, Value] = {}

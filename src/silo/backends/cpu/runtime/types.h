@@ -12,14 +12,6 @@ typedef __UINTPTR_TYPE__ uintptr_t;
 
 #define SILO_INLINE static inline __attribute__((always_inline, unused))
 
-/* A function of its own. gcc must not specialise it: with what it learns of the arguments gcc 12
- * makes bits of conditions and then fails to vectorise them. */
-#ifdef __clang__
-#define SILO_APART static __attribute__((noinline))
-#else
-#define SILO_APART static __attribute__((noipa))
-#endif
-
 SILO_INLINE uint32_t silo_bits_f32(float value) {
     uint32_t bits;
     __builtin_memcpy(&bits, &value, sizeof bits);
