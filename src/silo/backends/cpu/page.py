@@ -10,7 +10,7 @@ from pathlib import Path
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.supported import STRUCTURAL
-from silo.backends.cpu.ops_math import LIBDEVICE
+from silo.backends.cpu.ops_libdevice import LIBDEVICE
 
 __all__ = ["operations_table", "updated"]
 
