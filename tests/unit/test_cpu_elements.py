@@ -88,6 +88,43 @@ def test_every_element_type_is_compared_by_its_own_order(mode, dtype):
 
 
 @triton.jit
+def through_fp8e4b15(x, byte, back, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    place = byte.to(tl.pointer_type(tl.float8e4b15)) + i
+    tl.store(place, tl.load(x + i).to(tl.float8e4b15))
+    tl.store(back + i, tl.load(place).to(back.dtype.element_ty))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, ml_dtypes.bfloat16])
+def test_the_format_that_only_triton_has(mode, dtype):
+    """fp8e4b15: four bits of exponent with bias 15, ties away from zero, 1.75 at most."""
+    steps = np.array(
+        [m * 2.0**-17 for m in range(8)] + [(8 + m) * 2.0 ** (e - 18) for e in range(1, 16) for m in range(8)]
+    )
+    steps = steps[steps <= 1.75]
+    edges = np.array([0, -0.0, 1, -1, 1.75, 1.8, 100, -100, np.inf, -np.inf, np.nan, 2.0**-18, 3 * 2.0**-19, 1.0625])
+    x = np.concatenate([edges, np.random.default_rng(4).normal(size=498) * 0.6]).astype(dtype)
+    half = np.float16(x) if dtype is not np.float32 else truncated(x)
+    size = np.minimum(np.abs(np.nan_to_num(half.astype(np.float64), nan=9.0)), 1.75)
+    place = np.searchsorted(steps, size, side="right") - 1
+    above = np.minimum(place + 1, steps.size - 1)
+    place = np.where(size - steps[place] >= steps[above] - size, above, place)
+    byte, back = np.zeros(512, np.uint8), np.zeros(512, np.float32)
+    run(through_fp8e4b15, (1,), mode, x=x, byte=byte, back=back, BLOCK=512)
+    np.testing.assert_array_equal(byte & 0x7F, place)
+    np.testing.assert_array_equal(byte >> 7, np.signbit(x.astype(np.float32)))
+    np.testing.assert_array_equal(np.abs(back), steps[place])
+
+
+def truncated(x):
+    """float32 to float16 toward zero."""
+    with np.errstate(over="ignore"):
+        near = x.astype(np.float16)
+    return np.where(np.abs(near) > np.abs(x), np.nextafter(near, np.float16(0)), near)
+
+
+@triton.jit
 def gather_rows(table, out, BLOCK: tl.constexpr):
     address = tl.load(table + tl.program_id(0))
     row = address.to(tl.pointer_type(tl.float32))
