@@ -34,6 +34,10 @@ def _own(stem: str, piece: str, f64: str, arity: int = 1) -> Function:
     return Function(f"silo_{stem}_f32", f64, piece, "libm", arity)
 
 
+def _in_both(stem: str, piece: str) -> Function:
+    return Function(f"silo_{stem}_f32", f"silo_{stem}_f64", piece, f"{piece}_f64")
+
+
 def _builtin(stem: str, arity: int = 1) -> Function:
     return Function(f"__builtin_{stem}f", f"__builtin_{stem}", "", "", arity)
 
@@ -49,13 +53,13 @@ def _wide(stem: str, piece: str, arity: int = 1) -> Function:
 # The names of the math dialect, then those of libdevice alone.
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {
-        "exp": _own("exp", "exp", "exp"),
-        "exp2": _own("exp2", "exp", "exp2"),
+        "exp": _in_both("exp", "exp"),
+        "exp2": _in_both("exp2", "exp"),
         "expm1": _own("expm1", "exp", "expm1"),
-        "log": _own("log", "log", "log"),
-        "log2": _own("log2", "log", "log2"),
+        "log": _in_both("log", "log"),
+        "log2": _in_both("log2", "log"),
         "log1p": _own("log1p", "log", "log1p"),
-        "tanh": _own("tanh", "tanh", "tanh"),
+        "tanh": _in_both("tanh", "tanh"),
         "erf": _own("erf", "erf", "erf"),
         "sin": _own("sin", "trig", "sin"),
         "cos": _own("cos", "trig", "cos"),
@@ -66,20 +70,20 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         "trunc": _builtin("trunc"),
         "roundeven": _builtin("rint"),
         "copysign": _builtin("copysign", 2),
-        "tan": _library("tan"),
-        "asin": _library("asin"),
-        "acos": _library("acos"),
-        "atan": _library("atan"),
-        "sinh": _library("sinh"),
-        "cosh": _library("cosh"),
-        "asinh": _library("asinh"),
-        "acosh": _library("acosh"),
-        "atanh": _library("atanh"),
-        "log10": _library("log10"),
-        "cbrt": _library("cbrt"),
-        "erfc": _library("erfc"),
-        "powf": Function("powf", "pow", "libm", "libm", 2),
-        "atan2": _library("atan2", 2),
+        "tan": _own("tan", "tan", "tan"),
+        "asin": _own("asin", "arc", "asin"),
+        "acos": _own("acos", "arc", "acos"),
+        "atan": _own("atan", "arc", "atan"),
+        "sinh": _own("sinh", "hyperbolic", "sinh"),
+        "cosh": _own("cosh", "hyperbolic", "cosh"),
+        "asinh": _own("asinh", "area", "asinh"),
+        "acosh": _own("acosh", "area", "acosh"),
+        "atanh": _own("atanh", "area", "atanh"),
+        "log10": _own("log10", "ten", "log10"),
+        "cbrt": _own("cbrt", "cbrt", "cbrt"),
+        "erfc": _own("erfc", "erfc", "erfc"),
+        "powf": _own("pow", "pow", "pow", 2),
+        "atan2": _own("atan2", "arc", "atan2", 2),
         "rsqrt": Function("silo_rsqrt_f32", "silo_rsqrt_f64", "roots", "roots"),
         "fmod": _library("fmod", 2),
         "remainder": _library("remainder", 2),
@@ -90,9 +94,9 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         "j1": _library("j1"),
         "y0": _library("y0"),
         "y1": _library("y1"),
-        "exp10": Function("", "silo_exp10_f64", "", "exp10"),
-        "sinpi": _wide("sinpi", "pi"),
-        "cospi": _wide("cospi", "pi"),
+        "exp10": Function("silo_exp10_f32", "silo_exp10_f64", "ten", "exp10"),
+        "sinpi": Function("silo_sinpi_f32", "silo_sinpi_f64", "pi", "pi"),
+        "cospi": Function("silo_cospi_f32", "silo_cospi_f64", "pi", "pi"),
         "rcbrt": _wide("rcbrt", "roots"),
         "rhypot": _wide("rhypot", "roots", 2),
         "norm3d": _wide("norm3d", "roots", 3),
