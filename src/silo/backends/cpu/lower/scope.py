@@ -26,6 +26,7 @@ class ElementFunction:
     passed: tuple[Value, ...]
     calls: bool
 
+
 _POINTER_BYTES = 8
 
 
