@@ -51,6 +51,45 @@ static void use(double value) {
     sink = value;
 }
 
+#define FP8(kind)                                                                                  \
+    use(silo_##kind##_to_f32(silo_f32_to_##kind(x)));                                              \
+    use(silo_##kind##_to_f32(silo_f32_to_##kind##_sat(silo_f64_to_f32_odd(d))));                   \
+    use(silo_##kind##_to_f32(silo_f32_to_##kind##_rtz(x)));                                        \
+    use(silo_##kind##_neg(silo_##kind##_abs(silo_f32_to_##kind(x))))
+
+static void narrow(double d, float x) {
+    FP8(f8E4M3FN);
+    FP8(f8E5M2);
+    FP8(f8E4M3FNUZ);
+    FP8(f8E5M2FNUZ);
+    FP8(f8E4M3B11FNUZ);
+    use(silo_f64_to_f32_rtz(d));
+    use(silo_f32_to_f16_rtz(x));
+    use(silo_f32_to_bf16_rtz(x));
+}
+
+static void library(double d, double e, float x, float y) {
+    use(silo_fdim_f64(d, e) + silo_fdim_f32(x, y));
+    use(silo_logb_f32(x) + silo_ilogb_f64(d));
+    use(silo_nextafter_f32(x, y) + silo_nextafter_f64(d, e));
+    use(silo_ldexp_f32(x, (int32_t)silo_f64_to_i32(e)));
+    use(silo_ldexp_f64(d, (int32_t)silo_f64_to_i32(e)));
+    use(silo_powi_f32(x, 7) + silo_saturate_f32(x));
+    use((double)silo_llrint_f32(x) + (double)silo_llround_f64(d));
+    use(silo_sinpi_f64(d) + silo_cospi_f64(d));
+    use(silo_erfinv_f64(d) + silo_erfcinv_f64(d) + silo_erfcx_f64(d));
+    use(silo_normcdf_f64(d) + silo_normcdfinv_f64(d));
+    use(silo_cyl_bessel_i0_f64(d) + silo_cyl_bessel_i1_f64(d));
+    use(silo_norm4d_f64(d, e, 1.0, 2.0) + silo_rcbrt_f64(d));
+}
+
+static void directed(double d, double e, float x, float y) {
+    use(silo_f64_to_f32_rd(d) + silo_f64_to_f32_ru(d));
+    use(silo_add_rd_f32(x, y) + silo_sub_ru_f32(x, y) + silo_mul_rz_f32(x, y));
+    use(silo_fma_ru_f32(x, y, x) + silo_div_rd_f32(x, y == 0 ? 1 : y) + silo_sqrt_rn_f32(x));
+    use(silo_add_rn_f64(d, e) + silo_mul_rn_f64(d, e));
+}
+
 static void floats(double d, double e) {
     float x = d > 3.4e38 || d < -3.4e38 ? (float)(d > 0 ? 3.4e38 : -3.4e38) : (float)d,
           y = (float)(e > 3e38 || e < -3e38 ? 1 : e);
@@ -82,6 +121,9 @@ static void floats(double d, double e) {
     use(silo_f64_to_i64(d));
     use(silo_f64_to_u32(d));
     use(silo_f64_to_u64(d));
+    narrow(d, x);
+    library(d, e, x, y);
+    directed(d, e, x, y);
 }
 
 static void integers(int64_t a, int64_t b) {
@@ -104,6 +146,14 @@ static void integers(int64_t a, int64_t b) {
     use(silo_mulhiui_i32(u, v));
     use(silo_mulhiui_i64((uint64_t)a, (uint64_t)b));
     use(silo_ctlz_i32(u));
+    use(silo_ffs_i32(u) + silo_ffs_i64((uint64_t)a));
+    use((double)silo_brev_i64((uint64_t)a) + silo_byte_perm(u, v, u));
+    use((double)silo_mulhisi_i64(a, b) + silo_mulhisi_i32(x, y));
+    use((double)silo_mul24_i32(u, v) + silo_mul24_u32(u, v));
+    use((double)silo_sad_i32(x, y, v) + silo_sad_u32(u, v, u));
+    use((double)silo_hadd_i32(x, y) + silo_rhadd_i32(x, y) + silo_rhadd_u32(u, v));
+    use((double)silo_i64_to_f32_ru(a) + silo_u64_to_f64_rd((uint64_t)a));
+    use((double)silo_ceildivui_i64((uint64_t)a, (uint64_t)b));
     use(silo_cttz_i64((uint64_t)a));
 }
 

@@ -344,9 +344,13 @@ def test_constants():
 @pytest.mark.parametrize(
     ("op", "words"),
     [
-        (operation("tt.extern_elementwise", ("f32",), "f32", symbol="__nv_j0f"), "__nv_j0f"),
-        (operation("tt.fp_to_fp", ("f32",), "f8E4M3FN"), "f8E4M3FN"),
-        (operation("tt.fp_to_fp", ("f32",), "f16", rounding=0), "rounding"),
+        (operation("tt.extern_elementwise", ("f32",), "f32", symbol="__ocml_exp_f32"), "only functions of libdevice"),
+        (operation("tt.extern_elementwise", ("f64", "f64"), "f64", symbol="__nv_dadd_rz"), "rounds to nearest only"),
+        (operation("tt.extern_elementwise", ("f64",), "f64", symbol="__nv_rcp64h"), "hardware"),
+        (operation("tt.extern_elementwise", ("f32",), "i32", symbol="__nv_clz"), "it takes i32 and gives i32"),
+        (operation("tt.fp_to_fp", ("f32",), "f8E8M0FNU"), "f8E8M0FNU"),
+        (operation("tt.fp_to_fp", ("f32",), "f16", rounding=2), "rounding mode 2"),
+        (operation("tt.bitcast", ("f32",), "i16"), "a bitcast from f32 to i16"),
         (operation("arith.divsi", ("i1", "i1"), "i1"), "i1"),
         (operation("arith.cmpi", ("i32", "i32"), "i1", predicate=10), "predicate 10"),
         (operation("tt.dot", ("f32", "f32"), "f32"), "tt.dot"),

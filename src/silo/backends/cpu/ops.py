@@ -1,6 +1,7 @@
 """Every elementwise operation as a C expression over scalars.
 
-The modules ``ops_arith`` and ``ops_math`` hold the expressions and say how each undefined case is defined.
+The modules ``ops_arith``, ``ops_cast``, ``ops_math`` and ``ops_libdevice`` hold the expressions and say how each
+undefined case is defined.
 """
 
 from __future__ import annotations
@@ -10,23 +11,29 @@ from types import MappingProxyType
 
 from silo.backends.cpu.ops_arith import ARITH
 from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
-from silo.backends.cpu.ops_math import MATH, extern_renderer
-from silo.backends.cpu.ops_types import ELEMENT_BYTES, c_type, literal
+from silo.backends.cpu.ops_cast import CASTS
+from silo.backends.cpu.ops_libdevice import extern_renderer
+from silo.backends.cpu.ops_math import MATH
+from silo.backends.cpu.ops_types import c_type, element_bytes, has_c_type, literal, zero
 from silo.errors import UnsupportedError
 from silo.sources.triton.ssa import Operation, Type
 
 __all__ = [
-    "ELEMENT_BYTES",
     "SUPPORTED",
     "c_type",
+    "element_bytes",
+    "has_c_type",
     "is_cheap",
     "literal",
     "refusal",
     "runtime_pieces",
     "scalar_expression",
+    "zero",
 ]
 
-_RENDERERS: Mapping[str, Renderer] = MappingProxyType({**ARITH, **MATH, "tt.extern_elementwise": extern_renderer})
+_RENDERERS: Mapping[str, Renderer] = MappingProxyType(
+    {**ARITH, **CASTS, **MATH, "tt.extern_elementwise": extern_renderer}
+)
 
 # Operations whose every operand and result has one element per index: the ones :func:`scalar_expression` knows.
 SUPPORTED: frozenset[str] = frozenset(_RENDERERS)
@@ -53,7 +60,7 @@ _DEAR = frozenset(
         "math.cttz",
     }
 )
-_CHEAP: frozenset[str] = frozenset(ARITH) - _DEAR
+_CHEAP: frozenset[str] = frozenset({*ARITH, *CASTS}) - _DEAR
 
 
 def scalar_expression(op: Operation, operands: Sequence[str], operand_types: Sequence[Type], result_type: Type) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from silo.backends.cpu.ops_types import C_TYPES, HALVES, INTEGERS, c_type
+from silo.backends.cpu.ops_types import INTEGERS, NARROW, c_type, has_c_type
 from silo.sources.triton.ssa import Operation, Type
 
 __all__ = ["Call", "RefusedError", "Renderer"]
@@ -19,8 +19,8 @@ class RefusedError(Exception):
 class Call:
     """The operation, its operands as C expressions, and the runtime pieces its expression turns out to need.
 
-    f16 and bf16 are computed in f32 and rounded once after every operation, which gives the correctly rounded result
-    of + - * / and sqrt.
+    f16, bf16 and the 8-bit types are computed in f32 and rounded once after every operation, which gives the correctly
+    rounded result of + - * / and sqrt.
     """
 
     operation: Operation
@@ -58,8 +58,8 @@ class Call:
     def float_operand(self, index: int) -> str:
         """Operand ``index`` as float or double."""
         element, text = self.types[index].element, self.operands[index]
-        if element in HALVES:
-            self.use("half")
+        if element in NARROW:
+            self.use(NARROW[element])
             return f"silo_{element}_to_f32({text})"
         if element not in ("f32", "f64"):
             raise RefusedError(f"an operand of type {element} where a floating-point one is needed")
@@ -67,8 +67,8 @@ class Call:
 
     def float_result(self, text: str) -> str:
         """``text``, a float (or double for f64), as the result's type."""
-        if self.element in HALVES:
-            self.use("half")
+        if self.element in NARROW:
+            self.use(NARROW[self.element])
             return f"silo_f32_to_{self.element}({text})"
         if self.element not in ("f32", "f64"):
             raise RefusedError(f"a result of type {self.element} where a floating-point one is needed")
@@ -108,7 +108,7 @@ class Call:
         if self.result.pointer or any(type_.pointer for type_ in self.types):
             raise RefusedError("pointers are not expected here")
         for type_ in (*self.types, self.result):
-            if type_.element not in C_TYPES:
+            if not has_c_type(type_):
                 raise RefusedError(f"type {type_.element} is not supported on the CPU")
 
 

@@ -1,7 +1,7 @@
-"""C expressions of the ``math`` dialect and of libdevice functions called by name.
+"""C expressions of the ``math`` dialect.
 
-f32 (and f16, bf16 through it) uses the runtime's own vectorisable code for exp, exp2, expm1, log, log2, log1p, tanh,
-erf, sin and cos, inline instructions for roundings and square roots, and libm for the rest; f64 uses libm.
+f32 (and every narrower type through it) uses the runtime's own vectorisable code, inline instructions for roundings and
+square roots, and libm for the few functions that have neither; f64 uses the runtime or libm.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from silo.backends.cpu.ops_arith import ARITH
 from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
-from silo.backends.cpu.ops_types import HALVES
+from silo.backends.cpu.ops_types import NARROW
 
-__all__ = ["LIBDEVICE", "MATH", "extern_renderer"]
+__all__ = ["FUNCTIONS", "MATH", "Function", "classify", "ctpop", "fma", "function"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Function:
-    """How one function is called: names for f32 and f64, and the piece each is defined in."""
+class Function:
+    """How one function is called: names for f32 and f64, and the piece each is defined in ("" for none).
+
+    A function without an f32 form is computed in f64 and rounded.
+    """
 
     f32: str
     f64: str
@@ -28,93 +30,130 @@ class _Function:
     arity: int = 1
 
 
-def _own(stem: str, piece: str, f64: str) -> _Function:
-    return _Function(f"silo_{stem}_f32", f64, piece)
+def _own(stem: str, piece: str, f64: str, arity: int = 1) -> Function:
+    return Function(f"silo_{stem}_f32", f64, piece, "libm", arity)
 
 
-def _builtin(stem: str, arity: int = 1) -> _Function:
-    return _Function(f"__builtin_{stem}f", f"__builtin_{stem}", "", "", arity)
+def _in_both(stem: str, piece: str) -> Function:
+    return Function(f"silo_{stem}_f32", f"silo_{stem}_f64", piece, f"{piece}_f64")
 
 
-def _library(stem: str, arity: int = 1) -> _Function:
-    return _Function(f"{stem}f", stem, "libm", "libm", arity)
+def _builtin(stem: str, arity: int = 1) -> Function:
+    return Function(f"__builtin_{stem}f", f"__builtin_{stem}", "", "", arity)
 
 
-_FUNCTIONS: dict[str, _Function] = {
-    "exp": _own("exp", "exp", "exp"),
-    "exp2": _own("exp2", "exp", "exp2"),
-    "expm1": _own("expm1", "exp", "expm1"),
-    "log": _own("log", "log", "log"),
-    "log2": _own("log2", "log", "log2"),
-    "log1p": _own("log1p", "log", "log1p"),
-    "tanh": _own("tanh", "tanh", "tanh"),
-    "erf": _own("erf", "erf", "erf"),
-    "sin": _own("sin", "trig", "sin"),
-    "cos": _own("cos", "trig", "cos"),
-    "round": _Function("silo_round_f32", "silo_round_f64", "round", "round"),
-    "sqrt": _builtin("sqrt"),
-    "floor": _builtin("floor"),
-    "ceil": _builtin("ceil"),
-    "trunc": _builtin("trunc"),
-    "roundeven": _builtin("rint"),
-    "copysign": _builtin("copysign", 2),
-    "tan": _library("tan"),
-    "asin": _library("asin"),
-    "acos": _library("acos"),
-    "atan": _library("atan"),
-    "sinh": _library("sinh"),
-    "cosh": _library("cosh"),
-    "asinh": _library("asinh"),
-    "acosh": _library("acosh"),
-    "atanh": _library("atanh"),
-    "log10": _library("log10"),
-    "cbrt": _library("cbrt"),
-    "erfc": _library("erfc"),
-    "powf": _Function("powf", "pow", "libm", "libm", 2),
-    "atan2": _library("atan2", 2),
-    "fmod": _library("fmod", 2),
-    "hypot": _library("hypot", 2),
-    "lgamma": _library("lgamma"),
-    "tgamma": _library("tgamma"),
-}
+def _library(stem: str, arity: int = 1) -> Function:
+    return Function(f"{stem}f", stem, "libm", "libm", arity)
 
 
-def _function(name: str) -> Renderer:
-    function = _FUNCTIONS[name]
+def _wide(stem: str, piece: str, arity: int = 1) -> Function:
+    return Function("", f"silo_{stem}_f64", "", piece, arity)
+
+
+# The names of the math dialect, then those of libdevice alone.
+FUNCTIONS: Mapping[str, Function] = MappingProxyType(
+    {
+        "exp": _in_both("exp", "exp"),
+        "exp2": _in_both("exp2", "exp"),
+        "expm1": _own("expm1", "exp", "expm1"),
+        "log": _in_both("log", "log"),
+        "log2": _in_both("log2", "log"),
+        "log1p": _own("log1p", "log", "log1p"),
+        "tanh": _in_both("tanh", "tanh"),
+        "erf": _own("erf", "erf", "erf"),
+        "sin": _own("sin", "trig", "sin"),
+        "cos": _own("cos", "trig", "cos"),
+        "round": Function("silo_round_f32", "silo_round_f64", "round", "round"),
+        "sqrt": _builtin("sqrt"),
+        "floor": _builtin("floor"),
+        "ceil": _builtin("ceil"),
+        "trunc": _builtin("trunc"),
+        "roundeven": _builtin("rint"),
+        "copysign": _builtin("copysign", 2),
+        "tan": _own("tan", "tan", "tan"),
+        "asin": _own("asin", "arc", "asin"),
+        "acos": _own("acos", "arc", "acos"),
+        "atan": _own("atan", "arc", "atan"),
+        "sinh": _own("sinh", "hyperbolic", "sinh"),
+        "cosh": _own("cosh", "hyperbolic", "cosh"),
+        "asinh": _own("asinh", "area", "asinh"),
+        "acosh": _own("acosh", "area", "acosh"),
+        "atanh": _own("atanh", "area", "atanh"),
+        "log10": _own("log10", "ten", "log10"),
+        "cbrt": _own("cbrt", "cbrt", "cbrt"),
+        "erfc": _own("erfc", "erfc", "erfc"),
+        "powf": _own("pow", "pow", "pow", 2),
+        "atan2": _own("atan2", "arc", "atan2", 2),
+        "rsqrt": Function("silo_rsqrt_f32", "silo_rsqrt_f64", "roots", "roots"),
+        "fmod": _library("fmod", 2),
+        "remainder": _library("remainder", 2),
+        "hypot": _library("hypot", 2),
+        "lgamma": _library("lgamma"),
+        "tgamma": _library("tgamma"),
+        "j0": _library("j0"),
+        "j1": _library("j1"),
+        "y0": _library("y0"),
+        "y1": _library("y1"),
+        "exp10": Function("silo_exp10_f32", "silo_exp10_f64", "ten", "exp10"),
+        "sinpi": Function("silo_sinpi_f32", "silo_sinpi_f64", "pi", "pi"),
+        "cospi": Function("silo_cospi_f32", "silo_cospi_f64", "pi", "pi"),
+        "rcbrt": _wide("rcbrt", "roots"),
+        "rhypot": _wide("rhypot", "roots", 2),
+        "norm3d": _wide("norm3d", "roots", 3),
+        "rnorm3d": _wide("rnorm3d", "roots", 3),
+        "norm4d": _wide("norm4d", "roots", 4),
+        "rnorm4d": _wide("rnorm4d", "roots", 4),
+        "erfinv": _wide("erfinv", "probability"),
+        "erfcinv": _wide("erfcinv", "probability"),
+        "erfcx": _wide("erfcx", "probability"),
+        "normcdf": _wide("normcdf", "probability"),
+        "normcdfinv": _wide("normcdfinv", "probability"),
+        "cyl_bessel_i0": _wide("cyl_bessel_i0", "bessel"),
+        "cyl_bessel_i1": _wide("cyl_bessel_i1", "bessel"),
+        "fdim": Function("silo_fdim_f32", "silo_fdim_f64", "parts", "parts", 2),
+        "logb": Function("silo_logb_f32", "silo_logb_f64", "parts", "parts"),
+        "nextafter": Function("silo_nextafter_f32", "silo_nextafter_f64", "parts", "parts", 2),
+        "saturate": Function("silo_saturate_f32", "", "parts", ""),
+    }
+)
+_DIALECT = tuple(FUNCTIONS)[: tuple(FUNCTIONS).index("rsqrt") + 1]
+
+
+def function(name: str) -> Renderer:
+    """The renderer of one of ``FUNCTIONS``."""
+    wanted = FUNCTIONS[name]
 
     def render(call: Call) -> str:
         call.pointer_free()
-        if len(call.operands) != function.arity:
-            raise RefusedError(f"{name} takes {function.arity} operands, not {len(call.operands)}")
-        wide = call.element == "f64"
-        piece = function.piece64 if wide else function.piece32
+        if len(call.operands) != wanted.arity:
+            raise RefusedError(f"{name} takes {wanted.arity} operands, not {len(call.operands)}")
+        arguments = [call.float_operand(index) for index in range(wanted.arity)]
+        is_f64 = call.element == "f64"
+        stem, piece = (wanted.f64, wanted.piece64) if is_f64 or not wanted.f32 else (wanted.f32, wanted.piece32)
+        if not stem:
+            raise RefusedError(f"{name} is not defined on {call.element}")
         if piece:
             call.use(piece)
-        arguments = ", ".join(call.float_operand(index) for index in range(function.arity))
-        return call.float_result(f"{function.f64 if wide else function.f32}({arguments})")
+        if is_f64 or wanted.f32:
+            return call.float_result(f"{stem}({', '.join(arguments)})")
+        return call.float_result(f"(float){stem}({', '.join(f'(double){argument}' for argument in arguments)})")
 
     return render
 
 
-def _rsqrt(call: Call) -> str:
+def fma(call: Call) -> str:
+    """One rounding; for types narrower than f32 in f64, where the product is exact."""
     call.pointer_free()
-    if call.element == "f64":
-        return f"(1.0 / __builtin_sqrt({call.float_operand(0)}))"
-    return call.float_result(f"(1.0f / __builtin_sqrtf({call.float_operand(0)}))")
-
-
-def _fma(call: Call) -> str:
-    """One rounding; for f16 and bf16 in f64, where the product and nearly every sum are exact."""
-    call.pointer_free()
-    if call.element in HALVES:
-        a, b, c = (f"(double){call.float_operand(index)}" for index in range(3))
-        return f"silo_f64_to_{call.element}({a} * {b} + {c})"
+    if call.element in NARROW:
+        call.use("narrow", NARROW[call.element])
+        operands = ", ".join(f"(double){call.float_operand(index)}" for index in range(3))
+        return f"silo_f32_to_{call.element}(silo_f64_to_f32_odd(silo_fma_odd({operands})))"
     call.use("libm")  # a level without the instruction calls the function
     a, b, c = (call.float_operand(index) for index in range(3))
     return f"__builtin_fma{'' if call.element == 'f64' else 'f'}({a}, {b}, {c})"
 
 
-def _classify(test: str) -> Renderer:
+def classify(test: str) -> Renderer:
     """isnan, isinf, isfinite: an i1 or, for libdevice, an i32."""
 
     def render(call: Call) -> str:
@@ -123,7 +162,8 @@ def _classify(test: str) -> Renderer:
     return render
 
 
-def _ctpop(call: Call) -> str:
+def ctpop(call: Call) -> str:
+    """How many bits are set; the result's type may be narrower than the operand's."""
     call.pointer_free()
     call.integer_bits(call.types[0].element)
     wide = call.types[0].element in ("i64", "index")
@@ -132,78 +172,12 @@ def _ctpop(call: Call) -> str:
 
 MATH: Mapping[str, Renderer] = MappingProxyType(
     {
-        **{f"math.{name}": _function(name) for name in _FUNCTIONS if name not in {"fmod", "hypot", "lgamma", "tgamma"}},
-        "math.rsqrt": _rsqrt,
-        "math.fma": _fma,
-        "math.ctpop": _ctpop,
-        "math.isnan": _classify("__builtin_isnan"),
-        "math.isinf": _classify("__builtin_isinf"),
-        "math.isfinite": _classify("__builtin_isfinite"),
-        "tt.precise_sqrt": _function("sqrt"),
+        **{f"math.{name}": function(name) for name in _DIALECT},
+        "math.fma": fma,
+        "math.ctpop": ctpop,
+        "math.isnan": classify("__builtin_isnan"),
+        "math.isinf": classify("__builtin_isinf"),
+        "math.isfinite": classify("__builtin_isfinite"),
+        "tt.precise_sqrt": function("sqrt"),
     }
 )
-
-# libdevice names without "__nv_" and without the "f" of the f32 form.
-_LIBDEVICE_FLOAT: dict[str, Renderer] = {
-    **{name: _function(name) for name in _FUNCTIONS if name not in {"powf", "roundeven"}},
-    **{f"fast_{name}": _function(name) for name in ("exp", "log", "log2", "log10", "sin", "cos", "tan", "tanh")},
-    "pow": _function("powf"),
-    "fast_pow": _function("powf"),
-    "rint": _function("roundeven"),
-    "nearbyint": _function("roundeven"),
-    "rsqrt": _rsqrt,
-    "fma": _fma,
-    "fmax": ARITH["arith.maxnumf"],
-    "fmin": ARITH["arith.minnumf"],
-    "fabs": ARITH["math.absf"],
-    "isnan": _classify("__builtin_isnan"),
-    "isinf": _classify("__builtin_isinf"),
-    "finite": _classify("__builtin_isfinite"),
-}
-
-
-def _spellings(stem: str) -> tuple[str, str]:
-    """The f32 and f64 names: ``finite`` is the one that is not just followed by an f."""
-    return (
-        f"__nv_{stem}f" if stem != "finite" else "__nv_finitef",
-        f"__nv_{stem}" if stem != "finite" else "__nv_isfinited",
-    )
-
-
-LIBDEVICE: Mapping[str, Renderer] = MappingProxyType(
-    {
-        **{spelling: renderer for stem, renderer in _LIBDEVICE_FLOAT.items() for spelling in _spellings(stem)},
-        "__nv_isnand": _classify("__builtin_isnan"),
-        "__nv_isinfd": _classify("__builtin_isinf"),
-        "__nv_fsqrt_rn": _function("sqrt"),
-        "__nv_dsqrt_rn": _function("sqrt"),
-        "__nv_fast_fdividef": ARITH["arith.divf"],
-        "__nv_fdiv_rn": ARITH["arith.divf"],
-        "__nv_ddiv_rn": ARITH["arith.divf"],
-        "__nv_fmaf_rn": _fma,
-        "__nv_fma_rn": _fma,
-        "__nv_abs": ARITH["math.absi"],
-        "__nv_llabs": ARITH["math.absi"],
-        "__nv_min": ARITH["arith.minsi"],
-        "__nv_max": ARITH["arith.maxsi"],
-        "__nv_umin": ARITH["arith.minui"],
-        "__nv_umax": ARITH["arith.maxui"],
-        "__nv_umulhi": ARITH["tt.mulhiui"],
-        "__nv_umul64hi": ARITH["tt.mulhiui"],
-        "__nv_popc": _ctpop,
-        "__nv_popcll": _ctpop,
-        "__nv_float2int_rz": ARITH["arith.fptosi"],
-        "__nv_int2float_rn": ARITH["arith.sitofp"],
-        "__nv_float_as_int": ARITH["arith.bitcast"],
-        "__nv_int_as_float": ARITH["arith.bitcast"],
-    }
-)
-
-
-def extern_renderer(call: Call) -> str:
-    """``tt.extern_elementwise``: only functions of libdevice that are known by name."""
-    symbol = call.operation.attributes.get("symbol")
-    renderer = LIBDEVICE.get(symbol) if isinstance(symbol, str) else None
-    if renderer is None:
-        raise RefusedError(f"the external function {symbol} has no CPU form")
-    return renderer(call)

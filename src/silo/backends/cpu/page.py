@@ -10,7 +10,7 @@ from pathlib import Path
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.supported import STRUCTURAL
-from silo.backends.cpu.ops_math import LIBDEVICE
+from silo.backends.cpu.ops_libdevice import LIBDEVICE
 
 __all__ = ["operations_table", "updated"]
 
@@ -34,8 +34,15 @@ def operations_table() -> str:
         if mine:
             title = f"`{dialect}`: {_DIALECTS[dialect]}" if dialect in _DIALECTS else f"`{dialect}`"
             lines.append(f"| {title} | {', '.join(mine)} |")
-    lines.append(f"| libdevice, by name | {', '.join(sorted(LIBDEVICE))} |")
+    lines.append(f"| libdevice, without `__nv_` | {', '.join(_libdevice_names())} |")
     return "\n".join(lines) + "\n"
+
+
+def _libdevice_names() -> list[str]:
+    """Sorted; the f32 form of a function, the one that ends in f, beside the other."""
+    names = {name.removeprefix("__nv_") for name in LIBDEVICE}
+    single = {name for name in names if name.endswith("f") and name[:-1] in names}
+    return [f"{name}[f]" if f"{name}f" in single else name for name in sorted(names - single)]
 
 
 def updated(page: str) -> str:

@@ -49,6 +49,17 @@ STRUCTURAL = (
     | TERMINATORS
     | NO_EFFECT
 )
+# Why families of operations, by the start of their names, mean nothing here.
+_FOREIGN = (
+    ("tt.elementwise_inline_asm", "inline assembly is for one kind of GPU; write it with Triton's own operations"),
+    ("ttng.", "it is for NVIDIA GPUs alone; write it with Triton's own operations"),
+    ("nvws.", "it is for NVIDIA GPUs alone; write it with Triton's own operations"),
+    ("nvvm.", "it is for NVIDIA GPUs alone; write it with Triton's own operations"),
+    ("amdg.", "it is for AMD GPUs alone; write it with Triton's own operations"),
+    ("amdgpu.", "it is for AMD GPUs alone; write it with Triton's own operations"),
+    ("rocdl.", "it is for AMD GPUs alone; write it with Triton's own operations"),
+    ("ttg.", "it names a GPU's memory or layout; a CPU kernel starts from plain Triton, not from Gluon"),
+)
 _DOT_INPUTS = {"f16": "f32", "bf16": "f32", "f32": "f32", "f64": "f64", "i8": "i32"}
 
 
@@ -89,12 +100,12 @@ def _is_plain_reduction(operation: Operation) -> bool:
 def _refusal(operation: Operation) -> str:
     name = operation.name
     for value in [*operation.operands, *operation.results]:
-        if value.type.element not in ops.ELEMENT_BYTES:
+        if not ops.has_c_type(value.type):
             return f"values of type {value.type.element}"
     if name in STRUCTURAL:
         return _structural_refusal(operation)
     if name not in ops.SUPPORTED:
-        return "not supported"
+        return next((reason for prefix, reason in _FOREIGN if name.startswith(prefix)), "not supported")
     return ops.refusal(operation)
 
 

@@ -22,7 +22,7 @@ class EmittedKernel:
     """C11 text of one kernel, without any include.
 
     ``entry`` is the exported function, with the CPU kernel ABI. ``scratch_bytes`` is what each thread must lend it,
-    aligned to 64. ``uses`` names the runtime pieces in the text.
+    aligned to 64. ``uses`` names every runtime piece in the text.
     """
 
     source: str
@@ -48,4 +48,4 @@ def emit_c(module: Module, options: CpuOptions | None = None) -> EmittedKernel:
     options = options or CpuOptions()
     program, uses = lower(module, options)
     source = "\n".join((runtime.text(uses, options.vector_bits), PRELUDE, kernel_text(program)))
-    return EmittedKernel(source, program.entry, program.total_bytes, uses)
+    return EmittedKernel(source, program.entry, program.total_bytes, runtime.with_needs(uses))

@@ -137,7 +137,7 @@ class FunctionLowering:
                 text = f"*{scope.scalar(pointer)}"
                 if mask is None:
                     return text
-                fill = scope.scalar(other) if other is not None else ops.literal(0, operation.result.type.element)
+                fill = scope.scalar(other) if other is not None else ops.zero(operation.result.type)
                 return f"{scope.scalar(mask)} ? {text} : {fill}"
             case _:
                 return scope.expression(operation, [scope.scalar(operand) for operand in operation.operands])

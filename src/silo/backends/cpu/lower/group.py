@@ -12,7 +12,7 @@ from silo.backends.cpu.lower.ordered import lower_ordered
 from silo.backends.cpu.lower.overlap import safe_to_fuse
 from silo.backends.cpu.lower.reduction import Accumulation, accumulation
 from silo.backends.cpu.lower.scope import Scope
-from silo.backends.cpu.ops_types import HALVES
+from silo.backends.cpu.ops_types import NARROW
 from silo.backends.cpu.schedule.plan import Fill, Group, OrderedSink, ReduceSink, Sink, StoreSink
 from silo.sources.triton.ssa import Operation, Value
 
@@ -85,8 +85,9 @@ class _GroupLowering:
                 combining = combining_operation(sink.operation)
                 assert combining is not None
                 how = accumulation(combining)
-                if sink.operation.result.type.element in HALVES:
-                    scope.pieces.add("half")
+                piece = NARROW.get(sink.operation.result.type.element)
+                if piece is not None:
+                    scope.pieces.add(piece)
                 self.accumulators[sink] = (scope.name("acc"), scope.name("flag"), how)
         fast = self._body(fast=not scope.reference)
         limits, extent = nest.limit_statements()
@@ -129,7 +130,7 @@ class _GroupLowering:
         scope.lifetimes.touch(buffer)
         element = sink.value.type.element
         if sink.element and sink.element != element:
-            scope.pieces.add("half")
+            scope.pieces.add(NARROW[element])
             text = f"silo_{element}_to_{sink.element}({text})"
         return Assign(f"{buffer.name}[{nest.linear(nest.index, sink.target.type.shape)}]", text)
 

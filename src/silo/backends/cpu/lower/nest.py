@@ -250,7 +250,7 @@ class Nest:
             level = self.depth
         type_ = operation.result.type
         if condition:
-            fill = self.value(other, index) if other is not None else ops.literal(0, type_.element)
+            fill = self.value(other, index) if other is not None else ops.zero(type_)
             level = max(level, self.level(condition, fill))
             place = f"{condition} ? {place} : {fill}"
         return self.put(ops.c_type(type_), place, level)

@@ -7,7 +7,7 @@ from silo.backends.cpu.loop_ir import Define
 from silo.backends.cpu.lower.forms import AffineForms
 from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.scope import Scope
-from silo.backends.cpu.ops_types import ELEMENT_BYTES
+from silo.backends.cpu.ops_types import element_bytes
 from silo.backends.cpu.schedule.plan import Group
 from silo.sources.triton.ssa import Operation
 
@@ -34,7 +34,7 @@ class _Range:
         shape = pointer.type.shape
         nest = Nest(scope, shape)
         base, strides = AffineForms(scope, nest).of(pointer, tuple(range(len(shape))))
-        size = ELEMENT_BYTES[pointer.type.element]
+        size = element_bytes(pointer.type.element)
         for statement in nest.levels[0]:
             scope.emit(statement)
         self.base = scope.name("at")

@@ -1,6 +1,7 @@
 """Reductions along the innermost loop: an accumulator that a vector unit may split into lanes.
 
-The order in which elements are combined is free, as it is on a GPU; halves are accumulated in f32 and rounded once.
+The order in which elements are combined is free, as it is on a GPU; types narrower than f32 are
+accumulated in it and rounded once.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from silo.backends.cpu import ops
-from silo.backends.cpu.ops_types import HALVES, INTEGERS
+from silo.backends.cpu.ops_types import INTEGERS, NARROW
 from silo.sources.triton.ssa import Operation, Type
 
 __all__ = ["Accumulation", "accumulation"]
@@ -53,8 +54,8 @@ def accumulation(operation: Operation) -> Accumulation:
     if element in INTEGERS:
         return _integer(name, element)
     ctype = "double" if element == "f64" else "float"
-    load = f"silo_{element}_to_f32({{0}})" if element in HALVES else "{0}"
-    finish = f"silo_f32_to_{element}({{0}})" if element in HALVES else "{0}"
+    load = f"silo_{element}_to_f32({{0}})" if element in NARROW else "{0}"
+    finish = f"silo_f32_to_{element}({{0}})" if element in NARROW else "{0}"
     if name in _SUMS:
         sign, start = _SUMS[name]
         return Accumulation(ctype, start, sign, load, f"{{0}} {sign} {{1}}", finish)

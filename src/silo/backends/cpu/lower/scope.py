@@ -27,6 +27,9 @@ class ElementFunction:
     calls: bool
 
 
+_POINTER_BYTES = 8
+
+
 class Scope:
     """The state shared by everything that lowers one kernel."""
 
@@ -88,7 +91,7 @@ class Scope:
     def new_buffer(self, type_: Type, element: str = "") -> Buffer:
         """A fresh buffer for a tensor of ``type_``, as type ``element`` ("" for its own)."""
         item = Type(element or type_.element, (), tensor=False, pointer=type_.pointer)
-        size = 8 if item.pointer else ops.ELEMENT_BYTES[item.element]
+        size = _POINTER_BYTES if item.pointer else ops.element_bytes(item.element)
         return Buffer(self.name("b"), ops.c_type(item), type_.elements, size)
 
     def buffer(self, value: Value, element: str = "") -> Buffer | None:

@@ -5,10 +5,10 @@
 /* Added to n, it leaves n + 254 in the last bits: the sum of two exponents with their bias. */
 #define SILO_SHIFT_F32 (0x1.8p23f + 254.0f)
 
-/* y * 2^n for the n in shifted = n + SILO_SHIFT_F32, in two factors so that subnormal results are
- * rounded once. */
-SILO_INLINE float silo_scale_f32(float y, float shifted) {
-    uint32_t both = silo_bits_f32(shifted);
+/* y * 2^(n + more) for the n in shifted = n + SILO_SHIFT_F32, in two factors so that subnormal
+ * results are rounded once. */
+SILO_INLINE float silo_scale_f32(float y, float shifted, uint32_t more) {
+    uint32_t both = silo_bits_f32(shifted) + more;
     uint32_t half = both >> 1;
     return y * silo_f32_of_bits(half << 23) * silo_f32_of_bits((both - half) << 23);
 }
@@ -22,15 +22,20 @@ SILO_INLINE float silo_exp_tail_f32(float r) {
     return p * r + 0x1.fffffcp-2f;
 }
 
-SILO_INLINE float silo_exp_f32(float x) {
-    float c = x > 89.0f ? 89.0f : x;
+/* e^x * 2^more; more is small, and negative as its complement. */
+SILO_INLINE float silo_exp_times_f32(float x, uint32_t more) {
+    float c = x > 90.0f ? 90.0f : x;
     c = c < -104.0f ? -104.0f : c;
     float shifted = c * 0x1.715476p+0f + SILO_SHIFT_F32;
     float n = shifted - SILO_SHIFT_F32;
     float r = c - n * 0x1.62e4p-1f;
     r = r - n * 0x1.7f7d1cp-20f;
     float y = 1.0f + r * (1.0f + r * silo_exp_tail_f32(r));
-    return silo_scale_f32(y, shifted);
+    return silo_scale_f32(y, shifted, more);
+}
+
+SILO_INLINE float silo_exp_f32(float x) {
+    return silo_exp_times_f32(x, 0u);
 }
 
 SILO_INLINE float silo_exp2_f32(float x) {
@@ -44,7 +49,7 @@ SILO_INLINE float silo_exp2_f32(float x) {
     q = q * r + 0x1.c6af72p-5f;
     q = q * r + 0x1.ebfbdcp-3f;
     q = q * r + 0x1.62e430p-1f;
-    return silo_scale_f32(1.0f + r * q, shifted);
+    return silo_scale_f32(1.0f + r * q, shifted, 0u);
 }
 
 SILO_INLINE float silo_expm1_f32(float x) {

@@ -33,23 +33,3 @@ SILO_INLINE uint16_t silo_f32_to_f16(float value) {
     uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
     return (uint16_t)((magnitude >= 0x47800000u ? special : finite) | sign);
 }
-
-/* f64 to f32 rounded to odd: a later rounding to f16 or bf16 is then as if it had been the only
- * one. */
-SILO_INLINE float silo_f64_to_f32_odd(double value) {
-    float near = (float)value;
-    double error = value - (double)near;
-    uint32_t bits = silo_bits_f32(near);
-    uint32_t away = (value < 0.0 ? error > 0.0 : error < 0.0) ? 1u : 0u;
-    uint32_t inexact =
-        error > 0.0 || error < 0.0 ? 1u : 0u; /* NaN, as of inf - inf, counts as exact */
-    return silo_f32_of_bits((bits - away) | inexact);
-}
-
-SILO_INLINE uint16_t silo_f64_to_f16(double value) {
-    return silo_f32_to_f16(silo_f64_to_f32_odd(value));
-}
-
-SILO_INLINE uint16_t silo_f64_to_bf16(double value) {
-    return silo_f32_to_bf16(silo_f64_to_f32_odd(value));
-}

@@ -53,6 +53,11 @@ SILO_INLINE int64_t silo_ceildiv_i64(int64_t a, int64_t b) {
     return b != 0 && silo_remsi_i64(a, b) != 0 && (a < 0) == (b < 0) ? quotient + 1 : quotient;
 }
 
+SILO_INLINE uint64_t silo_ceildivui_i64(uint64_t a, uint64_t b) {
+    uint64_t quotient = silo_divui_i64(a, b);
+    return b != 0 && silo_remui_i64(a, b) != 0 ? quotient + 1 : quotient;
+}
+
 SILO_INLINE uint32_t silo_shl_i32(uint32_t a, uint32_t count, uint32_t width) {
     return count < width ? a << (count & 31u) : 0u;
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-__all__ = ["PIECES", "Piece", "runtime_digest", "text"]
+__all__ = ["PIECES", "Piece", "runtime_digest", "text", "with_needs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +20,58 @@ class Piece:
     exchange: tuple[tuple[str, str], ...] = ()
 
 
+def _fp8(kind: str, mantissa: int, bias: int, nan: int, largest: int, *, infinite: bool, unsigned_zero: bool) -> Piece:
+    words = {
+        "KIND": kind,
+        "MANTISSA": f"{mantissa}",
+        "BIAS": f"{bias}u",
+        "NAN_BITS": f"{nan:#x}u",
+        "LARGEST": f"{largest:#x}u",
+        "INFINITE": f"{int(infinite)}",
+        "UNSIGNED_ZERO": f"{int(unsigned_zero)}",
+    }
+    return Piece("fp8.h", ("types",), tuple(words.items()))
+
+
 # In the order of the emitted text: a piece stands after everything it needs.
 PIECES: dict[str, Piece] = {
     "types": Piece("types.h"),
     "libm": Piece("libm.h"),
     "half": Piece("half.h", ("types",)),
+    "narrow": Piece("narrow.h", ("types",)),
+    "f8E4M3FN": _fp8("f8E4M3FN", 3, 7, 0x7F, 0x7E, infinite=False, unsigned_zero=False),
+    "f8E5M2": _fp8("f8E5M2", 2, 15, 0x7F, 0x7B, infinite=True, unsigned_zero=False),
+    "f8E4M3FNUZ": _fp8("f8E4M3FNUZ", 3, 8, 0x80, 0x7F, infinite=False, unsigned_zero=True),
+    "f8E5M2FNUZ": _fp8("f8E5M2FNUZ", 2, 16, 0x80, 0x7F, infinite=False, unsigned_zero=True),
+    "f8E4M3B11FNUZ": _fp8("f8E4M3B11FNUZ", 3, 11, 0x80, 0x7F, infinite=False, unsigned_zero=True),
     "integer": Piece("integer.h", ("types",)),
     "convert": Piece("convert.h", ("types",)),
     "minmax": Piece("minmax.h", ("types",)),
     "round": Piece("round.h", ("types",)),
+    "roots": Piece("roots.h", ("types", "libm")),
+    "bits": Piece("bits.h", ("types", "integer")),
+    "parts": Piece("parts.h", ("types", "libm")),
+    "directed": Piece("directed.h", ("types", "narrow")),
+    "whole": Piece("whole.h", ("types", "convert", "round")),
+    "exp10": Piece("exp10.h", ("types", "libm")),
+    "probability": Piece("probability.h", ("types", "libm")),
+    "bessel": Piece("bessel.h", ("types", "libm")),
     "exp": Piece("exp.h", ("types",)),
     "log": Piece("log.h", ("types",)),
     "trig": Piece("trig.h", ("types",)),
+    "tan": Piece("tan.h", ("trig",)),
+    "pi": Piece("pi.h", ("trig", "libm")),
+    "wide": Piece("wide.h", ("types",)),
+    "pow": Piece("pow.h", ("wide",)),
+    "ten": Piece("ten.h", ("wide", "log")),
+    "area": Piece("area.h", ("wide",)),
+    "cbrt": Piece("cbrt.h", ("types",)),
+    "erfc": Piece("erfc.h", ("wide",)),
+    "arc": Piece("arc.h", ("types",)),
+    "exp_f64": Piece("exp_f64.h", ("types",)),
+    "log_f64": Piece("log_f64.h", ("types",)),
+    "tanh_f64": Piece("tanh_f64.h", ("exp_f64",)),
+    "hyperbolic": Piece("hyperbolic.h", ("exp",)),
     "tanh": Piece("tanh.h", ("exp",)),
     "erf": Piece("erf.h", ("exp",)),
     "atomic": Piece("atomic.h", ("types", "half")),
@@ -39,6 +79,18 @@ PIECES: dict[str, Piece] = {
     "dot_f64": Piece("dot.h", ("types",), (("f32", "f64"), ("float", "double"))),
     "dot_i8": Piece("dot_i8.h", ("types",)),
 }
+
+
+def with_needs(pieces: AbstractSet[str]) -> frozenset[str]:
+    """``pieces`` and all they need; ``KeyError`` names a piece that does not exist."""
+    wanted: set[str] = set()
+    pending = sorted(pieces)
+    while pending:
+        name = pending.pop()
+        if name not in wanted:
+            wanted.add(name)
+            pending.extend(PIECES[name].needs)
+    return frozenset(wanted)
 
 
 def text(pieces: AbstractSet[str], vector_bits: int) -> str:
@@ -49,13 +101,7 @@ def text(pieces: AbstractSet[str], vector_bits: int) -> str:
     """
     if vector_bits not in (128, 256, 512):
         raise ValueError(f"vectors have 128, 256 or 512 bits, not {vector_bits}")
-    wanted: set[str] = set()
-    pending = ["types", *sorted(pieces)]
-    while pending:
-        name = pending.pop()
-        if name not in wanted:
-            wanted.add(name)
-            pending.extend(PIECES[name].needs)
+    wanted = with_needs({"types", *pieces})
     width = f"enum {{ SILO_VECTOR_BYTES = {vector_bits // 8} }};\n"
     return width + "\n".join(_piece_text(name) for name in PIECES if name in wanted)
 

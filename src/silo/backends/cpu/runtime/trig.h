@@ -1,17 +1,28 @@
-/* sin and cos of f32 without branches. The angle is reduced in f64 by three parts of pi / 2, the
-   first two of 24 bits, so that their products with the quadrant are exact: 1.6 ulp for |x| <=
-   2^28. Larger angles give NaN: no wrong number is passed off as right where the parts do not
-   suffice. */
+/* sin and cos of f32 without branches, for every angle: 1.6 ulp. The angle over 2 pi is a sum of
+   products with parts of 29 bits, each of which is exact in f64; whole turns leave every product by
+   themselves, so nothing is lost for large angles. */
 
-SILO_INLINE float silo_sincos_f32(float x, uint32_t quadrants) {
+/* The angle less its nearest multiple of pi / 2; quarter is that multiple, modulo 4, plus a
+   constant multiple of 4. */
+SILO_INLINE double silo_reduced_f64(float x, uint32_t *quarter) {
     double wide = (double)x;
-    double shifted = wide * 0x1.45f306dc9c883p-1 + 0x1.8p52;
+    int far = __builtin_fabsf(x) >= 0x1p82f;
+    double a = wide * (far ? 0x1.4fe13a8p-61 : 0x1.45f306cp-3);
+    double b = wide * (far ? 0x1.f47d4d3p-88 : 0x1.c9c882ap-31);
+    double c = wide * (far ? 0x1.dc0db62p-118 : 0x1.4fe13a8p-61);
+    double rest = wide * (far ? 0x1.2b3278872083ep-147 : 0x1.f47d4d377036dp-88);
+    a = a - __builtin_rint(a);
+    b = b - __builtin_rint(b);
+    c = c - __builtin_rint(c);
+    double shifted = 4.0 * (a + b + c + rest) + 0x1.8p52;
     double n = shifted - 0x1.8p52;
-    double reduced = wide - n * 0x1.921fb4p+0;
-    reduced = reduced - n * 0x1.4442dp-24;
-    reduced = reduced - n * 0x1.8469898cc5170p-48;
-    uint32_t quadrant = (uint32_t)silo_bits_f64(shifted) + quadrants;
-    float r = (float)reduced;
+    *quarter = (uint32_t)silo_bits_f64(shifted);
+    /* From the largest to the smallest: what cancels cancels exactly. */
+    return (a - 0.25 * n + b + c + rest) * 0x1.921fb54442d18p+2;
+}
+
+/* The sine, or for an odd quarter the cosine, of an angle of at most pi / 4. */
+SILO_INLINE float silo_wave_f32(float r, uint32_t quarter) {
     float s = r * r;
     float p = 0x1.7c3226p-19f;
     p = p * s - 0x1.a0595ep-13f;
@@ -23,16 +34,18 @@ SILO_INLINE float silo_sincos_f32(float x, uint32_t quadrants) {
     q = q * s - 0x1.6c175ep-10f;
     q = q * s + 0x1.555556p-5f;
     float cosine = (1.0f - 0.5f * s) + s * s * q;
-    float y = quadrant & 1u ? cosine : sine;
-    y = silo_f32_of_bits(silo_bits_f32(y) ^ ((quadrant & 2u) << 30));
-    return __builtin_fabsf(x) <= 0x1p28f ? y : __builtin_nanf("");
+    float y = quarter & 1u ? cosine : sine;
+    return silo_f32_of_bits(silo_bits_f32(y) ^ ((quarter & 2u) << 30));
 }
 
 SILO_INLINE float silo_sin_f32(float x) {
-    float y = silo_sincos_f32(x, 0u);
-    return x == 0.0f ? x : y;
+    uint32_t quarter;
+    float r = (float)silo_reduced_f64(x, &quarter);
+    return x == 0.0f ? x : silo_wave_f32(r, quarter);
 }
 
 SILO_INLINE float silo_cos_f32(float x) {
-    return silo_sincos_f32(x, 1u);
+    uint32_t quarter;
+    float r = (float)silo_reduced_f64(x, &quarter);
+    return silo_wave_f32(r, quarter + 1u);
 }

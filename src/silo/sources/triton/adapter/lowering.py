@@ -15,6 +15,7 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.values import FunctionValue, Value
 from silo.errors import CompileError, SiloError, SourceError
+from silo.sources.triton.adapter.custom_floats import convert_fp8e4b15
 from silo.sources.triton.adapter.decorators import location_of
 from silo.sources.triton.adapter.toolchain import backend_for, gpu_target, lowering_for, module, require_triton
 from silo.sources.triton.functions import recall
@@ -97,7 +98,7 @@ def lower_to_ttir(
     arguments = _source_arguments(function, signature, specialization, config)
 
     def lower(*, locations: bool) -> str:
-        made = _make_module(function, arguments, _CPU_STAND_IN, options, any_dot_size=True)
+        made = _make_module(function, arguments, _CPU_STAND_IN, options, for_cpu=True)
         _run_passes(made, _CPU_PASSES)
         return _generic_text(made, locations=locations)
 
@@ -148,7 +149,7 @@ def _make_module(
     target: Target,
     options: dict[str, object],
     *,
-    any_dot_size: bool = False,
+    for_cpu: bool = False,
 ) -> Any:  # noqa: ANN401
     ir = module("triton._C.libtriton").ir
     triton_target = gpu_target(target)
@@ -159,8 +160,9 @@ def _make_module(
     ir.load_dialects(context)
     backend.load_dialects(context)
     implementation = backend.get_codegen_implementation(parsed)
-    if any_dot_size:
+    if for_cpu:
         implementation["min_dot_size"] = _any_size
+        implementation["convert_custom_types"] = convert_fp8e4b15
     with lowering_for(triton_target):
         try:
             made = source.make_ir(triton_target, parsed, implementation, backend.get_module_map(), context)

@@ -1,0 +1,14 @@
+/* The cube root of f32 in f64, rounded once: a third of the exponent, good to 3 %, then two steps
+   of Halley's method, each of which triples the digits. 0.51 ulp. */
+
+SILO_INLINE float silo_cbrt_f32(float x) {
+    double d = (double)__builtin_fabsf(x);
+    uint32_t high = (uint32_t)(silo_bits_f64(d) >> 32);
+    double t = silo_f64_of_bits((uint64_t)(high / 3u + 0x2a9f762bu) << 32);
+    for (int step = 0; step < 2; step++) {
+        double cube = t * t * t;
+        t = t * ((cube + d + d) / (cube + cube + d));
+    }
+    float y = __builtin_copysignf((float)t, x);
+    return x == 0.0f || !(d < __builtin_inf()) ? x : y;
+}
