@@ -12,7 +12,6 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "examples")]
 
 import cpu_report as report  # noqa: E402  # after the path
 
-from silo.errors import UnsupportedError  # noqa: E402
 from silo.settings import override  # noqa: E402
 
 ROWS = (
@@ -112,11 +111,7 @@ def test_an_unknown_row_is_named(table):
     assert table.chosen(["add"], ["fp16"]) == [("add", "fp16")]
 
 
-NOT_YET = {"scan", "atomics", "histogram"}
-LATER = pytest.mark.xfail(raises=UnsupportedError, strict=True, reason="the CPU target lacks the operation")
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[LATER] if name in NOT_YET else []) for name in ROWS])
+@pytest.mark.parametrize("name", ROWS)
 def test_rows_are_right_on_a_small_size_and_notice_when_they_are_not(name, table, store):
     build, dtypes = table.ROWS[name]
     work = build("tiny", dtypes[0])
