@@ -6,6 +6,7 @@ from silo.backends.cpu.analysis.combining import combining_operation
 from silo.sources.triton.ssa import Block, Operation, Value
 
 __all__ = [
+    "NETWORK",
     "NO_EFFECT",
     "OPAQUE",
     "REGION_RETURNS",
@@ -31,8 +32,10 @@ VIEWS = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt
 # What ends the region of an operation that applies a function to elements.
 REGION_RETURNS = frozenset({"tt.map_elementwise.return", "tt.reduce.return", "tt.scan.return"})
 TERMINATORS = frozenset({"tt.return", "scf.yield", "scf.condition", "cf.br", "cf.cond_br"}) | REGION_RETURNS
+# A sorting network, which `analysis.networks` puts in the place of its steps.
+NETWORK = "silo.network"
 # Operations that take whole tensors from memory and leave whole tensors there.
-WHOLE = frozenset({"tt.call", "tt.map_elementwise"})
+WHOLE = frozenset({NETWORK, "tt.call", "tt.map_elementwise"})
 # Operations whose loop nest is theirs alone and runs in order.
 _ORDERED = frozenset({"tt.atomic_cas", "tt.atomic_rmw", "tt.histogram", "tt.scan", "tt.unsplat"})
 # Operations whose results live in a buffer (or a variable) of their own.

@@ -1,9 +1,11 @@
-"""Lowers operations on whole tensors: calls of functions, and functions mapped over elements."""
+"""Lowers operations on whole tensors: calls of functions, functions mapped over elements, sorting networks."""
 
 from __future__ import annotations
 
 from silo.backends.cpu import ops
-from silo.backends.cpu.loop_ir import Define, For
+from silo.backends.cpu.analysis.networks import steps_of
+from silo.backends.cpu.analysis.values import NETWORK, OPAQUE
+from silo.backends.cpu.loop_ir import Call, Copy, Define, For
 from silo.backends.cpu.lower.scope import Scope
 from silo.sources.triton.ssa import Operation
 
@@ -26,6 +28,8 @@ def lower_whole(scope: Scope, operation: Operation) -> None:
     """Emit the operation; its operands lie in memory."""
     if operation.name == "tt.call":
         _call(scope, operation)
+    elif operation.name == NETWORK:
+        _network(scope, operation)
     else:
         _map(scope, operation)
 
@@ -70,3 +74,25 @@ def _map(scope: Scope, operation: Operation) -> None:
     count = operation.results[0].type.elements
     body = scope.apply(operation, elements, places)
     scope.emit(For(index, "0", str(count), body, step=str(pack), simd=scope.vectorizes(operation)))
+
+
+def _network(scope: Scope, operation: Operation) -> None:
+    """Each step works in place: in the operand's buffer where nothing else reads it, else in a copy."""
+    operand, result = operation.operands[0], operation.result
+    source = scope.buffer(operand)
+    assert source is not None
+    scope.lifetimes.touch(source)
+    maker = operand.owner
+    own = maker is not None and maker.block is operation.block and maker.name not in OPAQUE
+    if own and len(operand.uses) == 1:
+        target = source
+        scope.hold(result, source)
+    else:
+        target = scope.buffer_for(result)
+        scope.lifetimes.touch(target)
+        scope.emit(Copy(target, source))
+    steps, element = steps_of(operation)
+    scope.pieces.add(f"swap_{element}")
+    for step in steps:
+        arguments = f"{target.name}, {result.type.elements}, {step.bit}, {step.flip}, {int(step.down)}"
+        scope.emit(Call(f"silo_swap_step_{element}({arguments})"))
