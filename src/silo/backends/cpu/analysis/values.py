@@ -20,6 +20,7 @@ __all__ = [
     "first_tensor",
     "inner_axis",
     "is_ordered",
+    "is_running_sum",
     "is_unit_reshape",
     "load_parts",
     "recompute_cost",
@@ -125,6 +126,18 @@ def is_ordered(operation: Operation) -> bool:
     if operation.name == "tt.reduce":
         return combining_operation(operation) is None
     return operation.name in _ORDERED
+
+
+def is_running_sum(operation: Operation) -> bool:
+    """Whether a ``tt.scan`` adds along rows that lie in one piece, for which the runtime has functions."""
+    if operation.name != "tt.scan" or operation.operands[0].type.element not in {"f32", "f64", "i32", "i64"}:
+        return False
+    combining = combining_operation(operation)
+    axis = operation.attributes["axis"]
+    assert isinstance(axis, int)
+    shape = operation.operands[0].type.shape
+    within = all(extent == 1 for extent in shape[axis + 1 :])
+    return within and combining is not None and combining.name in {"arith.addf", "arith.addi"}
 
 
 def first_tensor(operation: Operation) -> Value:
