@@ -35,6 +35,7 @@ PIECES: dict[str, Piece] = {
     "tanh": Piece("tanh.h", ("exp",)),
     "erf": Piece("erf.h", ("exp",)),
     "atomic": Piece("atomic.h", ("types", "half")),
+    "stream": Piece("stream.h", ("types",)),
     "lanes": Piece("lanes.h"),
     "sums_f32": Piece("scan.h", ("types", "lanes")),
     "sums_f64": Piece(
