@@ -1,6 +1,6 @@
-"""CPU time of compiling one config of each example kernel, from TTIR text to a loaded object.
+"""CPU time of compiling one config of each kernel of the CPU benchmark, from TTIR text to a loaded object.
 
-    python bench/cpu_compile.py [--repeats N] [--output FILE]
+    python bench/cpu_compile.py [--rows add ...] [--dtypes fp32 ...] [--repeats N] [--json FILE]
 
 CPU time of this process and of the C compiler it starts, by ``getrusage``; the median of the repeats. Beside it, the
 wall time of Triton's front end once it is warm, and how large the C source and the object are.
@@ -9,41 +9,45 @@ wall time of Triton's front end once it is warm, and how large the C source and 
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from machine import describe
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
-from silo.api.collect import collect_kernels
-from silo.api.derived import derive
-from silo.api.studying import case_studies
+from cpu_table import ROWS, chosen  # after the path
+from cpu_work import Call
+from machine import describe, save
+
+from silo.api.kernel import Kernel, kernel_of
 from silo.backends.cpu.compiler import CpuCompiler
-from silo.backends.cpu.device import devices
 from silo.backends.cpu.load import load
-from silo.core.specialization import Specialization
+from silo.core.protocols import CompileJob
 from silo.core.variant import Variant
-from silo.sources.triton.source import TritonSource
+from silo.errors import SiloError
+from silo.launch.runtime import inspect_call
 
-ROOT = Path(__file__).resolve().parent.parent
+BAR_MS = 300.0
 
 
 @dataclass
 class Row:
-    """One kernel and config; times in milliseconds, sizes in bytes."""
+    """One kernel and config; times in milliseconds, sizes in bytes. ``reason`` says why there are none."""
 
+    row: str
+    dtype: str
     kernel: str
     config: str
-    front_end_ms: float
-    compile_ms: float
-    slowest_ms: float
-    source_bytes: int
-    object_bytes: int
+    reason: str = ""
+    front_end_ms: float = 0.0
+    compile_ms: float = 0.0
+    slowest_ms: float = 0.0
+    source_bytes: int = 0
+    object_bytes: int = 0
 
 
 def cpu_ms() -> float:
@@ -52,55 +56,44 @@ def cpu_ms() -> float:
     return 1e3 * (own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime)
 
 
-def variants() -> list[tuple[TritonSource, Variant]]:
-    """Source and variant of the first case of each example kernel, one for every config of its space."""
-    device = devices()[0]
-    found: list[tuple[TritonSource, Variant]] = []
-    for kernel in collect_kernels([ROOT / "examples" / "kernels.py"]):
-        situation = case_studies(kernel, device)[0].situation
-        seen = situation.specialization
-        for config in situation.candidates:
-            extra = derive(kernel.derived, situation.values, config.as_dict(), device.facts())
-            constants = tuple({**extra, **seen.constant_values}.items())
-            specialization = Specialization(seen.facts, constants)
-            name, fingerprint = kernel.name, kernel.source.fingerprint
-            found.append(
-                (
-                    kernel.source,
-                    Variant(name, fingerprint, situation.signature, specialization, config, device.target),
-                )
-            )
-    return found
+def variants(call: Call) -> Iterator[tuple[Kernel, Variant]]:
+    """The variant of one launch for every config of its kernel's space."""
+    kernel = kernel_of(call.kernel)
+    assert kernel is not None
+    seen = inspect_call(kernel.resolver.native, kernel.source.signature, *call.args, **call.kwargs)
+    situation = kernel.resolver.understand(seen)
+    for config in situation.candidates:
+        yield kernel, kernel.resolver.variant(situation, config)
 
 
-def measure(repeats: int) -> list[Row]:
-    """Every example kernel; a config whose job equals an earlier one is compiled once, as in a build."""
+def measure(rows: list[tuple[str, str]], repeats: int) -> Iterator[Row]:
+    """Every kernel of the rows; a config whose job equals an earlier one is compiled once, as in a build."""
     compiler = CpuCompiler()
-    rows: list[Row] = []
     jobs: set[str] = set()
-    for source, variant in variants():
-        job = compiler.lower(source, variant)
-        begin = time.perf_counter()
-        compiler.lower(source, variant)
-        front_end = 1e3 * (time.perf_counter() - begin)
-        key = job.key("")
-        if key in jobs:
-            continue
-        jobs.add(key)
-        compiled = compiler.compile(job)
-        times = [timed(lambda job=job: load(compiler.compile(job))) for _ in range(repeats)]
-        rows.append(
-            Row(
-                variant.kernel,
-                str(variant.config),
-                front_end,
-                statistics.median(times),
-                max(times),
-                len(compiled.sidecars[0].data),
-                len(compiled.blob.data),
-            )
-        )
-    return rows
+    for name, dtype in rows:
+        for call in ROWS[name][0]("quick", dtype).calls:
+            for kernel, variant in variants(call):
+                row = Row(name, dtype, kernel.name, str(variant.config))
+                try:
+                    job = compiler.lower(kernel.source, variant)
+                    begin = time.perf_counter()
+                    compiler.lower(kernel.source, variant)
+                    row.front_end_ms = 1e3 * (time.perf_counter() - begin)
+                    key = job.key("")
+                    if key in jobs:
+                        continue
+                    jobs.add(key)
+                    _fill(row, compiler, job, repeats)
+                except SiloError as error:
+                    row.reason = " ".join(str(error).split())
+                yield row
+
+
+def _fill(row: Row, compiler: CpuCompiler, job: CompileJob, repeats: int) -> None:
+    compiled = compiler.compile(job)
+    times = [timed(lambda: load(compiler.compile(job))) for _ in range(repeats)]
+    row.compile_ms, row.slowest_ms = statistics.median(times), max(times)
+    row.source_bytes, row.object_bytes = len(compiled.sidecars[0].data), len(compiled.blob.data)
 
 
 def timed(action: Callable[[], object]) -> float:
@@ -112,22 +105,34 @@ def timed(action: Callable[[], object]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", nargs="+", help="only these")
+    parser.add_argument("--dtypes", nargs="+", help="only these")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--output", type=Path)
-    arguments = parser.parse_args()
-    rows = measure(arguments.repeats)
-    print(f"{'kernel':12} {'compile ms':>10} {'slowest':>8} {'front end':>10} {'C bytes':>8} {'object':>7}  config")
-    for row in rows:
+    parser.add_argument("--json", type=Path, help="where to keep the results")
+    options = parser.parse_args()
+    print(
+        f"{'row':20}{'dtype':6}{'kernel':24}{'compile ms':>10} {'slowest':>8} {'front end':>10} {'C':>8} {'object':>7}"
+    )
+    rows: list[Row] = []
+    for row in measure(chosen(options.rows, options.dtypes), options.repeats):
+        rows.append(row)
+        head = f"{row.row:20}{row.dtype:6}{row.kernel:24}"
+        if row.reason:
+            print(f"{head}missing: {row.reason[:120]}", flush=True)
+            continue
         print(
-            f"{row.kernel:12} {row.compile_ms:10.1f} {row.slowest_ms:8.1f} {row.front_end_ms:10.1f}"
-            f" {row.source_bytes:8} {row.object_bytes:7}  {row.config}"
+            f"{head}{row.compile_ms:10.1f} {row.slowest_ms:8.1f} {row.front_end_ms:10.1f}"
+            f" {row.source_bytes:8} {row.object_bytes:7}  {row.config}",
+            flush=True,
         )
-    times = [row.compile_ms for row in rows]
-    print(f"median {statistics.median(times):.1f} ms, largest {max(times):.1f} ms")
-    if arguments.output:
-        text = json.dumps({"machine": describe(), "rows": [asdict(row) for row in rows]}, indent=2)
-        arguments.output.write_text(text + "\n", encoding="utf-8")
+    times = [row.compile_ms for row in rows if not row.reason]
+    over = sum(value > BAR_MS for value in times)
+    if times:
+        print(f"median {statistics.median(times):.1f} ms, largest {max(times):.1f} ms")
+    print(f"{over} of {len(times)} over the bar of {BAR_MS:g} ms; {len(rows) - len(times)} missing")
+    if options.json:
+        save(options.json, describe(), {"bar_ms": BAR_MS, "rows": [asdict(row) for row in rows]})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

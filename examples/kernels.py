@@ -256,7 +256,7 @@ def dropout(x, out, n, p, seed, BLOCK: tl.constexpr):
     tl.store(out + i, tl.where(keep, values / (1 - p), 0.0), mask=i < n)
 
 
-def _philox(seed, counter):
+def philox(seed, counter):
     """The first word of Philox-4x32-10 for 32-bit counters, as ``tl.rand`` numbers them."""
     c = [counter.astype(np.uint64), *(np.zeros_like(counter, dtype=np.uint64) for _ in range(3))]
     k0, k1 = np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32)
@@ -274,7 +274,7 @@ def _(n, make):
     p, seed = 0.25, 1234
 
     def expected():
-        words = _philox(seed, np.arange(n, dtype=np.uint32)).view(np.int32).astype(np.int64)
+        words = philox(seed, np.arange(n, dtype=np.uint32)).view(np.int32).astype(np.int64)
         uniform = np.where(words < 0, -words - 1, words).astype(np.float32) * np.float32(4.6566127342e-10)
         return np.where(uniform > p, x.host / np.float32(1 - p), np.float32(0))
 

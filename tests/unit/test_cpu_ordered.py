@@ -101,6 +101,34 @@ def test_scans_along_either_axis(mode, reverse, rows, columns):
 
 
 @triton.jit
+def sums_and_source(x, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, REVERSE: tl.constexpr):
+    """What is summed is used again, and one sum is summed again in place."""
+    i = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    tile = tl.load(x + i) * 2
+    sums = tl.cumsum(tile, 1, reverse=REVERSE)
+    tl.store(out + i, sums)
+    tl.store(out + ROWS * COLUMNS + i, tile)
+    tl.store(out + 2 * ROWS * COLUMNS + i, tl.cumsum(tl.cumsum(tl.load(x + i), 1), 1, reverse=REVERSE))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize(("rows", "columns"), [(4, 2), (2, 64)])
+def test_running_sums_of_every_type_leave_their_source_alone(mode, reverse, dtype, rows, columns):
+    """Of small integers, whose sums are exact in every type and order; the sign of a first zero is kept."""
+    x = np.random.default_rng(1).integers(-9, 9, (rows, columns)).astype(dtype)
+    x[:, [0, -1]] = -0.0
+    out = np.zeros((3, rows, columns), x.dtype)
+    run(sums_and_source, (1,), mode, x=x, out=out, ROWS=rows, COLUMNS=columns, REVERSE=reverse)
+
+    def summed(values):
+        return np.flip(np.cumsum(np.flip(values, 1), 1), 1) if reverse else np.cumsum(values, 1)
+
+    wanted = np.stack([summed(x * 2), x * 2, summed(np.cumsum(x, 1))]).astype(x.dtype)
+    assert out.tobytes() == wanted.tobytes()
+
+
+@triton.jit
 def shuffles(x, out, BLOCK: tl.constexpr):
     i, half = tl.arange(0, BLOCK), tl.arange(0, BLOCK // 2)
     row = tl.load(x + i)

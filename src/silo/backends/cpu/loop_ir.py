@@ -180,6 +180,7 @@ class Program:
     constants: list[str]  # definitions of constant arrays, one each
     body: list[Statement]
     functions: list[Function] = field(default_factory=list[Function])
+    finish: list[Statement] = field(default_factory=list["Statement"])  # after the last program of a call
     scratch_bytes: int = 0  # of the kernel alone
     total_bytes: int = 0  # with the functions that it calls
 

@@ -6,6 +6,7 @@ from silo.backends.cpu.analysis.combining import combining_operation
 from silo.sources.triton.ssa import Block, Operation, Value
 
 __all__ = [
+    "NETWORK",
     "NO_EFFECT",
     "OPAQUE",
     "REGION_RETURNS",
@@ -19,6 +20,7 @@ __all__ = [
     "first_tensor",
     "inner_axis",
     "is_ordered",
+    "is_running_sum",
     "is_unit_reshape",
     "load_parts",
     "recompute_cost",
@@ -31,8 +33,10 @@ VIEWS = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt
 # What ends the region of an operation that applies a function to elements.
 REGION_RETURNS = frozenset({"tt.map_elementwise.return", "tt.reduce.return", "tt.scan.return"})
 TERMINATORS = frozenset({"tt.return", "scf.yield", "scf.condition", "cf.br", "cf.cond_br"}) | REGION_RETURNS
+# A sorting network, which `analysis.networks` puts in the place of its steps.
+NETWORK = "silo.network"
 # Operations that take whole tensors from memory and leave whole tensors there.
-WHOLE = frozenset({"tt.call", "tt.map_elementwise"})
+WHOLE = frozenset({NETWORK, "tt.call", "tt.map_elementwise"})
 # Operations whose loop nest is theirs alone and runs in order.
 _ORDERED = frozenset({"tt.atomic_cas", "tt.atomic_rmw", "tt.histogram", "tt.scan", "tt.unsplat"})
 # Operations whose results live in a buffer (or a variable) of their own.
@@ -122,6 +126,18 @@ def is_ordered(operation: Operation) -> bool:
     if operation.name == "tt.reduce":
         return combining_operation(operation) is None
     return operation.name in _ORDERED
+
+
+def is_running_sum(operation: Operation) -> bool:
+    """Whether a ``tt.scan`` adds along rows that lie in one piece, for which the runtime has functions."""
+    if operation.name != "tt.scan" or operation.operands[0].type.element not in {"f32", "f64", "i32", "i64"}:
+        return False
+    combining = combining_operation(operation)
+    axis = operation.attributes["axis"]
+    assert isinstance(axis, int)
+    shape = operation.operands[0].type.shape
+    within = all(extent == 1 for extent in shape[axis + 1 :])
+    return within and combining is not None and combining.name in {"arith.addf", "arith.addi"}
 
 
 def first_tensor(operation: Operation) -> Value:

@@ -50,6 +50,7 @@ def kernel_text(program: Program) -> str:
     _block(program.body, 2, lines)
     lines.append(f"    {NEXT_PROGRAM}: __attribute__((unused));")
     lines.append("  }")
+    _block(program.finish, 1, lines)
     lines.append("  return 0;")
     lines.append("}")
     return "\n".join(lines) + "\n"

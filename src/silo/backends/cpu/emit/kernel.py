@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from silo.backends.cpu import runtime
 from silo.backends.cpu.analysis.mirror import find_mirrors
+from silo.backends.cpu.analysis.networks import fold_networks
 from silo.backends.cpu.analysis.supported import check_supported
 from silo.backends.cpu.emit.c import kernel_text
 from silo.backends.cpu.emit.prelude import PRELUDE
@@ -32,9 +33,10 @@ class EmittedKernel:
 
 
 def lower(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]:
-    """The loop program of the kernel of ``module``, and the runtime pieces it calls."""
+    """The loop program of the kernel of ``module``, which is rewritten on the way, and the runtime pieces it calls."""
     check_supported(module)
     if options.mode == "optimized":
+        fold_networks(module)
         find_mirrors(module)
     return lower_kernel(module, options)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from silo.backends.cpu import ops
+from silo.backends.cpu.analysis.streams import enclosing_loops
 from silo.backends.cpu.analysis.values import REGION_RETURNS, load_parts, store_parts
 from silo.backends.cpu.loop_ir import (
     Assign,
     Break,
+    Call,
     Define,
     For,
     Forever,
@@ -166,6 +168,12 @@ class FunctionLowering:
         counter = scope.name("n")
         ctype = ops.c_type(variable.type)
         scope.bind(variable, f"(({ctype}){counter})")
+        unsigned = bool(operation.attributes.get("unsignedCmp"))
+        convert = f"(int64_t)(u{ctype})" if unsigned else "(int64_t)"
+        if any(operation in enclosing_loops(store) for store in scope.streamable):
+            trips = scope.trips[operation] = scope.name("trips")
+            scope.emit(Define("int64_t", trips, f"({convert}{end} - {convert}{start}) / {convert}{stride}"))
+            scope.emit(Call(f"(void){trips}"))
         with scope.collecting() as body, scope.lifetimes.loop():
             for entry in step.carried:
                 buffer = scope.buffer(entry.argument) if entry.kind == "buffer" else None
@@ -177,8 +185,6 @@ class FunctionLowering:
             self._assign_all(scalars)
             for name, amount in offsets:
                 scope.emit(Assign(name, f"{name} + (int64_t){self._uniform(amount)}"))
-        unsigned = bool(operation.attributes.get("unsignedCmp"))
-        convert = f"(int64_t)(u{ctype})" if unsigned else "(int64_t)"
         scope.emit(For(counter, f"{convert}{start}", f"{convert}{end}", body, step=f"{convert}{stride}"))
         for entry in step.carried:
             if entry.kind == "scalar":

@@ -12,6 +12,7 @@ from silo.backends.cpu.lower.ordered import lower_ordered
 from silo.backends.cpu.lower.overlap import safe_to_fuse
 from silo.backends.cpu.lower.reduction import Accumulation, accumulation
 from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.lower.streaming import Streaming, streaming_of
 from silo.backends.cpu.ops_types import NARROW
 from silo.backends.cpu.schedule.plan import Fill, Group, OrderedSink, ReduceSink, Sink, StoreSink
 from silo.sources.triton.ssa import Operation, Value
@@ -76,6 +77,9 @@ class _GroupLowering:
         self.replay = replay or {}  # stores whose value comes from a buffer
         self.nest = Nest(scope, group.shape, computed, None if scope.reference else flat_cut(scope, group))
         self.accumulators: dict[ReduceSink, tuple[str, str, Accumulation]] = {}
+        self.unconditional: set[Operation] = set()  # stores that the fast body does for every element
+        self.streaming: Streaming | None = None
+        self.aside: Streaming | None = None  # set while the body is lowered whose stores are put aside
 
     def emit(self) -> None:
         """Emit the loops."""
@@ -90,11 +94,25 @@ class _GroupLowering:
                     scope.pieces.add(piece)
                 self.accumulators[sink] = (scope.name("acc"), scope.name("flag"), how)
         fast = self._body(fast=not scope.reference)
+        streamed = self._streamed(len(fast))
         limits, extent = nest.limit_statements()
         slow = self._body(fast=False) if limits else []
-        loops = nest.outer_loops(self._inner_loops(fast, slow, limits, extent))
+        loops = nest.outer_loops(self._inner_loops(fast, streamed, slow, limits, extent))
         for statement in loops:
             scope.emit(statement)
+
+    def _streamed(self, statements: int) -> list[Statement]:
+        """The fast body with its stores put aside for ``streaming``; [] where they are not to go past the caches."""
+        stores = self.group.stores
+        if self.spill or self.replay or self.nest.flat is not None or not self.unconditional.issuperset(stores):
+            return []
+        self.streaming = streaming_of(self.scope, self.nest, stores, statements)
+        if self.streaming is None:
+            return []
+        self.aside = self.streaming
+        body = self._body(fast=True)
+        self.aside = None
+        return body
 
     def _body(self, *, fast: bool) -> list[Statement]:
         self.nest.begin_body(fast=fast)
@@ -149,6 +167,10 @@ class _GroupLowering:
         else:
             text = nest.value(value, nest.index)
         condition = nest.mask(mask, nest.index)
+        if self.aside is not None:
+            return Assign(self.aside.place(operation, nest.inner), text)
+        if not condition:
+            self.unconditional.add(operation)
         place, _ = nest.place(pointer, nest.index)
         return Assign(place, text, condition)
 
@@ -191,7 +213,12 @@ class _GroupLowering:
     # ---- loops
 
     def _inner_loops(
-        self, fast: list[Statement], slow: list[Statement], limits: list[str], extent: int
+        self,
+        fast: list[Statement],
+        streamed: list[Statement],
+        slow: list[Statement],
+        limits: list[str],
+        extent: int,
     ) -> list[Statement]:
         inner = self.nest.inner
         simd = not self.scope.reference
@@ -208,12 +235,15 @@ class _GroupLowering:
             limit = self.scope.name("limit")
             before.append(Define("int64_t", limit, str(extent), mutable=True))
             before.extend(Assign(limit, text.replace("limit", limit)) for text in limits)
-            loops: list[Statement] = [
-                For(inner, "0", limit, fast, simd=simd, reductions=marks),
-                For(inner, limit, str(extent), slow, simd=simd, reductions=marks),
-            ]
+            end = limit
+            rest: list[Statement] = [For(inner, limit, str(extent), slow, simd=simd, reductions=marks)]
         else:
-            loops = [For(inner, "0", str(extent), fast, ctype=self.nest.ctype, simd=simd, reductions=marks)]
+            end, rest = str(extent), []
+        loops: list[Statement] = [For(inner, "0", end, fast, ctype=self.nest.ctype, simd=simd, reductions=marks)]
+        if self.streaming is not None:
+            chunks = self.streaming.loops(self.scope, inner, end, streamed, marks)
+            loops = [If(self.streaming.condition, [chunks], loops)]
+        loops += rest
         after = [
             Assign(self._result_place(sink.operation), how.finish.format(name, flag))
             for sink, (name, flag, how) in self.accumulators.items()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from silo.backends.cpu import ops
-from silo.backends.cpu.loop_ir import Buffer, Function, Parameter, Program
+from silo.backends.cpu.analysis.streams import streamable_stores
+from silo.backends.cpu.loop_ir import Buffer, Call, Function, Parameter, Program
 from silo.backends.cpu.lower.control import FunctionLowering
 from silo.backends.cpu.lower.regions import element_functions
 from silo.backends.cpu.lower.scope import Scope
@@ -36,6 +37,7 @@ def lower_kernel(module: Module, options: CpuOptions) -> tuple[Program, frozense
         name = f"a{argument.index}"
         scope.bind(argument, name)
         parameters.append(Parameter(ops.c_type(argument.type), name))
+    scope.streamable = frozenset() if scope.reference else streamable_stores(module.entry)
     scratch = _lower(scope, module.entry, entry, kernel=True)
     program = Program(
         entry=entry,
@@ -44,6 +46,7 @@ def lower_kernel(module: Module, options: CpuOptions) -> tuple[Program, frozense
         constants=scope.constants,
         body=scope.out,
         functions=[*applied, *called],
+        finish=[Call("silo_stream_end()")] if "stream" in scope.pieces else [],
         scratch_bytes=scratch,
     )
     program.total_bytes = _total_bytes(module, {function.name: function.scratch_bytes for function in called}, scratch)

@@ -268,6 +268,14 @@ class Nest:
         step = self.inner if stride == "1" else f"{self.inner} * {stride}"
         return f"{start}[{step}]", self.depth
 
+    def row_start(self, pointer: Value, index: Index) -> str | None:
+        """The C name of the address of the first element, where ``pointer`` is consecutive along the innermost loop."""
+        form = self.affine(pointer, index)
+        if form is None or form[1] != "1":
+            return None
+        level = self._text_level(form[0])
+        return None if level == self.depth else self.put(ops.c_type(pointer.type), form[0], level)
+
     def mask(self, mask: Value | None, index: Index, *, limiting: bool = True) -> str:
         """The condition under which an access happens at ``index``; "" where it always does.
 

@@ -45,6 +45,9 @@ class Scope:
         self.same: dict[Value, Value] = {}
         # A carried value as its start and the name of the offset added so far, in elements.
         self.offsets: dict[Value, tuple[Value, str]] = {}
+        # Stores that may go past the caches, and how often the loops round them run.
+        self.streamable: frozenset[Operation] = frozenset()
+        self.trips: dict[Operation, str] = {}
         self._scalars: dict[Value, str] = {}
         self._buffers: dict[tuple[Value, str], Buffer] = {}
         self._constant_arrays: dict[Value, str] = {}

@@ -1,9 +1,11 @@
-"""Lowers operations on whole tensors: calls of functions, and functions mapped over elements."""
+"""Lowers operations on whole tensors: calls, functions mapped over elements, sorting networks, running sums."""
 
 from __future__ import annotations
 
 from silo.backends.cpu import ops
-from silo.backends.cpu.loop_ir import Define, For
+from silo.backends.cpu.analysis.networks import steps_of
+from silo.backends.cpu.analysis.values import NETWORK, OPAQUE
+from silo.backends.cpu.loop_ir import Buffer, Call, Copy, Define, For
 from silo.backends.cpu.lower.scope import Scope
 from silo.sources.triton.ssa import Operation
 
@@ -26,6 +28,10 @@ def lower_whole(scope: Scope, operation: Operation) -> None:
     """Emit the operation; its operands lie in memory."""
     if operation.name == "tt.call":
         _call(scope, operation)
+    elif operation.name == NETWORK:
+        _network(scope, operation)
+    elif operation.name == "tt.scan":
+        _running_sum(scope, operation)
     else:
         _map(scope, operation)
 
@@ -70,3 +76,41 @@ def _map(scope: Scope, operation: Operation) -> None:
     count = operation.results[0].type.elements
     body = scope.apply(operation, elements, places)
     scope.emit(For(index, "0", str(count), body, step=str(pack), simd=scope.vectorizes(operation)))
+
+
+def _in_place(scope: Scope, operation: Operation) -> Buffer:
+    """The buffer of the result, which holds the operand: the operand's own where nothing else reads it, else a copy."""
+    operand, result = operation.operands[0], operation.result
+    source = scope.buffer(operand)
+    assert source is not None
+    scope.lifetimes.touch(source)
+    maker = operand.owner
+    if maker is not None and maker.block is operation.block and maker.name not in OPAQUE and len(operand.uses) == 1:
+        scope.hold(result, source)
+        return source
+    target = scope.buffer_for(result)
+    scope.lifetimes.touch(target)
+    scope.emit(Copy(target, source))
+    return target
+
+
+def _network(scope: Scope, operation: Operation) -> None:
+    steps, element = steps_of(operation)
+    scope.pieces.add(f"swap_{element}")
+    place = f"{_in_place(scope, operation).name}, {operation.result.type.elements}"
+    for step in steps:
+        scope.emit(Call(f"silo_swap_step_{element}({place}, {step.bit}, {step.flip}, {int(step.down)})"))
+
+
+def _running_sum(scope: Scope, operation: Operation) -> None:
+    type_ = operation.result.type
+    axis = operation.attributes["axis"]
+    assert isinstance(axis, int)
+    extent = type_.shape[axis]
+    scope.pieces.add(f"sums_{type_.element}")
+    reverse = "_reverse" if operation.attributes.get("reverse") else ""
+    cast = {"i32": "(uint32_t *)", "i64": "(uint64_t *)"}.get(type_.element, "")
+    place = f"{cast}({_in_place(scope, operation).name}"
+    row = scope.name("i")
+    call = Call(f"silo_running_sum{reverse}_{type_.element}({place} + {row}), {extent})")
+    scope.emit(For(row, "0", str(type_.elements), [call], step=str(extent)))

@@ -75,6 +75,26 @@ PIECES: dict[str, Piece] = {
     "tanh": Piece("tanh.h", ("exp",)),
     "erf": Piece("erf.h", ("exp",)),
     "atomic": Piece("atomic.h", ("types", "half")),
+    "stream": Piece("stream.h", ("types",)),
+    "lanes": Piece("lanes.h"),
+    "sums_f32": Piece("scan.h", ("types", "lanes")),
+    "sums_f64": Piece(
+        "scan.h",
+        ("types", "lanes"),
+        (("f32", "f64"), ("-0.0f", "-0.0"), ("LANES_OF_4", "LANES_OF_8"), ("float", "double")),
+    ),
+    "sums_i32": Piece("scan.h", ("types", "lanes"), (("f32", "i32"), ("-0.0f", "0"), ("float", "uint32_t"))),
+    "sums_i64": Piece(
+        "scan.h",
+        ("types", "lanes"),
+        (("f32", "i64"), ("-0.0f", "0"), ("LANES_OF_4", "LANES_OF_8"), ("float", "uint64_t")),
+    ),
+    "swap_f32": Piece("swap.h", ("types",)),
+    "swap_f64": Piece("swap.h", ("types",), (("f32", "f64"), ("float", "double"), ("int32_t", "int64_t"))),
+    "swap_i32": Piece("swap.h", ("types",), (("f32", "i32"), ("float", "int32_t"))),
+    "swap_u32": Piece("swap.h", ("types",), (("f32", "u32"), ("float", "uint32_t"))),
+    "swap_i64": Piece("swap.h", ("types",), (("f32", "i64"), ("int32_t", "int64_t"), ("float", "int64_t"))),
+    "swap_u64": Piece("swap.h", ("types",), (("f32", "u64"), ("int32_t", "int64_t"), ("float", "uint64_t"))),
     "dot_f32": Piece("dot.h", ("types",)),
     "dot_f64": Piece("dot.h", ("types",), (("f32", "f64"), ("float", "double"))),
     "dot_i8": Piece("dot_i8.h", ("types",)),
@@ -102,7 +122,7 @@ def text(pieces: AbstractSet[str], vector_bits: int) -> str:
     if vector_bits not in (128, 256, 512):
         raise ValueError(f"vectors have 128, 256 or 512 bits, not {vector_bits}")
     wanted = with_needs({"types", *pieces})
-    width = f"enum {{ SILO_VECTOR_BYTES = {vector_bits // 8} }};\n"
+    width = f"#define SILO_VECTOR_BITS {vector_bits}\nenum {{ SILO_VECTOR_BYTES = {vector_bits // 8} }};\n"
     return width + "\n".join(_piece_text(name) for name in PIECES if name in wanted)
 
 

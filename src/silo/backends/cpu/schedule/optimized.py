@@ -27,6 +27,7 @@ from silo.backends.cpu.analysis.values import (
     first_tensor,
     inner_axis,
     is_ordered,
+    is_running_sum,
     load_parts,
     recompute_cost,
     store_parts,
@@ -137,6 +138,9 @@ class _Planner:
             return
         if name == "tt.store" and operation.operands[0].type.tensor:
             self._anchor(StoreSink(operation), operation.operands[0].type.shape)
+        elif is_running_sum(operation):
+            self._close()
+            self._step(WholeStep(operation), operation)
         elif is_ordered(operation):
             self._close()
             self._anchor(OrderedSink(operation), first_tensor(operation).type.shape)
