@@ -54,7 +54,8 @@ def int_binary(m: Maker) -> None:
         m.define(f"tl.umulhi({left}, {right})", var.kind, shape)
     elif sign in {"//", "%"} and m.chance(0.7):
         m.define(f"{left} {sign} (({right} & 7) + 1)", var.kind, shape)
-    elif sign in {"<<", ">>"} and m.chance(0.7):
+    elif sign in {"<<", ">>"}:
+        # More than the width is poison to MLIR, whose folds differ: x >> x is 0 there.
         m.define(f"{left} {sign} ({right} & {KINDS[var.kind].bits - 1})", var.kind, shape)
     else:
         m.define(f"{left} {sign} {right}", var.kind, shape)
@@ -236,11 +237,14 @@ _HELPERS = {
 
 
 def helper(m: Maker) -> None:
-    """A call of a helper function, inlined or not."""
+    """A call of a helper function, inlined or (scalars only) not."""
     var = m.any(floating=None if not m.exact else False)
-    other = m.value(var.kind, var.shape)
     name = m.rng.choice(list(_HELPERS))
-    apart = m.chance(0.3)
+    apart = m.chance(0.4)
+    if apart and var.shape:
+        found = m.pick(lambda scalar: not scalar.shape and scalar.kind != "i1" and not (m.exact and scalar.floating))
+        var = found or m.fresh(m.kind(floating=False), ())
+    other = m.value(var.kind, var.shape)
     decorator = "@triton.jit(noinline=True)" if apart else "@triton.jit"
     text = f"{decorator}\n{_HELPERS[name]}"
     called = name

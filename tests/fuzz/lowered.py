@@ -24,7 +24,7 @@ from silo.sources.triton.verifier import verify
 from .kinds import KINDS
 from .program import Kernel
 
-__all__ = ["Lowered", "jit_of", "lower"]
+__all__ = ["Lowered", "arguments_of", "jit_of", "lower"]
 
 
 @dataclass(frozen=True)
