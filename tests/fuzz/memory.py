@@ -53,7 +53,7 @@ def _parameter(m: Maker, storage: Storage, shift: int = 0) -> None:
     m.parameters.append(pointer)
     if storage.written:
         # The region of this program: before anything else, so that it is in scope everywhere.
-        m.nodes.insert(_head(m), Node([f"{pointer.name} += pid * @{storage.name}@"], fixed=True))
+        m.nodes.insert(_head(m), Node([f"{pointer.name} += pid * {storage.placeholder}"], fixed=True))
 
 
 def _head(m: Maker) -> int:

@@ -103,6 +103,11 @@ class Storage:
         """Elements of one program's region."""
         return self.high - self.low + 1
 
+    @property
+    def placeholder(self) -> str:
+        """The name that stands for ``region`` until every access is known."""
+        return f"_region_{self.name}_"
+
     def reach(self, low: int, high: int) -> None:
         """Note that offsets ``low`` to ``high`` are touched."""
         self.low, self.high = min(self.low, low), max(self.high, high)
@@ -166,7 +171,7 @@ class Kernel:
         lines.extend(_text(self.nodes, 1) or ["    pass"])
         text = "\n".join(lines) + "\n"
         for storage in self.storages.values():
-            text = text.replace(f"@{storage.name}@", str(storage.region))
+            text = text.replace(storage.placeholder, str(storage.region))
         return text
 
     def copy(self) -> Kernel:
