@@ -33,8 +33,11 @@ def _carried(m: Maker, count: int) -> list[Var]:
     return found
 
 
-def _step(m: Maker, carried: list[Var]) -> None:
-    """The new values, at the end of a loop's body; sometimes several at once, so that one reads another's old value."""
+def _step(m: Maker, carried: list[Var], *, exchange: bool = True) -> None:
+    """The new values, at the end of a loop's body; sometimes several at once, so that one reads another's old value.
+
+    ``exchange`` lets a value become another carried one's old value as it is.
+    """
     new: list[tuple[str, str]] = []
     for var in carried:
         if m.chance(0.2):
@@ -43,10 +46,13 @@ def _step(m: Maker, carried: list[Var]) -> None:
             new.append((var.name, f"{var.name} + {m.rng.choice([1, 3, 16])}"))  # a uniform step
             continue
         others = [other for other in carried if other.kind == var.kind and other.shape == var.shape and other is not var]
-        if others and m.chance(0.4):
+        if others and exchange and m.chance(0.4):
             new.append((var.name, m.rng.choice(others).name))
             continue
-        new.append((var.name, _home(m, m.value(var.kind, var.shape)).name))
+        value = _home(m, m.value(var.kind, var.shape))
+        if not exchange and value.name.startswith("c"):
+            continue
+        new.append((var.name, value.name))
     if len(new) > 1 and m.chance(0.5):
         m.put(", ".join(name for name, _ in new) + " = " + ", ".join(text for _, text in new))
     else:
@@ -94,7 +100,8 @@ def while_loop(m: Maker, body: Body) -> None:
     with m.block(f"while {condition}:"):
         m.scope.append(counter)
         body(m)
-        _step(m, carried)
+        # MLIR's canonicalizer (of Triton 3.9) takes `a, b = v, v; while ...: a, b = c, a` for a loop that changes nothing.
+        _step(m, carried, exchange=False)
         m.out.append(Node([f"{counter.name} += 1"], fixed=True))
 
 

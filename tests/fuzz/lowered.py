@@ -59,7 +59,7 @@ def lower(kernel: Kernel, addresses: dict[str, int]) -> Lowered:
     del linecache.cache[file]
     module = parse_ttir(ttir.text)
     verify(module)
-    return Lowered(module, _layout(signature, found), ttir.text)
+    return Lowered(module, _layout(signature, found, module), ttir.text)
 
 
 def arguments_of(kernel: Kernel, arrays: dict[str, np.ndarray]) -> dict[str, object]:
