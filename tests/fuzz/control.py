@@ -94,7 +94,7 @@ def while_loop(m: Maker, body: Body) -> None:
     m.put(f"{counter.name} = {m.scalar(0)} + 0 * pid")
     m.out[-1].fixed = True
     condition = f"{counter.name} < {m.scalar(most)}"
-    whole = m.pick(lambda var: var.shape == () and var.name.startswith("c"))
+    whole = m.pick(lambda var: var.shape == () and var.name.startswith("c") and not (var.floating and m.rounded))
     if whole is not None and m.chance(0.4):
         condition = f"({condition}) & ({whole.name} != {m.literal(whole.kind)})"
     with m.block(f"while {condition}:"):
@@ -155,7 +155,7 @@ def branch(m: Maker, body: Body) -> None:
 
 
 def _condition(m: Maker) -> str:
-    whole = m.pick(lambda var: var.shape == () and not (var.floating and m.chance(0.3)))
+    whole = m.pick(lambda var: var.shape == () and not (var.floating and (m.rounded or m.chance(0.3))))
     if whole is None or m.chance(0.3):
         var = m.any(floating=False)
         whole = m.define(f"tl.max({var.name})", var.kind, ())

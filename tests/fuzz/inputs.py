@@ -92,6 +92,8 @@ def _filled(storage: Storage, count: int, random: np.random.Generator) -> np.nda
     if storage.fill == "exact" and storage.exact is not None:
         limit = int(storage.exact.bound)
         return from_float64(random.integers(-limit, limit, count, endpoint=True).astype(np.float64), kind.name)
+    if storage.fill == "normal":
+        return from_float64(random.standard_normal(count), kind.name)
     if kind.floating:
         with np.errstate(all="ignore"):
             values = random.standard_normal(count) * np.exp(random.uniform(-2, 2, count))

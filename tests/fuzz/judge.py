@@ -17,6 +17,7 @@ from .interpreter import Interpreter, InterpreterError
 from .kinds import KINDS, to_float64
 from .lowered import Lowered, arguments_of, lower
 from .program import Kernel, Storage
+from .rounded import error, shadow, tolerance
 
 __all__ = ["Verdict", "difference", "judge"]
 
@@ -55,6 +56,8 @@ class _Case:
     parts: dict[str, Part] = field(default_factory=dict)
     loaded: dict[str, KernelObject] = field(default_factory=dict)
     results: dict[str, Arrays] = field(default_factory=dict)
+    shadow: _Case | None = None
+    exact: Arrays | None = None
     interpreted: Future[Arrays] | None = None
 
     def end(self, status: str, reason: str = "") -> None:
@@ -76,12 +79,20 @@ def judge(kernels: Sequence[Kernel], interpreter: Interpreter | None, note=lambd
             cases.append(case)
             if interpreter is not None:
                 case.interpreted = pool.submit(interpreter.run, kernel, filled)
-        for place, case in enumerate(cases):
+            if kernel.rounded:
+                wide, arrays = shadow(kernel, filled)
+                case.shadow = _Case(wide, arrays, Memory(wide, arrays))
+        everything = [*cases, *(case.shadow for case in cases if case.shadow is not None)]
+        for place, case in enumerate(everything):
             _lower(case, place)
-        _compile(cases)
-        for case in cases:
+        _compile(everything)
+        for case in everything:
             _run(case, note)
             case.memory.close()
+        for case in cases:
+            if case.shadow is not None and case.verdict is None:
+                case.verdict = case.shadow.verdict
+                case.exact = case.shadow.results.get("reference")
         for case in cases:
             _compare(case)
     return [case.verdict for case in cases if case.verdict is not None]
@@ -145,8 +156,10 @@ def _run(case: _Case, note) -> None:
 
 def _compare(case: _Case) -> None:
     if case.verdict is None:
-        reason = difference(case.kernel, case.results["reference"], case.results["optimized"])
-        if reason:
+        reason = _difference(case, case.results["optimized"])
+        if reason is None:
+            case.end("sensitive")
+        elif reason:
             case.end("differs", f"optimized and reference: {reason}")
     if case.interpreted is None:
         case.end("same")
@@ -157,10 +170,36 @@ def _compare(case: _Case) -> None:
         case.end("uninterpreted", str(error))
         return
     if case.verdict is None:
-        reason = difference(case.kernel, case.results["reference"], found)
+        reason = _difference(case, found)
         if reason:
             case.end("differs", f"reference and interpreter: {reason}")
     case.end("same")
+
+
+def _difference(case: _Case, found: Arrays) -> str | None:
+    if case.exact is None:
+        return difference(case.kernel, case.results["reference"], found)
+    return _distance(case.kernel, case.results["reference"], found, case.exact)
+
+
+def _distance(kernel: Kernel, reference: Arrays, found: Arrays, exact: Arrays) -> str | None:
+    """Storages in which ``found`` is farther from float64 than rounding explains; None where that cannot be told."""
+    lines: list[str] = []
+    for name, storage in kernel.storages.items():
+        if not storage.written:
+            continue
+        if not KINDS[storage.kind].floating:
+            lines.extend([f"{name}: integers differ"] if (reference[name] != found[name]).any() else [])
+            continue
+        off, scale = error(reference[name], storage.kind, exact[name])
+        most = tolerance(kernel, off, scale)
+        if most is None:
+            return None
+        distance, _ = error(found[name], storage.kind, exact[name])
+        if distance > most:
+            names = "/".join(p.name for p in kernel.parameters if p.storage == name)
+            lines.append(f"{names} ({storage.kind}) is {distance:.3g} from float64, the reference {off:.3g} of {scale:.3g}")
+    return "; ".join(lines)
 
 
 def difference(kernel: Kernel, one: Arrays, two: Arrays) -> str:

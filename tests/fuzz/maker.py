@@ -25,10 +25,11 @@ def view_of(axis: int, rank: int) -> str:
 class Maker:
     """One kernel being made, all choices drawn from one seed."""
 
-    def __init__(self, seed: int, profile: str, *, exact: bool, kinds: tuple[str, ...] = ()) -> None:
+    def __init__(self, seed: int, profile: str, arithmetic: str) -> None:
+        assert arithmetic in {"exact", "wild", "rounded"}
         self.rng = random.Random(f"{profile} {seed}")
-        self.exact = exact
-        self.rounded = False
+        self.exact = arithmetic == "exact"
+        self.rounded = arithmetic == "rounded"
         self.depth = 0
         self.count = 0
         self.scope: list[Var] = []
@@ -43,13 +44,15 @@ class Maker:
         self.grid = self.rng.choice(grids)
         extents = self.rng.choice([(16, 8), (8, 4), (32, 4), (16, 16), (4, 8), (64, 2), (128, 2), (1, 16), (2, 4)])
         self.extents = (*extents, self.rng.choice([1, 2, 4]))
-        self.kinds = kinds or self._some_kinds()
+        self.kinds = self._some_kinds()
         self.shapes = self._some_shapes()
         self._start()
 
     def _some_kinds(self) -> tuple[str, ...]:
         ints = self.rng.sample(INTS, 2)
-        floats = self.rng.sample(FLOATS, 1) + self.rng.choices(["f32"], k=1)
+        narrow = self.rng.choice(["f16", "bf16", "f32", "f32", "f32"])
+        floats = [narrow] if self.rounded else self.rng.sample(FLOATS, 1)
+        floats.append("f32")
         return tuple(dict.fromkeys([*ints, *floats, "i32"]))
 
     def _some_shapes(self) -> list[tuple[int, ...]]:
@@ -167,7 +170,11 @@ class Maker:
         found = self.pick(lambda var: var.kind == kind and var.shape == shape)
         if found is not None and not self.chance(0.1):
             return found
-        other = self.pick(lambda var: var.shape == shape and var.kind not in {kind, "i1"})
+        other = self.pick(
+            lambda var: var.shape == shape
+            and var.kind not in {kind, "i1"}
+            and (var.floating is KINDS[kind].floating or not self.rounded)
+        )
         if other is not None and self.chance(0.7):
             return self.cast(other, kind)
         return self.fresh(kind, shape)
@@ -183,7 +190,9 @@ class Maker:
         """A comparison, a prefix, or every n-th element."""
         choice = self.rng.choice(["compare", "prefix", "modular"] if shape else ["compare"])
         if choice == "compare":
-            left = self.pick(lambda var: var.shape == shape and var.kind != "i1") or self.fresh(self.kind(), shape)
+            left = self.pick(
+                lambda var: var.shape == shape and var.kind != "i1" and not (var.floating and self.rounded)
+            ) or self.fresh(self.kind(floating=False if self.rounded else None), shape)
             right = self.pick(lambda var: var.shape == shape and var.kind == left.kind)
             sign = self.rng.choice(["<", "<=", ">", ">=", "==", "!="])
             other = right.name if right is not None and right is not left else self.literal(left.kind)
@@ -227,6 +236,8 @@ class Maker:
         if KINDS[kind].floating:
             if self.exact:
                 return str(float(self.rng.choice([-2, -1, 0, 1, 2])))
+            if self.rounded:
+                return self.rng.choice(["0.0", "1.0", "-1.5", "0.1", "0.7"])
             return self.rng.choice(["0.0", "-0.0", "1.0", "-1.5", "0.1", "2.5", "100.0", "float('inf')", "-7.25"])
         if kind == "i1":
             return self.rng.choice(["True", "False"])
@@ -265,6 +276,10 @@ class Maker:
         if var.kind == kind:
             return var
         target = f"tl.{KINDS[kind].tl}"
+        if self.rounded and var.floating and not KINDS[kind].floating:
+            return self.fresh(kind, var.shape)
+        if self.rounded and not var.floating and KINDS[kind].floating:
+            return self.define(f"({var.name} & 3).to({target}) * 0.5", kind, var.shape)
         if not self.exact:
             return self.define(f"{var.name}.to({target})", kind, var.shape)
         if not KINDS[kind].floating:
@@ -322,7 +337,7 @@ class Maker:
             grid=self.grid,
             helpers=self.helpers,
             features=self.features,
-            contract=self.exact and self.chance(0.5),
+            contract=self.rounded or (self.exact and self.chance(0.5)),
             rounded=self.rounded,
             signless=self.exact,
         )

@@ -31,7 +31,7 @@ def _storage(m: Maker, kind: str, *, written: bool) -> Storage:
     storage = Storage(
         name,
         kind,
-        "exact" if exact else "wild",
+        "exact" if exact else "normal" if m.rounded and floating else "wild",
         written,
         exact,
         at_end=m.chance(0.6),
@@ -67,7 +67,7 @@ def _pointer(m: Maker, *, written: bool, kind: str | None = None) -> tuple[Param
         parameter
         for parameter in m.parameters
         if parameter.pointer
-        and m.storages[parameter.storage].fill in {"wild", "exact"}
+        and m.storages[parameter.storage].fill in {"wild", "exact", "normal"}
         and m.storages[parameter.storage].written is written
         and (kind is None or parameter.kind == kind)
     ]
@@ -261,7 +261,7 @@ _RMW = ("add", "max", "min", "and", "or", "xor", "xchg")
 def atomic(m: Maker) -> None:
     """Read, change and write, on elements that may coincide where only the total counts, or with the old value used."""
     m.feature("atomic")
-    kinds = ["i32", "i64", "u32", "u64"] + (["f32", "f64"] if m.exact else [])
+    kinds = ["i32", "i64", "u32", "u64", *(["f32", "f64"] if m.exact else [])]
     kind = m.rng.choice(kinds)
     shape = m.shape() if not m.chance(0.2) else ()
     used = m.chance(0.4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import control, dots, elementwise, memory, reductions, shapes
+from . import control, dots, elementwise, memory, reductions, rounded, shapes
 from .maker import Maker
 from .program import Kernel
 
@@ -64,28 +64,42 @@ def _statement(m: Maker, table: dict[Writer, int]) -> None:
     writer(m)
 
 
-# Statements of each profile with their weights, and whether floats are exact (None: either).
-PROFILES: dict[str, tuple[dict[Writer, int], bool | None]] = {
-    "elementwise": ({**_BASE, elementwise.bitcast: 3, reductions.float_order: 1}, False),
-    "reduce": ({**_BASE, **_REDUCE, reductions.float_order: 3}, None),
-    "general": ({**_BASE, **_REDUCE, reductions.arg_reduce: 8, reductions.custom_reduce: 8}, None),
-    "scan": ({**_BASE, **_REDUCE, reductions.scan: 8, reductions.custom_scan: 6}, None),
-    "loop": (_with_blocks({**_BASE, **_REDUCE}, (9, 5, 5, 5)), None),
-    "memory": (_with_blocks({**_BASE, **_MEMORY}, (5, 2, 2, 4)), None),
-    "dot": (_with_blocks({**_BASE, **_REDUCE, dots.dot: 12, shapes.transpose: 3}, (5, 1, 2, 3)), True),
-    "control": (_with_blocks({**_BASE, **_REDUCE, control.early_return: 5}, (4, 5, 12, 2)), None),
-    "shape": (_with_blocks({**_BASE, **_REDUCE, **_SHAPE}, (1, 1, 1, 1)), None),
-    "atomic": (_with_blocks({**_BASE, memory.atomic: 12}, (2, 1, 1, 1)), None),
-    "call": (_with_blocks({**_BASE, elementwise.helper: 9}, (2, 1, 1, 1)), None),
+_ROUNDED: dict[Writer, int] = {
+    rounded.arithmetic: 10,
+    rounded.function: 6,
+    rounded.mean: 6,
+    rounded.softmax: 3,
+    rounded.normalize: 3,
+    rounded.dot: 4,
+    elementwise.branchless: 2,
+    elementwise.int_binary: 2,
+    elementwise.wide: 3,
+    memory.load: 6,
+    memory.store: 3,
+    shapes.transpose: 2,
+}
+# Statements of each profile with their weights, and how floats are: "exact" in any order, "wild" (anything, but nothing
+# depends on an order), "rounded", or "" for either of the first two.
+PROFILES: dict[str, tuple[dict[Writer, int], str]] = {
+    "elementwise": ({**_BASE, elementwise.bitcast: 3, reductions.float_order: 1}, "wild"),
+    "reduce": ({**_BASE, **_REDUCE, reductions.float_order: 3}, ""),
+    "general": ({**_BASE, **_REDUCE, reductions.arg_reduce: 8, reductions.custom_reduce: 8}, ""),
+    "scan": ({**_BASE, **_REDUCE, reductions.scan: 8, reductions.custom_scan: 6}, ""),
+    "loop": (_with_blocks({**_BASE, **_REDUCE}, (9, 5, 5, 5)), ""),
+    "memory": (_with_blocks({**_BASE, **_MEMORY}, (5, 2, 2, 4)), ""),
+    "dot": (_with_blocks({**_BASE, **_REDUCE, dots.dot: 12, shapes.transpose: 3}, (5, 1, 2, 3)), "exact"),
+    "control": (_with_blocks({**_BASE, **_REDUCE, control.early_return: 5}, (4, 5, 12, 2)), ""),
+    "shape": (_with_blocks({**_BASE, **_REDUCE, **_SHAPE}, (1, 1, 1, 1)), ""),
+    "atomic": (_with_blocks({**_BASE, memory.atomic: 12}, (2, 1, 1, 1)), ""),
+    "rounded": (_with_blocks(_ROUNDED, (3, 1, 2, 2)), "rounded"),
+    "call": (_with_blocks({**_BASE, elementwise.helper: 9}, (2, 1, 1, 1)), ""),
 }
 
 
 def generate(seed: int, profile: str) -> Kernel:
     """The kernel of a seed: the same on every machine and Python."""
-    table, exact = PROFILES[profile]
-    if exact is None:
-        exact = seed % 2 == 0
-    m = Maker(seed, profile, exact=exact)
+    table, arithmetic = PROFILES[profile]
+    m = Maker(seed, profile, arithmetic or ("exact", "wild")[seed % 2])
     for _ in range(m.rng.randint(1, 3)):
         memory.load(m)
     for _ in range(m.rng.randint(3, 14)):
