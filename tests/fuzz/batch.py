@@ -24,7 +24,10 @@ __all__ = ["Part", "compile_parts", "part_of"]
 # Unused values and comparisons that are always true are what the kernel says.
 _WARNINGS = ("-Wall", "-Wextra", "-Wno-unused", "-Wno-type-limits", "-Wno-aggressive-loop-optimizations")
 # What a kernel's text defines outside functions: constant arrays, enumerators, functions.
-_DEFINED = re.compile(r"^(?:enum \{ (\w+) =|static [^(;]*?\b(\w+)\[\] =|(?:SILO_INLINE|static|int32_t|void)\b[^(;=]*?\b(\w+)\()", re.M)
+_DEFINED = re.compile(
+    r"^(?:enum \{ (\w+) =|static [^(;]*?\b(\w+)\[\] =|(?:SILO_INLINE|static|int32_t|void)\b[^(;=]*?\b(\w+)\()",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)

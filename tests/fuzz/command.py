@@ -33,9 +33,7 @@ def main(words: list[str]) -> int:
         library = Path(folder, "functions.so")
         build_functions(library)
         queue = _Queue(batches, started + options.time)
-        threads = [
-            threading.Thread(target=_drive, args=(queue, library, options, tally)) for _ in range(options.jobs)
-        ]
+        threads = [threading.Thread(target=_drive, args=(queue, library, options, tally)) for _ in range(options.jobs)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from .kinds import KINDS
 from .maker import HOME, Maker
 from .memory import _checked, _loaded, _pointer, _storage
-from .program import Node, Parameter, Var
+from .program import Node, Var
 
 __all__ = ["branch", "early_return", "for_loop", "pointer_loop", "while_loop"]
 
@@ -29,14 +28,16 @@ def _carried(m: Maker, count: int) -> list[Var]:
         carried = Var(name, var.kind, var.shape, HOME[var.kind] if m.exact and var.floating else None)
         text = start.name if var.shape or m.chance(0.5) else f"{start.name} + 0"
         m.put_node(Node([f"{name} = {text}"], (carried,)))
+        m.roots[name] = m.root(start.name)
         found.append(carried)
     return found
 
 
-def _step(m: Maker, carried: list[Var], *, exchange: bool = True) -> None:
+def _step(m: Maker, carried: list[Var]) -> None:
     """The new values, at the end of a loop's body; sometimes several at once, so that one reads another's old value.
 
-    ``exchange`` lets a value become another carried one's old value as it is.
+    Triton's front end does not carry a value whose new value is, at the first pass, the very one it has: with ``a`` and
+    ``b`` equal at the start, ``a, b = c, a`` leaves ``b`` as it was. So no value becomes one of the same root.
     """
     new: list[tuple[str, str]] = []
     for var in carried:
@@ -45,14 +46,17 @@ def _step(m: Maker, carried: list[Var], *, exchange: bool = True) -> None:
         if not var.floating and m.chance(0.25):
             new.append((var.name, f"{var.name} + {m.rng.choice([1, 3, 16])}"))  # a uniform step
             continue
-        others = [other for other in carried if other.kind == var.kind and other.shape == var.shape and other is not var]
-        if others and exchange and m.chance(0.4):
+        others = [
+            other
+            for other in carried
+            if other.kind == var.kind and other.shape == var.shape and m.root(other.name) != m.root(var.name)
+        ]
+        if others and m.chance(0.4):
             new.append((var.name, m.rng.choice(others).name))
             continue
         value = _home(m, m.value(var.kind, var.shape))
-        if not exchange and value.name.startswith("c"):
-            continue
-        new.append((var.name, value.name))
+        if m.root(value.name) != m.root(var.name):
+            new.append((var.name, value.name))
     if len(new) > 1 and m.chance(0.5):
         m.put(", ".join(name for name, _ in new) + " = " + ", ".join(text for _, text in new))
     else:
@@ -70,7 +74,9 @@ def for_loop(m: Maker, body: Body) -> None:
     form = m.rng.choice(["range", "range", "tl.range", "tl.static_range"])
     if form == "tl.static_range" and trips > 3:
         form = "range"
-    bounds = [str(start), str(end), str(step)] if form == "tl.static_range" else [m.scalar(start), m.scalar(end), str(step)]
+    bounds = (
+        [str(start), str(end), str(step)] if form == "tl.static_range" else [m.scalar(start), m.scalar(end), str(step)]
+    )
     counter = Var(m.name("k"), "i32", (), interval=(min(start, end), max(end, start)))
     text = f"{bounds[1]}" if (start, step) == (0, 1) else f"{bounds[0]}, {bounds[1]}, {bounds[2]}"
     with m.block(f"for {counter.name} in {form}({text}):") as node:
@@ -100,8 +106,7 @@ def while_loop(m: Maker, body: Body) -> None:
     with m.block(f"while {condition}:"):
         m.scope.append(counter)
         body(m)
-        # MLIR's canonicalizer (of Triton 3.9) takes `a, b = v, v; while ...: a, b = c, a` for a loop that changes nothing.
-        _step(m, carried, exchange=False)
+        _step(m, carried)
         m.out.append(Node([f"{counter.name} += 1"], fixed=True))
 
 

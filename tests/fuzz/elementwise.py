@@ -129,7 +129,8 @@ def _hull(var: Var, other: Exact) -> Exact:
 
 def _exact_result(sign: str, var: Var, other: Var, third: Var | None) -> Exact:
     one, two = var.exact, other.exact
-    assert one is not None and two is not None
+    assert one is not None
+    assert two is not None
     if sign in {"+", "-"}:
         return Exact(one.bound + two.bound, min(one.lsb, two.lsb))
     if sign in {"min", "max"}:
@@ -176,8 +177,18 @@ def compare(m: Maker) -> None:
         return
     shape = m.shape()
     left, right = m.mask(shape), m.mask(shape)
-    m.define(m.rng.choice([f"{left.name} & {right.name}", f"{left.name} | {right.name}",
-                           f"{left.name} ^ {right.name}", f"~{left.name}"]), "i1", shape)
+    m.define(
+        m.rng.choice(
+            [
+                f"{left.name} & {right.name}",
+                f"{left.name} | {right.name}",
+                f"{left.name} ^ {right.name}",
+                f"~{left.name}",
+            ]
+        ),
+        "i1",
+        shape,
+    )
 
 
 def branchless(m: Maker) -> None:

@@ -61,7 +61,5 @@ class Functions:
         source = np.ascontiguousarray(values)
         out = np.empty_like(source)
         function = getattr(self._library, f"{stem}_{'f64' if source.dtype == np.float64 else 'f32'}")
-        function(
-            ctypes.c_void_p(source.ctypes.data), ctypes.c_void_p(out.ctypes.data), ctypes.c_int64(source.size)
-        )
+        function(ctypes.c_void_p(source.ctypes.data), ctypes.c_void_p(out.ctypes.data), ctypes.c_int64(source.size))
         return out

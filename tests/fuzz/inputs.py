@@ -65,7 +65,7 @@ def _start(storage: Storage, size: int, length: int) -> int:
     item = KINDS[storage.kind].bits // 8
     skew = storage.skew * item
     if not storage.at_end:
-        return skew if skew else 0
+        return skew or 0
     # The last byte is the page's last: an address that is a multiple of 16 only where the size is.
     return length - size
 

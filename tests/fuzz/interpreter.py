@@ -74,9 +74,7 @@ class Interpreter:
             line = b""
         if not line:
             raise InterpreterError(f"the interpreter's process ended with {pipes.wait()}")
-        found = {
-            name: np.frombuffer(pipes.stdout.read(array.nbytes), array.dtype) for name, array in filled.items()
-        }
+        found = {name: np.frombuffer(pipes.stdout.read(array.nbytes), array.dtype) for name, array in filled.items()}
         reason = json.loads(line)["error"]
         if reason:
             raise InterpreterError(reason)
@@ -85,5 +83,7 @@ class Interpreter:
     def close(self) -> None:
         """End the process."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(30)
+        self._process.stdout.close()

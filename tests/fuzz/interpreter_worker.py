@@ -11,6 +11,7 @@ import linecache
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -49,7 +50,7 @@ def _run(request: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
     try:
         exec(compile(source, file, "exec"), names)  # written by the generator
         names["kernel"][tuple(request["grid"])](**arguments)
-    except Exception as error:  # the interpreter runs the kernel as Python: anything may be raised
+    except Exception as error:  # noqa: BLE001 - the interpreter runs the kernel as Python: anything may be raised
         return _reason(error)
     finally:
         interpreter.InterpretedFunction.rewritten_fn.clear()
@@ -64,7 +65,7 @@ def _reason(error: BaseException) -> str:
     trace = innermost.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    place = "" if trace is None else f" at {os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
+    place = "" if trace is None else f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
     return f"{type(innermost).__name__}: {innermost}{place}"
 
 
@@ -84,8 +85,7 @@ def main(functions: str, answers: BinaryIO) -> None:
             arrays[storage["name"]] = np.frombuffer(bytearray(sys.stdin.buffer.read(count)), storage["dtype"])
         reason = _run(request, arrays)
         answers.write(json.dumps({"error": reason}).encode() + b"\n")
-        for array in arrays.values():
-            answers.write(array.tobytes())
+        answers.writelines(array.tobytes() for array in arrays.values())
         answers.flush()
 
 

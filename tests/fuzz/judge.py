@@ -29,9 +29,10 @@ Arrays = dict[str, np.ndarray]
 class Verdict:
     """What came of one kernel.
 
-    ``status``: ``same``; ``differs`` (a fault of ours, or a new one of the interpreter); ``broken`` (our compiler failed
-    where it should not); ``refused`` (Triton's front end does not take the kernel); ``unsupported`` (an operation that
-    the CPU target says it lacks); ``uninterpreted`` (same in both modes, and the interpreter could not run it).
+    ``status``: ``same``; ``differs`` (a fault of ours, or a new one of the interpreter); ``broken`` (our compiler
+    failed where it should not); ``refused`` (Triton's front end does not take the kernel); ``sensitive`` (rounding is
+    too large to tell from a fault); ``unsupported`` (an operation that the CPU target says it lacks);
+    ``uninterpreted`` (same in both modes, and the interpreter could not run it).
     """
 
     seed: int
@@ -114,7 +115,7 @@ def _lower(case: _Case, place: int) -> None:
             case.parts[mode] = part_of(case.lowered, mode, place, contract=_contracts(kernel, mode))
         except UnsupportedError as error:
             case.end("unsupported", str(error))
-        except Exception as error:  # whatever goes wrong in the compiler under test is a finding
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong in the compiler under test is a finding
             case.end("broken", f"{mode}: {type(error).__name__}: {error}")
 
 
@@ -198,7 +199,9 @@ def _distance(kernel: Kernel, reference: Arrays, found: Arrays, exact: Arrays) -
         distance, _ = error(found[name], storage.kind, exact[name])
         if distance > most:
             names = "/".join(p.name for p in kernel.parameters if p.storage == name)
-            lines.append(f"{names} ({storage.kind}) is {distance:.3g} from float64, the reference {off:.3g} of {scale:.3g}")
+            lines.append(
+                f"{names} ({storage.kind}) is {distance:.3g} from float64, the reference {off:.3g} of {scale:.3g}"
+            )
     return "; ".join(lines)
 
 

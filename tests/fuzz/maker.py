@@ -39,6 +39,7 @@ class Maker:
         self.storages: dict[str, Storage] = {}
         self.helpers: list[str] = []
         self.features: set[str] = set()
+        self.roots: dict[str, str] = {}  # the name that a name was given the value of
         self.seed, self.profile = seed, profile
         grids = [(1,)] * 5 + [(2,), (3,), (2, 2), (1, 3), (2, 1, 2)]
         self.grid = self.rng.choice(grids)
@@ -86,6 +87,10 @@ class Maker:
         """Append a statement that defines nothing."""
         self.out.append(Node([line]))
 
+    def root(self, name: str) -> str:
+        """The name whose value ``name`` started as."""
+        return self.roots.get(name, name)
+
     def name(self, stem: str = "v") -> str:
         """A fresh name."""
         self.count += 1
@@ -101,7 +106,8 @@ class Maker:
     ) -> Var:
         """``v7 = expression``."""
         if self.exact and KINDS[kind].floating:
-            assert exact is not None and exact.fits(kind), (expression, kind, exact)
+            assert exact is not None, expression
+            assert exact.fits(kind), (expression, kind, exact)
         else:
             exact = None
         var = Var(self.name(), kind, shape, exact, interval)
@@ -171,9 +177,11 @@ class Maker:
         if found is not None and not self.chance(0.1):
             return found
         other = self.pick(
-            lambda var: var.shape == shape
-            and var.kind not in {kind, "i1"}
-            and (var.floating is KINDS[kind].floating or not self.rounded)
+            lambda var: (
+                var.shape == shape
+                and var.kind not in {kind, "i1"}
+                and (var.floating is KINDS[kind].floating or not self.rounded)
+            )
         )
         if other is not None and self.chance(0.7):
             return self.cast(other, kind)

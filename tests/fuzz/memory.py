@@ -164,8 +164,11 @@ def _mask(m: Maker, place: Place, shape: tuple[int, ...]) -> tuple[str, Place]:
             kept = np.take(place.offsets, np.arange(max(min(limit, extent), 0)), axis)
             least = int(place.offsets.min())
             if kept.size:
-                narrowed = replace(place, low=place.low + int(kept.min()) - least,
-                                   high=place.high - int(place.offsets.max()) + int(kept.max()))
+                narrowed = replace(
+                    place,
+                    low=place.low + int(kept.min()) - least,
+                    high=place.high - int(place.offsets.max()) + int(kept.max()),
+                )
             else:
                 narrowed = replace(place, low=0, high=0)
             return text, narrowed
@@ -178,13 +181,10 @@ def _checked(m: Maker, parameter: Parameter, storage: Storage, place: Place) -> 
 
 
 def load(m: Maker) -> None:
-    """A tile from memory that is only read, or that the kernel also writes; or elements at offsets that were computed."""
+    """A tile of memory that is only read, or that the kernel also writes; or elements at offsets that were computed."""
     shape = m.shape()
     parameter, storage = _pointer(m, written=m.chance(0.5))
-    if m.chance(0.15):
-        place = _gathered(m, shape)
-    else:
-        place = _moved(m, _tile(m, shape, injective=False))
+    place = _gathered(m, shape) if m.chance(0.15) else _moved(m, _tile(m, shape, injective=False))
     mask, narrowed = _mask(m, place, shape)
     _checked(m, parameter, storage, narrowed)
     options = ""
@@ -281,10 +281,7 @@ def atomic(m: Maker) -> None:
         value = m.squash(value, Exact(1.0))
         if m.depth:
             return
-    if shape:
-        place = _tile(m, shape, injective=used)
-    else:
-        place = Place("0", None, 0, 0)
+    place = _tile(m, shape, injective=used) if shape else Place("0", None, 0, 0)
     mask = f", mask={m.mask(shape).name}" if m.chance(0.4) and shape else ""
     _checked(m, parameter, storage, place)
     order = m.rng.choice(["", "", ', sem="relaxed"', ', sem="acq_rel"', ', sem="release", scope="cta"'])

@@ -106,5 +106,3 @@ def generate(seed: int, profile: str) -> Kernel:
         _statement(m, table)
     memory.finish_stores(m, m.rng.randint(1, 3))
     return m.finish()
-
-

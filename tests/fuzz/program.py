@@ -84,8 +84,9 @@ class Storage:
 
     Every program has its own ``region`` of a storage that is written (all regions have one size); offsets that kernels
     reach, counted from a program's region, lie in ``low`` to ``high``. ``fill`` says what it holds at the start:
-    ``wild`` (any values of the type), ``exact`` (within ``exact``), ``normal`` (deviation 1) or ``zero``. ``at_end`` puts its last byte, otherwise
-    its first, next to a page that nobody may touch; ``skew`` takes its address away from multiples of 16 bytes.
+    ``wild`` (any values of the type), ``exact`` (within ``exact``), ``normal`` (deviation 1) or ``zero``. ``at_end``
+    puts its last byte, otherwise its first, next to a page that nobody may touch; ``skew`` takes its address away from
+    multiples of 16 bytes.
     """
 
     name: str

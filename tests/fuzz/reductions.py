@@ -9,20 +9,38 @@ from .program import Exact, Var
 __all__ = ["arg_reduce", "custom_reduce", "custom_scan", "float_order", "reduce", "scan"]
 
 # Combining functions of a pair each. Commutative and associative in wrapping integers.
+_SUM_AND_XOR = """\
+def sum_and_xor(a, b, c, d):
+    return a + c, b ^ d
+"""
+_MAX_AT = """\
+def max_at(a, i, b, j):
+    take = (a > b) | ((a == b) & (i < j))
+    return tl.where(take, a, b), tl.where(take, i, j)
+"""
+_BOTH_ENDS = """\
+def both_ends(a, b, c, d):
+    return tl.minimum(a, c), tl.maximum(b, d)
+"""
+# Associative but not commutative: affine maps one after the other. For scans only.
+_AFFINE = """\
+def affine(a, b, c, d):
+    return a * c, b * c + d
+"""
+_FARTHER = """\
+def farther(a, b):
+    same = tl.abs(a) == tl.abs(b)
+    return tl.where(tl.abs(a) > tl.abs(b), a, tl.where(same, a & b, b))
+"""
 _PAIRS = {
-    "sum_and_xor": ("def sum_and_xor(a, b, c, d):\n    return a + c, b ^ d\n", True),
-    "max_at": (
-        "def max_at(a, i, b, j):\n    take = (a > b) | ((a == b) & (i < j))\n"
-        "    return tl.where(take, a, b), tl.where(take, i, j)\n",
-        True,
-    ),
-    "both_ends": ("def both_ends(a, b, c, d):\n    return tl.minimum(a, c), tl.maximum(b, d)\n", True),
-    # Associative but not commutative: affine maps one after the other. For scans only.
-    "affine": ("def affine(a, b, c, d):\n    return a * c, b * c + d\n", False),
+    "sum_and_xor": (_SUM_AND_XOR, True),
+    "max_at": (_MAX_AT, True),
+    "both_ends": (_BOTH_ENDS, True),
+    "affine": (_AFFINE, False),
 }
 _SINGLES = {
     "either": "def either(a, b):\n    return a | b\n",
-    "farther": "def farther(a, b):\n    return tl.where(tl.abs(a) > tl.abs(b), a, tl.where(tl.abs(a) == tl.abs(b), a & b, b))\n",
+    "farther": _FARTHER,
     "product": "def product(a, b):\n    return a * b\n",
     "both_plus": "def both_plus(a, b):\n    return a + b + 1\n",
 }

@@ -43,7 +43,9 @@ def repair(functions: Functions) -> None:
 
 def _overflow_is_no_error() -> None:
     """The interpreter ends a kernel whose integers wrap round, as a debug build does. They wrap."""
-    for builder in {id(b): b for b in (interpreter.interpreter_builder, interpreter.interpreter_semantic.builder)}.values():
+    for builder in {
+        id(b): b for b in (interpreter.interpreter_builder, interpreter.interpreter_semantic.builder)
+    }.values():
         builder.options = replace(builder.options, sanitize_overflow=False)
 
 
@@ -279,7 +281,9 @@ def _reductions() -> None:
         found = apply(self, wide)
         found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         narrow = [
-            self.to_tensor(from_float64(value.handle.data.astype(np.float64), "bf16").reshape(value.shape or (1,)), tl.bfloat16)
+            self.to_tensor(
+                from_float64(value.handle.data.astype(np.float64), "bf16").reshape(value.shape or (1,)), tl.bfloat16
+            )
             if kind == tl.bfloat16 and value.dtype.scalar == tl.float32
             else value
             for value, kind in zip(found, kinds, strict=False)

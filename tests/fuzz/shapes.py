@@ -75,7 +75,12 @@ def split(m: Maker) -> None:
         source = _tile(m)
         if source.elements < 4:
             return
-        var = m.define(f"tl.reshape({source.name}, {(source.elements // 2, 2)})", source.kind, (source.elements // 2, 2), source.exact)
+        var = m.define(
+            f"tl.reshape({source.name}, {(source.elements // 2, 2)})",
+            source.kind,
+            (source.elements // 2, 2),
+            source.exact,
+        )
     m.feature("split")
     both = m.name("pair")
     m.put(f"{both} = tl.split({var.name})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from .judge import Verdict
 from .kinds import KINDS
@@ -26,7 +27,9 @@ def symptom(verdict: Verdict) -> str:
     return f"{verdict.status} {warning.group() if warning else re.sub(r'[0-9]+', '#', first)[:100]}"
 
 
-def shrink(kernel: Kernel, verdict: Verdict, judge: Callable[[list[Kernel]], list[Verdict]], rounds: int = 40) -> Kernel:
+def shrink(
+    kernel: Kernel, verdict: Verdict, judge: Callable[[list[Kernel]], list[Verdict]], rounds: int = 40
+) -> Kernel:
     """The smallest kernel found that has the symptom of ``verdict``."""
     wanted = symptom(verdict)
     best = kernel
@@ -82,7 +85,9 @@ def _places(nodes: list[Node]) -> Iterator[tuple[list[Node], int]]:
 def _without(kernel: Kernel, taken: set[int]) -> Iterator[Kernel]:
     smaller = kernel.copy()
     places = list(_places(smaller.nodes))
-    gone = {id(nodes[index]) for place, (nodes, index) in enumerate(places) if place in taken and not nodes[index].fixed}
+    gone = {
+        id(nodes[index]) for place, (nodes, index) in enumerate(places) if place in taken and not nodes[index].fixed
+    }
     if not gone:
         return
     _drop(smaller.nodes, gone)
@@ -128,9 +133,7 @@ def _pruned(kernel: Kernel) -> Kernel:
     used_pointers = _loads([node for node in kernel.nodes if node.lines[0] not in fixed])
     kernel.parameters = [p for p in kernel.parameters if p.name in (used_pointers if p.pointer else used)]
     names = {p.name for p in kernel.parameters}
-    kernel.nodes = [
-        node for node in kernel.nodes if node.lines[0] not in fixed or node.lines[0].split(" ")[0] in names
-    ]
+    kernel.nodes = [node for node in kernel.nodes if node.lines[0] not in fixed or node.lines[0].split(" ")[0] in names]
     kernel.storages = {p.storage: kernel.storages[p.storage] for p in kernel.parameters if p.pointer}
     text = "\n".join(line for node in kernel.nodes for line in _all_lines(node))
     kernel.helpers = [helper for helper in kernel.helpers if _names(helper)[1] & set(re.findall(r"\w+", text))]
@@ -144,7 +147,8 @@ def _all_lines(node: Node) -> Iterator[str]:
             yield from _all_lines(other)
 
 
-def _names(text: str) -> tuple[set[str], set[str]]:
+@cache
+def _names(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """Names that a line of source reads, and names it gives a value."""
     source = text if not text.rstrip().endswith(":") else f"{text}\n    pass"
     loads: set[str] = set()
@@ -157,7 +161,7 @@ def _names(text: str) -> tuple[set[str], set[str]]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             loads.add(node.target.id)
-    return loads, stores
+    return frozenset(loads), frozenset(stores)
 
 
 def _keep_defined(nodes: list[Node], known: set[str]) -> None:

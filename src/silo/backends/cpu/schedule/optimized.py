@@ -288,7 +288,7 @@ class _Planner:
         return True
 
     def _loads_from_reduced(self, group: Group, store: Operation) -> bool:
-        """Whether a load before ``store`` needs a reduction of ``group``: it fits neither before nor after a nest of both."""
+        """Whether a load before ``store`` needs a reduction of ``group``: it fits nowhere if one nest does both."""
         reduced = group.reduced
         earlier = self.block.operations[: self.position[store]] if reduced else []
         return any(op.name == "tt.load" and self._reach(op.operands) & reduced for op in earlier)
