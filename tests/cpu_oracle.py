@@ -64,9 +64,7 @@ def floats(kind: str) -> np.ndarray:
 
 def _operands(row: Row) -> list[np.ndarray]:
     """Every edge with every edge, then values beside each other; an odd number."""
-    sources = [
-        (row.values or (floats if _floating(kind) else integers))(kind) for kind in row.inputs
-    ]
+    sources = [(row.values or (floats if _floating(kind) else integers))(kind) for kind in row.inputs]
     if not sources:
         return []
     if len(sources) == 1:

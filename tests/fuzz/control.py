@@ -41,9 +41,9 @@ def _step(m: Maker, carried: list[Var]) -> None:
     """
     new: list[tuple[str, str]] = []
     for var in carried:
-        if m.chance(0.2):
+        if m.chance(0.1):
             continue
-        if not var.floating and m.chance(0.25):
+        if not var.floating and m.chance(0.2):
             new.append((var.name, f"{var.name} + {m.rng.choice([1, 3, 16])}"))  # a uniform step
             continue
         others = [
@@ -67,7 +67,7 @@ def _step(m: Maker, carried: list[Var]) -> None:
 def for_loop(m: Maker, body: Body) -> None:
     """``for`` over a constant, an argument or a computed number of steps."""
     m.feature("for")
-    carried = _carried(m, m.rng.randrange(4))
+    carried = _carried(m, m.rng.randrange(1, 5))
     trips = m.rng.choice([0, 1, 2, 3, 3, 4])
     start, step = m.rng.choice([(0, 1), (0, 1), (0, 1), (2, 1), (0, 3), (5, 2)])
     end = start + trips * step - (step - 1 if trips and m.chance(0.3) else 0)

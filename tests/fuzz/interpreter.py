@@ -28,13 +28,13 @@ class Interpreter:
         paths = [str(here), *([str(source)] if source.is_dir() else []), *os.environ.get("PYTHONPATH", "").split(":")]
         environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": ":".join(path for path in paths if path)}
         environment["OMP_NUM_THREADS"] = environment["OPENBLAS_NUM_THREADS"] = "1"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "fuzz.interpreter_worker", str(functions)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-        )
+        self._words = [sys.executable, "-m", "fuzz.interpreter_worker", str(functions)]
+        self._environment = environment
+        self._process = self._start()
         self._serial = 0
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self._words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self._environment)
 
     def run(self, kernel: Kernel, filled: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The storages after a run on copies of ``filled``.
@@ -73,6 +73,8 @@ class Interpreter:
         except BrokenPipeError:
             line = b""
         if not line:
+            pipes.kill()
+            self._process = self._start()
             raise InterpreterError(f"the interpreter's process ended with {pipes.wait()}")
         found = {name: np.frombuffer(pipes.stdout.read(array.nbytes), array.dtype) for name, array in filled.items()}
         reason = json.loads(line)["error"]

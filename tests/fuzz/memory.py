@@ -10,7 +10,7 @@ from .kinds import INTS, KINDS
 from .maker import HOME, Maker, view_of
 from .program import Exact, Node, Parameter, Storage, Var
 
-__all__ = ["atomic", "finish_stores", "load", "scalar_load", "scalar_store", "store"]
+__all__ = ["atomic", "finish_stores", "load", "scalar_load", "scalar_store", "shifted_copy", "store"]
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,8 @@ def _mask(m: Maker, place: Place, shape: tuple[int, ...]) -> tuple[str, Place]:
 
 def _checked(m: Maker, parameter: Parameter, storage: Storage, place: Place) -> None:
     low, high = place.low, place.high
-    storage.reach(min(low + parameter.shift, 0), high + parameter.shift)
+    # The pointer itself must be in the storage.
+    storage.reach(min(low + parameter.shift, 0), max(high, 0) + parameter.shift)
 
 
 def load(m: Maker) -> None:
@@ -236,6 +237,36 @@ def store(m: Maker) -> None:
     mask, narrowed = _mask(m, place, shape)
     _checked(m, parameter, storage, narrowed)
     m.put(f"tl.store({parameter.name} + ({place.text}), {value.name}{f', mask={mask}' if mask else ''})")
+
+
+def shifted_copy(m: Maker) -> None:
+    """A tile read and written back a little farther on, through the same argument or another: every way to overlap."""
+    shape = m.shape()
+    _, storage = _pointer(m, written=True)
+    both = [other for other in m.parameters if other.storage == storage.name]
+    if len(both) == 1 and m.chance(0.5):
+        _parameter(m, storage, shift=m.rng.choice([0, 1, 2, 5, 16]))
+        both.append(m.parameters[-1])
+    source, target = m.rng.choice(both), m.rng.choice(both)
+    base = _rows(m, shape) if m.chance(0.2) else _tile(m, shape, injective=True)
+    read, written = (
+        replace(base, text=f"{base.text} + {m.scalar(by)}", low=base.low + by, high=base.high + by)
+        for by in (m.rng.choice([0, 0, 1, 2, 3, 16]) for _ in range(2))
+    )
+    mask, narrowed = _mask(m, read, shape)
+    moved = written.low - read.low
+    options = f", mask={mask}" if mask else ""
+    _checked(m, source, storage, narrowed)
+    # Where the mask narrows what is read it narrows what is written, as far on.
+    _checked(m, target, storage, replace(written, low=narrowed.low + moved, high=narrowed.high + moved))
+    _loaded(m, source, storage, f"tl.load({source.name} + ({read.text}){options})", shape)
+    found = m.scope[-1]
+    if m.chance(0.6):
+        found = m.value(found.kind, shape)
+    if found.kind != target.kind:
+        found = m.cast(found, target.kind)
+    found = m.squash(found, storage.exact) if m.exact and found.floating and storage.exact else found
+    m.put(f"tl.store({target.name} + ({written.text}), {found.name}{options})")
 
 
 def scalar_load(m: Maker) -> None:
@@ -303,10 +334,11 @@ def atomic(m: Maker) -> None:
 
 def finish_stores(m: Maker, count: int) -> None:
     """Write some of the last values out, so that something can be seen of them."""
-    shown: list[Var] = []
     candidates = [var for var in m.scope if var.name.startswith(("v", "c"))]
+    # What loops and branches changed says most.
+    shown = [var for var in candidates if var.name.startswith("c") and m.chance(0.8)][-4:]
     for var in reversed(candidates):
-        if len(shown) < count and m.chance(0.7):
+        if len(shown) < count and var not in shown and m.chance(0.7):
             shown.append(var)
     for var in shown or candidates[-1:]:
         kind = "i8" if var.kind == "i1" else var.kind

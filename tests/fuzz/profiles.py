@@ -22,6 +22,7 @@ _BASE: dict[Writer, int] = {
     elementwise.wide: 4,
     memory.load: 9,
     memory.store: 2,
+    memory.shifted_copy: 2,
 }
 _REDUCE: dict[Writer, int] = {reductions.reduce: 9}
 _SHAPE: dict[Writer, int] = {
@@ -36,7 +37,19 @@ _SHAPE: dict[Writer, int] = {
     shapes.sort: 2,
     shapes.histogram: 2,
 }
-_MEMORY: dict[Writer, int] = {memory.load: 20, memory.store: 20, memory.scalar_load: 3, memory.scalar_store: 3}
+_MEMORY: dict[Writer, int] = {
+    memory.load: 20,
+    memory.store: 14,
+    memory.shifted_copy: 14,
+    memory.scalar_load: 3,
+    memory.scalar_store: 3,
+}
+    memory.load: 20,
+    memory.store: 14,
+    memory.shifted_copy: 14,
+    memory.scalar_load: 3,
+    memory.scalar_store: 3,
+}
 _BLOCKS = (control.for_loop, control.while_loop, control.branch, control.pointer_loop)
 
 
@@ -104,5 +117,5 @@ def generate(seed: int, profile: str) -> Kernel:
         memory.load(m)
     for _ in range(m.rng.randint(3, 14)):
         _statement(m, table)
-    memory.finish_stores(m, m.rng.randint(1, 3))
+    memory.finish_stores(m, m.rng.randint(2, 4))
     return m.finish()
