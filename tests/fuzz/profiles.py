@@ -44,12 +44,6 @@ _MEMORY: dict[Writer, int] = {
     memory.scalar_load: 3,
     memory.scalar_store: 3,
 }
-    memory.load: 20,
-    memory.store: 14,
-    memory.shifted_copy: 14,
-    memory.scalar_load: 3,
-    memory.scalar_store: 3,
-}
 _BLOCKS = (control.for_loop, control.while_loop, control.branch, control.pointer_loop)
 
 
