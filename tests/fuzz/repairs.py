@@ -301,7 +301,9 @@ def _scalar(value: Any, like: Any) -> Any:
 
 
 def _older_faults() -> None:
-    """umulhi of signed integers, and histograms of other than int32: wrong in 3.6."""
+    """umulhi of signed integers, histograms of other than int32, constants of bfloat16 and loops up to a tensor: wrong
+    or missing in 3.6.
+    """
 
     def create_umulhi(self: Any, lhs: Any, rhs: Any) -> Any:
         kind = lhs.data.dtype
@@ -318,5 +320,13 @@ def _older_faults() -> None:
         counts = np.bincount(data.data[keep].astype(np.int64), minlength=bins)
         return _Handle(counts.astype(np.int32), tl.int32)
 
+    patch = interpreter._patch_lang_tensor
+
+    def with_index(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
+
+    interpreter._patch_lang_tensor = with_index
+    _Builder.get_bf16 = lambda self, value: _Handle(from_float64(np.array([value], np.float64), "bf16"), tl.bfloat16)
     _Builder.create_umulhi = create_umulhi
     _Builder.create_histogram = create_histogram
