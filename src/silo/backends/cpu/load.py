@@ -18,7 +18,7 @@ from silo.errors import ArgumentError, LaunchError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["KernelObject", "load", "run"]
+__all__ = ["KernelObject", "load", "open_object", "run"]
 
 _SCALARS: dict[AbiType, Any] = {
     AbiType.I1: ctypes.c_uint8,
@@ -39,20 +39,16 @@ _ALIGNMENT = 64  # bytes
 
 
 class KernelObject:
-    """A loaded object. It stays loaded for the life of the process."""
+    """One kernel of a loaded object."""
 
-    def __init__(self, launch: LaunchInfo, data: bytes) -> None:
-        """Load ``data``. ``LaunchError`` where the loader refuses it or the entry is not in it."""
+    def __init__(self, launch: LaunchInfo, library: ctypes.CDLL) -> None:
+        """Find the entry in ``library``. ``LaunchError`` where it is not in it."""
         self.launch = launch
-        # A name of its own for each object: the loader takes one it has seen for the same object. The folder is 0700.
-        with tempfile.TemporaryDirectory(prefix="silo-load-") as folder:
-            path = Path(folder, "kernel.so")
-            path.write_bytes(data)
-            try:
-                self._library = ctypes.CDLL(str(path))
-                self._entry = getattr(self._library, launch.entry)
-            except (OSError, AttributeError) as error:
-                raise LaunchError(f"the object of {launch.entry} cannot be loaded: {error}") from error
+        self._library = library
+        try:
+            self._entry = getattr(library, launch.entry)
+        except AttributeError as error:
+            raise LaunchError(f"the object of {launch.entry} cannot be loaded: {error}") from error
         self._entry.restype = ctypes.c_int32
         self._entry.argtypes = [
             ctypes.POINTER(ctypes.c_void_p),
@@ -116,11 +112,23 @@ class KernelObject:
             raise ArgumentError(f"{name} ({kind.value}): {error}") from None
 
 
+def open_object(data: bytes, what: str) -> ctypes.CDLL:
+    """Load a shared object, for the life of the process. ``LaunchError`` names ``what`` where the loader refuses it."""
+    # A name of its own for each object: the loader takes one it has seen for the same object. The folder is 0700.
+    with tempfile.TemporaryDirectory(prefix="silo-load-") as folder:
+        path = Path(folder, "kernel.so")
+        path.write_bytes(data)
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError as error:
+            raise LaunchError(f"the object of {what} cannot be loaded: {error}") from error
+
+
 def load(compiled: Compiled) -> KernelObject:
     """Load the object of a compiled kernel."""
     if compiled.blob.kind != "so":
         raise LaunchError(f"a blob of kind {compiled.blob.kind} is no shared object")
-    return KernelObject(compiled.launch, compiled.blob.data)
+    return KernelObject(compiled.launch, open_object(compiled.blob.data, compiled.launch.entry))
 
 
 def run(compiled: Compiled, grid: Sequence[int], arguments: Sequence[object] | Mapping[str, object]) -> None:

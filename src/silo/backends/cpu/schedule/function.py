@@ -18,10 +18,10 @@ def plan_function(function: Operation, options: CpuOptions) -> list[BlockPlan]:
     if options.mode == "reference":
         return [reference.plan_block(block) for block in blocks]
     plans: list[BlockPlan] = []
-    external: set[Value] = set()
+    external: dict[tuple[Value, str | None], None] = {}
     for block in reversed(blocks):  # blocks are in an order where definitions come first
-        plan = optimized.plan_block(block, frozenset(external))
-        external |= {value for value, _ in plan.free}
+        plan = optimized.plan_block(block, tuple(external))
+        external |= dict.fromkeys(plan.free)
         plans.insert(0, plan)
     return plans
 

@@ -11,6 +11,7 @@ both are in one nest and a run-time check (``Group.checks``) covers the pair.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from silo.backends.cpu.analysis.affine import is_index_only, is_range_mask, is_structurally_affine
@@ -61,7 +62,6 @@ __all__ = ["plan_block"]
 # stored addresses hide that they are consecutive.
 _RECOMPUTE_LIMIT = 6.0
 _RECOMPUTE_LIMIT_INDEX = 30.0
-_NO_VALUES: frozenset[Value] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ class _Demand:
 
 
 def plan_block(
-    block: Block, external: frozenset[Value] = _NO_VALUES, carried: list[Carried] | None = None
+    block: Block, external: Sequence[tuple[Value, str | None]] = (), carried: list[Carried] | None = None
 ) -> BlockPlan:
-    """Plan ``block``; ``external`` are its values that other blocks need, ``carried`` what its loop carries."""
+    """Plan ``block``; ``external`` is what other blocks need (their ``free``), ``carried`` what its loop carries."""
     barred: set[Value] = set()
     while True:
         planner = _Planner(block, external, carried or [], barred)
@@ -101,7 +101,13 @@ def dot_element(operand: Value) -> str:
 class _Planner:
     """State of planning one block."""
 
-    def __init__(self, block: Block, external: frozenset[Value], carried: list[Carried], barred: set[Value]) -> None:
+    def __init__(
+        self,
+        block: Block,
+        external: Sequence[tuple[Value, str | None]],
+        carried: list[Carried],
+        barred: set[Value],
+    ) -> None:
         self.block = block
         self.external = external
         self.carried = carried
@@ -265,6 +271,8 @@ class _Planner:
         filled = {other.target for other in group.sinks if isinstance(other, Fill)}
         if reach & filled:
             return False
+        if isinstance(sink, StoreSink) and self._loads_from_reduced(group, sink.operation):
+            return False
         stores = group.stores
         if not stores:
             return True
@@ -282,6 +290,12 @@ class _Planner:
                 return False
             group.checks.extend((store, sink.operation) for store in stores)
         return True
+
+    def _loads_from_reduced(self, group: Group, store: Operation) -> bool:
+        """Whether a load before ``store`` needs a reduction of ``group``: it fits nowhere if one nest does both."""
+        reduced = group.reduced
+        earlier = self.block.operations[: self.position[store]] if reduced else []
+        return any(op.name == "tt.load" and self._reach(op.operands) & reduced for op in earlier)
 
     def _is_checkable(self, access: Operation) -> bool:
         """Whether the addresses of ``access`` form a range that is known before its nest runs."""
@@ -333,8 +347,8 @@ class _Planner:
                     self._need_free(step, step.after)
                 case ScalarStep() | Jump():
                     pass
-        for value in self.external:
-            self._need(value, _Demand(None))
+        for value, element in self.external:
+            self._need(value, _Demand(None, stored=element is not None, element=element or ""))
 
     def _need_free(self, step: Step, plan: BlockPlan) -> None:
         for value, element in plan.free:

@@ -1,0 +1,98 @@
+"""Many kernels compiled as one object: starting the C compiler and linking take longer than a small kernel does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from silo.backends.cpu import runtime
+from silo.backends.cpu.build import build, compile_flags, find_toolchain
+from silo.backends.cpu.emit.kernel import emit_c
+from silo.backends.cpu.emit.prelude import PRELUDE
+from silo.backends.cpu.levels import host_target, level_of
+from silo.backends.cpu.load import KernelObject, open_object
+from silo.backends.cpu.options import CpuOptions
+from silo.core.launch_info import LaunchInfo
+from silo.errors import CompileError
+from silo.sources.triton.ssa import Module
+
+from .lowered import Lowered
+
+__all__ = ["Part", "compile_parts", "part_of"]
+
+# Unused values and comparisons that are always true are what the kernel says.
+_WARNINGS = ("-Wall", "-Wextra", "-Wno-unused", "-Wno-type-limits", "-Wno-aggressive-loop-optimizations")
+# What a kernel's text defines outside functions: constant arrays, enumerators, functions.
+_DEFINED = re.compile(
+    r"^(?:enum \{ (\w+) =|static [^(;]*?\b(\w+)\[\] =|(?:SILO_INLINE|static|int32_t|void)\b[^(;=]*?\b(\w+)\()",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The C text of one kernel without the runtime, its names its own, and what it needs."""
+
+    text: str
+    uses: frozenset[str]
+    launch: LaunchInfo
+
+
+def part_of(lowered: Lowered, mode: str, place: int, *, contract: bool) -> Part:
+    """The text of one kernel of a batch, ``place``\\ th in it."""
+    bits = level_of(host_target()).vector_bits
+    emitted = emit_c(lowered.module, CpuOptions(mode=mode, vector_bits=bits, fp_contract=contract))
+    head = "\n".join((runtime.text(emitted.uses, bits), PRELUDE))
+    assert emitted.source.startswith(head), "the text of a kernel no longer starts with the runtime and the prelude"
+    body = emitted.source[len(head) :]
+    names = {name for match in _DEFINED.findall(body) for name in match if name}
+    assert emitted.entry in names
+    body = re.sub(r"[A-Za-z_]\w*", lambda m: f"{m.group()}_{place}" if m.group() in names else m.group(), body)
+    launch = LaunchInfo(
+        entry=f"{emitted.entry}_{place}",
+        layout=lowered.layout,
+        threads=1,
+        scratch_bytes=emitted.scratch_bytes,
+        scratch_align=64 if emitted.scratch_bytes else 1,
+    )
+    return Part(body, emitted.uses, launch)
+
+
+def compile_parts(parts: Sequence[Part], *, contract: bool, optimize: bool) -> list[KernelObject | str]:
+    """Compile and load; for each part its kernel, or what the C compiler said against it.
+
+    Reference code is compiled with -O1: nothing is vectorized in it, and it is the oracle.
+    """
+    try:
+        return [*_compiled(parts, contract=contract, optimize=optimize)]
+    except CompileError:
+        if len(parts) == 1:
+            raise
+    found: list[KernelObject | str] = []
+    for part in parts:
+        try:
+            found.extend(_compiled([part], contract=contract, optimize=optimize))
+        except CompileError as error:
+            found.append(str(error))
+    return found
+
+
+def _compiled(parts: Sequence[Part], *, contract: bool, optimize: bool) -> list[KernelObject]:
+    level = level_of(host_target())
+    uses = frozenset().union(*(part.uses for part in parts))
+    source = "\n".join((runtime.text(uses, level.vector_bits), PRELUDE, *(part.text for part in parts)))
+    flags = compile_flags(level, contract=contract, libm=True)
+    if not optimize:
+        flags = tuple("-O1" if flag == "-O2" else flag for flag in flags)
+    built = build(source, (*_WARNINGS, *flags), find_toolchain(None))
+    if built.log.strip():
+        raise CompileError(f"the C compiler warns:\n{built.log}")
+    library = open_object(built.data, "a batch")
+    return [KernelObject(part.launch, library) for part in parts]
+
+
+def text_of(module: Module, mode: str) -> str:
+    """The whole C text of one kernel, for people."""
+    bits = level_of(host_target()).vector_bits
+    return emit_c(module, CpuOptions(mode=mode, vector_bits=bits)).source

@@ -1,0 +1,366 @@
+"""Loads, stores and atomics, with the offsets they reach worked out as they are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .kinds import INTS, KINDS
+from .maker import HOME, Maker, view_of
+from .program import Exact, Node, Parameter, Storage, Var
+
+__all__ = ["atomic", "finish_stores", "load", "scalar_load", "scalar_store", "shifted_copy", "store"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Offsets of a tile: their text, and their values where nothing but the tile's own indices counts (None: unknown,
+    within ``low`` to ``high``)."""
+
+    text: str
+    offsets: np.ndarray | None
+    low: int
+    high: int
+
+
+def _storage(m: Maker, kind: str, *, written: bool) -> Storage:
+    floating = KINDS[kind].floating
+    exact = HOME[kind] if m.exact and floating else None
+    name = f"S{len(m.storages)}"
+    storage = Storage(
+        name,
+        kind,
+        "exact" if exact else "normal" if m.rounded and floating else "wild",
+        written,
+        exact,
+        at_end=m.chance(0.6),
+        skew=m.rng.choice([0, 0, 1, 3]),
+    )
+    m.storages[name] = storage
+    _parameter(m, storage)
+    if m.chance(0.25):  # a second argument into the same memory
+        _parameter(m, storage, shift=m.rng.choice([0, 1, 2, 5, 16]))
+    return storage
+
+
+def _parameter(m: Maker, storage: Storage, shift: int = 0) -> None:
+    kind = storage.kind
+    same = [other for other in INTS if KINDS[other].bits == KINDS[kind].bits and kind in INTS]
+    if same and shift and m.chance(0.3):
+        kind = m.rng.choice(same)
+    pointer = Parameter(f"p{len(m.parameters)}", kind, storage.name, shift)
+    m.parameters.append(pointer)
+    if storage.written:
+        # The region of this program: before anything else, so that it is in scope everywhere.
+        m.nodes.insert(_head(m), Node([f"{pointer.name} += pid * {storage.placeholder}"], fixed=True))
+
+
+def _head(m: Maker) -> int:
+    """Where a statement lands that must come before all others: after the ranges and the program's number."""
+    return 1 + next(place for place, node in enumerate(m.nodes) if node.lines[0].startswith("pid = "))
+
+
+def _pointer(m: Maker, *, written: bool, kind: str | None = None) -> tuple[Parameter, Storage]:
+    """A pointer parameter to read from or to write to; a new storage where there are few."""
+    found = [
+        parameter
+        for parameter in m.parameters
+        if parameter.pointer
+        and m.storages[parameter.storage].fill in {"wild", "exact", "normal"}
+        and m.storages[parameter.storage].written is written
+        and (kind is None or parameter.kind == kind)
+    ]
+    if not found or (len(found) < 3 and m.chance(0.3)):
+        name = kind or (m.kind() if not m.chance(0.1) or written else "i1")
+        storage = _storage(m, name, written=written)
+        return next(p for p in m.parameters if p.storage == storage.name), storage
+    parameter = m.rng.choice(found)
+    return parameter, m.storages[parameter.storage]
+
+
+def _tile(m: Maker, shape: tuple[int, ...], *, injective: bool) -> Place:
+    """Offsets of a tile: rows one after the other, transposed, with gaps, backwards, overlapping, wrapped."""
+    rank = len(shape)
+    names = {var.name for var in m.scope}
+    order = list(range(rank))
+    if m.chance(0.3):
+        m.rng.shuffle(order)
+    texts: list[str] = []
+    total = np.zeros(shape, np.int64)
+    step = 1
+    for axis in reversed(order):
+        extent = shape[axis]
+        if f"r{extent}" not in names:
+            return _rows(m, shape)
+        index, values = _index(m, extent, injective=injective)
+        stride = step
+        if rank == 1 or axis == order[-1]:
+            stride = m.rng.choice([1, 1, 1, 1, 2, 3, -1] + ([] if injective else [0]))
+        elif m.chance(0.3):
+            stride = m.rng.choice([step + 1, step + 3, -step] + ([] if injective else [1, 0]))
+        view = view_of(axis, rank)
+        texts.append(f"{index}{view}" if stride == 1 and m.chance(0.8) else f"{index}{view} * {m.scalar(stride)}")
+        values = values * stride
+        total = total + values.reshape([extent if place == axis else 1 for place in range(rank)])
+        step = max(abs(stride), 1) * extent
+    if injective and len(np.unique(total)) != total.size:
+        return _rows(m, shape)
+    text = " + ".join(reversed(texts))
+    return Place(text, total, int(total.min()), int(total.max()))
+
+
+def _rows(m: Maker, shape: tuple[int, ...]) -> Place:
+    """Plain row-major offsets of any shape."""
+    count = int(np.prod(shape))
+    total = np.arange(count).reshape(shape)
+    flat = f"tl.arange(0, {count})" if len(shape) == 1 else f"tl.reshape(tl.arange(0, {count}), {shape})"
+    return Place(flat, total, 0, count - 1)
+
+
+def _index(m: Maker, extent: int, *, injective: bool) -> tuple[str, np.ndarray]:
+    values = np.arange(extent)
+    name = f"r{extent}"
+    choice = m.rng.choice(["plain"] * 6 + ["reversed", "swapped", "wrapped", "halved"])
+    if choice == "reversed":
+        return f"({extent - 1} - {name})", extent - 1 - values
+    if choice == "swapped" and extent > 1:
+        return f"({name} ^ 1)", values ^ 1
+    if choice == "wrapped":
+        limit = extent if injective else m.rng.choice([extent, extent + 3, max(extent // 2, 1), 5])
+        start = m.rng.choice([0, 1, 3])
+        text = f"(({name} + {m.scalar(start)}) % {m.scalar(limit)})" if start else f"({name} % {m.scalar(limit)})"
+        return text, (values + start) % limit
+    if choice == "halved" and not injective:
+        return f"({name} // 2)", values // 2
+    return name, values
+
+
+def _moved(m: Maker, place: Place) -> Place:
+    """``place`` plus a constant, a loop's counter or the program's number."""
+    text, low, high = place.text, place.low, place.high
+    start = m.rng.choice([0, 0, 0, 1, 2, 5, 16])
+    if start:
+        text += f" + {m.scalar(start)}"
+        low, high = low + start, high + start
+    counter = m.pick(lambda var: var.shape == () and var.interval is not None and var.name != "pid")
+    if counter is not None and counter.interval is not None and m.chance(0.4):
+        step = m.rng.choice([1, 2, 8, 16])
+        text += f" + {counter.name} * {step}"
+        low, high = low + counter.interval[0] * step, high + counter.interval[1] * step
+    return replace(place, text=text, low=low, high=high)
+
+
+def _mask(m: Maker, place: Place, shape: tuple[int, ...]) -> tuple[str, Place]:
+    """A mask, and the place narrowed to the elements that it lets through, where that is known."""
+    if m.chance(0.45):
+        return "", place
+    if m.chance(0.5) and place.offsets is not None:
+        axis = m.rng.randrange(len(shape))
+        extent = shape[axis]
+        if f"r{extent}" in {var.name for var in m.scope}:
+            limit = m.rng.choice([extent, extent - 1, max(extent // 2, 1), 1, 0, extent + 2])
+            text = f"r{extent}{view_of(axis, len(shape))} < {m.scalar(limit)}"
+            kept = np.take(place.offsets, np.arange(max(min(limit, extent), 0)), axis)
+            least = int(place.offsets.min())
+            if kept.size:
+                narrowed = replace(
+                    place,
+                    low=place.low + int(kept.min()) - least,
+                    high=place.high - int(place.offsets.max()) + int(kept.max()),
+                )
+            else:
+                narrowed = replace(place, low=0, high=0)
+            return text, narrowed
+    return m.mask(shape).name, place
+
+
+def _checked(m: Maker, parameter: Parameter, storage: Storage, place: Place) -> None:
+    low, high = place.low, place.high
+    # The pointer itself must be in the storage.
+    storage.reach(min(low + parameter.shift, 0), max(high, 0) + parameter.shift)
+
+
+def load(m: Maker) -> None:
+    """A tile of memory that is only read, or that the kernel also writes; or elements at offsets that were computed."""
+    shape = m.shape()
+    parameter, storage = _pointer(m, written=m.chance(0.5))
+    place = _gathered(m, shape) if m.chance(0.15) else _moved(m, _tile(m, shape, injective=False))
+    mask, narrowed = _mask(m, place, shape)
+    _checked(m, parameter, storage, narrowed)
+    options = ""
+    if mask:
+        options = f", mask={mask}"
+        if m.chance(0.7):
+            options += f", other={_other(m, parameter.kind, shape)}"
+    _loaded(m, parameter, storage, f"tl.load({parameter.name} + ({place.text}){options})", shape)
+
+
+def _gathered(m: Maker, shape: tuple[int, ...]) -> Place:
+    kind = m.rng.choice(["i32", "i64"])
+    index = m.value(kind, shape)
+    limit = m.rng.choice([7, 15, 31])
+    return Place(f"({index.name} & {limit})", None, 0, limit)
+
+
+def _other(m: Maker, kind: str, shape: tuple[int, ...]) -> str:
+    if m.chance(0.6) or kind == "i1":
+        if kind == "i1":
+            return m.rng.choice(["0", "1"])
+        return m.literal(kind)
+    value = m.value(kind, shape)
+    return (m.squash(value) if m.exact and value.floating else value).name
+
+
+def _loaded(m: Maker, parameter: Parameter, storage: Storage, text: str, shape: tuple[int, ...]) -> None:
+    exact = storage.exact
+    if parameter.kind == "i1":
+        m.define(f"{text}.to(tl.int1)", "i1", shape)
+    else:
+        m.define(text, parameter.kind, shape, exact)
+
+
+def _to_store(m: Maker, parameter: Parameter, storage: Storage, shape: tuple[int, ...]) -> Var:
+    value = m.value(parameter.kind, shape)
+    if m.exact and value.floating:
+        assert storage.exact is not None
+        value = m.squash(value, storage.exact)
+    return value
+
+
+def store(m: Maker) -> None:
+    """A tile to memory: no element twice, so that there is one right result."""
+    shape = m.shape()
+    parameter, storage = _pointer(m, written=True)
+    value = _to_store(m, parameter, storage, shape)
+    place = _moved(m, _tile(m, shape, injective=True))
+    mask, narrowed = _mask(m, place, shape)
+    _checked(m, parameter, storage, narrowed)
+    m.put(f"tl.store({parameter.name} + ({place.text}), {value.name}{f', mask={mask}' if mask else ''})")
+
+
+def shifted_copy(m: Maker) -> None:
+    """A tile read and written back a little farther on, through the same argument or another: every way to overlap."""
+    shape = m.shape()
+    _, storage = _pointer(m, written=True)
+    both = [other for other in m.parameters if other.storage == storage.name]
+    if len(both) == 1 and m.chance(0.5):
+        _parameter(m, storage, shift=m.rng.choice([0, 1, 2, 5, 16]))
+        both.append(m.parameters[-1])
+    source, target = m.rng.choice(both), m.rng.choice(both)
+    base = _rows(m, shape) if m.chance(0.2) else _tile(m, shape, injective=True)
+    read, written = (
+        replace(base, text=f"{base.text} + {m.scalar(by)}", low=base.low + by, high=base.high + by)
+        for by in (m.rng.choice([0, 0, 1, 2, 3, 16]) for _ in range(2))
+    )
+    mask, narrowed = _mask(m, read, shape)
+    moved = written.low - read.low
+    options = f", mask={mask}" if mask else ""
+    _checked(m, source, storage, narrowed)
+    # Where the mask narrows what is read it narrows what is written, as far on.
+    _checked(m, target, storage, replace(written, low=narrowed.low + moved, high=narrowed.high + moved))
+    _loaded(m, source, storage, f"tl.load({source.name} + ({read.text}){options})", shape)
+    found = m.scope[-1]
+    if m.chance(0.6):
+        found = m.value(found.kind, shape)
+    if found.kind != target.kind:
+        found = m.cast(found, target.kind)
+    found = m.squash(found, storage.exact) if m.exact and found.floating and storage.exact else found
+    m.put(f"tl.store({target.name} + ({written.text}), {found.name}{options})")
+
+
+def scalar_load(m: Maker) -> None:
+    """One element."""
+    parameter, storage = _pointer(m, written=m.chance(0.5))
+    place = _moved(m, Place(m.scalar(0), None, 0, 0))
+    _checked(m, parameter, storage, place)
+    _loaded(m, parameter, storage, f"tl.load({parameter.name} + {place.text})", ())
+
+
+def scalar_store(m: Maker) -> None:
+    """One element."""
+    parameter, storage = _pointer(m, written=True)
+    value = _to_store(m, parameter, storage, ())
+    place = _moved(m, Place(m.scalar(0), None, 0, 0))
+    _checked(m, parameter, storage, place)
+    m.put(f"tl.store({parameter.name} + {place.text}, {value.name})")
+
+
+_RMW = ("add", "max", "min", "and", "or", "xor", "xchg")
+
+
+def atomic(m: Maker) -> None:
+    """Read, change and write, on elements that may coincide where only the total counts, or with the old value used."""
+    m.feature("atomic")
+    kinds = ["i32", "i64", "u32", "u64", *(["f32", "f64"] if m.exact else [])]
+    kind = m.rng.choice(kinds)
+    shape = m.shape() if not m.chance(0.2) else ()
+    used = m.chance(0.4)
+    name = f"S{len(m.storages)}"
+    storage = Storage(name, kind, "zero" if KINDS[kind].floating else "wild", written=True)
+    m.storages[name] = storage
+    _parameter(m, storage)
+    parameter = m.parameters[-1]
+    operation = m.rng.choice(_RMW)
+    if KINDS[kind].floating:
+        operation = "add"
+        used = False
+    if not used and operation == "xchg":
+        operation = "xor"
+    value = m.value(kind, shape)
+    if KINDS[kind].floating:
+        value = m.squash(value, Exact(1.0))
+        if m.depth:
+            return
+    place = _tile(m, shape, injective=used) if shape else Place("0", None, 0, 0)
+    mask = f", mask={m.mask(shape).name}" if m.chance(0.4) and shape else ""
+    _checked(m, parameter, storage, place)
+    order = m.rng.choice(["", "", ', sem="relaxed"', ', sem="acq_rel"', ', sem="release", scope="cta"'])
+    pointer = f"{parameter.name} + ({place.text})"
+    if used and m.chance(0.3) and not mask:
+        expected = m.value(kind, shape)
+        m.define(f"tl.atomic_cas({pointer}, {expected.name}, {value.name})", kind, shape)
+        return
+    text = f"tl.atomic_{operation}({pointer}, {value.name}{mask}{order})"
+    if used and mask:
+        # What a masked-off element gives back is open.
+        chosen = mask.removeprefix(", mask=")
+        m.define(f"tl.where({chosen}, {text}, 0).to({m.tl(kind)})", kind, shape)
+    elif used:
+        m.define(text, kind, shape)
+    else:
+        m.put(text)
+
+
+def finish_stores(m: Maker, count: int) -> None:
+    """Write some of the last values out, so that something can be seen of them."""
+    candidates = [var for var in m.scope if var.name.startswith(("v", "c"))]
+    # What loops and branches changed says most.
+    shown = [var for var in candidates if var.name.startswith("c") and m.chance(0.8)][-4:]
+    for var in reversed(candidates):
+        if len(shown) < count and var not in shown and m.chance(0.7):
+            shown.append(var)
+    for var in shown or candidates[-1:]:
+        kind = "i8" if var.kind == "i1" else var.kind
+        name = f"S{len(m.storages)}"
+        # What is shown need not be brought into the range that values read back have.
+        storage = Storage(name, kind, "zero", written=True, at_end=m.chance(0.6), skew=m.rng.choice([0, 0, 1]))
+        m.storages[name] = storage
+        _parameter(m, storage)
+        pointer = m.parameters[-1].name
+        text = f"{var.name}.to(tl.int8)" if var.kind == "i1" else var.name
+        if not var.shape:
+            storage.reach(0, 0)
+            m.put(f"tl.store({pointer}, {text})")
+            continue
+        place = _rows(m, var.shape)
+        names = {other.name for other in m.scope}
+        if len(var.shape) > 1 and all(f"r{extent}" in names for extent in var.shape) and m.chance(0.8):
+            pitch, parts = 1, []
+            for axis in reversed(range(len(var.shape))):
+                index = f"r{var.shape[axis]}{view_of(axis, len(var.shape))}"
+                parts.append(index if pitch == 1 else f"{index} * {pitch}")
+                pitch *= var.shape[axis]
+            place = replace(place, text=" + ".join(reversed(parts)))
+        storage.reach(0, place.high)
+        m.put(f"tl.store({pointer} + {place.text}, {text})")
