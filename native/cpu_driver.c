@@ -19,6 +19,7 @@ static int cpu_launch(const struct silo_launch *launch) {
     memcpy(&entry, &function->handle, sizeof entry);
     const uint64_t total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
     return silo_cpu_run(entry, launch->params, launch->grid, total, function->scratch_bytes,
+                        (struct silo_cpu_share){function->cpu_chunk, function->cpu_threads},
                         &function->cost);
 }
 

@@ -32,6 +32,7 @@ struct job {
     uint64_t total;
     uint64_t chunk;
     uint64_t scratch_bytes;
+    _Atomic int seats; /* workers that may still join */
     _Atomic uint64_t next;
     _Atomic int error;
 };
@@ -151,6 +152,8 @@ static void *worker(void *unused) {
             break;
         struct job *job = pool.job;
         seen = atomic_load(&pool.generation);
+        if (atomic_fetch_sub(&job->seats, 1) <= 0)
+            continue;
         pool.working++;
         pthread_mutex_unlock(&pool.mutex);
         work_on(job);
@@ -245,7 +248,7 @@ static void run_on_pool(struct job *job) {
 }
 
 int silo_cpu_run(silo_cpu_entry *entry, void *const *params, const uint32_t grid[3], uint64_t total,
-                 uint64_t scratch_bytes, uint64_t *cost) {
+                 uint64_t scratch_bytes, struct silo_cpu_share share, uint64_t *cost) {
     struct job job = {
         .entry = entry,
         .params = params,
@@ -257,6 +260,8 @@ int silo_cpu_run(silo_cpu_entry *entry, void *const *params, const uint32_t grid
     if (total == 0)
         return 0;
     int threads = total == 1 ? 1 : silo_cpu_threads();
+    if (share.threads != 0 && share.threads < (uint32_t)threads)
+        threads = (int)share.threads;
     if (threads == 1) {
         work_on(&job);
         return job.error;
@@ -268,7 +273,8 @@ int silo_cpu_run(silo_cpu_entry *entry, void *const *params, const uint32_t grid
     uint64_t started = now();
     if (pooled) {
         uint64_t pieces = (uint64_t)threads * CHUNKS_PER_THREAD;
-        job.chunk = total > pieces ? total / pieces : 1;
+        job.chunk = share.chunk != 0 ? share.chunk : total > pieces ? total / pieces : 1;
+        atomic_store(&job.seats, threads - 1);
         run_on_pool(&job);
         pthread_mutex_unlock(&pool.launch);
     } else {

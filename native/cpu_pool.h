@@ -10,11 +10,16 @@ typedef int32_t silo_cpu_entry(void *const *params, const uint32_t grid[3], uint
 
 #define SILO_CPU_NO_MEMORY (-1)
 
+/* How a launch is shared out: programs of one task, and the most threads; 0: as usual. */
+struct silo_cpu_share {
+    uint32_t chunk, threads;
+};
+
 /* Run `total` programs. Returns 0, the first positive code of the kernel, or SILO_CPU_NO_MEMORY.
  * `cost` is the hint of struct silo_function. Safe from any thread: a launch that finds the pool
  * busy runs on the calling thread. */
 int silo_cpu_run(silo_cpu_entry *entry, void *const *params, const uint32_t grid[3], uint64_t total,
-                 uint64_t scratch_bytes, uint64_t *cost);
+                 uint64_t scratch_bytes, struct silo_cpu_share share, uint64_t *cost);
 
 /* Threads a launch may use, the calling one included. */
 int silo_cpu_threads(void);

@@ -29,6 +29,8 @@ struct silo_function {
     uint32_t scratch_align, profile_align;
     int cooperative;
     int pdl;
+    uint32_t cpu_chunk;   /* programs of one task on a CPU; 0: by the number of threads */
+    uint32_t cpu_threads; /* the most threads of a CPU that share a launch; 0: all it may use */
     _Alignas(8) uint8_t attributes[SILO_MAX_ATTRIBUTES * SILO_ATTRIBUTE_BYTES];
     /* Nanoseconds one program takes on a CPU, times 16; 0: not run yet. Relaxed atomics; a hint. */
     uint64_t cost;

@@ -94,28 +94,19 @@ static int set_block(struct silo_function *function, PyObject *kernel, const lon
 }
 
 static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"module",
-                            "entry",
-                            "name",
-                            "block",
-                            "cluster",
-                            "shared_bytes",
-                            "scratch_bytes",
-                            "scratch_align",
-                            "profile_bytes",
-                            "profile_align",
-                            "cooperative",
-                            "pdl",
-                            NULL};
+    static char *names[] = {
+        "module",       "entry",         "name",          "block",         "cluster",
+        "shared_bytes", "scratch_bytes", "scratch_align", "profile_bytes", "profile_align",
+        "chunk",        "threads",       "cooperative",   "pdl",           NULL};
     PyObject *module, *entry, *name = NULL;
     unsigned long long scratch = 0, profile = 0;
     long long block[3] = {1, 1, 1};
     struct silo_function asked = {.cluster = {1, 1, 1}, .scratch_align = 1, .profile_align = 1};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OU|U$(LLL)(III)IKIKIpp", names, &module,
-                                     &entry, &name, &block[0], &block[1], &block[2],
-                                     &asked.cluster[0], &asked.cluster[1], &asked.cluster[2],
-                                     &asked.shared_bytes, &scratch, &asked.scratch_align, &profile,
-                                     &asked.profile_align, &asked.cooperative, &asked.pdl))
+    if (!PyArg_ParseTupleAndKeywords(
+            args, keywords, "OU|U$(LLL)(III)IKIKIIIpp", names, &module, &entry, &name, &block[0],
+            &block[1], &block[2], &asked.cluster[0], &asked.cluster[1], &asked.cluster[2],
+            &asked.shared_bytes, &scratch, &asked.scratch_align, &profile, &asked.profile_align,
+            &asked.cpu_chunk, &asked.cpu_threads, &asked.cooperative, &asked.pdl))
         return NULL;
     if (Py_TYPE(module) != silo_module_type && Py_TYPE(module) != silo_gpu_module_type)
         return PyErr_Format(PyExc_TypeError,
@@ -417,7 +408,7 @@ int silo_kernel_init(PyObject *module) {
         {Py_tp_doc,
          "LoadedKernel(module, entry, name=entry, *, block=(1, 1, 1), cluster=(1, 1, 1), "
          "shared_bytes=0, scratch_bytes=0, scratch_align=1, profile_bytes=0, "
-         "profile_align=1, cooperative=False, pdl=False)\n--\n\n"
+         "profile_align=1, chunk=0, threads=0, cooperative=False, pdl=False)\n--\n\n"
          "A kernel handed to a driver; keeps its module loaded."},
         {0, NULL},
     };

@@ -39,17 +39,17 @@ def module_of(kernel, arguments) -> Module:
 
 
 @cache
-def _compiled(kernel, signature, facts, mode):
+def _compiled(kernel, signature, facts, mode, options, target):
     source = TritonSource.of(kernel)
     compiler = CpuCompiler(reference=mode == "reference")
-    variant = Variant(source.name, source.fingerprint, signature, facts, Config(), host_target())
+    variant = Variant(source.name, source.fingerprint, signature, facts, Config((), options), target)
     return load(compiler.compile(compiler.lower(source, variant)))
 
 
-def run(kernel, grid, mode, **arguments):
-    """Run ``kernel``; arrays are written in place."""
+def run(kernel, grid, mode, *, options=None, target=None, **arguments):
+    """Run ``kernel``, compiled with the ``options`` of a config for ``target``; arrays are written in place."""
     signature, facts = TritonSource.of(kernel).specialize({name: _facts(value) for name, value in arguments.items()})
-    loaded = _compiled(kernel, signature, facts, mode)
+    loaded = _compiled(kernel, signature, facts, mode, tuple((options or {}).items()), target or host_target())
     loaded.run(grid, {slot.name: arguments[slot.name] for slot in loaded.launch.layout})
 
 

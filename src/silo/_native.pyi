@@ -75,6 +75,8 @@ class LoadedKernel:
         scratch_align: int = 1,
         profile_bytes: int = 0,
         profile_align: int = 1,
+        chunk: int = 0,
+        threads: int = 0,
         cooperative: bool = False,
         pdl: bool = False,
     ) -> LoadedKernel: ...

@@ -157,25 +157,48 @@ static void integers(int64_t a, int64_t b) {
     use(silo_cttz_i64((uint64_t)a));
 }
 
-/* Tiles in memory of exactly their size, so that one element too many is seen. */
-#define DOT(kind, type, total, m, n, k)                                                            \
+SILO_DOT_KERNEL_f32(4, 1) SILO_DOT_KERNEL_f32(1, 1) SILO_DOT_KERNEL_f64(4, 1)
+    SILO_DOT_KERNEL_f64(1, 1) SILO_DOT_KERNEL_i8(4, 1) SILO_DOT_KERNEL_i8(1, 1)
+
+/* Tiles in memory of exactly their size, so that one element too many is seen; the left one by
+   rows, the right one by rows or, turned, by columns. */
+#define DOT(kind, element, type, real, total, m, n, k, turned)                                     \
     do {                                                                                           \
+        enum { LANES = SILO_VECTOR_BYTES / sizeof(real), WIDTH = n < LANES ? LANES : n };          \
         type *a = malloc(m * k * sizeof *a), *b = malloc(k * n * sizeof *b);                       \
-        total *c = malloc(m * n * sizeof *c);                                                      \
+        total *c = malloc(m * WIDTH * sizeof *c);                                                  \
+        real *left = malloc(m * SILO_DOT_DEPTH_BYTES),                                             \
+             *right = malloc(WIDTH * SILO_DOT_DEPTH_BYTES);                                        \
         for (int i = 0; i < m * k; i++)                                                            \
             a[i] = (type)(i % 5);                                                                  \
         for (int i = 0; i < k * n; i++)                                                            \
             b[i] = (type)(i % 3);                                                                  \
-        for (int i = 0; i < m * n; i++)                                                            \
+        for (int i = 0; i < m * WIDTH; i++)                                                        \
             c[i] = 0;                                                                              \
-        silo_dot_##kind(m, n, k, a, k, b, n, c, n);                                                \
-        use((double)c[m * n - 1]);                                                                 \
-        free(a);                                                                                   \
-        free(b);                                                                                   \
-        free(c);                                                                                   \
+        silo_dot_##kind(m, WIDTH, n, k, (silo_tile){a, k, 1}, silo_dot_left_##element,             \
+                        (silo_tile){b, turned ? 1 : n, turned ? k : 1}, silo_dot_right_##element,  \
+                        0, c, 0, silo_dot_##kind##_4x1, 4, silo_dot_##kind##_1x1, 1, left, right,  \
+                        0, 0);                                                                     \
+        use((double)c[m * WIDTH - 1]);                                                             \
+        free(a), free(b), free(c), free(left), free(right);                                        \
     } while (0)
 
-int main(void) {
+/* Words of a right tile, and of a left one whose columns are contiguous. */
+#define PACK(kind, type, m, k)                                                                     \
+    do {                                                                                           \
+        enum { FILLED = m < 16 ? 16 : m };                                                         \
+        type *a = malloc(m * k * sizeof *a);                                                       \
+        uint32_t *work = malloc(2 * FILLED * k * sizeof *a);                                       \
+        for (int i = 0; i < m * k; i++)                                                            \
+            a[i] = (type)i;                                                                        \
+        for (int turned = 0; turned < 2; turned++) {                                               \
+            const silo_tile tile = {a, turned ? k : 1, turned ? 1 : m};                            \
+            use((double)silo_turn_##kind(tile, 0, k, m, work)[FILLED * k - 1]);                    \
+        }                                                                                          \
+        free(a), free(work);                                                                       \
+    } while (0)
+
+        int main(void) {
     for (unsigned i = 0; i < sizeof edges / sizeof *edges; i++)
         for (unsigned j = 0; j < sizeof edges / sizeof *edges; j++)
             floats(edges[i], edges[j]);
@@ -184,14 +207,20 @@ int main(void) {
             integers(wholes[i], wholes[j]);
     for (uint32_t h = 0; h < 65536; h++)
         use(silo_f16_to_f32((uint16_t)h) + silo_bf16_to_f32((uint16_t)h));
-    DOT(f32, float, float, 64, 64, 64);
-    DOT(f32, float, float, 13, 35, 270);
-    DOT(f32, float, float, 1, 1, 1);
-    DOT(f32, float, float, 31, 17, 5);
-    DOT(f64, double, double, 13, 35, 7);
-    DOT(f64, double, double, 64, 32, 16);
-    DOT(i8, int8_t, int32_t, 13, 35, 7);
-    DOT(i8, int8_t, int32_t, 64, 64, 16);
+    DOT(f32, f32, float, float, float, 64, 64, 64, 0);
+    DOT(f32, f32, float, float, float, 13, 32, 270, 1);
+    DOT(f32, f32, float, float, float, 1, 1, 1, 0);
+    DOT(f32, f16, uint16_t, float, float, 31, 16, 5, 0);
+    DOT(f32, f16, uint16_t, float, float, 31, 16, 8, 1);
+    DOT(f32, bf16, uint16_t, float, float, 3, 2, 8, 1);
+    DOT(f64, f64, double, double, double, 13, 32, 7, 0);
+    DOT(f64, f64, double, double, double, 64, 2, 16, 1);
+    DOT(i8, i8, int8_t, float, int32_t, 13, 32, 7, 0);
+    DOT(i8, i8, int8_t, float, int32_t, 64, 4, 300, 1);
+    PACK(bf16, uint16_t, 32, 8);
+    PACK(bf16, uint16_t, 2, 2);
+    PACK(i8, uint8_t, 16, 64);
+    PACK(i8, uint8_t, 1, 4);
     printf("done\n");
     return 0;
 }

@@ -60,6 +60,26 @@ def test_a_launch_uses_all_threads_and_no_more():
         assert len(set(out)) == 1
 
 
+def test_a_kernel_may_ask_for_fewer_threads_never_for_more():
+    with threads(3):
+        for asked, most in ((1, 1), (2, 2), (99, 3)):
+            out = np.zeros(24, np.uint64)
+            launcher("threads", threads=asked)[(24,)](out)
+            assert 1 <= len(set(out)) <= most
+            assert most == 1 or len(set(out)) > 1
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 100])
+def test_a_kernel_may_say_how_many_programs_a_thread_takes_at_a_time(chunk):
+    launch = launcher("order", chunk=chunk)
+    with threads(2):
+        out = np.zeros(101, np.int64)
+        launch[(100,)](out)
+    sizes = np.bincount(out[:100])[1:]
+    assert sorted(sizes, reverse=True)[:-1] == [chunk] * (len(sizes) - 1)
+    assert len(sizes) == -(-100 // chunk)
+
+
 def test_scratch_is_aligned_and_private():
     for size in (8, 64, 100_000, 4096):
         launch = launcher("scratch_check", ((0, "i32", False),), names=("size",), scratch_bytes=size)

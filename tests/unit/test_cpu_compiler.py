@@ -19,9 +19,10 @@ from silo.backends.cpu.build import Toolchain
 from silo.backends.cpu.compiler import CpuCompiler, entry_name
 from silo.backends.cpu.levels import gather_facts, highest_level, host_target
 from silo.backends.cpu.load import load, run
+from silo.backends.cpu.options import CpuOptions
 from silo.core.config import Config
 from silo.core.dtypes import dtype
-from silo.core.launch_info import AbiType
+from silo.core.launch_info import AbiType, LaunchInfo
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
@@ -120,6 +121,22 @@ def test_options_of_gpus_do_not_change_the_job(source, job):
     assert unfused.text == job.text
 
 
+def test_options_of_cpus_reach_the_code_and_the_launch(source, job):
+    config = Config.of(cpu_dot_rows=4, cpu_chunk=3, cpu_threads=2)
+    chosen = CpuCompiler().lower(source, variant(config=config))
+    assert chosen != job
+    assert chosen.text == job.text
+    launch = CpuCompiler().compile(chosen).launch
+    assert (launch.cpu_chunk, launch.cpu_threads) == (3, 2)
+    assert LaunchInfo.from_json(launch.to_json()) == launch
+
+
+@pytest.mark.parametrize("option", [{"cpu_dot_rows": 17}, {"cpu_chunk": -1}, {"cpu_dot_units": "all"}])
+def test_an_option_of_cpus_that_cannot_be(source, option):
+    with pytest.raises(CompileError, match=f"{next(iter(option))}=.*means nothing"):
+        CpuCompiler().lower(source, variant(config=Config.of(option)))
+
+
 def test_a_job_travels_as_json(job, compiled):
     again = CompileJob.from_json(json.loads(json.dumps(job.to_json())))
     assert again == job
@@ -204,9 +221,9 @@ def test_a_target_without_a_level_is_refused(source):
     [
         ({"text": "nonsense"}, "cannot be read"),
         ({"parameters": {}}, "not one of the CPU compiler"),
-        ({"parameters": {"contract": 1, "layout": [], "mode": "optimized", "vector_bits": 512}}, "do not exist"),
-        ({"parameters": {"contract": True, "layout": [["x"]], "mode": "optimized", "vector_bits": 512}}, "layout"),
-        ({"parameters": {"contract": True, "layout": [], "mode": "optimized", "vector_bits": 512}}, "its layout says"),
+        ({"parameters": {"layout": [], "options": {**CpuOptions().to_json(), "dot_rows": 17}}}, "options"),
+        ({"parameters": {"layout": [["x"]], "options": CpuOptions().to_json()}}, "layout"),
+        ({"parameters": {"layout": [], "options": CpuOptions().to_json()}}, "its layout says"),
     ],
 )
 def test_a_damaged_job_is_an_error(job, change, words):

@@ -125,6 +125,13 @@ def job_for(function, typed, target, config, specialization=None):
     return TritonCompiler().lower(source, variant)
 
 
+def test_options_of_cpus_do_not_change_the_job(kernels):
+    plain = job_for(kernels.add, ADD, "cuda:sm_80", Config.of(BLOCK=512, num_warps=4))
+    config = Config.of(BLOCK=512, num_warps=4, cpu_chunk=4, cpu_dot_rows=8, cpu_threads=1)
+    assert job_for(kernels.add, ADD, "cuda:sm_80", config) == plain
+    assert job_for(kernels.add, ADD, "cuda:sm_80", Config.of(BLOCK=512, num_warps=8)) != plain
+
+
 def build(function, typed, target, config, specialization=None):
     return TritonCompiler().compile(job_for(function, typed, target, config, specialization))
 

@@ -467,7 +467,7 @@ def _launch_from_json(data: JSON) -> LaunchInfo:
     for size in launch.cluster:
         if type(size) is not int or not 1 <= size <= 1 << 16:
             raise ValueError(f"not a cluster: {launch.cluster!r}")
-    for name in ("num_warps", "threads", "shared_bytes", "registers", "spills"):
+    for name in ("num_warps", "threads", "shared_bytes", "registers", "spills", "cpu_chunk", "cpu_threads"):
         if (value := getattr(launch, name)) is not None and not 0 <= value < 1 << 31:
             raise ValueError(f"{name} is out of range: {value}")
     for name in ("scratch_bytes", "profile_bytes"):

@@ -8,8 +8,10 @@ from silo.core.reading import read_object, read_values
 from silo.core.values import JSON, Value, canonical_json, value_to_json
 from silo.frozen import frozen
 
-__all__ = ["OPTION_NAMES", "Config"]
+__all__ = ["CPU_OPTIONS", "OPTION_NAMES", "Config"]
 
+# Options that mean something on a CPU alone.
+CPU_OPTIONS = ("cpu_chunk", "cpu_dot_rows", "cpu_dot_units", "cpu_dot_vectors", "cpu_threads")
 # Compile options that share a namespace with constexpr parameters in Triton's call form and in spaces.
 OPTION_NAMES = (
     "num_warps",
@@ -22,6 +24,7 @@ OPTION_NAMES = (
     "launch_cooperative_grid",
     "launch_pdl",
     "enable_fp_fusion",
+    *CPU_OPTIONS,
 )
 
 
@@ -52,6 +55,15 @@ class Config:
     def as_dict(self) -> dict[str, Value]:
         """Values and options in one flat dict."""
         return dict(self.values + self.options)
+
+    @property
+    def gpu_options(self) -> tuple[tuple[str, Value], ...]:
+        """The options without those of the CPU, which change nothing on a GPU.
+
+        >>> Config.of(num_warps=4, cpu_chunk=2).gpu_options
+        (('num_warps', 4),)
+        """
+        return tuple(item for item in self.options if item[0] not in CPU_OPTIONS)
 
     @property
     def order_key(self) -> bytes:

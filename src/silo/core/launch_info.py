@@ -13,7 +13,9 @@ __all__ = ["AbiType", "LaunchInfo", "LayoutSlot", "TensorMap", "format_block"]
 
 _PART = r"(shape|stride)\.[0-4]|nan|tf32"
 _MAX_RANK = 5  # of a tensor map
-_OPTIONAL = frozenset({"block", "tensor_maps"})  # members of launch info that are left out where they are the default
+_OPTIONAL = frozenset(
+    {"block", "cpu_chunk", "cpu_threads", "tensor_maps"}
+)  # members of launch info that are left out where they are the default
 
 
 class AbiType(Enum):
@@ -120,6 +122,8 @@ class LaunchInfo:
     ``layout`` lists the parameters that remain after constants were folded away, in the binary's order.
     ``scratch_bytes`` is per program on a CPU thread's own stack of scratch, per program instance in global memory on
     a GPU. ``registers`` and ``spills`` are read from the binary; None where the target has no such thing.
+    ``cpu_chunk`` is how many programs a CPU's thread takes at a time and ``cpu_threads`` the most threads that share a
+    launch there, never more than ``SILO_THREADS``; 0 leaves them to the launcher.
     ``tensor_maps`` has one entry for each parameter of type ``tensormap`` in the layout, in its order.
     """
 
@@ -139,6 +143,8 @@ class LaunchInfo:
     registers: int | None = None
     spills: int | None = None
     tensor_maps: tuple[TensorMap, ...] = ()
+    cpu_chunk: int = 0
+    cpu_threads: int = 0
 
     def __post_init__(self) -> None:
         """``ValueError`` for a block of other than ``threads`` threads."""
@@ -152,7 +158,7 @@ class LaunchInfo:
         return (self.threads, 1, 1)
 
     def to_json(self) -> JSON:
-        """The canonical form; every field is present but, where they are the default, ``block`` and ``tensor_maps``."""
+        """The canonical form; every field is present but those of ``_OPTIONAL`` that are the default."""
         data: dict[str, JSON] = {name: getattr(self, name) for name in names_of(LaunchInfo)}
         data["layout"] = [slot.to_json() for slot in self.layout]
         data["block"] = list(self.block)
@@ -160,8 +166,9 @@ class LaunchInfo:
         data["tensor_maps"] = [one.to_json() for one in self.tensor_maps]
         if self.block == self._line:
             del data["block"]
-        if not self.tensor_maps:
-            del data["tensor_maps"]
+        for name in ("tensor_maps", "cpu_chunk", "cpu_threads"):
+            if not data[name]:
+                del data[name]
         return data
 
     @classmethod
@@ -169,7 +176,9 @@ class LaunchInfo:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or mistyped members."""
         required = {*names_of(cls)} - _OPTIONAL
         members = read_mapping(data, "launch info")
-        if set(members) - _OPTIONAL != required or members.get("tensor_maps", True) == []:
+        if set(members) - _OPTIONAL != required or any(
+            not members.get(name, True) for name in ("tensor_maps", "cpu_chunk", "cpu_threads")
+        ):
             raise malformed("launch info", data)
         layout = tuple(LayoutSlot.from_json(item) for item in read_list(members["layout"], "a parameter layout"))
         maps = read_list(members.get("tensor_maps", []), "the tensor maps of launch info")
@@ -197,6 +206,8 @@ class LaunchInfo:
             registers=optional("registers"),
             spills=optional("spills"),
             tensor_maps=tuple(TensorMap.from_json(item) for item in maps),
+            cpu_chunk=natural("cpu_chunk") if "cpu_chunk" in members else 0,
+            cpu_threads=natural("cpu_threads") if "cpu_threads" in members else 0,
         )
         if "block" in members and made.block == made._line:  # which is never written
             raise malformed("launch info", data)

@@ -16,7 +16,6 @@ from silo.backends.cpu.emit.kernel import EmittedKernel, emit_c
 from silo.backends.cpu.levels import Level, level_of
 from silo.backends.cpu.options import CpuOptions
 from silo.core.compiled import Compiled, CompiledBlob
-from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import Source
@@ -84,11 +83,13 @@ class CpuCompiler:
 
         Raises:
             SourceError: not a Triton source, or Triton refuses it.
+            CompileError: an option of the CPU that has no such value.
             UnsupportedError: every operation the CPU cannot express, with its place and count.
         """
         if not isinstance(source, TritonSource):
             raise SourceError(f"{source.name} is a {source.kind} source; the CPU compiler takes triton sources")
-        level = level_of(variant.target)
+        bits = level_of(variant.target).vector_bits
+        options = CpuOptions.of(variant.config, "reference" if self._reference else "optimized", bits)
         ttir = lower_to_ttir(
             source.function,
             variant.signature,
@@ -103,10 +104,8 @@ class CpuCompiler:
             check_supported(parse_ttir(ttir.located))
             raise CompileError(f"{source.name}: Triton {triton_version()} lowered it in two ways")
         parameters: JSON = {
-            "contract": _contracts(variant.config),
             "layout": [slot.to_json() for slot in _layout(variant.signature, variant.specialization, module)],
-            "mode": "reference" if self._reference else "optimized",
-            "vector_bits": level.vector_bits,
+            "options": options.to_json(),
         }
         return CompileJob(self.name, variant.kernel, variant.target, ttir.text, parameters)
 
@@ -140,6 +139,8 @@ def compile_ttir(job: CompileJob, toolchain: Toolchain) -> Compiled:
         threads=1,
         scratch_bytes=emitted.scratch_bytes,
         scratch_align=_SCRATCH_ALIGN if emitted.scratch_bytes else 1,
+        cpu_chunk=options.chunk,
+        cpu_threads=options.threads,
     )
     sidecars = (CompiledBlob("c", text.encode()), CompiledBlob("ttir", job.text.encode()))
     return Compiled(launch, CompiledBlob("so", built.data), sidecars, built.log)
@@ -176,10 +177,6 @@ def emitter_digest() -> str:
     return state.hexdigest()
 
 
-def _contracts(config: Config) -> bool:
-    return config.as_dict().get("enable_fp_fusion", True) is not False
-
-
 def _layout(signature: Signature, specialization: Specialization, module: Module) -> tuple[LayoutSlot, ...]:
     """What the kernel takes, in order: parameters that are left once constants are folded, descriptors in parts."""
     parameters = {parameter.name: parameter for parameter in signature.parameters}
@@ -204,16 +201,14 @@ def _abi_type(parameter: Parameter, argument: ModuleArgument) -> AbiType:
 
 def _read_parameters(job: CompileJob) -> tuple[CpuOptions, tuple[LayoutSlot, ...]]:
     data = job.parameters
-    if not isinstance(data, dict) or set(data) != {"contract", "layout", "mode", "vector_bits"}:
+    if not isinstance(data, dict) or set(data) != {"layout", "options"}:
         raise CompileError(f"the job of {job.kernel} is not one of the CPU compiler: {data!r}")
-    contract, mode, bits = data["contract"], data["mode"], data["vector_bits"]
-    if not isinstance(contract, bool) or mode not in ("optimized", "reference") or bits not in (128, 256, 512):
-        raise CompileError(f"the job of {job.kernel} has parameters that do not exist: {data!r}")
     try:
+        options = CpuOptions.from_json(data["options"])
         layout = tuple(LayoutSlot.from_json(slot) for slot in cast("list[JSON]", data["layout"]))
     except (TypeError, ValueError) as error:
-        raise CompileError(f"the job of {job.kernel} has no layout: {error}") from None
-    return CpuOptions(mode=mode, vector_bits=cast("int", bits), fp_contract=contract), layout
+        raise CompileError(f"the job of {job.kernel} has no layout or options: {error}") from None
+    return options, layout
 
 
 # The TTIR types each ABI type may stand for; unsigned integers are signless in TTIR.

@@ -177,12 +177,13 @@ class Program:
     entry: str
     parameters: list[Parameter]
     buffers: list[Buffer]
-    constants: list[str]  # definitions of constant arrays, one each
+    constants: list[str]  # definitions of constant arrays and of dot kernels, one each
     body: list[Statement]
     functions: list[Function] = field(default_factory=list[Function])
     finish: list[Statement] = field(default_factory=list["Statement"])  # after the last program of a call
     scratch_bytes: int = 0  # of the kernel alone
     total_bytes: int = 0  # with the functions that it calls
+    locals: list[str] = field(default_factory=list[str])  # definitions before the first program, seen by all
 
 
 def dump(program: Program) -> str:

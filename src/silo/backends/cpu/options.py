@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
+from silo.core.config import Config
+from silo.core.values import JSON, Value
+from silo.errors import CompileError
+
 __all__ = ["CpuOptions"]
+
+# Values each option of a config may have on a CPU, and what it is there.
+_RANGES = {
+    "cpu_chunk": (range(1 << 20), "programs a thread takes at a time; 0 for the usual"),
+    "cpu_dot_rows": (range(17), "rows of a dot's sums kept in registers, 1 to 16; 0 for the usual"),
+    "cpu_dot_units": (range(3), "0 the level's instructions, 1 vector instructions beyond it, 2 matrix tiles too"),
+    "cpu_dot_vectors": (range(5), "vectors of a row of a dot's sums kept in registers, 1 to 4; 0 for the usual"),
+    "cpu_threads": (range(1025), "the most threads that share a launch; 0 for all"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,9 +26,52 @@ class CpuOptions:
     """Options of one compilation.
 
     ``reference`` mode stores every tensor value and fuses nothing: slow, simple, and the oracle of ``optimized``.
-    ``vector_bits`` is the width of the target's vector registers (128, 256 or 512).
+    ``vector_bits`` is the width of the target's vector registers (128, 256 or 512). ``dot_units`` says what dots may
+    use where the CPU turns out to have it: 0 the instructions of the level alone, 1 also vector instructions beyond it
+    (AVX512-BF16, VNNI), 2 also matrix tiles (AMX). ``dot_rows`` and ``dot_vectors`` are the block of a dot's sums that
+    stays in registers: rows (1 to 16) and vectors a row (1 to 4); 0 leaves the choice to the compiler.
+    ``chunk`` and ``threads`` go to the launch info.
     """
 
     mode: Literal["optimized", "reference"] = "optimized"
     vector_bits: int = 256
     fp_contract: bool = True
+    dot_units: int = 2
+    dot_rows: int = 0
+    dot_vectors: int = 0
+    chunk: int = 0
+    threads: int = 0
+
+    @classmethod
+    def of(cls, config: Config, mode: Literal["optimized", "reference"], vector_bits: int) -> CpuOptions:
+        """What ``config`` asks for; options of GPUs are passed over.
+
+        Raises:
+            CompileError: an option of the CPU has a value it cannot have.
+        """
+        members = config.as_dict()
+        chosen = {name.removeprefix("cpu_"): _number(name, members[name]) for name in _RANGES if name in members}
+        return cls(mode, vector_bits, members.get("enable_fp_fusion", True) is not False, **chosen)
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: JSON) -> CpuOptions:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        usual = asdict(cls())
+        if not isinstance(data, dict) or set(data) != set(usual):
+            raise ValueError(f"not the options of a CPU compilation: {data!r}")
+        fits = data["mode"] in ("optimized", "reference") and data["vector_bits"] in (128, 256, 512)
+        fits = fits and all(type(data[name]) is type(value) for name, value in usual.items())
+        if not fits or any(data[name.removeprefix("cpu_")] not in allowed for name, (allowed, _) in _RANGES.items()):
+            raise ValueError(f"not the options of a CPU compilation: {data!r}")
+        return cls(**data)  # pyright: ignore[reportArgumentType]  # every member was looked at
+
+
+def _number(name: str, value: Value) -> int:
+    allowed, meaning = _RANGES[name]
+    if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
+        raise CompileError(f"{name}={value} means nothing; it is an integer: {meaning}")
+    return value

@@ -91,7 +91,7 @@ class TritonCompiler:
             force=settings().force_triton,
         )
         parameters: JSON = {
-            "options": {name: value_to_json(value) for name, value in variant.config.options},
+            "options": {name: value_to_json(value) for name, value in variant.config.gpu_options},
             "layout": [slot.to_json() for slot in slots],
         }
         return CompileJob(self.name, variant.kernel, target, lowered.text, parameters)

@@ -223,6 +223,38 @@ def _dot(_module: Module, operation: Operation) -> None:
     _need(operation, operation.result.type == total, "the result has the type of the sum")
 
 
+_E2M1 = 4  # of Triton's ScaleDotElemType: two elements a byte
+
+
+def _dot_scaled(_module: Module, operation: Operation) -> None:
+    segments = operation.operand_segments()
+    sizes = [len(segment) for segment in segments]
+    _need(operation, len(sizes) == 5 and sizes[:3] == [1, 1, 1] and max(sizes) == 1, "it has two factors and a sum")
+    _need(operation, len(operation.results) == 1, "it has one result")
+    (left,), (right,), (total,) = (tuple(value.type for value in segment) for segment in segments[:3])
+    rank = len(left.shape)
+    _need(
+        operation, rank in (2, 3) and len(right.shape) == len(total.shape) == rank, "it multiplies matrices of one rank"
+    )
+    formats = [operation.attributes.get(name) for name in ("a_elem_type", "b_elem_type")]
+    packed = [operation.attributes.get(name) for name in ("lhs_k_pack", "rhs_k_pack")]
+    _need(operation, all(isinstance(item, int) for item in (*formats, *packed)), "it says how its factors are packed")
+    (rows, depth), (inner, columns) = left.shape[-2:], right.shape[-2:]
+    pair = [2 if number == _E2M1 else 1 for number in formats]
+    rows, depth = (rows, depth * pair[0]) if packed[0] else (rows * pair[0], depth)
+    inner, columns = (inner * pair[1], columns) if packed[1] else (inner, columns * pair[1])
+    _need(operation, depth == inner, "the inner extents agree")
+    batch = left.shape[:-2]
+    expected = (*batch, rows, columns)
+    _need(operation, right.shape[:-2] == batch and total.shape == expected, f"the sum has the shape {expected}")
+    _need(operation, operation.result.type == total, "the result has the type of the sum")
+    for segment, extent in zip(segments[3:], (rows, columns), strict=True):
+        for scale in segment:
+            shape = scale.type.shape
+            fits = len(shape) == rank and shape[:-1] == (*batch, extent) and shape[-1] > 0 and depth % shape[-1] == 0
+            _need(operation, fits, f"a scale covers whole groups of {extent} x {depth} elements")
+
+
 def _reduce(_module: Module, operation: Operation) -> None:
     count = len(operation.operands)
     axis = operation.attributes.get("axis")
@@ -406,6 +438,7 @@ TYPE_RULES: dict[str, _Check] = {
     "tt.call": _call,
     "tt.cat": _cat,
     "tt.dot": _dot,
+    "tt.dot_scaled": _dot_scaled,
     "tt.expand_dims": _expand_dims,
     "tt.gather": _gather,
     "tt.histogram": _histogram,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from silo.backends.cpu.analysis.values import VIEWS, is_unit_reshape, scalar_source
+from silo.backends.cpu.analysis.values import DOTS, VIEWS, is_unit_reshape, scalar_source
 from silo.sources.triton.ssa import Value
 
 __all__ = ["is_index_only", "is_range_mask", "is_structurally_affine"]
@@ -64,7 +64,7 @@ def is_index_only(value: Value | None) -> bool:
             continue
         seen.add(visited)
         operation = visited.owner
-        if operation is None or operation.regions or operation.name in {"tt.load", "tt.dot"}:
+        if operation is None or operation.regions or operation.name in DOTS | {"tt.load"}:
             return False
         pending.extend(operation.operands)
     return True

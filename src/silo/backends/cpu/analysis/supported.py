@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.combining import combining_operation
-from silo.backends.cpu.analysis.values import NO_EFFECT, TERMINATORS
+from silo.backends.cpu.analysis.values import DOTS, NO_EFFECT, TERMINATORS
 from silo.backends.cpu.lower.atomic import ATOMICS, atomic_refusal
 from silo.errors import UnsupportedError
 from silo.sources.triton.ssa import Module, Operation
@@ -22,6 +23,7 @@ STRUCTURAL = (
             "tt.call",
             "tt.cat",
             "tt.dot",
+            "tt.dot_scaled",
             "tt.gather",
             "tt.histogram",
             "tt.join",
@@ -60,7 +62,15 @@ _FOREIGN = (
     ("rocdl.", "it is for AMD GPUs alone; write it with Triton's own operations"),
     ("ttg.", "it names a GPU's memory or layout; a CPU kernel starts from plain Triton, not from Gluon"),
 )
-_DOT_INPUTS = {"f16": "f32", "bf16": "f32", "f32": "f32", "f64": "f64", "i8": "i32"}
+# Element of a dot's factors, and the sums it may have.
+_DOT_SUMS = {"f16": {"f32", "f16"}, "bf16": {"f32"}, "f32": {"f32"}, "f64": {"f64"}, "i8": {"i32"}}
+_SCALED_FORMATS: Mapping[object, str] = {
+    0: "f8E4M3FN",
+    1: "f8E5M2",
+    4: "i8",
+    5: "bf16",
+    6: "f16",
+}  # Triton's ScaleDotElemType
 
 
 def unsupported_operations(module: Module) -> dict[tuple[str, str, str], int]:
@@ -113,14 +123,8 @@ def _structural_refusal(operation: Operation) -> str:
     name = operation.name
     if name in ATOMICS:
         return atomic_refusal(operation)
-    if name == "tt.dot":
-        left, right, total = (operand.type for operand in operation.operands[:3])
-        if len(left.shape) != 2:
-            return "only two-dimensional operands"
-        wanted = _DOT_INPUTS.get(left.element)
-        sums = {wanted, "f16"} if left.element == "f16" else {wanted}
-        if wanted is None or left.element != right.element or total.element not in sums:
-            return f"{left.element} x {right.element} -> {total.element}"
+    if name in DOTS:
+        return _dot_refusal(operation)
     if name in {"tt.load", "tt.store"} and not operation.operands[0].type.pointer:
         return "only plain pointers"
     if name in {"scf.for", "scf.if", "scf.while"} and any(len(region.blocks) > 1 for region in operation.regions):
@@ -128,3 +132,15 @@ def _structural_refusal(operation: Operation) -> str:
     if name == "cf.cond_br" and operation.successors[0] is operation.successors[1]:
         return "two edges to one block"
     return ""
+
+
+def _dot_refusal(operation: Operation) -> str:
+    left, right, total = (operand.type.element for operand in operation.operands[:3])
+    if operation.name == "tt.dot_scaled":
+        formats = [operation.attributes[name] for name in ("a_elem_type", "b_elem_type")]
+        fits = [_SCALED_FORMATS.get(number) for number in formats] == [left, right] and total in {"f32", "f16", "bf16"}
+    elif left.startswith("f8") and right.startswith("f8"):
+        fits = total in {"f32", "f16"}
+    else:
+        fits = left == right and total in _DOT_SUMS.get(left, ())
+    return "" if fits else f"{left} x {right} -> {total}"

@@ -6,6 +6,7 @@ from silo.backends.cpu.analysis.combining import combining_operation
 from silo.sources.triton.ssa import Block, Operation, Value
 
 __all__ = [
+    "DOTS",
     "NETWORK",
     "NO_EFFECT",
     "OPAQUE",
@@ -17,12 +18,14 @@ __all__ = [
     "arithmetic_cost",
     "constant_scalar",
     "defining_block",
+    "dot_inputs",
     "first_tensor",
     "inner_axis",
     "is_ordered",
     "is_running_sum",
     "is_unit_reshape",
     "load_parts",
+    "loaded_by",
     "recompute_cost",
     "scalar_source",
     "store_parts",
@@ -39,8 +42,9 @@ NETWORK = "silo.network"
 WHOLE = frozenset({NETWORK, "tt.call", "tt.map_elementwise"})
 # Operations whose loop nest is theirs alone and runs in order.
 _ORDERED = frozenset({"tt.atomic_cas", "tt.atomic_rmw", "tt.histogram", "tt.scan", "tt.unsplat"})
+DOTS = frozenset({"tt.dot", "tt.dot_scaled"})
 # Operations whose results live in a buffer (or a variable) of their own.
-OPAQUE = frozenset({"tt.reduce", "tt.dot", "scf.for", "scf.if", "scf.while"}) | WHOLE | _ORDERED
+OPAQUE = frozenset({"tt.reduce", "scf.for", "scf.if", "scf.while"}) | DOTS | WHOLE | _ORDERED
 # Operations that write memory which others may read.
 WRITES = frozenset({"tt.atomic_cas", "tt.atomic_rmw", "tt.call", "tt.store"})
 # Hints and orderings that mean nothing where one thread runs a whole program.
@@ -229,3 +233,16 @@ def store_parts(operation: Operation) -> tuple[Value, Value, Value | None]:
     """Pointer, value and mask of a ``tt.store``."""
     operands = operation.operands
     return operands[0], operands[1], (operands[2] if len(operands) > 2 else None)
+
+
+def dot_inputs(operation: Operation) -> tuple[Value, ...]:
+    """The operands of a dot but for the accumulator, the third: its factors, and their scales if it has any."""
+    return (*operation.operands[:2], *operation.operands[3:])
+
+
+def loaded_by(value: Value) -> Operation | None:
+    """The ``tt.load`` that ``value`` comes from, by nothing but transpositions."""
+    operation = value.owner
+    while operation is not None and operation.name == "tt.trans":
+        operation = operation.operands[0].owner
+    return operation if operation is not None and operation.name == "tt.load" else None

@@ -43,6 +43,7 @@ def kernel_text(program: Program) -> str:
         ctype, name = parameter.ctype, parameter.name
         lines.append(f"  {ctype} const {name} = *({ctype} const *)params[{index}]; (void){name};")
     lines.extend(map(_buffer, program.buffers))
+    lines.extend(f"  {text}" for text in program.locals)
     lines.append("  for (uint64_t program = begin; program < end; program++) {")
     lines.append("    int32_t const program_x = (int32_t)(program % grid[0]); (void)program_x;")
     lines.append("    int32_t const program_y = (int32_t)(program / grid[0] % grid[1]); (void)program_y;")

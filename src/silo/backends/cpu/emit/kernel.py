@@ -49,5 +49,5 @@ def emit_c(module: Module, options: CpuOptions | None = None) -> EmittedKernel:
     """
     options = options or CpuOptions()
     program, uses = lower(module, options)
-    source = "\n".join((runtime.text(uses, options.vector_bits), PRELUDE, kernel_text(program)))
+    source = "\n".join((runtime.text(uses, options.vector_bits, options.dot_units), PRELUDE, kernel_text(program)))
     return EmittedKernel(source, program.entry, program.total_bytes, runtime.with_needs(uses))

@@ -21,7 +21,7 @@ from silo.backends.cpu.loop_ir import (
     Statement,
 )
 from silo.backends.cpu.lower.atomic import ATOMICS, atomic_call, atomic_mask
-from silo.backends.cpu.lower.dot import lower_dot
+from silo.backends.cpu.lower.dot import leading_products, lower_dot
 from silo.backends.cpu.lower.group import lower_group
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.lower.whole import lower_whole
@@ -167,13 +167,28 @@ class FunctionLowering:
             self._enter(entry, scalars, offsets)
         counter = scope.name("n")
         ctype = ops.c_type(variable.type)
-        scope.bind(variable, f"(({ctype}){counter})")
         unsigned = bool(operation.attributes.get("unsignedCmp"))
         convert = f"(int64_t)(u{ctype})" if unsigned else "(int64_t)"
+        first, last, add = (f"{convert}{text}" for text in (start, end, stride))
+
         if any(operation in enclosing_loops(store) for store in scope.streamable):
             trips = scope.trips[operation] = scope.name("trips")
-            scope.emit(Define("int64_t", trips, f"({convert}{end} - {convert}{start}) / {convert}{stride}"))
+            scope.emit(Define("int64_t", trips, f"({last} - {first}) / {add}"))
             scope.emit(Call(f"(void){trips}"))
+
+        def advance() -> None:
+            self._assign_all(scalars)
+            for name, amount in offsets:
+                scope.emit(Assign(name, f"{name} + (int64_t){self._uniform(amount)}"))
+
+        if step.dot is not None:
+            place = scope.name("n")
+            scope.emit(Define("int64_t", place, first, mutable=True))
+            scope.bind(variable, f"(({ctype}){place})")
+            uniform = BlockPlan([inner for inner in step.body.steps if isinstance(inner, ScalarStep)], [])
+            leading_products(scope, step.dot, (place, last, add), lambda: self.steps(uniform), advance)
+            first = place
+        scope.bind(variable, f"(({ctype}){counter})")
         with scope.collecting() as body, scope.lifetimes.loop():
             for entry in step.carried:
                 buffer = scope.buffer(entry.argument) if entry.kind == "buffer" else None
@@ -182,10 +197,8 @@ class FunctionLowering:
             self.steps(step.body)
             scope.lifetimes.advance()
             scope.unstage(entry.argument for entry in step.carried)
-            self._assign_all(scalars)
-            for name, amount in offsets:
-                scope.emit(Assign(name, f"{name} + (int64_t){self._uniform(amount)}"))
-        scope.emit(For(counter, f"{convert}{start}", f"{convert}{end}", body, step=f"{convert}{stride}"))
+            advance()
+        scope.emit(For(counter, first, last, body, step=add))
         for entry in step.carried:
             if entry.kind == "scalar":
                 scope.bind(entry.result, scope.scalar(entry.argument))

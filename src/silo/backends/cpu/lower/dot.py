@@ -1,119 +1,410 @@
-"""Lowers ``tt.dot``: a call of the runtime's micro-kernel on stored tiles, or three plain loops."""
+"""Lowers ``tt.dot``: a call of the runtime's blocked product, or plain loops in reference mode."""
 
 from __future__ import annotations
 
-from silo.backends.cpu.analysis.values import load_parts
-from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
-from silo.backends.cpu.lower.forms import AffineForms
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from silo.backends.cpu.analysis.roots import keeps_unchanged
+from silo.backends.cpu.analysis.values import load_parts, loaded_by
+from silo.backends.cpu.loop_ir import Assign, Break, Buffer, Call, Define, For, Forever, If, Statement
+from silo.backends.cpu.lower.dot_scaled import is_pair_along_depth, scaled_operand
+from silo.backends.cpu.lower.forms import AffineForms, view_axes
 from silo.backends.cpu.lower.group import lower_group
 from silo.backends.cpu.lower.nest import Nest, linear_index
 from silo.backends.cpu.lower.scope import Scope
-from silo.backends.cpu.ops_types import HALVES
+from silo.backends.cpu.ops_types import C_TYPES, HALVES
+from silo.backends.cpu.runtime import DOT_DEPTH_BYTES
 from silo.backends.cpu.schedule.plan import DotStep, Group
-from silo.sources.triton.ssa import Value
+from silo.sources.triton.ssa import Operation, Type, Value
 
-__all__ = ["lower_dot"]
+__all__ = ["leading_products", "lower_dot"]
+
+# What each width of vectors has registers for: vectors and rows of a block of sums, widest first.
+_BLOCKS = {128: ((2, 4), (1, 8)), 256: ((2, 6), (1, 8)), 512: ((4, 6), (2, 8), (1, 16))}
+_WIDE = {"f64": "f64", "i8": "i8"}  # which product multiplies an element; f32 does all others
+_ITEM_BYTES = {"f64": 8}
+_DIRECT = frozenset({"f32", "f64"})  # multiplied as they are
+# Panels of a right operand that are kept from program to program: at most a part of the second-level cache.
+_KEPT_BYTES = 1 << 20
+_PACKED = {"bf16": ("SILO_UNIT_TILE_BF16", "SILO_UNIT_BF16", 2), "i8": ("SILO_UNIT_TILE_I8", "SILO_UNIT_VNNI", 4)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an operand lies: a pointer to its first element, and how far apart neighbours along each axis are."""
+
+    pointer: str
+    strides: tuple[str, ...]
+    element: str
+
+    def tile(self, batch: str) -> str:
+        """The last two axes as the runtime's ``silo_tile``, for one index along the first of three."""
+        at = self.pointer if len(self.strides) == 2 else f"{self.pointer} + {batch} * {self.strides[0]}"
+        return f"(silo_tile){{{at}, {self.strides[-2]}, {self.strides[-1]}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What one C function multiplies."""
+
+    kind: str
+    left: str
+    right: str
+    rows: int
+    columns: int
+    lanes: int
+    packed: str
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A variable that says which panels a buffer holds, and that buffer."""
+
+    variable: str
+    panels: Buffer
 
 
 def lower_dot(scope: Scope, step: DotStep) -> None:
-    """Emit ``target += left @ right``; the sum of halves is kept in f32 and rounded once."""
-    left, right = step.operation.operands[:2]
-    (rows, depth), columns = left.type.shape, right.type.shape[1]
-    result = step.operation.result
+    """Emit ``target += left @ right``; sums of an f16 result are kept in f32 and rounded once."""
+    operation = step.operation
+    result = operation.result
     if step.target is not result:
         scope.same[result] = step.target
-    target = scope.buffer(step.target)
-    assert target is not None
-    element = result.type.element
-    a = _operand(scope, left)
-    place = None if step.right is None else _in_place(scope, step.right, right)
-    b = _operand(scope, right)
-    sums = target
+    target = scope.buffer_for(step.target)
+    places = [_place(scope, step, side) for side in (0, 1)]
+    sums, element = target, result.type.element
     if element in HALVES:
         sums = scope.new_buffer(result.type, "f32")
-        _convert(scope, target, element, sums, "f32")
-    for buffer in (a, b, sums):
-        scope.lifetimes.touch(buffer)
-    if scope.reference:
-        _plain(scope, (rows, columns, depth), a, b, sums)
+        if not step.fresh:
+            _convert(scope, target, element, sums, "f32")
+    scope.lifetimes.touch(sums)
+    depth = _depth(operation)
+    rank = len(result.type.shape)
+    batches = result.type.shape[0] if rank == 3 else 1
+    batch = scope.name("i") if rank == 3 else "0"
+    size = result.type.elements // batches
+    with scope.collecting() as body:
+        into = f"{sums.name} + {batch} * {size}" if rank == 3 else sums.name
+        if scope.reference:
+            _plain(scope, result.type, depth, places, batch, sums, fresh=step.fresh)
+        else:
+            _call(scope, result.type, depth, str(depth), places, batch, into, fresh=step.fresh)
+    if rank == 3:
+        scope.emit(For(batch, "0", str(batches), body))
     else:
-        _call(scope, (rows, columns, depth), a, place or (b.name, str(columns)), sums)
+        for statement in body:
+            scope.emit(statement)
     if element in HALVES:
         _convert(scope, sums, "f32", target, element)
     scope.lifetimes.touch(target)
 
 
-def _operand(scope: Scope, value: Value) -> Buffer:
-    """``value`` in memory, halves as f32."""
-    wanted = "f32" if value.type.element in HALVES else ""
-    found = scope.buffer(value, wanted)
-    if found is None:
-        source = scope.buffer(value)
-        assert source is not None
-        # Not remembered: a carried value changes while its name stays.
-        found = scope.new_buffer(value.type, wanted)
-        _convert(scope, source, value.type.element, found, wanted)
-    return found
+def leading_products(
+    scope: Scope,
+    step: DotStep,
+    loop: tuple[str, str, str],
+    scalars: Callable[[], None],
+    advance: Callable[[], None],
+) -> None:
+    """Emit the leading iterations of a loop as one product, where their tiles lie side by side along the inner axis.
+
+    ``scalars`` emits the scalar steps of the body and ``advance`` the change of what the loop carries. What the
+    iterations would read is looked at one by one, so that nothing is assumed of how it changes. ``loop`` is the
+    counter, its end and its step; the counter is left at the first iteration that is not part of the product.
+    """
+    counter, end, stride = loop
+    operation = step.operation
+    left, right = operation.operands[:2]
+    depth = left.type.shape[-1]
+    target = scope.buffer_for(step.target)
+    count = scope.name("count")
+    scope.emit(Define("int64_t", count, "0", mutable=True))
+    starts: list[_Place] = []
+    for value in (left, right):
+        ctype = C_TYPES[value.type.element]
+        names = scope.name("tile"), scope.name("row"), scope.name("column")
+        scope.emit(Define(f"{ctype} const *", names[0], "0", mutable=True))
+        scope.emit(Define("int64_t", names[1], "0", mutable=True))
+        scope.emit(Define("int64_t", names[2], "0", mutable=True))
+        starts.append(_Place(names[0], names[1:], value.type.element))
+    with scope.collecting() as body:
+        scope.emit(If(f"{counter} >= {end}", [Break()]))
+        scalars()
+        first: list[Statement] = []
+        same: list[str] = []
+        for value, start, axis in zip((left, right), starts, (1, 0), strict=True):
+            forms, base, strides = _forms(scope, value)
+            scope.emit(If(f"!({' && '.join(dict.fromkeys(forms.guards)) or '1'})", [Break()]))
+            place = scope.name("tile")
+            scope.emit(Define(f"{C_TYPES[value.type.element]} const *", place, base, mutable=True))
+            first.append(Assign(start.pointer, place))
+            for name, stride_text in zip(start.strides, strides, strict=True):
+                first.append(Assign(name, stride_text))
+                same.append(f"{name} == {stride_text}")
+            same.append(f"{place} == {start.pointer} + {count} * {depth} * {start.strides[axis]}")
+        scope.emit(If(f"{count} == 0", first, [If(f"!({' && '.join(same)})", [Break()])]))
+        scope.emit(Assign(count, f"{count} + 1"))
+        advance()
+        scope.emit(Assign(counter, f"{counter} + {stride}"))
+    scope.emit(Forever(body))
+    scope.lifetimes.touch(target)
+    with scope.collecting() as product:
+        kept = _keep(scope, right, operation.result.type)
+        _call(scope, operation.result.type, depth, f"{count} * {depth}", starts, "0", target.name, kept=kept)
+    scope.emit(If(f"{count} > 0", product))
 
 
-def _in_place(scope: Scope, copy: Group, value: Value) -> tuple[str, str]:
-    """Pointer and row stride of a right operand, read where it lies if its rows are whole and contiguous."""
-    load = value.owner
-    assert load is not None
-    pointer, mask, _ = load_parts(load)
-    shape = value.type.shape
-    nest = Nest(scope, shape)
+def _depth(operation: Operation) -> int:
+    """Extent of the inner axis."""
+    pairs = operation.name == "tt.dot_scaled" and is_pair_along_depth(operation, 0)
+    return operation.operands[0].type.shape[-1] * (2 if pairs else 1)
+
+
+# ---- operands
+
+
+def _forms(scope: Scope, value: Value) -> tuple[AffineForms, str, tuple[str, ...]]:
+    """Where the tile that ``value`` is loaded from lies, and under which conditions; its nest is emitted here."""
+    load = loaded_by(value)
+    assert load is not None, "the scheduler looked for the load"
+    nest = Nest(scope, value.type.shape)
     forms = AffineForms(scope, nest, wrapped=True)
-    axes = tuple(range(len(shape)))
+    axes = tuple(range(len(value.type.shape)))
+    view = value.owner
+    while view is not None and view is not load:
+        axes = view_axes(view, axes)
+        view = view.operands[0].owner
+    pointer, mask, _ = load_parts(load)
     base, strides = forms.of(pointer, axes)
     known = forms.guard_mask(mask, axes)
     assert known, "the scheduler looked at the mask"
     for statement in nest.levels[0]:
         scope.emit(statement)
+    return forms, base, tuple(f"({strides.get(axis, '0')})" for axis in range(len(value.type.shape)))
+
+
+def _place(scope: Scope, step: DotStep, side: int) -> _Place:
+    """Where an operand lies: in global memory if it can be read there, else in a buffer."""
+    value = step.operation.operands[side]
+    copy = step.right if side else step.left
+    if step.operation.name == "tt.dot_scaled":
+        buffer, shape = scaled_operand(scope, step.operation, side)
+        return _Place(buffer.name, _compact(shape), "f32")
+    if copy is not None and not scope.reference:
+        return _in_place(scope, copy, value)
+    buffer = scope.buffer(value)
+    assert buffer is not None
+    scope.lifetimes.touch(buffer)
+    return _Place(buffer.name, _compact(value.type.shape), value.type.element)
+
+
+def _compact(shape: tuple[int, ...]) -> tuple[str, ...]:
+    strides = [1]
+    for extent in reversed(shape[1:]):
+        strides.insert(0, strides[0] * extent)
+    return tuple(map(str, strides))
+
+
+def _in_place(scope: Scope, copy: Group, value: Value) -> _Place:
+    """An operand read where it lies if all of it may be read, else copied."""
+    forms, base, strides = _forms(scope, value)
     buffer = scope.buffer_for(value)
     scope.lifetimes.touch(buffer)
-    place, row = scope.name("right"), scope.name("row")
+    place = scope.name("tile")
+    names = tuple(scope.name("stride") for _ in strides)
     scope.emit(Define(f"{buffer.ctype} const *", place, buffer.name, mutable=True))
-    scope.emit(Define("int64_t", row, str(shape[1]), mutable=True))
+    for name, stride in zip(names, _compact(value.type.shape), strict=True):
+        scope.emit(Define("int64_t", name, stride, mutable=True))
     with scope.collecting() as copying:
         lower_group(scope, copy)
-    conditions = [f"{strides.get(1, '0')} == 1", *dict.fromkeys(forms.guards)]
-    found: list[Statement] = [Assign(place, base), Assign(row, strides.get(0, "0"))]
-    scope.emit(If(" && ".join(conditions), found, copying))
-    return place, row
+    _spare_tails(copying)
+    found: list[Statement] = [Assign(place, base), *(Assign(n, s) for n, s in zip(names, strides, strict=True))]
+    scope.emit(If(" && ".join(dict.fromkeys(forms.guards)) or "1", found, copying))
+    return _Place(place, names, value.type.element)
+
+
+def _spare_tails(statements: list[Statement]) -> None:
+    """Leave the ends of rows that masks cut off to plain loops: few elements, dear to compile as vectors."""
+    for statement in statements:
+        if isinstance(statement, For):
+            statement.simd = statement.simd and statement.start == "0"
+            _spare_tails(statement.body)
 
 
 def _convert(scope: Scope, source: Buffer, before: str, target: Buffer, after: str) -> None:
     index = scope.name("i")
-    function = f"silo_{before}_to_{after}"
     scope.pieces.add("half")
     scope.lifetimes.touch(source)
     scope.lifetimes.touch(target)
-    body = [Assign(f"{target.name}[{index}]", f"{function}({source.name}[{index}])")]
+    body = [Assign(f"{target.name}[{index}]", f"silo_{before}_to_{after}({source.name}[{index}])")]
     scope.emit(For(index, "0", str(source.elements), [*body], simd=not scope.reference))
 
 
-def _plain(scope: Scope, sizes: tuple[int, int, int], a: Buffer, b: Buffer, sums: Buffer) -> None:
-    rows, columns, depth = sizes
+# ---- reference mode
+
+
+def _plain(
+    scope: Scope, result: Type, depth: int, places: list[_Place], batch: str, sums: Buffer, *, fresh: bool
+) -> None:
+    rows, columns = result.shape[-2:]
     i, j, k = scope.name("i"), scope.name("i"), scope.name("i")
-    left = f"{a.name}[{linear_index((i, k), (rows, depth))}]"
-    right = f"{b.name}[{linear_index((k, j), (depth, columns))}]"
-    place = f"{sums.name}[{linear_index((i, j), (rows, columns))}]"
+    place = f"{sums.name}[{linear_index((batch, i, j), (1, rows, columns))}]"
     total = scope.name("sum")
+    texts: list[str] = []
+    for operand, (row, column) in zip(places, ((i, k), (k, j)), strict=True):
+        index = [*([batch] if len(operand.strides) == 3 else []), row, column]
+        offset = " + ".join(f"{name} * {stride}" for name, stride in zip(index, operand.strides, strict=True))
+        texts.append(_number(scope, f"{operand.pointer}[{offset}]", operand.element, sums.ctype))
+    left, right = texts
     if sums.ctype == "int32_t":
-        product = f"(int32_t)((uint32_t){total} + (uint32_t)((int32_t){left} * (int32_t){right}))"
+        product = f"(int32_t)((uint32_t){total} + (uint32_t)({left} * {right}))"
     else:
-        product = f"{total} + ({sums.ctype}){left} * ({sums.ctype}){right}"
+        product = f"{total} + {left} * {right}"
     inner = For(k, "0", str(depth), [Assign(total, product)])
-    cell = For(j, "0", str(columns), [Define(sums.ctype, total, place, mutable=True), inner, Assign(place, total)])
+    start = "0" if fresh else place
+    cell = For(j, "0", str(columns), [Define(sums.ctype, total, start, mutable=True), inner, Assign(place, total)])
     scope.emit(For(i, "0", str(rows), [cell]))
 
 
-def _call(scope: Scope, sizes: tuple[int, int, int], a: Buffer, right: tuple[str, str], sums: Buffer) -> None:
-    rows, columns, depth = sizes
-    b, stride = right
-    piece = {"int8_t": "dot_i8", "double": "dot_f64"}.get(a.ctype, "dot_f32")
-    scope.pieces.add(piece)
-    scope.emit(
-        Call(f"silo_{piece}({rows}, {columns}, {depth}, {a.name}, {depth}, {b}, {stride}, {sums.name}, {columns})")
+def _number(scope: Scope, text: str, element: str, ctype: str) -> str:
+    if C_TYPES[element] == ctype or element == "i8":
+        return f"({ctype}){text}"
+    scope.pieces.add(f"dot_read_{element}")
+    return f"silo_{element}_to_f32({text})"
+
+
+# ---- blocked
+
+
+def _call(
+    scope: Scope,
+    result: Type,
+    depth: int,
+    length: str,
+    places: list[_Place],
+    batch: str,
+    into: str,
+    *,
+    fresh: bool = False,
+    kept: _Kept | None = None,
+) -> None:
+    """One product of depth ``length``, a multiple of ``depth``, into the sums at ``into``."""
+    left, right = places
+    rows, columns = result.shape[-2:]
+    kind = _WIDE.get(left.element, "f32")
+    item = _ITEM_BYTES.get(kind, 4)
+    real = "double" if kind == "f64" else "float"
+    lanes = scope.options.vector_bits // 8 // item
+    width = max(columns, lanes)
+    packed = left.element if left.element == right.element and _may_pack(scope, left.element, depth) else ""
+    in_place = left.element in _DIRECT
+    filled = max(rows, 16) * 2 if packed else rows
+    lead = None if in_place else _work(scope, real, filled * DOT_DEPTH_BYTES, item)
+    panels = kept.panels if kept else _work(scope, real, width * DOT_DEPTH_BYTES, item)
+    scope.lifetimes.touch(panels)
+    sums = into
+    total = "int32_t" if kind == "i8" else real
+    if columns < lanes:
+        sums = _pad(scope, rows, columns, lanes, total, into, fresh=fresh)
+    shape = _Shape(kind, left.element, right.element, rows, columns, lanes, packed, fresh)
+    tail = [f"&{kept.variable}" if kept else "0", str(kept.panels.elements if kept else 0)]
+    work = [lead.name if lead else "0", panels.name]
+    arguments = [length, left.tile(batch), right.tile(batch), sums, *work, *tail]
+    scope.emit(Call(f"{_product(scope, shape, real, total)}({', '.join(arguments)})"))
+    if sums != into:
+        _unpad(scope, rows, columns, lanes, sums, into)
+
+
+def _product(scope: Scope, shape: _Shape, real: str, total: str) -> str:
+    """The name of the C function for products of one shape and type, which is emitted once."""
+    kind, left, right, packed = shape.kind, shape.left, shape.right, shape.packed
+    name = f"silo_product_{left}_{right}_{shape.rows}x{shape.columns}" + ("_fresh" if shape.fresh else "")
+    scope.pieces |= {f"dot_{kind}", f"dot_read_{left}", f"dot_read_{right}"}
+    width = max(shape.columns, shape.lanes)
+    sizes = [str(shape.rows), str(width), str(shape.columns), "k"]
+    reader = "0" if left in _DIRECT else f"silo_dot_left_{left}"
+    before = str(int(shape.fresh))
+    tail = ["left", "right", "kept", "room"]
+    blocks = _blocks(scope, kind, shape.rows, width // shape.lanes)
+    near = str(int(right in _DIRECT))
+    general = [*sizes, "a", reader, "b", f"silo_dot_right_{right}", near, "c", before, *blocks, *tail]
+    body = f"  silo_dot_{kind}({', '.join(general)});\n"
+    if packed:
+        scope.pieces.add(f"dot_packed_{packed}")
+        tiles, vectors, _ = _PACKED[packed]
+        fits = shape.rows % 8 == 0 and width % (2 * shape.lanes) == 0
+        words = ["(uint32_t *)left", "(uint32_t *)right", *tail[2:]]
+        special = [f"units & {tiles}", *sizes, "a", "b", "c", before, *words]
+        wanted = f"({tiles} | {vectors})" if fits else tiles
+        test = f"  const int units = silo_units();\n  if (units & {wanted}) {{\n"
+        body = f"{test}    silo_dot_packed_{packed}({', '.join(special)});\n    return;\n  }}\n{body}"
+    head = f"static __attribute__((noinline)) void {name}(int64_t k, silo_tile a, silo_tile b, {total} *c,"
+    text = f"{head} {real} *left, {real} *right, silo_kept *kept, int64_t room) {{\n{body}}}"
+    if text not in scope.constants:
+        scope.constants.append(text)
+    return name
+
+
+def _may_pack(scope: Scope, element: str, depth: int) -> bool:
+    """Whether instructions beyond the level could multiply this element."""
+    options = scope.options
+    return (
+        options.dot_units > 0 and options.vector_bits == 512 and element in _PACKED and depth % _PACKED[element][2] == 0
     )
+
+
+def _blocks(scope: Scope, kind: str, rows: int, vectors: int) -> list[str]:
+    """The functions for whole blocks and for the rows that are left, each emitted once for each shape."""
+    options = scope.options
+    usual = next(block for block in _BLOCKS[options.vector_bits] if vectors % block[0] == 0)
+    wide = min(options.dot_vectors or usual[0], vectors)
+    while vectors % wide:
+        wide -= 1
+    high = min(options.dot_rows or dict(_BLOCKS[options.vector_bits]).get(wide, usual[1]), rows)
+    rest = rows % high or high
+    for height in (high, rest):
+        text = f"SILO_DOT_KERNEL_{kind}({height}, {wide})"
+        if text not in scope.constants:
+            scope.constants.append(text)
+    return [f"silo_dot_{kind}_{high}x{wide}", str(high), f"silo_dot_{kind}_{rest}x{wide}", str(wide)]
+
+
+def _work(scope: Scope, ctype: str, size: int, item: int) -> Buffer:
+    buffer = Buffer(scope.name("b"), ctype, size // item, item)
+    scope.lifetimes.touch(buffer)
+    return buffer
+
+
+def _keep(scope: Scope, right: Value, result: Type) -> _Kept | None:
+    """Panels of the right operand that the next program may use again, where no program can change what they hold."""
+    load = loaded_by(right)
+    assert load is not None
+    if scope.module is None or not keeps_unchanged(scope.module, load_parts(load)[0]):
+        return None
+    double = right.type.element == "f64"
+    item = 8 if double else 4
+    least = max(result.shape[-1], scope.options.vector_bits // 8 // item) * DOT_DEPTH_BYTES
+    panels = _work(scope, "double" if double else "float", max(_KEPT_BYTES, least), item)
+    scope.lifetimes.keep(panels)
+    variable = scope.name("kept")
+    scope.locals.append(f"silo_kept {variable} = {{0, 0, 0, 0}};")
+    return _Kept(variable, panels)
+
+
+def _pad(scope: Scope, rows: int, columns: int, lanes: int, ctype: str, into: str, *, fresh: bool) -> str:
+    """A copy of the sums in rows of whole vectors."""
+    item = 8 if ctype == "double" else 4
+    buffer = _work(scope, ctype, rows * lanes * item, item)
+    if not fresh:
+        i, j = scope.name("i"), scope.name("i")
+        copy = Assign(f"{buffer.name}[{i} * {lanes} + {j}]", f"({into})[{i} * {columns} + {j}]")
+        scope.emit(For(i, "0", str(rows), [For(j, "0", str(columns), [copy])]))
+    return buffer.name
+
+
+def _unpad(scope: Scope, rows: int, columns: int, lanes: int, sums: str, into: str) -> None:
+    i, j = scope.name("i"), scope.name("i")
+    copy = Assign(f"({into})[{i} * {columns} + {j}]", f"{sums}[{i} * {lanes} + {j}]")
+    scope.emit(For(i, "0", str(rows), [For(j, "0", str(columns), [copy])]))

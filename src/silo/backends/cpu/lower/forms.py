@@ -7,7 +7,7 @@ from silo.backends.cpu.lower.nest import Nest, remap
 from silo.backends.cpu.lower.scope import Scope
 from silo.sources.triton.ssa import Operation, Value
 
-__all__ = ["AffineForms", "Axes", "Form"]
+__all__ = ["AffineForms", "Axes", "Form", "view_axes"]
 
 Axes = tuple[int | None, ...]  # which axis of the nest each dimension of a value is; None where it does not matter
 Form = tuple[str, dict[int, str]]  # base, and the stride along each axis
@@ -44,7 +44,7 @@ class AffineForms:
         if operation.name == "tt.make_range":
             return f"(int64_t){operation.attributes['start']}", {} if axes[0] is None else {axes[0]: "(int64_t)1"}
         if operation.name in VIEWS:
-            return self.of(operation.operands[0], _axes_of(operation, axes))
+            return self.of(operation.operands[0], view_axes(operation, axes))
         if operation.name == "arith.extsi":
             return self.of(operation.operands[0], axes)
         if operation.name == "arith.remsi":
@@ -89,7 +89,7 @@ class AffineForms:
         if operation is None:
             return False
         if operation.name in VIEWS:
-            return self.guard_mask(operation.operands[0], _axes_of(operation, axes))
+            return self.guard_mask(operation.operands[0], view_axes(operation, axes))
         if operation.name == "arith.andi":
             return all(self.guard_mask(operand, axes) for operand in operation.operands)
         predicate = operation.attributes.get("predicate") if operation.name == "arith.cmpi" else None
@@ -108,7 +108,7 @@ class AffineForms:
         return text if value.type.pointer else f"(int64_t){text}"
 
 
-def _axes_of(operation: Operation, axes: Axes) -> Axes:
+def view_axes(operation: Operation, axes: Axes) -> Axes:
     """Which axis of the nest each dimension of a view's operand is."""
     names = tuple("0" if axis is None else str(axis + 1) for axis in axes)
     return tuple(None if name == "0" else int(name) - 1 for name in remap(operation, names))

@@ -27,7 +27,7 @@ def frame_name(function: str) -> str:
 
 def lower_kernel(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]:
     """The loop program of the kernel of ``module``, and the runtime pieces its text calls."""
-    scope = Scope(options)
+    scope = Scope(options, module)
     applied = element_functions(scope, module)
     called = [_function(scope, symbol, module.functions[symbol]) for symbol in _called(module)]
     entry = "silo_kernel_" + re.sub(r"\W", "_", module.kernel)
@@ -48,6 +48,7 @@ def lower_kernel(module: Module, options: CpuOptions) -> tuple[Program, frozense
         functions=[*applied, *called],
         finish=[Call("silo_stream_end()")] if "stream" in scope.pieces else [],
         scratch_bytes=scratch,
+        locals=scope.locals,
     )
     program.total_bytes = _total_bytes(module, {function.name: function.scratch_bytes for function in called}, scratch)
     return program, frozenset(scope.pieces)

@@ -10,7 +10,7 @@ from silo.backends.cpu import ops
 from silo.backends.cpu.loop_ir import Buffer, Call, Copy, Define, If, Return, Statement
 from silo.backends.cpu.options import CpuOptions
 from silo.backends.cpu.schedule.scratch import Lifetimes
-from silo.sources.triton.ssa import Dense, Operation, Type, Value
+from silo.sources.triton.ssa import Dense, Module, Operation, Type, Value
 
 __all__ = ["ElementFunction", "Scope"]
 
@@ -33,11 +33,13 @@ _POINTER_BYTES = 8
 class Scope:
     """The state shared by everything that lowers one kernel."""
 
-    def __init__(self, options: CpuOptions) -> None:
+    def __init__(self, options: CpuOptions, module: Module | None = None) -> None:
         self.options = options
+        self.module = module
         self.lifetimes = Lifetimes()
         self.pieces: set[str] = set()
         self.constants: list[str] = []
+        self.locals: list[str] = []  # definitions that last from program to program
         self.out: list[Statement] = []
         self.frame = ""  # the C constant that is the size of the current function's scratch memory
         self.elementwise: dict[Operation, ElementFunction] = {}

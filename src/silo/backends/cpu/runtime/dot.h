@@ -1,158 +1,124 @@
-/* c[m][n] += a[m][k] * b[k][n], row-major, for tiles whose sizes are constants where it is called.
-   A block of rows x (vectors * lanes) of c stays in registers over k. Where rows of b are far
-   apart, each panel of b is first copied to the stack, so that the inner loop reads it in order. c
-   must not overlap a or b. */
+/* c[m][n] += a[m][k] * b[k][n]: a block of rows x (vectors * lanes) of c stays in registers over at
+   most SILO_DOT_DEPTH of k. The left operand is read by single elements wherever it lies, the right
+   one by vectors, from panels unless its rows are near. c is row-major without gaps and must not
+   overlap a or b. Operands of i8 are multiplied as floats into totals of i32: the sum over one
+   depth is below 2^24, exact. */
 
-typedef float silo_vector_f32
-    __attribute__((vector_size(SILO_VECTOR_BYTES), aligned(__alignof__(float)), may_alias));
+typedef REAL silo_vector_KIND
+    __attribute__((vector_size(SILO_VECTOR_BYTES), aligned(__alignof__(REAL)), may_alias));
+typedef TOTAL silo_totals_KIND
+    __attribute__((vector_size(SILO_VECTOR_BYTES), aligned(__alignof__(TOTAL)), may_alias));
 
 enum {
-    SILO_LANES_f32 = SILO_VECTOR_BYTES / (int)sizeof(float),
-    /* Vectors and rows of one block: its sums, one row of b and one element of a fill the
-       registers. */
-    SILO_DOT_VECTORS_f32 = 2,
-    SILO_DOT_ROWS_f32 = SILO_VECTOR_BYTES > 32 ? 8
-    : SILO_VECTOR_BYTES > 16                   ? 6
-                                               : 4,
-    /* Rows of b in one packed panel: at most 32 KiB of stack. */
-    SILO_DOT_PANEL_f32 = 256,
+    SILO_LANES_KIND = SILO_VECTOR_BYTES / (int)sizeof(REAL),
+    SILO_DOT_DEPTH_KIND = SILO_DOT_DEPTH_BYTES / (int)sizeof(REAL),
     /* Bytes of b that are read in place. */
-    SILO_DOT_NEAR_f32 = 20480,
+    SILO_DOT_NEAR_KIND = 20480,
 };
 
-SILO_INLINE void silo_dot_block_f32(const int rows, const int vectors, int64_t k, const float *a,
-                                    int64_t lda, const float *b, int64_t ldb, float *c,
-                                    int64_t ldc) {
-    silo_vector_f32 sum[SILO_DOT_ROWS_f32][SILO_DOT_VECTORS_f32];
+/* One block. Neighbours in a are a_row and a_step apart, rows of b b_step, its vectors b_next. */
+SILO_INLINE void silo_dot_block_KIND(const int rows, const int vectors, int64_t k, const REAL *a,
+                                     int64_t a_row, int64_t a_step, const REAL *b, int64_t b_step,
+                                     int64_t b_next, TOTAL *c, int64_t ldc, int fresh) {
+    silo_vector_KIND sum[16][4];
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 16
         for (int j = 0; j < vectors; j++)
-            sum[i][j] = *(const silo_vector_f32 *)(c + i * ldc + j * SILO_LANES_f32);
+            sum[i][j] = (silo_vector_KIND){0};
     for (int64_t p = 0; p < k; p++) {
-        silo_vector_f32 right[SILO_DOT_VECTORS_f32];
+        silo_vector_KIND right[4];
 #pragma GCC unroll 16
         for (int j = 0; j < vectors; j++)
-            right[j] = *(const silo_vector_f32 *)(b + p * ldb + j * SILO_LANES_f32);
+            right[j] = *(const silo_vector_KIND *)(b + j * b_next);
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
-            float left = a[i * lda + p];
+            const REAL left = a[i * a_row];
 #pragma GCC unroll 16
             for (int j = 0; j < vectors; j++)
                 sum[i][j] += left * right[j];
         }
+        a += a_step;
+        b += b_step;
     }
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 16
-        for (int j = 0; j < vectors; j++)
-            *(silo_vector_f32 *)(c + i * ldc + j * SILO_LANES_f32) = sum[i][j];
-}
-
-/* One function per block shape, so that a kernel with many dots carries each shape once. */
-static __attribute__((noinline, unused)) void silo_dot_full_f32(int64_t m, int64_t k,
-                                                                const float *a, int64_t lda,
-                                                                const float *b, int64_t ldb,
-                                                                float *c, int64_t ldc) {
-    for (int64_t i = 0; i + SILO_DOT_ROWS_f32 <= m; i += SILO_DOT_ROWS_f32)
-        silo_dot_block_f32(SILO_DOT_ROWS_f32, SILO_DOT_VECTORS_f32, k, a + i * lda, lda, b, ldb,
-                           c + i * ldc, ldc);
-}
-
-static __attribute__((noinline, unused)) void silo_dot_four_f32(int64_t k, const float *a,
-                                                                int64_t lda, const float *b,
-                                                                int64_t ldb, float *c,
-                                                                int64_t ldc) {
-    silo_dot_block_f32(4, SILO_DOT_VECTORS_f32, k, a, lda, b, ldb, c, ldc);
-}
-
-static __attribute__((noinline, unused)) void silo_dot_two_f32(int64_t k, const float *a,
-                                                               int64_t lda, const float *b,
-                                                               int64_t ldb, float *c, int64_t ldc) {
-    silo_dot_block_f32(2, SILO_DOT_VECTORS_f32, k, a, lda, b, ldb, c, ldc);
-}
-
-static __attribute__((noinline, unused)) void silo_dot_one_f32(int64_t m, int64_t k, const float *a,
-                                                               int64_t lda, const float *b,
-                                                               int64_t ldb, float *c, int64_t ldc) {
-    for (int64_t i = 0; i < m; i++)
-        silo_dot_block_f32(1, SILO_DOT_VECTORS_f32, k, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
-}
-
-/* Columns that fill no pair of vectors: one vector at a time, then one column at a time. */
-static __attribute__((noinline, unused)) void silo_dot_narrow_f32(int64_t m, int64_t k,
-                                                                  const float *a, int64_t lda,
-                                                                  const float *b, int64_t ldb,
-                                                                  float *c, int64_t ldc) {
-    int64_t i = 0;
-    for (; i + 4 <= m; i += 4)
-        silo_dot_block_f32(4, 1, k, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
-    for (; i < m; i++)
-        silo_dot_block_f32(1, 1, k, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
-}
-
-static __attribute__((noinline, unused)) void silo_dot_columns_f32(int64_t m, int64_t n, int64_t k,
-                                                                   const float *a, int64_t lda,
-                                                                   const float *b, int64_t ldb,
-                                                                   float *c, int64_t ldc) {
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t p = 0; p < k; p++)
-            for (int64_t j = 0; j < n; j++)
-                c[i * ldc + j] += a[i * lda + p] * b[p * ldb + j];
-}
-
-/* The rows of one full-width panel: blocks of the best height, then what is left of m. */
-SILO_INLINE void silo_dot_panel_f32(int64_t m, int64_t k, const float *a, int64_t lda,
-                                    const float *b, int64_t ldb, float *c, int64_t ldc) {
-    const int64_t left = m % SILO_DOT_ROWS_f32;
-    int64_t i = m - left;
-    if (i > 0)
-        silo_dot_full_f32(i, k, a, lda, b, ldb, c, ldc);
-    if (left & 4) {
-        silo_dot_four_f32(k, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
-        i += 4;
-    }
-    if (left & 2) {
-        silo_dot_two_f32(k, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
-        i += 2;
-    }
-    if (left & 1)
-        silo_dot_one_f32(1, k, a + i * lda, lda, b, ldb, c + i * ldc, ldc);
-}
-
-static __attribute__((noinline, unused)) void silo_dot_pack_f32(int64_t k, const float *b,
-                                                                int64_t ldb, float *packed) {
-    for (int64_t p = 0; p < k; p++)
-#pragma GCC unroll 4
-        for (int j = 0; j < SILO_DOT_VECTORS_f32; j++)
-            *(silo_vector_f32 *)(packed + (p * SILO_DOT_VECTORS_f32 + j) * SILO_LANES_f32) =
-                *(const silo_vector_f32 *)(b + p * ldb + j * SILO_LANES_f32);
-}
-
-SILO_INLINE void silo_dot_f32(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
-                              const float *b, int64_t ldb, float *c, int64_t ldc) {
-    const int64_t width = SILO_DOT_VECTORS_f32 * SILO_LANES_f32;
-    /* Packing pays when a panel is used by several blocks of rows, and b is too large for the
-       first-level cache or has rows so far apart that they compete for its sets. */
-    const int64_t spread = k * ldb * (int64_t)sizeof(float);
-    if (m >= 4 * SILO_DOT_ROWS_f32 && n >= width && spread > SILO_DOT_NEAR_f32) {
-        _Alignas(64) float packed[SILO_DOT_PANEL_f32 * SILO_DOT_VECTORS_f32 * SILO_LANES_f32];
-        for (int64_t p = 0; p < k; p += SILO_DOT_PANEL_f32) {
-            const int64_t depth = k - p < SILO_DOT_PANEL_f32 ? k - p : SILO_DOT_PANEL_f32;
-            for (int64_t j = 0; j + width <= n; j += width) {
-                silo_dot_pack_f32(depth, b + p * ldb + j, ldb, packed);
-                silo_dot_panel_f32(m, depth, a + p, lda, packed, width, c + j, ldc);
-            }
+        for (int j = 0; j < vectors; j++) {
+            silo_totals_KIND *place = (silo_totals_KIND *)(c + i * ldc + j * SILO_LANES_KIND);
+            const silo_totals_KIND add = __builtin_convertvector(sum[i][j], silo_totals_KIND);
+            if (fresh)
+                *place = add;
+            else
+                *place += add;
         }
-    } else {
-        for (int64_t j = 0; j + width <= n; j += width)
-            silo_dot_panel_f32(m, k, a, lda, b + j, ldb, c + j, ldc);
+}
+
+typedef void silo_dot_kernel_KIND(int64_t m, int64_t k, const REAL *a, int64_t a_row,
+                                  int64_t a_step, const REAL *b, int64_t b_step, int64_t b_next,
+                                  TOTAL *c, int64_t ldc, int fresh);
+
+/* The blocks of one shape, over m rows. */
+#define SILO_DOT_KERNEL_KIND(ROWS, VECTORS)                                                        \
+    static __attribute__((noinline)) void silo_dot_KIND_##ROWS##x##VECTORS(                        \
+        int64_t m, int64_t k, const REAL *a, int64_t a_row, int64_t a_step, const REAL *b,         \
+        int64_t b_step, int64_t b_next, TOTAL *c, int64_t ldc, int fresh) {                        \
+        for (int64_t i = 0; i < m; i += ROWS)                                                      \
+            silo_dot_block_KIND(ROWS, VECTORS, k, a + i * a_row, a_row, a_step, b, b_step, b_next, \
+                                c + i * ldc, ldc, fresh);                                          \
     }
-    int64_t j = n - n % width;
-    if (n % width >= SILO_LANES_f32) {
-        silo_dot_narrow_f32(m, k, a, lda, b + j, ldb, c + j, ldc);
-        j += SILO_LANES_f32;
+
+/* How an operand of another type is read: all of a left tile between two columns, compact with the
+   direction that was contiguous; panels of a right one between two rows. */
+typedef void silo_dot_read_KIND(silo_tile from, int64_t first, int64_t depth, int64_t extent,
+                                REAL *to);
+
+/* `columns` of the right operand fill n, a multiple of the lanes, or less with zeros for the rest.
+   `work` has room for what the readers write; with `kept` the panels of all of k, up to `room`
+   values, outlive the call. */
+SILO_INLINE void silo_dot_KIND(const int64_t m, const int64_t n, const int64_t columns, int64_t k,
+                               silo_tile a, silo_dot_read_KIND *left, silo_tile b,
+                               silo_dot_read_KIND *right, const int near, TOTAL *c, int fresh,
+                               silo_dot_kernel_KIND *full, const int64_t rows,
+                               silo_dot_kernel_KIND *rest, const int64_t vectors, REAL *left_work,
+                               REAL *right_work, silo_kept *kept, int64_t room) {
+    const int64_t width = vectors * SILO_LANES_KIND, top = m - m % rows;
+    const int whole = kept && k * n <= room;
+    const int made = whole && silo_is_kept(kept, b, k);
+    /* Panels pay when they are used by several blocks of rows, and b is too large for the
+       first-level cache or has rows so far apart that they compete for its sets. */
+    const int in_place = near && !kept && b.column == 1 && columns == n &&
+                         (m < 4 * rows || k * b.row * (int64_t)sizeof(REAL) <= SILO_DOT_NEAR_KIND);
+    for (int64_t p = 0; p < k; p += SILO_DOT_DEPTH_KIND) {
+        const int64_t depth = k - p < SILO_DOT_DEPTH_KIND ? k - p : SILO_DOT_DEPTH_KIND;
+        const REAL *from = (const REAL *)a.at + p * a.column;
+        int64_t a_row = a.row, a_step = a.column;
+        if (left) {
+            left(a, p, depth, m, left_work);
+            from = left_work;
+            const int turned = a.column != 1 && a.row == 1;
+            a_row = turned ? 1 : depth;
+            a_step = turned ? m : 1;
+        }
+        const REAL *panels = (const REAL *)b.at + p * b.row;
+        int64_t b_step = b.row, b_next = SILO_LANES_KIND;
+        if (!in_place) {
+            REAL *to = right_work + (whole ? p * n : 0);
+            if (!made)
+                right(b, p, depth, columns, to);
+            panels = to;
+            b_step = SILO_LANES_KIND;
+            b_next = depth * SILO_LANES_KIND;
+        }
+        for (int64_t j = 0; j < n; j += width) {
+            const REAL *panel = panels + j / SILO_LANES_KIND * b_next;
+            if (top)
+                full(top, depth, from, a_row, a_step, panel, b_step, b_next, c + j, n, fresh && !p);
+            if (top < m)
+                rest(m - top, depth, from + top * a_row, a_row, a_step, panel, b_step, b_next,
+                     c + top * n + j, n, fresh && !p);
+        }
     }
-    if (n % SILO_LANES_f32 != 0)
-        silo_dot_columns_f32(m, n - j, k, a, lda, b + j, ldb, c + j, ldc);
+    if (kept)
+        *kept = (silo_kept){whole ? b.at : 0, b.row, b.column, k};
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-__all__ = ["PIECES", "Piece", "runtime_digest", "text", "with_needs"]
+__all__ = ["DOT_DEPTH_BYTES", "PIECES", "Piece", "runtime_digest", "text", "with_needs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,30 @@ def _fp8(kind: str, mantissa: int, bias: int, nan: int, largest: int, *, infinit
         "UNSIGNED_ZERO": f"{int(unsigned_zero)}",
     }
     return Piece("fp8.h", ("types",), tuple(words.items()))
+
+
+# Bytes of one row or column that a dot goes through in one pass: panels two vectors wide stay in the first-level cache.
+DOT_DEPTH_BYTES = 1024
+
+# Elements that dots read, and what they are multiplied as: C type, C type and element, the piece that converts.
+_READ = {
+    "f32": ("float", "float", "f32", "dot_tile"),
+    "f64": ("double", "double", "f64", "dot_tile"),
+    "i8": ("int8_t", "float", "f32", "dot_tile"),
+    "f16": ("uint16_t", "float", "f32", "half"),
+    "bf16": ("uint16_t", "float", "f32", "half"),
+    **{
+        element: ("uint8_t", "float", "f32", element)
+        for element in ("f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E5M2FNUZ", "f8E4M3B11FNUZ")
+    },
+}
+
+
+def _reader(element: str, ctype: str, real: str, factor: str, converter: str, *, widens: bool) -> Piece:
+    exchange = (("ELEMENT", element), ("CTYPE", ctype), ("REAL", real), ("FACTOR", factor))
+    if not widens:
+        return Piece("dot_read.h", (f"dot_widen_{element}", "dot_tile"), exchange)
+    return Piece("dot_widen_f16.h" if element == "f16" else "dot_widen.h", (converter,), exchange)
 
 
 # In the order of the emitted text: a piece stands after everything it needs.
@@ -95,9 +119,38 @@ PIECES: dict[str, Piece] = {
     "swap_u32": Piece("swap.h", ("types",), (("f32", "u32"), ("float", "uint32_t"))),
     "swap_i64": Piece("swap.h", ("types",), (("f32", "i64"), ("int32_t", "int64_t"), ("float", "int64_t"))),
     "swap_u64": Piece("swap.h", ("types",), (("f32", "u64"), ("int32_t", "int64_t"), ("float", "uint64_t"))),
-    "dot_f32": Piece("dot.h", ("types",)),
-    "dot_f64": Piece("dot.h", ("types",), (("f32", "f64"), ("float", "double"))),
-    "dot_i8": Piece("dot_i8.h", ("types",)),
+    "dot_tile": Piece("dot_tile.h", ("types",)),
+    "dot_scale": Piece("dot_scale.h", ("types",)),
+    "dot_unit": Piece("dot_unit.h", ("types",)),
+    "dot_f32": Piece("dot.h", ("dot_tile",), (("KIND", "f32"), ("REAL", "float"), ("TOTAL", "float"))),
+    "dot_f64": Piece("dot.h", ("dot_tile",), (("KIND", "f64"), ("REAL", "double"), ("TOTAL", "double"))),
+    "dot_i8": Piece("dot.h", ("dot_tile",), (("KIND", "i8"), ("REAL", "float"), ("TOTAL", "int32_t"))),
+    **{f"dot_widen_{element}": _reader(element, *how, widens=True) for element, how in _READ.items()},
+    **{f"dot_read_{element}": _reader(element, *how, widens=False) for element, how in _READ.items()},
+    "dot_packed_bf16": Piece(
+        "dot_packed.h",
+        ("dot_tile", "dot_unit"),
+        (
+            ("KIND", "bf16"),
+            ("ITEM", "uint16_t"),
+            ("TOTAL", "float"),
+            ("SIGNS", "0u"),
+            ("MULTIPLY", "tdpbf16ps"),
+            ("ACCUMULATE", "vdpbf16ps"),
+        ),
+    ),
+    "dot_packed_i8": Piece(
+        "dot_packed.h",
+        ("dot_tile", "dot_unit"),
+        (
+            ("KIND", "i8"),
+            ("ITEM", "uint8_t"),
+            ("TOTAL", "int32_t"),
+            ("SIGNS", "0x80808080u"),
+            ("MULTIPLY", "tdpbssd"),
+            ("ACCUMULATE", "vpdpbusd"),
+        ),
+    ),
 }
 
 
@@ -113,17 +166,21 @@ def with_needs(pieces: AbstractSet[str]) -> frozenset[str]:
     return frozenset(wanted)
 
 
-def text(pieces: AbstractSet[str], vector_bits: int) -> str:
+def text(pieces: AbstractSet[str], vector_bits: int, dot_units: int = 2) -> str:
     """The C text of ``pieces`` and of all they need, in one fixed order.
 
     ``types`` is always part of it. ``vector_bits`` is the width (128, 256 or 512) that dot kernels are blocked for.
+    ``dot_units`` says what dots may use where the CPU has it: 0 the level alone, 1 vector instructions beyond it,
+    2 also matrix tiles.
     ``KeyError`` names a piece that does not exist.
     """
     if vector_bits not in (128, 256, 512):
         raise ValueError(f"vectors have 128, 256 or 512 bits, not {vector_bits}")
     wanted = with_needs({"types", *pieces})
-    width = f"#define SILO_VECTOR_BITS {vector_bits}\nenum {{ SILO_VECTOR_BYTES = {vector_bits // 8} }};\n"
-    return width + "\n".join(_piece_text(name) for name in PIECES if name in wanted)
+    head = f"#define SILO_VECTOR_BITS {vector_bits}\n"
+    head += f"enum {{ SILO_VECTOR_BYTES = {vector_bits // 8}, SILO_DOT_DEPTH_BYTES = {DOT_DEPTH_BYTES} }};\n"
+    head += f"#define SILO_DOT_UNITS {dot_units}\n" if "dot_unit" in wanted else ""
+    return head + "\n".join(_piece_text(name) for name in PIECES if name in wanted)
 
 
 @cache

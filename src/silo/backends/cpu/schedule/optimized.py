@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from silo.backends.cpu.analysis.affine import is_index_only, is_range_mask, is_structurally_affine
 from silo.backends.cpu.analysis.mirror import MIRROR
 from silo.backends.cpu.analysis.values import (
+    DOTS,
     NO_EFFECT,
     OPAQUE,
     REGION_RETURNS,
@@ -24,13 +25,17 @@ from silo.backends.cpu.analysis.values import (
     WHOLE,
     WRITES,
     arithmetic_cost,
+    constant_scalar,
     defining_block,
+    dot_inputs,
     first_tensor,
     inner_axis,
     is_ordered,
     is_running_sum,
     load_parts,
+    loaded_by,
     recompute_cost,
+    scalar_source,
     store_parts,
     stored_operands,
 )
@@ -93,11 +98,6 @@ def plan_block(
         barred |= late
 
 
-def dot_element(operand: Value) -> str:
-    """The type in which a dot operand is kept in memory: halves as f32, anything else as itself."""
-    return "f32" if operand.type.element in HALVES else ""
-
-
 class _Planner:
     """State of planning one block."""
 
@@ -156,7 +156,7 @@ class _Planner:
             self._step(WholeStep(operation), operation)
         elif name == "tt.reduce":
             self._anchor(ReduceSink(operation), operation.operands[0].type.shape)
-        elif name == "tt.dot":
+        elif name in DOTS:
             self._dot(operation)
         elif name in {"scf.for", "scf.while", "scf.if"}:
             self._structured(operation)
@@ -193,11 +193,12 @@ class _Planner:
         if target is None or target in self.barred:
             target = result
         fill = None
-        if accumulator is not target:
+        fresh = str(constant_scalar(accumulator)) in {"0", "0.0"}  # not -0.0, which would show
+        if accumulator is not target and not fresh:
             fill = Fill(accumulator, target)
             self._anchor(fill, result.type.shape)
         self._close()
-        self._step(DotStep(operation, target, fill), operation)
+        self._step(DotStep(operation, target, fill, fresh=fresh), operation)
 
     def _carried_target(self, value: Value) -> Value | None:
         """The carried tensor that ``value`` becomes, if that is its only use."""
@@ -214,7 +215,8 @@ class _Planner:
                 if entry.kind == "buffer":
                     self._anchor(Fill(entry.initial, entry.argument), entry.argument.type.shape)
             self._close()
-            self._step(Loop(operation, entries, plan_block(body, carried=entries)), operation)
+            plan = plan_block(body, carried=entries)
+            self._step(Loop(operation, entries, plan, _lone_dot(plan, entries)), operation)
         elif operation.name == "scf.if":
             self._close()
             empty = BlockPlan([], [])
@@ -331,8 +333,8 @@ class _Planner:
                     for operand in operation.operands:
                         self._need(operand, _Demand(step, stored=True))
                 case DotStep(operation):
-                    for operand in operation.operands[:2]:
-                        self._need(operand, _Demand(step, stored=True, element=dot_element(operand)))
+                    for operand in dot_inputs(operation):
+                        self._need(operand, _Demand(step, stored=True))
                     self._need(step.target, _Demand(step))
                 case Loop():
                     self._need_free(step, step.body)
@@ -475,21 +477,28 @@ class _Planner:
                     sink.staged = self._is_read_after(sink.target, step, order) and not self._feeds_dot(sink)
 
     def _leave_in_place(self) -> None:
-        """Hand a dot the nest that copies its right operand, where nothing is written between that nest and the dot."""
+        """Hand a dot the nests that copy its operands, where nothing is written between that nest and the dot."""
         for step in [step for step in self.steps if isinstance(step, DotStep)]:
-            right = step.operation.operands[1]
-            operation = right.owner
-            if operation is None or operation.name != "tt.load" or right.type.element in HALVES | {"i8"}:
-                continue
-            pointer, mask, _ = load_parts(operation)
-            known = is_structurally_affine(pointer, self.offsets, wrapped=True) and is_range_mask(mask, self.offsets)
-            nest = next((s for s in self.steps if isinstance(s, Group) and _copies_only(s, right)), None)
-            if nest is None or not known or len(self.demands.get(right, [])) != 1:
-                continue
-            start, end = self.steps.index(nest), self.steps.index(step)
-            if start < end and not any(_writes(between) for between in self.steps[start:end]):
-                self.steps.remove(nest)
-                step.right = nest
+            left, right = step.operation.operands[:2]
+            if step.operation.name == "tt.dot" and left is not right:
+                step.left = self._take_copy(step, left)
+                step.right = self._take_copy(step, right)
+
+    def _take_copy(self, step: DotStep, value: Value) -> Group | None:
+        """The nest that does nothing but copy ``value`` for ``step`` from one place in global memory, if it is so."""
+        operation = loaded_by(value)
+        if operation is None:
+            return None
+        pointer, mask, other = load_parts(operation)
+        known = is_structurally_affine(pointer, self.offsets, wrapped=True) and is_range_mask(mask, self.offsets)
+        nest = next((s for s in self.steps if isinstance(s, Group) and _copies_only(s, value)), None)
+        if nest is None or not known or (other is not None and scalar_source(other) is None):
+            return None
+        start, end = self.steps.index(nest), self.steps.index(step)
+        if start > end or len(self.demands[value]) != 1 or any(_writes(between) for between in self.steps[start:end]):
+            return None
+        self.steps.remove(nest)
+        return nest
 
     def _feeds_dot(self, fill: Fill) -> bool:
         return any(isinstance(step, DotStep) and step.accumulator is fill for step in self.steps)
@@ -516,6 +525,20 @@ class _Planner:
             if self._is_read_after(step.target, start, order):
                 late.add(step.target)
         return late
+
+
+def _lone_dot(plan: BlockPlan, carried: list[Carried]) -> DotStep | None:
+    """The dot that is all that the body of a loop does, adding to a carried tensor of the type of its sums."""
+    rest = [step for step in plan.steps if not isinstance(step, ScalarStep)]
+    step = rest[0] if len(rest) == 1 else None
+    if not isinstance(step, DotStep) or any(_writes(other) for other in plan.steps):
+        return None
+    plain = step.accumulator is None and not step.fresh and step.target.type.element not in HALVES
+    in_place = step.left is not None and step.right is not None and len(step.target.type.shape) == 2
+    others = [entry for entry in carried if entry.argument is not step.target]
+    if not plain or not in_place or any(entry.kind == "buffer" for entry in others):
+        return None
+    return step
 
 
 def _whole(group: Group) -> _Demand:

@@ -118,16 +118,19 @@ class WholeStep:
 
 @dataclass(slots=True, eq=False)
 class DotStep:
-    """A ``tt.dot`` that adds to the buffer of ``target``, which already holds the accumulator operand.
+    """A ``tt.dot`` or ``tt.dot_scaled`` that adds to the buffer of ``target``, which holds the accumulator operand.
 
-    ``accumulator`` is how the buffer got its value; None where it is the carried value itself. ``right`` is the nest
-    that would copy the right operand from global memory: run only if the tile cannot be read where it lies.
+    ``accumulator`` is how the buffer got its value; None where it is the carried value itself, or where that value is
+    zero (``fresh``) and the buffer is overwritten. ``left`` and ``right`` are the nests that would copy the operands
+    from global memory: run only if the tile cannot be read where it lies.
     """
 
     operation: Operation
     target: Value
     accumulator: Fill | None
+    left: Group | None = None
     right: Group | None = None
+    fresh: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -159,11 +162,16 @@ class BlockPlan:
 
 @dataclass(slots=True, eq=False)
 class Loop:
-    """An ``scf.for``."""
+    """An ``scf.for``.
+
+    ``dot`` is the one step of a body that does nothing but add a product of two tiles of global memory to a carried
+    tensor: where the tiles of successive iterations turn out to lie side by side, they are multiplied at once.
+    """
 
     operation: Operation
     carried: list[Carried]
     body: BlockPlan
+    dot: DotStep | None = None
 
 
 @dataclass(slots=True, eq=False)

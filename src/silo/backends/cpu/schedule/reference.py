@@ -5,7 +5,7 @@ It decides nothing, so it cannot decide wrongly: the oracle of the optimised sch
 
 from __future__ import annotations
 
-from silo.backends.cpu.analysis.values import NO_EFFECT, REGION_RETURNS, WHOLE, first_tensor, is_ordered
+from silo.backends.cpu.analysis.values import DOTS, NO_EFFECT, REGION_RETURNS, WHOLE, first_tensor, is_ordered
 from silo.backends.cpu.schedule.control import jump_arguments
 from silo.backends.cpu.schedule.plan import (
     BlockPlan,
@@ -52,7 +52,7 @@ def _steps(operation: Operation, block: Block) -> list[Step]:
         return [_nest(StoreSink(operation), operation.operands[0])]
     if name == "tt.reduce":
         return [_nest(ReduceSink(operation), operation.operands[0])]
-    if name == "tt.dot":
+    if name in DOTS:
         fill = Fill(operation.operands[2], operation.result)
         return [_nest(fill, operation.result), DotStep(operation, operation.result, fill)]
     if name == "scf.for":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,7 +30,11 @@ class Lifetimes:
         if buffer.external:
             return
         span = self.spans.setdefault(buffer, [self.clock, self.clock])
-        span[1] = self.clock
+        span[1] = max(span[1], self.clock)
+
+    def keep(self, buffer: Buffer) -> None:
+        """Say that ``buffer`` holds its values from program to program, so that nothing may share its memory."""
+        self.spans[buffer] = [0, sys.maxsize]
 
     def advance(self) -> None:
         """Start the next step."""

@@ -125,7 +125,7 @@ def lower_for_gpu(
     arguments = _source_arguments(function, signature, specialization, config)
 
     def lower(*, locations: bool) -> str:
-        made = _make_module(function, arguments, target, dict(config.options))
+        made = _make_module(function, arguments, target, dict(config.gpu_options))
         _run_passes(made, _GPU_PASSES)
         return _generic_text(made, locations=locations)
 

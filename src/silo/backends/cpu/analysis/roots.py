@@ -1,0 +1,69 @@
+"""Which arguments a pointer may be derived from."""
+
+from __future__ import annotations
+
+from silo.sources.triton.ssa import Module, Operation, Value
+
+__all__ = ["keeps_unchanged", "pointer_roots"]
+
+_STEPS = frozenset({"tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.bitcast"})
+
+
+def pointer_roots(pointer: Value) -> frozenset[Value] | None:
+    """The kernel's arguments that ``pointer`` may be an offset from; None where that does not show."""
+    roots: set[Value] = set()
+    seen: set[Value] = set()
+    pending = [pointer]
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        operation = value.owner
+        if operation is not None:
+            if operation.name not in _STEPS:
+                return None
+            pending.append(operation.operands[0])
+            continue
+        region = value.block.region if value.block is not None else None
+        owner = region.owner if region is not None else None
+        if owner is None or value.block is None:
+            return None
+        if owner.name == "tt.func" and region is not None and value.block is region.blocks[0]:
+            roots.add(value)
+        elif owner.name == "scf.for":
+            place = value.block.arguments.index(value) - 1
+            pending += [owner.operands[3 + place], value.block.operations[-1].operands[place]]
+        else:
+            return None
+    return frozenset(roots)
+
+
+def keeps_unchanged(module: Module, pointer: Value) -> bool:
+    """Whether what lies behind ``pointer`` may be taken not to change while the programs of one launch run.
+
+    So it is where nothing is stored through an argument that it derives from, and where programs have no way to wait
+    for each other: then no program can tell whether another's stores came before its loads.
+    """
+    roots = pointer_roots(pointer)
+    if roots is None:
+        return False
+    for operation in _operations(module.entry):
+        name = operation.name
+        if name == "tt.store":
+            stored = pointer_roots(operation.operands[0])
+            if stored is None or stored & roots:
+                return False
+        elif "atomic" in name or name in {"tt.call", "tt.elementwise_inline_asm"} or "descriptor" in name:
+            return False
+    return True
+
+
+def _operations(operation: Operation) -> list[Operation]:
+    found: list[Operation] = []
+    pending = [operation]
+    while pending:
+        current = pending.pop()
+        found.append(current)
+        pending += [inner for region in current.regions for block in region.blocks for inner in block.operations]
+    return found

@@ -1,0 +1,241 @@
+/* c[m][n] += a[m][k] * b[k][n] by instructions that this CPU may have beyond its level. They take
+   words of 32 bits that hold SHARE consecutive k of one row or column: 2 of bf16, 4 of i8. Panels
+   of the right operand are rows of SILO_LANES_KIND such words. Only for x86-64-v4. */
+
+enum {
+    SILO_SHARE_KIND = 4 / (int)sizeof(ITEM),
+    SILO_WORDS_KIND = SILO_VECTOR_BYTES / 4,
+    /* Words of one row or column in one pass: panels of two vectors stay in the first-level cache.
+     */
+    SILO_DEPTH_KIND = 256,
+};
+
+typedef uint32_t silo_words_KIND
+    __attribute__((vector_size(SILO_VECTOR_BYTES), aligned(4), may_alias));
+typedef TOTAL silo_sums_KIND __attribute__((vector_size(SILO_VECTOR_BYTES), aligned(4), may_alias));
+typedef ITEM silo_items_KIND
+    __attribute__((vector_size(SILO_WORDS_KIND * sizeof(ITEM)), aligned(sizeof(ITEM)), may_alias));
+
+/* Panels of words between two rows of a right tile; columns beyond the last are 0. */
+static __attribute__((noinline, unused)) void
+silo_pack_KIND(silo_tile from, int64_t first, int64_t depth, int64_t columns, uint32_t *to) {
+    const ITEM *at = (const ITEM *)from.at + first * from.row;
+    const int64_t words = depth / SILO_SHARE_KIND;
+    if (from.column != 1 && from.row == 1 && from.column % SILO_SHARE_KIND == 0 &&
+        columns % SILO_WORDS_KIND == 0 && words % 4 == 0) {
+        silo_turn_panels((const float *)(const void *)at, from.column / SILO_SHARE_KIND, words,
+                         columns, (float *)(void *)to);
+        return;
+    }
+    for (int64_t q = 0; q < words; q++, at += SILO_SHARE_KIND * from.row)
+        for (int64_t j = 0; j < columns; j += SILO_WORDS_KIND) {
+            uint32_t *row = to + j * words + q * SILO_WORDS_KIND;
+            if (from.column == 1 && j + SILO_WORDS_KIND <= columns) {
+                silo_words_KIND word = {0};
+#pragma GCC unroll 4
+                for (int i = 0; i < SILO_SHARE_KIND; i++)
+                    word |= __builtin_convertvector(
+                                *(const silo_items_KIND *)(at + i * from.row + j), silo_words_KIND)
+                            << (uint32_t)(i * 8 * (int)sizeof(ITEM));
+                *(silo_words_KIND *)row = word;
+            } else
+                for (int64_t l = 0; l < SILO_WORDS_KIND; l++) {
+                    row[l] = 0;
+                    for (int64_t i = 0; j + l < columns && i < SILO_SHARE_KIND; i++)
+                        row[l] |= (uint32_t)at[i * from.row + (j + l) * from.column]
+                                  << (i * 8 * (int64_t)sizeof(ITEM));
+                }
+        }
+}
+
+/* Rows of words between two columns of a left tile whose columns do not lie side by side: packed as
+   if it were a right one, then turned. `work` has room for twice the rows, at least 2 x 16. */
+static __attribute__((noinline, unused)) const ITEM *
+silo_turn_KIND(silo_tile from, int64_t first, int64_t depth, int64_t rows, uint32_t *work) {
+    const int64_t words = depth / SILO_SHARE_KIND, filled = rows < 16 ? 16 : rows;
+    const silo_tile turned = {from.at, from.column, from.row};
+    uint32_t *to = work + filled * words;
+    silo_pack_KIND(turned, first, depth, rows, work);
+    for (int64_t i = 0; i < filled; i++)
+        for (int64_t q = 0; q < words; q++)
+            to[i * words + q] = work[i / SILO_WORDS_KIND * SILO_WORDS_KIND * words +
+                                     q * SILO_WORDS_KIND + i % SILO_WORDS_KIND];
+    return (const ITEM *)(const void *)to;
+}
+
+/* ---- matrix tiles: 2 x 2 tiles of 16 x 16 sums stay in registers */
+
+typedef struct {
+    uint8_t palette, start, unused[14];
+    uint16_t bytes[16]; /* of a row */
+    uint8_t rows[16];
+} silo_shape_KIND;
+
+SILO_INLINE void silo_tiles_block_KIND(int64_t words, int64_t step, const ITEM *a, int64_t a_row,
+                                       int64_t a_next, const uint32_t *b, int64_t b_next, TOTAL *c,
+                                       int64_t c_next, int64_t ldc, int fresh, int two_rows,
+                                       int two_columns) {
+    const int64_t a_bytes = a_row * (int64_t)sizeof(ITEM), c_bytes = ldc * 4, b_bytes = 64;
+    if (fresh) {
+        __asm__ volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3"
+                         :
+                         :
+                         : "memory");
+    } else {
+        __asm__ volatile("tileloadd (%0,%1,1), %%tmm0" : : "r"(c), "r"(c_bytes) : "memory");
+        if (two_columns)
+            __asm__ volatile("tileloadd (%0,%1,1), %%tmm1"
+                             :
+                             : "r"(c + 16), "r"(c_bytes)
+                             : "memory");
+        if (two_rows)
+            __asm__ volatile("tileloadd (%0,%1,1), %%tmm2"
+                             :
+                             : "r"(c + c_next), "r"(c_bytes)
+                             : "memory");
+        if (two_rows && two_columns)
+            __asm__ volatile("tileloadd (%0,%1,1), %%tmm3"
+                             :
+                             : "r"(c + c_next + 16), "r"(c_bytes)
+                             : "memory");
+    }
+    for (int64_t q = 0; q < words; q += step, a += step * SILO_SHARE_KIND, b += step * 16) {
+        __asm__ volatile("tileloadd (%0,%1,1), %%tmm6\n\ttileloadd (%2,%3,1), %%tmm4\n\t"
+                         "MULTIPLY %%tmm6, %%tmm4, %%tmm0"
+                         :
+                         : "r"(b), "r"(b_bytes), "r"(a), "r"(a_bytes)
+                         : "memory");
+        if (two_columns)
+            __asm__ volatile("tileloadd (%0,%1,1), %%tmm7\n\tMULTIPLY %%tmm7, %%tmm4, %%tmm1"
+                             :
+                             : "r"(b + b_next), "r"(b_bytes)
+                             : "memory");
+        if (two_rows)
+            __asm__ volatile("tileloadd (%0,%1,1), %%tmm5\n\tMULTIPLY %%tmm6, %%tmm5, %%tmm2"
+                             :
+                             : "r"(a + a_next), "r"(a_bytes)
+                             : "memory");
+        if (two_rows && two_columns)
+            __asm__ volatile("MULTIPLY %%tmm7, %%tmm5, %%tmm3" : : : "memory");
+    }
+    __asm__ volatile("tilestored %%tmm0, (%0,%1,1)" : : "r"(c), "r"(c_bytes) : "memory");
+    if (two_columns)
+        __asm__ volatile("tilestored %%tmm1, (%0,%1,1)" : : "r"(c + 16), "r"(c_bytes) : "memory");
+    if (two_rows)
+        __asm__ volatile("tilestored %%tmm2, (%0,%1,1)"
+                         :
+                         : "r"(c + c_next), "r"(c_bytes)
+                         : "memory");
+    if (two_rows && two_columns)
+        __asm__ volatile("tilestored %%tmm3, (%0,%1,1)"
+                         :
+                         : "r"(c + c_next + 16), "r"(c_bytes)
+                         : "memory");
+}
+
+/* ---- vectors: 8 rows x 2 vectors of sums */
+
+SILO_INLINE void silo_vectors_block_KIND(int64_t words, const ITEM *a, int64_t a_row,
+                                         const uint32_t *b, int64_t b_next, TOTAL *c, int64_t ldc,
+                                         int fresh) {
+    silo_sums_KIND sum[8][2], bias[2];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++)
+            sum[i][j] = (silo_sums_KIND){0};
+    bias[0] = bias[1] = (silo_sums_KIND){0};
+    for (int64_t q = 0; q < words; q++) {
+        silo_words_KIND right[2];
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++)
+            right[j] = *(const silo_words_KIND *)(b + j * b_next + q * SILO_WORDS_KIND);
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++) {
+            uint32_t word;
+            __builtin_memcpy(&word, a + i * a_row + q * SILO_SHARE_KIND, sizeof word);
+            const silo_words_KIND left = (word ^ SIGNS) - (silo_words_KIND){0};
+#pragma GCC unroll 2
+            for (int j = 0; j < 2; j++)
+                __asm__("ACCUMULATE %2, %1, %0" : "+v"(sum[i][j]) : "v"(left), "v"(right[j]));
+        }
+        if (SIGNS) {
+            const silo_words_KIND shift = (uint32_t)SIGNS - (silo_words_KIND){0};
+#pragma GCC unroll 2
+            for (int j = 0; j < 2; j++)
+                __asm__("ACCUMULATE %2, %1, %0" : "+v"(bias[j]) : "v"(shift), "v"(right[j]));
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++) {
+            silo_sums_KIND *place = (silo_sums_KIND *)(c + i * ldc + j * SILO_WORDS_KIND);
+            silo_sums_KIND add = sum[i][j];
+            if (SIGNS)
+                add -= bias[j];
+            if (fresh)
+                *place = add;
+            else
+                *place += add;
+        }
+}
+
+/* m is a multiple of 8 and n of two vectors. */
+static __attribute__((noinline, unused)) void
+silo_vectors_rows_KIND(int64_t m, int64_t n, int64_t words, const ITEM *a, int64_t a_row,
+                       const uint32_t *b, TOTAL *c, int fresh) {
+    for (int64_t j = 0; j < n; j += 2 * SILO_WORDS_KIND)
+        for (int64_t i = 0; i < m; i += 8)
+            silo_vectors_block_KIND(words, a + i * a_row, a_row, b + j * words,
+                                    words * SILO_WORDS_KIND, c + i * n + j, n, fresh);
+}
+
+static __attribute__((noinline, unused)) void
+silo_tiles_rows_KIND(int64_t m, int64_t n, int64_t words, int64_t step, const ITEM *a,
+                     int64_t a_row, const uint32_t *b, TOTAL *c, int fresh) {
+    const int64_t rows = m < 16 ? m : 16, b_next = words * 16;
+    for (int64_t j = 0; j < n; j += 32)
+        for (int64_t i = 0; i < m; i += 2 * rows)
+            silo_tiles_block_KIND(words, step, a + i * a_row, a_row, rows * a_row, b + j * words,
+                                  b_next, c + i * n + j, rows * n, n, fresh, i + rows < m,
+                                  j + 16 < n);
+}
+
+/* By tiles or by vectors; k is a multiple of SHARE. The arguments are those of silo_dot_f32. */
+static __attribute__((noinline, unused)) void
+silo_dot_packed_KIND(const int tiles, int64_t m, int64_t n, int64_t columns, int64_t k, silo_tile a,
+                     silo_tile b, TOTAL *c, int fresh, uint32_t *left_work, uint32_t *right_work,
+                     silo_kept *kept, int64_t room) {
+    const int64_t words = k / SILO_SHARE_KIND, low = words & -words, step = low < 16 ? low : 16;
+    const int whole = kept && words * n <= room;
+    const int made = whole && silo_is_kept(kept, b, k);
+    if (tiles) {
+        silo_shape_KIND shape = {1, 0, {0}, {0}, {0}};
+        for (int i = 0; i < 8; i++) {
+            shape.rows[i] = (uint8_t)(i < 6 ? (m < 16 ? m : 16) : step);
+            shape.bytes[i] = (uint16_t)(i == 4 || i == 5 ? 4 * step : 64);
+        }
+        __asm__ volatile("ldtilecfg %0" : : "m"(shape));
+    }
+    for (int64_t p = 0; p < words; p += SILO_DEPTH_KIND) {
+        const int64_t depth = words - p < SILO_DEPTH_KIND ? words - p : SILO_DEPTH_KIND;
+        const ITEM *from = (const ITEM *)a.at + p * SILO_SHARE_KIND;
+        int64_t a_row = a.row;
+        if (a.column != 1) {
+            from = silo_turn_KIND(a, p * SILO_SHARE_KIND, depth * SILO_SHARE_KIND, m, left_work);
+            a_row = depth * SILO_SHARE_KIND;
+        }
+        uint32_t *panels = right_work + (whole ? p * n : 0);
+        if (!made)
+            silo_pack_KIND(b, p * SILO_SHARE_KIND, depth * SILO_SHARE_KIND, columns, panels);
+        if (tiles)
+            silo_tiles_rows_KIND(m, n, depth, step, from, a_row, panels, c, fresh && !p);
+        else
+            silo_vectors_rows_KIND(m, n, depth, from, a_row, panels, c, fresh && !p);
+    }
+    if (tiles)
+        __asm__ volatile("tilerelease");
+    if (kept)
+        *kept = (silo_kept){whole ? b.at : 0, b.row, b.column, k};
+}

@@ -1,0 +1,59 @@
+/* Operands of dots. A tile is where its first element lies and how many elements neighbours along
+   the rows and the columns are apart. The right operand is read in panels: as many columns as a
+   vector has lanes, one row after the other. */
+
+typedef struct {
+    const void *at;
+    int64_t row, column;
+} silo_tile;
+
+/* What the panels in a buffer were made of, so that the next program need not make them again. */
+typedef struct {
+    const void *at;
+    int64_t row, column, depth;
+} silo_kept;
+
+SILO_INLINE int silo_is_kept(const silo_kept *kept, silo_tile tile, int64_t depth) {
+    return kept->at == tile.at && kept->row == tile.row && kept->column == tile.column &&
+           kept->depth == depth;
+}
+
+SILO_INLINE float silo_f32_to_f32(float value) {
+    return value;
+}
+
+SILO_INLINE double silo_f64_to_f64(double value) {
+    return value;
+}
+
+SILO_INLINE float silo_i8_to_f32(int8_t value) {
+    return (float)value;
+}
+
+typedef float silo_four __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* to[i][j] = from[j][i] for 4 x 4 values of 32 bits; `far` and `step` count 32-bit values. */
+SILO_INLINE void silo_turn_four(const float *from, int64_t far, float *to, int64_t step) {
+    const silo_four a = *(const silo_four *)from, b = *(const silo_four *)(from + far);
+    const silo_four c = *(const silo_four *)(from + 2 * far);
+    const silo_four d = *(const silo_four *)(from + 3 * far);
+    const silo_four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    const silo_four cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    const silo_four rest_ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const silo_four rest_cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    *(silo_four *)to = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+    *(silo_four *)(to + step) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    *(silo_four *)(to + 2 * step) = __builtin_shufflevector(rest_ab, rest_cd, 0, 1, 4, 5);
+    *(silo_four *)(to + 3 * step) = __builtin_shufflevector(rest_ab, rest_cd, 2, 3, 6, 7);
+}
+
+/* Panels of `lanes` columns of 32-bit values from a tile whose columns are contiguous and `far`
+   values apart; depth and columns are multiples of 4. */
+static __attribute__((noinline, unused)) void
+silo_turn_panels(const float *from, int64_t far, int64_t depth, int64_t columns, float *to) {
+    enum { LANES = SILO_VECTOR_BYTES / 4 };
+    for (int64_t j = 0; j < columns; j += 4)
+        for (int64_t p = 0; p < depth; p += 4)
+            silo_turn_four(from + j * far + p, far,
+                           to + j / LANES * LANES * depth + p * LANES + j % LANES, LANES);
+}
