@@ -355,6 +355,26 @@ def test_the_key_in_tritons_cache_names_level_and_compilers(monkeypatch):
     assert backend.hash() != identity
 
 
+def test_a_level_can_be_compiled_for_ahead_of_time():
+    source = triton.compiler.ASTSource(
+        fn=add,
+        signature={"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32", "BLOCK": "constexpr"},
+        constexprs={"BLOCK": 64},
+    )
+    kernel = triton.compile(source, target=GPUTarget("cpu", "x86-64-v2", 1))
+    assert kernel.metadata.target.arch == kernel.metadata.arch == "x86-64-v2"
+    assert kernel.asm["so"][:4] == b"\x7fELF"
+
+
+def test_a_file_of_ttir_can_be_compiled(tmp_path):
+    file = tmp_path / "add.ttir"
+    file.write_text(added((8,), BLOCK=128).asm["ttir"])
+    kernel = triton.compile(str(file), target=GPUTarget("cpu", host_target().arch, 1))
+    x, y, out = normal(1000), normal(1000), zeros(1000)
+    kernel[8, 1, 1](x, y, out, 1000)
+    np.testing.assert_array_equal(out.data, x.data + y.data)
+
+
 def test_a_level_that_does_not_exist_is_named():
     with pytest.raises(Exception, match="x86-64-v9 names no CPU level"):
         CpuBackend(GPUTarget("cpu", "x86-64-v9", 1))
