@@ -21,6 +21,7 @@ MODULES = (
     "census_liger_fused_losses",
     "census_liger_positions",
     "census_liger_mixtures",
+    "census_liger_bfloat16",
 )
 
 

@@ -3,11 +3,11 @@
 from unittest import mock
 
 import torch
-from census_kinds import agree, kind, normal
+from census_kinds import agree, close, kind, normal
 from liger_kernel.ops import fused_moe as moe_ops
 from liger_kernel.ops import mlp as mlp_ops
 from liger_kernel.ops.experimental import mm_int8int2
-from liger_kernel.ops.mhc import LigerMHCCoeffsFunction, LigerMHCPostResFunction, LigerMHCPreFunction
+from liger_kernel.ops.mhc import LigerMHCCoeffsFunction, LigerMHCPostResFunction, LigerMHCPreFunction, mhc_sinkhorn_bwd
 from torch.nn import functional
 
 TOKENS, HIDDEN, INNER, EXPERTS, TOP = 10, 32, 64, 4, 2
@@ -60,6 +60,26 @@ def routing():
 STREAMS, CHANNELS, ROUNDS = 4, 24, 5
 
 
+def balanced(logits):
+    """Rows and columns are brought to a sum of one in turn."""
+    matrix = torch.softmax(logits, -1) + 1e-6
+    matrix = matrix / (matrix.sum(-2, keepdim=True) + 1e-6)
+    for _ in range(ROUNDS - 1):
+        matrix = matrix / (matrix.sum(-1, keepdim=True) + 1e-6)
+        matrix = matrix / (matrix.sum(-2, keepdim=True) + 1e-6)
+    return matrix
+
+
+@kind("liger", "hyper-connections: backward that computes the rounds again")
+def mhc_backward_again():
+    mixed, b, scale = normal(6, STREAMS * (STREAMS + 2)), normal(STREAMS * (STREAMS + 2), seed=1), normal(1, seed=2)[0]
+    change = normal(6, STREAMS, STREAMS, seed=3)
+    found = mhc_sinkhorn_bwd(mixed, b, scale, change, tmax=ROUNDS, sinkhorn_eps=1e-6, hist=None)
+    logits = (mixed * scale + b)[:, 2 * STREAMS :].unflatten(-1, (STREAMS, STREAMS)).double().requires_grad_()
+    balanced(logits).backward(change.double())
+    close(found, logits.grad, rtol=1e-3, atol=1e-5)
+
+
 @kind("liger", "hyper-connections: coefficients")
 def mhc_coefficients():
     def oracle(x, phi, b, pre_scale, post_scale, res_scale):
@@ -70,12 +90,7 @@ def mhc_coefficients():
         pre = torch.sigmoid(parts[0] * pre_scale + biases[0])
         post = 2 * torch.sigmoid(parts[1] * post_scale + biases[1])
         logits = (parts[2] * res_scale + biases[2]).unflatten(-1, (STREAMS, STREAMS))
-        matrix = torch.softmax(logits, -1) + 1e-6
-        matrix = matrix / (matrix.sum(-2, keepdim=True) + 1e-6)
-        for _ in range(ROUNDS - 1):
-            matrix = matrix / (matrix.sum(-1, keepdim=True) + 1e-6)
-            matrix = matrix / (matrix.sum(-2, keepdim=True) + 1e-6)
-        return pre, post, matrix
+        return pre, post, balanced(logits)
 
     agree(
         lambda *given: LigerMHCCoeffsFunction.apply(*given, True, ROUNDS, 1e-6, 0.0, 1e-6, 2.0),

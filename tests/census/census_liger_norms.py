@@ -33,18 +33,6 @@ def rms_norm():
         )
 
 
-@kind("liger", "rms_norm in bfloat16")
-def rms_norm_bfloat16():
-    agree(
-        lambda x, w: LigerRMSNormFunction.apply(x, w, EPS, 0.0, "llama", False),
-        lambda x, w: rms(x) * w,
-        normal(7, 256, dtype=torch.bfloat16),
-        normal(256, dtype=torch.bfloat16, seed=1),
-        rtol=0.05,
-        atol=0.05,
-    )
-
-
 @kind("liger", "rms_norm by blocks of rows")
 def rms_norm_blocks():
     agree(
