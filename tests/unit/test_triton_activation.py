@@ -82,6 +82,28 @@ def test_a_setting_switches_it_off(tmp_path):
     assert found.startswith("0 active drivers")
 
 
+EXPLAIN = """
+import json, triton
+from triton.backends import backends
+print(json.dumps([bool(found := backends["silo"].driver.explain()), found.reason]))
+"""
+
+
+def test_the_driver_says_why(tmp_path, gpu):
+    def explained(**options):
+        return answer(tmp_path, EXPLAIN, **{**NO_GPU, **options})
+
+    assert explained() == [True, "no other driver of Triton is active"]
+    assert explained(SILO_TRITON="cpu") == [True, "by SILO_TRITON"]
+    assert explained(SILO_TRITON="off") == [False, "switched off by SILO_TRITON"]
+    active, reason = explained(SILO_TRITON="maybe")
+    assert not active
+    assert "SILO_TRITON is one of" in reason
+    active, reason = explained(entries=LAST, **gpu)
+    assert not active
+    assert "driver gpu" in reason
+
+
 def test_the_modes():
     def mode(**given):
         return Settings.from_environment(given).triton
@@ -106,7 +128,7 @@ def test_importing_triton_loads_next_to_nothing_of_silo(tmp_path):
     plugin = "silo.backends.cpu.triton_plugin"
     assert answer(tmp_path, LIGHT) == sorted(
         {
-            *("silo", "silo.errors", "silo.frozen", "silo.settings"),
+            *("silo", "silo.core", "silo.core.decisions", "silo.errors", "silo.frozen", "silo.settings"),
             *("silo.backends", "silo.backends.cpu", plugin),
             *(f"{plugin}.{name}" for name in ("activation", "compiler", "driver")),
         }

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from silo.core.decisions import Accepted, Decision, Rejected
 from silo.settings import triton_mode
 
-__all__ = ["claim", "is_active"]
+__all__ = ["claim", "decide", "is_active"]
 
 NAME = "silo"  # of the entry point
 
@@ -15,16 +16,23 @@ _asking = False
 
 
 def is_active() -> bool:
-    """True where ``SILO_TRITON=cpu``, or where it is not ``off`` and no other driver of Triton is active.
+    """Whether Triton is to use Silo's driver; see :func:`decide`."""
+    return bool(decide())
+
+
+def decide() -> Decision:
+    """Accepted where ``SILO_TRITON=cpu``, or where it is not ``off`` and no other driver of Triton is active.
 
     Raises:
         SiloError: Silo cannot serve here, with the reason.
     """
     mode = triton_mode()
-    if mode == "off" or (mode == "auto" and _another_is_active()):
-        return False
+    if mode == "off":
+        return Rejected("switched off by SILO_TRITON")
+    if mode == "auto" and (other := _another_active()) is not None:
+        return Rejected(f"kernels go to Triton's driver {other}; SILO_TRITON=cpu would send them to the CPU")
     _require()
-    return True
+    return Accepted("by SILO_TRITON" if mode == "cpu" else "no other driver of Triton is active")
 
 
 def claim() -> bool:
@@ -52,14 +60,15 @@ def _inactive() -> bool:
     return False
 
 
-def _another_is_active() -> bool:
+def _another_active() -> str | None:
+    """The name of another driver that is active."""
     global _asking  # noqa: PLW0603  # a driver that asks the others in its turn must get an answer
     if _asking:
-        return True
+        return "that asks"
     _asking = True
     try:
         backends: Any = sys.modules["triton.backends"].backends
-        return any(one.driver.is_active() for name, one in backends.items() if name != NAME)
+        return next((name for name, one in backends.items() if name != NAME and one.driver.is_active()), None)
     finally:
         _asking = False
 

@@ -12,15 +12,15 @@ _failure: str | None = None  # why Silo cannot be asked; logged when Triton firs
 _told = False
 
 
-def _ask(question: str) -> bool:
+def _ask(question: str) -> Any:  # noqa: ANN401  # None where it failed
     """The boundary: whatever fails in Silo, Triton must import and find the other drivers."""
     global _failure  # noqa: PLW0603  # the last one is kept
     try:
         activation: Any = import_module("silo.backends.cpu.triton_plugin.activation")
-        return bool(getattr(activation, question)())
+        return getattr(activation, question)()
     except Exception as error:  # noqa: BLE001  # see above
         _failure = f"{type(error).__name__}: {error}"
-        return False
+        return None
 
 
 def _tell() -> None:
@@ -51,9 +51,15 @@ class CpuDriver(_Base):
     @classmethod
     def is_active(cls) -> bool:
         """Whether Triton is to use this driver; asks the other drivers, never raises."""
-        active = _ask("is_active")
+        active = bool(_ask("is_active"))
         _tell()
         return active
+
+    @classmethod
+    def explain(cls) -> Any:  # noqa: ANN401  # nothing of Silo is imported here
+        """Whether it is active and why, as a :class:`silo.core.decisions.Decision`."""
+        found = _ask("decide")
+        return import_module("silo.core.decisions").Rejected(_failure) if found is None else found
 
     def get_current_target(self) -> Any:  # noqa: ANN401
         """Triton's target for this machine's highest portable level."""

@@ -14,7 +14,7 @@ from silo.sources.triton.adapter.decorators import (
 )
 from silo.sources.triton.adapter.gpu import GpuStages, compile_gpu
 from silo.sources.triton.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir, read_off
-from silo.sources.triton.adapter.toolchain import TESTED_VERSIONS, require_triton, triton_version
+from silo.sources.triton.adapter.toolchain import TESTED_VERSIONS, plugin_driver, require_triton, triton_version
 from silo.sources.triton.adapter.wrap import wrap
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "is_kernel",
     "lower_for_gpu",
     "lower_to_ttir",
+    "plugin_driver",
     "read_kernel",
     "read_off",
     "require_triton",
