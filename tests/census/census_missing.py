@@ -5,9 +5,8 @@ The text is a part of the error. "Liger" and "Triton" say whose limit it is; "la
 
 MISSING = {
     "feature: batched dot": ("later", "only two-dimensional operands"),
-    "feature: dot of fp8": ("later", "values of type f8E5M2"),
+    "feature: dot of fp8": ("later", "f8E5M2 x f8E5M2"),
     "feature: dot with block scales (mxfp8)": ("later", "tt.dot_scaled"),
-    "feature: conversions from and to fp8": ("later", "values of type f8E4M3FN"),
     "feature: device_assert": ("later", "tt.assert"),
     "feature: device_print": ("later", "tt.print"),
     "feature: inline assembly": ("it is a GPU's", "tt.elementwise_inline_asm"),

@@ -224,7 +224,8 @@ def test_memory_of_a_gpu_is_refused():
 
 def test_torch_tensors():
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    for dtype in (torch.float32, torch.bfloat16, torch.int8, torch.bool, torch.uint16):
+    small = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+    for dtype in (torch.float32, torch.bfloat16, torch.int8, torch.bool, torch.uint16, *small):
         x = torch.arange(16).to(dtype)
         out = torch.zeros(16, dtype=dtype)
         biased[(1,)](x, None, out, 16)
@@ -239,6 +240,9 @@ def test_a_reinterpreted_tensor_is_read_as_what_it_is_said_to_be():
     x, out = torch.randn(16), torch.zeros(16, dtype=torch.int32)
     biased[(1,)](triton.reinterpret(x, tl.int32), None, out, 16)
     assert torch.equal(out, x.view(torch.int32))
+    bits, copied = torch.arange(256, dtype=torch.uint8), torch.zeros(256, dtype=torch.uint8)
+    biased[(1,)](triton.reinterpret(bits, tl.float8e4b15), None, triton.reinterpret(copied, tl.float8e4b15), 256)
+    assert torch.equal(copied, bits)
 
 
 def test_an_array_that_may_only_be_read_is_not_written():
