@@ -31,6 +31,7 @@ FOLDERS = (
     "backends/cpu/schedule",
     "backends/cpu/lower",
     "backends/cpu/emit",
+    "backends/cpu/triton_plugin",
     "backends/triton",
     "backends/fake",
 )

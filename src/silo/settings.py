@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "L2_STATES",
     "LOG_LEVELS",
+    "TRITON_MODES",
     "TUNE_MODES",
     "VARIABLES",
     "Settings",
@@ -32,12 +33,14 @@ __all__ = [
     "override",
     "settings",
     "settings_page",
+    "triton_mode",
     "unknown_in_environment",
     "unknown_variables",
 ]
 
 TUNE_MODES = ("auto", "cached", "off")
 L2_STATES = ("cold", "warm")
+TRITON_MODES = ("auto", "cpu", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -79,6 +82,12 @@ VARIABLES: Final = (
         "SILO_LAUNCH_LOG", "path", "none", "Write every launch there: kernel, arguments, config, grid, as JSON lines."
     ),
     Variable("SILO_FORCE_TRITON", "0 or 1", "0", "Accept a Triton version Silo was not tested with."),
+    Variable(
+        "SILO_TRITON",
+        "`auto`, `cpu` or `off`",
+        "`auto`; `cpu` where `TRITON_DEFAULT_BACKEND=silo`",
+        "Whether Triton's own calls run on the CPU through Silo: where no GPU is; always; never.",
+    ),
     Variable("SILO_LOG", "`debug`, `info`, `warning` or `error`", "`info`", "The least severe message that is shown."),
     Variable("SILO_DEBUG", "0 or 1", "0", "Show tracebacks and check more at every step."),
 )
@@ -111,6 +120,7 @@ class Settings:
     hip_library: str | None = None
     launch_log: str | os.PathLike[str] | None = None
     force_triton: bool = False
+    triton: str = "auto"
     log: str = "info"
     debug: bool = False
 
@@ -128,7 +138,7 @@ class Settings:
         >>> Settings.from_environment({"SILO_HOME": "/tmp/store", "SILO_THREADS": "3"}).threads
         3
         """
-        given = {name: value.strip() for name, value in environment.items() if value.strip()}
+        given = _given(environment)
         cpus = available_cpus()
         return cls(
             home=_path(given, "SILO_HOME"),
@@ -144,9 +154,21 @@ class Settings:
             hip_library=given.get("SILO_HIP_LIBRARY"),
             launch_log=_path(given, "SILO_LAUNCH_LOG"),
             force_triton=_flag(given, "SILO_FORCE_TRITON", default=False),
+            triton=_triton_mode(given),
             log=_choice(given, "SILO_LOG", LOG_LEVELS, "info"),
             debug=_flag(given, "SILO_DEBUG", default=False),
         )
+
+
+def _given(environment: Mapping[str, str]) -> dict[str, str]:
+    """What is set; an empty value counts as absent."""
+    return {name: value.strip() for name, value in environment.items() if value.strip()}
+
+
+def _triton_mode(given: Mapping[str, str]) -> str:
+    return _choice(
+        given, "SILO_TRITON", TRITON_MODES, "cpu" if given.get("TRITON_DEFAULT_BACKEND") == "silo" else "auto"
+    )
 
 
 @cache
@@ -235,6 +257,13 @@ def settings() -> Settings:
         if _current is None:
             _current = Settings.from_environment(os.environ)
         return _current
+
+
+def triton_mode() -> str:
+    """``settings().triton``, without reading the others for good: ``import triton`` may come before they are set."""
+    with _lock:
+        current = _current
+    return _triton_mode(_given(os.environ)) if current is None else current.triton
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from silo.backends.cpu.page import updated
+from triton_entry import SILO, entry_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -22,8 +23,12 @@ def blocks(page, language):
 
 def environment(home):
     bin_folder = str(Path(sys.executable).parent)
+    path = [str(entry_folder(home.parent, SILO)), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
+        "PYTHONPATH": os.pathsep.join(path),  # Triton finds Silo however old the metadata of this checkout is
+        "SILO_TRITON": "cpu",
+        "TRITON_CACHE_DIR": str(home / "triton"),
         "SILO_HOME": str(home),
         "SILO_TUNE_BUDGET": "2",
         "PATH": bin_folder + os.pathsep + os.environ["PATH"],

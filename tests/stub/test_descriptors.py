@@ -337,7 +337,7 @@ def test_a_bound_launcher_passes_maps_and_checks_rank_and_dtype(stub):
     layout = (*layout_of("d", 2), LayoutSlot("n", AbiType.I32))
     launch, asked = launcher("frozen", layout)
     d = matrix(rows=1024)
-    bound = make_bound_launcher(launch, launch.resolve(d, 3), asked.signature, grid=(1,))
+    bound = make_bound_launcher(launch.name, launch.resolve(d, 3), asked.signature, grid=(1,))
     bound(d, 5)
     assert encoded(stub.last("frozen").parameters[0])["address"] == d.base.data_ptr()
     with pytest.raises(ArgumentError, match="frozen: the tensor descriptor 'd' has 1 dimensions; this code takes one"):

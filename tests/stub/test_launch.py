@@ -91,7 +91,7 @@ def test_no_parameters_and_many(stub):
     launch, _ = launcher("many", ("ptr",) + ("i32",) * 200)
     launch[1](x, *range(200))
     assert stub.last("many").parameters[1:] == tuple(struct.pack("<i", i) for i in range(200))
-    native_launch = make_bound_launcher(launch, binding("none", ()), Signature(()))
+    native_launch = make_bound_launcher(launch.name, binding("none", ()), Signature(()))
     native_launch[3]()
     assert stub.last("none").grid == (3, 1, 1)
 
@@ -162,7 +162,7 @@ def test_a_bound_launcher_stays_on_its_device(stub):
     x = Array(F32)
     guarded[1](x)
     typed = Signature((Parameter("p0", POINTER, dtype("float32")),))
-    bound = make_bound_launcher(guarded, guarded.resolve(x), typed)
+    bound = make_bound_launcher(guarded.name, guarded.resolve(x), typed)
     bound[1](x)
     with pytest.raises(ArgumentError, match="bound: argument 'p0' is on cuda:1, and this code is loaded on cuda:0"):
         bound[1](Array(F32, "cuda:1"))

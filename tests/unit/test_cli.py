@@ -166,6 +166,7 @@ def test_doctor_cache_and_version(home):
     parts = {finding["part"]: finding["state"] for finding in json.loads(silo(home, "doctor", "--json").stdout)}
     assert parts["native module"] == "ok"
     assert parts["device cpu"] == "ok"
+    assert parts["Triton's own calls on the CPU"] in ("ok", "optional")
     assert silo(home, "doctor", SILO_TUEN="x").stdout.count("did you mean SILO_TUNE?") == 1
     usage = json.loads(silo(home, "cache", "--json").stdout)
     assert usage["root"] == str(home)

@@ -47,6 +47,7 @@ def test_values_are_read():
             "SILO_COMPILE_TIMEOUT": "7",
             "SILO_TORCH_SHIM": "0",
             "SILO_FORCE_TRITON": "1",
+            "SILO_TRITON": "cpu",
             "SILO_LOG": "debug",
             "SILO_DEBUG": "1",
         }
@@ -61,6 +62,7 @@ def test_values_are_read():
         compile_timeout_s=7.0,
         torch_shim=False,
         force_triton=True,
+        triton="cpu",
         log="debug",
         debug=True,
     )

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from silo.api.devices import absent_devices, all_devices, broken_plugins
-from silo.core.decisions import Rejected
+from silo.core.decisions import Decision, Rejected
 from silo.core.protocols import Device
 from silo.core.target import Target
-from silo.errors import SiloError
+from silo.errors import SiloError, ToolchainError
 from silo.settings import settings, unknown_in_environment
 
 __all__ = ["Finding", "examine"]
@@ -35,6 +35,7 @@ def examine() -> list[Finding]:
         *_devices(),
         *_compilers(),
         *(_library(name, why) for name, why in _LIBRARIES),
+        *_plain_triton(),
         _store(),
         *_strange_settings(),
     ]
@@ -107,6 +108,25 @@ def _library(name: str, why: str) -> Finding:
         return Finding(name, "ok", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         return Finding(name, "optional", "not installed", why)
+
+
+def _plain_triton() -> list[Finding]:
+    """Whether Triton's own calls run on the CPU."""
+    from silo.sources.triton.adapter import plugin_driver, triton_version  # noqa: PLC0415
+
+    part = "Triton's own calls on the CPU"
+    if triton_version() is None:
+        return []
+    try:
+        driver = plugin_driver("silo")
+    except ToolchainError as error:
+        return [Finding(part, "optional", str(error), "reinstall Triton")]
+    if driver is None:
+        return [Finding(part, "optional", "Triton does not find Silo's backend", "install Silo again")]
+    decision: Decision = driver.explain()
+    if decision:
+        return [Finding(part, "ok", decision.reason)]
+    return [Finding(part, "optional", decision.reason, "only to run kernel[grid](...) without a GPU")]
 
 
 def _store() -> Finding:

@@ -144,7 +144,7 @@ def bound_launcher(
     """
     constexprs = [one.name for one in variant.signature.parameters if one.kind is ParameterKind.CONSTEXPR]
     bound = make_bound_launcher(
-        guarded, binding, variant.signature, config_names=constexprs, grid=grid, release_gil=release_gil
+        guarded.name, binding, variant.signature, config_names=constexprs, grid=grid, release_gil=release_gil
     )
     if not settings().debug:
         return bound

@@ -69,17 +69,9 @@ def make_launcher(
     Raises:
         SourceError: a parameter cannot be launched.
     """
-    apply_thread_setting()
-    if settings().launch_log is not None:
-        from silo.launch.log import apply_setting as apply_log_setting  # noqa: PLC0415  # most programs keep no log
-
-        apply_log_setting()
+    _take_settings()
     names = parameters.names
-    if len(names) > MAX_PARAMETERS:
-        raise SourceError(f"{name} has {len(names)} parameters; Silo launches kernels with up to {MAX_PARAMETERS}")
-    plan = tuple(
-        _parameter(name, one, key=key, exact=exact, config_names=config_names) for one in parameters.parameters
-    )
+    plan = _plan(name, parameters, key=key, exact=exact, config_names=config_names)
 
     def miss(
         facts: RawFacts,
@@ -97,7 +89,7 @@ def make_launcher(
 
 
 def make_bound_launcher(
-    launcher: Launcher,
+    name: str,
     binding: Binding,
     parameters: Signature,
     *,
@@ -111,17 +103,17 @@ def make_bound_launcher(
     checked: alignment, divisibility, values that were folded into the code.
 
     Args:
-        launcher: the guarded one, for its name.
+        name: the kernel's name, for messages.
         binding: where calls go.
-        parameters: the typed signature of the variant behind the binding.
+        parameters: the signature of the variant behind the binding, with effects; a pointer without a dtype takes
+            arrays of any.
         config_names: parameters that calls may leave out.
         grid: a grid for calls that give none, instead of the declared one.
         release_gil: as in :func:`make_launcher`.
     """
-    plan = tuple(
-        _parameter(launcher.name, one, key=(), exact=(), config_names=config_names) for one in parameters.parameters
-    )
-    return Launcher(launcher.name, plan, (), None, grid, release_gil=release_gil, fixed=binding)
+    _take_settings()
+    plan = _plan(name, parameters, config_names=config_names, compiled=True)
+    return Launcher(name, plan, (), None, grid, release_gil=release_gil, fixed=binding)
 
 
 def inspect_call(launcher: Launcher, parameters: Signature, *args: object, **kwargs: object) -> Call:
@@ -129,15 +121,48 @@ def inspect_call(launcher: Launcher, parameters: Signature, *args: object, **kwa
     return read_call(launcher.name, parameters.names, launcher.inspect(*args, **kwargs))
 
 
+def _take_settings() -> None:
+    apply_thread_setting()
+    if settings().launch_log is not None:
+        from silo.launch.log import apply_setting as apply_log_setting  # noqa: PLC0415  # most programs keep no log
+
+        apply_log_setting()
+
+
+def _plan(
+    name: str,
+    parameters: Signature,
+    *,
+    key: Sequence[str] = (),
+    exact: Sequence[str] = (),
+    config_names: Sequence[str] = (),
+    compiled: bool = False,
+) -> tuple[RawParameter, ...]:
+    count = len(parameters.parameters)
+    if count > MAX_PARAMETERS:
+        raise SourceError(f"{name} has {count} parameters; Silo launches kernels with up to {MAX_PARAMETERS}")
+    return tuple(
+        _parameter(name, one, key=key, exact=exact, config_names=config_names, compiled=compiled)
+        for one in parameters.parameters
+    )
+
+
 def _parameter(
-    kernel: str, one: Parameter, *, key: Sequence[str], exact: Sequence[str], config_names: Sequence[str]
+    kernel: str,
+    one: Parameter,
+    *,
+    key: Sequence[str],
+    exact: Sequence[str],
+    config_names: Sequence[str],
+    compiled: bool,
 ) -> RawParameter:
     if one.kind not in _KINDS:
         raise SourceError(f"{kernel}: parameter {one.name} is a {one.kind.value}, which Silo does not launch yet")
     flags = _SPECIALIZE * one.specialize | _ALIGN * one.align | _KEY * (one.name in key)
     flags |= _OPTIONAL * (one.name in config_names) | _EXACT * (one.name in exact)
     # An untyped signature says BOTH for want of knowledge; only a typed one is taken at its word before a compile.
-    if one.kind in (ParameterKind.POINTER, ParameterKind.DESCRIPTOR) and one.dtype is not None and one.effect.writes:
+    known = compiled or one.dtype is not None
+    if one.kind in (ParameterKind.POINTER, ParameterKind.DESCRIPTOR) and known and one.effect.writes:
         flags |= _WRITES
     code, bits = (one.dtype.code, one.dtype.bits) if one.dtype is not None else (0, 0)
     default = () if isinstance(one.default, NoDefault) else (one.default,)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -26,14 +28,24 @@ from silo.core.values import JSON, digest
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError, UnsupportedError
 from silo.settings import settings
-from silo.sources.triton.adapter import lower_to_ttir, triton_version
+from silo.sources.triton.adapter import Ttir, lower_to_ttir, triton_version
 from silo.sources.triton.parameters import ModuleArgument, module_arguments
 from silo.sources.triton.source import TritonSource
 from silo.sources.triton.ssa import Module
 from silo.sources.triton.ttir import parse_ttir
 from silo.sources.triton.verifier import verify
 
-__all__ = ["CpuCompiler", "compile_ttir", "emitter_digest"]
+__all__ = [
+    "CpuCompiler",
+    "EmittedJob",
+    "compile_ttir",
+    "compiler_identity",
+    "emit_job",
+    "emitter_digest",
+    "make_job",
+    "module_layout",
+    "package_digest",
+]
 
 _SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
 
@@ -59,7 +71,7 @@ class CpuCompiler:
             CompilerMissingError: no usable C compiler.
         """
         toolchain = find_toolchain(settings().cc)
-        return _identity(level_of(target), toolchain)
+        return compiler_identity(level_of(target), toolchain)
 
     def artifact_target(self, target: Target) -> Target:
         """The same: code for a target is for that target."""
@@ -98,16 +110,11 @@ class CpuCompiler:
             variant.target,
             force=settings().force_triton,
         )
-        # The text of a job has no places in it, so what is unsupported is named here, from the text that has them.
-        module = parse_ttir(ttir.text)
-        if unsupported_operations(module):
-            check_supported(parse_ttir(ttir.located))
-            raise CompileError(f"{source.name}: Triton {triton_version()} lowered it in two ways")
-        parameters: JSON = {
-            "layout": [slot.to_json() for slot in _layout(variant.signature, variant.specialization, module)],
-            "options": options.to_json(),
-        }
-        return CompileJob(self.name, variant.kernel, variant.target, ttir.text, parameters)
+
+        def layout(module: Module) -> tuple[LayoutSlot, ...]:
+            return _layout(variant.signature, variant.specialization, module)
+
+        return make_job(variant.kernel, variant.target, ttir, layout, options)
 
     def compile(self, job: CompileJob) -> Compiled:
         """Parse, verify, emit C, build.
@@ -118,8 +125,58 @@ class CpuCompiler:
         return compile_ttir(job, find_toolchain(settings().cc))
 
 
+@dataclass(frozen=True, slots=True)
+class EmittedJob:
+    """A job as C text: how it is compiled, and how what comes out is launched. ``module`` is what it was read from."""
+
+    text: str
+    flags: tuple[str, ...]
+    launch: LaunchInfo
+    module: Module
+
+
+def make_job(
+    kernel: str,
+    target: Target,
+    ttir: Ttir,
+    layout: Callable[[Module], tuple[LayoutSlot, ...]],
+    options: CpuOptions,
+) -> CompileJob:
+    """The job of a lowered kernel.
+
+    Args:
+        kernel: its name.
+        target: a concrete cpu target.
+        ttir: what the front end made.
+        layout: tells the parameters of the object from the module.
+        options: how it is compiled.
+
+    Raises:
+        UnsupportedError: every operation the CPU cannot express, with its place and count.
+    """
+    module = parse_ttir(ttir.text)
+    # The text of a job has no places in it, so what is unsupported is named here, from the text that has them.
+    if unsupported_operations(module):
+        check_supported(parse_ttir(ttir.located))
+        raise CompileError(f"{kernel}: Triton {triton_version()} printed it in two ways")
+    parameters: JSON = {"layout": [slot.to_json() for slot in layout(module)], "options": options.to_json()}
+    return CompileJob("cpu", kernel, target, ttir.text, parameters)
+
+
 def compile_ttir(job: CompileJob, toolchain: Toolchain) -> Compiled:
     """Compile one job with the given C compiler; see :meth:`CpuCompiler.compile`."""
+    emitted = emit_job(job, toolchain)
+    built = build(emitted.text, emitted.flags, toolchain)
+    sidecars = (CompiledBlob("c", emitted.text.encode()), CompiledBlob("ttir", job.text.encode()))
+    return Compiled(emitted.launch, CompiledBlob("so", built.data), sidecars, built.log)
+
+
+def emit_job(job: CompileJob, toolchain: Toolchain) -> EmittedJob:
+    """Parse, verify, emit C.
+
+    Raises:
+        CompileError: the text or the parameters make no sense.
+    """
     options, layout = _read_parameters(job)
     level = level_of(job.target)
     try:
@@ -129,10 +186,7 @@ def compile_ttir(job: CompileJob, toolchain: Toolchain) -> Compiled:
         raise CompileError(f"the TTIR of {job.kernel} cannot be read: {error}") from error
     _check_layout(job.kernel, module, layout)
     emitted = emit_c(module, options)
-    entry = entry_name(job.kernel, job.key(_identity(level, toolchain)))
-    text = _with_entry(emitted, entry)
-    flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses)
-    built = build(text, flags, toolchain)
+    entry = entry_name(job.kernel, job.key(compiler_identity(level, toolchain)))
     launch = LaunchInfo(
         entry=entry,
         layout=layout,
@@ -142,8 +196,8 @@ def compile_ttir(job: CompileJob, toolchain: Toolchain) -> Compiled:
         cpu_chunk=options.chunk,
         cpu_threads=options.threads,
     )
-    sidecars = (CompiledBlob("c", text.encode()), CompiledBlob("ttir", job.text.encode()))
-    return Compiled(launch, CompiledBlob("so", built.data), sidecars, built.log)
+    flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses)
+    return EmittedJob(_with_entry(emitted, entry), flags, launch, module)
 
 
 def entry_name(kernel: str, key: str) -> str:
@@ -155,19 +209,25 @@ def entry_name(kernel: str, key: str) -> str:
     return f"silo_{re.sub('[^A-Za-z0-9_]', '_', kernel)}_{key[:12]}"
 
 
-def _identity(level: Level, toolchain: Toolchain) -> str:
+def compiler_identity(level: Level, toolchain: Toolchain) -> str:
+    """What decides the bytes that a job leads to, besides the job."""
     flags = digest("cpu-flags/1", [*compile_flags(level)])[:16]
     return f"cpu {emitter_digest()[:16]} runtime {runtime.runtime_digest()[:16]} flags {flags} {toolchain.version}"
 
 
-@cache
 def emitter_digest() -> str:
     """sha256 over this package's modules: what turns equal TTIR into C text. Some 200 KB, read once per process.
 
     A version number raised by hand would, the one time it is forgotten, let old objects pass for new ones.
     """
+    return package_digest("silo.backends.cpu")
+
+
+@cache
+def package_digest(package: str) -> str:
+    """sha256 over the modules of a package and of those in it."""
     state = hashlib.sha256()
-    pending: list[tuple[str, Traversable]] = [("", resources.files("silo.backends.cpu"))]
+    pending: list[tuple[str, Traversable]] = [("", resources.files(package))]
     while pending:
         name, place = pending.pop()
         if place.is_dir():
@@ -227,6 +287,19 @@ _TTIR_TYPES = {
     AbiType.FP32: "f32",
     AbiType.FP64: "f64",
 }
+
+
+def module_layout(module: Module) -> tuple[LayoutSlot, ...]:
+    """The parameters as a module itself has them, named by position; it knows no signs, so integers count as signed."""
+    arguments = module.entry.regions[0].blocks[0].arguments
+    names = {text: kind for kind, text in reversed(_TTIR_TYPES.items())}
+    slots: list[LayoutSlot] = []
+    for index, value in enumerate(arguments):
+        kind = AbiType.POINTER if value.type.pointer else names.get(value.type.element)
+        if kind is None:
+            raise UnsupportedError(f"parameter {index}: no arguments of type {value.type.element} on the CPU")
+        slots.append(LayoutSlot(str(index), kind))
+    return tuple(slots)
 
 
 def _check_layout(kernel: str, module: Module, layout: tuple[LayoutSlot, ...]) -> None:

@@ -19,7 +19,7 @@ from silo.launch.native import CpuModule, LoadedKernel
 from silo.launch.reserved import reserved_sms
 from silo.launch.threads import cpu_threads
 
-__all__ = ["CpuDevice", "devices"]
+__all__ = ["CpuDevice", "devices", "load_entry"]
 
 
 @frozen
@@ -63,17 +63,21 @@ class CpuDevice:
         if kind != "so":
             raise DeviceError(f"{name}: the CPU loads shared objects (kind so), not {kind!r}")
         try:
-            module = CpuModule(blob)
-            return LoadedKernel(
-                module,
-                launch.entry,
-                name,
-                scratch_bytes=launch.scratch_bytes,
-                chunk=launch.cpu_chunk,
-                threads=launch.cpu_threads,
-            )
+            return load_entry(CpuModule(blob), launch, name)
         except DeviceError as error:
             raise DeviceError(f"{name}: {error}") from error
+
+
+def load_entry(module: CpuModule, launch: LaunchInfo, name: str) -> LoadedKernel:
+    """The kernel of a mapped shared object; ``DeviceError`` where the object does not hold it."""
+    return LoadedKernel(
+        module,
+        launch.entry,
+        name,
+        scratch_bytes=launch.scratch_bytes,
+        chunk=launch.cpu_chunk,
+        threads=launch.cpu_threads,
+    )
 
 
 def devices() -> Sequence[CpuDevice]:

@@ -3,6 +3,7 @@
 Nothing here is imported before a function needs it, so ``import silo`` loads no Triton.
 """
 
+from silo.sources.triton.adapter.cpu import CpuFrontEnd, CpuOptions, cpu_target, run_cpu_passes
 from silo.sources.triton.adapter.decorators import (
     DecoratedKernel,
     JitParameter,
@@ -12,24 +13,30 @@ from silo.sources.triton.adapter.decorators import (
     read_kernel,
 )
 from silo.sources.triton.adapter.gpu import GpuStages, compile_gpu
-from silo.sources.triton.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir
-from silo.sources.triton.adapter.toolchain import TESTED_VERSIONS, require_triton, triton_version
+from silo.sources.triton.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir, read_off
+from silo.sources.triton.adapter.toolchain import TESTED_VERSIONS, plugin_driver, require_triton, triton_version
 from silo.sources.triton.adapter.wrap import wrap
 
 __all__ = [
     "TESTED_VERSIONS",
+    "CpuFrontEnd",
+    "CpuOptions",
     "DecoratedKernel",
     "GpuStages",
     "JitParameter",
     "Ttir",
     "compile_gpu",
+    "cpu_target",
     "descriptor_type",
     "is_interpreted",
     "is_kernel",
     "lower_for_gpu",
     "lower_to_ttir",
+    "plugin_driver",
     "read_kernel",
+    "read_off",
     "require_triton",
+    "run_cpu_passes",
     "triton_version",
     "wrap",
 ]

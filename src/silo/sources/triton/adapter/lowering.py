@@ -15,42 +15,20 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.values import FunctionValue, Value
 from silo.errors import CompileError, SiloError, SourceError
-from silo.sources.triton.adapter.custom_floats import convert_fp8e4b15
+from silo.sources.triton.adapter.cpu import CpuFrontEnd, cpu_target, run_cpu_passes, run_passes
 from silo.sources.triton.adapter.decorators import location_of
 from silo.sources.triton.adapter.toolchain import backend_for, gpu_target, lowering_for, module, require_triton
 from silo.sources.triton.functions import recall
 
-__all__ = ["Ttir", "lower_for_gpu", "lower_to_ttir"]
+__all__ = ["Ttir", "gpu_options", "lower_for_gpu", "lower_to_ttir", "read_off"]
 
 _MARK = "nodialect"
 _MARKED = re.compile(r" \{nodialect = 1 : i32\}|nodialect = 1 : i32, |, nodialect = 1 : i32")
 _PRIVATE = re.compile(r'sym_name = "((?:[^"\\\n]|\\.)*)", sym_visibility = "private"')
 _CALLEE = re.compile(r'callee = @(?:"((?:[^"\\\n]|\\.)*)"|([\w.$-]+))')
 
-# Passes that make TTIR plain and small, in order. Some exist in one version of Triton only.
-_CPU_PASSES = (
-    "common.inliner",
-    "ttir.rewrite_tensor_pointer",
-    "ttir.rewrite_tensor_descriptor_to_pointer",
-    "common.canonicalizer",
-    "ttir.combine",
-    "ttir.reorder_broadcast",
-    "common.cse",
-    "common.symbol_dce",
-    "ttir.loop_unroll",
-    "common.canonicalizer",
-    "common.cse",
-    "ttir.triton_licm",
-    "common.symbol_dce",
-)
 # Inlining drops the names of helper functions, which carry the name of the user's module.
 _GPU_PASSES = ("common.inliner", "common.symbol_dce")
-
-# A CPU converts every fp8 format in software.
-_CPU_OPTIONS: dict[str, object] = {
-    "supported_fp8_dtypes": ("fp8e4b15", "fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16"),
-}
-_CPU_STAND_IN = Target("cuda", "sm_89")  # the front end knows GPUs only; from 8.9 on it accepts every fp8 dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +40,7 @@ class Ttir:
 
     @property
     def located(self) -> str:
-        """The same module with locations, for error messages; lowered again on every access."""
+        """The same module with locations, for error messages; printed again on every access."""
         return self._locate()
 
 
@@ -94,15 +72,16 @@ def lower_to_ttir(
     require_triton(force=force)
     if target.kind != "cpu":
         raise SourceError(f"lower_to_ttir is for cpu targets, not {target}; use lower_for_gpu")
-    options = {**_CPU_OPTIONS, "debug": True} if debug else _CPU_OPTIONS
     arguments = _source_arguments(function, signature, specialization, config)
-
-    def lower(*, locations: bool) -> str:
-        made = _make_module(function, arguments, _CPU_STAND_IN, options, for_cpu=True)
-        _run_passes(made, _CPU_PASSES)
-        return _generic_text(made, locations=locations)
-
-    return Ttir(lower(locations=False), lambda: lower(locations=True))
+    triton_target = cpu_target(target)
+    front_end = CpuFrontEnd(triton_target)
+    # Fusing is the C compiler's business, so it makes no difference here; said outright, no knob of Triton's does.
+    options = front_end.parse_options(
+        {"enable_fp_fusion": True, "debug": debug or bool(getattr(function, "debug", False))}
+    )
+    made = _make_module(function, arguments, triton_target, front_end, options)
+    run_cpu_passes(made)
+    return read_off(made)
 
 
 def lower_for_gpu(
@@ -123,13 +102,26 @@ def lower_for_gpu(
     """
     require_triton(force=force)
     arguments = _source_arguments(function, signature, specialization, config)
+    triton_target = gpu_target(target)
+    backend = backend_for(triton_target)
+    options = gpu_options(backend, {"debug": bool(getattr(function, "debug", False)), **dict(config.gpu_options)})
+    made = _make_module(function, arguments, triton_target, backend, options)
+    run_passes(made, _GPU_PASSES)
+    return read_off(made)
 
-    def lower(*, locations: bool) -> str:
-        made = _make_module(function, arguments, target, dict(config.gpu_options))
-        _run_passes(made, _GPU_PASSES)
-        return _generic_text(made, locations=locations)
 
-    return Ttir(lower(locations=False), lambda: lower(locations=True))
+def read_off(made: Any) -> Ttir:  # noqa: ANN401
+    """A module of Triton's as text. Consumes the module: the mark it leaves makes the module invalid.
+
+    MLIR prints the generic form of a module that fails verification, and an attribute of the module without a
+    dialect prefix fails it.
+
+    Raises:
+        SourceError: this Triton prints modules in another form.
+    """
+    builder = module("triton._C.libtriton").ir.builder(made.context)
+    made.set_attr(_MARK, builder.get_int32_attr(1))
+    return Ttir(_generic_text(made.str_nodebug()), lambda: _generic_text(str(made)))
 
 
 def gpu_options(backend: Any, options: dict[str, object]) -> Any:  # noqa: ANN401
@@ -146,26 +138,19 @@ def gpu_options(backend: Any, options: dict[str, object]) -> Any:  # noqa: ANN40
 def _make_module(
     function: Any,  # noqa: ANN401
     arguments: _SourceArguments,
-    target: Target,
-    options: dict[str, object],
-    *,
-    for_cpu: bool = False,
+    triton_target: Any,  # noqa: ANN401
+    backend: Any,  # noqa: ANN401
+    options: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
     ir = module("triton._C.libtriton").ir
-    triton_target = gpu_target(target)
-    backend = backend_for(triton_target)
-    parsed = gpu_options(backend, {"debug": bool(getattr(function, "debug", False)), **options})
     source = module("triton.compiler").ASTSource(function, arguments.types, arguments.constants, arguments.attributes)
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
-    implementation = backend.get_codegen_implementation(parsed)
-    if for_cpu:
-        implementation["min_dot_size"] = _any_size
-        implementation["convert_custom_types"] = convert_fp8e4b15
+    implementation = backend.get_codegen_implementation(options)
     with lowering_for(triton_target):
         try:
-            made = source.make_ir(triton_target, parsed, implementation, backend.get_module_map(), context)
+            made = source.make_ir(triton_target, options, implementation, backend.get_module_map(), context)
         except SiloError:
             raise
         except Exception as error:  # Triton runs the user's code here: anything may be raised
@@ -181,10 +166,6 @@ class _SourceArguments:
     types: dict[str, str]
     constants: dict[tuple[int, ...], object]
     attributes: dict[tuple[int, ...], list[list[object]]]
-
-
-def _any_size(_lhs: object, _rhs: object) -> tuple[int, int, int]:
-    return (1, 1, 1)
 
 
 def _front_end_message(function: Any, error: Exception) -> str:  # noqa: ANN401
@@ -282,29 +263,7 @@ def _triton_dtype(dtype: DType) -> object:
     return module("triton.language").dtype(name)
 
 
-def _run_passes(made: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401
-    triton = module("triton._C.libtriton")
-    manager = triton.ir.pass_manager(made.context)
-    for name in names:
-        group, _, pass_name = name.partition(".")
-        add = getattr(getattr(triton.passes, group), f"add_{pass_name}", None)
-        if add is not None:
-            add(manager)
-    try:
-        manager.run(made, "silo")
-    except RuntimeError as error:
-        raise CompileError(f"Triton's own passes refuse the module: {error}") from error
-
-
-def _generic_text(made: Any, *, locations: bool) -> str:  # noqa: ANN401
-    """Print in generic form. Consumes the module: the mark it leaves makes the module invalid.
-
-    MLIR prints the generic form of a module that fails verification, and an attribute of the module without a
-    dialect prefix fails it.
-    """
-    builder = module("triton._C.libtriton").ir.builder(made.context)
-    made.set_attr(_MARK, builder.get_int32_attr(1))
-    text: str = str(made) if locations else made.str_nodebug()
+def _generic_text(text: str) -> str:
     if '"builtin.module"' not in text:
         raise SourceError("this Triton does not print modules in generic form: " + text[:80])
     end = text.rfind("})")  # the attributes of the module stand on its last line

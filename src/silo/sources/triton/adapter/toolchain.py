@@ -14,7 +14,16 @@ from typing import Any
 from silo.core.target import Target
 from silo.errors import TargetError, ToolchainError
 
-__all__ = ["TESTED_VERSIONS", "backend_for", "gpu_target", "lowering_for", "module", "require_triton", "triton_version"]
+__all__ = [
+    "TESTED_VERSIONS",
+    "backend_for",
+    "gpu_target",
+    "lowering_for",
+    "module",
+    "plugin_driver",
+    "require_triton",
+    "triton_version",
+]
 
 TESTED_VERSIONS = ("3.6", "3.9")
 
@@ -57,6 +66,16 @@ def module(name: str) -> Any:  # noqa: ANN401  # Triton has no types
         return importlib.import_module(name)
     except ImportError as error:
         raise ToolchainError(f"Triton's module {name} cannot be imported: {error}") from error
+
+
+def plugin_driver(name: str) -> Any | None:  # noqa: ANN401
+    """The class of the driver that Triton found under the name of an entry point; None where it found none.
+
+    Raises:
+        ToolchainError: Triton cannot be imported.
+    """
+    found = module("triton.backends").backends.get(name)
+    return None if found is None else found.driver
 
 
 def gpu_target(target: Target) -> Any:  # noqa: ANN401

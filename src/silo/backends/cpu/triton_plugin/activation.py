@@ -1,0 +1,85 @@
+"""Whether Triton is to run kernels on the CPU through Silo, in this process."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.settings import triton_mode
+
+__all__ = ["claim", "decide", "is_active"]
+
+NAME = "silo"  # of the entry point
+
+_asking = False
+
+
+def is_active() -> bool:
+    """Whether Triton is to use Silo's driver; see :func:`decide`."""
+    return bool(decide())
+
+
+def decide() -> Decision:
+    """Accepted where ``SILO_TRITON=cpu``, or where it is not ``off`` and no other driver of Triton is active.
+
+    Raises:
+        SiloError: Silo cannot serve here, with the reason.
+    """
+    mode = triton_mode()
+    if mode == "off":
+        return Rejected("switched off by SILO_TRITON")
+    if mode == "auto" and (other := _another_active()) is not None:
+        return Rejected(f"kernels go to Triton's driver {other}; SILO_TRITON=cpu would send them to the CPU")
+    _require()
+    return Accepted("by SILO_TRITON" if mode == "cpu" else "no other driver of Triton is active")
+
+
+def claim() -> bool:
+    """With ``SILO_TRITON=cpu``: make every other driver inactive, before Triton asks them.
+
+    Triton takes a driver only where exactly one is active, and asks them in an order of its own.
+    """
+    if triton_mode() != "cpu":
+        return False
+    from importlib import import_module  # noqa: PLC0415  # with `import triton`, for the few who set the variable
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    base = import_module("triton.backends.driver").DriverBase
+    for entry in entry_points(group="triton.backends"):
+        if entry.name == NAME:
+            continue
+        for member in vars(import_module(f"{entry.value}.driver")).values():
+            if isinstance(member, type) and issubclass(member, base) and "is_active" in vars(member):
+                driver: Any = member
+                driver.is_active = staticmethod(_inactive)
+    return True
+
+
+def _inactive() -> bool:
+    return False
+
+
+def _another_active() -> str | None:
+    """The name of another driver that is active."""
+    global _asking  # noqa: PLW0603  # a driver that asks the others in its turn must get an answer
+    if _asking:
+        return "that asks"
+    _asking = True
+    try:
+        backends: Any = sys.modules["triton.backends"].backends
+        return next((name for name, one in backends.items() if name != NAME and one.driver.is_active()), None)
+    finally:
+        _asking = False
+
+
+def _require() -> None:
+    """A Triton that Silo knows, a CPU it compiles for, and the native module."""
+    from silo.backends.cpu.levels import host_target  # noqa: PLC0415  # with `import triton`, where nobody may ask
+    from silo.launch.threads import cpu_threads  # noqa: PLC0415
+    from silo.settings import settings  # noqa: PLC0415
+    from silo.sources.triton.adapter import require_triton  # noqa: PLC0415
+
+    require_triton(force=settings().force_triton)
+    host_target()
+    cpu_threads()

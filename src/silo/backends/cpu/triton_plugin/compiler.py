@@ -1,0 +1,56 @@
+"""What Triton finds as Silo's compiler backend: each step is done by :mod:`.stages`, imported when first needed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# Triton has no types, and its discovery wants one concrete subclass of this in the module.
+_Base: Any = import_module("triton.backends.compiler").BaseBackend
+
+
+class CpuBackend(_Base):
+    """Compiles Triton kernels to shared objects for ``GPUTarget("cpu", LEVEL, 1)``, such as ``x86-64-v3``."""
+
+    binary_ext = "so"
+
+    def __init__(self, target: Any) -> None:  # noqa: ANN401  # Triton's GPUTarget
+        _Base.__init__(self, target)
+        self._stages: Any = import_module("silo.backends.cpu.triton_plugin.stages").CpuStages(target)
+
+    @staticmethod
+    def supports_target(target: Any) -> bool:  # noqa: ANN401
+        """Whether this is a CPU. Triton asks for targets of every kind."""
+        return target.backend == "cpu"
+
+    def hash(self) -> str:
+        """What decides the bytes besides the kernel and its options: levels, compilers, Silo's own code."""
+        return self._stages.identity()
+
+    def parse_options(self, options: dict[str, Any]) -> Any:  # noqa: ANN401
+        """Options of every backend are taken; most change nothing."""
+        return self._stages.front_end.parse_options(options)
+
+    def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:  # noqa: ANN401
+        """What launch hooks of Triton's tools read: warps, blocks of a cluster, shared memory."""
+        return (metadata.num_warps, metadata.num_ctas, metadata.shared)
+
+    def get_codegen_implementation(self, options: Any) -> dict[str, Any]:  # noqa: ANN401
+        """The few functions that a target gives the language."""
+        return self._stages.front_end.get_codegen_implementation(options)
+
+    def get_module_map(self) -> dict[str, Any]:
+        """The library behind ``triton.language.extra.libdevice``."""
+        return self._stages.front_end.get_module_map()
+
+    def load_dialects(self, context: Any) -> None:  # noqa: ANN401
+        """Nothing beyond what Triton loads itself."""
+        self._stages.front_end.load_dialects(context)
+
+    def add_stages(self, stages: dict[str, Any], options: Any, language: Any = None) -> None:  # noqa: ANN401
+        """From the front end's module to TTIR, to C text, to a shared object."""
+        self._stages.add(stages, options, language)
+
+
+# A later Triton may ask for more: a class that Triton cannot make an instance of would fail `import triton`.
+CpuBackend.__abstractmethods__ = frozenset()

@@ -1,0 +1,112 @@
+"""The stages of Triton's compile pipeline on the CPU: TTIR, C text, shared object."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, cast
+
+from silo.backends.cpu.build import Toolchain, build, find_toolchain
+from silo.backends.cpu.compiler import EmittedJob, compiler_identity, emit_job, make_job, module_layout, package_digest
+from silo.backends.cpu.levels import level_of
+from silo.backends.cpu.options import CpuOptions
+from silo.core.launch_info import LaunchInfo
+from silo.core.signature import Effect
+from silo.core.target import Target
+from silo.core.values import JSON
+from silo.errors import CompileError, SourceError
+from silo.settings import settings
+from silo.sources.triton.adapter import CpuFrontEnd, read_off, run_cpu_passes
+from silo.sources.triton.adapter.toolchain import module
+from silo.sources.triton.effects import argument_effects
+
+__all__ = ["CpuStages", "read_launch_info"]
+
+# Members of Triton's metadata: launch info; the effect through each of the object's parameters, in order.
+_LAUNCH = "silo_launch"
+_EFFECTS = "silo_effects"
+
+# What Triton's launch path reads. Programs divide by the shared bytes to learn how many programs fit.
+_METADATA: dict[str, Any] = {
+    "shared": 1,
+    "global_scratch_size": 0,
+    "global_scratch_align": 1,
+    "profile_scratch_size": 0,
+    "profile_scratch_align": 1,
+}
+
+
+class CpuStages:
+    """One of Triton's backends for one target, without Triton's base class."""
+
+    def __init__(self, target: Any) -> None:  # noqa: ANN401  # Triton's GPUTarget
+        self.target = Target("cpu", target.arch)
+        self._level = level_of(self.target)
+        self.front_end = CpuFrontEnd(target)
+
+    def identity(self) -> str:
+        """The key of this compiler in Triton's cache.
+
+        Raises:
+            CompilerMissingError: no usable C compiler.
+        """
+        front_end = package_digest("silo.sources.triton")[:16]
+        return f"silo {self.target} {compiler_identity(self._level, _toolchain())} front end {front_end}"
+
+    def add(self, stages: dict[str, Any], options: Any, language: Any) -> None:  # noqa: ANN401
+        """Enter the stages, in order, under the endings of the files that Triton keeps.
+
+        Raises:
+            SourceError: a Gluon kernel, or Triton would throw the object away.
+        """
+        if getattr(language, "name", "TRITON") != "TRITON":
+            raise SourceError("this is a Gluon kernel, which is written for one GPU; the CPU takes the Triton language")
+        if module("triton.knobs").compilation.store_binary_only:
+            raise SourceError("TRITON_STORE_BINARY_ONLY keeps only binaries of GPUs: unset it to run on the CPU")
+        emitted: list[EmittedJob] = []
+
+        def ttir(made: Any, metadata: dict[str, Any]) -> Any:  # noqa: ANN401
+            metadata.update(_METADATA)
+            run_cpu_passes(made)
+            return made
+
+        def c_text(made: Any, metadata: dict[str, Any]) -> str:  # noqa: ANN401
+            name = str(made.get_entry_func_name())
+            chosen = CpuOptions(vector_bits=self._level.vector_bits, fp_contract=options.enable_fp_fusion)
+            job = make_job(name, self.target, read_off(made), module_layout, chosen)
+            emitted.append(emit_job(job, _toolchain()))
+            metadata.update(_METADATA)
+            metadata["name"] = name
+            metadata[_LAUNCH] = emitted[0].launch.to_json()
+            metadata[_EFFECTS] = [effect.value for effect in argument_effects(emitted[0].module)]
+            return emitted[0].text
+
+        def shared_object(text: Any, _metadata: dict[str, Any]) -> bytes:  # noqa: ANN401
+            if not emitted:
+                raise CompileError("the CPU backend starts from TTIR: C text alone does not say how it is launched")
+            return _built(str(text), emitted[0].flags, _toolchain())
+
+        stages.update({"ttir": ttir, "c": c_text, "so": shared_object})
+
+
+def read_launch_info(metadata: Any) -> tuple[LaunchInfo, tuple[Effect, ...]]:  # noqa: ANN401  # Triton's
+    """How a kernel from Triton's cache is launched, and what it does through each of its parameters.
+
+    Raises:
+        CompileError: it was not compiled by this backend.
+    """
+    try:
+        launch = LaunchInfo.from_json(cast("JSON", getattr(metadata, _LAUNCH, None)))
+        effects = tuple(Effect(name) for name in getattr(metadata, _EFFECTS, ()))
+    except ValueError as error:
+        raise CompileError(f"the cached kernel is not one of Silo's CPU backend: {error}") from error
+    return launch, effects
+
+
+def _toolchain() -> Toolchain:
+    return find_toolchain(settings().cc)
+
+
+@lru_cache(maxsize=32)
+def _built(text: str, flags: tuple[str, ...], toolchain: Toolchain) -> bytes:
+    """Configs that differ in options of GPUs alone lead to the same text, one after the other."""
+    return build(text, flags, toolchain).data
