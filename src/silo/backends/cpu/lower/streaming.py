@@ -66,7 +66,9 @@ def streaming_of(scope: Scope, nest: Nest, stores: list[Operation], statements: 
     """How ``stores``, all of a nest whose innermost body has so many statements, go past the caches; None where not."""
     if not stores or statements > _MOST_STATEMENTS or not scope.streamable.issuperset(stores):
         return None
-    types = [store_parts(store)[0].type for store in stores]
+    types = [store_parts(store)[1].type for store in stores]
+    if any(type_.pointer or type_.element == "f16" for type_ in types):  # rounding to f16 takes longer than memory does
+        return None
     extent = nest.shape[nest.axes[-1]]
     sizes = [ops.element_bytes(type_.element) for type_ in types]
     if extent * min(sizes) < _LEAST_ROW_BYTES:
