@@ -68,6 +68,19 @@ static void narrow(double d, float x) {
     use(silo_f32_to_bf16_rtz(x));
 }
 
+/* Rows in memory of exactly their size. */
+static void rows(int count) {
+    uint16_t *half = malloc((unsigned long)count * sizeof *half);
+    float *wide = malloc((unsigned long)count * sizeof *wide);
+    for (int i = 0; i < count; i++)
+        wide[i] = (float)i;
+    silo_narrow_f16(half, wide, count);
+    silo_widen_f16(wide, half, count);
+    use(wide[count - 1]);
+    free(half);
+    free(wide);
+}
+
 static void library(double d, double e, float x, float y) {
     use(silo_fdim_f64(d, e) + silo_fdim_f32(x, y));
     use(silo_logb_f32(x) + silo_ilogb_f64(d));
@@ -207,6 +220,8 @@ SILO_DOT_KERNEL_f32(4, 1) SILO_DOT_KERNEL_f32(1, 1) SILO_DOT_KERNEL_f64(4, 1)
             integers(wholes[i], wholes[j]);
     for (uint32_t h = 0; h < 65536; h++)
         use(silo_f16_to_f32((uint16_t)h) + silo_bf16_to_f32((uint16_t)h));
+    for (int count = 1; count < 40; count++)
+        rows(count);
     DOT(f32, f32, float, float, float, 64, 64, 64, 0);
     DOT(f32, f32, float, float, float, 13, 32, 270, 1);
     DOT(f32, f32, float, float, float, 1, 1, 1, 0);

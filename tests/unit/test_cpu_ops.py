@@ -317,6 +317,38 @@ def test_bits_and_pointers():
     batch.run()
 
 
+def test_pointers_to_pointers():
+    batch = Batch()
+    one = "*!tt.ptr<f32>"
+    address, other = np.arange(0, 800, 8, dtype=np.int64), np.arange(800, 0, -8, dtype=np.int64)
+    offset = np.arange(100, dtype=np.int32) - 50
+    batch.add(operation("tt.addptr", (one, "i32"), one), (address, offset), address + 8 * offset.astype(np.int64))
+    batch.add(operation("tt.bitcast", (one,), "*i64"), (address,), address)
+    batch.add(operation("tt.bitcast", ("*i64",), one), (address,), address)
+    batch.add(operation("tt.int_to_ptr", ("i64",), one), (address,), address)
+    batch.add(operation("tt.ptr_to_int", (one,), "i64"), (address,), address)
+    batch.add(
+        operation("arith.cmpi", (one, one), "i1", predicate=6), (address, other), (address < other).astype(np.uint8)
+    )
+    chosen = (np.arange(100) % 2).astype(np.uint8)
+    batch.add(
+        operation("arith.select", ("i1", one, one), one), (chosen, address, other), np.where(chosen, address, other)
+    )
+    batch.run()
+
+
+def test_a_sum_of_a_product_of_halves_is_rounded_once():
+    """Where the product is a tie and the addend is too small for f64 to hold beside it."""
+    batch = Batch()
+    a, b, c = (np.array([x, x, -x], np.float32) for x in (1 + 2.0**-4, 1 + 2.0**-4, 2.0**-70))
+    a, b = np.abs(a), np.abs(b) * np.array([1, -1, 1], np.float32)
+    given = [x.astype(NUMPY["bf16"]) for x in (a, b, c)]
+    # (1 + 2^-4)^2 = 1 + 2^-3 + 2^-8: halfway between two numbers of bf16.
+    expected = np.array([1 + 2.0**-3 + 2.0**-7, -(1 + 2.0**-3), 1 + 2.0**-3], np.float32).astype(NUMPY["bf16"])
+    batch.add(operation("math.fma", ("bf16",) * 3, "bf16"), given, expected)
+    batch.run()
+
+
 def test_constants():
     batch = Batch()
     for kind, values in {

@@ -44,6 +44,7 @@ _CODE_FLAGS = (
     "-fno-asynchronous-unwind-tables",
     "-fno-ident",
     "-g0",
+    "-Wno-pass-failed",  # clang: a loop that calls the C library is not vectorised
 )
 _LINK_FLAGS = (
     "-shared",

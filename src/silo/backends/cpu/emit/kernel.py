@@ -11,11 +11,15 @@ from silo.backends.cpu.analysis.supported import check_supported
 from silo.backends.cpu.emit.c import kernel_text
 from silo.backends.cpu.emit.prelude import PRELUDE
 from silo.backends.cpu.loop_ir import Program
+from silo.backends.cpu.lower.halves import PIECE, convert_in_blocks
 from silo.backends.cpu.lower.kernel import lower_kernel
 from silo.backends.cpu.options import CpuOptions
 from silo.sources.triton.ssa import Module
 
 __all__ = ["EmittedKernel", "emit_c", "lower"]
+
+
+_WITHOUT_F16 = 128  # bits of the vectors of levels that have no instructions for f16
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,10 @@ def lower(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]
     if options.mode == "optimized":
         fold_networks(module)
         find_mirrors(module)
-    return lower_kernel(module, options)
+    program, uses = lower_kernel(module, options)
+    if options.mode == "optimized" and options.vector_bits > _WITHOUT_F16 and convert_in_blocks(program):
+        uses |= {PIECE}
+    return program, uses
 
 
 def emit_c(module: Module, options: CpuOptions | None = None) -> EmittedKernel:

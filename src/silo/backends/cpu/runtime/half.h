@@ -1,6 +1,7 @@
 /* f16 and bf16 live in uint16_t; conversions are integer code without branches, so that loops over
    them vectorise. Rounding is to nearest, ties to even; subnormals and infinities are exact, NaN
-   stays NaN. */
+   stays NaN. clang turns its own conversions of f16 into vector instructions where there are any.
+ */
 
 SILO_INLINE float silo_bf16_to_f32(uint16_t half) {
     return silo_f32_of_bits((uint32_t)half << 16);
@@ -13,6 +14,20 @@ SILO_INLINE uint16_t silo_f32_to_bf16(float value) {
     return (uint16_t)(value != value ? quiet : rounded);
 }
 
+#if defined(__clang__) && defined(__F16C__)
+SILO_INLINE float silo_f16_to_f32(uint16_t half) {
+    _Float16 value;
+    __builtin_memcpy(&value, &half, sizeof value);
+    return (float)value;
+}
+
+SILO_INLINE uint16_t silo_f32_to_f16(float value) {
+    _Float16 rounded = (_Float16)value;
+    uint16_t half;
+    __builtin_memcpy(&half, &rounded, sizeof half);
+    return half;
+}
+#else
 SILO_INLINE float silo_f16_to_f32(uint16_t half) {
     uint32_t magnitude = half & 0x7fffu;
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
@@ -33,3 +48,4 @@ SILO_INLINE uint16_t silo_f32_to_f16(float value) {
     uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
     return (uint16_t)((magnitude >= 0x47800000u ? special : finite) | sign);
 }
+#endif

@@ -62,6 +62,7 @@ PIECES: dict[str, Piece] = {
     "types": Piece("types.h"),
     "libm": Piece("libm.h"),
     "half": Piece("half.h", ("types",)),
+    "half_blocks": Piece("half_blocks.h", ("half",)),
     "narrow": Piece("narrow.h", ("types",)),
     "f8E4M3FN": _fp8("f8E4M3FN", 3, 7, 0x7F, 0x7E, infinite=False, unsigned_zero=False),
     "f8E5M2": _fp8("f8E5M2", 2, 15, 0x7F, 0x7B, infinite=True, unsigned_zero=False),

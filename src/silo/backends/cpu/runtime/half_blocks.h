@@ -1,0 +1,55 @@
+/* Rows of f16 to f32 and back, by the CPU's own instructions where the level has them. clang turns
+   the plain loops into those; gcc has to be told. */
+
+#if defined(__F16C__) && !defined(__clang__)
+typedef short silo_half8 __attribute__((vector_size(16)));
+typedef float silo_wide8 __attribute__((vector_size(32)));
+typedef short silo_half16 __attribute__((vector_size(32)));
+typedef float silo_wide16 __attribute__((vector_size(64)));
+#endif
+
+static __attribute__((noinline, unused)) void silo_widen_f16(float *to, const uint16_t *from,
+                                                             int64_t count) {
+    int64_t i = 0;
+#if defined(__F16C__) && !defined(__clang__)
+#ifdef __AVX512F__
+    for (; i + 16 <= count; i += 16) {
+        silo_half16 half;
+        __builtin_memcpy(&half, from + i, sizeof half);
+        silo_wide16 wide = __builtin_ia32_vcvtph2ps512_mask(half, (silo_wide16){0}, (short)-1, 4);
+        __builtin_memcpy(to + i, &wide, sizeof wide);
+    }
+#endif
+    for (; i + 8 <= count; i += 8) {
+        silo_half8 half;
+        __builtin_memcpy(&half, from + i, sizeof half);
+        silo_wide8 wide = __builtin_ia32_vcvtph2ps256(half);
+        __builtin_memcpy(to + i, &wide, sizeof wide);
+    }
+#endif
+    for (; i < count; i++)
+        to[i] = silo_f16_to_f32(from[i]);
+}
+
+static __attribute__((noinline, unused)) void silo_narrow_f16(uint16_t *to, const float *from,
+                                                              int64_t count) {
+    int64_t i = 0;
+#if defined(__F16C__) && !defined(__clang__)
+#ifdef __AVX512F__
+    for (; i + 16 <= count; i += 16) {
+        silo_wide16 wide;
+        __builtin_memcpy(&wide, from + i, sizeof wide);
+        silo_half16 half = __builtin_ia32_vcvtps2ph512_mask(wide, 0, (silo_half16){0}, 0xffff);
+        __builtin_memcpy(to + i, &half, sizeof half);
+    }
+#endif
+    for (; i + 8 <= count; i += 8) {
+        silo_wide8 wide;
+        __builtin_memcpy(&wide, from + i, sizeof wide);
+        silo_half8 half = __builtin_ia32_vcvtps2ph256(wide, 0);
+        __builtin_memcpy(to + i, &half, sizeof half);
+    }
+#endif
+    for (; i < count; i++)
+        to[i] = silo_f32_to_f16(from[i]);
+}
