@@ -1,5 +1,5 @@
 """Products of tiles against numpy: every type and shape, by every instruction set that this machine has."""
-# ruff: noqa: N806  # kernels are written as Triton authors write them
+# ruff: noqa: N806, RET505  # kernels are written as Triton authors write them
 
 from __future__ import annotations
 
@@ -216,6 +216,48 @@ def test_blocks_of_every_size(rows, vectors):
     options = {"cpu_dot_rows": rows, "cpu_dot_vectors": vectors}
     run(tiles, (1,), "optimized", options=options, a=a, b=b, c=c, out=out, SHAPES=((M, N, K),))
     np.testing.assert_array_equal(out, a @ b)
+
+
+@triton.jit
+def as_fp8(bits, FORMAT: tl.constexpr):
+    if FORMAT == "e4m3":
+        return bits.to(tl.float8e4nv, bitcast=True)
+    elif FORMAT == "e5m2":
+        return bits.to(tl.float8e5, bitcast=True)
+    elif FORMAT == "e4m3fnuz":
+        return bits.to(tl.float8e4b8, bitcast=True)
+    else:
+        return bits.to(tl.float8e5b16, bitcast=True)
+
+
+@triton.jit
+def eights(a, b, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, A: tl.constexpr, B: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    left = as_fp8(tl.load(a + m[:, None] * K + k[None, :]), A)
+    right = as_fp8(tl.load(b + k[:, None] * N + n[None, :]), B)
+    total = tl.dot(left, right, out_dtype=out.dtype.element_ty, max_num_imprecise_acc=0)
+    tl.store(out + m[:, None] * N + n[None, :], total)
+
+
+EIGHTS = {
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+    "e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+}
+
+
+@pytest.mark.parametrize("mode", ["reference", "optimized"])
+@pytest.mark.parametrize("total", [np.float32, np.float16])
+@pytest.mark.parametrize(
+    ("A", "B"), [("e4m3", "e4m3"), ("e5m2", "e4m3"), ("e4m3", "e5m2"), ("e4m3fnuz", "e4m3fnuz"), ("e5m2fnuz", "e4m3")]
+)
+def test_eight_bits(mode, total, A, B):
+    M, N, K = 16, 32, 64
+    a, b = ((RNG.integers(-8, 9, shape) / 4).astype(EIGHTS[name]) for name, shape in ((A, (M, K)), (B, (K, N))))
+    out = np.zeros((M, N), total)
+    run(eights, (1,), mode, a=a.view(np.uint8), b=b.view(np.uint8), out=out, M=M, N=N, K=K, A=A, B=B)
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
 
 
 @triton.jit

@@ -64,8 +64,14 @@ class CpuDevice:
             raise DeviceError(f"{name}: the CPU loads shared objects (kind so), not {kind!r}")
         try:
             module = CpuModule(blob)
-            share = {"chunk": launch.cpu_chunk, "threads": launch.cpu_threads}
-            return LoadedKernel(module, launch.entry, name, scratch_bytes=launch.scratch_bytes, **share)
+            return LoadedKernel(
+                module,
+                launch.entry,
+                name,
+                scratch_bytes=launch.scratch_bytes,
+                chunk=launch.cpu_chunk,
+                threads=launch.cpu_threads,
+            )
         except DeviceError as error:
             raise DeviceError(f"{name}: {error}") from error
 
