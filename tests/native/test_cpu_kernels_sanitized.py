@@ -23,7 +23,7 @@ pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore:tl.cat")]
 
 
 def prepared(seeds):
-    """Kernels of every profile, their parts in optimized mode, their memory, and what the reference code makes of it."""
+    """Kernels of every profile, their optimized parts, their memory, and what the reference code makes of it."""
     kernels = [generate(seed, profile) for seed in seeds for profile in PROFILES]
     filled = [contents(kernel) for kernel in kernels]
     places = [_addresses(kernel, arrays) for kernel, arrays in zip(kernels, filled, strict=True)]
