@@ -15,14 +15,16 @@ from silo.backends.cpu.load import KernelObject, open_object
 from silo.backends.cpu.options import CpuOptions
 from silo.core.launch_info import LaunchInfo
 from silo.errors import CompileError
+from silo.settings import settings
 from silo.sources.triton.ssa import Module
 
 from .lowered import Lowered
 
-__all__ = ["Part", "compile_parts", "part_of"]
+__all__ = ["Part", "compile_parts", "part_of", "text_of", "whole_text"]
 
 # Unused values and comparisons that are always true are what the kernel says.
-_WARNINGS = ("-Wall", "-Wextra", "-Wno-unused", "-Wno-type-limits", "-Wno-aggressive-loop-optimizations")
+_EXCEPTED = ("unused", "type-limits", "tautological-compare", "aggressive-loop-optimizations", "unknown-warning-option")
+_WARNINGS = ("-Wall", "-Wextra", *(f"-Wno-{name}" for name in _EXCEPTED))
 # What a kernel's text defines outside functions: constant arrays, enumerators, functions.
 _DEFINED = re.compile(
     r"^(?:enum \{ (\w+) =|static [^(;]*?\b(\w+)\[\] =|(?:SILO_INLINE|static|int32_t|void)\b[^(;=]*?\b(\w+)\()",
@@ -59,33 +61,41 @@ def part_of(lowered: Lowered, mode: str, place: int, *, contract: bool) -> Part:
     return Part(body, emitted.uses, launch)
 
 
-def compile_parts(parts: Sequence[Part], *, contract: bool, optimize: bool) -> list[KernelObject | str]:
-    """Compile and load; for each part its kernel, or what the C compiler said against it.
+def compile_parts(
+    parts: Sequence[Part], *, contract: bool, optimize: bool, compiler: str | None = None
+) -> list[KernelObject | str]:
+    """Compile and load; for each part its kernel, or what the C compiler (SILO_CC, or as named) said against it.
 
     Reference code is compiled with -O1: nothing is vectorized in it, and it is the oracle.
     """
+    compiler = compiler or settings().cc
     try:
-        return [*_compiled(parts, contract=contract, optimize=optimize)]
+        return [*_compiled(parts, compiler, contract=contract, optimize=optimize)]
     except CompileError:
         if len(parts) == 1:
             raise
     found: list[KernelObject | str] = []
     for part in parts:
         try:
-            found.extend(_compiled([part], contract=contract, optimize=optimize))
+            found.extend(_compiled([part], compiler, contract=contract, optimize=optimize))
         except CompileError as error:
             found.append(str(error))
     return found
 
 
-def _compiled(parts: Sequence[Part], *, contract: bool, optimize: bool) -> list[KernelObject]:
-    level = level_of(host_target())
+def whole_text(parts: Sequence[Part]) -> str:
+    """One C text with all of ``parts``."""
     uses = frozenset().union(*(part.uses for part in parts))
-    source = "\n".join((runtime.text(uses, level.vector_bits), PRELUDE, *(part.text for part in parts)))
+    return "\n".join((runtime.text(uses, level_of(host_target()).vector_bits), PRELUDE, *(part.text for part in parts)))
+
+
+def _compiled(parts: Sequence[Part], compiler: str | None, *, contract: bool, optimize: bool) -> list[KernelObject]:
+    level = level_of(host_target())
+    source = whole_text(parts)
     flags = compile_flags(level, contract=contract, libm=True)
     if not optimize:
         flags = tuple("-O1" if flag == "-O2" else flag for flag in flags)
-    built = build(source, (*_WARNINGS, *flags), find_toolchain(None))
+    built = build(source, (*_WARNINGS, *flags), find_toolchain(compiler))
     if built.log.strip():
         raise CompileError(f"the C compiler warns:\n{built.log}")
     library = open_object(built.data, "a batch")

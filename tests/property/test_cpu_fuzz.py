@@ -19,7 +19,7 @@ from fuzz.profiles import PROFILES, generate
 from fuzz.rounded import tolerance
 from fuzz.shrink import shrink
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore:tl.cat")]
 SEEDS = 4  # of each profile
 
 

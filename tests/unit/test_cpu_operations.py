@@ -64,6 +64,7 @@ def _integer_rows(kind: str) -> Iterator[Row]:
         "arith.divui": lambda a, b: -1 if b == 0 else u(a) // u(b),
         "arith.remui": lambda a, b: a if b == 0 else u(a) % u(b),
         "arith.floordivsi": lambda a, b: -1 if b == 0 else a // b,
+        "arith.ceildivui": lambda a, b: -1 if b == 0 else -(-u(a) // u(b)),
         "arith.ceildivsi": lambda a, b: -1 if b == 0 else -(-a // b),
     }
     for name, function in two.items():
@@ -177,6 +178,10 @@ def _cast_rows() -> Iterator[Row]:
         yield Row("arith.extf", (narrow,), wide, lambda a: a)
         yield Row("arith.truncf", (wide,), narrow, lambda a: a)
         yield Row("tt.fp_to_fp", (wide,), narrow, lambda a: a, attributes={"rounding": 1})
+    for narrow, other in [("f16", "bf16"), ("bf16", "f16")]:
+        yield Row("arith.convertf", (narrow,), other, lambda a: a)
+    yield Row("arith.index_castui", ("i32",), "index", _each(lambda a: _unsigned(a, "i32")))
+    yield Row("arith.index_castui", ("index",), "i32", lambda a: a)
     yield Row("arith.index_cast", ("i32",), "index", lambda a: a)
     yield Row("arith.index_cast", ("index",), "i64", lambda a: a)
     for name in ("arith.bitcast", "tt.bitcast"):
@@ -237,6 +242,7 @@ def _float_rows(kind: str) -> Iterator[Row]:
         "arith.minimumf": _each(lambda a, b: _least(a, b, nan=True)),
         "arith.maximumf": _each(lambda a, b: _most(a, b, nan=True)),
         "math.copysign": np.copysign,
+        "tt.approx_divf": np.divide,
         "tt.precise_divf": np.divide,
     }
     for name, function in two.items():
