@@ -74,8 +74,8 @@ static void rows(int count) {
     float *wide = malloc((unsigned long)count * sizeof *wide);
     for (int i = 0; i < count; i++)
         wide[i] = (float)i;
-    silo_narrow_f16(half, wide, count);
-    silo_widen_f16(wide, half, count);
+    silo_narrow_row_f16(half, wide, count);
+    silo_widen_row_f16(wide, half, count);
     use(wide[count - 1]);
     free(half);
     free(wide);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from silo.backends.cpu import runtime
+from silo.backends.cpu.levels import LEVELS
 from silo.backends.cpu.runtime.pieces import PIECES
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
@@ -39,11 +41,16 @@ def test_no_undefined_behaviour_and_no_stray_access(tmp_path, bits):
     assert done.stdout == "done\n", done.stderr[-2000:]
 
 
-def test_the_runtime_compiles_without_a_warning(tmp_path):
+@pytest.mark.parametrize("compiler", ["cc", "clang-16"])
+@pytest.mark.parametrize("level", sorted(LEVELS))
+def test_the_runtime_compiles_without_a_warning(tmp_path, compiler, level):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    if level.startswith("x86-64") != (platform.machine() in ("x86_64", "AMD64")):
+        pytest.skip(f"this machine's compilers do not make code for {level}")
     source = tmp_path / "runtime.c"
-    source.write_text(runtime.text(set(PIECES), 256))
+    source.write_text(runtime.text(set(PIECES), LEVELS[level].vector_bits))
     flags = ["-std=gnu11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fopenmp-simd", "-O1", "-c"]
-    done = subprocess.run(
-        ["cc", *flags, str(source), "-o", str(tmp_path / "o")], capture_output=True, text=True, check=False
-    )
+    command = [compiler, *flags, *LEVELS[level].flags, str(source), "-o", str(tmp_path / "o")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

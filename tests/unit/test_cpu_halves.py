@@ -86,10 +86,10 @@ def test_reductions_go_on_from_block_to_block():
 
 def test_levels_without_instructions_for_f16_convert_in_place():
     arguments = {"x": np.zeros(64, np.float16), "out": np.zeros(64, np.float32), "BLOCK": 64}
-    assert "silo_widen_f16(wide" in source(copy, 256, **arguments)
-    assert "silo_widen_f16" not in source(copy, 128, **arguments)
+    assert "silo_widen_row_f16(wide" in source(copy, 256, **arguments)
+    assert "silo_widen_row_f16" not in source(copy, 128, **arguments)
     arguments["x"] = np.zeros(64, np.float32)
-    assert "silo_widen_f16(wide" not in source(copy, 256, **arguments)
+    assert "silo_widen_row_f16(wide" not in source(copy, 256, **arguments)
 
 
 @pytest.mark.parametrize(

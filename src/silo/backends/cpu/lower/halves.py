@@ -83,9 +83,12 @@ def _blocked(loop: For, state: _State) -> list[Statement]:
                 raise AssertionError(statement)  # excluded above
     block: list[Statement] = [
         Define("int64_t", count, f"({loop.end}) - {start} < {_BLOCK} ? ({loop.end}) - {start} : {_BLOCK}"),
-        *(Call(f"silo_widen_f16({wide[name]}, {place} + {start}, {count})") for name, place in loads.items()),
+        *(Call(f"silo_widen_row_f16({wide[name]}, {place} + {start}, {count})") for name, place in loads.items()),
         For(loop.variable, start, f"{start} + {count}", body, "1", loop.ctype, simd=True, reductions=loop.reductions),
-        *(Call(f"silo_narrow_f16({place} + {start}, {wide[name]}, {count})") for name, (place, _) in stores.items()),
+        *(
+            Call(f"silo_narrow_row_f16({place} + {start}, {wide[name]}, {count})")
+            for name, (place, _) in stores.items()
+        ),
     ]
     buffers = [Define("float", f"{name}[{_BLOCK}]", None, mutable=True) for name in wide.values()]
     return [*buffers, For(start, loop.start, loop.end, block, str(_BLOCK), loop.ctype)]
