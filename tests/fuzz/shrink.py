@@ -28,7 +28,7 @@ def symptom(verdict: Verdict) -> str:
 
 
 def shrink(
-    kernel: Kernel, verdict: Verdict, judge: Callable[[list[Kernel]], list[Verdict]], rounds: int = 40
+    kernel: Kernel, verdict: Verdict, judge: Callable[[list[Kernel]], list[Verdict]], rounds: int = 150
 ) -> Kernel:
     """The smallest kernel found that has the symptom of ``verdict``."""
     wanted = symptom(verdict)
