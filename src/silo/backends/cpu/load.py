@@ -68,6 +68,14 @@ class KernelObject:
         self._scratch = ctypes.create_string_buffer(size)
         self._scratch_address = -(-ctypes.addressof(self._scratch) // _ALIGNMENT) * _ALIGNMENT
 
+    @property
+    def function(self) -> Any:  # noqa: ANN401  # a ctypes function
+        """The kernel by its ABI, with addresses for pointers."""
+        raw = self._library[self.launch.entry]
+        raw.restype = ctypes.c_int32
+        raw.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_uint64] * 2 + [ctypes.c_void_p] * 2
+        return raw
+
     def run(self, grid: Sequence[int], arguments: Sequence[object] | Mapping[str, object]) -> None:
         """Run every program of ``grid`` (one to three extents) in order.
 
