@@ -1,5 +1,6 @@
 #include "cpu_driver.h"
 
+#include "cpu_fault.h"
 #include "cpu_pool.h"
 
 #include <dlfcn.h>
@@ -13,19 +14,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Of the calling thread's last launch, whichever threads ran it. */
+static _Thread_local struct silo_fault fault;
+
 static int cpu_launch(const struct silo_launch *launch) {
     struct silo_function *function = launch->function;
     silo_cpu_entry *entry;
     memcpy(&entry, &function->handle, sizeof entry);
     const uint64_t total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    struct silo_fault *own = &fault;
+    own->bytes = sizeof *own;
+    own->claimed = 0;
+    own->text[0] = '\0';
     return silo_cpu_run(entry, launch->params, launch->grid, total, function->scratch_bytes,
-                        (struct silo_cpu_share){function->cpu_chunk, function->cpu_threads},
+                        (struct silo_cpu_share){function->cpu_chunk, function->cpu_threads}, own,
                         &function->cost);
 }
 
 static const char *cpu_error_text(int code) {
-    return code == SILO_CPU_NO_MEMORY ? "no memory for the scratch of a thread"
-                                      : "the kernel reported an error";
+    if (code == SILO_CPU_NO_MEMORY)
+        return "no memory for the scratch of a thread";
+    return fault.text[0] != '\0' ? fault.text : "the kernel reported an error";
 }
 
 const struct silo_driver silo_cpu_driver = {

@@ -33,6 +33,7 @@ struct job {
     uint64_t chunk;
     uint64_t scratch_bytes;
     _Atomic int seats; /* workers that may still join */
+    void *context;
     _Atomic uint64_t next;
     _Atomic int error;
 };
@@ -118,7 +119,7 @@ static void work_on(struct job *job) {
         if (begin >= job->total)
             return;
         uint64_t end = job->total - begin < job->chunk ? job->total : begin + job->chunk;
-        error = job->entry(job->params, job->grid, begin, end, scratch, NULL);
+        error = job->entry(job->params, job->grid, begin, end, scratch, job->context);
     }
     if (error != 0) {
         int expected = 0; /* the first error stays */
@@ -248,7 +249,8 @@ static void run_on_pool(struct job *job) {
 }
 
 int silo_cpu_run(silo_cpu_entry *entry, void *const *params, const uint32_t grid[3], uint64_t total,
-                 uint64_t scratch_bytes, struct silo_cpu_share share, uint64_t *cost) {
+                 uint64_t scratch_bytes, struct silo_cpu_share share, void *context,
+                 uint64_t *cost) {
     struct job job = {
         .entry = entry,
         .params = params,
@@ -256,6 +258,7 @@ int silo_cpu_run(silo_cpu_entry *entry, void *const *params, const uint32_t grid
         .total = total,
         .chunk = total,
         .scratch_bytes = scratch_bytes,
+        .context = context,
     };
     if (total == 0)
         return 0;

@@ -16,10 +16,12 @@ struct silo_cpu_share {
 };
 
 /* Run `total` programs. Returns 0, the first positive code of the kernel, or SILO_CPU_NO_MEMORY.
+ * `context` goes to the kernel as it is: a struct silo_fault, or NULL.
  * `cost` is the hint of struct silo_function. Safe from any thread: a launch that finds the pool
  * busy runs on the calling thread. */
 int silo_cpu_run(silo_cpu_entry *entry, void *const *params, const uint32_t grid[3], uint64_t total,
-                 uint64_t scratch_bytes, struct silo_cpu_share share, uint64_t *cost);
+                 uint64_t scratch_bytes, struct silo_cpu_share share, void *context,
+                 uint64_t *cost);
 
 /* Threads a launch may use, the calling one included. */
 int silo_cpu_threads(void);

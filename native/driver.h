@@ -50,6 +50,8 @@ struct silo_driver {
     uint32_t device_types; /* bit t: takes memory of DLPack device type t */
     /* 0, or a code that `error_text` explains. Called without the GIL; safe from any thread. */
     int (*launch)(const struct silo_launch *launch);
+    /* Called by the thread that launched, before it launches again: the text may be of that launch.
+     */
     const char *(*error_text)(int code);
 };
 

@@ -21,14 +21,22 @@ static void free_object(PyObject *self) {
 /* ---- modules: objects the CPU driver has mapped ---- */
 
 static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"data", "directory", NULL};
-    Py_buffer data;
+    static char *names[] = {"data", "directory", "address", NULL};
+    Py_buffer data = {0};
     const char *directory = NULL;
+    unsigned long long address = 0;
     char error[512];
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "y*|z", names, &data, &directory))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|y*z$K", names, &data, &directory, &address))
         return NULL;
+    if ((data.obj == NULL) == (address == 0)) {
+        PyBuffer_Release(&data);
+        PyErr_SetString(PyExc_TypeError, "a CpuModule is made of bytes or of an address=");
+        return NULL;
+    }
     struct silo_module *self = (struct silo_module *)PyType_GenericAlloc(type, 0);
-    if (self != NULL) {
+    if (self != NULL && address != 0) {
+        self->function = (void *)(uintptr_t)address;
+    } else if (self != NULL) {
         Py_BEGIN_ALLOW_THREADS self->object =
             silo_cpu_open(data.buf, (size_t)data.len, directory, error, sizeof error);
         Py_END_ALLOW_THREADS if (self->object == NULL) {
@@ -52,7 +60,7 @@ static void module_dealloc(PyObject *object) {
 
 static int cpu_function(struct silo_module *module, PyObject *entry, const char *symbol,
                         struct silo_function *function) {
-    function->handle = silo_cpu_symbol(module->object, symbol);
+    function->handle = module->object ? silo_cpu_symbol(module->object, symbol) : module->function;
     if (function->handle == NULL) {
         PyErr_Format(silo_device_error, "the CPU code has no kernel '%U'", entry);
         return -1;
@@ -384,7 +392,8 @@ int silo_kernel_init(PyObject *module) {
     static PyType_Slot module_slots[] = {
         {Py_tp_new, (void *)module_new},
         {Py_tp_dealloc, (void *)module_dealloc},
-        {Py_tp_doc, "CpuModule(data, directory=None)\n--\n\nA shared object mapped from bytes."},
+        {Py_tp_doc, "CpuModule(data=None, directory=None, *, address=0)\n--\n\n"
+         "A shared object mapped from bytes, or one function of this process by its address."},
         {0, NULL},
     };
     static PyType_Spec module_spec = {"silo._native.CpuModule", sizeof(struct silo_module), 0,

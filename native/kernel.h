@@ -8,9 +8,11 @@
 #include "grid.h"
 #include "python.h"
 
-/* What must be alive while a function of it can run: a mapped object of the CPU driver. */
+/* What must be alive while a function of it can run: a mapped object of the CPU driver, or nothing
+ * but one function of this process, whose owner keeps it. */
 struct silo_module {
-    PyObject_HEAD void *object; /* owned */
+    PyObject_HEAD void *object; /* owned; NULL: there is `function` */
+    void *function;             /* whatever the name of the entry */
 };
 
 struct silo_loaded {

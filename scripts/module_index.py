@@ -32,6 +32,7 @@ FOLDERS = (
     "backends/cpu/lower",
     "backends/cpu/emit",
     "backends/cpu/triton_plugin",
+    "backends/cpu/checking",
     "backends/triton",
     "backends/fake",
 )

@@ -69,6 +69,29 @@ KERNEL(order) {
     return 0;
 }
 KERNEL(fail_at_3) { UNUSED; return begin <= 3 && 3 < end ? 7 : 0; }
+/* Every program fails; the first to say so has the text. */
+struct fault { uint32_t bytes; int32_t claimed; char text[]; };
+KERNEL(fail_with_text) {
+    UNUSED;
+    struct fault *fault = context;
+    if (begin > 3 || end <= 3)
+        return 0;
+    if (fault->bytes < 1024)
+        return 9;
+    if (!__atomic_exchange_n(&fault->claimed, 1, __ATOMIC_RELAXED))
+        memcpy(fault->text, "program 3 divides by zero", 26);
+    return 7;
+}
+/* Every program fails and says which it is. */
+KERNEL(all_fail) {
+    UNUSED;
+    struct fault *fault = context;
+    if (__atomic_exchange_n(&fault->claimed, 1, __ATOMIC_RELAXED))
+        return 1;
+    memset(fault->text, 'a' + (int)(begin % 26), fault->bytes - 9);
+    fault->text[fault->bytes - 9] = 0;
+    return 1;
+}
 /* Every program fills its scratch with its id, waits, and finds it unchanged: 1 if not, 2 if misaligned. */
 KERNEL(scratch_check) {
     UNUSED;

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from silo.api.binaries import Binary, binary
     from silo.api.bundles import Kernels, load
+    from silo.api.checked import check
     from silo.api.kernel import Kernel, kernel
     from silo.api.machine import DeviceInfo, device, devices
     from silo.core.cases import Case
@@ -42,6 +43,7 @@ __all__ = [
     "__version__",
     "binary",
     "cdiv",
+    "check",
     "device",
     "devices",
     "kernel",
@@ -72,6 +74,7 @@ _HOMES = {
     "TensorDescriptor": "silo.core.descriptors",
     "binary": "silo.api.binaries",
     "cdiv": "silo.core.trace",
+    "check": "silo.api.checked",
     "device": "silo.api.machine",
     "devices": "silo.api.machine",
     "kernel": "silo.api.kernel",

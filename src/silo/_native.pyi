@@ -6,7 +6,7 @@ ABSENT: object
 
 @final
 class CpuModule:
-    def __new__(cls, data: bytes, directory: str | None = None) -> CpuModule: ...
+    def __new__(cls, data: bytes | None = None, directory: str | None = None, *, address: int = 0) -> CpuModule: ...
 
 @final
 class GpuModule:

@@ -25,6 +25,7 @@
     │   └── TrustError           it brings host code nobody here vouched for
     ├── ArgumentError            wrong count, name, type, dtype, device or value of an argument (also a TypeError)
     └── LaunchError              the driver or the device refused
+        ├── CheckError           a kernel that was checked does what no kernel may; carries where and what
         ├── LaunchTimeoutError   a kernel that was tried did not end in time and was stopped
         └── DeviceError          the device is absent or cannot do what was asked
 
@@ -41,6 +42,7 @@ __all__ = [
     "BundleFormatError",
     "BundleVersionError",
     "CaseError",
+    "CheckError",
     "CompileCrashError",
     "CompileError",
     "CompileTimeoutError",
@@ -167,6 +169,33 @@ class ArgumentError(SiloError, TypeError):
 
 class LaunchError(SiloError):
     """The driver or the device refused a launch."""
+
+
+class CheckError(LaunchError):
+    """A kernel that was checked does what no kernel may, such as reading out of bounds.
+
+    ``kind`` is one of ``out of bounds``, ``read-only``, ``misaligned``, ``uninitialized``, ``race``, ``endless``,
+    ``assertion``, ``assumption``, ``hint``, ``masked-off value``, ``division by zero``, ``overflow``, ``NaN``;
+    ``place`` the ``file:line`` of the operation ("" where the kernel's text has none). ``program``, ``index`` (in the
+    tile; () for a scalar) and ``argument`` are None where they mean nothing.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str,
+        place: str,
+        program: tuple[int, int, int] | None = None,
+        index: tuple[int, ...] | None = None,
+        argument: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.place = place
+        self.program = program
+        self.index = index
+        self.argument = argument
 
 
 class LaunchTimeoutError(LaunchError):

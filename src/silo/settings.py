@@ -89,6 +89,7 @@ VARIABLES: Final = (
         "Whether Triton's own calls run on the CPU through Silo: where no GPU is; always; never.",
     ),
     Variable("SILO_LOG", "`debug`, `info`, `warning` or `error`", "`info`", "The least severe message that is shown."),
+    Variable("SILO_CHECK", "0 or 1", "0", "Run every kernel in checking mode, on the CPU."),
     Variable("SILO_DEBUG", "0 or 1", "0", "Show tracebacks and check more at every step."),
 )
 
@@ -122,6 +123,7 @@ class Settings:
     force_triton: bool = False
     triton: str = "auto"
     log: str = "info"
+    check: bool = False
     debug: bool = False
 
     @property
@@ -156,6 +158,7 @@ class Settings:
             force_triton=_flag(given, "SILO_FORCE_TRITON", default=False),
             triton=_triton_mode(given),
             log=_choice(given, "SILO_LOG", LOG_LEVELS, "info"),
+            check=_flag(given, "SILO_CHECK", default=False),
             debug=_flag(given, "SILO_DEBUG", default=False),
         )
 

@@ -29,7 +29,7 @@ static void *launcher(void *unused) {
         const uint32_t grid[3] = {PROGRAMS, 1, 1};
         cost = 0; /* or the launch would be judged too small for the pool */
         const struct silo_cpu_share share = {(uint32_t)turn % 4, (uint32_t)turn % 3};
-        if (silo_cpu_run(mark, params, grid, PROGRAMS, 64, share, &cost) != 0)
+        if (silo_cpu_run(mark, params, grid, PROGRAMS, 64, share, NULL, &cost) != 0)
             return "error";
         for (int p = 0; p < PROGRAMS; p++)
             if (out[p] != 1)

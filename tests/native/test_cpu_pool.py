@@ -105,6 +105,48 @@ def test_an_error_of_one_program_ends_the_launch(count):
             launch[(3,)]()
 
 
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_kernel_says_what_went_wrong(count):
+    launch = make_launcher("f", Signature(()), on_miss=kernels.Asked("fail_with_text"))
+    silent = make_launcher("g", Signature(()), on_miss=kernels.Asked("fail_at_3"))
+    with threads(count):
+        for _ in range(5):
+            with pytest.raises(LaunchError, match=r"^f: program 3 divides by zero \(code 7\) from 'fail_with_text'"):
+                launch[(1000,)]()
+            launch[(3,)]()
+            with pytest.raises(LaunchError, match=r"^g: the kernel reported an error"):
+                silent[(1000,)]()
+
+
+def test_only_the_first_failure_of_a_launch_is_told():
+    launch = make_launcher("f", Signature(()), on_miss=kernels.Asked("all_fail"))
+    with threads(4):
+        for _ in range(50):
+            with pytest.raises(LaunchError) as raised:
+                launch[(64,)]()
+            text = str(raised.value).removeprefix("f: ").partition(" ")[0]
+            assert len(text) == 1015
+            assert len(set(text)) == 1
+
+
+def test_threads_that_launch_at_once_get_their_own_text():
+    texts = {}
+
+    def body(entry):
+        launch = make_launcher("f", Signature(()), on_miss=kernels.Asked(entry))
+        for _ in range(100):
+            with pytest.raises(LaunchError) as raised:
+                launch[(4,)]()
+            texts.setdefault(entry, set()).add(str(raised.value).partition(" from ")[0][:20])
+
+    started = [threading.Thread(target=body, args=(entry,)) for entry in ("fail_with_text", "fail_at_3")]
+    for one in started:
+        one.start()
+    for one in started:
+        one.join()
+    assert texts == {"fail_with_text": {"f: program 3 divides"}, "fail_at_3": {"f: the kernel report"}}
+
+
 def test_launches_from_several_threads_at_once():
     launch = launcher("ids")
     wrong = []

@@ -223,7 +223,10 @@ def test_the_environment_cannot_change_what_a_target_means(monkeypatch):
 
 def test_assertions_are_kept_on_demand():
     assert "tt.assert" not in lowered("printing")[0].text
-    assert "tt.assert" in lowered("printing", debug=True)[0].text
+    assert "tt.assert" in lowered("printing", asserts=True)[0].text
+    assert "overflow detected" not in lowered("add", asserts=True)[0].text
+    signature, facts = TritonSource.of(add).specialize(SAMPLES["add"][1])
+    assert "overflow detected" in adapter.lower_to_ttir(add, signature, facts, Config.of(debug=True), CPU).text
     kernel = triton.jit(printing.fn, debug=True)
     signature, facts = TritonSource.of(kernel).specialize(SAMPLES["printing"][1])
     assert "tt.assert" in adapter.lower_to_ttir(kernel, signature, facts, Config(), CPU).text

@@ -130,6 +130,27 @@ def test_run_inspect_and_json(home, kernels, tmp_path):
     assert silo(home, "run", bundle, "--arrays", "buffer").returncode == 0
 
 
+def test_run_in_checking_mode(home, kernels, tmp_path):
+    bundle = tmp_path / "k.silo"
+    assert silo(home, "build", kernels, "-o", bundle, "--tune", "off", "-q").returncode == 0
+    for path in (kernels, bundle):
+        (row,) = json.loads(silo(home, "run", "--check", path, "--json").stdout)
+        assert (row["kernel"], row["ok"], row["message"], row["time_ns"]) == ("scale", True, "clean", None)
+    broken = tmp_path / "broken.py"
+    broken.write_text(KERNELS.replace("{SPACE}", RIGHT).replace("tl.load(x + i, mask=i < n)", "tl.load(x + i)"))
+    assert silo(home, "build", broken, "-o", bundle, "--tune", "off", "-q").returncode == 0
+    line = next(number for number, text in enumerate(broken.read_text().splitlines(), 1) if "tl.load" in text)
+    for path, place in (
+        (broken, f"at {broken}:{line}"),
+        (bundle, "in tt.load number 1 (the text of the kernel has no"),
+    ):
+        done = silo(home, "run", "--check", path, "--json")
+        assert done.returncode == 1
+        (row,) = json.loads(done.stdout)
+        assert f"CheckError: scale: a load out of bounds {place}" in row["message"]
+        assert "of x (numpy" in row["message"]
+
+
 def test_a_wrong_result_is_1_and_a_wrong_config_never_wins(home, tmp_path):
     path = tmp_path / "kernels.py"
     path.write_text(KERNELS.replace("{SPACE}", '[{"BLOCK": 64, "OFFSET": 1}, {"BLOCK": 128, "OFFSET": 0}]'))

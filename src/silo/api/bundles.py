@@ -19,7 +19,7 @@ from silo.errors import BundleError, ExpressionError, NoVariantError
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.dispatch import accepts, label, may_accept, specificity
-from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
+from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_launcher
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
     from silo.bundle.manifest import OpenKernel
     from silo.core.config import Config
+    from silo.core.nodes import Node
     from silo.core.protocols import Device, LoadedKernel
     from silo.core.recipes import CaseRecipe
 
@@ -103,10 +104,24 @@ class BundledKernel:
     @cached_property
     def launcher(self) -> Launcher:
         """The native launcher that calls go through."""
+        return self.launcher_with(self._on_miss)
+
+    @property
+    def signature(self) -> Signature:
+        """The kernel's parameters as written."""
+        return self._head.signature
+
+    @property
+    def grid(self) -> tuple[Node, ...] | None:
+        """The declared grid."""
+        return self._head.grid
+
+    def launcher_with(self, on_miss: OnMiss) -> Launcher:
+        """A native launcher that asks ``on_miss`` what serves a call."""
         return make_launcher(
             self.name,
             self._head.signature,
-            on_miss=self._on_miss,
+            on_miss=on_miss,
             key=self._head.key,
             exact=tuple(sorted(self._assumed_exactly | (self._derived.reads if self._derived else frozenset[str]()))),
             config_names=(*self._head.config_names, *(name for name, _ in self._head.derived)),
@@ -164,8 +179,8 @@ class BundledKernel:
         """Values of the call's scalar arguments by name, with defaults for what was left out."""
         return _scalars(call, self._head.signature)
 
-    def _on_miss(self, call: Call) -> Binding:
-        device = device_of(self.name, call.device_kind, call.device[1])
+    def choose(self, call: Call, device: Device) -> BundleVariant:
+        """The variant that serves a call on a device. NoVariantError lists all with the reasons against them."""
         chosen = next(self._candidates(call, device), None)
         if chosen is None:
             reasons = [
@@ -176,6 +191,11 @@ class BundledKernel:
             raise NoVariantError(
                 f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons
             )
+        return chosen
+
+    def _on_miss(self, call: Call) -> Binding:
+        device = device_of(self.name, call.device_kind, call.device[1])
+        chosen = self.choose(call, device)
         variant = chosen.artifact.variant
         return bind(
             cast("Any", self._load(chosen, device)),

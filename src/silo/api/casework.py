@@ -10,6 +10,7 @@ from typing import Any
 from silo.api.arrays import array_behind, restorer_of_all, to_host
 from silo.core.cases import Case, CaseRecipe, CheckResult, Make, check, compare, label_of, record
 from silo.core.expressions import Bindings, evaluate
+from silo.core.generator import Fill
 from silo.core.nodes import Node
 from silo.core.recipes import ArrayRecipe
 from silo.core.values import Value
@@ -33,6 +34,7 @@ class PreparedCase:
     options: Mapping[str, Value]
     grid: tuple[Node, ...] | None
     checks: Mapping[str, Callable[[Any], CheckResult]]
+    uninitialized: tuple[str, ...] = ()  # arguments made with make.empty
 
     def check(self, results: Mapping[str, Any] | None = None) -> tuple[CheckResult | None, str]:
         """The worst result over every expected array with the array's name; None where nothing is expected.
@@ -81,7 +83,13 @@ def prepare_recipe(recipe: CaseRecipe, materialize: Materialize) -> PreparedCase
         options=dict(recipe.config),
         grid=recipe.grid,
         checks={name: _checker(expected) for name, expected in recipe.expected},
+        uninitialized=_empty_arrays(recipe),
     )
+
+
+def _empty_arrays(recipe: CaseRecipe) -> tuple[str, ...]:
+    arrays = {name: one for name, one in recipe.arguments if isinstance(one, ArrayRecipe)}
+    return tuple(name for name, one in arrays.items() if one.fill is Fill.EMPTY)
 
 
 def _checker(expected: Any) -> Callable[[Any], CheckResult]:  # noqa: ANN401
@@ -134,6 +142,7 @@ class CaseFunction:
             options=dict(recipe.config),
             grid=recipe.grid,
             checks={name: checker(name) for name in case.expected},
+            uninitialized=_empty_arrays(recipe),
         )
 
     def recipe(self, values: Mapping[str, object], make: Make) -> CaseRecipe:

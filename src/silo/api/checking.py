@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from silo.api.bundles import BundledKernel, load
 from silo.api.casework import PreparedCase, prepare_recipe
+from silo.api.checked import check as checking_mode
 from silo.api.collect import collect_kernels
 from silo.api.devices import device_named
 from silo.api.kernel import Kernel
 from silo.api.studying import call_arguments, case_studies, materializer
 from silo.core.protocols import Device
+from silo.core.values import Value
 from silo.errors import BundleFormatError, CaseError, CompilerMissingError, DeviceError, SiloError, TrustError
 from silo.settings import override
 from silo.tune.statistics import median
@@ -47,38 +49,78 @@ def run_cases(
     arrays: str | None = None,
     trust: bool = False,
     tune: str | None = None,
+    check: bool = False,
 ) -> list[CaseOutcome]:
     """Run the cases of a Python file or a bundle. A case that fails is an outcome; what concerns the file is an error.
+
+    With ``check`` each runs once, in checking mode (:func:`silo.check`), and is not timed.
 
     Raises:
         CaseError: there is no case to run.
         SiloError: the file cannot be read, its host code is not trusted, or the device is not here.
     """
     found = device_named(device)
+    if check and found.target.kind != "cpu":
+        raise DeviceError(f"checking runs on the CPU, not on {device}: leave --device out")
     if path.suffix == ".py":
         with override(**({} if tune is None else {"tune": tune})):
-            return [row for kernel in collect_kernels([path], kernels) for row in _run_kernel(kernel, found, arrays)]
+            return [
+                row
+                for kernel in collect_kernels([path], kernels)
+                for row in _run_kernel(kernel, found, arrays, check=check)
+            ]
     loaded = load(path, trust=trust)
-    rows = [row for name in kernels or tuple(loaded) for row in _run_bundled(loaded[name], found, arrays)]
+    rows = [row for name in kernels or tuple(loaded) for row in _run_bundled(loaded[name], found, arrays, check=check)]
     if not rows:
         raise CaseError(f"{path} holds no case of {', '.join(kernels or tuple(loaded))}")
     return rows
 
 
-def _run_kernel(kernel: Kernel, device: Device, library: str | None) -> list[CaseOutcome]:
+def _run_kernel(kernel: Kernel, device: Device, library: str | None, *, check: bool) -> list[CaseOutcome]:
     rows: list[CaseOutcome] = []
     for study in case_studies(kernel, device, library):
         named = call_arguments(kernel, study.case)
-        rows.append(_run(kernel.name, study.case, kernel.resolver.native, named, device))
+        if check:
+            rows.append(_check(kernel, study.case, named, device))
+        else:
+            rows.append(_run(kernel.name, study.case, kernel.resolver.native, named, device))
     return rows
 
 
-def _run_bundled(kernel: BundledKernel, device: Device, library: str | None) -> list[CaseOutcome]:
+def _run_bundled(kernel: BundledKernel, device: Device, library: str | None, *, check: bool) -> list[CaseOutcome]:
     rows: list[CaseOutcome] = []
     for recipe in kernel.recipes():
         case = prepare_recipe(recipe, materializer(library, device))
-        rows.append(_run(kernel.name, case, kernel.launcher, {**case.arguments, **case.options}, device))
+        named = {**case.arguments, **case.options}
+        if check:
+            rows.append(_check(kernel, case, named, device))
+        else:
+            rows.append(_run(kernel.name, case, kernel.launcher, named, device))
     return rows
+
+
+def _check(kernel: Kernel | BundledKernel, case: PreparedCase, named: dict[str, object], device: Device) -> CaseOutcome:
+    checked = checking_mode(kernel, uninitialized=case.uninitialized)
+    try:
+        config = checked.config(**named)
+        grid = case.grid_of(config, device.facts())
+        (checked if grid is None else checked[grid])(**named)
+        result, argument = case.check()
+    except CaseError:
+        raise
+    except SiloError as error:
+        if isinstance(error, _FATAL):
+            raise
+        return CaseOutcome(kernel.name, case.label, "", ok=False, message=f"{type(error).__name__}: {error}")
+    shown = _shown(config)
+    if result is None:
+        return CaseOutcome(kernel.name, case.label, shown, ok=True, message="clean; nothing is expected of it")
+    message = "clean" if result.ok else f"{argument}: {result.message}"
+    return CaseOutcome(kernel.name, case.label, shown, result.ok, None, result.max_abs_error, message)
+
+
+def _shown(config: Mapping[str, Value]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(config.items()))
 
 
 def _run(name: str, case: PreparedCase, launcher: Any, named: dict[str, object], device: Device) -> CaseOutcome:  # noqa: ANN401
@@ -98,7 +140,7 @@ def _run(name: str, case: PreparedCase, launcher: Any, named: dict[str, object],
         if isinstance(error, _FATAL):
             raise
         return CaseOutcome(name, case.label, "", ok=False, message=f"{type(error).__name__}: {error}")
-    shown = ", ".join(f"{key}={value}" for key, value in sorted(config.items()))
+    shown = _shown(config)
     if result is None:
         return CaseOutcome(
             name, case.label, shown, ok=True, time_ns=median(samples), message="nothing is expected of it"

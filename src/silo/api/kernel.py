@@ -45,6 +45,7 @@ class Kernel:
         grid: tuple[Node, ...] | None,
         tune: str | None,
         release_gil: bool = True,
+        check: bool | None = None,
     ) -> None:
         self.source = source
         self.space = space or Space.of([Config()])
@@ -52,6 +53,7 @@ class Kernel:
         self.grid = grid
         self.tune = tune
         self.release_gil = release_gil
+        self.check = check
         self.case_functions: list[CaseFunction] = []
 
     @property
@@ -154,6 +156,7 @@ def kernel(
     constraints: Sequence[Constraint] = (),
     tune: str | None = None,
     release_gil: bool = True,
+    check: bool | None = None,
 ) -> Callable[[object], Any]: ...
 
 
@@ -167,6 +170,7 @@ def kernel(
     constraints: Sequence[Constraint] = (),
     tune: str | None = None,
     release_gil: bool = True,
+    check: bool | None = None,
 ) -> Any:
     """Make a Silo kernel of any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` kernel.
 
@@ -184,6 +188,7 @@ def kernel(
         tune: ``auto``, ``cached`` or ``off`` at the first call of a key; the setting ``SILO_TUNE`` by default.
         release_gil: False keeps Python's lock during a launch, which saves some 60 ns and stops every other Python
             thread while the kernel runs (on a CPU) or its queue is full (on a GPU).
+        check: run every call in checking mode, on the CPU (:func:`silo.check`); the setting ``SILO_CHECK`` by default.
 
     Raises:
         SourceError: not a Triton kernel, or Triton is absent.
@@ -202,10 +207,20 @@ def kernel(
                 constraints=constraints,
                 tune=tune,
                 release_gil=release_gil,
+                check=check,
             )
 
         return decorate
-    return _make(function, space=space, key=key, grid=grid, constraints=constraints, tune=tune, release_gil=release_gil)
+    return _make(
+        function,
+        space=space,
+        key=key,
+        grid=grid,
+        constraints=constraints,
+        tune=tune,
+        release_gil=release_gil,
+        check=check,
+    )
 
 
 def _make(
@@ -217,6 +232,7 @@ def _make(
     constraints: Sequence[Constraint],
     tune: str | None,
     release_gil: bool,
+    check: bool | None,
 ) -> Any:  # noqa: ANN401
     if tune is not None and tune not in TUNE_MODES:
         raise SettingsError(f"tune={tune!r}: it is one of {', '.join(TUNE_MODES)}")
@@ -237,7 +253,7 @@ def _make(
     made_space = source.space if space is None else Space.of(space, constraints, scalars)
     if made_space is not None:
         _check_space(source, made_space)
-    known = Kernel(source, space=made_space, key=made_key, grid=None, tune=tune, release_gil=release_gil)
+    known = Kernel(source, space=made_space, key=made_key, grid=None, tune=tune, release_gil=release_gil, check=check)
     if grid is not None:
         known.grid = traced_grid(known, grid)
     return adapter.wrap(

@@ -89,6 +89,20 @@ class Resolver:
     @cached_property
     def launcher(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
         """What a call outside of kernels goes to."""
+        if not self.checking:
+            return self.direct
+        from silo.api.checked import check  # noqa: PLC0415  # few programs check
+
+        return check(self._kernel)
+
+    @property
+    def checking(self) -> bool:
+        """Whether calls run in checking mode."""
+        return settings().check if self._kernel.check is None else self._kernel.check
+
+    @cached_property
+    def direct(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
+        """What launches without a check."""
         kernel = self._kernel
         if not kernel.derived.opaque:
             return self.native
@@ -101,7 +115,9 @@ class Resolver:
         self.native.resolve(*args, **self._completed(args, kwargs), **({} if grid is None else {"grid": grid}))
 
     def bind(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """A launcher without a guard for calls like this one."""
+        """A launcher without a guard for calls like this one; in checking mode every call is checked in full."""
+        if self.checking:
+            return self.launcher if grid is None else self.launcher[grid]
         named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
         binding = self.native.resolve(*args, **named)
         resolved = cast("Resolved", binding.tag)
@@ -268,7 +284,7 @@ class Resolver:
         )
 
     def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-        launcher = self.launcher
+        launcher = self.direct
         return launcher.complete(args, kwargs) if isinstance(launcher, HeuristicLauncher) else dict(kwargs)
 
 

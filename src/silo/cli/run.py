@@ -28,13 +28,18 @@ def command(
     trust: Annotated[
         bool, typer.Option("--trust", help="Load the bundle's host code although nobody vouched for it.")
     ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Run in checking mode: out of bounds, races, masked-off values and more.")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Run every case of FILE or K.silo and compare with the expected values; exit code 1 if one is wrong."""
     from silo.api.checking import run_cases  # noqa: PLC0415  # heavy: only when the command runs
 
-    outcomes = run_cases(path, device=device, kernels=kernel or None, arrays=arrays, trust=trust, tune=tune)
+    outcomes = run_cases(
+        path, device=device, kernels=kernel or None, arrays=arrays, trust=trust, tune=tune, check=check
+    )
     if json:
         print_json([asdict(outcome) for outcome in outcomes])
     elif not quiet:

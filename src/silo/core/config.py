@@ -24,6 +24,7 @@ OPTION_NAMES = (
     "launch_cooperative_grid",
     "launch_pdl",
     "enable_fp_fusion",
+    "debug",
     *CPU_OPTIONS,
 )
 

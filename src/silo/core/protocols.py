@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 
 from silo.core.compiled import Compiled
@@ -10,13 +11,15 @@ from silo.core.config import Config
 from silo.core.decisions import Decision
 from silo.core.device import DeviceModel
 from silo.core.launch_info import LaunchInfo
-from silo.core.signature import Signature
+from silo.core.signature import Effect, Signature
 from silo.core.target import Target
 from silo.core.values import JSON
 from silo.core.variant import CompileJob, Variant
 
 __all__ = [
     "BlobStore",
+    "CheckedKernel",
+    "ChecksKernels",
     "Compiler",
     "Device",
     "Heuristic",
@@ -90,6 +93,49 @@ class RunsInProcess(Protocol):
     @property
     def in_process(self) -> bool:
         """Whether it asks for that."""
+        ...
+
+
+class CheckedKernel(Protocol):
+    """A kernel compiled to check itself while it runs. ``loaded`` is launched like any other, within :meth:`over`."""
+
+    @property
+    def launch(self) -> LaunchInfo:
+        """Its launch info."""
+        ...
+
+    @property
+    def loaded(self) -> LoadedKernel:
+        """What a binding takes."""
+        ...
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        """What it does through each parameter of the layout."""
+        ...
+
+    def over(
+        self,
+        arguments: Mapping[str, object],
+        *,
+        uninitialized: Sequence[str] = (),
+        memory: Sequence[object] = (),
+        steps: int,
+    ) -> AbstractContextManager[list[str]]:
+        """Launches within the block are over ``arguments``; gives notes on what was not checked. CheckError."""
+        ...
+
+
+@runtime_checkable
+class ChecksKernels(Protocol):
+    """A compiler whose code can check itself."""
+
+    def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
+        """From the source. Raises SourceError, CompileError."""
+        ...
+
+    def check_text(self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool) -> CheckedKernel:
+        """From the text that travels with an artifact, which has no lines. Raises CompileError."""
         ...
 
 

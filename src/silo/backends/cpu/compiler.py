@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -14,6 +14,7 @@ from typing import cast
 from silo.backends.cpu import runtime
 from silo.backends.cpu.analysis.supported import check_supported, unsupported_operations
 from silo.backends.cpu.build import Toolchain, build, compile_flags, find_toolchain
+from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
 from silo.backends.cpu.emit.kernel import EmittedKernel, emit_c
 from silo.backends.cpu.levels import Level, level_of
 from silo.backends.cpu.options import CpuOptions
@@ -28,10 +29,10 @@ from silo.core.values import JSON, digest
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError, UnsupportedError
 from silo.settings import settings
-from silo.sources.triton.adapter import Ttir, lower_to_ttir, triton_version
+from silo.sources.triton.adapter import Ttir, debug_by_default, lower_to_ttir, triton_version
 from silo.sources.triton.parameters import ModuleArgument, module_arguments
 from silo.sources.triton.source import TritonSource
-from silo.sources.triton.ssa import Module
+from silo.sources.triton.ssa import Module, Operation
 from silo.sources.triton.ttir import parse_ttir
 from silo.sources.triton.verifier import verify
 
@@ -124,6 +125,39 @@ class CpuCompiler:
         """
         return compile_ttir(job, find_toolchain(settings().cc))
 
+    def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
+        """Code that checks itself, with the lines of the source. Assertions are kept."""
+        if not isinstance(source, TritonSource):
+            raise SourceError(f"{source.name} is a {source.kind} source; the CPU compiler takes triton sources")
+        text = lower_to_ttir(
+            source.function,
+            variant.signature,
+            variant.specialization,
+            variant.config,
+            variant.target,
+            asserts=True,
+            force=settings().force_triton,
+        ).located
+        layout = _layout(variant.signature, variant.specialization, parse_ttir(text))
+        return self._checked(text, variant, layout, nan=nan)
+
+    def check_text(self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool) -> CheckedKernel:
+        """Code that checks itself, from the text of an artifact."""
+        return self._checked(text, variant, launch.layout, nan=nan)
+
+    @staticmethod
+    def _checked(text: str, variant: Variant, layout: tuple[LayoutSlot, ...], *, nan: bool) -> CheckedKernel:
+        level = level_of(variant.target)
+        return compile_checked(
+            variant.kernel,
+            text,
+            layout,
+            level=level,
+            options=CpuOptions.of(variant.config, "reference", level.vector_bits),
+            nan=nan,
+            toolchain=find_toolchain(settings().cc),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class EmittedJob:
@@ -160,6 +194,8 @@ def make_job(
         check_supported(parse_ttir(ttir.located))
         raise CompileError(f"{kernel}: Triton {triton_version()} printed it in two ways")
     parameters: JSON = {"layout": [slot.to_json() for slot in layout(module)], "options": options.to_json()}
+    if _asserts(module):
+        parameters["lines"] = [*_lines(ttir.located)]
     return CompileJob("cpu", kernel, target, ttir.text, parameters)
 
 
@@ -177,7 +213,7 @@ def emit_job(job: CompileJob, toolchain: Toolchain) -> EmittedJob:
     Raises:
         CompileError: the text or the parameters make no sense.
     """
-    options, layout = _read_parameters(job)
+    options, layout, lines = _read_parameters(job)
     level = level_of(job.target)
     try:
         module = parse_ttir(job.text)
@@ -185,6 +221,8 @@ def emit_job(job: CompileJob, toolchain: Toolchain) -> EmittedJob:
     except SourceError as error:
         raise CompileError(f"the TTIR of {job.kernel} cannot be read: {error}") from error
     _check_layout(job.kernel, module, layout)
+    for operation, line in zip(_asserts(module), lines, strict=False):
+        operation.location = line
     emitted = emit_c(module, options)
     entry = entry_name(job.kernel, job.key(compiler_identity(level, toolchain)))
     launch = LaunchInfo(
@@ -209,10 +247,23 @@ def entry_name(kernel: str, key: str) -> str:
     return f"silo_{re.sub('[^A-Za-z0-9_]', '_', kernel)}_{key[:12]}"
 
 
+def _asserts(module: Module) -> list[Operation]:
+    return [operation for operation in module.walk() if operation.name == "tt.assert"]
+
+
+def _lines(located: str) -> Iterator[str]:
+    """The file's name and the line of each assertion, in the order of the text, which itself has no places in it."""
+    for operation in _asserts(parse_ttir(located)):
+        yield operation.location.rpartition("/")[2]
+
+
 def compiler_identity(level: Level, toolchain: Toolchain) -> str:
     """What decides the bytes that a job leads to, besides the job."""
     flags = digest("cpu-flags/1", [*compile_flags(level)])[:16]
-    return f"cpu {emitter_digest()[:16]} runtime {runtime.runtime_digest()[:16]} flags {flags} {toolchain.version}"
+    debug = "debug " if debug_by_default() else ""
+    return (
+        f"cpu {debug}{emitter_digest()[:16]} runtime {runtime.runtime_digest()[:16]} flags {flags} {toolchain.version}"
+    )
 
 
 def emitter_digest() -> str:
@@ -259,16 +310,16 @@ def _abi_type(parameter: Parameter, argument: ModuleArgument) -> AbiType:
         raise UnsupportedError(f"{parameter.name}: no scalar arguments of type {parameter.dtype} on the CPU") from None
 
 
-def _read_parameters(job: CompileJob) -> tuple[CpuOptions, tuple[LayoutSlot, ...]]:
+def _read_parameters(job: CompileJob) -> tuple[CpuOptions, tuple[LayoutSlot, ...], list[str]]:
     data = job.parameters
-    if not isinstance(data, dict) or set(data) != {"layout", "options"}:
+    if not isinstance(data, dict) or set(data) - {"lines"} != {"layout", "options"}:
         raise CompileError(f"the job of {job.kernel} is not one of the CPU compiler: {data!r}")
     try:
         options = CpuOptions.from_json(data["options"])
         layout = tuple(LayoutSlot.from_json(slot) for slot in cast("list[JSON]", data["layout"]))
     except (TypeError, ValueError) as error:
         raise CompileError(f"the job of {job.kernel} has no layout or options: {error}") from None
-    return options, layout
+    return options, layout, cast("list[str]", data.get("lines", []))
 
 
 # The TTIR types each ABI type may stand for; unsigned integers are signless in TTIR.

@@ -38,6 +38,12 @@ _SCALARS: dict[AbiType, Any] = {
 _ALIGNMENT = 64  # bytes
 
 
+class _Fault(ctypes.Structure):
+    """``struct silo_fault``: what a kernel that fails says."""
+
+    _fields_ = (("bytes", ctypes.c_uint32), ("claimed", ctypes.c_int32), ("text", ctypes.c_char * 1016))
+
+
 class KernelObject:
     """One kernel of a loaded object."""
 
@@ -62,6 +68,14 @@ class KernelObject:
         self._scratch = ctypes.create_string_buffer(size)
         self._scratch_address = -(-ctypes.addressof(self._scratch) // _ALIGNMENT) * _ALIGNMENT
 
+    @property
+    def function(self) -> Any:  # noqa: ANN401  # a ctypes function
+        """The kernel by its ABI, with addresses for pointers."""
+        raw = self._library[self.launch.entry]
+        raw.restype = ctypes.c_int32
+        raw.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_uint64] * 2 + [ctypes.c_void_p] * 2
+        return raw
+
     def run(self, grid: Sequence[int], arguments: Sequence[object] | Mapping[str, object]) -> None:
         """Run every program of ``grid`` (one to three extents) in order.
 
@@ -72,7 +86,7 @@ class KernelObject:
 
         Raises:
             ArgumentError: wrong count, or a value of the wrong kind.
-            LaunchError: the kernel gave back an error code.
+            LaunchError: the kernel failed; with what it says of it.
         """
         extents = (*grid, 1, 1)[:3]
         total = extents[0] * extents[1] * extents[2]
@@ -81,9 +95,12 @@ class KernelObject:
             self._cell(slot.name, slot.type, value) for slot, value in zip(self.launch.layout, values, strict=True)
         ]
         addresses = (ctypes.c_void_p * max(len(cells), 1))(*[ctypes.addressof(cell) for cell in cells])
-        code = self._entry(addresses, (ctypes.c_uint32 * 3)(*extents), 0, total, self._scratch_address, None)
+        fault = _Fault(ctypes.sizeof(_Fault))
+        place = ctypes.addressof(fault)
+        code = self._entry(addresses, (ctypes.c_uint32 * 3)(*extents), 0, total, self._scratch_address, place)
         if code != 0:
-            raise LaunchError(f"{self.launch.entry} gave back the error code {code}")
+            said = fault.text.decode(errors="replace") or "the kernel reported an error"
+            raise LaunchError(f"{self.launch.entry}: {said} (code {code})")
 
     def _in_order(self, arguments: Sequence[object] | Mapping[str, object]) -> list[object]:
         names = [slot.name for slot in self.launch.layout]

@@ -15,7 +15,7 @@ from silo.core.specialization import Specialization
 from silo.sources.triton.parameters import module_arguments
 from silo.sources.triton.ssa import Block, Module, Operation, Value
 
-__all__ = ["argument_effects", "effects_of"]
+__all__ = ["argument_effects", "control_flows", "effects_of", "pointer_roots"]
 
 _READS, _WRITES = 1, 2
 
@@ -74,6 +74,21 @@ def argument_effects(module: Module) -> tuple[Effect, ...]:
     return _Analysis(module).run()
 
 
+def pointer_roots(module: Module) -> dict[Value, frozenset[int]]:
+    """Which arguments of the kernel, by position, each pointer may derive from; -1 for any memory."""
+    analysis = _Analysis(module)
+    for operation in module.walk():
+        if operation.name not in _DERIVES and operation.name not in _CONTROL:
+            analysis.roots.update({value: {-1} for value in operation.results if _points(value)})
+    analysis.solve()
+    return {value: frozenset(roots) for value, roots in analysis.roots.items() if _points(value)}
+
+
+def control_flows(module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
+    """(source, target) of every value that a branch, loop or call hands to another value."""
+    return _CONTROL.get(operation.name, _nothing)(module, operation)
+
+
 def _points(value: Value) -> bool:
     return value.type.pointer or value.type.element.startswith("!")
 
@@ -85,6 +100,14 @@ class _Analysis:
     effects: dict[int, int] = field(default_factory=dict[int, int])
 
     def run(self) -> tuple[Effect, ...]:
+        self.solve()
+        for operation in self.module.walk():
+            self._touch(operation)
+        arguments = self.module.entry.regions[0].blocks[0].arguments
+        return tuple(_EFFECTS[self.effects.get(index, 0)] for index in range(len(arguments)))
+
+    def solve(self) -> None:
+        """Find the roots of every value."""
         arguments = self.module.entry.regions[0].blocks[0].arguments
         for index, argument in enumerate(arguments):
             if _points(argument):
@@ -99,9 +122,6 @@ class _Analysis:
                     if reached and not reached <= self.roots.setdefault(target, set()):
                         self.roots[target] |= reached
                         changed = True
-        for operation in operations:
-            self._touch(operation)
-        return tuple(_EFFECTS[self.effects.get(index, 0)] for index in range(len(arguments)))
 
     # -- where pointers flow -----------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ STRUCTURAL = (
     frozenset(
         {
             "tt.func",
+            "tt.assert",
             "tt.atomic_cas",
             "tt.atomic_rmw",
             "tt.call",
@@ -29,6 +30,7 @@ STRUCTURAL = (
             "tt.join",
             "tt.load",
             "tt.map_elementwise",
+            "tt.print",
             "tt.reduce",
             "tt.scan",
             "tt.split",

@@ -7,6 +7,7 @@ from silo.sources.triton.ssa import Block, Operation, Value
 
 __all__ = [
     "DOTS",
+    "EFFECTS",
     "NETWORK",
     "NO_EFFECT",
     "OPAQUE",
@@ -41,12 +42,16 @@ NETWORK = "silo.network"
 # Operations that take whole tensors from memory and leave whole tensors there.
 WHOLE = frozenset({NETWORK, "tt.call", "tt.map_elementwise"})
 # Operations whose loop nest is theirs alone and runs in order.
-_ORDERED = frozenset({"tt.atomic_cas", "tt.atomic_rmw", "tt.histogram", "tt.scan", "tt.unsplat"})
+_ORDERED = frozenset(
+    {"tt.assert", "tt.atomic_cas", "tt.atomic_rmw", "tt.histogram", "tt.print", "tt.scan", "tt.unsplat"}
+)
 DOTS = frozenset({"tt.dot", "tt.dot_scaled"})
 # Operations whose results live in a buffer (or a variable) of their own.
 OPAQUE = frozenset({"tt.reduce", "scf.for", "scf.if", "scf.while"}) | DOTS | WHOLE | _ORDERED
 # Operations that write memory which others may read.
 WRITES = frozenset({"tt.atomic_cas", "tt.atomic_rmw", "tt.call", "tt.store"})
+# Operations that the world sees, in the order of the program.
+EFFECTS = WRITES | {"tt.assert", "tt.print"}
 # Hints and orderings that mean nothing where one thread runs a whole program.
 NO_EFFECT = frozenset({"llvm.intr.assume", "ttg.barrier", "gpu.barrier", "ttg.local_barrier"})
 

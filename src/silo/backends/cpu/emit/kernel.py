@@ -16,7 +16,7 @@ from silo.backends.cpu.lower.kernel import lower_kernel
 from silo.backends.cpu.options import CpuOptions
 from silo.sources.triton.ssa import Module
 
-__all__ = ["EmittedKernel", "emit_c", "lower"]
+__all__ = ["EmittedKernel", "emit_c", "emit_supported", "lower"]
 
 
 _WITHOUT_F16 = 128  # bits of the vectors of levels that have no instructions for f16
@@ -39,6 +39,10 @@ class EmittedKernel:
 def lower(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]:
     """The loop program of the kernel of ``module``, which is rewritten on the way, and the runtime pieces it calls."""
     check_supported(module)
+    return _lower_supported(module, options)
+
+
+def _lower_supported(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]:
     if options.mode == "optimized":
         fold_networks(module)
         find_mirrors(module)
@@ -54,7 +58,12 @@ def emit_c(module: Module, options: CpuOptions | None = None) -> EmittedKernel:
     Raises:
         UnsupportedError: listing every operation the CPU cannot express, with its place and count.
     """
-    options = options or CpuOptions()
-    program, uses = lower(module, options)
+    check_supported(module)
+    return emit_supported(module, options or CpuOptions())
+
+
+def emit_supported(module: Module, options: CpuOptions) -> EmittedKernel:
+    """:func:`emit_c` of a module that was checked already; it may have been instrumented since."""
+    program, uses = _lower_supported(module, options)
     source = "\n".join((runtime.text(uses, options.vector_bits, options.dot_units), PRELUDE, kernel_text(program)))
     return EmittedKernel(source, program.entry, program.total_bytes, runtime.with_needs(uses))

@@ -21,8 +21,10 @@ from silo.backends.cpu.loop_ir import (
     Statement,
 )
 from silo.backends.cpu.lower.atomic import ATOMICS, atomic_call, atomic_mask
+from silo.backends.cpu.lower.checked import CHECKED, checked_expression, checked_statement
 from silo.backends.cpu.lower.dot import leading_products, lower_dot
 from silo.backends.cpu.lower.group import lower_group
+from silo.backends.cpu.lower.messages import MESSAGES, flush_statement, message_statements
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.lower.whole import lower_whole
 from silo.backends.cpu.schedule.control import jump_arguments
@@ -111,13 +113,29 @@ class FunctionLowering:
             scope.emit(Assign(f"*{scope.scalar(pointer)}", scope.scalar(value), condition))
             return
         if operation.name in ATOMICS:
+            mask = atomic_mask(operation)
+            condition = scope.scalar(mask) if mask is not None else ""
+            call = atomic_call(scope, operation, [scope.scalar(operand) for operand in operation.operands])
+            if not operation.result.uses:
+                scope.emit(If(condition, [Call(call)]) if condition else Call(call))
+                return
             scope.bind(operation.result, scope.name("s"))
             result = scope.scalar(operation.result)
             scope.emit(Define(ops.c_type(operation.result.type), result, "0", mutable=True))
-            mask = atomic_mask(operation)
-            call = atomic_call(scope, operation, [scope.scalar(operand) for operand in operation.operands])
-            scope.emit(Assign(result, call, scope.scalar(mask) if mask is not None else ""))
+            scope.emit(Assign(result, call, condition))
             return
+        if operation.name in MESSAGES:
+            values = [scope.scalar(operand) for operand in operation.operands]
+            for statement in message_statements(scope, operation, "".join(values)):
+                scope.emit(statement)
+            if operation.name == "tt.print":
+                scope.emit(flush_statement())
+            return
+        if operation.name in CHECKED:
+            statement = checked_statement(scope, operation)
+            if statement is not None:
+                scope.emit(statement)
+                return
         result = operation.result
         text = self._scalar_text(operation)
         if operation.name == "arith.constant":
@@ -141,6 +159,8 @@ class FunctionLowering:
                     return text
                 fill = scope.scalar(other) if other is not None else ops.zero(operation.result.type)
                 return f"{scope.scalar(mask)} ? {text} : {fill}"
+            case name if name in CHECKED:
+                return checked_expression(scope, operation, [scope.scalar(operand) for operand in operation.operands])
             case _:
                 return scope.expression(operation, [scope.scalar(operand) for operand in operation.operands])
 

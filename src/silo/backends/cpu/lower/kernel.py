@@ -8,6 +8,7 @@ from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.streams import streamable_stores
 from silo.backends.cpu.loop_ir import Buffer, Call, Function, Parameter, Program
 from silo.backends.cpu.lower.control import FunctionLowering
+from silo.backends.cpu.lower.messages import split_prints
 from silo.backends.cpu.lower.regions import element_functions
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.lower.whole import callee_of, function_name
@@ -27,6 +28,7 @@ def frame_name(function: str) -> str:
 
 def lower_kernel(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]:
     """The loop program of the kernel of ``module``, and the runtime pieces its text calls."""
+    split_prints(module)
     scope = Scope(options, module)
     applied = element_functions(scope, module)
     called = [_function(scope, symbol, module.functions[symbol]) for symbol in _called(module)]

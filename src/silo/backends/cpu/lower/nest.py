@@ -13,6 +13,7 @@ from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.mirror import MIRROR
 from silo.backends.cpu.analysis.values import VIEWS, is_unit_reshape, load_parts, scalar_source
 from silo.backends.cpu.loop_ir import Define, For, Statement
+from silo.backends.cpu.lower.checked import CHECKED, checked_expression
 from silo.backends.cpu.lower.flat import FlatLoops
 from silo.backends.cpu.lower.scope import Scope
 from silo.sources.triton.ssa import Operation, Type, Value
@@ -145,6 +146,9 @@ class Nest:
         if operation.name == "tt.load":
             return self.load(operation, index)
         names = [self.value(operand, index) for operand in operation.operands]
+        if operation.name in CHECKED:  # never out of a loop: each element is looked at
+            text = checked_expression(scope, operation, names, linear_index(index, value.type.shape), index)
+            return self.put(ops.c_type(value.type), text, self.depth)
         return self.put(ops.c_type(value.type), scope.expression(operation, names), self.level(*names))
 
     def _offset(self, value: Value, index: Index) -> str:

@@ -1,10 +1,11 @@
-"""Lowers the nests that one operation has for itself: scans, general reductions, atomics, histograms."""
+"""Lowers the nests that one operation has for itself: scans, general reductions, atomics, histograms, messages."""
 
 from __future__ import annotations
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
 from silo.backends.cpu.lower.atomic import ATOMICS, atomic_call, atomic_mask
+from silo.backends.cpu.lower.messages import MESSAGES, flush_statement, message_statements
 from silo.backends.cpu.lower.nest import Nest, linear_index
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.schedule.plan import Group
@@ -25,6 +26,8 @@ def lower_ordered(scope: Scope, group: Group) -> None:
         _scan(scope, nest, operation)
     elif operation.name == "tt.reduce":
         _reduce(scope, nest, operation)
+    elif operation.name in MESSAGES:
+        _message(scope, nest, operation)
     elif operation.name in ATOMICS:
         _atomic(scope, nest, operation)
     elif operation.name == "tt.histogram":
@@ -192,6 +195,17 @@ def _histogram(scope: Scope, nest: Nest, operation: Operation) -> None:
     condition = f"{bin_} < {bins}" + (f" && {nest.value(masked[0], nest.index)}" if masked else "")
     body: list[Statement] = [Assign(f"{buffer.name}[{bin_}]", f"{buffer.name}[{bin_}] + 1", condition)]
     _emit(scope, nest.loops([*nest.levels[nest.depth], *body]))
+
+
+# ---- messages
+
+
+def _message(scope: Scope, nest: Nest, operation: Operation) -> None:
+    (element,) = _elements(nest, operation)
+    body = message_statements(scope, operation, element, nest.index)
+    _emit(scope, nest.loops([*nest.levels[nest.depth], *body]))
+    if operation.name == "tt.print":
+        scope.emit(flush_statement())
 
 
 def _unsplat(scope: Scope, nest: Nest, operation: Operation) -> None:

@@ -8,11 +8,16 @@ from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.values import REGION_RETURNS, constant_scalar
 from silo.backends.cpu.loop_ir import Function, Parameter
 from silo.backends.cpu.lower.control import FunctionLowering
+from silo.backends.cpu.lower.messages import MESSAGES
 from silo.backends.cpu.lower.scope import ElementFunction, Scope
 from silo.backends.cpu.schedule.function import plan_region
 from silo.sources.triton.ssa import Module, Operation, Region, Value
 
 __all__ = ["element_functions", "needs_function"]
+
+
+# They name the program that they run for, or may end it.
+_NEEDS_SURROUNDINGS = MESSAGES | {"tt.call"}
 
 
 def needs_function(operation: Operation) -> bool:
@@ -52,7 +57,7 @@ def _outlined(scope: Scope, operation: Operation) -> Function:
     targets = [scope.name("to") for _ in returned]
     for target, value in zip(targets, returned, strict=True):
         parameters.append(Parameter(f"{ops.c_type(value.type)} *", target))
-    calls = any(inner.name == "tt.call" for inner in Module({"": operation}, "").walk())
+    calls = any(inner.name in _NEEDS_SURROUNDINGS for inner in Module({"": operation}, "").walk())
     scope.frame = "0"  # the memory that it is given is for what it calls
     with scope.collecting() as body:
         FunctionLowering(scope, region.blocks, targets=targets, status="0" if calls else "").function(

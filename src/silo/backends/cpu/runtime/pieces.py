@@ -60,6 +60,9 @@ def _reader(element: str, ctype: str, real: str, factor: str, converter: str, *,
 # In the order of the emitted text: a piece stands after everything it needs.
 PIECES: dict[str, Piece] = {
     "types": Piece("types.h"),
+    "fault": Piece("fault.h"),
+    "check": Piece("check.h", ("types",)),
+    "print": Piece("print.h"),
     "libm": Piece("libm.h"),
     "half": Piece("half.h", ("types",)),
     "half_blocks": Piece("half_blocks.h", ("half",)),

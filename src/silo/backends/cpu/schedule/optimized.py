@@ -18,6 +18,7 @@ from silo.backends.cpu.analysis.affine import is_index_only, is_range_mask, is_s
 from silo.backends.cpu.analysis.mirror import MIRROR
 from silo.backends.cpu.analysis.values import (
     DOTS,
+    EFFECTS,
     NO_EFFECT,
     OPAQUE,
     REGION_RETURNS,
@@ -169,10 +170,9 @@ class _Planner:
 
     def _scalar(self, operation: Operation) -> None:
         group = self.open
-        writes = operation.name in WRITES
         if group is not None and (
             any(operand in group.reduced for operand in operation.operands)
-            or writes
+            or operation.name in EFFECTS
             or (operation.name == "tt.load" and group.stores)
         ):
             self._close()

@@ -14,7 +14,13 @@ from silo.sources.triton.adapter.decorators import (
 )
 from silo.sources.triton.adapter.gpu import GpuStages, compile_gpu
 from silo.sources.triton.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir, read_off
-from silo.sources.triton.adapter.toolchain import TESTED_VERSIONS, plugin_driver, require_triton, triton_version
+from silo.sources.triton.adapter.toolchain import (
+    TESTED_VERSIONS,
+    debug_by_default,
+    plugin_driver,
+    require_triton,
+    triton_version,
+)
 from silo.sources.triton.adapter.wrap import wrap
 
 __all__ = [
@@ -27,6 +33,7 @@ __all__ = [
     "Ttir",
     "compile_gpu",
     "cpu_target",
+    "debug_by_default",
     "descriptor_type",
     "is_interpreted",
     "is_kernel",

@@ -17,7 +17,14 @@ from silo.core.values import FunctionValue, Value
 from silo.errors import CompileError, SiloError, SourceError
 from silo.sources.triton.adapter.cpu import CpuFrontEnd, cpu_target, run_cpu_passes, run_passes
 from silo.sources.triton.adapter.decorators import location_of
-from silo.sources.triton.adapter.toolchain import backend_for, gpu_target, lowering_for, module, require_triton
+from silo.sources.triton.adapter.toolchain import (
+    backend_for,
+    debug_by_default,
+    gpu_target,
+    lowering_for,
+    module,
+    require_triton,
+)
 from silo.sources.triton.functions import recall
 
 __all__ = ["Ttir", "gpu_options", "lower_for_gpu", "lower_to_ttir", "read_off"]
@@ -51,7 +58,7 @@ def lower_to_ttir(
     config: Config,
     target: Target,
     *,
-    debug: bool = False,
+    asserts: bool = False,
     force: bool = False,
 ) -> Ttir:
     """Lower for the CPU: helpers inlined, block pointers and descriptors rewritten to pointers, loops unrolled.
@@ -60,9 +67,10 @@ def lower_to_ttir(
         function: the ``JITFunction``.
         signature: typed.
         specialization: facts and constexpr values; values of ``config`` and defaults fill in what it lacks.
-        config: its compile options mean nothing on a CPU and change nothing here.
+        config: of its compile options only ``debug`` means something on a CPU: like ``@triton.jit(debug=True)`` and
+            ``TRITON_DEBUG=1`` it keeps ``tl.device_assert`` and adds Triton's checks for integer overflow.
         target: a ``cpu`` target.
-        debug: keep ``tl.device_assert`` and overflow checks, as ``@triton.jit(debug=True)`` does.
+        asserts: keep ``tl.device_assert`` in any case, and leave those checks out.
         force: accept a Triton that Silo was not tested with.
 
     Raises:
@@ -72,12 +80,17 @@ def lower_to_ttir(
     require_triton(force=force)
     if target.kind != "cpu":
         raise SourceError(f"lower_to_ttir is for cpu targets, not {target}; use lower_for_gpu")
+    debug = asserts or config.as_dict().get("debug") is True or debug_by_default()
     arguments = _source_arguments(function, signature, specialization, config)
     triton_target = cpu_target(target)
     front_end = CpuFrontEnd(triton_target)
     # Fusing is the C compiler's business, so it makes no difference here; said outright, no knob of Triton's does.
     options = front_end.parse_options(
-        {"enable_fp_fusion": True, "debug": debug or bool(getattr(function, "debug", False))}
+        {
+            "enable_fp_fusion": True,
+            "debug": debug or bool(getattr(function, "debug", False)),
+            "sanitize_overflow": not asserts,
+        }
     )
     made = _make_module(function, arguments, triton_target, front_end, options)
     run_cpu_passes(made)

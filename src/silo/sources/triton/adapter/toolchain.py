@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from silo.errors import TargetError, ToolchainError
 __all__ = [
     "TESTED_VERSIONS",
     "backend_for",
+    "debug_by_default",
     "gpu_target",
     "lowering_for",
     "module",
@@ -66,6 +68,12 @@ def module(name: str) -> Any:  # noqa: ANN401  # Triton has no types
         return importlib.import_module(name)
     except ImportError as error:
         raise ToolchainError(f"Triton's module {name} cannot be imported: {error}") from error
+
+
+def debug_by_default() -> bool:
+    """Whether Triton itself would compile with ``debug=True`` now (``TRITON_DEBUG``, or its knob)."""
+    knobs: Any = sys.modules.get("triton.knobs")
+    return knobs is not None and bool(knobs.runtime.debug)
 
 
 def plugin_driver(name: str) -> Any | None:  # noqa: ANN401

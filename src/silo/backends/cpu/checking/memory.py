@@ -1,0 +1,124 @@
+"""The memory that a call's arguments may reach: where each allocation starts and ends, and what it is called."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from silo.errors import ArgumentError
+from silo.launch import native
+
+__all__ = ["Allocation", "Region", "allocation_of", "holding", "regions_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """All the memory behind one argument, from ``low`` up to ``high``; ``address`` is where the argument points.
+
+    ``words`` say what it is: a base array, a storage, ...
+    """
+
+    name: str
+    low: int
+    high: int
+    address: int
+    words: str
+    writable: bool = True
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Memory without a gap that one or several allocations lie in."""
+
+    low: int
+    high: int
+
+    def read(self) -> bytearray:
+        """A copy of what it holds."""
+        kept = bytearray(self.high - self.low)
+        if kept:
+            ctypes.memmove((ctypes.c_char * len(kept)).from_buffer(kept), self.low, len(kept))
+        return kept
+
+    def write(self, held: bytearray) -> None:
+        """Put back what :meth:`read` gave."""
+        if held:
+            ctypes.memmove(self.low, (ctypes.c_char * len(held)).from_buffer(held), len(held))
+
+
+def allocation_of(name: str, value: Any) -> Allocation:  # noqa: ANN401  # any library's array
+    """The allocation behind an array in host memory: all of its base array or storage, not only what the view shows.
+
+    Raises:
+        ArgumentError: it lies on a device, or nothing says where it lies.
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        tensor: Any = value
+        if tensor.device.type != "cpu":
+            raise ArgumentError(_elsewhere(name, str(tensor.device)))
+        storage = tensor.untyped_storage()
+        low, size = storage.data_ptr(), storage.nbytes()
+        return Allocation(name, low, low + size, tensor.data_ptr(), f"torch storage of {size} bytes")
+    if hasattr(value, "__array_interface__"):
+        return _numpy(name, value)
+    address, _, bits, readonly, device, shape, strides = native.read(value)
+    if device[0] != 1:
+        raise ArgumentError(_elsewhere(name, f"DLPack device {device}"))
+    width = bits // 8
+    low, high = _reach(address, shape, [stride * width for stride in strides], width)
+    kind = type(value).__name__
+    return Allocation(name, low, high, address, f"{kind} of {high - low} bytes", writable=not readonly)
+
+
+def _numpy(name: str, value: Any) -> Allocation:  # noqa: ANN401
+    """Follows views to the array that owns the memory; what the outermost array stands on counts as it shows it."""
+    import numpy as np  # noqa: PLC0415  # numpy is optional, and here
+
+    array = np.asarray(value)
+    owner: Any = array
+    while isinstance(getattr(owner, "base", None), np.ndarray):
+        owner = owner.base
+    low, high = _reach(owner.ctypes.data, owner.shape, owner.strides, owner.itemsize)
+    words = f"numpy {'base ' if owner is not array else ''}array of {high - low} bytes"
+    return Allocation(name, low, high, array.ctypes.data, words, writable=bool(array.flags.writeable))
+
+
+def _reach(address: int, shape: Sequence[int], strides: Sequence[int], width: int) -> tuple[int, int]:
+    """The first address of an array and the one behind its last; ``strides`` and ``width`` are in bytes."""
+    if not all(shape):
+        return address, address
+    steps = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+    low = address + sum(step for step in steps if step < 0)
+    return low, address + sum(step for step in steps if step > 0) + width
+
+
+def _elsewhere(name: str, device: str) -> str:
+    return f"{name} lies on {device}: a check runs on the CPU and takes arrays in host memory; copy it there (.cpu())"
+
+
+def regions_of(allocations: Sequence[Allocation]) -> list[Region]:
+    """Allocations that overlap, joined; by address."""
+    found: list[Region] = []
+    for one in sorted(allocations, key=lambda one: one.low):
+        if found and one.low < found[-1].high:
+            found[-1] = Region(found[-1].low, max(found[-1].high, one.high))
+        elif one.size:
+            found.append(Region(one.low, one.high))
+    return found
+
+
+def holding(regions: Sequence[Region], allocation: Allocation) -> int:
+    """Which region an allocation lies in; -1 for an empty one."""
+    for index, region in enumerate(regions):
+        if region.low <= allocation.low and allocation.high <= region.high and allocation.size:
+            return index
+    return -1

@@ -1,0 +1,72 @@
+"""Sites: the operations of a kernel that its check watches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntFlag
+from types import MappingProxyType
+
+__all__ = ["Site", "SiteKind", "Use"]
+
+
+class SiteKind(Enum):
+    """Why an operation is watched."""
+
+    LOAD = "load"
+    STORE = "store"
+    ATOMIC = "atomic"
+    LOOP = "loop"
+    ASSERT = "device_assert"
+    ASSUME = "assume"
+    HINT = "hint"
+    # Operations whose result may be one that no kernel should use:
+    FILL = "masked load"
+    DIVISION = "division"
+    WRAP = "32-bit arithmetic"
+    NAN = "not a number"
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it is harmless unless its result matters."""
+        return self in (SiteKind.FILL, SiteKind.DIVISION, SiteKind.WRAP, SiteKind.NAN)
+
+
+class Use(IntFlag):
+    """What an access does (``enum silo_check_use``)."""
+
+    NONE = 0
+    READS = 1
+    WRITES = 2
+    ATOMIC = 4
+    ACQUIRES = 8
+    RELEASES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One watched operation. ``number`` is how the code names it.
+
+    ``place`` is ``file:line``, "" where the text has no places; then ``ordinal`` (from 1, among the operations of this
+    name) has to do. ``shape`` is that of the tile, () for a scalar. ``roots`` are the positions of the arguments that
+    an address may derive from, None for any memory. ``details`` is what a hint promises, or an assertion's message.
+    """
+
+    number: int
+    kind: SiteKind
+    operation: str
+    place: str
+    ordinal: int
+    shape: tuple[int, ...] = ()
+    bytes: int = 1
+    use: Use = Use.NONE
+    roots: frozenset[int] | None = None
+    details: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+    def index(self, lane: int) -> tuple[int, ...]:
+        """The index in the tile of its ``lane``-th element, row-major."""
+        found: list[int] = []
+        for extent in reversed(self.shape):
+            found.append(lane % extent)
+            lane //= extent
+        return tuple(reversed(found))

@@ -1,0 +1,96 @@
+"""What a kernel that is being checked shares with the host: the structs of ``runtime/check.h``."""
+
+from __future__ import annotations
+
+import ctypes
+from enum import IntEnum
+
+__all__ = ["BoundsCell", "CheckState", "FaultKind", "SiteCell"]
+
+
+class FaultKind(IntEnum):
+    """``enum silo_check_kind``."""
+
+    NOTHING = 0
+    BOUNDS = 1
+    READONLY = 2
+    UNALIGNED = 3
+    UNINITIALIZED = 4
+    RACE = 5
+    ENDLESS = 6
+    ASSERT = 7
+    ASSUME = 8
+    DIVISIBLE = 9
+    CONTIGUOUS = 10
+    CONSTANT = 11
+
+
+class BoundsCell(ctypes.Structure):
+    """``struct silo_bounds``."""
+
+    _fields_ = (
+        ("low", ctypes.c_uint64),
+        ("high", ctypes.c_uint64),
+        ("origin", ctypes.c_uint64),
+        ("writers", ctypes.c_void_p),
+        ("readers", ctypes.c_void_p),
+        ("fresh", ctypes.c_void_p),
+        ("writable", ctypes.c_int32),
+        ("unused", ctypes.c_int32),
+    )
+
+
+class SiteCell(ctypes.Structure):
+    """``struct silo_site``."""
+
+    _fields_ = (
+        ("use", ctypes.c_uint32),
+        ("bytes", ctypes.c_uint32),
+        ("first", ctypes.c_uint32),
+        ("count", ctypes.c_uint32),
+        ("change", ctypes.c_uint32),
+        ("seen", ctypes.c_uint32),
+        ("events", ctypes.c_uint64),
+        ("order", ctypes.c_uint64),
+        ("program", ctypes.c_uint64),
+        ("lane", ctypes.c_int64),
+        ("watched", ctypes.c_int64),
+    )
+
+
+class CheckState(ctypes.Structure):
+    """``struct silo_check``."""
+
+    _fields_ = (
+        ("bytes", ctypes.c_uint32),
+        ("claimed", ctypes.c_int32),
+        ("text", ctypes.c_char * 1016),
+        ("sites", ctypes.c_void_p),
+        ("bounds", ctypes.c_void_p),
+        ("reach", ctypes.c_void_p),
+        ("limit", ctypes.c_uint64),
+        ("shift", ctypes.c_uint64),
+        ("programs", ctypes.c_uint64),
+        ("clocks", ctypes.c_void_p),
+        ("locations", ctypes.c_void_p),
+        ("rows", ctypes.c_uint64),
+        ("used", ctypes.c_uint64),
+        ("kind", ctypes.c_int32),
+        ("site", ctypes.c_int32),
+        ("lane", ctypes.c_int64),
+        ("address", ctypes.c_uint64),
+        ("other", ctypes.c_uint64),
+        ("program", ctypes.c_uint64),
+        ("steps", ctypes.c_uint64),
+        ("order", ctypes.c_uint64),
+        ("epoch", ctypes.c_uint32),
+        ("acquired", ctypes.c_uint32),
+        ("last", ctypes.c_int64),
+        ("watch", ctypes.c_uint64),
+        ("watch_program", ctypes.c_uint64),
+        ("writer", ctypes.c_uint64),
+        ("writer_lane", ctypes.c_int64),
+        ("writer_site", ctypes.c_int32),
+        ("quiet", ctypes.c_int32),
+        ("spare", ctypes.c_uint64 * 2),
+    )
