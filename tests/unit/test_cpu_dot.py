@@ -114,7 +114,7 @@ def matmul(
             right = tl.load(bt, mask=(n[None, :] < N) & (k[:, None] < K - step * BK), other=0.0)
         else:
             left, right = tl.load(at), tl.load(bt)
-        total = tl.dot(left, right, total)
+        total = tl.dot(left, right, total, out_dtype=c.dtype.element_ty)
         at += BK * ak
         bt += BK * bk
     tl.store(c + m[:, None] * N + n[None, :], total, mask=(m[:, None] < M) & (n[None, :] < N))
