@@ -4,11 +4,6 @@ The text is a part of the error. "Liger" and "Triton" say whose limit it is; "la
 """
 
 MISSING = {
-    "feature: batched dot": ("later", "only two-dimensional operands"),
-    "feature: dot of fp8": ("later", "f8E5M2 x f8E5M2"),
-    "feature: dot with block scales (mxfp8)": ("later", "tt.dot_scaled"),
-    "feature: device_assert": ("later", "tt.assert"),
-    "feature: device_print": ("later", "tt.print"),
     "feature: inline assembly": ("it is a GPU's", "tt.elementwise_inline_asm"),
     "liger: dyt backward": ("Liger counts the cores of CUDA, XPU and NPU devices alone", "NUM_SMS"),
     "liger: softmax of rows longer than a block": ("Liger refuses them", "exceeds the recommended Triton blocksize"),
