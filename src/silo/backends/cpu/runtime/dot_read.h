@@ -9,7 +9,7 @@ silo_dot_left_ELEMENT(silo_tile from, int64_t first, int64_t depth, int64_t rows
     const int64_t far = turned ? from.column : from.row, near = turned ? 1 : from.column;
     for (int64_t i = 0; i < outer; i++, at += far, to += inner)
         if (near == 1)
-            silo_widen_ELEMENT(at, to, inner);
+            silo_dot_widen_ELEMENT(at, to, inner);
         else
             for (int64_t j = 0; j < inner; j++)
                 to[j] = silo_ELEMENT_to_FACTOR(at[j * near]);
@@ -29,7 +29,7 @@ silo_dot_right_ELEMENT(silo_tile from, int64_t first, int64_t depth, int64_t col
                 int64_t far = from.column;
                 if (!__builtin_types_compatible_p(CTYPE, REAL)) {
                     for (int64_t i = 0; i < 4; i++)
-                        silo_widen_ELEMENT(four + i * from.column, block + i * 4, 4);
+                        silo_dot_widen_ELEMENT(four + i * from.column, block + i * 4, 4);
                     four = (const CTYPE *)(const void *)block;
                     far = 4;
                 }
@@ -44,7 +44,7 @@ silo_dot_right_ELEMENT(silo_tile from, int64_t first, int64_t depth, int64_t col
         for (int64_t j = 0; j < columns; j += LANES) {
             REAL *row = to + j * depth + p * LANES;
             if (from.column == 1 && j + LANES <= columns)
-                silo_widen_ELEMENT(at + j, row, LANES);
+                silo_dot_widen_ELEMENT(at + j, row, LANES);
             else
                 for (int64_t l = 0; l < LANES; l++)
                     row[l] = j + l < columns ? silo_ELEMENT_to_FACTOR(at[(j + l) * from.column])

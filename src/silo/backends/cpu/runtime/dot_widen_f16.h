@@ -1,6 +1,6 @@
 /* Contiguous f16 as f32: by the level's own conversion where it has one, which is not found in
    loops over silo_f16_to_f32. */
-SILO_INLINE void silo_widen_f16(const uint16_t *from, float *to, int64_t count) {
+SILO_INLINE void silo_dot_widen_f16(const uint16_t *from, float *to, int64_t count) {
     int64_t i = 0;
 #ifdef __F16C__
     enum { LANES = SILO_VECTOR_BYTES / 4 };
