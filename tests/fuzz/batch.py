@@ -27,7 +27,9 @@ _EXCEPTED = ("unused", "type-limits", "tautological-compare", "aggressive-loop-o
 _WARNINGS = ("-Wall", "-Wextra", *(f"-Wno-{name}" for name in _EXCEPTED))
 # What a kernel's text defines outside functions: constant arrays, enumerators, functions.
 _DEFINED = re.compile(
-    r"^(?:enum \{ (\w+) =|static [^(;]*?\b(\w+)\[\] =|(?:SILO_INLINE|static|int32_t|void)\b(?:\s*__attribute__\(\(.*?\)\))?[^(;=]*?\b(\w+)\()",
+    r"^(?:enum \{ (\w+) ="
+    r"|static [^(;]*?\b(\w+)\[\] ="
+    r"|(?:SILO_INLINE|static|int32_t|void)\b(?:\s*__attribute__\(\(.*?\)\))?[^(;=]*?\b(\w+)\()",
     re.MULTILINE,
 )
 

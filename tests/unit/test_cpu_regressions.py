@@ -50,3 +50,22 @@ def test_a_load_that_needs_a_sum_comes_before_a_store_that_may_overwrite_what_it
     assert out.tolist() == [0, 0, *[total] * 14]
     run(load_between, (1,), mode, x=x, tile=tile, out=out, n=2)
     assert out.tolist() == [50, 50, *[total] * 14]
+
+
+@triton.jit
+def halves_in_dots_and_rows(x, out, row):
+    i, j, k = tl.arange(0, 16), tl.arange(0, 128), tl.arange(0, 32)
+    left = tl.load(x + i[:, None] * 32 + k[None, :])
+    right = tl.load(x + k[:, None] * 16 + i[None, :])
+    tl.store(out + i[:, None] * 16 + i[None, :], tl.dot(left, right))
+    tl.store(row + j, tl.load(x + j) + tl.load(x + 128 + j))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_halves_in_dots_and_in_rows_of_one_kernel(mode):
+    x = np.random.default_rng(0).integers(-3, 4, 512).astype(np.float16)
+    out, row = np.zeros((16, 16), np.float32), np.zeros(128, np.float16)
+    run(halves_in_dots_and_rows, (1,), mode, x=x, out=out, row=row)
+    wide = x.astype(np.float32)
+    np.testing.assert_array_equal(out, wide.reshape(16, 32) @ wide.reshape(32, 16))
+    np.testing.assert_array_equal(row, x[:128] + x[128:256])

@@ -455,6 +455,17 @@ def multiplied(x, y, out, A: tl.constexpr, B: tl.constexpr, C: tl.constexpr):
     tl.store(out + a[:, None] * C + c[None, :], tl.dot(left, right).to(out.dtype.element_ty))
 
 
+@triton.jit
+def scaled(x, sx, y, sy, out):
+    i, j, k = tl.arange(0, 16), tl.arange(0, 32), tl.arange(0, 64)
+    left, right = tl.load(x + i[:, None] * 64 + k[None, :]), tl.load(y + k[:, None] * 32 + j[None, :])
+    a, b = (
+        tl.load(sx + i[:, None] * 2 + tl.arange(0, 2)[None, :]),
+        tl.load(sy + j[:, None] * 2 + tl.arange(0, 2)[None, :]),
+    )
+    tl.store(out + i[:, None] * 32 + j[None, :], tl.dot_scaled(left, a, "e5m2", right, b, "e5m2"))
+
+
 def _stepped(x: np.ndarray, n: int, low: int) -> np.ndarray:
     half = x.size // 2
     a, b, count = x[:half].astype(np.int64), x[half:].astype(np.int64), 0
@@ -495,7 +506,19 @@ def control_cases() -> Iterator[Case]:
             yield Case(multiplied, {"x": x, "y": y, "out": np.zeros((a, c), total), **names}, {"out": expected})
 
 
+def scaled_cases() -> Iterator[Case]:
+    """Powers of two scale blocks of 32 along the inner axis."""
+    x, y = values((16, 64), np.float32), values((64, 32), np.float32)
+    sx, sy = RNG.integers(125, 130, (16, 2)).astype(np.uint8), RNG.integers(125, 130, (32, 2)).astype(np.uint8)
+    wide = x * np.repeat(2.0 ** (sx.astype(np.float64) - 127), 32, 1)
+    tall = y * np.repeat(2.0 ** (sy.astype(np.float64) - 127), 32, 1).T
+    narrow = [array.astype(ml_dtypes.float8_e5m2).view(np.uint8) for array in (x, y)]
+    arguments = {"x": narrow[0], "sx": sx, "y": narrow[1], "sy": sy, "out": np.zeros((16, 32), np.float32)}
+    yield Case(scaled, arguments, {"out": (wide @ tall).astype(np.float32)})
+
+
 GROUPS = {
+    "scaled dots": scaled_cases,
     "memory": memory_cases,
     "reductions": reduction_cases,
     "scans": scan_cases,
