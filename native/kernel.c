@@ -392,7 +392,8 @@ int silo_kernel_init(PyObject *module) {
     static PyType_Slot module_slots[] = {
         {Py_tp_new, (void *)module_new},
         {Py_tp_dealloc, (void *)module_dealloc},
-        {Py_tp_doc, "CpuModule(data=None, directory=None, *, address=0)\n--\n\n"
+        {Py_tp_doc,
+         "CpuModule(data=None, directory=None, *, address=0)\n--\n\n"
          "A shared object mapped from bytes, or one function of this process by its address."},
         {0, NULL},
     };

@@ -346,3 +346,9 @@ def test_what_is_no_object_is_refused(data, tmp_path):
 def test_a_kernel_that_is_not_there():
     with pytest.raises(DeviceError, match="has no kernel 'missing'"):
         kernels.loaded("missing")
+
+
+def test_a_module_is_made_of_bytes_or_of_an_address():
+    for arguments in ({}, {"data": kernels.blob(), "address": 4096}):
+        with pytest.raises(TypeError, match="bytes or of an address"):
+            native.CpuModule(**arguments)
