@@ -29,7 +29,8 @@ _WARNINGS = ("-Wall", "-Wextra", *(f"-Wno-{name}" for name in _EXCEPTED))
 _DEFINED = re.compile(
     r"^(?:enum \{ (\w+) ="
     r"|static [^(;]*?\b(\w+)\[\] ="
-    r"|(?:SILO_INLINE|static|int32_t|void)\b(?:\s*__attribute__\(\(.*?\)\))?[^(;=]*?\b(\w+)\()",
+    r"|(?:SILO_INLINE|static|int32_t|void)\b(?:\s*__attribute__\(\(.*?\)\))?"
+    r"[^(;=]*?\b(\w+)\()",
     re.MULTILINE,
 )
 

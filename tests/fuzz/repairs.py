@@ -38,7 +38,33 @@ def repair(functions: Functions) -> None:
     _approximations(functions)
     _dots()
     _reductions()
+    _atomics()
     _older_faults()
+
+
+def _atomics() -> None:
+    """The interpreter's atomics read the memory behind an array as if its elements lay one after the other."""
+    for name in ("create_atomic_rmw", "create_atomic_cas"):
+        setattr(_Builder, name, _with_dense_arrays(getattr(_Builder, name)))
+
+
+def _with_dense_arrays(inner: Any) -> Any:
+    def atomic(self: Any, *arguments: Any) -> Any:
+        dense = (
+            _Handle(np.ascontiguousarray(one.data).reshape(one.data.shape), one.dtype)
+            if isinstance(one, _Handle)
+            else one
+            for one in arguments
+        )
+        return inner(self, *dense)
+
+    return atomic
+
+
+def _dense(value: Any) -> Any:
+    if not isinstance(value, _Handle):
+        return value
+    return _Handle(np.ascontiguousarray(value.data).reshape(value.data.shape), value.dtype)
 
 
 def _overflow_is_no_error() -> None:
