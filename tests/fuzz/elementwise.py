@@ -147,7 +147,9 @@ def unary(m: Maker) -> None:
     var = m.any()
     name = var.name
     if not var.floating:
-        m.define(m.rng.choice([f"-{name}", f"~{name}", f"tl.abs({name})"]), var.kind, var.shape)
+        # Of unsigned numbers the absolute value is the very same value, which a loop may not carry under two names.
+        absolute = f"tl.abs({name})" if KINDS[var.kind].signed else f"({name} + 0)"
+        m.define(m.rng.choice([f"-{name}", f"~{name}", absolute]), var.kind, var.shape)
         return
     choice = m.rng.choice(["neg", "abs", "round", "function", "function", "sqrt"])
     if choice == "neg":
