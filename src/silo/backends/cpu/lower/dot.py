@@ -321,25 +321,26 @@ def _product(scope: Scope, shape: _Shape, real: str, total: str) -> str:
     """The name of the C function for products of one shape and type, which is emitted once."""
     kind, left, right, packed = shape.kind, shape.left, shape.right, shape.packed
     name = f"silo_product_{left}_{right}_{shape.rows}x{shape.columns}" + ("_fresh" if shape.fresh else "")
-    scope.pieces |= {f"dot_{kind}", f"dot_read_{left}", f"dot_read_{right}"}
     width = max(shape.columns, shape.lanes)
     sizes = [str(shape.rows), str(width), str(shape.columns), "k"]
-    reader = "0" if left in _DIRECT else f"silo_dot_left_{left}"
     before = str(int(shape.fresh))
-    tail = ["left", "right", "kept", "room"]
-    blocks = _blocks(scope, kind, shape.rows, width // shape.lanes)
-    near = str(int(right in _DIRECT))
-    general = [*sizes, "a", reader, "b", f"silo_dot_right_{right}", near, "c", before, *blocks, *tail]
-    body = f"  silo_dot_{kind}({', '.join(general)});\n"
+    body = ""
+    if packed != "bf16":
+        scope.pieces |= {f"dot_{kind}", f"dot_read_{left}", f"dot_read_{right}"}
+        reader = "0" if left in _DIRECT else f"silo_dot_left_{left}"
+        blocks = _blocks(scope, kind, shape.rows, width // shape.lanes)
+        near = str(int(right in _DIRECT))
+        tail = ["left", "right", "kept", "room"]
+        general = [*sizes, "a", reader, "b", f"silo_dot_right_{right}", near, "c", before, *blocks, *tail]
+        body = f"  silo_dot_{kind}({', '.join(general)});\n"
     if packed:
         scope.pieces.add(f"dot_packed_{packed}")
         tiles, vectors, _ = _PACKED[packed]
-        fits = shape.rows % 8 == 0 and width % (2 * shape.lanes) == 0
-        words = ["(uint32_t *)left", "(uint32_t *)right", *tail[2:]]
-        special = [f"units & {tiles}", *sizes, "a", "b", "c", before, *words]
-        wanted = f"({tiles} | {vectors})" if fits else tiles
-        test = f"  const int units = silo_units();\n  if (units & {wanted}) {{\n"
-        body = f"{test}    silo_dot_packed_{packed}({', '.join(special)});\n    return;\n  }}\n{body}"
+        words = ["(uint32_t *)left", "(uint32_t *)right", "kept", "room"]
+        special = [f"units & {tiles}", f"units & {vectors}", *sizes, "a", "b", "c", before, *words]
+        call = f"silo_dot_packed_{packed}({', '.join(special)});\n"
+        test = f"  if (units & ({tiles} | {vectors})) {{\n    {call}    return;\n  }}\n" if body else f"  {call}"
+        body = f"  const int units = silo_units();\n{test}{body}"
     head = f"static __attribute__((noinline)) void {name}(int64_t k, silo_tile a, silo_tile b, {total} *c,"
     text = f"{head} {real} *left, {real} *right, silo_kept *kept, int64_t room) {{\n{body}}}"
     if text not in scope.constants:
@@ -348,17 +349,17 @@ def _product(scope: Scope, shape: _Shape, real: str, total: str) -> str:
 
 
 def _may_pack(scope: Scope, element: str, depth: int) -> bool:
-    """Whether instructions beyond the level could multiply this element."""
-    options = scope.options
-    return (
-        options.dot_units > 0 and options.vector_bits == 512 and element in _PACKED and depth % _PACKED[element][2] == 0
-    )
+    """Whether words of several elements are multiplied: what the CPU may have beyond its level, and bf16 without."""
+    if scope.options.vector_bits != 512 or element not in _PACKED or depth % _PACKED[element][2]:
+        return False
+    return element == "bf16" or scope.options.dot_units > 0
 
 
 def _blocks(scope: Scope, kind: str, rows: int, vectors: int) -> list[str]:
     """The functions for whole blocks and for the rows that are left, each emitted once for each shape."""
     options = scope.options
-    usual = next(block for block in _BLOCKS[options.vector_bits] if vectors % block[0] == 0)
+    blocks = _BLOCKS[options.vector_bits]
+    usual = next(block for block in blocks if vectors % block[0] == 0)
     wide = min(options.dot_vectors or usual[0], vectors)
     while vectors % wide:
         wide -= 1

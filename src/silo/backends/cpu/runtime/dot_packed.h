@@ -1,4 +1,4 @@
-/* c[m][n] += a[m][k] * b[k][n] by instructions that this CPU may have beyond its level. They take
+/* c[m][n] += a[m][k] * b[k][n] by instructions that this CPU may have beyond its level, which take
    words of 32 bits that hold SHARE consecutive k of one row or column: 2 of bf16, 4 of i8. Panels
    of the right operand are rows of SILO_LANES_KIND such words. Only for x86-64-v4. */
 
@@ -133,43 +133,43 @@ SILO_INLINE void silo_tiles_block_KIND(int64_t words, int64_t step, const ITEM *
                          : "memory");
 }
 
-/* ---- vectors: 8 rows x 2 vectors of sums */
+/* ---- vectors: 4 rows x 2 vectors of sums */
 
-SILO_INLINE void silo_vectors_block_KIND(int64_t words, const ITEM *a, int64_t a_row,
-                                         const uint32_t *b, int64_t b_next, TOTAL *c, int64_t ldc,
-                                         int fresh) {
-    silo_sums_KIND sum[8][2], bias[2];
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; i++)
+SILO_INLINE void silo_vectors_block_KIND(const int rows, const int vectors, int64_t words,
+                                         const ITEM *a, int64_t a_row, const uint32_t *b,
+                                         int64_t b_next, TOTAL *c, int64_t ldc, int fresh) {
+    silo_sums_KIND sum[4][2], bias[2];
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
-        for (int j = 0; j < 2; j++)
+        for (int j = 0; j < vectors; j++)
             sum[i][j] = (silo_sums_KIND){0};
     bias[0] = bias[1] = (silo_sums_KIND){0};
     for (int64_t q = 0; q < words; q++) {
         silo_words_KIND right[2];
 #pragma GCC unroll 2
-        for (int j = 0; j < 2; j++)
+        for (int j = 0; j < vectors; j++)
             right[j] = *(const silo_words_KIND *)(b + j * b_next + q * SILO_WORDS_KIND);
-#pragma GCC unroll 8
-        for (int i = 0; i < 8; i++) {
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i++) {
             uint32_t word;
             __builtin_memcpy(&word, a + i * a_row + q * SILO_SHARE_KIND, sizeof word);
             const silo_words_KIND left = (word ^ SIGNS) - (silo_words_KIND){0};
 #pragma GCC unroll 2
-            for (int j = 0; j < 2; j++)
+            for (int j = 0; j < vectors; j++)
                 __asm__("ACCUMULATE %2, %1, %0" : "+v"(sum[i][j]) : "v"(left), "v"(right[j]));
         }
         if (SIGNS) {
             const silo_words_KIND shift = (uint32_t)SIGNS - (silo_words_KIND){0};
 #pragma GCC unroll 2
-            for (int j = 0; j < 2; j++)
+            for (int j = 0; j < vectors; j++)
                 __asm__("ACCUMULATE %2, %1, %0" : "+v"(bias[j]) : "v"(shift), "v"(right[j]));
         }
     }
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; i++)
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
-        for (int j = 0; j < 2; j++) {
+        for (int j = 0; j < vectors; j++) {
             silo_sums_KIND *place = (silo_sums_KIND *)(c + i * ldc + j * SILO_WORDS_KIND);
             silo_sums_KIND add = sum[i][j];
             if (SIGNS)
@@ -181,14 +181,22 @@ SILO_INLINE void silo_vectors_block_KIND(int64_t words, const ITEM *a, int64_t a
         }
 }
 
-/* m is a multiple of 8 and n of two vectors. */
+/* By blocks where they divide m and n, else by single rows and vectors. */
 static __attribute__((noinline, unused)) void
 silo_vectors_rows_KIND(int64_t m, int64_t n, int64_t words, const ITEM *a, int64_t a_row,
                        const uint32_t *b, TOTAL *c, int fresh) {
-    for (int64_t j = 0; j < n; j += 2 * SILO_WORDS_KIND)
-        for (int64_t i = 0; i < m; i += 8)
-            silo_vectors_block_KIND(words, a + i * a_row, a_row, b + j * words,
-                                    words * SILO_WORDS_KIND, c + i * n + j, n, fresh);
+    const int blocks = m % 4 == 0 && n % (2 * SILO_WORDS_KIND) == 0;
+    const int64_t high = blocks ? 4 : 1, wide = blocks ? 2 * SILO_WORDS_KIND : SILO_WORDS_KIND;
+    for (int64_t j = 0; j < n; j += wide)
+        for (int64_t i = 0; i < m; i += high) {
+            const ITEM *from = a + i * a_row;
+            TOTAL *to = c + i * n + j;
+            if (blocks)
+                silo_vectors_block_KIND(4, 2, words, from, a_row, b + j * words,
+                                        words * SILO_WORDS_KIND, to, n, fresh);
+            else
+                silo_vectors_block_KIND(1, 1, words, from, a_row, b + j * words, 0, to, n, fresh);
+        }
 }
 
 static __attribute__((noinline, unused)) void
@@ -202,11 +210,12 @@ silo_tiles_rows_KIND(int64_t m, int64_t n, int64_t words, int64_t step, const IT
                                   j + 16 < n);
 }
 
-/* By tiles or by vectors; k is a multiple of SHARE. The arguments are those of silo_dot_f32. */
+/* By tiles or by vectors, where the CPU has them; k is a multiple of SHARE. The arguments are
+ * those of silo_dot_f32. */
 static __attribute__((noinline, unused)) void
-silo_dot_packed_KIND(const int tiles, int64_t m, int64_t n, int64_t columns, int64_t k, silo_tile a,
-                     silo_tile b, TOTAL *c, int fresh, uint32_t *left_work, uint32_t *right_work,
-                     silo_kept *kept, int64_t room) {
+silo_dot_packed_KIND(const int tiles, const int own, int64_t m, int64_t n, int64_t columns,
+                     int64_t k, silo_tile a, silo_tile b, TOTAL *c, int fresh, uint32_t *left_work,
+                     uint32_t *right_work, silo_kept *kept, int64_t room) {
     const int64_t words = k / SILO_SHARE_KIND, low = words & -words, step = low < 16 ? low : 16;
     const int whole = kept && words * n <= room;
     const int made = whole && silo_is_kept(kept, b, k);
@@ -222,7 +231,7 @@ silo_dot_packed_KIND(const int tiles, int64_t m, int64_t n, int64_t columns, int
         const int64_t depth = words - p < SILO_DEPTH_KIND ? words - p : SILO_DEPTH_KIND;
         const ITEM *from = (const ITEM *)a.at + p * SILO_SHARE_KIND;
         int64_t a_row = a.row;
-        if (a.column != 1) {
+        if (a.column != 1 && (tiles || own)) {
             from = silo_turn_KIND(a, p * SILO_SHARE_KIND, depth * SILO_SHARE_KIND, m, left_work);
             a_row = depth * SILO_SHARE_KIND;
         }
@@ -231,8 +240,10 @@ silo_dot_packed_KIND(const int tiles, int64_t m, int64_t n, int64_t columns, int
             silo_pack_KIND(b, p * SILO_SHARE_KIND, depth * SILO_SHARE_KIND, columns, panels);
         if (tiles)
             silo_tiles_rows_KIND(m, n, depth, step, from, a_row, panels, c, fresh && !p);
-        else
+        else if (own)
             silo_vectors_rows_KIND(m, n, depth, from, a_row, panels, c, fresh && !p);
+        else
+            OTHERWISE;
     }
     if (tiles)
         __asm__ volatile("tilerelease");

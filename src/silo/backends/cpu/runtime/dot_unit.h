@@ -8,6 +8,8 @@ static __attribute__((noinline, unused)) int silo_find_units(void) {
     __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
     if (a < 7)
         return 0;
+    /* Intel's CPUs run AVX512-BF16 slower than two multiplications of floats. */
+    const int bf16 = SILO_DOT_UNITS == 1 || b == 0x68747541u; /* "Auth" of AMD */
     a = 7, c = 0;
     __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
     const uint32_t leaves = a;
@@ -16,7 +18,7 @@ static __attribute__((noinline, unused)) int silo_find_units(void) {
     if (leaves >= 1) {
         a = 7, c = 1;
         __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-        found |= a >> 5 & 1 ? SILO_UNIT_BF16 : 0;
+        found |= bf16 && (a >> 5 & 1) ? SILO_UNIT_BF16 : 0;
     }
 #if defined(__linux__) && SILO_DOT_UNITS > 1
     /* The system must save tiles (bits 17 and 18 of XCR0) and lets a process use them only once it

@@ -131,10 +131,15 @@ PIECES: dict[str, Piece] = {
     "dot_i8": Piece("dot.h", ("dot_tile",), (("KIND", "i8"), ("REAL", "float"), ("TOTAL", "int32_t"))),
     **{f"dot_widen_{element}": _reader(element, *how, widens=True) for element, how in _READ.items()},
     **{f"dot_read_{element}": _reader(element, *how, widens=False) for element, how in _READ.items()},
+    "dot_split": Piece("dot_split.h", ("dot_read_bf16",)),
     "dot_packed_bf16": Piece(
         "dot_packed.h",
-        ("dot_tile", "dot_unit"),
+        ("dot_tile", "dot_unit", "dot_split"),
         (
+            (
+                "OTHERWISE",
+                "silo_split_rows(m, n, p * 2, depth, a, (float *)left_work, panels, c, fresh && !p)",
+            ),
             ("KIND", "bf16"),
             ("ITEM", "uint16_t"),
             ("TOTAL", "float"),
@@ -147,6 +152,7 @@ PIECES: dict[str, Piece] = {
         "dot_packed.h",
         ("dot_tile", "dot_unit"),
         (
+            ("OTHERWISE", "__builtin_unreachable()"),
             ("KIND", "i8"),
             ("ITEM", "uint8_t"),
             ("TOTAL", "int32_t"),

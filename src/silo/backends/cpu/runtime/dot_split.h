@@ -1,0 +1,65 @@
+/* Words of two bf16 by the level's own multiplications: the left operand is widened first, each
+   word of the right one is split into two floats when it is read. */
+
+SILO_INLINE void silo_split_block(const int rows, const int vectors, int64_t words, const float *a,
+                                  int64_t a_row, int64_t a_step, const uint32_t *b, int64_t b_next,
+                                  float *c, int64_t ldc, int fresh) {
+    enum { LANES = SILO_VECTOR_BYTES / 4 };
+    typedef float floats __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+    typedef uint32_t bits __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+    floats sum[8][2];
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++)
+            sum[i][j] = (floats){0};
+    for (int64_t q = 0; q < words; q++, b += LANES, a += 2 * a_step)
+#pragma GCC unroll 2
+        for (int part = 0; part < 2; part++) {
+            floats right[2];
+#pragma GCC unroll 2
+            for (int j = 0; j < vectors; j++) {
+                const bits word = *(const bits *)(b + j * b_next);
+                const bits whole = part ? word : word << (uint32_t)16;
+                right[j] = (floats)(whole & (uint32_t)0xffff0000u);
+            }
+#pragma GCC unroll 8
+            for (int i = 0; i < rows; i++) {
+                const float left = a[i * a_row + part * a_step];
+#pragma GCC unroll 2
+                for (int j = 0; j < vectors; j++)
+                    sum[i][j] += left * right[j];
+            }
+        }
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) {
+            floats *place = (floats *)(c + i * ldc + j * LANES);
+            if (fresh)
+                *place = sum[i][j];
+            else
+                *place += sum[i][j];
+        }
+}
+
+/* c[m][n] += a * b over `words` words of k from `first` on; `left` has room for m rows of floats.
+ */
+static __attribute__((noinline, unused)) void silo_split_rows(int64_t m, int64_t n, int64_t first,
+                                                              int64_t words, silo_tile a,
+                                                              float *left, const uint32_t *b,
+                                                              float *c, int fresh) {
+    enum { LANES = SILO_VECTOR_BYTES / 4 };
+    const int turned = a.column != 1 && a.row == 1, blocks = m % 8 == 0 && n % (2 * LANES) == 0;
+    const int64_t row = turned ? 1 : 2 * words, step = turned ? m : 1;
+    const int64_t high = blocks ? 8 : 1, wide = blocks ? 2 * LANES : LANES;
+    silo_dot_left_bf16(a, first, 2 * words, m, left);
+    for (int64_t j = 0; j < n; j += wide)
+        for (int64_t i = 0; i < m; i += high)
+            if (blocks)
+                silo_split_block(8, 2, words, left + i * row, row, step, b + j * words,
+                                 words * LANES, c + i * n + j, n, fresh);
+            else
+                silo_split_block(1, 1, words, left + i * row, row, step, b + j * words, 0,
+                                 c + i * n + j, n, fresh);
+}
