@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from .maker import HOME, Maker
 from .memory import _checked, _loaded, _pointer, _storage
@@ -23,6 +22,8 @@ def _carried(m: Maker, count: int) -> list[Var]:
     found: list[Var] = []
     for _ in range(count):
         var = m.any(tile=not m.chance(0.3))
+        if found and m.chance(0.6):  # of one type with another, so that they can change places
+            var = m.fresh(found[0].kind, found[0].shape)
         start = _home(m, var)
         name = m.name("c")
         carried = Var(name, var.kind, var.shape, HOME[var.kind] if m.exact and var.floating else None)
@@ -79,16 +80,12 @@ def for_loop(m: Maker, body: Body) -> None:
     )
     counter = Var(m.name("k"), "i32", (), interval=(min(start, end), max(end, start)))
     text = f"{bounds[1]}" if (start, step) == (0, 1) else f"{bounds[0]}, {bounds[1]}, {bounds[2]}"
-    with m.block(f"for {counter.name} in {form}({text}):") as node:
-        # The counter of a static range is a constant, not a value.
-        if form == "tl.static_range":
-            m.put_node(Node([f"{m.name('u')} = {counter.name}"]))
-        m.scope.append(counter if form != "tl.static_range" else replace(counter, kind="constant", shape=()))
-        if form == "tl.static_range":
-            m.scope.pop()
+    plain = m.name("i")
+    with m.block(f"for {plain} in {form}({text}):"):
+        # Under the interpreter, and of a static range, what is counted is a Python number: make a value of it.
+        m.put_node(Node([f"{counter.name} = {plain} + 0 * pid"], (counter,)))
         body(m)
         _step(m, carried)
-        assert node.body is not None
 
 
 def while_loop(m: Maker, body: Body) -> None:

@@ -10,7 +10,7 @@ from .kinds import INTS, KINDS
 from .maker import HOME, Maker, view_of
 from .program import Exact, Node, Parameter, Storage, Var
 
-__all__ = ["atomic", "finish_stores", "load", "scalar_load", "scalar_store", "shifted_copy", "store"]
+__all__ = ["atomic", "finish_stores", "load", "scalar_load", "scalar_store", "shifted_copy", "spread_copy", "store"]
 
 
 @dataclass(frozen=True)
@@ -267,6 +267,29 @@ def shifted_copy(m: Maker) -> None:
         found = m.cast(found, target.kind)
     found = m.squash(found, storage.exact) if m.exact and found.floating and storage.exact else found
     m.put(f"tl.store({target.name} + ({written.text}), {found.name}{options})")
+
+
+def spread_copy(m: Maker) -> None:
+    """A row read, spread over a tile, and the tile written where the row may lie."""
+    shape = m.shape(2)
+    if len(shape) != 2 or any(f"r{extent}" not in {var.name for var in m.scope} for extent in shape):
+        return
+    parameter, storage = _pointer(m, written=True)
+    axis = m.rng.randrange(2)
+    extent = shape[axis]
+    start, end = (m.rng.choice([0, 0, 1, 3, 8]) for _ in range(2))
+    _checked(m, parameter, storage, Place("", None, start, start + extent - 1))
+    _loaded(m, parameter, storage, f"tl.load({parameter.name} + r{extent} + {m.scalar(start)})", (extent,))
+    row = m.scope[-1]
+    if row.kind == "i1":
+        return
+    text = f"tl.broadcast_to({row.name}{view_of(axis, 2)}, {shape})"
+    tile = m.define(text, row.kind, shape, row.exact)
+    if not row.floating and m.chance(0.5):
+        tile = m.define(f"{tile.name} + {m.value(row.kind, shape).name}", row.kind, shape)
+    place = _tile(m, shape, injective=True)
+    _checked(m, parameter, storage, replace(place, low=place.low + end, high=place.high + end))
+    m.put(f"tl.store({parameter.name} + ({place.text} + {m.scalar(end)}), {tile.name})")
 
 
 def scalar_load(m: Maker) -> None:

@@ -41,6 +41,7 @@ _MEMORY: dict[Writer, int] = {
     memory.load: 20,
     memory.store: 14,
     memory.shifted_copy: 14,
+    memory.spread_copy: 6,
     memory.scalar_load: 3,
     memory.scalar_store: 3,
 }
