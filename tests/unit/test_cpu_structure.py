@@ -455,6 +455,16 @@ def multiplied(x, y, out, A: tl.constexpr, B: tl.constexpr, C: tl.constexpr):
     tl.store(out + a[:, None] * C + c[None, :], tl.dot(left, right).to(out.dtype.element_ty))
 
 
+@triton.jit(debug=True)
+def checked(x, out, n):
+    i = tl.arange(0, 8)
+    row = tl.load(x + i)
+    tl.device_assert(row < 100, "small")
+    if n > 100:
+        tl.device_print("row", row)
+    tl.store(out + i, row)
+
+
 @triton.jit
 def scaled(x, sx, y, sy, out):
     i, j, k = tl.arange(0, 16), tl.arange(0, 32), tl.arange(0, 64)
@@ -494,6 +504,9 @@ def control_cases() -> Iterator[Case]:
     index = np.arange(6)
     expected = np.where(index < 5, np.where(x < -1, -1, np.where(x < 0, x + 100, x) * 3 - index), 9).astype(np.int32)
     yield Case(leaves, {"x": x, "out": np.full(6, 9, np.int32), "n": 5}, {"out": expected}, (3, 2))
+    x = values(8, np.int32)
+    # That they change nothing; what they say is tested in test_cpu_messages.py.
+    yield Case(checked, {"x": x, "out": np.zeros(8, np.int32), "n": 5}, {"out": x})
     x, y = values(16, np.int32), values(16, np.int32)
     expected = np.concatenate([np.abs(x - y), x + y])
     yield Case(mapped, {"x": x, "y": y, "out": np.zeros(32, np.int32), "E": 16}, {"out": expected})
