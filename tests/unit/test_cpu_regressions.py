@@ -69,3 +69,55 @@ def test_halves_in_dots_and_in_rows_of_one_kernel(mode):
     wide = x.astype(np.float32)
     np.testing.assert_array_equal(out, wide.reshape(16, 32) @ wide.reshape(32, 16))
     np.testing.assert_array_equal(row, x[:128] + x[128:256])
+
+
+@triton.jit
+def one_place_twice(out, n, first):
+    i = tl.arange(0, 16)
+    v = (i % 2 - 1).to(tl.float32)
+    tl.store(out + i + first, v.to(tl.float16), mask=i < n)
+    tl.store(out + i + first, (v - v).to(tl.float16), mask=i < n)
+    tl.store(out + i + first, (v - v).to(tl.float16), mask=i < n)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_last_of_several_stores_of_halves_stays(mode):
+    out = np.ones(32, np.float16)
+    run(one_place_twice, (1,), mode, out=out, n=18, first=5)
+    np.testing.assert_array_equal(out[5:21], 0)
+
+
+@triton.jit
+def carried_and_joined(out, n, step):
+    i = tl.arange(0, 16)
+    carried = tl.full((16,), 1, tl.int32)
+    for k in range(n):
+        pair = tl.reshape(carried, (2, 8))
+        tl.store(out + 32 + k * 16 + tl.arange(0, 2)[:, None] * 8 + tl.arange(0, 8)[None, :], pair)
+        carried = carried + step
+    tl.store(out + tl.arange(0, 32), tl.cat(carried, carried + i, can_reorder=True))
+
+
+@pytest.mark.filterwarnings("ignore:tl.cat")
+@pytest.mark.parametrize("mode", MODES)
+def test_a_value_that_a_loop_moves_by_a_scalar_may_be_needed_as_a_whole(mode):
+    out = np.zeros(96, np.int32)
+    run(carried_and_joined, (1,), mode, out=out, n=4, step=5)
+    np.testing.assert_array_equal(out[:16], 21)
+    np.testing.assert_array_equal(out[16:32], 21 + np.arange(16))
+    np.testing.assert_array_equal(out[32:].reshape(4, 16), np.repeat([1, 6, 11, 16], 16).reshape(4, 16))
+
+
+@triton.jit
+def unsigned_rows(x, out):
+    i = tl.arange(0, 32)
+    tl.store(out + i, tl.sort(tl.load(x + i)))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", ["uint32", "uint64"])
+def test_sorts_of_unsigned_numbers(mode, dtype):
+    x = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, 32, dtype=dtype)
+    out = np.zeros_like(x)
+    run(unsigned_rows, (1,), mode, x=x, out=out)
+    np.testing.assert_array_equal(out, np.sort(x))

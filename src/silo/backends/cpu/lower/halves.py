@@ -17,6 +17,7 @@ __all__ = ["PIECE", "convert_in_blocks"]
 PIECE = "half_blocks"  # the runtime piece that the blocks are converted with
 _BLOCK = 256  # elements: a block of f32 takes 1 KiB of the stack
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_SCRATCH = re.compile(r"b\d+")
 _WIDEN, _NARROW = "silo_f16_to_f32", "silo_f32_to_f16"
 
 
@@ -133,7 +134,16 @@ def _stores(loop: For) -> dict[str, tuple[str, str]]:
             place = _in_order(statement.target, loop.variable)
             if place and uses[statement.value] == 1:
                 found[statement.value] = (place, narrowed[statement.value])
-    return found
+    # What is narrowed is written after the block: another store of the body may be meant to come later.
+    written = [s for s in loop.body if isinstance(s, Assign) and _reaches_memory(s.target)]
+    if all(statement.value in found for statement in written):
+        return found
+    return {name: store for name, store in found.items() if _SCRATCH.fullmatch(store[0])}
+
+
+def _reaches_memory(target: str) -> bool:
+    """Whether an assignment is to an argument's memory: not to a scalar, and not to a buffer of the kernel's own."""
+    return target.startswith("*") or ("[" in target and not _SCRATCH.fullmatch(target.partition("[")[0]))
 
 
 def _in_order(text: str, variable: str) -> str:

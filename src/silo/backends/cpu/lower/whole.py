@@ -7,6 +7,7 @@ from silo.backends.cpu.analysis.networks import steps_of
 from silo.backends.cpu.analysis.values import NETWORK, OPAQUE
 from silo.backends.cpu.loop_ir import Buffer, Call, Copy, Define, For
 from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.ops_types import C_TYPES
 from silo.sources.triton.ssa import Operation
 
 __all__ = ["callee_of", "function_name", "lower_whole"]
@@ -97,7 +98,9 @@ def _in_place(scope: Scope, operation: Operation) -> Buffer:
 def _network(scope: Scope, operation: Operation) -> None:
     steps, element = steps_of(operation)
     scope.pieces.add(f"swap_{element}")
-    place = f"{_in_place(scope, operation).name}, {operation.result.type.elements}"
+    buffer = _in_place(scope, operation)
+    sign = f"({C_TYPES[f'i{element[1:]}'].replace('int', 'uint')} *)" if element.startswith("u") else ""
+    place = f"{sign}{buffer.name}, {operation.result.type.elements}"
     for step in steps:
         scope.emit(Call(f"silo_swap_step_{element}({place}, {step.bit}, {step.flip}, {int(step.down)})"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from silo.backends.cpu.analysis.values import scalar_source
+from silo.backends.cpu.analysis.values import DOTS, WHOLE, scalar_source, stored_operands
 from silo.backends.cpu.schedule.plan import Carried
 from silo.sources.triton.ssa import Operation, Value
 
@@ -19,6 +19,8 @@ def carried_of(operation: Operation) -> list[Carried]:
     ):
         if not argument.type.tensor:
             entries.append(Carried(argument, initial, value, result, "scalar"))
+        elif _is_needed_whole(argument) or _is_needed_whole(result):
+            entries.append(Carried(argument, initial, value, result, "buffer"))
         elif value is argument:
             entries.append(Carried(argument, initial, value, result, "invariant"))
         else:
@@ -26,6 +28,20 @@ def carried_of(operation: Operation) -> list[Carried]:
             kind = "offset" if step is not None else "buffer"
             entries.append(Carried(argument, initial, value, result, kind, step))
     return entries
+
+
+def _is_needed_whole(value: Value) -> bool:
+    """Whether something takes ``value``, or what a loop makes of it unchanged, from memory."""
+    for user in value.uses:
+        places = {place for place, operand in enumerate(user.operands) if operand is value}
+        if user.name in WHOLE | DOTS or places & stored_operands(user):
+            return True
+        if user.name == "scf.for":
+            inner = user.regions[0].blocks[0].arguments[1:]
+            carried = [place - 3 for place in places if place >= 3]
+            if any(_is_needed_whole(inner[place]) or _is_needed_whole(user.results[place]) for place in carried):
+                return True
+    return False
 
 
 def _uniform_step(argument: Value, value: Value) -> Value | None:
