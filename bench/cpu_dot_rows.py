@@ -12,8 +12,7 @@ DEPTH = 64
 SIZES = {"full": 1024, "quick": 256, "tiny": 128}
 HEADS = {"full": (8, 1024), "quick": (2, 256), "tiny": (1, 128)}
 FLASH = {"BLOCK_M": 64, "BLOCK_N": 64}
-# fp32 sums of a thousand products with terms of either sign; in attention the weights are rounded to the operands' type
-# before they are multiplied with the values, as the kernels say.
+# fp32 sums of a thousand products with terms of either sign.
 SUMS = {"fp32": 2e-5, "fp16": 2e-3, "bf16": 1.6e-2}
 
 
@@ -142,6 +141,8 @@ def _attention(
     def peer(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=causal)[0]
 
+    # Causal rows of few keys are far larger than the mean, and so are their errors: the kernels round the weights to the
+    # operands' type before they multiply them with the values.
     return Workload(
         name,
         dtype,
@@ -151,7 +152,7 @@ def _attention(
         lambda: peer(*operands),
         (peer, operands),
         lambda: {"out": (out, peer(*(one.double() for one in operands)))},
-        tolerance=SUMS[dtype],
+        tolerance=SUMS[dtype] * (2 if causal else 1),
     )
 
 
