@@ -141,8 +141,8 @@ def _attention(
     def peer(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=causal)[0]
 
-    # Causal rows of few keys are far larger than the mean, and so are their errors: the kernels round the weights to the
-    # operands' type before they multiply them with the values.
+    # Causal rows of few keys are far larger than the mean, and so are their errors: the kernels round the weights to
+    # the type of the operands before they multiply them with the values.
     return Workload(
         name,
         dtype,
