@@ -8,7 +8,9 @@ import pytest
 triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
-from cpu_samples import MODES, needs_compiler, run  # noqa: E402
+from cpu_samples import MODES, module_of, needs_compiler, run  # noqa: E402
+from silo.backends.cpu.emit.kernel import emit_c  # noqa: E402
+from silo.backends.cpu.options import CpuOptions  # noqa: E402
 
 pytestmark = needs_compiler
 
@@ -121,3 +123,22 @@ def test_sorts_of_unsigned_numbers(mode, dtype):
     out = np.zeros_like(x)
     run(unsigned_rows, (1,), mode, x=x, out=out)
     np.testing.assert_array_equal(out, np.sort(x))
+
+
+@triton.jit
+def one_value_summed(out, x, n):
+    i = tl.arange(0, 4)
+    half = tl.full((4,), 0.5, tl.float32) * tl.load(x)
+    tl.store(out, tl.sum(tl.floor(tl.full((4,), 1.0, tl.float32) * 0.5), 0))
+    tl.store(out + 1, tl.sum(half, 0))
+    tl.store(out + 2 + i, tl.max(half, 0) + i)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sum_of_one_value_is_no_vector_loop(mode):
+    out = np.zeros(6, np.float32)
+    run(one_value_summed, (1,), mode, out=out, x=np.full(1, 3.0, np.float32), n=1)
+    assert out.tolist() == [0.0, 6.0, 1.5, 2.5, 3.5, 4.5]
+    module = module_of(one_value_summed, {"out": out, "x": out, "n": 1})
+    text = emit_c(module, CpuOptions(vector_bits=512)).source
+    assert "reduction(" not in text

@@ -121,6 +121,13 @@ class _GroupLowering:
             effects.extend(self._sink(sink))
         return [*self.nest.levels[self.nest.depth], *effects]
 
+    def _repeats_one_value(self) -> bool:
+        """Whether a reduction adds up the same value: gcc 12 and 13 then misalign an array that they make for it."""
+        return any(
+            self.nest.level(self.nest.value(sink.operation.operands[0], self.nest.index)) < self.nest.depth
+            for sink in self.accumulators
+        )
+
     def _is_inner(self, operation: Operation) -> bool:
         return operation.attributes["axis"] == self.nest.axes[-1]
 
@@ -221,7 +228,7 @@ class _GroupLowering:
         extent: int,
     ) -> list[Statement]:
         inner = self.nest.inner
-        simd = not self.scope.reference
+        simd = not self.scope.reference and not self._repeats_one_value()
         before: list[Statement] = []
         clauses: list[tuple[str, str]] = []
         for name, flag, how in self.accumulators.values():
