@@ -42,7 +42,7 @@ def test_the_page_of_errors_and_the_tree_list_every_class():
         assert name == parent or getattr(errors, parent) in getattr(errors, name).__bases__
 
 
-def test_the_page_states_the_errors_that_the_tests_allow():
+def test_the_page_states_errors_that_the_tests_hold():
     pytest.importorskip("numpy")
     place = ROOT / "tests" / "unit" / "test_cpu_math.py"
     spec = importlib.util.spec_from_file_location("bounds_of_functions", place)
@@ -50,12 +50,16 @@ def test_the_page_states_the_errors_that_the_tests_allow():
     spec.loader.exec_module(tests)
     page = (ROOT / "docs" / "cpu.md").read_text(encoding="utf-8")
     table = page.partition("| function | error |")[2].partition("\n\n")[0]
-    cells = re.findall(r"\| ([a-z0-9, ]+) \| (\d\.\d[^|]*)", table)
-    stated = {
-        name: max(map(float, re.findall(r"\d\.\d", errors))) for names, errors in cells for name in names.split(", ")
-    }
-    assert stated.keys() >= {"exp", "log", "tanh", "sin", "cos"}
-    assert stated == {name: tests.MATH[name][1] for name in stated}
+    stated: dict[str, float] = {}
+    for names, given in re.findall(r"\| ([a-z0-9, ]+) \| (\d\.\d[^|]*)", table):
+        functions = [name for name in names.split(", ") if name != "of every angle"]
+        figures = [float(text) for text in re.findall(r"\d\.\d+", given)]
+        same = len(figures) == len(functions)
+        stated |= {name: figures[place] if same else max(figures) for place, name in enumerate(functions)}
+    assert stated.keys() >= tests.MATH.keys()
+    # The tests draw arguments and leave a little room; the page says what was measured over all of them.
+    for name, (_, allowed, _) in tests.MATH.items():
+        assert 0.5 * allowed <= stated[name] <= allowed, name
 
 
 @pytest.mark.parametrize("name", MODULES)
