@@ -23,7 +23,7 @@ static const struct {
     {"float64", "fp64", "d", {2, 64}},
     {"float8_e4m3fn", "fp8e4nv", NULL, {10, 8}},
     {"float8_e4m3fnuz", "fp8e4b8", NULL, {11, 8}},
-    {"float8_e4m3b11fnuz", "fp8e4b15", NULL, {8, 8}},
+    {"float8_e4m3b11fnuz", "fp8e4b11", NULL, {9, 8}},
     {"float8_e5m2", "fp8e5", NULL, {12, 8}},
     {"float8_e5m2fnuz", "fp8e5b16", NULL, {13, 8}},
 };

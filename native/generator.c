@@ -44,7 +44,7 @@ static const small_float SMALL_FLOATS[] = {
     {10, 8, 3, 7, 0x7E, 0x7F, 0x7F, 1},  /* e4m3fn */
     {13, 8, 2, 16, 0x7F, 0x80, 0x80, 0}, /* e5m2fnuz */
     {11, 8, 3, 8, 0x7F, 0x80, 0x80, 0},  /* e4m3fnuz */
-    {8, 8, 3, 11, 0x7F, 0x80, 0x80, 0},  /* e4m3b11fnuz */
+    {9, 8, 3, 11, 0x7F, 0x80, 0x80, 0},  /* e4m3b11fnuz */
 };
 
 /* Where an element's value comes from, and how it is stored. */

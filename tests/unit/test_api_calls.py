@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.errors import ArgumentError, SourceError, SpaceError, TraceError, UnsupportedError
+from silo.errors import ArgumentError, CompileError, SourceError, SpaceError, TraceError, UnsupportedError
 from silo.settings import override
 
 N = 1000
@@ -282,3 +282,11 @@ def test_accumulation_happens_once(arrays):
     x, _ = arrays
     silo.kernel(accumulate)[(4,)](x, N, BLOCK=256)
     np.testing.assert_array_equal(x, np.arange(N) + 1)
+
+
+def test_a_type_that_triton_does_not_have_is_refused(kernel):
+    """DLPack's e4m3b11fnuz is not Triton's fp8e4b15: their exponents have different biases."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = np.zeros(N, ml_dtypes.float8_e4m3b11fnuz)
+    with pytest.raises(CompileError, match="Triton has no type float8_e4m3b11fnuz: pass the array as uint8"):
+        kernel[(4,)](x, np.zeros(N, np.float32), N)

@@ -142,3 +142,52 @@ def test_a_sum_of_one_value_is_no_vector_loop(mode):
     module = module_of(one_value_summed, {"out": out, "x": out, "n": 1})
     text = emit_c(module, CpuOptions(vector_bits=512)).source
     assert "reduction(" not in text
+
+
+@triton.jit
+def pointers_through_two_loops(x, y, out, rows, K: tl.constexpr):
+    i, k = tl.arange(0, 16), tl.arange(0, 16)
+    at = x + (i[:, None] % rows) * 64 + k[None, :]
+    total = tl.zeros((16, 16), tl.float32)
+    for outer in range(2):
+        right = y + (outer * 32 + k[:, None]) * 16 + i[None, :]
+        for _ in range(K):
+            total = tl.dot(tl.load(at), tl.load(right), total)
+            at += 16
+            right += 256
+    tl.store(out + i[:, None] * 16 + k[None, :], total)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("rows", [16, 5])
+def test_pointers_that_two_loops_move_are_read_by_a_dot(mode, rows):
+    random = np.random.default_rng(3)
+    x, y = random.integers(-4, 5, (16, 64)).astype(np.float32), random.integers(-4, 5, (64, 16)).astype(np.float32)
+    out = np.zeros((16, 16), np.float32)
+    run(pointers_through_two_loops, (1,), mode, x=x, y=y, out=out, rows=rows, K=2)
+    assert (out == x[np.arange(16) % rows] @ y).all()
+
+
+@triton.jit
+def wrapped_rows_in_a_loop(x, out, rows, n):
+    i = tl.arange(0, 64)
+    at = x + i % rows
+    to = out + i
+    for _ in range(n):
+        value = tl.load(at)
+        tl.store(to, value + 1)
+        tl.store(to + 64, value + 2)
+        at += rows
+        to += 128
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_pointers_that_wrap_and_move_may_overlap_what_is_stored(mode):
+    memory = np.arange(600, dtype=np.int32)
+    expected = memory.copy()
+    for step in range(3):
+        value = expected[np.arange(64) % 7 + 7 * step]
+        start = 10 + 128 * step
+        expected[start : start + 64], expected[start + 64 : start + 128] = value + 1, value + 2
+    run(wrapped_rows_in_a_loop, (1,), mode, x=memory, out=memory[10:], rows=7, n=3)
+    assert (memory == expected).all()

@@ -40,6 +40,14 @@ def test_dlpack_codes_are_those_of_numpy():
         assert (code, bits) == (element.code, element.bits), element
 
 
+def test_the_codes_of_8_bit_floats_are_those_of_dlpack():
+    """dlpack.h 1.1, ``DLDataTypeCode``."""
+    codes = {"e4m3b11fnuz": 9, "e4m3fn": 10, "e4m3fnuz": 11, "e5m2": 12, "e5m2fnuz": 13}
+    assert {f"float8_{name}": code for name, code in codes.items()} == {
+        element.name: element.code for element in DTYPES if element.name.startswith("float8")
+    }
+
+
 def test_alias_and_unknown():
     assert dtype("u1") is dtype("bool")
     assert dtype("i1").bits == 8

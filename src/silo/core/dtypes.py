@@ -46,7 +46,7 @@ class DType:
         return self.name
 
 
-# DLPack codes: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 e4m3fn, 11 e4m3fnuz, 12 e5m2, 13 e5m2fnuz, 8 e4m3b11fnuz.
+# DLPack codes: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 e4m3fn, 11 e4m3fnuz, 12 e5m2, 13 e5m2fnuz, 9 e4m3b11fnuz.
 DTYPES: tuple[DType, ...] = (
     DType("bool", "i1", DTypeKind.BOOL, 8, 6),
     DType("int8", "i8", DTypeKind.INT, 8, 0),
@@ -63,7 +63,7 @@ DTYPES: tuple[DType, ...] = (
     DType("float64", "fp64", DTypeKind.FLOAT, 64, 2),
     DType("float8_e4m3fn", "fp8e4nv", DTypeKind.FLOAT, 8, 10),
     DType("float8_e4m3fnuz", "fp8e4b8", DTypeKind.FLOAT, 8, 11),
-    DType("float8_e4m3b11fnuz", "fp8e4b15", DTypeKind.FLOAT, 8, 8),
+    DType("float8_e4m3b11fnuz", "fp8e4b11", DTypeKind.FLOAT, 8, 9),
     DType("float8_e5m2", "fp8e5", DTypeKind.FLOAT, 8, 12),
     DType("float8_e5m2fnuz", "fp8e5b16", DTypeKind.FLOAT, 8, 13),
 )

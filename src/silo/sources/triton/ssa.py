@@ -59,10 +59,11 @@ class Value:
 
     name: str
     type: Type
-    owner: Operation | None = None  # None for block arguments
-    block: Block | None = None  # the block it is an argument of
+    # What it points back to stays out of its text, which would else spell out the whole module, many times over.
+    owner: Operation | None = field(default=None, repr=False)  # None for block arguments
+    block: Block | None = field(default=None, repr=False)  # the block it is an argument of
     index: int = 0  # position among the results or the arguments
-    uses: list[Operation] = field(default_factory=list["Operation"])
+    uses: list[Operation] = field(default_factory=list["Operation"], repr=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -76,9 +77,9 @@ class Operation:
     operands: list[Value]
     results: list[Value]
     attributes: dict[str, Attribute]
-    regions: list[Region] = field(default_factory=list["Region"])
-    successors: list[Block] = field(default_factory=list["Block"])
-    block: Block | None = None
+    regions: list[Region] = field(default_factory=list["Region"], repr=False)
+    successors: list[Block] = field(default_factory=list["Block"], repr=False)
+    block: Block | None = field(default=None, repr=False)
     location: str = ""
 
     @property
@@ -119,7 +120,7 @@ class Block:
 
     arguments: list[Value] = field(default_factory=list[Value])
     operations: list[Operation] = field(default_factory=list[Operation])
-    region: Region | None = None
+    region: Region | None = field(default=None, repr=False)
 
 
 @dataclass(slots=True, eq=False)

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from silo.backends.cpu.analysis.affine import is_structurally_affine
 from silo.backends.cpu.analysis.values import DOTS, WHOLE, scalar_source, stored_operands
 from silo.backends.cpu.schedule.plan import Carried
 from silo.sources.triton.ssa import Operation, Value
 
-__all__ = ["carried_of", "declare_results", "jump_arguments"]
+__all__ = ["NO_OFFSETS", "Offsets", "carried_of", "declare_results", "jump_arguments"]
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Carried values that are an affine start plus a uniform offset.
+
+    ``wrapped`` are those whose start is affine where ``x % n`` counts as ``x`` (see ``analysis.affine``).
+    """
+
+    plain: frozenset[Value] = frozenset()
+    wrapped: frozenset[Value] = frozenset()
+
+    def within(self, carried: Sequence[Carried]) -> Offsets:
+        """With those of a loop inside: its starts may be offsets themselves, or be known from memory alone."""
+        starts = [(entry.argument, entry.initial) for entry in carried if entry.kind == "offset"]
+        plain = {argument for argument, start in starts if is_structurally_affine(start, self.plain)}
+        wrapped = {arg for arg, start in starts if is_structurally_affine(start, self.wrapped, wrapped=True)}
+        return Offsets(self.plain | plain, self.wrapped | wrapped)
+
+
+NO_OFFSETS = Offsets()
 
 
 def carried_of(operation: Operation) -> list[Carried]:

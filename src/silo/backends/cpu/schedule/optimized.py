@@ -41,7 +41,7 @@ from silo.backends.cpu.analysis.values import (
     stored_operands,
 )
 from silo.backends.cpu.ops_types import FLOATS, HALVES
-from silo.backends.cpu.schedule.control import carried_of, jump_arguments
+from silo.backends.cpu.schedule.control import NO_OFFSETS, Offsets, carried_of, jump_arguments
 from silo.backends.cpu.schedule.plan import (
     BlockPlan,
     Branch,
@@ -86,12 +86,19 @@ class _Demand:
 
 
 def plan_block(
-    block: Block, external: Sequence[tuple[Value, str | None]] = (), carried: list[Carried] | None = None
+    block: Block,
+    external: Sequence[tuple[Value, str | None]] = (),
+    carried: Sequence[Carried] = (),
+    offsets: Offsets = NO_OFFSETS,
 ) -> BlockPlan:
-    """Plan ``block``; ``external`` is what other blocks need (their ``free``), ``carried`` what its loop carries."""
+    """Plan ``block``.
+
+    ``external`` is what other blocks need (their ``free``), ``carried`` what its loop carries, ``offsets`` what the
+    loops around it carry so.
+    """
     barred: set[Value] = set()
     while True:
-        planner = _Planner(block, external, carried or [], barred)
+        planner = _Planner(block, external, carried, barred, offsets.within(carried))
         plan = planner.run()
         late = planner.overwritten_early()
         if not late:
@@ -106,8 +113,9 @@ class _Planner:
         self,
         block: Block,
         external: Sequence[tuple[Value, str | None]],
-        carried: list[Carried],
+        carried: Sequence[Carried],
         barred: set[Value],
+        offsets: Offsets,
     ) -> None:
         self.block = block
         self.external = external
@@ -120,7 +128,7 @@ class _Planner:
         self.demands: dict[Value, list[_Demand]] = {}
         self.free: dict[tuple[Value, str | None], None] = {}
         self.costs: dict[Value, float] = {}
-        self.offsets = frozenset(entry.argument for entry in carried if entry.kind == "offset")
+        self.offsets = offsets
 
     def run(self) -> BlockPlan:
         """Both passes."""
@@ -215,12 +223,13 @@ class _Planner:
                 if entry.kind == "buffer":
                     self._anchor(Fill(entry.initial, entry.argument), entry.argument.type.shape)
             self._close()
-            plan = plan_block(body, carried=entries)
+            plan = plan_block(body, carried=entries, offsets=self.offsets)
             self._step(Loop(operation, entries, plan, _lone_dot(plan, entries)), operation)
         elif operation.name == "scf.if":
             self._close()
             empty = BlockPlan([], [])
-            plans = [plan_block(region.blocks[0]) if region.blocks else empty for region in operation.regions]
+            blocks = (region.blocks for region in operation.regions)
+            plans = [plan_block(inner[0], offsets=self.offsets) if inner else empty for inner in blocks]
             self._step(Branch(operation, plans[0], plans[1] if len(plans) > 1 else empty), operation)
         else:
             before, after = (region.blocks[0] for region in operation.regions)
@@ -228,7 +237,8 @@ class _Planner:
                 if argument.type.tensor:
                     self._anchor(Fill(initial, argument), argument.type.shape)
             self._close()
-            self._step(WhileLoop(operation, plan_block(before), plan_block(after)), operation)
+            inside = (plan_block(part, offsets=self.offsets) for part in (before, after))
+            self._step(WhileLoop(operation, *inside), operation)
 
     def _yield(self, operation: Operation) -> None:
         owner = self.block.region.owner if self.block.region is not None else None
@@ -302,9 +312,9 @@ class _Planner:
     def _is_checkable(self, access: Operation) -> bool:
         """Whether the addresses of ``access`` form a range that is known before its nest runs."""
         if access.name == "tt.load":
-            return is_structurally_affine(access.operands[0], self.offsets)
+            return is_structurally_affine(access.operands[0], self.offsets.plain)
         pointer, _, mask = store_parts(access)
-        return is_structurally_affine(pointer, self.offsets) and is_index_only(mask)
+        return is_structurally_affine(pointer, self.offsets.plain) and is_index_only(mask)
 
     def _reach(self, roots: list[Value]) -> set[Value]:
         """Every value of this block that evaluating ``roots`` may visit."""
@@ -490,7 +500,8 @@ class _Planner:
         if operation is None:
             return None
         pointer, mask, other = load_parts(operation)
-        known = is_structurally_affine(pointer, self.offsets, wrapped=True) and is_range_mask(mask, self.offsets)
+        affine = is_structurally_affine(pointer, self.offsets.wrapped, wrapped=True)
+        known = affine and is_range_mask(mask, self.offsets.plain)
         nest = next((s for s in self.steps if isinstance(s, Group) and _copies_only(s, value)), None)
         if nest is None or not known or (other is not None and scalar_source(other) is None):
             return None

@@ -246,12 +246,21 @@ def _type_text(parameter: Parameter, given: dict[str, Value]) -> str:
     if kind is ParameterKind.ANY or dtype is None:
         raise SourceError(f"the parameter {parameter.name} has no type yet: specialize the signature first")
     if kind is ParameterKind.POINTER:
-        return f"*{dtype.triton}"
+        return f"*{_triton_name(dtype)}"
     if kind is ParameterKind.DESCRIPTOR:
         shape = given.get(parameter.name)
         if not isinstance(shape, tuple) or not shape:
             raise SourceError(f"the descriptor {parameter.name} has no block shape in the specialization")
-        return f"tensordesc<{dtype.triton}[{', '.join(str(extent) for extent in shape)}]>"
+        return f"tensordesc<{_triton_name(dtype)}[{', '.join(str(extent) for extent in shape)}]>"
+    return _triton_name(dtype)
+
+
+def _triton_name(dtype: DType) -> str:
+    if dtype.name == "float8_e4m3b11fnuz":  # its exponent has bias 11; Triton's fp8e4b15 is another format
+        raise CompileError(
+            f"Triton has no type {dtype}: pass the array as uint8 and convert in the kernel, "
+            "or use float8_e4m3fn, float8_e4m3fnuz, float8_e5m2 or float8_e5m2fnuz"
+        )
     return dtype.triton
 
 
@@ -268,7 +277,7 @@ def _to_triton(value: Value) -> object:
 
 @lru_cache(maxsize=64)
 def _triton_dtype(dtype: DType) -> object:
-    name = dtype.triton
+    name = _triton_name(dtype)
     if dtype.kind in (DTypeKind.INT, DTypeKind.BOOL):
         name = name.replace("i", "int", 1)
     elif dtype.kind is DTypeKind.UINT:
