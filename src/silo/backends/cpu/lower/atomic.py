@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
+from silo.backends.cpu.analysis.affine import is_structurally_affine
+from silo.backends.cpu.loop_ir import Call, Define
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.ops_types import FLOATS, INTEGERS
 from silo.sources.triton.ssa import Operation, Value
 
-__all__ = ["ATOMICS", "atomic_call", "atomic_mask", "atomic_refusal"]
+__all__ = ["ATOMICS", "Combined", "atomic_call", "atomic_mask", "atomic_refusal", "combined"]
 
 ATOMICS = frozenset({"tt.atomic_cas", "tt.atomic_rmw"})
 # Triton's RMWOp and MemSemantic.
@@ -30,6 +33,8 @@ _KINDS: Mapping[object, str] = MappingProxyType(
 _ORDERS: Mapping[object, str] = MappingProxyType(
     {1: "__ATOMIC_RELAXED", 2: "__ATOMIC_ACQUIRE", 3: "__ATOMIC_RELEASE", 4: "__ATOMIC_ACQ_REL"}
 )
+
+_COMBINE_FROM = 256  # elements of a tile
 
 
 def atomic_refusal(operation: Operation) -> str:
@@ -68,6 +73,38 @@ def atomic_call(scope: Scope, operation: Operation, operands: list[str]) -> str:
         return f"silo_atomic_fadd_{element}({pointer}, {value}, {order})"
     suffix = _BITS[element] if kind == "exchange" else element
     return f"silo_atomic_{kind}_{suffix}({pointer}, {value}, {order})"
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """The C texts of atomic adds that are summed by place first: before, for each element, and after."""
+
+    table: Define
+    start: Call
+    add: str
+    end: Call
+
+
+def combined(scope: Scope, operation: Operation, operands: list[str]) -> Combined | None:
+    """How the adds of a tile are summed by place before they reach memory; None where that may not or need not be.
+
+    Nobody may have asked for the old values. Addresses that form a line do not meet, and few elements are as quick
+    one by one.
+    """
+    kind = _KINDS.get(operation.attributes.get("atomic_rmw_op"))
+    element = operation.result.type.element
+    if scope.reference or operation.result.uses or kind != "add" or element not in {"i32", "i64"}:
+        return None
+    if operation.result.type.elements < _COMBINE_FROM or is_structurally_affine(operation.operands[0]):
+        return None
+    scope.pieces.add(f"combine_{element}")
+    table, order = scope.name("table"), _ORDERS[operation.attributes["sem"]]
+    return Combined(
+        Define(f"silo_combine_{element}", table, None, mutable=True),
+        Call(f"silo_combine_start_{element}(&{table})"),
+        f"silo_combine_add_{element}(&{table}, {operands[0]}, {operands[1]}, {order})",
+        Call(f"silo_combine_end_{element}(&{table}, {order})"),
+    )
 
 
 # What is exchanged and compared are bits: the runtime's function for each element type.

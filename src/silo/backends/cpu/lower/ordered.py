@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
-from silo.backends.cpu.lower.atomic import ATOMICS, atomic_call, atomic_mask
+from silo.backends.cpu.lower.atomic import ATOMICS, atomic_call, atomic_mask, combined
 from silo.backends.cpu.lower.messages import MESSAGES, flush_statement, message_statements
 from silo.backends.cpu.lower.nest import Nest, linear_index
 from silo.backends.cpu.lower.scope import Scope
@@ -170,7 +170,11 @@ def _atomic(scope: Scope, nest: Nest, operation: Operation) -> None:
     operands = operation.operands if mask is None else operation.operands[:2]
     names = [nest.value(operand, nest.index) for operand in operands]
     condition = "" if mask is None else nest.value(mask, nest.index)
-    call = atomic_call(scope, operation, names)
+    table = combined(scope, operation, names)
+    if table is not None:
+        scope.emit(table.table)
+        scope.emit(table.start)
+    call = atomic_call(scope, operation, names) if table is None else table.add
     body: list[Statement]
     if not result.uses:
         body = [If(condition, [Call(call)]) if condition else Call(call)]
@@ -181,6 +185,8 @@ def _atomic(scope: Scope, nest: Nest, operation: Operation) -> None:
         if condition:
             body = [Assign(place, "0"), Assign(place, call, condition)]
     _emit(scope, nest.loops([*nest.levels[nest.depth], *body]))
+    if table is not None:
+        scope.emit(table.end)
 
 
 def _histogram(scope: Scope, nest: Nest, operation: Operation) -> None:
