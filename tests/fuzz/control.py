@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .maker import HOME, Maker
-from .memory import _checked, _loaded, _pointer, _storage
+from .memory import _checked, _loaded, _pointer, _storage, as_stored, kept_as
 from .program import Node, Var
 
 __all__ = ["branch", "early_return", "for_loop", "pointer_loop", "while_loop"]
@@ -130,8 +130,7 @@ def pointer_loop(m: Maker, body: Body) -> None:
         _loaded(m, parameter, storage, f"tl.load({pointer})", shape)
         body(m)
         if storage.written and m.chance(0.5):
-            value = _home(m, m.value(parameter.kind, shape))
-            m.put(f"tl.store({pointer}, {value.name})")
+            m.put(f"tl.store({pointer}, {as_stored(m, parameter, storage, m.value(kept_as(parameter), shape))})")
         _step(m, carried)
         m.put(f"{pointer} += " + (f"r{extent}" if per_element else m.scalar(step)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .kinds import KINDS
+from .kinds import KINDS, TINY
 from .maker import MOST_ELEMENTS, Maker
 from .program import Exact, Var
 
@@ -218,7 +218,7 @@ def bitcast(m: Maker) -> None:
     if m.exact:
         return
     var = m.any()
-    kinds = [kind for kind in KINDS if kind not in {"i1", var.kind} and KINDS[kind].bits == KINDS[var.kind].bits]
+    kinds = [kind for kind in KINDS if kind not in {"i1", var.kind, *TINY} and KINDS[kind].bits == KINDS[var.kind].bits]
     if not kinds:
         return
     kind = m.rng.choice(kinds)

@@ -14,7 +14,14 @@ __all__ = ["HOME", "MOST_ELEMENTS", "Maker", "view_of"]
 
 MOST_ELEMENTS = 256  # of one tile, so that the interpreter is quick
 # What floats are brought back to in kernels with exact arithmetic, once results would no longer fit.
-HOME = {"f16": Exact(4.0), "bf16": Exact(2.0), "f32": Exact(32.0), "f64": Exact(512.0)}
+HOME = {
+    "e4m3": Exact(8.0),
+    "e5m2": Exact(4.0),
+    "f16": Exact(4.0),
+    "bf16": Exact(2.0),
+    "f32": Exact(32.0),
+    "f64": Exact(512.0),
+}
 
 
 def view_of(axis: int, rank: int) -> str:
