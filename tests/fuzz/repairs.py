@@ -339,8 +339,8 @@ def _scalar(value: Any, like: Any) -> Any:
 
 
 def _older_faults() -> None:
-    """umulhi of signed integers, histograms of other than int32, constants of bfloat16 and loops up to a tensor: wrong
-    or missing in 3.6.
+    """umulhi of signed integers, histograms of other than int32, constants of bfloat16, loops up to a tensor, and
+    integers that numpy finds out of range: wrong or missing in 3.6.
     """
 
     def create_umulhi(self: Any, lhs: Any, rhs: Any) -> Any:
@@ -358,6 +358,21 @@ def _older_faults() -> None:
         counts = np.bincount(data.data[keep].astype(np.int64), minlength=bins)
         return _Handle(counts.astype(np.int32), tl.int32)
 
+    def to_tensor(self: Any, ret: Any, dtype: Any) -> Any:
+        data = np.asarray(ret)
+        wrapped = (
+            data.astype(interpreter._get_np_dtype(dtype))
+            if data.shape
+            else np.array([ret]).astype(interpreter._get_np_dtype(dtype))
+        )
+        kind = tl.block_type(dtype, list(data.shape)) if data.shape else dtype
+        return tl.core.tensor(_Handle(wrapped, dtype.scalar), kind)
+
+    def get_all_ones_value(self: Any, type_: Any) -> Any:
+        return _Handle(np.full(1, -1, np.int64).astype(interpreter._get_np_dtype(type_)), type_.scalar)
+
+    interpreter.ReduceScanOpInterface.to_tensor = to_tensor
+    _Builder.get_all_ones_value = get_all_ones_value
     patch = interpreter._patch_lang_tensor
 
     def with_index(tensor: Any, scope: Any) -> None:
