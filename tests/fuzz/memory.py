@@ -238,7 +238,9 @@ def _loaded(m: Maker, parameter: Parameter, storage: Storage, text: str, shape: 
         m.feature("fp8")
         m.define(f"{text}.to(tl.float32)", "f32", shape, exact)
     else:
-        m.define(text, parameter.kind, shape, exact)
+        found = m.define(text, parameter.kind, shape, exact)
+        if ", mask=" not in text:
+            m.read.add(found.name)
 
 
 def as_stored(m: Maker, parameter: Parameter, storage: Storage, value: Var) -> str:
