@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .maker import HOME, Maker
-from .memory import _checked, _loaded, _pointer, _storage
+from .memory import _checked, _loaded, _pointer, _storage, as_stored, kept_as
 from .program import Node, Var
 
 __all__ = ["branch", "early_return", "for_loop", "pointer_loop", "while_loop"]
@@ -27,19 +27,23 @@ def _carried(m: Maker, count: int) -> list[Var]:
         start = _home(m, var)
         name = m.name("c")
         carried = Var(name, var.kind, var.shape, HOME[var.kind] if m.exact and var.floating else None)
-        text = start.name if var.shape or m.chance(0.5) else f"{start.name} + 0"
-        m.put_node(Node([f"{name} = {text}"], (carried,)))
-        m.roots[name] = m.root(start.name)
+        m.put_node(Node([f"{name} = {_apart(start)}"], (carried,)))
         found.append(carried)
     return found
 
 
-def _step(m: Maker, carried: list[Var]) -> None:
-    """The new values, at the end of a loop's body; sometimes several at once, so that one reads another's old value.
+def _apart(var: Var) -> str:
+    """``var`` as a value of its own to Triton's front end, and the same one again after its first pass (MLIR folds it).
 
-    Triton's front end does not carry a value whose new value is, at the first pass, the very one it has: with ``a`` and
-    ``b`` equal at the start, ``a, b = c, a`` leaves ``b`` as it was. So no value becomes one of the same root.
+    The front end does not carry a value through a loop or a branch whose new value is, at the first pass, the very one
+    that it has: where ``a`` and ``b`` start as one value, ``a, b = c, a`` leaves ``b`` as it was. So every carried
+    value starts as one of its own, and so does every value that it becomes.
     """
+    return f"{var.name} * 1.0" if var.floating else f"{var.name} + 0"
+
+
+def _step(m: Maker, carried: list[Var]) -> None:
+    """The new values, at the end of a loop's body; sometimes several at once, so that one reads another's old value."""
     new: list[tuple[str, str]] = []
     for var in carried:
         if m.chance(0.1):
@@ -47,17 +51,11 @@ def _step(m: Maker, carried: list[Var]) -> None:
         if not var.floating and m.chance(0.2):
             new.append((var.name, f"{var.name} + {m.rng.choice([1, 3, 16])}"))  # a uniform step
             continue
-        others = [
-            other
-            for other in carried
-            if other.kind == var.kind and other.shape == var.shape and m.root(other.name) != m.root(var.name)
-        ]
+        others = [other for other in carried if other is not var and (other.kind, other.shape) == (var.kind, var.shape)]
         if others and m.chance(0.4):
-            new.append((var.name, m.rng.choice(others).name))
+            new.append((var.name, _apart(m.rng.choice(others))))
             continue
-        value = _home(m, m.value(var.kind, var.shape))
-        if m.root(value.name) != m.root(var.name):
-            new.append((var.name, value.name))
+        new.append((var.name, _apart(_home(m, m.value(var.kind, var.shape)))))
     if len(new) > 1 and m.chance(0.5):
         m.put(", ".join(name for name, _ in new) + " = " + ", ".join(text for _, text in new))
     else:
@@ -130,8 +128,7 @@ def pointer_loop(m: Maker, body: Body) -> None:
         _loaded(m, parameter, storage, f"tl.load({pointer})", shape)
         body(m)
         if storage.written and m.chance(0.5):
-            value = _home(m, m.value(parameter.kind, shape))
-            m.put(f"tl.store({pointer}, {value.name})")
+            m.put(f"tl.store({pointer}, {as_stored(m, parameter, storage, m.value(kept_as(parameter), shape))})")
         _step(m, carried)
         m.put(f"{pointer} += " + (f"r{extent}" if per_element else m.scalar(step)))
 
@@ -160,7 +157,7 @@ def _condition(m: Maker) -> str:
     whole = m.pick(lambda var: var.shape == () and not (var.floating and (m.rounded or m.chance(0.3))))
     if whole is None or m.chance(0.3):
         var = m.any(floating=False)
-        whole = m.define(f"tl.max({var.name})", var.kind, ())
+        whole = m.define(f"tl.max({var.name}).to({m.tl(var.kind)})", var.kind, ())  # which promotes narrow integers
     if whole.kind == "i1":
         return whole.name
     return f"{whole.name} {m.rng.choice(['<', '>', '!=', '>='])} {m.literal(whole.kind)}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from .kinds import KINDS
+from .functions import FUNCTIONS
+from .kinds import KINDS, TINY
 from .maker import MOST_ELEMENTS, Maker
 from .program import Exact, Var
 
 __all__ = ["bitcast", "branchless", "cast", "compare", "float_binary", "helper", "int_binary", "unary", "wide"]
-
-_APPROXIMATE = ("exp", "exp2", "log", "log2", "sin", "cos", "rsqrt", "erf")
 
 
 def _partner(m: Maker, var: Var) -> tuple[Var, tuple[int, ...]]:
@@ -165,7 +164,16 @@ def unary(m: Maker) -> None:
         function = m.rng.choice(["sqrt", "sqrt_rn"] if var.kind == "f32" else ["sqrt"])
         m.define(f"tl.{function}({name})", var.kind, var.shape)
     else:
-        m.define(f"tl.{m.rng.choice(_APPROXIMATE)}({name})", var.kind, var.shape)
+        m.define(f"tl.{m.rng.choice(list(FUNCTIONS))}({_unfolded(m, var)})", var.kind, var.shape)
+
+
+def _unfolded(m: Maker, var: Var) -> str:
+    """``var`` as an argument of a function that is no constant to MLIR.
+
+    MLIR folds functions of constants with those of the C library, which differ from Silo's in the last bit, as each is
+    within its own bounds. Whatever is not plainly read from memory may fold to a constant in the end.
+    """
+    return var.name if var.name in m.read else f"tl.where(pid >= 0, {var.name}, 1.0)"
 
 
 def _floored(var: Var) -> Exact | None:
@@ -218,7 +226,7 @@ def bitcast(m: Maker) -> None:
     if m.exact:
         return
     var = m.any()
-    kinds = [kind for kind in KINDS if kind not in {"i1", var.kind} and KINDS[kind].bits == KINDS[var.kind].bits]
+    kinds = [kind for kind in KINDS if kind not in {"i1", var.kind, *TINY} and KINDS[kind].bits == KINDS[var.kind].bits]
     if not kinds:
         return
     kind = m.rng.choice(kinds)

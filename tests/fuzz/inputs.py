@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 
-from .kinds import KINDS, from_float64
+from .kinds import KINDS, TINY, from_float64
 from .program import Kernel, Storage
 
 __all__ = ["Memory", "contents"]
@@ -94,6 +94,8 @@ def _filled(storage: Storage, count: int, random: np.random.Generator) -> np.nda
         return from_float64(random.integers(-limit, limit, count, endpoint=True).astype(np.float64), kind.name)
     if storage.fill == "normal":
         return from_float64(random.standard_normal(count), kind.name)
+    if kind.name in TINY:
+        return random.integers(0, 256, count).astype(np.uint8)
     if kind.floating:
         with np.errstate(all="ignore"):
             values = random.standard_normal(count) * np.exp(random.uniform(-2, 2, count))

@@ -14,7 +14,14 @@ __all__ = ["HOME", "MOST_ELEMENTS", "Maker", "view_of"]
 
 MOST_ELEMENTS = 256  # of one tile, so that the interpreter is quick
 # What floats are brought back to in kernels with exact arithmetic, once results would no longer fit.
-HOME = {"f16": Exact(4.0), "bf16": Exact(2.0), "f32": Exact(32.0), "f64": Exact(512.0)}
+HOME = {
+    "e4m3": Exact(8.0),
+    "e5m2": Exact(4.0),
+    "f16": Exact(4.0),
+    "bf16": Exact(2.0),
+    "f32": Exact(32.0),
+    "f64": Exact(512.0),
+}
 
 
 def view_of(axis: int, rank: int) -> str:
@@ -39,7 +46,7 @@ class Maker:
         self.storages: dict[str, Storage] = {}
         self.helpers: list[str] = []
         self.features: set[str] = set()
-        self.roots: dict[str, str] = {}  # the name that a name was given the value of
+        self.read: set[str] = set()  # names of values as they were read from memory, with no mask
         self.seed, self.profile = seed, profile
         grids = [(1,)] * 5 + [(2,), (3,), (2, 2), (1, 3), (2, 1, 2)]
         self.grid = self.rng.choice(grids)
@@ -86,10 +93,6 @@ class Maker:
     def put(self, line: str) -> None:
         """Append a statement that defines nothing."""
         self.out.append(Node([line]))
-
-    def root(self, name: str) -> str:
-        """The name whose value ``name`` started as."""
-        return self.roots.get(name, name)
 
     def name(self, stem: str = "v") -> str:
         """A fresh name."""

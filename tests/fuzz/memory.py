@@ -6,11 +6,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .kinds import INTS, KINDS
+from .kinds import INTS, KINDS, TINY
 from .maker import HOME, Maker, view_of
 from .program import Exact, Node, Parameter, Storage, Var
 
-__all__ = ["atomic", "finish_stores", "load", "scalar_load", "scalar_store", "shifted_copy", "spread_copy", "store"]
+__all__ = [
+    "as_stored",
+    "atomic",
+    "finish_stores",
+    "kept_as",
+    "load",
+    "scalar_load",
+    "scalar_store",
+    "shifted_copy",
+    "spread_copy",
+    "store",
+]
 
 
 @dataclass(frozen=True)
@@ -72,7 +83,9 @@ def _pointer(m: Maker, *, written: bool, kind: str | None = None) -> tuple[Param
         and (kind is None or parameter.kind == kind)
     ]
     if not found or (len(found) < 3 and m.chance(0.3)):
-        name = kind or (m.kind() if not m.chance(0.1) or written else "i1")
+        name = kind or m.kind()
+        if kind is None and m.chance(0.15) and not m.rounded:
+            name = m.rng.choice([*TINY] if written else [*TINY, "i1"])
         storage = _storage(m, name, written=written)
         return next(p for p in m.parameters if p.storage == storage.name), storage
     parameter = m.rng.choice(found)
@@ -126,6 +139,9 @@ def _index(m: Maker, extent: int, *, injective: bool) -> tuple[str, np.ndarray]:
         return f"({extent - 1} - {name})", extent - 1 - values
     if choice == "swapped" and extent > 1:
         return f"({name} ^ 1)", values ^ 1
+    if choice == "wrapped" and not injective and m.chance(0.3):  # the remainder of a negative number is negative
+        start, limit = m.rng.choice([1, 3]), m.rng.choice([extent, max(extent // 2, 1), 5])
+        return f"(({name} - {m.scalar(start)}) % {m.scalar(limit)})", np.fmod(values - start, limit)
     if choice == "wrapped":
         limit = extent if injective else m.rng.choice([extent, extent + 3, max(extent // 2, 1), 5])
         start = m.rng.choice([0, 1, 3])
@@ -204,7 +220,9 @@ def _gathered(m: Maker, shape: tuple[int, ...]) -> Place:
 
 
 def _other(m: Maker, kind: str, shape: tuple[int, ...]) -> str:
-    if m.chance(0.6) or kind == "i1":
+    if m.chance(0.6) or kind in {"i1", *TINY}:
+        if kind in TINY:
+            return m.rng.choice(["0.0", "1.0", "-1.0"])
         if kind == "i1":
             return m.rng.choice(["0", "1"])
         return m.literal(kind)
@@ -216,16 +234,29 @@ def _loaded(m: Maker, parameter: Parameter, storage: Storage, text: str, shape: 
     exact = storage.exact
     if parameter.kind == "i1":
         m.define(f"{text}.to(tl.int1)", "i1", shape)
+    elif parameter.kind in TINY:
+        m.feature("fp8")
+        m.define(f"{text}.to(tl.float32)", "f32", shape, exact)
     else:
-        m.define(text, parameter.kind, shape, exact)
+        found = m.define(text, parameter.kind, shape, exact)
+        if ", mask=" not in text:
+            m.read.add(found.name)
 
 
-def _to_store(m: Maker, parameter: Parameter, storage: Storage, shape: tuple[int, ...]) -> Var:
-    value = m.value(parameter.kind, shape)
-    if m.exact and value.floating:
-        assert storage.exact is not None
+def as_stored(m: Maker, parameter: Parameter, storage: Storage, value: Var) -> str:
+    """``value`` (of :func:`kept_as`) as what the storage may hold."""
+    if m.exact and value.floating and storage.exact is not None:
         value = m.squash(value, storage.exact)
-    return value
+    return f"{value.name}.to({m.tl(parameter.kind)})" if parameter.kind in TINY else value.name
+
+
+def kept_as(parameter: Parameter) -> str:
+    """The type that values to store through a pointer are computed in."""
+    return "f32" if parameter.kind in TINY else parameter.kind
+
+
+def _to_store(m: Maker, parameter: Parameter, storage: Storage, shape: tuple[int, ...]) -> str:
+    return as_stored(m, parameter, storage, m.value(kept_as(parameter), shape))
 
 
 def store(m: Maker) -> None:
@@ -236,7 +267,7 @@ def store(m: Maker) -> None:
     place = _moved(m, _tile(m, shape, injective=True))
     mask, narrowed = _mask(m, place, shape)
     _checked(m, parameter, storage, narrowed)
-    m.put(f"tl.store({parameter.name} + ({place.text}), {value.name}{f', mask={mask}' if mask else ''})")
+    m.put(f"tl.store({parameter.name} + ({place.text}), {value}{f', mask={mask}' if mask else ''})")
 
 
 def shifted_copy(m: Maker) -> None:
@@ -261,12 +292,10 @@ def shifted_copy(m: Maker) -> None:
     _checked(m, target, storage, replace(written, low=narrowed.low + moved, high=narrowed.high + moved))
     _loaded(m, source, storage, f"tl.load({source.name} + ({read.text}){options})", shape)
     found = m.scope[-1]
-    if m.chance(0.6):
-        found = m.value(found.kind, shape)
-    if found.kind != target.kind:
-        found = m.cast(found, target.kind)
-    found = m.squash(found, storage.exact) if m.exact and found.floating and storage.exact else found
-    m.put(f"tl.store({target.name} + ({written.text}), {found.name}{options})")
+    if m.chance(0.6) or found.kind != kept_as(target):
+        found = m.value(kept_as(target), shape)
+    text = as_stored(m, target, storage, found)
+    m.put(f"tl.store({target.name} + ({written.text}), {text}{options})")
 
 
 def spread_copy(m: Maker) -> None:
@@ -289,7 +318,7 @@ def spread_copy(m: Maker) -> None:
         tile = m.define(f"{tile.name} + {m.value(row.kind, shape).name}", row.kind, shape)
     place = _tile(m, shape, injective=True)
     _checked(m, parameter, storage, replace(place, low=place.low + end, high=place.high + end))
-    m.put(f"tl.store({parameter.name} + ({place.text} + {m.scalar(end)}), {tile.name})")
+    m.put(f"tl.store({parameter.name} + ({place.text} + {m.scalar(end)}), {as_stored(m, parameter, storage, tile)})")
 
 
 def scalar_load(m: Maker) -> None:
@@ -306,7 +335,7 @@ def scalar_store(m: Maker) -> None:
     value = _to_store(m, parameter, storage, ())
     place = _moved(m, Place(m.scalar(0), None, 0, 0))
     _checked(m, parameter, storage, place)
-    m.put(f"tl.store({parameter.name} + {place.text}, {value.name})")
+    m.put(f"tl.store({parameter.name} + {place.text}, {value})")
 
 
 _RMW = ("add", "max", "min", "and", "or", "xor", "xchg")

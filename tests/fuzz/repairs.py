@@ -16,12 +16,13 @@ from triton._C.libtriton import ir
 from triton.runtime import interpreter
 
 from .functions import FUNCTIONS, Functions
-from .kinds import from_float64
+from .kinds import from_float64, to_float64
 
 __all__ = ["repair"]
 
 _Builder = interpreter.InterpreterBuilder
 _Handle = interpreter.TensorHandle
+_TINY = {tl.float8e4nv: "e4m3", tl.float8e5: "e5m2"}
 _LIBM = ctypes.CDLL(ctypes.util.find_library("m") or "libm.so.6")
 _LIBM.fma.restype, _LIBM.fma.argtypes = ctypes.c_double, [ctypes.c_double] * 3
 _LIBM.fmaf.restype, _LIBM.fmaf.argtypes = ctypes.c_float, [ctypes.c_float] * 3
@@ -82,6 +83,8 @@ def _is_bf16(*handles: Any) -> bool:
 def _wide(handle: Any) -> np.ndarray:
     if handle.dtype.scalar == tl.bfloat16:
         return (handle.data.astype(np.uint32) << 16).view(np.float32)
+    if handle.dtype.scalar in _TINY:
+        return to_float64(handle.data, _TINY[handle.dtype.scalar]).astype(np.float32)
     return handle.data
 
 
@@ -128,7 +131,8 @@ def _wrapping(self: Any, lhs: Any, rhs: Any, op: Any) -> Any:
 
 def _casts() -> None:
     """bfloat16 is rounded to nearest even (the interpreter cuts it off); floats out of an integer's range give its
-    nearest integer, NaN 0 (numpy leaves it open); integers become halves through float32, as on a GPU.
+    nearest integer, NaN 0 (numpy leaves it open); integers become halves through float32, as on a GPU; 8-bit floats are
+    rounded to nearest even (the interpreter rounds halves up), and what is too large becomes the largest of them.
     """
 
     def cast_impl(self: Any, src: Any, dst_type: Any) -> Any:
@@ -145,7 +149,13 @@ def _casts() -> None:
 
     def create_fp_to_fp(self: Any, src: Any, dst_type: Any, rounding: Any) -> Any:
         names = {src.dtype.scalar, dst_type.scalar}
-        if rounding in (None, ir.ROUNDING_MODE.RTNE) and names <= {tl.float16, tl.bfloat16, tl.float32, tl.float64}:
+        if rounding in (None, ir.ROUNDING_MODE.RTNE) and names <= {
+            tl.float16,
+            tl.bfloat16,
+            tl.float32,
+            tl.float64,
+            *_TINY,
+        }:
             return self.cast_impl(src, dst_type)
         return general(self, src, dst_type, rounding)
 
@@ -156,6 +166,8 @@ def _converted(src: Any, target: Any) -> np.ndarray:
     data, storage = _wide(src), interpreter._get_np_dtype(target)
     if src.dtype.scalar.is_floating() and target.is_int() and target != tl.int1:
         return _saturated(data.astype(np.float64), storage)
+    if target in _TINY:
+        return from_float64(data.astype(np.float64), _TINY[target])
     if target == tl.bfloat16:
         if src.dtype.scalar.is_int():
             data = data.astype(np.float32)
@@ -327,8 +339,8 @@ def _scalar(value: Any, like: Any) -> Any:
 
 
 def _older_faults() -> None:
-    """umulhi of signed integers, histograms of other than int32, constants of bfloat16 and loops up to a tensor: wrong
-    or missing in 3.6.
+    """umulhi of signed integers, histograms of other than int32, constants of bfloat16, loops up to a tensor, and
+    integers that numpy finds out of range: wrong or missing in 3.6.
     """
 
     def create_umulhi(self: Any, lhs: Any, rhs: Any) -> Any:
@@ -346,6 +358,21 @@ def _older_faults() -> None:
         counts = np.bincount(data.data[keep].astype(np.int64), minlength=bins)
         return _Handle(counts.astype(np.int32), tl.int32)
 
+    def to_tensor(self: Any, ret: Any, dtype: Any) -> Any:
+        data = np.asarray(ret)
+        wrapped = (
+            data.astype(interpreter._get_np_dtype(dtype))
+            if data.shape
+            else np.array([ret]).astype(interpreter._get_np_dtype(dtype))
+        )
+        kind = tl.block_type(dtype, list(data.shape)) if data.shape else dtype
+        return tl.core.tensor(_Handle(wrapped, dtype.scalar), kind)
+
+    def get_all_ones_value(self: Any, type_: Any) -> Any:
+        return _Handle(np.full(1, -1, np.int64).astype(interpreter._get_np_dtype(type_)), type_.scalar)
+
+    interpreter.ReduceScanOpInterface.to_tensor = to_tensor
+    _Builder.get_all_ones_value = get_all_ones_value
     patch = interpreter._patch_lang_tensor
 
     def with_index(tensor: Any, scope: Any) -> None:

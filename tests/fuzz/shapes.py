@@ -111,8 +111,10 @@ def gather(m: Maker) -> None:
 
 
 def flip(m: Maker) -> None:
-    """Elements of the last axis backwards."""
+    """Elements of the last axis backwards; Triton does not flip an axis of extent one."""
     var = _tile(m)
+    if var.shape[-1] < 2:
+        return
     m.feature("flip")
     m.define(f"tl.flip({var.name}, {len(var.shape) - 1})", var.kind, var.shape, var.exact)
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 
+from .functions import FUNCTIONS
 from .judge import Verdict
 from .kinds import KINDS
 from .program import Kernel, Node
@@ -116,6 +117,8 @@ def _plainer(kernel: Kernel, place: int) -> Iterator[Kernel]:
         yield _pruned(smaller)
     elif len(node.defines) == 1 and "tl.full" not in node.lines[0] and "arange" not in node.lines[0]:
         (var,) = node.defines
+        if re.search(rf"tl\.({'|'.join(FUNCTIONS)})\({var.name}\)", kernel.text()):
+            return  # functions of constants are MLIR's, see elementwise
         one = "1.0" if var.floating else "True" if var.kind == "i1" else "1"
         shape = var.shape or "()"
         node.lines = [f"{var.name} = tl.full({shape}, {one}, tl.{KINDS[var.kind].tl})"]
