@@ -16,8 +16,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from silo.backends.cpu.levels import host_target
 from silo.backends.cpu.triton_plugin.compiler import CpuBackend
 from silo.backends.cpu.triton_plugin.driver import CpuDriver
-from silo.errors import ArgumentError, CompileError, LaunchError, UnsupportedError
+from silo.errors import ArgumentError, CheckError, CompileError, LaunchError, UnsupportedError
 from silo.launch.threads import threads
+from silo.settings import override
 
 
 class Array:
@@ -439,3 +440,60 @@ def test_types_have_c_names():
     found = [active_driver.active.map_python_to_cpp_type(name) for name in names]
     assert found[:4] == ["void *", "int8_t", "int8_t", "uint16_t"]
     assert "float" in found
+
+
+# -- checks ----------------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def add_too_far(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.device_assert(n > 0, "nothing to add")
+    tl.store(out + i, tl.load(x + i, mask=i < n) + tl.load(y + i), mask=i < n)
+
+
+@triton.jit
+def scale_rows(pair, n, BLOCK: tl.constexpr):
+    rows = pair[0].load([0, 0])
+    pair[1].store([n, 0], rows * 2)
+
+
+@pytest.fixture
+def checks(monkeypatch):
+    with override(check=True):
+        yield
+
+
+@pytest.mark.usefixtures("checks")
+def test_checks_of_plain_launches_find_what_is_wrong():
+    n = 100
+    x, y, out = normal(n), normal(n), zeros(n)
+    with pytest.raises(
+        CheckError, match=r"add_too_far: a load out of bounds at .*program \(3, 0, 0\), index \(4\)(?s:.*)byte 400 of y"
+    ):
+        add_too_far[(4,)](x, y, out, n, BLOCK=32)
+    assert not out.data.any()
+    with pytest.raises(CheckError, match="nothing to add"):
+        add_too_far[(1,)](x, y, out, 0, BLOCK=32)
+    add_too_far[(3,)](x, y, out, n, BLOCK=32)
+    np.testing.assert_array_equal(out.data[:96], (x.data + y.data)[:96])
+
+
+@pytest.mark.usefixtures("checks")
+def test_checks_of_plain_launches_with_descriptors_in_a_tuple():
+    x, out = normal(32, 16), zeros(32, 16)
+    pair = tuple(TensorDescriptor(one, [32, 16], [16, 1], [16, 16]) for one in (x, out))
+    scale_rows[(1,)](pair, 16, BLOCK=16)
+    np.testing.assert_array_equal(out.data[16:], x.data[:16] * 2)
+    assert not out.data[:16].any()
+
+
+@pytest.mark.usefixtures("checks")
+def test_a_clean_launch_leaves_what_an_ordinary_one_does():
+    added((8,), BLOCK=128)
+
+
+def test_kernels_compiled_without_checks_are_not_taken_for_checked_ones(monkeypatch):
+    plain = CpuBackend(GPUTarget("cpu", host_target().arch, 1)).hash()
+    with override(check=True):
+        assert CpuBackend(GPUTarget("cpu", host_target().arch, 1)).hash() != plain

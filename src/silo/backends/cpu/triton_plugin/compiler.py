@@ -29,7 +29,7 @@ class CpuBackend(_Base):
 
     def parse_options(self, options: dict[str, Any]) -> Any:  # noqa: ANN401
         """Options of every backend are taken; most change nothing."""
-        return self._stages.front_end.parse_options(options)
+        return self._stages.parse_options(options)
 
     def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:  # noqa: ANN401
         """What launch hooks of Triton's tools read: warps, blocks of a cluster, shared memory."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, cast
 
+from silo.backends.cpu.checking.code import CheckedKernel
+from silo.backends.cpu.checking.run import Limits
 from silo.backends.cpu.device import load_entry
 from silo.backends.cpu.triton_plugin.interface import device_properties
-from silo.backends.cpu.triton_plugin.stages import read_launch_info
+from silo.backends.cpu.triton_plugin.stages import compile_check, read_launch_info
 from silo.core.dtypes import DTypeKind, dtype
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.signature import Parameter, ParameterKind, Signature
@@ -28,6 +31,7 @@ _KINDS = {
     DTypeKind.UINT: ParameterKind.INTEGER,
     DTypeKind.FLOAT: ParameterKind.FLOAT,
 }
+_log = logging.getLogger("silo")
 _ABI = {"u1": AbiType.I1, **{kind.value: kind for kind in AbiType}}
 
 
@@ -73,6 +77,8 @@ class CpuLauncher:
             tuple(replace(one.parameter, effect=effect_of[one.parameter.name]) for one in arguments)
         )
         self._values = _picker([one.path for one in arguments])
+        self._names = [one.parameter.name for one in arguments]
+        self._checked = compile_check(self._name, metadata, self._launch.layout)
         self._launcher: Launcher | None = None
 
     def __call__(
@@ -93,17 +99,33 @@ class CpuLauncher:
         Raises:
             ArgumentError: a tensor that is not in host memory, a value out of its type's range, a grid out of range.
             LaunchError: the kernel reported a fault.
+            CheckError: checks are on, and found something.
         """
         launcher = self._launcher or self._load(function)
         if enter_hook is not None:
             enter_hook(launch_metadata)
-        launcher[grid_x, grid_y, grid_z](*self._values(arguments))
+        values, grid = self._values(arguments), (grid_x, grid_y, grid_z)
+        if self._checked is None:
+            launcher[grid](*values)
+        else:
+            self._check(self._checked, launcher, grid, values)
         if exit_hook is not None:
             exit_hook(launch_metadata)
 
+    def _check(
+        self, checked: CheckedKernel, launcher: Launcher, grid: tuple[int, int, int], values: tuple[object, ...]
+    ) -> None:
+        with checked.over(dict(zip(self._names, values, strict=True)), steps=Limits().steps) as notes:
+            launcher[grid](*values)
+        for note in notes:
+            _log.info("%s: %s", self._name, note)
+
     def _load(self, module: CpuModule) -> Launcher:
-        loaded = load_entry(module, self._launch, self._name)
-        binding = bind(loaded, self._launch, self._signature, Specialization(), {})
+        if self._checked is None:
+            loaded, launch = load_entry(module, self._launch, self._name), self._launch
+        else:
+            loaded, launch = self._checked.loaded, self._checked.launch
+        binding = bind(loaded, launch, self._signature, Specialization(), {})
         self._launcher = make_bound_launcher(self._name, binding, self._signature)
         return self._launcher
 

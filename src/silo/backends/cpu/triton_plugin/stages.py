@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
 from silo.backends.cpu.build import Toolchain, build, find_toolchain
+from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
 from silo.backends.cpu.compiler import EmittedJob, compiler_identity, emit_job, make_job, module_layout, package_digest
 from silo.backends.cpu.levels import level_of
 from silo.backends.cpu.options import CpuOptions
-from silo.core.launch_info import LaunchInfo
+from silo.core.launch_info import LaunchInfo, LayoutSlot
 from silo.core.signature import Effect
 from silo.core.target import Target
 from silo.core.values import JSON
@@ -19,11 +21,13 @@ from silo.sources.triton.adapter import CpuFrontEnd, read_off, run_cpu_passes
 from silo.sources.triton.adapter.toolchain import module
 from silo.sources.triton.effects import argument_effects
 
-__all__ = ["CpuStages", "read_launch_info"]
+__all__ = ["CpuStages", "compile_check", "read_launch_info"]
 
 # Members of Triton's metadata: launch info; the effect through each of the object's parameters, in order.
 _LAUNCH = "silo_launch"
 _EFFECTS = "silo_effects"
+# With checks on: the TTIR with its places, which code that checks itself is compiled from.
+_CHECKED = "silo_checked"
 
 # What Triton's launch path reads. Programs divide by the shared bytes to learn how many programs fit.
 _METADATA: dict[str, Any] = {
@@ -50,7 +54,13 @@ class CpuStages:
             CompilerMissingError: no usable C compiler.
         """
         front_end = package_digest("silo.sources.triton")[:16]
-        return f"silo {self.target} {compiler_identity(self._level, _toolchain())} front end {front_end}"
+        checked = " checked" if settings().check else ""
+        return f"silo {self.target} {compiler_identity(self._level, _toolchain())} front end {front_end}{checked}"
+
+    def parse_options(self, given: Mapping[str, Any]) -> Any:  # noqa: ANN401  # the front end's
+        """See the front end; with checks on, assertions are kept and Triton adds none of its own."""
+        checked = {"debug": True, "sanitize_overflow": False} if settings().check else {}
+        return self.front_end.parse_options({**given, **checked})
 
     def add(self, stages: dict[str, Any], options: Any, language: Any) -> None:  # noqa: ANN401
         """Enter the stages, in order, under the endings of the files that Triton keeps.
@@ -72,12 +82,15 @@ class CpuStages:
         def c_text(made: Any, metadata: dict[str, Any]) -> str:  # noqa: ANN401
             name = str(made.get_entry_func_name())
             chosen = CpuOptions(vector_bits=self._level.vector_bits, fp_contract=options.enable_fp_fusion)
-            job = make_job(name, self.target, read_off(made), module_layout, chosen)
+            text = read_off(made)
+            job = make_job(name, self.target, text, module_layout, chosen)
             emitted.append(emit_job(job, _toolchain()))
             metadata.update(_METADATA)
             metadata["name"] = name
             metadata[_LAUNCH] = emitted[0].launch.to_json()
             metadata[_EFFECTS] = [effect.value for effect in argument_effects(emitted[0].module)]
+            if settings().check:
+                metadata[_CHECKED] = text.located
             return emitted[0].text
 
         def shared_object(text: Any, _metadata: dict[str, Any]) -> bytes:  # noqa: ANN401
@@ -100,6 +113,16 @@ def read_launch_info(metadata: Any) -> tuple[LaunchInfo, tuple[Effect, ...]]:  #
     except ValueError as error:
         raise CompileError(f"the cached kernel is not one of Silo's CPU backend: {error}") from error
     return launch, effects
+
+
+def compile_check(kernel: str, metadata: Any, layout: tuple[LayoutSlot, ...]) -> CheckedKernel | None:  # noqa: ANN401
+    """Code that checks itself, where checks were on when the kernel was compiled."""
+    text = getattr(metadata, _CHECKED, None)
+    if text is None:
+        return None
+    level = level_of(Target("cpu", metadata.target.arch))
+    options = CpuOptions(mode="reference", vector_bits=level.vector_bits, fp_contract=metadata.enable_fp_fusion)
+    return compile_checked(kernel, text, layout, level=level, options=options, nan=False, toolchain=_toolchain())
 
 
 def _toolchain() -> Toolchain:
