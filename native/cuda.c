@@ -401,6 +401,7 @@ static const char *resolve(void *library) {
         {"cuLaunchKernelEx", &cu.launch, false},
         {"cuMemAlloc_v2", &silo_cuda.memory_alloc, false},
         {"cuMemFree_v2", &silo_cuda.memory_free, false},
+        {"cuMemGetInfo_v2", &silo_cuda.memory_info, false},
         {"cuMemFreeHost", &silo_cuda.host_free, false},
         {"cuMemcpyAsync", &silo_cuda.copy, false},
         {"cuMemsetD8Async", &silo_cuda.fill, false},

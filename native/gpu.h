@@ -80,6 +80,7 @@ struct silo_gpu {
 
     int (*set_device)(struct silo_gpu_device *device); /* make its context current */
     int (*memory_alloc)(uint64_t *address, size_t bytes);
+    int (*memory_info)(size_t *available, size_t *total); /* of the current device, bytes */
     int (*memory_free)(uint64_t address);
     int (*host_alloc)(void **memory, size_t bytes); /* pinned, seen by every device */
     int (*host_free)(void *memory);

@@ -358,6 +358,29 @@ static PyObject *py_synchronize(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *py_free_memory(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *kind;
+    int index, code;
+    size_t available = 0, total = 0;
+    if (!PyArg_ParseTuple(args, "si", &kind, &index))
+        return NULL;
+    struct silo_gpu *gpu = silo_gpu_named(kind);
+    struct silo_gpu_device *device = gpu != NULL ? silo_gpu_device(gpu, index) : NULL;
+    struct silo_gpu_scope scope;
+    if (device == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS code = silo_gpu_enter(device, &scope);
+    if (code == 0) {
+        code = gpu->memory_info(&available, &total);
+        silo_gpu_leave(&scope);
+    }
+    Py_END_ALLOW_THREADS if (code != 0) return silo_gpu_error(gpu, "cannot ask for free memory",
+                                                              code),
+        NULL;
+    return PyLong_FromSize_t(available);
+}
+
 PyMethodDef silo_gpu_methods[] = {
     {"gpu_open", py_open, METH_VARARGS,
      "gpu_open(kind, library=None) -> int\n\nOpen a driver ('cuda', 'hip') once; its devices."},
@@ -374,5 +397,7 @@ PyMethodDef silo_gpu_methods[] = {
      "gpu_current(kind) -> int | None\n\nThe device current in this thread."},
     {"gpu_synchronize", py_synchronize, METH_VARARGS,
      "gpu_synchronize(kind, index)\n\nWait for all work of a device."},
+    {"gpu_free_memory", py_free_memory, METH_VARARGS,
+     "gpu_free_memory(kind, index) -> int\n\nBytes of a device's memory that nobody holds."},
     {NULL, NULL, 0, NULL},
 };

@@ -283,6 +283,7 @@ static const char *resolve(void *library) {
         {"hipModuleLaunchCooperativeKernel", &hip.launch_cooperative, false},
         {"hipMalloc", &silo_hip.memory_alloc, false},
         {"hipFree", &silo_hip.memory_free, false},
+        {"hipMemGetInfo", &silo_hip.memory_info, false},
         {"hipHostFree", &silo_hip.host_free, false},
         {"hipMemsetD8Async", &silo_hip.fill, false},
         {"hipDeviceSynchronize", &silo_hip.synchronize, false},

@@ -258,6 +258,12 @@ API int cuMemFree_v2(uint64_t address) {
     return code != 0 ? code : release(address);
 }
 
+API int cuMemGetInfo_v2(size_t *available, size_t *total) {
+    NEED_CONTEXT();
+    free_memory(available, total);
+    return 0;
+}
+
 API int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags) {
     (void)flags;
     uint64_t address = 0;

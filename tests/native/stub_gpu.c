@@ -253,6 +253,13 @@ int allocate(uint64_t *address, size_t bytes, enum kind kind, int device) {
     return 0;
 }
 
+void free_memory(size_t *available, size_t *total) {
+    pthread_mutex_lock(&lock);
+    *available = total_memory - allocated;
+    *total = total_memory;
+    pthread_mutex_unlock(&lock);
+}
+
 int release(uint64_t address) {
     pthread_mutex_lock(&lock);
     struct memory **link = find_memory(address);

@@ -136,6 +136,7 @@ struct entry *entry_of(const char *name);
 int devices(void);
 bool overridden(int *value, int id, int device);
 int forbidden(bool always); /* what a driver forbids while someone captures */
+void free_memory(size_t *available, size_t *total);
 int allocate(uint64_t *address, size_t bytes, enum kind kind, int device);
 int release(uint64_t address);
 int find_kind(uint64_t address, int *device); /* 0, or where the memory is */

@@ -187,6 +187,12 @@ API int hipFree(uint64_t address) {
     return hip(code != 0 ? code : release(address));
 }
 
+API int hipMemGetInfo(size_t *available, size_t *total) {
+    HIP_FAIL();
+    free_memory(available, total);
+    return 0;
+}
+
 API int hipHostMalloc(void **memory, size_t bytes, unsigned flags) {
     (void)flags;
     uint64_t address = 0;

@@ -31,6 +31,10 @@ for kind in ("cuda", "hip"):
     assert out == bytes(24) and stub.count("bytes") == 24
     del buffer
     assert stub.count("allocations") == 0
+    free = native.gpu_free_memory(kind, 1)
+    held = GpuBuffer((1 << 20,), "uint8", kind, 1)
+    assert free - native.gpu_free_memory(kind, 1) == 1 << 20
+    del held
 empty = GpuBuffer((3, 0), "int8", "cuda", 0)
 assert (empty.address, empty.nbytes, empty.shape) == (0, 0, (3, 0)) and stub.count("allocations") == 0
 empty.copy_from(b"")

@@ -178,8 +178,7 @@ def test_code_that_does_not_load_leaves_the_process(process, tmp_path):
 
 
 @pytest.fixture
-def confined_cpu(monkeypatch, tmp_path):
-    monkeypatch.setattr("silo.api.benches._CONFINED_KINDS", frozenset({"cpu"}))
+def confined_cpu(tmp_path):
     with override(home=tmp_path / "store", tune="auto", tune_budget_s=60.0):
         yield
 

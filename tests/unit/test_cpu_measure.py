@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from silo.backends.cpu.measure import CPU_TIMING, CpuTimer
-from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
+from silo.tune.measure import Contender, MeasurePolicy, copy_fits, interleave, measure
 from silo.tune.statistics import median
 
 POLICY = MeasurePolicy(
@@ -69,7 +69,21 @@ def test_a_very_slow_launch_stops_at_the_limit():
 def test_a_hopeless_config_is_dropped_early():
     machine = Machine()
     assert len(measure(machine.contender("a", 10_000), machine, POLICY, best_ns=4_000)) == 3
-    assert len(measure(machine.contender("a", 10_000), machine, POLICY, best_ns=5_000)) == 10
+    assert len(measure(machine.contender("a", 10_000), machine, POLICY, best_ns=9_500)) == 10
+
+
+def test_a_config_that_cannot_become_a_finalist_is_dropped_when_that_is_sure():
+    machine = Machine()
+    steady = measure(machine.contender("a", 11_100), machine, POLICY, best_ns=10_000)
+    assert steady == (11_100,) * 6
+    swaying = [11_100, 10_900] * 5
+    assert len(measure(machine.contender("a", 1, *swaying), machine, POLICY, best_ns=10_000)) > 6
+
+
+def test_a_copy_to_restore_from_may_take_half_of_what_is_free():
+    assert copy_fits(1 << 40, None)
+    assert copy_fits(500, 1000)
+    assert "restoring 501 bytes from host memory, which is slower" in copy_fits(501, 1000).reason
 
 
 def test_short_launches_are_repeated_within_a_sample():

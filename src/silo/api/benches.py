@@ -34,7 +34,7 @@ RUN_LIMIT_S = 10.0
 
 _log = logging.getLogger("silo")
 
-_CONFINED_KINDS = frozenset({"cuda", "hip"})
+_CONFINED_KINDS = frozenset({"cpu", "cuda", "hip"})
 
 
 class Bench(Protocol):
@@ -184,7 +184,7 @@ def confined_bench(
 
 
 def confines(kernel: str, device: Device, arguments: Mapping[str, object]) -> bool:
-    """Whether candidates run in a process of their own: on GPUs, where a fault would end this process's context.
+    """Whether candidates run in a process of their own, which one that faults or never ends costs nothing but itself.
 
     Where the arguments cannot be given to another process, a message says so.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Candidate", "MeasuringProcess"]
+
+_log = logging.getLogger("silo")
 
 # Loading code and copying arguments to a device, seconds; a kernel's own limit is the caller's.
 _SETUP_LIMIT_S = 300.0
@@ -62,6 +65,7 @@ class MeasuringProcess:
         self._process: WorkerProcess | None = None
         self._ready = False  # the process has the arguments
         self._loaded: set[str] = set()
+        self._noted: set[str] = set()
         self.started = 0
 
     def start(self) -> None:
@@ -116,8 +120,11 @@ class MeasuringProcess:
         }
         request = encode(header, [candidate.blob])
         # Code that the driver refuses, for it needs more than the device has, leaves the process as it was.
-        self._exchange(request, _SETUP_LIMIT_S, str(artifact.variant.config), fatal=False)
+        reply = self._exchange(request, _SETUP_LIMIT_S, str(artifact.variant.config), fatal=False)
         self._loaded.add(candidate.key)
+        for note in set(reply["notes"]) - self._noted:
+            self._noted.add(note)
+            _log.info("measuring %s on %s: %s", artifact.variant.kernel, self._device, note)
 
     def _spawn(self) -> WorkerProcess:
         here = settings()

@@ -27,8 +27,9 @@ from silo.errors import LaunchError, SiloError
 from silo.launch import native
 from silo.launch.binding import bind
 from silo.launch.buffers import Buffer
+from silo.launch.drivers import KINDS
 from silo.launch.runtime import make_launcher
-from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
+from silo.tune.measure import Contender, MeasurePolicy, copy_fits, interleave, measure
 
 __all__ = ["main"]
 
@@ -52,15 +53,23 @@ class _Array:
         image[self._first : self._first + slot.size] = self._shared[slot.offset : slot.offset + slot.size]
         return image
 
-    def keep(self) -> None:
-        """Keep what it held at first on the device too, so that restoring it is fast."""
-        if self._pristine is None:
-            self._pristine = Buffer.of(self._image(), "uint8", None, self._device)
+    def keep(self, free: int | None) -> str:
+        """Keep what it held at first on the device too, so that restoring it is fast.
+
+        ``free`` is how many bytes nobody holds there, None where that is not counted. Says what is done instead where
+        they are too few.
+        """
+        if self._pristine is not None:
+            return ""
+        decision = copy_fits(self._memory.nbytes, free)
+        if not decision:
+            return decision.reason
+        self._pristine = Buffer.of(self._image(), "uint8", None, self._device)
+        return ""
 
     def restore(self) -> None:
         """Put back what it held at first."""
-        assert self._pristine is not None
-        self._memory.copy_from(self._pristine)
+        self._memory.copy_from(self._image() if self._pristine is None else self._pristine)
 
     def give_back(self) -> None:
         """Write what it holds now to the shared memory."""
@@ -111,7 +120,7 @@ class _Bench:
         self._arrays = [_Array(slot, self._shared, self._name) for slot in slots]
         self._descriptors = read_descriptors(header["arguments"], lambda name: self._arrays[self._places[name]].address)
 
-    def _do_load(self, header: Mapping[str, Any], blobs: Sequence[bytes]) -> None:
+    def _do_load(self, header: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, object]:
         variant, launch = Variant.from_json(header["variant"]), LaunchInfo.from_json(header["launch"])
         loaded = self._device.load(launch, blobs[0], header["kind"], variant.kernel)
         signature = variant.signature
@@ -130,9 +139,9 @@ class _Bench:
         pointers = [p for p in signature.parameters if p.name in self._places and p.name not in constants]
         writes = frozenset(self._places[p.name] for p in pointers if p.effect.writes)
         updates = frozenset(self._places[p.name] for p in pointers if p.effect.writes and p.effect.reads)
-        for number in writes:
-            self._arrays[number].keep()
+        notes = [self._arrays[number].keep(self._free()) for number in writes]
         self._candidates[header["key"]] = _Candidate(lambda: call(**given), writes, updates)
+        return {"notes": [note for note in notes if note]}
 
     def _do_run(self, header: Mapping[str, Any], _: Sequence[bytes]) -> dict[str, object]:
         candidate = self._candidates[header["key"]]
@@ -178,6 +187,10 @@ class _Bench:
         for number in self._dirty:
             self._arrays[number].restore()
         self._dirty.clear()
+
+    def _free(self) -> int | None:
+        kind = self._device.target.kind
+        return native.gpu_free_memory(kind, self._device.index) if kind in KINDS else None
 
     def _wait(self) -> None:
         kind = self._device.target.kind

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
+from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.protocols import Timer
-from silo.tune.statistics import median
+from silo.tune.statistics import FINALIST_PERMILLE, estimate, median
 
-__all__ = ["Contender", "MeasurePolicy", "interleave", "measure"]
+__all__ = ["Contender", "MeasurePolicy", "copy_fits", "interleave", "is_beaten", "is_suspicious", "measure"]
 
 Key = TypeVar("Key", bound=Hashable)
 
 # A candidate this many times slower than the best so far is dropped after a few samples.
 _HOPELESS = 2
 _FEW_SAMPLES = 3
+_SURE_SAMPLES = 6  # below that an interval of the median is the whole range
+_RACE_EVERY = 3  # samples between looks at the interval, which cost some ten microseconds each
 
 # Warming up takes at most this many times the policy's warm-up time, or this long if that is longer.
 _WARM_UP_WALL = 4
@@ -83,12 +86,29 @@ class Contender:
     reset: Callable[[], object] | None = None
 
 
+def copy_fits(size: int, free: int | None) -> Decision:
+    """Whether a copy of ``size`` bytes, from which an array is restored, may lie on the device beside it.
+
+    It may take half of the ``free`` bytes, so that kernels keep room for what they allocate. None: nobody counts them.
+
+    >>> bool(copy_fits(500, 1000)), bool(copy_fits(600, 1000))
+    (True, False)
+    """
+    if free is None or 2 * size <= free:
+        return Accepted()
+    return Rejected(
+        f"restoring {size} bytes from host memory, which is slower: "
+        f"a copy on the device would take more than half of the {free} bytes that are free there"
+    )
+
+
 def measure(
     contender: Contender, timer: Timer, policy: MeasurePolicy, *, best_ns: int | None = None
 ) -> tuple[int, ...]:
     """Time one contender alone; every sample, in the order taken, as nanoseconds for one launch.
 
-    ``best_ns``, if given, is the best median so far: a contender at twice that is dropped after three samples.
+    ``best_ns``, if given, is the best median so far. A contender at twice that is dropped after three samples, and
+    one whose interval lies beyond what finalists may be slower by as soon as it does: it keeps the samples it has.
     """
     repeats = _warm_up(contender, timer, policy)
     samples: list[int] = []
@@ -99,9 +119,34 @@ def measure(
         spent += elapsed
         if spent >= policy.limit_ns or (spent >= policy.target_ns and len(samples) >= policy.min_samples):
             break
-        if best_ns is not None and len(samples) >= _FEW_SAMPLES and min(samples) > _HOPELESS * best_ns:
+        if best_ns is not None and is_beaten(samples, best_ns):
             break
     return tuple(samples)
+
+
+def is_beaten(samples: Sequence[int], best_ns: int) -> bool:
+    """Whether further samples cannot make a finalist of a contender, beside a best median of ``best_ns`` nanoseconds.
+
+    >>> is_beaten([205, 210, 230], 100), is_beaten([112, 115, 113, 112, 114, 113], 100), is_beaten([112, 99] * 3, 100)
+    (True, True, False)
+    """
+    if len(samples) < _FEW_SAMPLES or len(samples) % _RACE_EVERY:
+        return False
+    if min(samples) > _HOPELESS * best_ns:
+        return True
+    surest = len(samples) >= _SURE_SAMPLES
+    return surest and estimate(samples).low_ns * 1000 > best_ns * (1000 + FINALIST_PERMILLE)
+
+
+def is_suspicious(samples: Sequence[int], best_ns: int) -> bool:
+    """Whether a new best is so far ahead of the best before it (half as long again) that it should be looked at twice.
+
+    Launches that a device refused in silence, or a clock that was changed, look like this.
+
+    >>> is_suspicious([60, 61, 62], 100), is_suspicious([80, 81, 82], 100)
+    (True, False)
+    """
+    return median(samples) * 3 < best_ns * 2
 
 
 def interleave(

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import comb
 
-__all__ = ["NOISE_LIMIT_PERMILLE", "Estimate", "estimate", "indistinguishable", "median"]
+__all__ = ["FINALIST_PERMILLE", "NOISE_LIMIT_PERMILLE", "Estimate", "estimate", "indistinguishable", "median"]
 
 # However noisy the samples are, a config whose median is this much slower than the best one is never called its equal.
 NOISE_LIMIT_PERMILLE = 10
+
+# Configs slower than the best by more than this while searching are not compared with it once more at the end.
+FINALIST_PERMILLE = 100
 
 # Differences below this are below what clocks and schedulers can tell, even where samples happen to agree exactly.
 _RESOLUTION_PERMILLE = 1

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from silo.core.config import Config
-from silo.tune.statistics import Estimate, estimate, indistinguishable
+from silo.tune.statistics import FINALIST_PERMILLE, Estimate, estimate, indistinguishable
 from silo.tune.trial import Stage, Status, Trial
 
 __all__ = ["Standing", "Winner", "choose_winner", "finalists", "standings"]
@@ -76,7 +76,7 @@ def standings(trials: Iterable[Trial]) -> tuple[Standing, ...]:
     return _rank(_usable(trials))
 
 
-def finalists(trials: Iterable[Trial], count: int, slower_permille: int = 100) -> tuple[Config, ...]:
+def finalists(trials: Iterable[Trial], count: int, slower_permille: int = FINALIST_PERMILLE) -> tuple[Config, ...]:
     """The configs worth comparing side by side: the fastest ``count`` of the search within 10 % of the best.
 
     Fewer than two need no comparison, so then there are none.
