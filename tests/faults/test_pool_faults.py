@@ -70,7 +70,8 @@ def test_a_crash_costs_one_job_and_the_worker_is_replaced():
         after = pool.submit(job(REGISTERS=9))
         assert before.result().launch.registers == 16
         with pytest.raises(
-            CompileCrashError, match=r"compiling kernel for fake:one: exit status 3.*noise from the fake"
+            CompileCrashError,
+            match=r"died twice while compiling kernel for fake:one: exit status 3.*from the fake",
         ):
             crash.result()
         assert after.result().launch.registers == 9
@@ -81,6 +82,23 @@ def test_a_signal_is_named():
         with pytest.raises(CompileCrashError, match="signal SIGSEGV"):
             pool.submit(job(CRASH=-signal.SIGSEGV)).result()
         assert pool.submit(job()).result()
+
+
+def test_a_job_whose_worker_died_once_is_tried_again(tmp_path):
+    with WorkerPool(workers=1, timeout_s=60, plugins=PLUGINS) as pool:
+        mark = tmp_path / "crashed"
+        assert pool.submit(job(CRASH_ONCE=str(mark), REGISTERS=9)).result().launch.registers == 9
+        assert mark.exists()
+
+
+def test_a_trial_may_take_as_long_as_others_suggest(monkeypatch):
+    monkeypatch.setattr("silo.compile.limits._LEAST_S", 0.5)
+    with WorkerPool(workers=1, timeout_s=60, plugins=PLUGINS) as pool:
+        for number in range(8):
+            pool.submit(job(REGISTERS=number), trial=True).result()
+        with pytest.raises(CompileTimeoutError, match="other configs of the kernel took a fourth of that"):
+            pool.submit(job(HANG=1), trial=True).result()
+        assert pool.submit(job(SLEEP_MS=700)).result(), "what is no trial has the pool's own limit"
 
 
 def test_a_hang_is_stopped_and_costs_one_job():

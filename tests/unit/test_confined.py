@@ -118,10 +118,18 @@ def test_a_fault_costs_one_candidate(process, arguments, tmp_path):
         with pytest.raises(LaunchError, match=r"BLOCK=3.*SIGSEGV"):
             process.results(bad, ["out"])
     np.testing.assert_array_equal(process.results(good, ["out"])["out"], before)
-    assert process.started == 3
+    assert process.started == 4  # it was given a second chance where another one had run before
     with pytest.raises(LaunchError, match="finalists"):
         process.compare([good, bad])
     assert len(process.compare([good, good])[0]) >= 9
+
+
+def test_a_candidate_is_not_blamed_for_what_another_left_behind(process, arguments, tmp_path):
+    poison = candidate(tmp_path, 'extern int setenv(const char *, const char *, int); setenv("POISON", "1", 1);')
+    victim = candidate(tmp_path, 'extern char *getenv(const char *); if (getenv("POISON")) ' + FAULT + packed(ADD))
+    process.results(poison, ["out"])
+    np.testing.assert_array_equal(process.results(victim, ["out"])["out"], 1 + arguments["x"])
+    assert process.started == 2
 
 
 def test_an_endless_loop_is_stopped(arguments, tmp_path):

@@ -42,10 +42,14 @@ class Pending:
 
 @dataclass(slots=True)
 class Compilation:
-    """Compiles the variants of one source, each job once. Counts what was compiled and what the store had."""
+    """Compiles the variants of one source, each job once. Counts what was compiled and what the store had.
+
+    With ``trials`` the variants are configs that are tried: one that takes much longer than others is given up.
+    """
 
     session: Session
     source: Source
+    trials: bool = False
     compiled: int = 0
     reused: int = 0
     _futures: dict[str, Future[Compiled]] = field(default_factory=dict[str, "Future[Compiled]"])
@@ -107,7 +111,7 @@ class Compilation:
     def _submit(self, compiler: Compiler, job: CompileJob) -> Future[Compiled]:
         if isinstance(compiler, RunsInProcess) and compiler.in_process:
             return InProcess().submit(job)
-        return self.session.pool.submit(job)
+        return self.session.pool.submit(job, trial=self.trials)
 
 
 def _effects(job: CompileJob, variant: Variant) -> dict[str, Effect]:

@@ -72,7 +72,7 @@ def tune_live(kernel: Kernel, resolver: Resolver, situation: Situation) -> Confi
     study = problem.study(situation.specialization, bucket)
     problem.note(situation.specialization, bucket)
     artifacts = CompiledArtifacts(
-        Compilation(session(), kernel.source), lambda config: resolver.variant(situation, config)
+        Compilation(session(), kernel.source, trials=True), lambda config: resolver.variant(situation, config)
     )
     budget = Budget(seconds=settings().tune_budget_s)
     try:

@@ -47,7 +47,8 @@ class Candidate:
 class MeasuringProcess:
     """A device and arguments in another process. Used by one thread, which is the one that made it.
 
-    After a fault the process is replaced: its next use starts another one with the arguments as they were.
+    After a fault the process is replaced: its next use starts another one with the arguments as they were. A candidate
+    that faults where others ran before it is tried once more in a process of its own, for they may be to blame.
 
     Args:
         device: the device to run on.
@@ -100,6 +101,19 @@ class MeasuringProcess:
         return [tuple(int(sample) for sample in reply["samples"][key]) for key in keys]
 
     def _ask(self, candidate: Candidate, request: dict[str, object], limit_s: float) -> dict[str, Any]:
+        others = self._loaded - {candidate.key}
+        try:
+            return self._ask_once(candidate, request, limit_s)
+        except LaunchTimeoutError:
+            raise  # dear, and what others left behind hardly ever makes a launch endless
+        except LaunchError as error:
+            if not others or self._process is not None:  # nothing was at fault but the candidate
+                raise
+            reply = self._ask_once(candidate, request, limit_s)
+            _log.info("%s ran in a process of its own, and not after others: %s", candidate.artifact.variant, error)
+            return reply
+
+    def _ask_once(self, candidate: Candidate, request: dict[str, object], limit_s: float) -> dict[str, Any]:
         self._load(candidate)
         return self._exchange(
             encode({**request, "key": candidate.key}), limit_s, str(candidate.artifact.variant.config)

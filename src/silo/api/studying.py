@@ -146,7 +146,7 @@ def tune_case(
     problem = kernel.resolver.problem(situation)
     made = problem.study(situation.specialization, study.bucket)
     problem.note(situation.specialization, study.bucket)
-    compilation = Compilation(session(), kernel.source)
+    compilation = Compilation(session(), kernel.source, trials=True)
     artifacts = CompiledArtifacts(compilation, lambda config: kernel.resolver.variant(situation, config))
     with BenchEvaluator(made, artifacts, _bench(study), study.case.compare, situation.candidates) as evaluator:
         outcome = tune(

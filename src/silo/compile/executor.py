@@ -18,8 +18,11 @@ __all__ = ["Executor", "InProcess", "failure_of"]
 class Executor(Protocol):
     """Runs compile jobs, somewhere."""
 
-    def submit(self, job: CompileJob, *, timeout_s: float | None = None) -> Future[Compiled]:
-        """Start ``job``; the future holds the outcome or a SiloError. ``timeout_s`` replaces the executor's limit."""
+    def submit(self, job: CompileJob, *, timeout_s: float | None = None, trial: bool = False) -> Future[Compiled]:
+        """Start ``job``; the future holds the outcome or a SiloError. ``timeout_s`` replaces the executor's limit.
+
+        A ``trial`` is one of many configs of a kernel: it may be given up when it takes much longer than others did.
+        """
         ...
 
     def map(self, jobs: Iterable[CompileJob]) -> Iterator[Compiled]:
@@ -42,9 +45,9 @@ class InProcess:
         self._toolchain = Toolchain() if toolchain is None else toolchain
         self._closed = False
 
-    def submit(self, job: CompileJob, *, timeout_s: float | None = None) -> Future[Compiled]:
-        """Compile now; ``timeout_s`` has no effect here."""
-        del timeout_s
+    def submit(self, job: CompileJob, *, timeout_s: float | None = None, trial: bool = False) -> Future[Compiled]:
+        """Compile now; no limit has an effect here."""
+        del timeout_s, trial
         if self._closed:
             raise CompileError("this executor was closed")
         future: Future[Compiled] = Future()

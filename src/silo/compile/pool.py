@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from silo.compile.limits import learned_limit
 from silo.compile.process import WorkerDiedError, WorkerHungError, WorkerProcess
 from silo.compile.wire import decode_outcome, encode
 from silo.core.compiled import Compiled
@@ -27,6 +28,8 @@ class _Entry:
 
     job: CompileJob
     limit_s: float
+    trial: bool
+    retries: int = 1  # more attempts after the worker died, which may have been the machine's fault
     waiters: list[Future[Compiled]] = field(default_factory=list[Future[Compiled]])
     running: bool = False
 
@@ -34,8 +37,8 @@ class _Entry:
 class WorkerPool:
     """Worker processes that compile. They start when there is work, one thread serves each, and they stay warm.
 
-    A worker that crashes or passes a time limit fails only the job it was at and is replaced. Equal jobs that are
-    not finished yet share one compilation.
+    A worker that passes a time limit fails only the job it was at and is replaced. Where one dies its job is tried once
+    more in another: only a job that kills two is to blame. Equal jobs that are not finished yet share one compilation.
 
     Args:
         workers: the most workers; ``SILO_JOBS`` or the CPUs this process may use by default.
@@ -55,10 +58,14 @@ class WorkerPool:
         self._processes: set[WorkerProcess] = set()
         self._threads: list[threading.Thread] = []
         self._idle = 0
+        self._taken: defaultdict[str, list[float]] = defaultdict(list)  # seconds of jobs that ended well, by kernel
         self._closed = False
 
-    def submit(self, job: CompileJob, *, timeout_s: float | None = None) -> Future[Compiled]:
+    def submit(self, job: CompileJob, *, timeout_s: float | None = None, trial: bool = False) -> Future[Compiled]:
         """Queue ``job``. A job equal to one that is not finished yet is joined to it, with the first one's limit.
+
+        A ``trial`` is one of many configs of a kernel, and may take no longer than those before it suggest
+        (:mod:`silo.compile.limits`).
 
         Raises:
             CompileError: the pool was closed. Everything else comes through the future.
@@ -70,7 +77,7 @@ class WorkerPool:
                 raise CompileError("the compile pool was closed")
             entry = self._entries.get(key)
             if entry is None:
-                entry = self._entries[key] = _Entry(job, self._limit_s if timeout_s is None else timeout_s)
+                entry = self._entries[key] = _Entry(job, self._limit_s if timeout_s is None else timeout_s, trial)
                 self._queue.append(entry)
                 if self._idle < len(self._queue) and len(self._threads) < self._most:
                     self._start_thread()
@@ -127,31 +134,43 @@ class WorkerPool:
             except CompileError as error:
                 self._finish(entry, error)
                 return None
+        limit_s = self._limit_of(entry)
+        begin = time.monotonic()
         try:
-            message = process.exchange(encode({"job": entry.job.to_json()}), entry.limit_s)
+            message = process.exchange(encode({"job": entry.job.to_json()}), limit_s)
         except WorkerHungError:
             self._discard(process)
             self._finish(
                 entry,
                 CompileTimeoutError(
-                    f"compiling {what} took more than {entry.limit_s:g} s and was stopped; "
-                    "set SILO_COMPILE_TIMEOUT to more seconds to allow it longer"
+                    f"compiling {what} took more than {limit_s:g} s and was stopped; " + _allow_longer(limit_s, entry)
                 ),
             )
             return None
         except WorkerDiedError:
             how = self._discard(process, died=True)
-            self._finish(entry, CompileCrashError(f"the compile worker died while compiling {what}: {how}"))
+            if entry.retries and not self._closed:
+                entry.retries -= 1
+                return self._compile(entry, None)
+            self._finish(entry, CompileCrashError(f"the compile worker died twice while compiling {what}: {how}"))
             return None
         except CompileError as error:  # no message of ours: the stream cannot be trusted any more
             self._discard(process)
             self._finish(entry, error)
             return None
+        with self._changed:
+            self._taken[entry.job.kernel].append(time.monotonic() - begin)
         outcome = decode_outcome(message)
         if type(outcome) is CompileError and (complaints := process.complaints()):
             outcome = CompileError(f"{outcome}\n{complaints}")
         self._finish(entry, outcome)
         return process
+
+    def _limit_of(self, entry: _Entry) -> float:
+        if not entry.trial:
+            return entry.limit_s
+        with self._changed:
+            return learned_limit(self._taken[entry.job.kernel], entry.limit_s)
 
     def _start_process(self) -> WorkerProcess:
         plugins = [item for name, place in self._plugins.items() for item in ("--plugin", f"{name}={place}")]
@@ -207,3 +226,9 @@ class WorkerPool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _allow_longer(limit_s: float, entry: _Entry) -> str:
+    if limit_s < entry.limit_s:
+        return "other configs of the kernel took a fourth of that"
+    return "set SILO_COMPILE_TIMEOUT to more seconds to allow it longer"

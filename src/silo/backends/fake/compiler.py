@@ -2,8 +2,9 @@
 
 Shipped, so that tuning, storing and bundling can be tried with no toolchain and no device. The behaviour is driven by
 the config's constexpr values: ``SLEEP_MS`` (takes that long), ``CRASH`` (the process ends with that exit status, or by
-that signal where negative), ``RAISE`` (CompileError with that text), ``BUG`` (an error that is not Silo's), ``HANG``
-(never returns), ``REGISTERS`` and ``SPILLS`` (what the launch info says), ``NOISE`` (prints that many bytes).
+that signal where negative), ``CRASH_ONCE`` (killed where that file is not there yet, and makes it), ``RAISE``
+(CompileError with that text), ``BUG`` (an error that is not Silo's), ``HANG`` (never returns), ``REGISTERS`` and
+``SPILLS`` (what the launch info says), ``NOISE`` (prints that many bytes).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import os
 import sys
 import time
+from pathlib import Path
 from typing import cast
 
 from silo.core.compiled import Compiled, CompiledBlob
@@ -94,6 +96,12 @@ class FakeCompiler:
             raise CompileError(str(values["RAISE"]))
         if "BUG" in values:
             raise RuntimeError(str(values["BUG"]))
+        if "CRASH_ONCE" in values:
+            try:
+                Path(str(values["CRASH_ONCE"])).touch(exist_ok=False)
+            except FileExistsError:
+                return
+            os.kill(os.getpid(), 9)
         if "CRASH" in values:
             status = cast("int", values["CRASH"])
             if status < 0:
