@@ -171,9 +171,10 @@ def _unfolded(m: Maker, var: Var) -> str:
     """``var`` as an argument of a function that is no constant to MLIR.
 
     MLIR folds functions of constants with those of the C library, which differ from Silo's in the last bit, as each is
-    within its own bounds. Whatever is not plainly read from memory may fold to a constant in the end.
+    within its own bounds. Whatever is not plainly read from memory may fold to a constant in the end; a choice between
+    that and what no constant is does not.
     """
-    return var.name if var.name in m.read else f"tl.where(pid >= 0, {var.name}, 1.0)"
+    return var.name if var.name in m.read else f"tl.where(pid >= 0, {var.name}, pid.to({m.tl(var.kind)}))"
 
 
 def _floored(var: Var) -> Exact | None:

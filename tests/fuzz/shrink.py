@@ -117,7 +117,7 @@ def _plainer(kernel: Kernel, place: int) -> Iterator[Kernel]:
         yield _pruned(smaller)
     elif len(node.defines) == 1 and "tl.full" not in node.lines[0] and "arange" not in node.lines[0]:
         (var,) = node.defines
-        if re.search(rf"tl\.({'|'.join(FUNCTIONS)})\({var.name}\)", kernel.text()):
+        if re.search(rf"tl\.({'|'.join(FUNCTIONS)})\((tl\.where\()?{var.name}\b", kernel.text()):
             return  # functions of constants are MLIR's, see elementwise
         one = "1.0" if var.floating else "True" if var.kind == "i1" else "1"
         shape = var.shape or "()"

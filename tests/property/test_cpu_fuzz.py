@@ -51,7 +51,8 @@ def test_a_function_takes_what_memory_holds_or_a_choice_that_nobody_can_fold():
             (value,) = re.findall(rf"^ +{name} = (.*)", text, re.MULTILINE)
             assert value.startswith("tl.load("), value
             assert "mask=" not in value, value
-    assert all("tl.where(pid >= 0, " in text for text, name in taken if name == "tl.where")
+    chosen = rf"tl\.(?:{'|'.join(FUNCTIONS)})\(tl\.where\(pid >= 0, \w+, pid\.to\(tl\.\w+\)\)\)"
+    assert all(re.search(chosen, text) for text, name in taken if name == "tl.where")
 
 
 @pytest.mark.parametrize("profile", ["loop", "control"])
