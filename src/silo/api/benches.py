@@ -59,6 +59,10 @@ class Bench(Protocol):
         """Samples of each, taken in turns."""
         ...
 
+    def interrupt(self) -> None:
+        """Make what another thread waits for here fail soon. Any thread may call."""
+        ...
+
     def close(self) -> None:
         """Give back what it holds."""
         ...
@@ -91,6 +95,9 @@ class LocalBench:
         """See :class:`Bench`."""
         contenders = {config: self._contender(config, artifact) for config, artifact in artifacts.items()}
         return interleave(contenders, self._timer, self._policy)
+
+    def interrupt(self) -> None:
+        """A launch in this process cannot be given up."""
 
     def close(self) -> None:
         """Nothing is held that Python does not free."""
@@ -163,6 +170,11 @@ class ConfinedBench:
         """See :class:`Bench`."""
         candidates = [self._candidate(config, artifact) for config, artifact in artifacts.items()]
         return dict(zip(artifacts, self._process.compare(candidates), strict=True))
+
+    def interrupt(self) -> None:
+        """See :class:`Bench`."""
+        if self._made is not None:
+            self._made.interrupt()
 
     def close(self) -> None:
         """End the process."""

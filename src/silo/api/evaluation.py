@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from silo.api.benches import Bench
 from silo.api.compiling import Compilation, Pending
+from silo.api.findings import Findings, Measured
 from silo.artifacts.artifact import Artifact
 from silo.core.config import Config
 from silo.core.variant import Variant
 from silo.errors import LaunchError, SiloError
 from silo.tune.check import BaseCheck, Comparison
 from silo.tune.measure import is_suspicious
-from silo.tune.statistics import median
 from silo.tune.trial import Status, Study, Trial, resources_of
 
 if TYPE_CHECKING:
@@ -49,21 +51,29 @@ class Artifacts(Protocol):
 
 @dataclass
 class CompiledArtifacts:
-    """Artifacts that are compiled when needed. ``variant_of`` gives the variant of a config."""
+    """Artifacts that are compiled when needed; any thread may ask. ``variant_of`` gives the variant of a config."""
 
     compilation: Compilation
     variant_of: Callable[[Config], Variant]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _pending: dict[bytes, Pending | SiloError] = field(default_factory=dict[bytes, "Pending | SiloError"])
     _found: dict[bytes, Compiled] = field(default_factory=dict[bytes, Compiled])
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Lower here, and hand the jobs to the workers."""
         for config in configs:
-            if config.order_key not in self._pending:
-                try:
-                    self._pending[config.order_key] = self.compilation.start(self.variant_of(config))
-                except SiloError as error:
-                    self._pending[config.order_key] = error
+            with self._lock:
+                self._start(config)
+
+    def _start(self, config: Config) -> Pending | SiloError:
+        known = self._pending.get(config.order_key)
+        if known is None:
+            try:
+                known = self.compilation.start(self.variant_of(config))
+            except SiloError as error:
+                known = error
+            self._pending[config.order_key] = known
+        return known
 
     def get(self, config: Config) -> Compiled:
         """See :class:`Artifacts`."""
@@ -71,12 +81,15 @@ class CompiledArtifacts:
         if found is not None:
             return found
         begin = time.monotonic_ns()
-        self.prepare([config])
-        pending = self._pending[config.order_key]
+        with self._lock:
+            pending = self._start(config)
         if isinstance(pending, SiloError):
             raise pending
         was_there = pending.future is None
-        artifact = self.compilation.finish(pending)
+        if pending.future is not None:
+            wait([pending.future])  # not under the lock: others have theirs to wait for
+        with self._lock:
+            artifact = self.compilation.finish(pending)
         compile_ns = 0 if was_there else time.monotonic_ns() - begin
         found = Compiled(artifact, pending.asked.artifact_key(pending.compiler), compile_ns)
         self._found[config.order_key] = found
@@ -107,10 +120,17 @@ class BenchEvaluator:
         bench: where it runs; closed with this object.
         check: says whether results are right; None compares them with those of the first of ``configs`` that runs.
         configs: the space, for that comparison.
+        findings: what it shares with the evaluators of other devices.
     """
 
     def __init__(
-        self, study: Study, artifacts: Artifacts, bench: Bench, check: Check | None, configs: Sequence[Config]
+        self,
+        study: Study,
+        artifacts: Artifacts,
+        bench: Bench,
+        check: Check | None,
+        configs: Sequence[Config],
+        findings: Findings | None = None,
     ) -> None:
         self._study = study
         self._artifacts = artifacts
@@ -118,41 +138,41 @@ class BenchEvaluator:
         self._check = check
         self._base = BaseCheck(self._kept_results, configs)
         self._failed: dict[bytes, LaunchError] = {}
-        self._measured: dict[str, tuple[Config, tuple[int, ...]]] = {}
-        self._best_ns: int | None = None
+        self._findings = findings or Findings()
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Start compiling, and what the bench needs meanwhile."""
-        if configs:
-            self._artifacts.prepare(configs)
-            self._bench.start()
+        self._bench.start()
+        self._artifacts.prepare(configs)
 
     def evaluate(self, config: Config) -> Trial:
         """Await the artifact, check its result, measure it."""
         found = self._artifacts.get(config)
         artifact = found.artifact
         comparison = self._compared(config)
-        error = comparison.max_error
         if not comparison.ok:
             return self._wrong(config, found, comparison)
-        # Configs that lead to the same code (a CPU ignores num_warps) are one measurement: noise must not rank them.
-        twin, samples = self._measured.get(artifact.blob.sha256, (config, ()))
-        note = ""
-        if not samples:
-            samples, comparison, note = self._timed(config, artifact, comparison)
-            if not comparison.ok:
-                return self._wrong(config, found, comparison)
-            self._measured[artifact.blob.sha256] = (config, samples)
-        middle = median(samples)
-        self._best_ns = middle if self._best_ns is None else min(self._best_ns, middle)
+        code = artifact.blob.sha256
+        known, note = self._findings.claim(code), ""
+        if known is None:
+            measured: Measured | None = None
+            try:
+                samples, comparison, note = self._timed(config, artifact, comparison)
+                if not comparison.ok:
+                    return self._wrong(config, found, comparison)
+                known = measured = Measured(config, samples)
+            finally:
+                self._findings.settle(code, measured)
+        elif known.config != config:
+            note = f"the same code as {known.config}"
         return self._study.trial(
             config,
             Status.OK,
-            samples,
+            known.samples,
             compile_ns=found.compile_ns,
-            message=note if twin == config else f"the same code as {twin}",
+            message=note,
             artifact=found.key,
-            max_error=error,
+            max_error=comparison.max_error,
             resources=resources_of(artifact.launch),
         )
 
@@ -160,14 +180,15 @@ class BenchEvaluator:
         self, config: Config, artifact: Artifact, comparison: Comparison
     ) -> tuple[tuple[int, ...], Comparison, str]:
         """Samples; what is too fast to be true is checked and measured once more, and then the second time counts."""
-        samples = self._bench.measure(config, artifact, self._best_ns)
-        if self._best_ns is None or not is_suspicious(samples, self._best_ns):
+        best_ns = self._findings.best_ns
+        samples = self._bench.measure(config, artifact, best_ns)
+        if best_ns is None or not is_suspicious(samples, best_ns):
             return samples, comparison, ""
         comparison = self._compared(config)
         if not comparison.ok:
             return samples, comparison, ""
-        again = self._bench.measure(config, artifact, self._best_ns)
-        note = "" if is_suspicious(again, self._best_ns) else "measured twice: the first time was not repeated"
+        again = self._bench.measure(config, artifact, best_ns)
+        note = "" if is_suspicious(again, best_ns) else "measured twice: the first time was not repeated"
         return again, comparison, note
 
     def _compared(self, config: Config) -> Comparison:
@@ -204,6 +225,10 @@ class BenchEvaluator:
 
     def _kept_results(self, config: Config) -> Mapping[str, NDArray[Any]]:
         return {name: array.copy() for name, array in self._results(config).items()}
+
+    def interrupt(self) -> None:
+        """See :class:`silo.tune.evaluator.Evaluator`."""
+        self._bench.interrupt()
 
     def close(self) -> None:
         """Close the bench."""

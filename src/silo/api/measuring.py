@@ -68,6 +68,7 @@ class MeasuringProcess:
         self._loaded: set[str] = set()
         self._noted: set[str] = set()
         self.started = 0
+        self._given_up = False
 
     def start(self) -> None:
         """Start the process, if none runs, without waiting for it."""
@@ -107,7 +108,7 @@ class MeasuringProcess:
         except LaunchTimeoutError:
             raise  # dear, and what others left behind hardly ever makes a launch endless
         except LaunchError as error:
-            if not others or self._process is not None:  # nothing was at fault but the candidate
+            if not others or self._process is not None or self._given_up:  # nothing was at fault but the candidate
                 raise
             reply = self._ask_once(candidate, request, limit_s)
             _log.info("%s ran in a process of its own, and not after others: %s", candidate.artifact.variant, error)
@@ -197,6 +198,13 @@ class MeasuringProcess:
         self._loaded.clear()
         self._ready = False
         return "" if process is None else process.close(died=died)
+
+    def interrupt(self) -> None:
+        """End the process, so that whoever waits for it waits no longer. Any thread may call."""
+        self._given_up = True
+        process = self._process
+        if process is not None:
+            process.kill()
 
     def close(self) -> None:
         """Stop the process and give the shared memory back."""

@@ -32,3 +32,7 @@ class Evaluator(Protocol):
         A config that fails now is left out, or its error raised.
         """
         ...
+
+    def interrupt(self) -> None:
+        """Make the evaluation that another thread waits for fail soon. Any thread may call."""
+        ...

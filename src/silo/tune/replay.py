@@ -133,6 +133,9 @@ class ReplayEvaluator:
         self._now += sum(outcome.bench_ns for outcome in outcomes.values())
         return {config: outcome.samples_ns for config, outcome in outcomes.items()}
 
+    def interrupt(self) -> None:
+        """Nothing runs."""
+
     def _outcome(self, config: Config) -> RecordedOutcome:
         try:
             return self._space.outcomes[config.order_key]

@@ -121,6 +121,9 @@ class FakeEvaluator:
         samples = self._landscape.samples(config, self._samples, "search")
         return self._study.trial(config, status, samples, artifact="fake", resources=(("threads", threads),))
 
+    def interrupt(self) -> None:
+        """Nothing runs long."""
+
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
         """Further samples of each."""
         self.compared.append(tuple(configs))

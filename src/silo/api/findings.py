@@ -1,0 +1,60 @@
+"""What the evaluators of one study know of one another's measurements, whichever thread each of them has."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from silo.core.config import Config
+from silo.tune.statistics import median
+
+__all__ = ["Findings", "Measured"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The config some code was measured with, and the samples in nanoseconds."""
+
+    config: Config
+    samples: tuple[int, ...]
+
+
+class Findings:
+    """The best time so far, and what was measured of each code, by the sha256 of its blob.
+
+    Configs that lead to the same code (a CPU ignores ``num_warps``) are one measurement: noise must not rank them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._best_ns: int | None = None
+        self._codes: dict[str, Future[Measured | None]] = {}
+
+    @property
+    def best_ns(self) -> int | None:
+        """The smallest median, nanoseconds; None where nothing was measured."""
+        return self._best_ns
+
+    def claim(self, code: str) -> Measured | None:
+        """What is known of ``code``, waiting for whoever is at it; None: the caller measures it, and settles it."""
+        while True:
+            with self._lock:
+                cell = self._codes.get(code)
+                if cell is None:
+                    self._codes[code] = Future()
+                    return None
+            found = cell.result()
+            if found is not None:
+                return found
+
+    def settle(self, code: str, found: Measured | None) -> None:
+        """Say what came of a claim; None leaves it to the next."""
+        with self._lock:
+            cell = self._codes[code]
+            if found is None:
+                del self._codes[code]
+            else:
+                middle = median(found.samples)
+                self._best_ns = middle if self._best_ns is None else min(self._best_ns, middle)
+        cell.set_result(found)

@@ -1,0 +1,168 @@
+"""Evaluators of one study at work side by side, one a device: each serves its configs from a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Protocol, Self
+
+from silo.core.config import Config
+from silo.errors import SiloError
+from silo.tune.evaluator import Evaluator
+from silo.tune.trial import Trial
+
+__all__ = ["InlineLane", "Lanes", "ThreadedLanes", "make_lanes"]
+
+Finished = tuple[Config, Trial | SiloError]
+
+
+class Lanes(Protocol):
+    """Where the configs of a session are evaluated: here, on several devices, or anywhere else.
+
+    A session starts a config while one is ``free``, and takes them as they finish, in any order.
+    """
+
+    @property
+    def count(self) -> int:
+        """How many configs can be evaluated at the same time."""
+        ...
+
+    @property
+    def free(self) -> int:
+        """How many more can be started now."""
+        ...
+
+    @property
+    def busy(self) -> int:
+        """How many were started and not taken back."""
+        ...
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """Start compiling; see :meth:`silo.tune.evaluator.Evaluator.prepare`."""
+        ...
+
+    def start(self, config: Config) -> None:
+        """Start evaluating ``config``. Only while one is free."""
+        ...
+
+    def finish(self) -> Finished:
+        """Wait for one that was started: its trial, or the error it raised. What is no config's fault is raised."""
+        ...
+
+    def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
+        """Measure finalists side by side, on one device. Only while none is busy."""
+        ...
+
+
+class InlineLane:
+    """One evaluator, in the caller's thread: a config is evaluated when it is asked for."""
+
+    count = 1
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self._started: list[Config] = []
+
+    @property
+    def free(self) -> int:
+        """See :class:`Lanes`."""
+        return 1 - self.busy
+
+    @property
+    def busy(self) -> int:
+        """See :class:`Lanes`."""
+        return len(self._started)
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """See :class:`Lanes`."""
+        self._evaluator.prepare(configs)
+
+    def start(self, config: Config) -> None:
+        """See :class:`Lanes`."""
+        self._started.append(config)
+
+    def finish(self) -> Finished:
+        """See :class:`Lanes`."""
+        config = self._started.pop()
+        try:
+            return config, self._evaluator.evaluate(config)
+        except SiloError as error:
+            return config, error
+
+    def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
+        """See :class:`Lanes`."""
+        return self._evaluator.compare(configs)
+
+
+class ThreadedLanes:
+    """Several evaluators, one thread each, which is the only one that uses it from the first config on.
+
+    The threads live as long as this object: processes that evaluators started in them end with them.
+    """
+
+    def __init__(self, evaluators: Sequence[Evaluator]) -> None:
+        self._evaluators = tuple(evaluators)
+        self._threads = [ThreadPoolExecutor(1, f"silo-lane-{number}") for number in range(len(self._evaluators))]
+        self._idle = list(range(len(self._evaluators)))
+        self._running: dict[Future[Trial], tuple[int, Config]] = {}
+
+    @property
+    def count(self) -> int:
+        """See :class:`Lanes`."""
+        return len(self._evaluators)
+
+    @property
+    def free(self) -> int:
+        """See :class:`Lanes`."""
+        return len(self._idle)
+
+    @property
+    def busy(self) -> int:
+        """See :class:`Lanes`."""
+        return len(self._running)
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """See :class:`Lanes`. The evaluators have their artifacts in common, and one starts them."""
+        self._evaluators[0].prepare(configs)
+        for evaluator in self._evaluators[1:]:
+            evaluator.prepare(())
+
+    def start(self, config: Config) -> None:
+        """See :class:`Lanes`."""
+        number = self._idle.pop(0)
+        self._running[self._threads[number].submit(self._evaluators[number].evaluate, config)] = number, config
+
+    def finish(self) -> Finished:
+        """See :class:`Lanes`."""
+        done = wait(self._running, return_when=FIRST_COMPLETED).done
+        future = min(done, key=lambda one: self._running[one][0])
+        number, config = self._running.pop(future)
+        self._idle.append(number)
+        try:
+            return config, future.result()
+        except SiloError as error:
+            return config, error
+
+    def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
+        """See :class:`Lanes`."""
+        return self._threads[0].submit(self._evaluators[0].compare, configs).result()
+
+    def close(self) -> None:
+        """Stop what runs, and end the threads."""
+        for future in self._running:
+            future.cancel()
+        for evaluator in self._evaluators:
+            evaluator.interrupt()
+        for thread in self._threads:
+            thread.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def make_lanes(evaluators: Sequence[Evaluator]) -> InlineLane | ThreadedLanes:
+    """The lanes for these evaluators, of which there is at least one."""
+    return InlineLane(evaluators[0]) if len(evaluators) == 1 else ThreadedLanes(evaluators)
