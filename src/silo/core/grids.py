@@ -1,0 +1,332 @@
+"""Grids of the kinds of kernels that compilers generate, as expressions: one an axis, in 64 bits.
+
+A size is the name of an integer argument, an integer, or an expression; a block is the name of a config value, an
+integer, or an expression. What all grids have in common:
+
+- No elements give no programs. A negative size gives a negative axis, which every launcher refuses; it never hides
+  behind another size.
+- Nothing wraps: an axis that passes 64 bits is an error of the expression, one that the device cannot launch is an
+  error of the launcher.
+- What a kernel's blocks have to keep to is a requirement of the grid: configs that break it are no part of the space.
+
+The kinds are those of PyTorch 2.13 (``torch/_inductor/runtime/triton_heuristics.py``, ``GridExpr``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import TypeAlias
+
+from silo.core.nodes import Argument, Bindings, ConfigValue, Const, Node, OpKind, evaluate, make, substitute
+from silo.core.values import Value
+from silo.errors import ExpressionError, SpaceError
+from silo.frozen import frozen
+
+__all__ = [
+    "MAX_Y",
+    "Block",
+    "Grid",
+    "Part",
+    "Size",
+    "batch_matmul",
+    "cooperative",
+    "fixed",
+    "flat",
+    "flattened_combo",
+    "mix_order",
+    "precomputed",
+    "round_robin_combo",
+    "sequential_combo",
+    "split_scan",
+    "tall",
+    "tiles",
+    "volume",
+]
+
+Size: TypeAlias = "str | int | Node"
+Block: TypeAlias = "str | int | Node"
+
+# The most programs along y and z that CUDA and HIP launch.
+MAX_Y = 65535
+
+
+@frozen
+class Grid:
+    """A grid: its axes x, y, z, and what a config has to keep to: expressions that must not be 0, with their texts."""
+
+    axes: tuple[Node, Node, Node]
+    requires: tuple[tuple[Node, str], ...] = ()
+
+    def of_config(self, config: Mapping[str, Value]) -> Grid:
+        """The grid with a config's values put in. ``SpaceError`` says which requirement the config breaks."""
+        for requirement, text in self.requires:
+            if evaluate(requirement, Bindings(config=config)) == 0:
+                given = ", ".join(f"{name}={value}" for name, value in config.items())
+                raise SpaceError(f"the grid needs {text}, and the config has {given}")
+        x, y, z = (substitute(axis, config=config) for axis in self.axes)
+        return Grid((x, y, z))
+
+    def dimensions(self, values: Mapping[str, Value], config: Mapping[str, Value]) -> tuple[int, int, int]:
+        """The programs along x, y, z for argument values and a config. ``SpaceError``, ``ExpressionError``.
+
+        >>> flat("n", "BLOCK").dimensions({"n": 1000}, {"BLOCK": 128})
+        (8, 1, 1)
+        """
+        bindings = Bindings(values=values)
+        x, y, z = (evaluate(axis, bindings) for axis in self.of_config(config).axes)
+        return x, y, z
+
+    def __str__(self) -> str:
+        return f"({', '.join(str(axis) for axis in self.axes)})"
+
+
+@frozen
+class Part:
+    """One kernel of a combo: its sizes along x and, where it has two dimensions, y.
+
+    ``blocked`` says whether it has blocks along x; without, each program handles one element of x (a row).
+    """
+
+    x: Size
+    y: Size | None = None
+    blocked: bool = True
+
+
+def flat(x: Size, xblock: Block = "XBLOCK") -> Grid:
+    """One dimension: blocks of x.
+
+    >>> str(flat("n", "BLOCK"))
+    '(min(n, cdiv(n, BLOCK)), 1, 1)'
+    """
+    return _grid(_blocks(x, xblock))
+
+
+def tiles(x: Size, y: Size, xblock: Block = "XBLOCK", yblock: Block = "YBLOCK") -> Grid:
+    """Two dimensions. Where y may have more than 65535 blocks, use :func:`tall`."""
+    return _grid(_blocks(x, xblock), _blocks(y, yblock))
+
+
+def volume(
+    x: Size, y: Size, z: Size, xblock: Block = "XBLOCK", yblock: Block = "YBLOCK", zblock: Block = "ZBLOCK"
+) -> Grid:
+    """Three dimensions."""
+    return _grid(_blocks(x, xblock), _blocks(y, yblock), _blocks(z, zblock))
+
+
+def batch_matmul(
+    x: Size, y: Size, z: Size, xblock: Block = "XBLOCK", yblock: Block = "YBLOCK", zblock: Block = "ZBLOCK"
+) -> Grid:
+    """Batches (z) along the axis with the largest limit, columns (x) along z: program_id(0) is the batch."""
+    return _grid(_blocks(z, zblock), _blocks(y, yblock), _blocks(x, xblock))
+
+
+def tall(x: Size, y: Size, xblock: Block = "XBLOCK", yblock: Block = "YBLOCK", limit: int = MAX_Y) -> Grid:
+    """Two dimensions of any length: blocks of y beyond ``limit`` go on along z.
+
+    The kernel's block of y is ``program_id(1) + program_id(2) * num_programs(1)``; it may be past the end.
+
+    >>> tall("n", "m", 16, 1).dimensions({"n": 16, "m": 65536}, {})
+    (1, 32768, 2)
+    """
+    return _grid(_blocks(x, xblock), *_wrapped(_blocks(y, yblock), limit))
+
+
+def mix_order(x: Size, split: Block = "RSPLIT_SIZE", xblock: Block = "XBLOCK") -> Grid:
+    """A mix-order reduction: each program goes through ``split`` rows, ``xblock`` at a time, which divides them."""
+    divides = make(OpKind.EQ, make(OpKind.MOD, _block(split), _block(xblock)), Const(0))
+    return _grid(_blocks(x, split), requires=((divides, f"{split} to be a multiple of {xblock}"),))
+
+
+def cooperative(x: Size, split: Block = "RSPLIT", xblock: Block = "XBLOCK", *, wraps: bool = False) -> Grid:
+    """A cooperative reduction: ``split`` programs for each block of rows.
+
+    All of them wait for one another, so the device must run all at once: launch it as a cooperative one.
+    ``wraps``: rows beyond 65535 blocks go on along z, for a kernel that finds its rows as :func:`tall` says.
+    """
+    rows = _blocks(x, xblock)
+    return _grid(_block(split), *(_wrapped(rows, MAX_Y) if wraps else (rows,)))
+
+
+def split_scan(x: Size, r: Size, rblock: Block = "R0_BLOCK", xblock: Block = 1) -> Grid:
+    """A split scan: blocks of the scanned axis ``r`` along x, rows of ``x`` along y; ``xblock`` must be 1."""
+    single = make(OpKind.EQ, _block(xblock), Const(1))
+    requires = () if single == Const(1) else ((single, f"{xblock} to be 1"),)
+    return _grid(_blocks(r, rblock), _size(x), requires=requires)
+
+
+def fixed(x: Size, y: Size = 1, z: Size = 1) -> Grid:
+    """Numbers that are given: constants, or arguments of the call."""
+    return _grid(_size(x), _size(y), _size(z))
+
+
+def precomputed(table: Sequence[tuple[Mapping[str, Value], Sequence[Size] | Grid]]) -> Grid:
+    """For a config that agrees with the values of an entry, that entry's grid: a :class:`Grid`, or one to three sizes.
+
+    The entry that says most of a config is taken, the first of several. A config that no entry is for is none of the
+    space. ``ExpressionError`` for a table without entries, or with values that are no integers.
+
+    >>> grid = precomputed([({}, ["n"]), ({"SPLIT": 2}, ["n", 2])])
+    >>> grid.dimensions({"n": 7}, {"SPLIT": 2}), grid.dimensions({"n": 7}, {"SPLIT": 1})
+    ((7, 2, 1), (7, 1, 1))
+    """
+    if not table:
+        raise ExpressionError("a table of grids without entries gives no grid")
+    entries = [(_matches(values), _as_grid(grid)) for values, grid in sorted(table, key=lambda entry: -len(entry[0]))]
+    # No config gets here: the requirement refuses it. Every launcher refuses a negative axis besides.
+    axes: tuple[Node, Node, Node] = (Const(-1), Const(-1), Const(-1))
+    for matches, grid in reversed(entries):
+        x, y, z = (make(OpKind.SELECT, matches, own, other) for own, other in zip(grid.axes, axes, strict=True))
+        axes = (x, y, z)
+    found = reduce(lambda left, right: make(OpKind.OR, left, right), [matches for matches, _ in entries])
+    requires: list[tuple[Node, str]] = [] if found == Const(1) else [(found, "an entry of its table for the config")]
+    before: list[Node] = []
+    for matches, grid in entries:
+        taken = reduce(lambda left, right: make(OpKind.OR, left, right), before, Const(0))
+        chosen = make(OpKind.AND, matches, make(OpKind.NOT, taken))
+        requires += [(make(OpKind.OR, make(OpKind.NOT, chosen), need), text) for need, text in grid.requires]
+        before.append(matches)
+    return Grid(axes, tuple(requires))
+
+
+def sequential_combo(
+    parts: Sequence[Part], xblock: Block = "XBLOCK", yblock: Block = "YBLOCK", *, least: int = 0, limit: int = MAX_Y
+) -> Grid:
+    """Several kernels one after the other along x, in the order of ``parts``; y is shared, and long enough for all.
+
+    ``least``: at least so many programs along x, where there is anything to do. Along y it is as in :func:`tall`.
+
+    >>> sequential_combo([Part("n"), Part(5, blocked=False)], 64).dimensions({"n": 100}, {})
+    (7, 1, 1)
+    """
+    total = _sum([_count(part, xblock) for part in _checked(parts)])
+    return _grid(_along_x(parts, total, least), *_shared(parts, yblock, limit))
+
+
+def round_robin_combo(
+    parts: Sequence[Part], xblock: Block = "XBLOCK", yblock: Block = "YBLOCK", *, least: int = 0, limit: int = MAX_Y
+) -> Grid:
+    """Several kernels in turns along x: program ``i`` is block ``i // count`` of kernel ``i % count``.
+
+    >>> round_robin_combo([Part("n"), Part(5, blocked=False)], 64).dimensions({"n": 100}, {})
+    (10, 1, 1)
+    """
+    rows = [_size(part.x) for part in _checked(parts) if not part.blocked]
+    blocked = [_size(part.x) for part in parts if part.blocked]
+    counts = [*rows, *([make(OpKind.CDIV, _longest(blocked), _block(xblock))] if blocked else [])]
+    each = make(OpKind.MUL, _longest(counts), Const(len(parts)))
+    return _grid(_along_x(parts, each, least), *_shared(parts, yblock, limit))
+
+
+def flattened_combo(parts: Sequence[Part], xblock: str = "XBLOCK", yblock: str = "YBLOCK", *, least: int = 0) -> Grid:
+    """Several kernels one after the other along x, each with all blocks of x and y in one row and blocks of its own.
+
+    Kernel ``i`` has the blocks ``XBLOCK_i`` and ``YBLOCK_i``.
+
+    >>> grid = flattened_combo([Part("n"), Part(8, 6)])
+    >>> grid.dimensions({"n": 100}, {"XBLOCK_0": 50, "XBLOCK_1": 4, "YBLOCK_1": 3})
+    (6, 1, 1)
+    """
+    counts: list[Node] = []
+    for index, part in enumerate(_checked(parts)):
+        count = _count(part, f"{xblock}_{index}")
+        if part.y is not None:
+            count = make(OpKind.MUL, count, make(OpKind.CDIV, _size(part.y), _block(f"{yblock}_{index}")))
+        counts.append(count)
+    sizes = [_size(part.y) for part in parts if part.y is not None]
+    return _grid(_refusing(sizes, _along_x(parts, _sum(counts), least)))
+
+
+_ONE = Const(1)
+
+
+def _grid(x: Node, y: Node = _ONE, z: Node = _ONE, *, requires: tuple[tuple[Node, str], ...] = ()) -> Grid:
+    return Grid((x, y, z), requires)
+
+
+def _size(size: Size) -> Node:
+    """The expression of a size; ``ExpressionError`` for a negative constant."""
+    node = Argument(size) if isinstance(size, str) else Const(size) if isinstance(size, int) else size
+    if isinstance(node, Const) and node.value < 0:
+        raise ExpressionError(f"the size {node.value} of a grid is negative")
+    return node
+
+
+def _block(block: Block) -> Node:
+    node = ConfigValue(block) if isinstance(block, str) else Const(block) if isinstance(block, int) else block
+    if isinstance(node, Const) and node.value < 1:
+        raise ExpressionError(f"the block {node.value} of a grid is not positive")
+    return node
+
+
+def _blocks(size: Size, block: Block) -> Node:
+    """How many blocks a size has. ``min`` keeps a negative size negative, however large the block."""
+    node, width = _size(size), _block(block)
+    count = make(OpKind.CDIV, node, width)
+    return count if isinstance(node, Const) or count == node else make(OpKind.MIN, node, count)
+
+
+def _count(part: Part, block: Block) -> Node:
+    """Programs of one part along x, where its size is not negative."""
+    return make(OpKind.CDIV, _size(part.x), _block(block)) if part.blocked else _size(part.x)
+
+
+def _wrapped(blocks: Node, limit: int) -> tuple[Node, Node]:
+    """Axes y and z: as few layers as hold all blocks, of about the same height. A negative count stays one."""
+    layers = make(OpKind.MAX, make(OpKind.CDIV, blocks, Const(limit)), _ONE)
+    return make(OpKind.CDIV, blocks, layers), layers
+
+
+def _shared(parts: Sequence[Part], yblock: Block, limit: int) -> tuple[Node, ...]:
+    sizes = [_size(part.y) for part in parts if part.y is not None]
+    if not sizes:
+        return ()
+    longest = _longest(sizes)
+    return _wrapped(_refusing(sizes, _blocks(longest, yblock)), limit)
+
+
+def _refusing(sizes: Sequence[Node], value: Node) -> Node:
+    """``value``, or the least of ``sizes`` where that is negative: it shows, and hides behind no other one."""
+    known = [size for size in sizes if not isinstance(size, Const)]
+    if not known:
+        return value
+    least = reduce(lambda left, right: make(OpKind.MIN, left, right), known)
+    return make(OpKind.SELECT, make(OpKind.LT, least, Const(0)), least, value)
+
+
+def _sum(counts: Sequence[Node]) -> Node:
+    return reduce(lambda left, right: make(OpKind.ADD, left, right), counts)
+
+
+def _longest(sizes: Sequence[Node]) -> Node:
+    return reduce(lambda left, right: make(OpKind.MAX, left, right), sizes)
+
+
+def _along_x(parts: Sequence[Part], programs: Node, least: int) -> Node:
+    """At least so many programs where there is something to do, a negative size where there is one."""
+    if least > 0:
+        programs = make(OpKind.SELECT, programs, make(OpKind.MAX, programs, Const(least)), programs)
+    return _refusing([_size(part.x) for part in parts], programs)
+
+
+def _matches(values: Mapping[str, Value]) -> Node:
+    equal: list[Node] = []
+    for name, value in sorted(values.items()):
+        if not isinstance(value, int):
+            raise ExpressionError(f"a table of grids has {name}={value!r}; only integers and bools can be compared")
+        equal.append(make(OpKind.EQ, ConfigValue(name), Const(int(value))))
+    return reduce(lambda left, right: make(OpKind.AND, left, right), equal, Const(1))
+
+
+def _as_grid(grid: Sequence[Size] | Grid) -> Grid:
+    if isinstance(grid, Grid):
+        return grid
+    if isinstance(grid, str) or not 1 <= len(grid) <= 3:
+        raise ExpressionError(f"a grid has 1 to 3 axes, and an entry of a table has {grid!r}")
+    return fixed(*grid)
+
+
+def _checked(parts: Sequence[Part]) -> Sequence[Part]:
+    if not parts:
+        raise ExpressionError("a combo without kernels has no grid")
+    return parts

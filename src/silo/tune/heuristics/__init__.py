@@ -1,0 +1,57 @@
+"""Heuristics: configs worth trying, with reasons, from the target, the sizes and a few facts of the kernel.
+
+Pure functions, one kind of kernel a module. They ask nothing of the machine they run on: what is chosen for AMD or
+Intel is decided by the target, so cross-compiling finds what the device would. The values are those of PyTorch 2.13
+(Inductor).
+"""
+
+from silo.tune.heuristics.candidates import Candidate, Candidates
+from silo.tune.heuristics.combo import ComboPlan, SubKernel, combo
+from silo.tune.heuristics.cooperative_reduction import cooperative_reduction
+from silo.tune.heuristics.facts import AutotuneHint, Effort, KernelFacts, ReductionHint, SizeHints, TileHint
+from silo.tune.heuristics.fixed import fixed
+from silo.tune.heuristics.foreach import foreach
+from silo.tune.heuristics.lookup import lookup, lookup_key
+from silo.tune.heuristics.mix_order import mix_order
+from silo.tune.heuristics.native_matmul import native_matmul
+from silo.tune.heuristics.persistent_reduction import persistent_reduction
+from silo.tune.heuristics.pointwise import pointwise
+from silo.tune.heuristics.reduction import reduction
+from silo.tune.heuristics.split_scan import split_scan
+from silo.tune.heuristics.target_facts import TargetFacts
+from silo.tune.heuristics.template import template
+from silo.tune.heuristics.user import user
+from silo.tune.heuristics.whole import Choice, cooperative_fits, fastest, nearest, persistent_fits
+
+__all__ = [
+    "AutotuneHint",
+    "Candidate",
+    "Candidates",
+    "Choice",
+    "ComboPlan",
+    "Effort",
+    "KernelFacts",
+    "ReductionHint",
+    "SizeHints",
+    "SubKernel",
+    "TargetFacts",
+    "TileHint",
+    "combo",
+    "cooperative_fits",
+    "cooperative_reduction",
+    "fastest",
+    "fixed",
+    "foreach",
+    "lookup",
+    "lookup_key",
+    "mix_order",
+    "native_matmul",
+    "nearest",
+    "persistent_fits",
+    "persistent_reduction",
+    "pointwise",
+    "reduction",
+    "split_scan",
+    "template",
+    "user",
+]

@@ -1,0 +1,222 @@
+"""What heuristics know of a kernel and of the sizes it runs on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from silo.errors import SpaceError
+
+__all__ = [
+    "DIMENSIONS",
+    "AutotuneHint",
+    "Effort",
+    "KernelFacts",
+    "ReductionHint",
+    "SizeHints",
+    "TileHint",
+    "block_name",
+    "is_reduction",
+]
+
+# The dimensions a kernel may have: three parallel ones, two reduced ones.
+DIMENSIONS = ("x", "y", "z", "r0_", "r1_")
+_ALIASES = {"r": "r0_", "r0": "r0_", "r1": "r1_"}
+
+
+def block_name(dimension: str) -> str:
+    """The block-size constexpr of a dimension.
+
+    >>> block_name("x"), block_name("r0_")
+    ('XBLOCK', 'R0_BLOCK')
+    """
+    return f"{dimension.upper()}BLOCK"
+
+
+def is_reduction(dimension: str) -> bool:
+    """Whether the dimension is reduced."""
+    return dimension.startswith("r")
+
+
+class AutotuneHint(Enum):
+    """What a kernel says of itself."""
+
+    ONE_ELEMENT_PER_THREAD = "one element per thread"
+
+
+class ReductionHint(Enum):
+    """How the reduced axis lies in memory."""
+
+    INNER = "inner"  # contiguous
+    OUTER = "outer"  # strided
+    OUTER_TINY = "outer tiny"  # strided and short
+    DEFAULT = "default"  # not known
+
+
+class TileHint(Enum):
+    """What a two-dimensional kernel says of its tiles."""
+
+    SQUARE = "square"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class SizeHints:
+    """How many elements each dimension has, each rounded up to a power of two.
+
+    A dimension without elements counts as one: its kernel runs no program.
+
+    >>> SizeHints.of({"x": 1000, "r": 3})
+    SizeHints(sizes=(('x', 1024), ('r0_', 4)))
+    """
+
+    sizes: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, sizes: SizeHints | Mapping[str, int]) -> SizeHints:
+        """From sizes by dimension: ``x``, ``y``, ``z``, ``r0_`` (or ``r``), ``r1_``. ``SpaceError`` otherwise."""
+        if isinstance(sizes, SizeHints):
+            return sizes
+        found: dict[str, int] = {}
+        for name, size in sizes.items():
+            dimension = _ALIASES.get(name, name)
+            if dimension not in DIMENSIONS:
+                raise SpaceError(f"the size hint {name!r} names no dimension: they are {', '.join(DIMENSIONS)}")
+            if type(size) is not int:
+                raise SpaceError(f"the size hint {name}={size!r} is no integer")
+            if size < 0:
+                raise SpaceError(f"the size hint {name}={size} is negative; it counts elements")
+            if dimension in found:
+                raise SpaceError(f"two size hints are for the dimension {dimension}: {', '.join(sizes)}")
+            found[dimension] = 1 << max(size - 1, 0).bit_length()
+        ordered = tuple((name, found[name]) for name in DIMENSIONS if name in found)
+        for before, after in (("x", "y"), ("y", "z"), ("r0_", "r1_")):
+            if after in found and before not in found:
+                raise SpaceError(
+                    f"there is a size hint for {after} and none for {before}; name dimensions in that order"
+                )
+        if not ordered:
+            raise SpaceError("there are no size hints; give at least x, for example {'x': 1048576}")
+        return cls(ordered)
+
+    def __getitem__(self, dimension: str) -> int:
+        return dict(self.sizes)[dimension]
+
+    def __contains__(self, dimension: object) -> bool:
+        return any(name == dimension for name, _ in self.sizes)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self.sizes)
+
+    @property
+    def numel(self) -> int:
+        """The product over every dimension."""
+        return math.prod(size for _, size in self.sizes)
+
+    @property
+    def reduced(self) -> tuple[str, ...]:
+        """The dimensions that are reduced, in order."""
+        return tuple(name for name, _ in self.sizes if is_reduction(name))
+
+    @property
+    def parallel(self) -> tuple[str, ...]:
+        """The dimensions that are not reduced, in order."""
+        return tuple(name for name, _ in self.sizes if not is_reduction(name))
+
+    @property
+    def rnumel(self) -> int:
+        """The product over the reduced dimensions."""
+        return math.prod(self[name] for name in self.reduced)
+
+    def replaced(self, **sizes: int) -> SizeHints:
+        """The same with other sizes for some dimensions."""
+        return SizeHints.of({**dict(self.sizes), **sizes})
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={size}" for name, size in self.sizes)
+
+
+def _no_numbers() -> Mapping[str, int]:
+    return {}
+
+
+def _no_scores() -> Mapping[str, float]:
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelFacts:
+    """What is known of a kernel. Every member has the value of a kernel of which nothing is known.
+
+    Attributes:
+        loads, stores, reductions: how many operations of each kind one program has.
+        atomic_add: whether it adds atomically.
+        dynamic_sizes: how many arguments are sizes that the kernel's indexing depends on.
+        min_elements_per_thread: what each thread is to do at least.
+        autotune_hints, tile_hint, reduction_hint: what it says of itself.
+        tiling_scores: by dimension, how much a longer block there helps memory accesses; all 1 where empty.
+        contiguous_reduction: whether some load or store is contiguous along the reduced axis.
+        persistent_block: also try the whole reduced axis in one block.
+        longest_persistent: elements of the longest reduced axis that a sub-kernel of a combo holds in one block (HIP).
+        single_row: the kernel has no x block: one row a program.
+        descriptor_minimums: the least block sizes that its tensor descriptors allow, by block name.
+        min_xblock, min_rblock: least block sizes for another reason.
+        rsplit_size: rows that one program of a mix-order reduction goes through; 0 for any other kernel.
+        several_stages: whether a mix-order reduction may be pipelined.
+        persistent: whether a cooperative reduction holds its share of the reduced axis in one block.
+        min_scan_block: least block of a split scan.
+        native_matmul: whether it multiplies matrices by tl.dot: y rows, x columns, r0 inner, z batches.
+    """
+
+    loads: int = 0
+    stores: int = 0
+    reductions: int = 0
+    atomic_add: bool = False
+    dynamic_sizes: int = 0
+    min_elements_per_thread: int = 0
+    autotune_hints: frozenset[AutotuneHint] = frozenset()
+    tile_hint: TileHint = TileHint.DEFAULT
+    reduction_hint: ReductionHint = ReductionHint.DEFAULT
+    tiling_scores: Mapping[str, float] = field(default_factory=_no_scores)
+    contiguous_reduction: bool = True
+    persistent_block: bool = False
+    longest_persistent: int = 0
+    single_row: bool = False
+    descriptor_minimums: Mapping[str, int] = field(default_factory=_no_numbers)
+    min_xblock: int = 1
+    min_rblock: int = 1
+    rsplit_size: int = 0
+    several_stages: bool = True
+    persistent: bool = False
+    min_scan_block: int = 256
+    native_matmul: bool = False
+
+    def __post_init__(self) -> None:
+        least = {"min_xblock": self.min_xblock, "min_rblock": self.min_rblock, "min_scan_block": self.min_scan_block}
+        for name, value in {**least, **self.descriptor_minimums}.items():
+            if value < 1 or value & (value - 1):
+                raise SpaceError(f"{name}={value} is no power of two, and block sizes are")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effort:
+    """How many configs are wanted, and whether results must be the same bits everywhere.
+
+    Attributes:
+        tune: more than one config for pointwise kernels.
+        exhaustive: every config the heuristic knows of (PyTorch calls it max-autotune).
+        deterministic: one config for a reduction, so that sums are made in one order.
+        batch_invariant: the same order whatever the number of rows; implies ``deterministic``.
+    """
+
+    tune: bool = True
+    exhaustive: bool = False
+    deterministic: bool = False
+    batch_invariant: bool = False
+
+    @property
+    def one_order(self) -> bool:
+        """Whether a reduction gets one config."""
+        return self.deterministic or self.batch_invariant
