@@ -12,6 +12,7 @@ from silo.api.compiling import Compilation
 from silo.api.evaluation import BenchEvaluator, CompiledArtifacts
 from silo.api.kernel import Kernel
 from silo.api.resolver import Situation
+from silo.api.seeds import imported_seeds
 from silo.api.session import session
 from silo.artifacts.artifact import Artifact
 from silo.core.cases import Make
@@ -26,6 +27,7 @@ from silo.launch.drivers import KINDS
 from silo.launch.runtime import inspect_call
 from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
+from silo.tune.seeds import seeds_first
 from silo.tune.session import tune
 
 __all__ = [
@@ -148,10 +150,11 @@ def tune_case(
     problem.note(situation.specialization, study.bucket)
     compilation = Compilation(session(), kernel.source)
     artifacts = CompiledArtifacts(compilation, lambda config: kernel.resolver.variant(situation, config))
+    configs = seeds_first(situation.candidates, imported_seeds(kernel.name))
     with BenchEvaluator(made, artifacts, _bench(study), study.case.compare, situation.candidates) as evaluator:
         outcome = tune(
             made,
-            situation.candidates,
+            configs,
             evaluator,
             session().store.records,
             searcher=limits.searcher,
