@@ -8,16 +8,16 @@ import pytest
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
 from silo.api.build import build_bundle
+from silo.api.imported import imported_seeds
 from silo.api.importing import export_results, import_results
 from silo.api.kept import kept_studies
-from silo.api.seeds import imported_seeds
 from silo.api.tuning import tune_path
 from silo.core.config import Config
 from silo.core.recipes import Work
 from silo.errors import SourceError, TuneError
 from silo.settings import override
 from silo.tune.formats.foreign import ForeignResults, ForeignTrial
-from silo.tune.seeds import MOST_SEEDS, seeds_first, seeds_from_records, seeds_to_record
+from silo.tune.imported import MOST_SEEDS, seeds_first, seeds_from_records, seeds_to_record
 from silo.tune.trial import Status
 
 KERNELS = """

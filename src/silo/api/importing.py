@@ -18,9 +18,9 @@ from silo.tune.formats.files import read_results
 from silo.tune.formats.kernel_tuner import write_cache
 from silo.tune.formats.t4 import write_t4
 from silo.tune.formats.triton import SUFFIX, write_autotune
+from silo.tune.imported import seeds_from_records, seeds_to_record
 from silo.tune.kept import KeptStudy
 from silo.tune.ledger import read_trials
-from silo.tune.seeds import seeds_from_records, seeds_to_record
 from silo.tune.trial import Status, Study, Trial, trials_to_record
 
 __all__ = ["EXPORTS", "ExportRow", "ImportRow", "export_results", "import_results"]

@@ -10,9 +10,9 @@ from silo.api.benches import Bench, LocalBench, confined_bench, confines, grid_a
 from silo.api.casework import PreparedCase
 from silo.api.compiling import Compilation
 from silo.api.evaluation import BenchEvaluator, CompiledArtifacts
+from silo.api.imported import imported_seeds
 from silo.api.kernel import Kernel
 from silo.api.resolver import Situation
-from silo.api.seeds import imported_seeds
 from silo.api.session import session
 from silo.artifacts.artifact import Artifact
 from silo.core.cases import Make
@@ -25,9 +25,9 @@ from silo.launch import cases as arrays
 from silo.launch.descriptors import is_descriptor
 from silo.launch.drivers import KINDS
 from silo.launch.runtime import inspect_call
+from silo.tune.imported import seeds_first
 from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
-from silo.tune.seeds import seeds_first
 from silo.tune.session import tune
 
 __all__ = [

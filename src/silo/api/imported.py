@@ -5,7 +5,7 @@ from __future__ import annotations
 from silo.api.session import session
 from silo.core.config import Config
 from silo.core.keys import seeds_key
-from silo.tune.seeds import seeds_from_records
+from silo.tune.imported import seeds_from_records
 
 __all__ = ["imported_seeds"]
 
