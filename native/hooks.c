@@ -45,10 +45,11 @@ PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_i
         token = Py_None;
     } else if (arguments != NULL && config != NULL) {
         const struct silo_gpu_device *device = binding->loaded->function.device;
-        call = Py_BuildValue("(OOO(LLL)K(si))", self->plan.kernel, arguments, config,
+        call = Py_BuildValue("(OOO(LLL)K(si)O)", self->plan.kernel, arguments, config,
                              (long long)dims[0], (long long)dims[1], (long long)dims[2],
                              (unsigned long long)(uintptr_t)stream, binding->loaded->driver->name,
-                             device ? (int)device->index : 0);
+                             device ? (int)device->index : 0,
+                             binding->effects ? binding->effects : Py_None);
         Py_INCREF(hook);
         token = call ? PyObject_Call(hook, call, NULL) : NULL;
         Py_DECREF(hook);

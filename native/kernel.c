@@ -321,10 +321,11 @@ static int parse_layout(struct silo_binding *self, PyObject *layout) {
 }
 
 static PyObject *binding_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"loaded", "layout", "config", "grid", "tag", NULL};
-    PyObject *loaded, *layout, *config, *grid = Py_None, *tag = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!|O$O", names, silo_loaded_type, &loaded,
-                                     &PyTuple_Type, &layout, &PyDict_Type, &config, &grid, &tag))
+    static char *names[] = {"loaded", "layout", "config", "grid", "tag", "effects", NULL};
+    PyObject *loaded, *layout, *config, *grid = Py_None, *tag = Py_None, *effects = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!|O$OO!", names, silo_loaded_type,
+                                     &loaded, &PyTuple_Type, &layout, &PyDict_Type, &config, &grid,
+                                     &tag, &PyDict_Type, &effects))
         return NULL;
     struct silo_binding *self = (struct silo_binding *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
@@ -334,7 +335,9 @@ static PyObject *binding_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     self->config = PyDict_Copy(config);
     Py_INCREF(tag);
     self->tag = tag;
-    if (self->config == NULL || parse_layout(self, layout) != 0 ||
+    self->effects = effects == NULL ? NULL : PyDict_Copy(effects);
+    if (self->config == NULL || (effects != NULL && self->effects == NULL) ||
+        parse_layout(self, layout) != 0 ||
         (grid != Py_None && silo_grid_decode(&self->grid, grid) != 0)) {
         Py_DECREF((PyObject *)self);
         return NULL;
@@ -348,6 +351,7 @@ static int binding_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT((PyObject *)self->loaded);
     Py_VISIT(self->config);
     Py_VISIT(self->tag);
+    Py_VISIT(self->effects);
     return 0;
 }
 
@@ -366,6 +370,7 @@ static void binding_dealloc(PyObject *object) {
     PyMem_Free(self->maps);
     Py_XDECREF(self->config);
     Py_XDECREF(self->tag);
+    Py_XDECREF(self->effects);
     Py_XDECREF((PyObject *)self->loaded);
     free_object(object);
 }
@@ -442,7 +447,7 @@ int silo_kernel_init(PyObject *module) {
         {Py_tp_repr, (void *)binding_repr},
         {Py_tp_members, binding_members},
         {Py_tp_getset, binding_getters},
-        {Py_tp_doc, "Binding(loaded, layout, config, grid=None, *, tag=None)\n--\n\n"
+        {Py_tp_doc, "Binding(loaded, layout, config, grid=None, *, tag=None, effects={})\n--\n\n"
                     "A loaded kernel joined to the parameters of one launcher."},
         {0, NULL},
     };

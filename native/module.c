@@ -203,8 +203,8 @@ static PyMethodDef methods[] = {
     {"set_scratch_allocator", py_set_allocator, METH_O,
      "allocate(bytes, alignment, kind, index, stream) -> (owner, address), or None."},
     {"set_hooks", py_set_hooks, METH_VARARGS,
-     "set_hooks(enter, exit)\n\nenter(kernel, arguments, config, grid, stream, device) -> token "
-     "before and exit(token) after each launch; None, None: off."},
+     "set_hooks(enter, exit)\n\nenter(kernel, arguments, config, grid, stream, device, effects) "
+     "-> token before and exit(token) after each launch; None, None: off."},
     {"adapter", py_adapter, METH_O, "How arguments of a type are read."},
     {"read", py_read, METH_O,
      "(address, code, bits, readonly, (device type, index), sizes, strides) of an array."},

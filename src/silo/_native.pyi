@@ -98,6 +98,7 @@ class Binding:
         grid: tuple[bytes, ...] | None = None,
         *,
         tag: object = None,
+        effects: dict[str, str] = ...,  # what the kernel does through each pointer; hooks are told
     ) -> Binding: ...
     @property
     def loaded(self) -> LoadedKernel: ...
@@ -175,7 +176,10 @@ def set_scratch_allocator(
     allocate: Callable[[int, int, str, int, int], tuple[object, int]] | None,
 ) -> None: ...
 def set_hooks(
-    enter: Callable[[str, dict[str, Any], dict[str, Any], tuple[int, int, int], int, tuple[str, int]], object] | None,
+    enter: Callable[
+        [str, dict[str, Any], dict[str, Any], tuple[int, int, int], int, tuple[str, int], dict[str, str] | None], object
+    ]
+    | None,
     exit: Callable[[Any], None] | None,  # noqa: A002
 ) -> None: ...
 def torch_open(library: str, tensor: object, handle: object, rocm: bool, types: tuple[type, ...], /) -> int: ...

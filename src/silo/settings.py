@@ -81,6 +81,13 @@ VARIABLES: Final = (
     Variable(
         "SILO_LAUNCH_LOG", "path", "none", "Write every launch there: kernel, arguments, config, grid, as JSON lines."
     ),
+    Variable(
+        "SILO_PROFILE",
+        "path",
+        "none",
+        "Time every launch and write there at exit, kernel by kernel, what it took and how fast memory was (JSON where"
+        " the name ends in `.json`). Slows the program.",
+    ),
     Variable("SILO_FORCE_TRITON", "0 or 1", "0", "Accept a Triton version Silo was not tested with."),
     Variable(
         "SILO_TRITON",
@@ -120,6 +127,7 @@ class Settings:
     cuda_library: str | None = None
     hip_library: str | None = None
     launch_log: str | os.PathLike[str] | None = None
+    profile: str | os.PathLike[str] | None = None
     force_triton: bool = False
     triton: str = "auto"
     log: str = "info"
@@ -155,6 +163,7 @@ class Settings:
             cuda_library=given.get("SILO_CUDA_LIBRARY"),
             hip_library=given.get("SILO_HIP_LIBRARY"),
             launch_log=_path(given, "SILO_LAUNCH_LOG"),
+            profile=_path(given, "SILO_PROFILE"),
             force_triton=_flag(given, "SILO_FORCE_TRITON", default=False),
             triton=_triton_mode(given),
             log=_choice(given, "SILO_LOG", LOG_LEVELS, "info"),
@@ -285,8 +294,8 @@ def override(**changes: object) -> Generator[Settings]:
 
 
 def child_environment(**changes: str) -> dict[str, str]:
-    """A copy of the environment for a process that Silo starts, with changes."""
-    return {**os.environ, **changes}
+    """A copy of the environment for a process that Silo starts, with changes; a profile is the program's own."""
+    return {**{name: value for name, value in os.environ.items() if name != "SILO_PROFILE"}, **changes}
 
 
 def settings_page() -> str:

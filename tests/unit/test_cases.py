@@ -9,6 +9,7 @@ from silo.core.cases import (
     ExpectedRecipe,
     Make,
     ScalarRecipe,
+    Work,
     check,
     compare,
     default_tolerance,
@@ -357,3 +358,35 @@ def test_json_refuses_what_it_never_writes(data):
 def test_labels():
     assert label_of({"n": 65536, "p": 0.5, "dtype": "float16"}) == "n=65536,p=0.5,dtype=float16"
     assert label_of({}) == ""
+
+
+def test_a_case_says_what_it_cannot_do_without():
+    make = Make(lambda recipe: recipe.host())
+    x, out = make.normal(100), make.empty(100)
+    recipe = record(Case(args=(x, out), bytes=800, flops=100), ("x", "out"))
+    assert recipe.work == Work(800, 100)
+    assert CaseRecipe.from_json(recipe.to_json()) == recipe
+    only = record(Case(args=(x, out), flops=0), ("x", "out"))
+    assert only.work == Work(None, 0)
+    assert CaseRecipe.from_json(only.to_json()) == only
+
+
+def test_a_case_that_says_nothing_is_kept_as_before():
+    make = Make(lambda recipe: recipe.host())
+    recipe = record(Case(args=(make.normal(100),)), ("x",))
+    assert recipe.work is None
+    assert "work" not in recipe.to_json()
+
+
+@pytest.mark.parametrize("work", [{"bytes": 1.5}, {"bytes": -1}, {"flops": True}, {"flops": "many"}])
+def test_work_that_is_no_natural_number_is_refused(work):
+    with pytest.raises(CaseError, match=r"of a case is a natural number or None"):
+        Case(args=(), **work)
+
+
+@pytest.mark.parametrize("work", [None, 3, {}, {"bytes": 1}, {"bytes": -1, "flops": None}, {"bytes": 1, "flops": 1.0}])
+def test_work_that_makes_no_sense_is_no_recipe(work):
+    make = Make(lambda recipe: recipe.host())
+    data = record(Case(args=(make.normal(8),), bytes=1), ("x",)).to_json()
+    with pytest.raises(ValueError, match="not"):
+        CaseRecipe.from_json({**data, "work": work})

@@ -163,6 +163,31 @@ def test_a_wrong_result_is_1_and_a_wrong_config_never_wins(home, tmp_path):
     assert silo(home, "run", path).returncode == 0
 
 
+def test_events_are_lines_of_json(kernels, tmp_path):
+    store = tmp_path / "store"
+    done = silo(store, "tune", kernels, "--events", "-")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["done"] for line in lines if line["phase"] == "search"] == [1, 2, 3, 4]
+    assert {line["session"] for line in lines} == {"scale n=5000"}
+    assert lines[-1]["best"]["BLOCK"] in (128, 256, 512, 1024)
+    assert silo(store, "tune", kernels, "--events", "-", "--json").returncode == 2
+    quiet = silo(store, "tune", kernels, "--quiet", "--events", tmp_path / "events.jsonl")
+    assert (quiet.stdout, quiet.stderr) == ("", "")
+    assert json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1])["reused"] == 4
+
+
+def test_results_move_between_stores(kernels, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert silo(here, "tune", kernels, "-q").returncode == 0
+    (row,) = json.loads(silo(here, "cache", "export", kernels, "-o", tmp_path / "out", "--json").stdout)
+    assert "scale" in silo(here, "cache", "export", kernels, "-o", tmp_path / "out").stdout
+    (took,) = json.loads(silo(there, "cache", "import", row["path"], "--json").stdout)
+    assert took["trials"] == row["trials"]
+    assert silo(there, "cache", "import", row["path"]).returncode == 0
+    (tuned,) = json.loads(silo(there, "tune", kernels, "--json").stdout)
+    assert (tuned["measured"], tuned["reused"]) == (0, 4)
+
+
 def test_ctrl_c_keeps_what_is_finished_and_the_next_run_goes_on(kernels, tmp_path):
     store = tmp_path / "store"
     environment = {**os.environ, "SILO_HOME": str(store), "SILO_JOBS": "1"}

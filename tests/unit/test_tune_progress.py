@@ -1,6 +1,41 @@
-import pytest
+import io
+import itertools
+import json
+import math
 
-from silo.tune.progress import format_duration, format_time
+import pytest
+from rich.console import Console
+
+import silo.cli.progress as bars
+from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
+from silo.cli.progress import TuneProgress, event_lines
+from silo.core.config import Config
+from silo.errors import SettingsError
+from silo.store.store import MemoryStore
+from silo.tune.outcome import Budget
+from silo.tune.progress import Progress, event_to_json, format_duration, format_time
+from silo.tune.session import tune
+from silo.tune.trial import Status
+
+SPACE = [Config.of(BLOCK=1 << power) for power in range(5, 11)]
+STUDY = fake_study()
+
+
+def events_of(**options):
+    """Every event of a session in which each config takes a second of a clock that only evaluating moves."""
+    ticks = itertools.count()
+    seen = []
+    landscape = FakeLandscape(optimum=SPACE[2], failing_permille=400)
+    tune(
+        STUDY,
+        SPACE,
+        FakeEvaluator(STUDY, landscape),
+        MemoryStore().records,
+        progress=seen.append,
+        clock=lambda: next(ticks) * 10**8,
+        **options,
+    )
+    return seen
 
 
 @pytest.mark.parametrize(
@@ -25,3 +60,87 @@ def test_times(time_ns, text):
 )
 def test_durations(seconds, text):
     assert format_duration(seconds) == text
+
+
+def test_events_say_how_far_how_long_and_what_failed():
+    events = events_of()
+    search = [event for event in events if event.phase == "search"]
+    assert [event.done for event in search] == list(range(1, len(SPACE) + 1))
+    assert {event.total for event in events} == {len(SPACE)}
+    assert all(event.eta_s >= 0 for event in search)
+    assert search[-1].eta_s == 0
+    best = [event.best_ns for event in search if event.best_ns is not None]
+    assert best == sorted(best, reverse=True)
+    assert sum(search[-1].failures.values()) > 0
+    assert events[-1].phase == "done"
+
+
+def test_no_more_time_is_left_than_the_budget_leaves():
+    budget = 1.5
+    for event in events_of(budget=Budget(seconds=budget)):
+        assert event.eta_s <= max(budget - event.elapsed_s, 0) + 1e-9
+
+
+def test_an_event_as_a_line():
+    config = Config.of(BLOCK=64, SCALE=math.inf, num_warps=4)
+    trial = STUDY.trial(config, Status.OK, (30, 10, 20), compile_ns=7)
+    progress = Progress(2, 5, 1, 1.23456, 2.0, config, 20, {"compile": 1}, trial)
+    line = json.loads(json.dumps(event_to_json("add n=5", progress), allow_nan=False))
+    assert line == {
+        "schema": "tune-event/1",
+        "session": "add n=5",
+        "phase": "search",
+        "done": 2,
+        "total": 5,
+        "reused": 1,
+        "elapsed_s": 1.235,
+        "eta_s": 2.0,
+        "best": {"BLOCK": 64, "SCALE": "inf", "num_warps": 4},
+        "best_ns": 20,
+        "failures": {"compile": 1},
+        "last": {
+            "config": {"BLOCK": 64, "SCALE": "inf", "num_warps": 4},
+            "status": "ok",
+            "median_ns": 20,
+            "compile_ns": 7,
+            "message": "",
+        },
+    }
+    assert event_to_json("x", Progress(0, 5, 0, 0.0, None))["last"] is None
+
+
+def test_the_bar_shows_it_on_a_terminal_only(monkeypatch):
+    config = Config.of(BLOCK=64)
+    progress = Progress(2, 5, 1, 1.0, 75.0, config, 41_530, {"compile": 2, "wrong": 1})
+    for terminal in (True, False):
+        screen = io.StringIO()
+        console = Console(file=screen, force_terminal=terminal, width=200)
+        monkeypatch.setattr(bars, "console", lambda stderr, console=console: console)
+        with TuneProgress(enabled=True) as shown:
+            shown.update("add n=5", progress)
+        text = screen.getvalue()
+        if not terminal:
+            assert text == ""
+            continue
+        for part in ("add n=5", "2/5", "best 41.5 us (BLOCK=64)", "1 min 15 s left", "2 compile", "1 wrong"):
+            assert part in text
+    screen = io.StringIO()
+    with TuneProgress(enabled=False) as quiet:
+        quiet.update("add n=5", progress)
+
+
+def test_lines_are_appended_as_they_happen(tmp_path, capsys):
+    path = tmp_path / "events.jsonl"
+    path.write_text("before\n")
+    with event_lines(str(path)) as lines, TuneProgress(enabled=False, lines=lines) as progress:
+        for done in (1, 2):
+            progress.update("add", Progress(done, 2, 0, 0.5, None))
+            assert len(path.read_text().splitlines()) == done + 1
+    assert [json.loads(line)["done"] for line in path.read_text().splitlines()[1:]] == [1, 2]
+    with event_lines("-") as lines, TuneProgress(enabled=False, lines=lines) as progress:
+        progress.update("add", Progress(1, 2, 0, 0.5, None))
+    assert json.loads(capsys.readouterr().out)["session"] == "add"
+    with event_lines(None) as lines:
+        assert lines is None
+    with pytest.raises(SettingsError, match="name a file that can be written"), event_lines(str(tmp_path)):
+        pass

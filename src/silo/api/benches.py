@@ -22,6 +22,7 @@ from silo.core.protocols import Device
 from silo.core.values import Value
 from silo.errors import ArgumentError
 from silo.launch.descriptors import is_descriptor
+from silo.launch.hooks import without_hooks
 from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
 
 if TYPE_CHECKING:
@@ -83,18 +84,21 @@ class LocalBench:
         """See :class:`Bench`."""
         del artifact
         self._restore()
-        self.launcher_of(config)()
+        with without_hooks():
+            self.launcher_of(config)()
         behind = {name: array_behind(value) for name, value in self.arguments.items()}
         return {name: to_host(array) for name, array in behind.items() if array is not None}
 
     def measure(self, config: Config, artifact: Artifact, best_ns: int | None) -> tuple[int, ...]:
         """See :class:`Bench`."""
-        return measure(self._contender(config, artifact), self._timer, self._policy, best_ns=best_ns)
+        with without_hooks():
+            return measure(self._contender(config, artifact), self._timer, self._policy, best_ns=best_ns)
 
     def compare(self, artifacts: Mapping[Config, Artifact]) -> Mapping[Config, tuple[int, ...]]:
         """See :class:`Bench`."""
         contenders = {config: self._contender(config, artifact) for config, artifact in artifacts.items()}
-        return interleave(contenders, self._timer, self._policy)
+        with without_hooks():
+            return interleave(contenders, self._timer, self._policy)
 
     def interrupt(self) -> None:
         """A launch in this process cannot be given up."""

@@ -12,7 +12,7 @@ from silo.core.cases import Case, CaseRecipe, CheckResult, Make, check, compare,
 from silo.core.expressions import Bindings, evaluate
 from silo.core.generator import Fill
 from silo.core.nodes import Node
-from silo.core.recipes import ArrayRecipe
+from silo.core.recipes import ArrayRecipe, Work
 from silo.core.values import Value
 from silo.errors import CaseError
 from silo.tune.check import Comparison
@@ -35,6 +35,7 @@ class PreparedCase:
     grid: tuple[Node, ...] | None
     checks: Mapping[str, Callable[[Any], CheckResult]]
     uninitialized: tuple[str, ...] = ()  # arguments made with make.empty
+    work: Work | None = None
 
     def check(self, results: Mapping[str, Any] | None = None) -> tuple[CheckResult | None, str]:
         """The worst result over every expected array with the array's name; None where nothing is expected.
@@ -84,6 +85,7 @@ def prepare_recipe(recipe: CaseRecipe, materialize: Materialize) -> PreparedCase
         grid=recipe.grid,
         checks={name: _checker(expected) for name, expected in recipe.expected},
         uninitialized=_empty_arrays(recipe),
+        work=recipe.work,
     )
 
 
@@ -143,6 +145,7 @@ class CaseFunction:
             grid=recipe.grid,
             checks={name: checker(name) for name in case.expected},
             uninitialized=_empty_arrays(recipe),
+            work=recipe.work,
         )
 
     def recipe(self, values: Mapping[str, object], make: Make) -> CaseRecipe:

@@ -18,12 +18,27 @@ from silo.tune.measure import MeasurePolicy
 from silo.tune.trial import Status, Study
 from silo.tune.winner import Winner, choose_winner
 
-__all__ = ["Problem", "measure_policy"]
+__all__ = ["Problem", "measure_policy", "note_study"]
 
 
 def measure_policy(device: Device) -> str:
     """The identity of how this device is measured, part of every trial's key."""
     return MeasurePolicy.of(device.timing).identity
+
+
+def _index_key(study: Study) -> str:
+    """The key of the list of buckets that were studied of one kernel, whatever the specialization."""
+    return problem_key(
+        study.source, study.signature.without_effects(), study.target, study.compiler, (study.policy,), study.device
+    )
+
+
+def note_study(study: Study, records: RecordStore) -> None:
+    """Remember that a study has trials, so that calls of other buckets find and use them."""
+    record = {"specialization": study.specialization.to_json(), "bucket": bucket_to_json(study.bucket)}
+    key = _index_key(study)
+    if record not in list(records.read(key)):
+        records.append(key, record)
 
 
 @dataclass(frozen=True)
@@ -43,9 +58,7 @@ class Problem:
     @property
     def index_key(self) -> str:
         """The key of the list of buckets that were ever studied."""
-        return problem_key(
-            self.source, self.signature.without_effects(), self.target, self.compiler, (self.policy,), self.device.model
-        )
+        return _index_key(self.study(Specialization(), ()))
 
     def study(self, specialization: Specialization, bucket: Bucket) -> Study:
         """The study of one bucket."""
@@ -64,9 +77,7 @@ class Problem:
 
     def note(self, specialization: Specialization, bucket: Bucket) -> None:
         """Remember that this bucket is studied, so that calls of other buckets can learn from it."""
-        record = {"specialization": specialization.to_json(), "bucket": bucket_to_json(bucket)}
-        if record not in list(self.records.read(self.index_key)):
-            self.records.append(self.index_key, record)
+        note_study(self.study(specialization, bucket), self.records)
 
     def winner(
         self, specialization: Specialization, bucket: Bucket, configs: Sequence[Config] | None = None

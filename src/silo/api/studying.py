@@ -10,6 +10,7 @@ from silo.api.benches import Bench, LocalBench, confined_bench, confines, grid_a
 from silo.api.casework import PreparedCase
 from silo.api.compiling import Compilation
 from silo.api.evaluation import BenchEvaluator, CompiledArtifacts
+from silo.api.imported import imported_seeds
 from silo.api.kernel import Kernel
 from silo.api.resolver import Situation
 from silo.api.session import session
@@ -24,6 +25,7 @@ from silo.launch import cases as arrays
 from silo.launch.descriptors import is_descriptor
 from silo.launch.drivers import KINDS
 from silo.launch.runtime import inspect_call
+from silo.tune.imported import seeds_first
 from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
 from silo.tune.session import tune
@@ -148,10 +150,11 @@ def tune_case(
     problem.note(situation.specialization, study.bucket)
     compilation = Compilation(session(), kernel.source, trials=True)
     artifacts = CompiledArtifacts(compilation, lambda config: kernel.resolver.variant(situation, config))
+    configs = seeds_first(situation.candidates, imported_seeds(kernel.name))
     with BenchEvaluator(made, artifacts, _bench(study), study.case.compare, situation.candidates) as evaluator:
         outcome = tune(
             made,
-            situation.candidates,
+            configs,
             evaluator,
             session().store.records,
             searcher=limits.searcher,

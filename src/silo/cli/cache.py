@@ -1,17 +1,21 @@
-"""``silo cache``: what the store holds, and making it smaller."""
+"""``silo cache``: what the store holds, making it smaller, results in and out."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from silo.cli.console import console, format_bytes, print_json
-from silo.cli.options import Json
+from silo.cli.console import console, format_bytes, print_json, table
+from silo.cli.options import Device, Json, Kernels
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Show the store, or make it smaller.", no_args_is_help=False, invoke_without_command=True)
+app = typer.Typer(
+    help="Show the store, make it smaller, move trials in and out.", no_args_is_help=False, invoke_without_command=True
+)
 
 
 @app.callback()
@@ -52,3 +56,57 @@ def clear(*, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = F
     if not yes:
         typer.confirm(f"Remove everything under {store_usage()['root']}, every trial too?", abort=True)
     clear_store()
+
+
+@app.command("import")
+def import_(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RESULTS...", help="Kernel Tuner caches, T4 results, Triton's *.autotune.json, bundles."
+        ),
+    ],
+    kernel: Annotated[
+        str | None, typer.Option("--kernel", "-k", metavar="NAME", help="The kernel it is about. Default: as it says.")
+    ] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", metavar="F", help="kernel-tuner, t4 or triton. Default: found.")
+    ] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """Take results of other machines or tuners into the store.
+
+    Trials of bundles and of T4 files that Silo wrote count as measured. What another tuner measured is tried first,
+    and measured again.
+    """
+    from silo.api.importing import import_results  # noqa: PLC0415
+
+    rows = [row for path in paths for row in import_results(path, kernel=kernel, form=form)]
+    if json:
+        print_json([asdict(row) for row in rows])
+        return
+    cells = [[row.path, row.tool, row.kernel, str(row.trials), str(row.known), str(row.seeds)] for row in rows]
+    columns = ["file", "from", "kernel", "trials", "known before", "to try first"]
+    console().print(table("imported", columns, cells, right=columns[3:]))
+
+
+@app.command()
+def export(
+    path: Annotated[Path, typer.Argument(metavar="FILE|K.silo", help="A Python file with kernels, or a bundle.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to: one file for each study.")],
+    form: Annotated[str, typer.Option("--format", metavar="F", help="t4, kernel-tuner or triton.")] = "t4",
+    device: Device = "cpu",
+    kernel: Kernels = None,
+    *,
+    json: Json = False,
+) -> None:
+    """Write what was measured as T4, as Kernel Tuner's cache files or as Triton's autotune files."""
+    from silo.api.importing import export_results  # noqa: PLC0415
+
+    rows = export_results(path, output, form, device=device, kernels=kernel or None)
+    if json:
+        print_json([asdict(row) for row in rows])
+        return
+    cells = [[row.path, row.study, str(row.trials)] for row in rows]
+    console().print(table("exported", ["file", "study", "trials"], cells, right=["trials"]))

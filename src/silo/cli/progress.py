@@ -1,18 +1,44 @@
-"""Progress bars of the commands, on standard error; nothing where there is no terminal."""
+"""Progress of the commands: bars on standard error where that is a terminal, lines of JSON where they are asked for."""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from silo.cli.console import console
-from silo.tune.progress import Progress, format_duration, format_time
+from silo.errors import SettingsError
+from silo.tune.progress import Progress, event_to_json, format_duration, format_time
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-__all__ = ["BuildProgress", "TuneProgress"]
+__all__ = ["BuildProgress", "TuneProgress", "event_lines"]
+
+
+@contextmanager
+def event_lines(path: str | None) -> Generator[IO[str] | None]:
+    """Where events go: a file that is appended to, standard output for ``-``, nowhere for None.
+
+    Raises:
+        SettingsError: the file cannot be written.
+    """
+    if path is None:
+        yield None
+    elif path == "-":
+        yield sys.stdout
+    else:
+        try:
+            file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115  # an error of the block is no error of opening
+        except OSError as error:
+            raise SettingsError(f"--events {path}: {error.strerror}; name a file that can be written") from error
+        with file:
+            yield file
 
 
 class _Bar:
@@ -57,10 +83,17 @@ class _Bar:
 
 
 class TuneProgress(_Bar):
-    """Shows how tuning goes: done, best so far, time left, failures by kind."""
+    """Shows how tuning goes: done, best so far, time left, failures by kind. ``lines`` gets every event as JSON."""
+
+    def __init__(self, *, enabled: bool, lines: IO[str] | None = None) -> None:
+        super().__init__(enabled=enabled)
+        self._lines = lines
 
     def update(self, name: str, progress: Progress) -> None:
         """Take one event of the session called ``name``."""
+        if self._lines is not None:
+            self._lines.write(json.dumps(event_to_json(name, progress), ensure_ascii=False) + "\n")
+            self._lines.flush()  # whoever reads it wants to know now
         parts: list[str] = []
         if progress.best_ns is not None:
             parts.append(f"best {format_time(progress.best_ns)} ({progress.best})")

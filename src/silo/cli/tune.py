@@ -10,7 +10,7 @@ import typer
 
 from silo.cli.console import console, print_json, table
 from silo.cli.options import Budget, Device, Json, Kernels, Quiet
-from silo.cli.progress import TuneProgress
+from silo.cli.progress import TuneProgress, event_lines
 from silo.tune.progress import format_time
 
 __all__ = ["command"]
@@ -32,6 +32,12 @@ def command(
     trust: Annotated[
         bool, typer.Option("--trust", help="Load the bundle's host code although nobody vouched for it.")
     ] = False,
+    events: Annotated[
+        str | None,
+        typer.Option(
+            "--events", metavar="PATH", help="Append every step there as a line of JSON, as it happens; -: print them."
+        ),
+    ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -42,7 +48,10 @@ def command(
     """
     from silo.api.tuning import tune_path  # noqa: PLC0415  # heavy: only when the command runs
 
-    with TuneProgress(enabled=not (quiet or json)) as progress:
+    if events == "-" and json:
+        raise typer.BadParameter("--events - and --json both print on standard output; write the events to a file")
+    quiet = quiet or events == "-"
+    with event_lines(events) as lines, TuneProgress(enabled=not (quiet or json), lines=lines) as progress:
         rows = tune_path(
             path,
             device=device,

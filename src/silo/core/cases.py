@@ -20,6 +20,7 @@ from silo.core.recipes import (
     DescriptorRecipe,
     ExpectedRecipe,
     ScalarRecipe,
+    Work,
 )
 from silo.core.trace import trace_grid
 from silo.core.values import Value, value_to_json
@@ -41,6 +42,7 @@ __all__ = [
     "Handle",
     "Make",
     "ScalarRecipe",
+    "Work",
     "check",
     "compare",
     "default_tolerance",
@@ -268,6 +270,8 @@ class Case:
     ``expected`` gives arrays or functions that compute them from ``.host`` copies; they are called only when needed.
     ``rtol`` and ``atol`` hold for all of them, None for the defaults of the dtype. ``grid`` is for kernels that do not
     declare one: a tuple, or a function of one namespace. Names of ``kwargs`` that are compile options go to the config.
+    ``bytes`` and ``flops`` say what the call cannot do without, whatever the config: bytes read and written once each,
+    and floating-point operations (a multiply-add is two). Reports set them against what the device can do.
     """
 
     args: tuple[Any, ...] = ()
@@ -276,6 +280,14 @@ class Case:
     rtol: float | None = None
     atol: float | None = None
     grid: Any = None
+    bytes: int | None = None
+    flops: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("bytes", "flops"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+                raise CaseError(f"{name} of a case is a natural number or None, not {value!r}")
 
     def bind(self, names: Sequence[str]) -> dict[str, Any]:
         """The arguments by parameter name, in the parameters' order; ``CaseError`` if they do not fit."""
@@ -360,6 +372,7 @@ def record(
         ),
         grid=grid,
         config=tuple((name, _scalar(name, value)) for name, value in case.options.items()),
+        work=Work.of(case.bytes, case.flops),
     )
 
 

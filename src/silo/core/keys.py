@@ -8,10 +8,13 @@ from silo.core.signature import Signature
 from silo.core.target import Target
 from silo.core.values import JSON, digest
 
-__all__ = ["SCHEMAS", "case_key", "problem_key", "trial_key"]
+__all__ = ["SCHEMAS", "case_key", "ceilings_key", "problem_key", "seeds_key", "trial_key"]
 
 # Every schema a key is made under. A change of what goes into one is a new version, so old entries are never misread.
-SCHEMAS = ("artifact-key/1", "case-key/1", "job-key/1", "problem-key/1", "space-key/1", "trial-key/1")
+SCHEMAS = (
+    *("artifact-key/1", "case-key/1", "ceilings-key/1", "job-key/1", "problem-key/1", "seeds-key/1", "space-key/1"),
+    "trial-key/1",
+)
 
 
 def trial_key(artifact_key: str, bucket: Bucket, device: DeviceModel, policy: JSON) -> str:
@@ -41,3 +44,13 @@ def problem_key(  # six parts of one identity, in the order of narrowing
 def case_key(recipe: JSON) -> str:
     """The key of a case by its recipe."""
     return digest("case-key/1", recipe)
+
+
+def seeds_key(kernel: str) -> str:
+    """The key under which configs that did well elsewhere lie together, by the kernel's name alone: they are hints."""
+    return digest("seeds-key/1", kernel)
+
+
+def ceilings_key(device: DeviceModel) -> str:
+    """The key of what a device model was measured to do at best."""
+    return digest("ceilings-key/1", device.to_json())

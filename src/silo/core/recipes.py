@@ -19,6 +19,7 @@ from silo.core.reading import (
     read_integer,
     read_integers,
     read_list,
+    read_natural,
     read_object,
     read_pairs,
     read_text,
@@ -39,6 +40,7 @@ __all__ = [
     "DescriptorRecipe",
     "ExpectedRecipe",
     "ScalarRecipe",
+    "Work",
 ]
 
 # Expected arrays up to this many bytes are kept whole, others by SAMPLES of their elements.
@@ -417,10 +419,35 @@ def _is_little(array: NDArray[Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What a case says that one launch cannot do without: bytes moved, floating-point operations. None: not said."""
+
+    bytes: int | None = None
+    flops: int | None = None
+
+    @classmethod
+    def of(cls, moved: int | None, flops: int | None) -> Work | None:
+        """The work, or None where nothing is said."""
+        return None if moved is None and flops is None else cls(moved, flops)
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {"bytes": self.bytes, "flops": self.flops}
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Work:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        members = read_object(data, ("bytes", "flops"), "the work of a case")
+        known = {name: None if count is None else read_natural(count, name) for name, count in members.items()}
+        return cls(**known)
+
+
+@dataclass(frozen=True, slots=True)
 class CaseRecipe:
     """One case of a kernel: its arguments by parameter name, and what its written arrays then hold.
 
-    ``grid`` is there where the case, and not the kernel, declares it. ``config`` holds options the case asks for.
+    ``grid`` is there where the case, and not the kernel, declares it. ``config`` holds options the case asks for,
+    ``work`` what it says of its bytes and flops.
     """
 
     label: str
@@ -428,6 +455,7 @@ class CaseRecipe:
     expected: tuple[tuple[str, ExpectedRecipe], ...] = ()
     grid: tuple[Node, ...] | None = None
     config: tuple[tuple[str, Value], ...] = field(default=())
+    work: Work | None = None
 
     def __post_init__(self) -> None:
         kinds = dict(self.arguments)
@@ -460,19 +488,22 @@ class CaseRecipe:
         return {name: made[name] for name, _ in self.arguments}
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """The canonical form. ``work`` is a member only where the case says something of it, as before it could."""
         return {
             "label": self.label,
             "arguments": [[name, _argument_to_json(recipe)] for name, recipe in self.arguments],
             "expected": [[name, recipe.to_json()] for name, recipe in self.expected],
             "grid": None if self.grid is None else [to_json(axis) for axis in self.grid],
             "config": {name: value_to_json(value) for name, value in self.config},
+            **({} if self.work is None else {"work": self.work.to_json()}),
         }
 
     @classmethod
     def from_json(cls, data: JSON) -> CaseRecipe:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or senseless members."""
-        members = read_object(data, ("label", "arguments", "expected", "grid", "config"), "a case")
+        declared = isinstance(data, dict) and "work" in data
+        names = ("label", "arguments", "expected", "grid", "config", *(("work",) if declared else ()))
+        members = read_object(data, names, "a case")
         label, config, grid = members["label"], members["config"], members["grid"]
         if not isinstance(label, str) or not isinstance(config, dict):
             raise malformed("a case", data)
@@ -488,6 +519,7 @@ class CaseRecipe:
                 ),
                 grid=None if grid is None else tuple(from_json(axis) for axis in read_list(grid, "a grid")),
                 config=tuple((name, value_from_json(value)) for name, value in config.items()),
+                work=Work.from_json(members["work"]) if declared else None,
             )
         )
 

@@ -8,7 +8,7 @@ from silo.core.config import Config
 from silo.core.launch_info import AbiType, LaunchInfo
 from silo.core.nodes import Argument, Const, Node, Op, make, substitute
 from silo.core.programs import encode
-from silo.core.signature import Signature
+from silo.core.signature import ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.errors import DeviceError, ExpressionError
@@ -18,6 +18,7 @@ from silo.launch.native import Binding, LoadedKernel
 __all__ = ["bind", "grid_programs"]
 
 _HIDDEN = (AbiType.SCRATCH, AbiType.PROFILE)
+_POINTING = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
 
 
 def bind(
@@ -60,7 +61,8 @@ def bind(
     if grid is not None:
         known = {**specialization.constant_values, **values}
         programs = grid_programs(loaded.name, grid, slots, known, facts or {})
-    return Binding(loaded, layout, values, programs, tag=tag)
+    effects = {one.name: one.effect.value for one in signature.parameters if one.kind in _POINTING}
+    return Binding(loaded, layout, values, programs, tag=tag, effects=effects)
 
 
 def _slot(

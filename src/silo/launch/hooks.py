@@ -9,15 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from silo.core.signature import Effect
 from silo.errors import SettingsError
 from silo.launch import native
 
-__all__ = ["LaunchEvent", "LaunchHook", "launch_hook", "nvtx_ranges", "on_launch", "torch_annotations"]
+__all__ = ["LaunchEvent", "LaunchHook", "launch_hook", "nvtx_ranges", "on_launch", "torch_annotations", "without_hooks"]
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchEvent:
-    """One launch. ``arguments`` holds the caller's objects by name, ``stream`` the driver's handle (0: null stream)."""
+    """One launch. ``arguments`` holds the caller's objects by name, ``stream`` the driver's handle (0: null stream).
+
+    ``effects`` says what the kernel does through pointers and descriptors; one that is not named may do anything.
+    """
 
     kernel: str
     arguments: Mapping[str, object]
@@ -25,6 +29,7 @@ class LaunchEvent:
     grid: tuple[int, int, int]
     stream: int
     device: str
+    effects: Mapping[str, Effect]
 
 
 class LaunchHook(Protocol):
@@ -37,27 +42,51 @@ class LaunchHook(Protocol):
 
 _lock = threading.Lock()
 _hooks: tuple[LaunchHook, ...] = ()
+_suspended = 0
 
 
 def on_launch(hook: LaunchHook) -> Callable[[], None]:
     """Call ``hook`` before every launch from now on; the function returned takes it off again.
 
     Hooks run in the order they were added, what they return in the opposite order. A hook must not keep arrays longer
-    than it needs them. Kernels launched inside a captured graph's replay are not seen.
+    than it needs them. Kernels launched inside a captured graph's replay are not seen, nor are launches that tuning
+    makes to check and to measure.
     """
     global _hooks  # noqa: PLW0603  # replaced as a whole under the lock, read without it
     with _lock:
         _hooks = (*_hooks, hook)
-        native.set_hooks(_enter, _exit)
+        _switch()
 
     def remove() -> None:
         global _hooks  # noqa: PLW0603
         with _lock:
             _hooks = tuple(one for one in _hooks if one is not hook)
-            if not _hooks:
-                native.set_hooks(None, None)
+            _switch()
 
     return remove
+
+
+def _switch() -> None:
+    """Tell the native module whether to ask; called with the lock held."""
+    if _hooks and not _suspended:
+        native.set_hooks(_enter, _exit)
+    else:
+        native.set_hooks(None, None)
+
+
+@contextmanager
+def without_hooks() -> Generator[None]:
+    """No hook sees a launch until the block ends, in any thread: for measurements, which hooks would distort."""
+    global _suspended  # noqa: PLW0603
+    with _lock:
+        _suspended += 1
+        _switch()
+    try:
+        yield
+    finally:
+        with _lock:
+            _suspended -= 1
+            _switch()
 
 
 @contextmanager
@@ -77,8 +106,10 @@ def _enter(
     grid: tuple[int, int, int],
     stream: int,
     device: tuple[str, int],
+    effects: dict[str, str] | None,
 ) -> list[Callable[[], object]]:
-    event = LaunchEvent(kernel, arguments, config, grid, stream, f"{device[0]}:{device[1]}")
+    known = {name: Effect(effect) for name, effect in (effects or {}).items()}
+    event = LaunchEvent(kernel, arguments, config, grid, stream, f"{device[0]}:{device[1]}", known)
     leave: list[Callable[[], object]] = []
     try:
         for hook in _hooks:

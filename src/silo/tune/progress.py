@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 
 from silo.core.config import Config
+from silo.core.values import Value
+from silo.tune.statistics import median
 from silo.tune.trial import Trial
 
-__all__ = ["Progress", "ProgressCallback", "format_duration", "format_time"]
+__all__ = ["Progress", "ProgressCallback", "event_to_json", "format_duration", "format_time"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,8 @@ class Progress:
 
     ``total`` is how many configs it will look at if no time limit stops it; ``done`` counts those known by now, of
     which ``reused`` came from the store. ``best_ns`` is the median of the fastest so far. ``failures`` counts by
-    kind. ``eta_s`` is None until something was measured. ``phase`` is ``search``, ``final`` or ``done``.
+    kind. ``eta_s`` is at most what a time limit leaves, and None until something was measured without one. ``phase`` is
+    ``search``, ``final`` or ``done``.
     """
 
     done: int
@@ -33,6 +37,49 @@ class Progress:
 
 
 ProgressCallback = Callable[[Progress], None]
+
+EVENT_SCHEMA = "tune-event/1"
+
+
+def event_to_json(session: str, progress: Progress) -> dict[str, object]:
+    """One event as plain JSON, for a line of a log: where ``session`` stands, and the trial that was just finished.
+
+    Times of one launch are in nanoseconds (``_ns``), wall times in seconds (``_s``).
+    """
+    last = progress.last
+    trial = None
+    if last is not None:
+        trial = {
+            "config": _plain_members(last.config),
+            "status": last.status.value,
+            "median_ns": median(last.samples_ns) if last.samples_ns else None,
+            "compile_ns": last.compile_ns,
+            "message": last.message,
+        }
+    return {
+        "schema": EVENT_SCHEMA,
+        "session": session,
+        "phase": progress.phase,
+        "done": progress.done,
+        "total": progress.total,
+        "reused": progress.reused,
+        "elapsed_s": round(progress.elapsed_s, 3),
+        "eta_s": None if progress.eta_s is None else round(progress.eta_s, 3),
+        "best": None if progress.best is None else _plain_members(progress.best),
+        "best_ns": progress.best_ns,
+        "failures": dict(progress.failures),
+        "last": trial,
+    }
+
+
+def _plain_members(config: Config) -> dict[str, object]:
+    return {name: _plain(value) for name, value in config.as_dict().items()}
+
+
+def _plain(value: Value) -> object:
+    """Numbers and strings as they are, what JSON has no form for (dtypes, functions) as text."""
+    plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and isfinite(value))
+    return value if plain else str(value)
 
 
 def format_time(time_ns: int) -> str:

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 from silo.core.config import Config
 from silo.core.device import DeviceModel
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.core.values import Value
 from silo.errors import TuneError
+from silo.tune.formats.files import read_text
+from silo.tune.formats.kernel_tuner import read_cache
 from silo.tune.statistics import median
 from silo.tune.trial import Status, Study, Trial
 
 __all__ = ["RecordedOutcome", "RecordedSpace", "ReplayEvaluator"]
-
-_FAILURES = {
-    "CompilationFailedConfig": Status.COMPILE,
-    "RuntimeFailedConfig": Status.RUN,
-    "InvalidConfig": Status.COMPILE,
-}
-_NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +46,22 @@ class RecordedSpace:
         Raises:
             TuneError: It is no such file.
         """
+        what = "a Kernel Tuner cache file"
         try:
-            raw = path.read_bytes()
-            text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
-            data = _parse(text)
-            names = cast("list[str]", data["tune_params_keys"])
-            rows = cast("dict[str, dict[str, Any]]", data["cache"])
-            recorded = [(_config(names, row), _outcome(row)) for row in rows.values()]
-            return cls(
-                kernel=str(data["kernel_name"]),
-                device=str(data["device_name"]),
-                configs=tuple(config for config, _ in recorded),
-                outcomes={config.order_key: outcome for config, outcome in recorded},
-            )
-        except (OSError, EOFError, UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise TuneError(f"{path}: not a Kernel Tuner cache file: {type(error).__name__}: {error}") from error
+            found = read_cache(read_text(path, what))
+        except ValueError as error:
+            raise TuneError(f"{path}: not {what}: {error}") from error
+        return cls(
+            kernel=found.kernel,
+            device=found.device,
+            configs=tuple(trial.config for trial in found.trials),
+            outcomes={
+                trial.config.order_key: RecordedOutcome(
+                    trial.status, trial.samples_ns, trial.compile_ns, trial.bench_ns
+                )
+                for trial in found.trials
+            },
+        )
 
     @property
     def optimum_ns(self) -> int:
@@ -141,23 +133,3 @@ class ReplayEvaluator:
             return self._space.outcomes[config.order_key]
         except KeyError:
             raise TuneError(f"{config} is not in the recorded space of {self._space.kernel}") from None
-
-
-def _parse(text: str) -> dict[str, Any]:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        # A run that was cut off leaves the last entry followed by a comma and two objects open.
-        return json.loads(text.rstrip().rstrip(",") + "}}")
-
-
-def _config(names: Sequence[str], row: Mapping[str, Any]) -> Config:
-    return Config.of({name: cast("Value", row[name]) for name in names})
-
-
-def _outcome(row: Mapping[str, Any]) -> RecordedOutcome:
-    compile_ns = round(float(row.get("compile_time") or 0) * _NS_PER_MS)
-    bench_ms = float(row.get("benchmark_time") or 0) + float(row.get("verification_time") or 0)
-    status = _FAILURES[row["time"]] if isinstance(row["time"], str) else Status.OK
-    samples = tuple(round(sample * _NS_PER_MS) for sample in row["times"]) if status is Status.OK else ()
-    return RecordedOutcome(status, samples, compile_ns, round(bench_ms * _NS_PER_MS))

@@ -196,13 +196,17 @@ class _Session:
         if self._progress is None:
             return
         done, elapsed = self._measured + self._reused, self._elapsed_s()
+        left = elapsed / self._measured * (self._total - done) if self._measured else None
+        if self._budget.seconds is not None:
+            rest = max(self._budget.seconds - elapsed, 0.0)
+            left = rest if left is None else min(left, rest)
         self._progress(
             Progress(
                 done=done,
                 total=self._total,
                 reused=self._reused,
                 elapsed_s=elapsed,
-                eta_s=elapsed / self._measured * (self._total - done) if self._measured else None,
+                eta_s=left,
                 best=self._best[1] if self._best else None,
                 best_ns=self._best[0] if self._best else None,
                 failures=dict(self._failures),

@@ -9,7 +9,7 @@ from silo.core.config import Config
 from silo.tune.statistics import FINALIST_PERMILLE, Estimate, estimate, indistinguishable
 from silo.tune.trial import Stage, Status, Trial
 
-__all__ = ["Standing", "Winner", "choose_winner", "finalists", "standings"]
+__all__ = ["Standing", "Winner", "choose_winner", "disqualified", "finalists", "standings"]
 
 _RESOURCES = ("threads", "shared_bytes", "registers")
 _UNKNOWN = 1 << 62  # an unknown resource counts as more than any known one
@@ -69,6 +69,11 @@ def choose_winner(trials: Iterable[Trial]) -> Winner | None:
         reason=_reason(best, fastest, len(tied), len(ranking)),
         runners_up=tuple(standing for standing in ranking if standing is not best),
     )
+
+
+def disqualified(trials: Iterable[Trial]) -> bool:
+    """Whether a trial among those of one config rules it out, however fast others of them were."""
+    return any(trial.status in _DISQUALIFYING for trial in trials)
 
 
 def standings(trials: Iterable[Trial]) -> tuple[Standing, ...]:

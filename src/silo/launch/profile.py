@@ -1,0 +1,213 @@
+"""``SILO_PROFILE``: how long each kernel of a program takes, and how fast it moves the memory it was given.
+
+A GPU's launches are timed by events on their stream, which are read when there are many of them and at exit; launches
+on the CPU by the wall clock. Bytes are those of whole arrays, counted once for each direction the kernel uses them in
+(the rule of PyTorch Inductor's bandwidth profile): a kernel that touches a part of an array looks faster than it is.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from silo.core.signature import Effect
+from silo.errors import DeviceError, LaunchError, SettingsError, SiloError
+from silo.launch import native
+from silo.launch.descriptors import is_descriptor
+from silo.launch.hooks import LaunchEvent, on_launch
+from silo.settings import settings
+
+__all__ = ["KernelTotal", "LaunchProfile", "apply_setting", "moved_bytes", "profile_table"]
+
+# Pairs of events that wait to be read; reading them waits for the device.
+_PENDING = 2048
+
+_log = logging.getLogger("silo")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTotal:
+    """All timed launches of one kernel on one device. ``untimed`` launches were captured into graphs or failed."""
+
+    kernel: str
+    device: str
+    launches: int = 0
+    untimed: int = 0
+    time_ns: int = 0
+    moved_bytes: int = 0
+
+    @property
+    def gigabytes_per_second(self) -> float:
+        """10^9 bytes a second; 0 where no time was taken."""
+        return self.moved_bytes / self.time_ns if self.time_ns else 0.0
+
+
+def moved_bytes(arguments: Mapping[str, object], effects: Mapping[str, Effect]) -> int:
+    """Bytes of the arrays among ``arguments``; those that are read and written count twice.
+
+    An array whose effect is not known counts as both.
+    """
+    total = 0
+    for name, value in arguments.items():
+        effect = effects.get(name, Effect.BOTH)
+        if times := int(effect.reads) + int(effect.writes):
+            total += times * _array_bytes(value)
+    return total
+
+
+def _array_bytes(value: object) -> int:
+    if value is None or isinstance(value, bool | int | float | str):
+        return 0
+    base = getattr(value, "base") if is_descriptor(value) else value  # noqa: B009  # any class of descriptors
+    try:
+        _, _, bits, _, _, sizes, _ = native.read(base)
+    except (SiloError, TypeError, ValueError, RuntimeError):  # no array: a dtype, a function
+        return 0
+    return math.prod(sizes) * bits // 8
+
+
+class LaunchProfile:
+    """A hook that adds up what launches take; see :func:`profile_table` for what becomes of it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._totals: dict[tuple[str, str], KernelTotal] = {}
+        self._pending: list[tuple[tuple[str, str], int, native.GpuEvent, native.GpuEvent]] = []
+
+    def __call__(self, event: LaunchEvent) -> Callable[[], object]:
+        """Begin one launch; the function returned ends it."""
+        key = (event.kernel, event.device)
+        moved = moved_bytes(event.arguments, event.effects)
+        kind, _, index = event.device.partition(":")
+        if kind == "cpu":
+            return self._clocked(key, moved)
+        if native.gpu_capturing(kind, int(index), event.stream):
+            return lambda: self._add(key, 0, 0, untimed=1)
+        begin, end = native.GpuEvent(kind, int(index)), native.GpuEvent(kind, int(index))
+        begin.record(event.stream)
+
+        def after() -> None:
+            end.record(event.stream)
+            with self._lock:
+                self._pending.append((key, moved, begin, end))
+                full = len(self._pending) >= _PENDING
+            if full:
+                self._read_events()
+
+        return after
+
+    def totals(self) -> tuple[KernelTotal, ...]:
+        """Every kernel so far, the one that took most time first. Waits for launches on GPUs."""
+        self._read_events()
+        with self._lock:
+            return tuple(sorted(self._totals.values(), key=lambda one: (-one.time_ns, one.kernel, one.device)))
+
+    def _clocked(self, key: tuple[str, str], moved: int) -> Callable[[], object]:
+        begin = time.perf_counter_ns()
+        return lambda: self._add(key, time.perf_counter_ns() - begin, moved)
+
+    def _read_events(self) -> None:
+        with self._lock:
+            pending, self._pending = self._pending, []
+        for key, moved, begin, end in pending:
+            try:
+                end.synchronize()
+                taken = end.elapsed_ns(begin)
+            except (LaunchError, DeviceError):  # the device is lost; the program has been told
+                self._add(key, 0, 0, untimed=1)
+            else:
+                self._add(key, taken, moved)
+
+    def _add(self, key: tuple[str, str], time_ns: int, moved: int, *, untimed: int = 0) -> None:
+        with self._lock:
+            old = self._totals.get(key) or KernelTotal(*key)
+            self._totals[key] = replace(
+                old,
+                launches=old.launches + 1 - untimed,
+                untimed=old.untimed + untimed,
+                time_ns=old.time_ns + time_ns,
+                moved_bytes=old.moved_bytes + moved,
+            )
+
+
+def profile_table(totals: Iterable[KernelTotal]) -> str:
+    """Totals as text: milliseconds, share of the total time, GB (10^9 bytes) and GB/s of each kernel.
+
+    >>> print(profile_table([KernelTotal("add", "cpu:0", 2, 0, 3_000_000, 24_000_000)]))
+      share            ms  launches  ms/launch          GB      GB/s  kernel
+     100.0%         3.000         2     1.5000       0.024       8.0  add (cpu:0)
+    """
+    rows = list(totals)
+    all_ns = sum(row.time_ns for row in rows) or 1
+    lines = ["  share            ms  launches  ms/launch          GB      GB/s  kernel"]
+    for row in rows:
+        each = row.time_ns / 1e6 / max(row.launches, 1)
+        note = f", {row.untimed} launches not timed" if row.untimed else ""
+        lines.append(
+            f"{row.time_ns / all_ns:7.1%} {row.time_ns / 1e6:13.3f} {row.launches:9} {each:10.4f}"
+            f" {row.moved_bytes / 1e9:11.3f} {row.gigabytes_per_second:9.1f}  {row.kernel} ({row.device}{note})"
+        )
+    return "\n".join(lines)
+
+
+def _document(totals: Iterable[KernelTotal]) -> str:
+    rows = list(totals)
+    all_ns = sum(row.time_ns for row in rows) or 1
+    kernels = [
+        {**asdict(row), "gigabytes_per_second": row.gigabytes_per_second, "share": row.time_ns / all_ns} for row in rows
+    ]
+    return json.dumps({"schema": "profile/1", "kernels": kernels}, indent=2)
+
+
+def write_profile(path: Path, totals: tuple[KernelTotal, ...]) -> None:
+    """Replace the file by the table of ``totals``, or by JSON where its name ends in ``.json``. ``OSError``."""
+    text = _document(totals) if path.suffix == ".json" else profile_table(totals)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(text + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+_applied: str | os.PathLike[str] | None = None
+
+
+def apply_setting() -> None:
+    """Start the profile that the settings name, once; it is written when this process ends, also by Ctrl-C.
+
+    Raises:
+        SettingsError: the file cannot be written.
+    """
+    global _applied  # noqa: PLW0603  # the file in use
+    wanted = settings().profile
+    if wanted is None or wanted == _applied:
+        return
+    path = Path(wanted)
+    try:
+        path.touch()
+    except OSError as error:
+        raise SettingsError(f"SILO_PROFILE: cannot write to {path}: {error.strerror}") from error
+    profile = LaunchProfile()
+    on_launch(profile)
+    _applied = wanted
+    process = os.getpid()
+
+    def finish() -> None:
+        if os.getpid() != process:  # a fork's launches are its own
+            return
+        totals = profile.totals()
+        try:
+            write_profile(path, totals)
+        except OSError as error:
+            _log.error("SILO_PROFILE: cannot write to %s: %s", path, error.strerror)
+            return
+        launches, spent_ms = sum(one.launches for one in totals), sum(one.time_ns for one in totals) / 1e6
+        _log.info("profile of %d kernels, %d launches, %.1f ms: %s", len(totals), launches, spent_ms, path)
+
+    atexit.register(finish)

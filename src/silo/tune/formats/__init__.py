@@ -1,0 +1,1 @@
+"""Results of other tuners, and ours in their formats: one format a file."""

@@ -1,0 +1,150 @@
+"""Results as other tuners keep them: configs with what became of each, and little said of the circumstances."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from silo.core.config import Config
+from silo.core.reading import read_list, read_mapping
+from silo.core.values import JSON, Value
+from silo.errors import TuneError
+from silo.tune.trial import Status, Study, Trial
+from silo.tune.winner import disqualified
+
+__all__ = [
+    "NS_PER_MS",
+    "ConfigResult",
+    "ForeignResults",
+    "ForeignTrial",
+    "by_config",
+    "flat_values",
+    "items_of",
+    "members_of",
+    "milliseconds",
+    "nanoseconds",
+    "parse_object",
+    "parse_status",
+    "plain_config",
+]
+
+NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTrial:
+    """One config as another tuner measured it. ``compile_ns`` and ``bench_ns`` are what trying it cost."""
+
+    config: Config
+    status: Status
+    samples_ns: tuple[int, ...] = ()
+    compile_ns: int = 0
+    bench_ns: int = 0
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class ForeignResults:
+    """A file of results. ``kernel`` and ``device`` are "" where it does not say.
+
+    ``own`` are trials with the studies they belong to, of files that Silo wrote: these are measurements like any other.
+    The rest says nothing of source, compiler and arguments, so it can only be a hint where to look first.
+    """
+
+    tool: str
+    kernel: str
+    device: str
+    trials: tuple[ForeignTrial, ...]
+    own: tuple[tuple[Study, Trial], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResult:
+    """What is known of one config over all its trials, for formats that have one row a config."""
+
+    config: Config
+    status: Status
+    samples_ns: tuple[int, ...]
+    compile_ns: int
+    message: str
+
+
+def by_config(trials: Iterable[Trial]) -> tuple[ConfigResult, ...]:
+    """One result a config, in the order of their first trials; samples of its trials are pooled.
+
+    A config that a trial disqualifies (``tune.winner``) has failed, whatever its other trials say.
+    """
+    pools: dict[bytes, list[Trial]] = {}
+    for trial in trials:
+        pools.setdefault(trial.config.order_key, []).append(trial)
+    return tuple(_pooled(pool) for pool in pools.values())
+
+
+def _pooled(pool: Sequence[Trial]) -> ConfigResult:
+    good = [trial for trial in pool if trial.status is Status.OK]
+    bad = [trial for trial in pool if trial.status is not Status.OK]
+    compile_ns = max(trial.compile_ns for trial in pool)
+    if good and not disqualified(pool):
+        samples = tuple(sample for trial in good for sample in trial.samples_ns)
+        return ConfigResult(pool[0].config, Status.OK, samples, compile_ns, "")
+    worst = next((trial for trial in bad if disqualified([trial])), bad[0])
+    return ConfigResult(pool[0].config, worst.status, (), compile_ns, worst.message)
+
+
+def parse_object(text: str) -> Mapping[str, Any]:
+    """A JSON object; ``ValueError`` for anything else."""
+    return members_of(json.loads(text), "a JSON object")
+
+
+def members_of(data: object, what: str) -> Mapping[str, Any]:
+    """The members of an object; ``ValueError`` for anything else."""
+    return read_mapping(cast("JSON", data), what)
+
+
+def items_of(data: object, what: str) -> Sequence[Any]:
+    """The items of a list; ``ValueError`` for anything else."""
+    return read_list(cast("JSON", data), what)
+
+
+def parse_status(name: object, table: Mapping[str, Status], what: str) -> Status:
+    """The status that a word of the format stands for; ``ValueError`` lists the words."""
+    if not isinstance(name, str) or name not in table:
+        raise ValueError(f"{what} is {name!r}, which is none of {', '.join(table)}")
+    return table[name]
+
+
+def nanoseconds(value: object, what: str, unit_ns: int = NS_PER_MS) -> int:
+    """A time in the format's unit (milliseconds); ``ValueError`` where it is no finite natural time."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise ValueError(f"{what} is {value!r}, which is no time")
+    return round(value * unit_ns)
+
+
+def milliseconds(time_ns: int) -> float:
+    """Nanoseconds as formats keep times; :func:`nanoseconds` gives the same integer back (below 104 days).
+
+    >>> milliseconds(1_500_000), nanoseconds(milliseconds(8_999_999_999_999_999), "t")
+    (1.5, 8999999999999999)
+    """
+    return time_ns / NS_PER_MS
+
+
+def plain_config(values: Mapping[str, object], what: str) -> Config:
+    """A config from plain JSON values; ``ValueError`` for others, which no kernel takes."""
+    for name, value in values.items():
+        odd = isinstance(value, float) and not math.isfinite(value)
+        if odd or not (value is None or isinstance(value, bool | int | float | str)):
+            raise ValueError(f"{what}: {name} is {value!r}; the values of a config are numbers, strings, true or false")
+    return Config.of(cast("Mapping[str, Value]", values))
+
+
+def flat_values(config: Config, tool: str) -> dict[str, Value]:
+    """A config's members as plain JSON values. ``TuneError`` for others, which the format cannot hold."""
+    members = config.as_dict()
+    for name, value in members.items():
+        if not (value is None or isinstance(value, bool | int | float | str)):
+            raise TuneError(f"{tool} keeps numbers and strings only, and a config has {name}={value}")
+    return members

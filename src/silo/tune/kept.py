@@ -1,0 +1,38 @@
+"""Studies as they are found again: with their trials, their cases, and what a report asks besides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from silo.core.config import Config
+from silo.core.reading import read_object
+from silo.core.recipes import Work
+from silo.core.values import JSON
+from silo.tune.trial import Study, Trial
+
+__all__ = ["KeptStudy", "pair_from_document"]
+
+
+@dataclass(frozen=True)
+class KeptStudy:
+    """One study and its trials in the order they were kept.
+
+    ``cases`` are the labels of the cases it was measured on (none: it was met in a call). ``default`` is the config
+    that a call gets where nothing is measured, None where nobody can say any more. ``work`` is what the first case
+    declares.
+    """
+
+    study: Study
+    trials: tuple[Trial, ...]
+    cases: tuple[str, ...] = ()
+    default: Config | None = None
+    work: Work | None = None
+
+
+def pair_from_document(document: JSON) -> tuple[Study, Trial]:
+    """A trial as a bundle keeps it, with the study it belongs to; ``ValueError`` on anything else."""
+    members = read_object(document, ("study", "trial"), "a trial with its study")
+    study, trial = Study.from_json(members["study"]), Trial.from_json(members["trial"])
+    if reason := study.refuses(trial):
+        raise ValueError(f"the trial is none of its study: {reason}")
+    return study, trial

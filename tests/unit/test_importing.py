@@ -1,0 +1,187 @@
+"""Results into the store and out of it: trials with their identity count as measured, others are tried first."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="these tests compile Triton kernels")
+
+from silo.api.build import build_bundle
+from silo.api.imported import imported_seeds
+from silo.api.importing import export_results, import_results
+from silo.api.kept import kept_studies
+from silo.api.tuning import tune_path
+from silo.core.config import Config
+from silo.core.recipes import Work
+from silo.errors import SourceError, TuneError
+from silo.settings import override
+from silo.tune.formats.foreign import ForeignResults, ForeignTrial
+from silo.tune.imported import MOST_SEEDS, seeds_first, seeds_from_records, seeds_to_record
+from silo.tune.trial import Status
+
+KERNELS = """
+import numpy as np
+import silo
+import triton
+import triton.language as tl
+
+
+@silo.kernel(
+    space={"BLOCK": [128, 256, 512, 1024], "num_warps": [4]}, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),)
+)
+@triton.jit
+def scale(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) * 2.0, mask=i < n)
+
+
+@scale.cases(n=[5000, 300])
+def _(n, make):
+    x, out = make.normal(n), make.empty(n)
+    return silo.Case(args=(x, out, n), expected={"out": lambda: x.host * 2}, bytes=8 * n, flops=n)
+"""
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A file of kernels, and a store where its cases are tuned."""
+    folder = tmp_path_factory.mktemp("importing")
+    path = folder / "kernels.py"
+    path.write_text(KERNELS)
+    with override(home=folder / "store"):
+        rows = tune_path(path)
+        assert [row.measured for row in rows] == [4, 4]
+    return path, folder / "store", rows
+
+
+def test_studies_are_found_again(tuned):
+    path, home, _ = tuned
+    with override(home=home):
+        large, small = kept_studies(path, "cpu")
+    assert (large.cases, small.cases) == (("n=5000",), ("n=300",))
+    assert large.work == Work(40_000, 5000)
+    assert large.default == Config.of(BLOCK=128, num_warps=4)
+    assert large.study.bucket == (8192,)
+    assert {trial.config.as_dict()["BLOCK"] for trial in large.trials} == {128, 256, 512, 1024}
+
+
+def test_t4_moves_measurements_to_another_store(tuned, tmp_path):
+    path, home, rows = tuned
+    with override(home=home):
+        files = export_results(path, tmp_path / "out", "t4")
+        before = kept_studies(path, "cpu")
+    assert [Path(row.path).parent for row in files] == [tmp_path / "out"] * 2
+    with override(home=tmp_path / "other"):
+        took = [row for file in files for row in import_results(Path(file.path))]
+        assert [(row.tool, row.kernel, row.known, row.seeds) for row in took] == [("T4", "scale", 0, 0)] * 2
+        assert sum(row.trials for row in took) == sum(len(kept.trials) for kept in before)
+        again = [row for file in files for row in import_results(Path(file.path))]
+        assert [row.trials for row in again] == [0, 0]
+        assert sum(row.known for row in again) == sum(row.trials for row in took)
+        assert kept_studies(path, "cpu") == before
+        second = tune_path(path)
+    assert [(row.winner, row.measured) for row in second] == [(row.winner, 0) for row in rows]
+
+
+def test_a_bundle_moves_them_too(tuned, tmp_path):
+    path, home, _ = tuned
+    bundle = tmp_path / "k.silo"
+    with override(home=home):
+        build_bundle([path], bundle, targets=["cpu"], tune="cached")
+        before = kept_studies(path, "cpu")
+        large, small = kept_studies(bundle, "cpu")
+    assert (large.cases, small.cases, large.work) == (("n=5000",), ("n=300",), Work(40_000, 5000))
+    assert large.default is None  # a bundle does not say
+    assert [sorted(trial.identity for trial in kept.trials) for kept in (large, small)] == [
+        sorted(trial.identity for trial in kept.trials) for kept in before
+    ]
+    with override(home=tmp_path / "other"):
+        (row,) = import_results(bundle)
+        assert (row.tool, row.kernel, row.known) == ("bundle", "scale", 0)
+        assert [one.measured for one in tune_path(path)] == [0, 0]
+    with override(home=home), pytest.raises(SourceError, match="no kernel called nope; there are scale"):
+        kept_studies(bundle, "cpu", ["nope"])
+
+
+def foreign(tmp_path, order=(512, 1024, 128, 256)):
+    """A Kernel Tuner cache in which these blocks are fast, in this order."""
+    trials = [
+        ForeignTrial(Config.of(BLOCK=block, num_warps=4), Status.OK, (1000 * (place + 1),))
+        for place, block in enumerate(order)
+    ]
+    rows = {
+        str(trial.config): {**trial.config.as_dict(), "time": trial.samples_ns[0] / 1e6, "times": [1.0 + place]}
+        for place, trial in enumerate(trials)
+    }
+    path = tmp_path / "cache.json"
+    document = {
+        "kernel_name": "scale_kernel",
+        "device_name": "some GPU",
+        "tune_params_keys": ["BLOCK", "num_warps"],
+        "tune_params": {},
+        "cache": rows,
+    }
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_results_of_other_tuners_are_tried_first_and_measured_again(tuned, tmp_path):
+    path, _, _ = tuned
+    with override(home=tmp_path / "store"):
+        (row,) = import_results(foreign(tmp_path), kernel="scale")
+        assert (row.tool, row.kernel, row.trials, row.seeds) == ("Kernel Tuner", "scale", 0, 4)
+        assert [config.as_dict()["BLOCK"] for config in imported_seeds("scale")] == [512, 1024, 128, 256]
+        import_results(foreign(tmp_path), kernel="scale")
+        assert len(imported_seeds("scale")) == 4
+        rows = tune_path(path, evaluations=1)
+        assert [one.winner for one in rows] == ["BLOCK=512, num_warps=4"] * 2
+        assert [one.measured for one in rows] == [1, 1]
+        # The space's first config stays the default.
+        assert kept_studies(path, "cpu")[0].default == Config.of(BLOCK=128, num_warps=4)
+
+
+def test_other_formats_are_written_by_study(tuned, tmp_path):
+    path, home, _ = tuned
+    with override(home=home):
+        files = export_results(path, tmp_path / "kt", "kernel-tuner")
+        triton = export_results(path, tmp_path / "triton", "triton")
+        with pytest.raises(TuneError, match="no format 'csv'; there are t4, kernel-tuner, triton"):
+            export_results(path, tmp_path, "csv")
+    cache = json.loads(Path(files[0].path).read_text())
+    assert (cache["kernel_name"], cache["problem_size"], len(cache["cache"])) == ("scale", [8192], 4)
+    assert [Path(row.path).name for row in triton] == ["scale.autotune.json"] * 2
+    assert json.loads(Path(triton[0].path).read_text())["key"] == [8192, "torch.float32", "torch.float32"]
+
+
+def test_nothing_to_export_or_import(tuned, tmp_path):
+    path, _, _ = tuned
+    with override(home=tmp_path / "empty"):
+        with pytest.raises(TuneError, match=r"nothing was measured on cpu yet; run silo tune"):
+            export_results(path, tmp_path, "t4")
+        nameless = tmp_path / "nameless.json"
+        nameless.write_text(json.dumps({"schema_version": "1.0.0", "results": []}))
+        with pytest.raises(TuneError, match=r"does not say which kernel it is about; name it"):
+            import_results(nameless)
+        with pytest.raises(TuneError, match="no config in it worked"):
+            import_results(nameless, kernel="scale")
+
+
+def record(*configs):
+    trials = tuple(ForeignTrial(config, Status.OK, (place + 1,)) for place, config in enumerate(configs))
+    return seeds_to_record(ForeignResults("test", "k", "d", trials))
+
+
+def test_seeds_of_several_files_take_turns_the_latest_first():
+    a, b, c, d = (Config.of(B=block) for block in (1, 2, 3, 4))
+    assert seeds_from_records([record(a, b), record(c, a, d)]) == (c, a, b, d)
+    assert len(record(*(Config.of(B=block) for block in range(1000)))["configs"]) == MOST_SEEDS
+    with pytest.raises(ValueError, match="another schema"):
+        seeds_from_records([{**record(a), "schema": "seeds/2"}])
+
+
+def test_seeds_change_the_order_and_nothing_else():
+    configs = [Config.of(B=block, FAST=True) for block in (1, 2, 3)]
+    assert seeds_first(configs, []) == tuple(configs)
+    seeds = [Config.of(B=9, FAST=True), Config.of(B=3, FAST=1), Config.of(B=3), Config.of(B=2, FAST=True, num_stages=3)]
+    assert seeds_first(configs, seeds) == (configs[1], configs[0], configs[2])
