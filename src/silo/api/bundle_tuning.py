@@ -26,6 +26,7 @@ from silo.errors import BundleError, CaseError
 from silo.launch.runtime import inspect_call
 from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
+from silo.tune.seeds import neighbours, seeds
 from silo.tune.session import tune
 from silo.tune.trial import Study, Trial
 
@@ -106,16 +107,19 @@ def _tune_case(
         bucket=bucket_of([values[name] for name in kernel.contents.key]),
         device=device.model,
         policy=measure_policy(device),
+        driver=device.driver,
     )
     configs = [one.artifact.variant.config for one in variants.values()]
+    records = session().store.records
     artifacts = KnownArtifacts({key: one.artifact for key, one in variants.items()})
     with BenchEvaluator(study, artifacts, _bench(kernel, case, device), case.compare, configs) as evaluator:
         outcome = tune(
             study,
             configs,
             evaluator,
-            session().store.records,
+            records,
             searcher=limits.searcher,
+            seeds=seeds(configs, neighbours(study, records)),
             budget=Budget(evaluations=limits.evaluations, seconds=limits.seconds),
             progress=progress,
         )

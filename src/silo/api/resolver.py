@@ -226,16 +226,18 @@ class Resolver:
         problem = self.problem(situation)
         bucket = problem.bucket(situation.values)
         winner = problem.winner(situation.specialization, bucket, situation.candidates)
-        rules = (
-            problem.rules(situation.specialization.constant_values, situation.candidates) if winner is None else None
-        )
-        possible = measurable(self._kernel, situation) if can_tune else Rejected("explaining measures nothing")
+        rules = guess = None
+        if winner is None:
+            rules = problem.rules(situation.specialization.constant_values, situation.candidates)
+        if winner is None and rules is None:
+            guess = problem.guess(situation.specialization, bucket, situation.candidates)
         return decide(
             mode,
             situation.candidates,
             bucket=winner.config if winner else None,
             rule=rules.lookup([situation.values[name] for name in problem.key]).config if rules else None,
-            can_measure=possible,
+            elsewhere=guess,
+            can_measure=measurable(self._kernel, situation) if can_tune else Rejected("explaining measures nothing"),
         )
 
     def variant(self, situation: Situation, config: Config) -> Variant:

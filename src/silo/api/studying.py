@@ -26,6 +26,7 @@ from silo.launch.drivers import KINDS
 from silo.launch.runtime import inspect_call
 from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
+from silo.tune.seeds import neighbours, seeds
 from silo.tune.session import tune
 
 __all__ = [
@@ -145,16 +146,16 @@ def tune_case(
     kernel, situation = study.kernel, study.situation
     problem = kernel.resolver.problem(situation)
     made = problem.study(situation.specialization, study.bucket)
-    problem.note(situation.specialization, study.bucket)
-    compilation = Compilation(session(), kernel.source)
+    compilation, records = Compilation(session(), kernel.source), session().store.records
     artifacts = CompiledArtifacts(compilation, lambda config: kernel.resolver.variant(situation, config))
     with BenchEvaluator(made, artifacts, _bench(study), study.case.compare, situation.candidates) as evaluator:
         outcome = tune(
             made,
             situation.candidates,
             evaluator,
-            session().store.records,
+            records,
             searcher=limits.searcher,
+            seeds=seeds(situation.candidates, neighbours(made, records)),
             budget=Budget(evaluations=limits.evaluations, seconds=limits.seconds),
             progress=progress,
         )

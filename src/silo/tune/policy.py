@@ -35,6 +35,7 @@ class Origin(Enum):
     EXACT = "exact winner"
     BUCKET = "bucket winner"
     RULE = "dispatch rule"
+    ELSEWHERE = "best elsewhere"
     HEURISTIC = "heuristic"
     FIRST = "first config"
 
@@ -56,6 +57,7 @@ def decide(
     exact: Config | None = None,
     bucket: Config | None = None,
     rule: Config | None = None,
+    elsewhere: Config | None = None,
     heuristic: Config | None = None,
     device_present: bool = True,
     can_measure: Decision = Accepted(),  # noqa: B008  # frozen
@@ -68,6 +70,7 @@ def decide(
         exact: The winner measured on this device model for these very values of the key.
         bucket: The winner measured on this device model for their bucket.
         rule: What the dispatch rules say; a prediction.
+        elsewhere: What was best on another device, driver or compiler; a guess.
         heuristic: The heuristic's first choice; a guess. None stands for the first config.
         device_present: Whether a device of the study's model is here.
         can_measure: Whether this call allows measuring, and why not (no memory for copies, a graph is captured, ...).
@@ -81,7 +84,7 @@ def decide(
         return PolicyDecision(Action.USE, exact, Origin.EXACT, "measured for these values")
     if bucket is not None:
         return PolicyDecision(Action.USE, bucket, Origin.BUCKET, "measured for this bucket")
-    config, origin, reason = _best_known(first, rule, heuristic)
+    config, origin, reason = _best_known(first, rule, elsewhere, heuristic)
     if mode is Mode.CACHED:
         return PolicyDecision(Action.USE, config, origin, f"never measured here and may not be: {reason}")
     if not device_present:
@@ -91,9 +94,13 @@ def decide(
     return PolicyDecision(Action.TUNE, config, origin, f"never measured here; until then {reason}")
 
 
-def _best_known(first: Config, rule: Config | None, heuristic: Config | None) -> tuple[Config, Origin, str]:
+def _best_known(
+    first: Config, rule: Config | None, elsewhere: Config | None, heuristic: Config | None
+) -> tuple[Config, Origin, str]:
     if rule is not None:
         return rule, Origin.RULE, "the dispatch rules' choice"
+    if elsewhere is not None:
+        return elsewhere, Origin.ELSEWHERE, "the best of the nearest measurements"
     if heuristic is not None:
         return heuristic, Origin.HEURISTIC, "the heuristic's choice"
     return first, Origin.FIRST, "the first config"

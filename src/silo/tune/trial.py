@@ -164,8 +164,8 @@ class Study:
     """What trials have in common so that they may be compared: everything but the config.
 
     ``bucket`` is the class of the values of the arguments called ``bucket_names`` (both empty for a kernel without
-    key), ``compiler`` the compiler's identity, ``policy`` the measurement policy's. The space is no part of it, so a
-    space may grow or shrink.
+    key), ``compiler`` the compiler's identity, ``policy`` the measurement policy's, ``driver`` the device driver's
+    version ("" where there is none). The space is no part of it, so a space may grow or shrink.
     """
 
     kernel: str
@@ -178,6 +178,7 @@ class Study:
     bucket: Bucket
     device: DeviceModel
     policy: str
+    driver: str = ""
 
     @cached_property
     def key(self) -> str:
@@ -185,8 +186,9 @@ class Study:
         return digest(STUDY_SCHEMA, self.to_json())
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """The canonical form; no driver is left out."""
         return {
+            **({"driver": self.driver} if self.driver else {}),
             "kernel": self.kernel,
             "source": self.source,
             "signature": self.signature.to_json(),
@@ -202,7 +204,7 @@ class Study:
     @classmethod
     def from_json(cls, data: JSON) -> Study:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        if not isinstance(data, Mapping) or set(data) ^ _STUDY_MEMBERS:
+        if not isinstance(data, Mapping) or (set(data) | {"driver"}) ^ _STUDY_MEMBERS or data.get("driver") == "":
             raise ValueError("not a study")
         return cls(
             kernel=_text(data, "kernel"),
@@ -215,6 +217,7 @@ class Study:
             bucket=bucket_from_json(data["bucket"]),
             device=DeviceModel.from_json(data["device"]),
             policy=_text(data, "policy"),
+            driver=_text({"driver": "", **data}, "driver"),
         )
 
     def trial(
@@ -252,7 +255,7 @@ class Study:
     @property
     def tools(self) -> tuple[tuple[str, str], ...]:
         """The programs that its trials were made with."""
-        return (("compiler", self.compiler),)
+        return (("compiler", self.compiler), *((("driver", self.driver),) if self.driver else ()))
 
     def refuses(self, trial: Trial) -> str:
         """Why ``trial`` is none of this study's, or "" where it is one."""
@@ -272,7 +275,7 @@ class Study:
 
 _STUDY_MEMBERS: frozenset[str] = frozenset(
     ("kernel", "source", "signature", "specialization", "target", "compiler", "bucket_names", "bucket", "device")
-) | {"policy"}
+) | {"policy", "driver"}
 
 
 def _size(value: Value) -> str:
