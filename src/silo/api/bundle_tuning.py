@@ -13,7 +13,7 @@ from silo.api.casework import PreparedCase, prepare_recipe
 from silo.api.evaluation import BenchEvaluator, KnownArtifacts
 from silo.api.session import session
 from silo.api.studies import measure_policy
-from silo.api.studying import Limits, materializer
+from silo.api.studying import Limits, case_seeds, materializer
 from silo.artifacts.artifact import Artifact
 from silo.bundle.contents import BundleRules
 from silo.bundle.update import KernelUpdate, update_bundle
@@ -26,7 +26,6 @@ from silo.errors import BundleError, CaseError
 from silo.launch.runtime import inspect_call
 from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
-from silo.tune.seeds import neighbours, seeds
 from silo.tune.session import tune
 from silo.tune.trial import Study, Trial
 
@@ -119,7 +118,7 @@ def _tune_case(
             evaluator,
             records,
             searcher=limits.searcher,
-            seeds=seeds(configs, neighbours(study, records)),
+            seeds=case_seeds(study, configs, records),
             budget=Budget(evaluations=limits.evaluations, seconds=limits.seconds),
             progress=progress,
         )

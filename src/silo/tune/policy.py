@@ -19,6 +19,7 @@ class Mode(Enum):
 
     AUTO = "auto"  # tune within a small budget when nothing was measured here
     CACHED = "cached"  # never measure, use the best known
+    FROZEN = "frozen"  # never measure, and never guess: what the lock or the measurements say, or nothing
     OFF = "off"  # never measure, first config
 
 
@@ -27,11 +28,13 @@ class Action(Enum):
 
     USE = "use"
     TUNE = "tune"
+    REFUSE = "refuse"
 
 
 class Origin(Enum):
     """Where the config of a decision comes from."""
 
+    LOCK = "lock"
     EXACT = "exact winner"
     BUCKET = "bucket winner"
     RULE = "dispatch rule"
@@ -42,7 +45,10 @@ class Origin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PolicyDecision:
-    """The action, the config to use (for ``tune``: until there is a winner), where it comes from, and why."""
+    """The action, the config to use (``tune``: until there is a winner), where it comes from, and why.
+
+    ``refuse`` means that nothing may be used; its config is the space's first and nothing more.
+    """
 
     action: Action
     config: Config
@@ -54,6 +60,8 @@ def decide(
     mode: Mode,
     configs: Sequence[Config],
     *,
+    locked: Config | None = None,
+    lock_rule: Config | None = None,
     exact: Config | None = None,
     bucket: Config | None = None,
     rule: Config | None = None,
@@ -67,6 +75,8 @@ def decide(
     Args:
         mode: The ``tune`` setting.
         configs: The space for this call, not empty; its first config is the default.
+        locked: What the lock says of this very study.
+        lock_rule: What the lock says of the nearest bucket.
         exact: The winner measured on this device model for these very values of the key.
         bucket: The winner measured on this device model for their bucket.
         rule: What the dispatch rules say; a prediction.
@@ -80,10 +90,19 @@ def decide(
         return PolicyDecision(Action.USE, first, Origin.FIRST, "tuning is off: the first config")
     if len(configs) == 1:
         return PolicyDecision(Action.USE, first, Origin.FIRST, "the space has one config")
+    if locked is not None:
+        return PolicyDecision(Action.USE, locked, Origin.LOCK, "the lock's entry")
     if exact is not None:
         return PolicyDecision(Action.USE, exact, Origin.EXACT, "measured for these values")
     if bucket is not None:
         return PolicyDecision(Action.USE, bucket, Origin.BUCKET, "measured for this bucket")
+    if lock_rule is not None and mode is not Mode.AUTO:
+        return PolicyDecision(Action.USE, lock_rule, Origin.LOCK, "the lock's entry for the nearest bucket")
+    if mode is Mode.FROZEN:
+        if rule is not None:
+            return PolicyDecision(Action.USE, rule, Origin.RULE, "the dispatch rules' choice")
+        return PolicyDecision(Action.REFUSE, first, Origin.FIRST, "tuning is frozen and nothing was measured here")
+    rule = lock_rule or rule
     config, origin, reason = _best_known(first, rule, elsewhere, heuristic)
     if mode is Mode.CACHED:
         return PolicyDecision(Action.USE, config, origin, f"never measured here and may not be: {reason}")

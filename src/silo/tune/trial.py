@@ -12,6 +12,7 @@ from silo.core.config import Config
 from silo.core.device import DeviceModel
 from silo.core.dispatch import EXACT_LIMIT, Bucket, bucket_from_json, bucket_to_json
 from silo.core.launch_info import LaunchInfo
+from silo.core.reading import read_target
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
@@ -206,15 +207,19 @@ class Study:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
         if not isinstance(data, Mapping) or (set(data) | {"driver"}) ^ _STUDY_MEMBERS or data.get("driver") == "":
             raise ValueError("not a study")
+        names = tuple(_text({"a key's name": name}, "a key's name") for name in _items(data["bucket_names"]))
+        bucket = bucket_from_json(data["bucket"])
+        if len(names) != len(bucket):
+            raise ValueError(f"a study of the key {names!r} with the bucket {bucket!r}")
         return cls(
             kernel=_text(data, "kernel"),
             source=_text(data, "source"),
             signature=Signature.from_json(data["signature"]),
             specialization=Specialization.from_json(data["specialization"]),
-            target=Target.parse(_text(data, "target")),
+            target=read_target(data["target"], "the target of a study"),
             compiler=_text(data, "compiler"),
-            bucket_names=tuple(str(name) for name in _items(data["bucket_names"])),
-            bucket=bucket_from_json(data["bucket"]),
+            bucket_names=names,
+            bucket=bucket,
             device=DeviceModel.from_json(data["device"]),
             policy=_text(data, "policy"),
             driver=_text({"driver": "", **data}, "driver"),
