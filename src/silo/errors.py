@@ -17,6 +17,8 @@
     │   ├── CompileTimeoutError  the worker passed its time limit and was stopped
     │   └── CompileCrashError    the worker died
     ├── TuneError                no config of a space can be used
+    │   ├── FrozenError          tuning is frozen, and nothing says which config to use
+    │   └── LockError            a lock file that is not there, cannot be read or cannot be written
     ├── StoreError               the store cannot be read or written
     ├── BundleError              a .silo file
     │   ├── BundleFormatError    not a bundle, truncated or damaged; carries field and offset
@@ -49,8 +51,10 @@ __all__ = [
     "CompilerMissingError",
     "DeviceError",
     "ExpressionError",
+    "FrozenError",
     "LaunchError",
     "LaunchTimeoutError",
+    "LockError",
     "NoVariantError",
     "SettingsError",
     "SiloError",
@@ -124,6 +128,14 @@ class CompileCrashError(CompileError):
 
 class TuneError(SiloError):
     """No config of a space can be used."""
+
+
+class FrozenError(TuneError):
+    """Tuning is frozen, and neither the lock nor the store says which config to use."""
+
+
+class LockError(TuneError):
+    """A lock file is not there, cannot be read or cannot be written."""
 
 
 class StoreError(SiloError):

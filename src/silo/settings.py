@@ -38,7 +38,7 @@ __all__ = [
     "unknown_variables",
 ]
 
-TUNE_MODES = ("auto", "cached", "off")
+TUNE_MODES = ("auto", "cached", "frozen", "off")
 L2_STATES = ("cold", "warm")
 TRITON_MODES = ("auto", "cpu", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -58,10 +58,16 @@ VARIABLES: Final = (
     Variable("SILO_HOME", "path", "`silo` in the user's cache folder", "The store: compiled kernels and measurements."),
     Variable(
         "SILO_TUNE",
-        "`auto`, `cached` or `off`",
+        "`auto`, `cached`, `frozen` or `off`",
         "`auto`",
         "What a first call does: measure within the budget when nothing is known; use the best known and never measure;"
-        " take the first config.",
+        " the same, and refuse to guess where nothing was measured; take the first config.",
+    ),
+    Variable(
+        "SILO_LOCK",
+        "path",
+        "none",
+        "The lock file (`silo tune --lock`) that says which config each kernel uses, before what the store says.",
     ),
     Variable("SILO_TUNE_BUDGET", "seconds", "10", "The longest a first call may spend on measuring."),
     Variable(
@@ -117,6 +123,7 @@ class Settings:
 
     home: str | os.PathLike[str] | None = None
     tune: str = "auto"
+    lock: str | os.PathLike[str] | None = None
     tune_budget_s: float = 10.0
     l2: str = "cold"
     threads: int = 1
@@ -153,6 +160,7 @@ class Settings:
         return cls(
             home=_path(given, "SILO_HOME"),
             tune=_choice(given, "SILO_TUNE", TUNE_MODES, "auto"),
+            lock=_path(given, "SILO_LOCK"),
             tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 10.0),
             l2=_choice(given, "SILO_L2", L2_STATES, "cold"),
             threads=_count(given, "SILO_THREADS", cpus),

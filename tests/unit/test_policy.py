@@ -7,14 +7,20 @@ from silo.core.decisions import Accepted, Rejected
 from silo.core.target import Target
 from silo.tune.policy import Action, Mode, Origin, decide, first_config, heuristic_choice
 
-FIRST, EXACT, BUCKET, RULE, GUESS = (Config.of(BLOCK=block) for block in (32, 64, 128, 256, 512))
-SPACE = (FIRST, EXACT, BUCKET, RULE, GUESS)
-KNOWN = {"exact": EXACT, "bucket": BUCKET, "rule": RULE, "heuristic": GUESS}
-ORIGINS = [("exact", Origin.EXACT), ("bucket", Origin.BUCKET), ("rule", Origin.RULE), ("heuristic", Origin.HEURISTIC)]
+FIRST, EXACT, BUCKET, RULE, SEED, GUESS = (Config.of(BLOCK=block) for block in (32, 64, 128, 256, 1024, 512))
+SPACE = (FIRST, EXACT, BUCKET, RULE, SEED, GUESS)
+KNOWN = {"exact": EXACT, "bucket": BUCKET, "rule": RULE, "elsewhere": SEED, "heuristic": GUESS}
+ORIGINS = [
+    ("exact", Origin.EXACT),
+    ("bucket", Origin.BUCKET),
+    ("rule", Origin.RULE),
+    ("elsewhere", Origin.ELSEWHERE),
+    ("heuristic", Origin.HEURISTIC),
+]
 
 
 def _subsets():
-    for chosen in itertools.product((False, True), repeat=4):
+    for chosen in itertools.product((False, True), repeat=5):
         yield {name: config for (name, config), taken in zip(KNOWN.items(), chosen, strict=True) if taken}
 
 

@@ -13,6 +13,7 @@ from silo.api.binaries import BinaryKernel, own_targets, planned_binaries
 from silo.api.bundle_tuning import study_document
 from silo.api.collect import collect_kernels
 from silo.api.compiling import Compilation, Pending, compiler_identity
+from silo.api.deciding import lock_advice
 from silo.api.derived import derive
 from silo.api.devices import device_named, devices_of_kind, resolve_target
 from silo.api.kernel import Kernel
@@ -36,6 +37,7 @@ from silo.core.variant import Variant
 from silo.errors import BundleError
 from silo.settings import settings
 from silo.tune.ledger import read_trials
+from silo.tune.policy import Mode
 from silo.tune.progress import Progress
 
 __all__ = ["BuildRow", "BuildSummary", "build_bundle"]
@@ -94,16 +96,18 @@ def build_bundle(
 ) -> BuildSummary:
     """Compile the kernels of ``files`` for every target and write them to ``output``, in one piece.
 
-    Kernels are tuned on their cases where a target's device is here, unless ``tune`` is ``cached`` (known winners only)
-    or ``off`` (none). The same inputs give the same bytes: with tuning off, whatever the folder and the time. Binaries
-    (``silo.binary``) are taken in where they run on one of the targets. Without ``targets`` kernels are compiled for
-    this machine's CPU, and all binaries are taken in.
+    Kernels are tuned on their cases where a target's device is here, unless ``tune`` is ``cached`` (known winners
+    only), ``frozen`` (an error where there is none) or ``off`` (none); the lock (``SILO_LOCK``) comes before winners.
+    The same inputs give the same bytes: with tuning off, whatever the folder and the time. Binaries (``silo.binary``)
+    are taken in where they run on one of the targets. Without ``targets`` kernels are compiled for this machine's CPU,
+    and all binaries are taken in.
 
     Raises:
         TargetError: a target that nothing here compiles for.
         CaseError: a kernel without cases.
         NoVariantError: a kernel none of whose binaries runs on any target.
         SourceError, CompileError: a kernel that does not compile.
+        FrozenError, LockError: see :mod:`silo.api.deciding`.
         BundleError: the file cannot be written; what was there before is untouched.
     """
     begin = time.monotonic()
@@ -186,13 +190,12 @@ def _plan(
             if mode == "auto":
                 name = f"{kernel.name} {study.case.label}"
                 tune_case(study, limits, lambda event, name=name: report(name, event))
-            problem = kernel.resolver.problem(study.situation)
-            winner = problem.winner(study.situation.specialization, study.bucket, study.situation.candidates)
-            if winner is not None:
+            config = _decided(kernel, study, mode)
+            if config is not None:
                 tuned.append(study)
                 # Variants carry what code for a target is really for.
                 for one in (target, _canonical(kernel, target)):
-                    winners[kernel.name, study.case.label, one] = winner.config
+                    winners[kernel.name, study.case.label, one] = config
     plan = plan_variants(
         [
             PlanKernel(
@@ -210,6 +213,18 @@ def _plan(
     )
     derived = tuple(replace(one, variant=_with_derived(kernel, studies, one)) for one in plan)
     return _Planned(kernel, studies, tuple(tuned), winners, derived)
+
+
+def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Config | None:
+    """What the lock says of a case, else the winner of its trials; None where neither says. FrozenError if it must."""
+    if mode == "frozen":
+        return kernel.resolver.chosen(study.situation, mode=Mode.FROZEN)
+    problem = kernel.resolver.problem(study.situation)
+    locked = lock_advice(kernel, problem, study.situation)
+    if locked is not None and locked[1].exact and locked[1].config is not None:
+        return locked[1].config
+    winner = problem.winner(study.situation.specialization, study.bucket, study.situation.candidates)
+    return None if winner is None else winner.config
 
 
 def _devices_for(targets: Sequence[Target]) -> dict[Target, Device]:

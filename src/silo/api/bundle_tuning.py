@@ -13,7 +13,7 @@ from silo.api.casework import PreparedCase, prepare_recipe
 from silo.api.evaluation import BenchEvaluator, KnownArtifacts
 from silo.api.session import session
 from silo.api.studies import measure_policy
-from silo.api.studying import Limits, materializer
+from silo.api.studying import Limits, case_seeds, materializer
 from silo.artifacts.artifact import Artifact
 from silo.bundle.contents import BundleRules
 from silo.bundle.update import KernelUpdate, update_bundle
@@ -106,16 +106,19 @@ def _tune_case(
         bucket=bucket_of([values[name] for name in kernel.contents.key]),
         device=device.model,
         policy=measure_policy(device),
+        driver=device.driver,
     )
     configs = [one.artifact.variant.config for one in variants.values()]
+    records = session().store.records
     artifacts = KnownArtifacts({key: one.artifact for key, one in variants.items()})
     with BenchEvaluator(study, artifacts, _bench(kernel, case, device), case.compare, configs) as evaluator:
         outcome = tune(
             study,
             configs,
             evaluator,
-            session().store.records,
+            records,
             searcher=limits.searcher,
+            seeds=case_seeds(study, configs, records),
             budget=Budget(evaluations=limits.evaluations, seconds=limits.seconds),
             progress=progress,
         )

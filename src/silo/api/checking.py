@@ -16,7 +16,15 @@ from silo.api.kernel import Kernel
 from silo.api.studying import call_arguments, case_studies, materializer
 from silo.core.protocols import Device
 from silo.core.values import Value
-from silo.errors import BundleFormatError, CaseError, CompilerMissingError, DeviceError, SiloError, TrustError
+from silo.errors import (
+    BundleFormatError,
+    CaseError,
+    CompilerMissingError,
+    DeviceError,
+    LockError,
+    SiloError,
+    TrustError,
+)
 from silo.settings import override
 from silo.tune.statistics import median
 
@@ -25,7 +33,7 @@ __all__ = ["CaseOutcome", "run_cases"]
 _REPEATS = 5
 
 # Not a case's fault, and every further case would meet it.
-_FATAL = (TrustError, CompilerMissingError, DeviceError, BundleFormatError)
+_FATAL = (TrustError, CompilerMissingError, DeviceError, BundleFormatError, LockError)
 
 
 @dataclass(frozen=True, slots=True)

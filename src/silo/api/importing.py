@@ -8,12 +8,12 @@ from pathlib import Path
 
 from silo.api.kept import bundle_trials, kept_studies
 from silo.api.session import session
-from silo.api.studies import note_study
 from silo.bundle.reader import open_bundle
 from silo.core.keys import seeds_key
 from silo.core.protocols import RecordStore
 from silo.core.signature import ParameterKind
 from silo.errors import StoreError, TuneError
+from silo.tune.catalog import note_study
 from silo.tune.formats.files import read_results
 from silo.tune.formats.kernel_tuner import write_cache
 from silo.tune.formats.t4 import write_t4
@@ -101,8 +101,8 @@ def _keep(path: Path, tool: str, kernel: str, pairs: Iterable[tuple[Study, Trial
         known += len(trials) - len(new)
         fresh += len(new)
         if new:
-            records.append(study.key, trials_to_record(new))
             note_study(study, records)
+            records.append(study.key, trials_to_record(new))
     return ImportRow(str(path), tool, kernel, trials=fresh, known=known)
 
 

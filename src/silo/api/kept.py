@@ -56,9 +56,7 @@ def _of_kernel(kernel: Kernel, device: Device) -> Iterator[KeptStudy]:
             continue
         trials = read_trials(study, records)
         known[study.key] = KeptStudy(study, trials, (each.case.label,), each.situation.candidates[0], each.case.work)
-        for pair in problem.known():
-            other = problem.study(*pair)
-            others.setdefault(other.key, other)
+        others.update({other.key: other for other in problem.known()})
     for key, study in others.items():
         if key not in known:
             known[key] = KeptStudy(study, read_trials(study, records))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from silo.api.casework import CaseFunction
@@ -46,6 +48,7 @@ class Kernel:
         tune: str | None,
         release_gil: bool = True,
         check: bool | None = None,
+        lock: str | os.PathLike[str] | None = None,
     ) -> None:
         self.source = source
         self.space = space or Space.of([Config()])
@@ -54,6 +57,7 @@ class Kernel:
         self.tune = tune
         self.release_gil = release_gil
         self.check = check
+        self.lock = lock
         self.case_functions: list[CaseFunction] = []
 
     @property
@@ -157,6 +161,7 @@ def kernel(
     tune: str | None = None,
     release_gil: bool = True,
     check: bool | None = None,
+    lock: str | os.PathLike[str] | None = None,
 ) -> Callable[[object], Any]: ...
 
 
@@ -171,6 +176,7 @@ def kernel(
     tune: str | None = None,
     release_gil: bool = True,
     check: bool | None = None,
+    lock: str | os.PathLike[str] | None = None,
 ) -> Any:
     """Make a Silo kernel of any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` kernel.
 
@@ -185,10 +191,12 @@ def kernel(
         grid: the grid as a function of one namespace (arguments, config values, device facts), traced once to
             expressions; or a tuple.
         constraints: functions of a config that must hold, such as ``lambda c: c.BLOCK >= 32 * c.num_warps``.
-        tune: ``auto``, ``cached`` or ``off`` at the first call of a key; the setting ``SILO_TUNE`` by default.
+        tune: ``auto``, ``cached``, ``frozen`` or ``off`` at the first call of a key; the setting ``SILO_TUNE`` by
+            default.
         release_gil: False keeps Python's lock during a launch, which saves some 60 ns and stops every other Python
             thread while the kernel runs (on a CPU) or its queue is full (on a GPU).
         check: run every call in checking mode, on the CPU (:func:`silo.check`); the setting ``SILO_CHECK`` by default.
+        lock: the lock file that says which config calls use; the setting ``SILO_LOCK`` by default.
 
     Raises:
         SourceError: not a Triton kernel, or Triton is absent.
@@ -208,6 +216,7 @@ def kernel(
                 tune=tune,
                 release_gil=release_gil,
                 check=check,
+                lock=lock,
             )
 
         return decorate
@@ -220,6 +229,7 @@ def kernel(
         tune=tune,
         release_gil=release_gil,
         check=check,
+        lock=lock,
     )
 
 
@@ -233,6 +243,7 @@ def _make(
     tune: str | None,
     release_gil: bool,
     check: bool | None,
+    lock: str | os.PathLike[str] | None,
 ) -> Any:  # noqa: ANN401
     if tune is not None and tune not in TUNE_MODES:
         raise SettingsError(f"tune={tune!r}: it is one of {', '.join(TUNE_MODES)}")
@@ -253,7 +264,16 @@ def _make(
     made_space = source.space if space is None else Space.of(space, constraints, scalars)
     if made_space is not None:
         _check_space(source, made_space)
-    known = Kernel(source, space=made_space, key=made_key, grid=None, tune=tune, release_gil=release_gil, check=check)
+    known = Kernel(
+        source,
+        space=made_space,
+        key=made_key,
+        grid=None,
+        tune=tune,
+        release_gil=release_gil,
+        check=check,
+        lock=None if lock is None else Path(lock).absolute(),
+    )
     if grid is not None:
         known.grid = traced_grid(known, grid)
     return adapter.wrap(

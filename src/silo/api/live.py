@@ -18,6 +18,7 @@ from silo.launch.arguments import Argument, ValueKind
 from silo.launch.descriptors import with_base
 from silo.settings import settings
 from silo.tune.outcome import Budget
+from silo.tune.seeds import neighbours, seeds
 from silo.tune.session import tune
 
 if TYPE_CHECKING:
@@ -70,14 +71,14 @@ def tune_live(kernel: Kernel, resolver: Resolver, situation: Situation) -> Confi
     problem = resolver.problem(situation)
     bucket = problem.bucket(situation.values)
     study = problem.study(situation.specialization, bucket)
-    problem.note(situation.specialization, bucket)
     artifacts = CompiledArtifacts(
         Compilation(session(), kernel.source, trials=True), lambda config: resolver.variant(situation, config)
     )
     budget = Budget(seconds=settings().tune_budget_s)
     try:
         with BenchEvaluator(study, artifacts, bench, None, situation.candidates) as evaluator:
-            outcome = tune(study, situation.candidates, evaluator, session().store.records, budget=budget)
+            near = seeds(situation.candidates, neighbours(study, problem.records))
+            outcome = tune(study, situation.candidates, evaluator, problem.records, seeds=near, budget=budget)
         winner = outcome.require_winner()
     except TuneError as error:
         _log.warning("%s; the first config is used", error)

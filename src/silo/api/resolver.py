@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.compiling import Compilation, compiler_identity
+from silo.api.deciding import decide_call, frozen_error, mode_of
 from silo.api.derived import derive
 from silo.api.devices import device_of
 from silo.api.launching import HeuristicLauncher, bound_launcher, load_artifact
@@ -18,7 +19,7 @@ from silo.api.session import session
 from silo.api.studies import Problem, measure_policy
 from silo.artifacts.artifact import Artifact
 from silo.core.config import Config
-from silo.core.decisions import Rejected
+from silo.core.decisions import Decision, Rejected
 from silo.core.protocols import Device
 from silo.core.signature import NoDefault, Signature
 from silo.core.specialization import Specialization
@@ -28,7 +29,7 @@ from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
 from silo.settings import settings
-from silo.tune.policy import Action, Mode, PolicyDecision, decide
+from silo.tune.policy import Action, Mode, PolicyDecision
 
 if TYPE_CHECKING:
     from silo.api.kernel import Kernel
@@ -137,6 +138,8 @@ class Resolver:
         named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
         situation = self.understand(inspect_call(self.native, kernel.source.signature, *args, **named))
         decision = self.decide(situation, can_tune=False)
+        if decision.action is Action.REFUSE:
+            return f"{describe_call(situation.call)}\n{frozen_error(kernel, self.problem(situation), situation)}"
         variant = self.variant(situation, decision.config)
         compiler = compiler_identity(kernel.source.kind, variant.target)
         known = session().store.artifacts.get(variant.artifact_key(compiler))
@@ -218,25 +221,21 @@ class Resolver:
             records=session().store.records,
         )
 
-    def decide(self, situation: Situation, *, can_tune: bool = True) -> PolicyDecision:
-        """The config for a call, or that it is to be tuned."""
-        mode = Mode(self._kernel.tune or settings().tune)
-        if mode is Mode.OFF or len(situation.candidates) == 1:
-            return decide(mode, situation.candidates)
+    def decide(self, situation: Situation, *, can_tune: bool = True, mode: Mode | None = None) -> PolicyDecision:
+        """The config for a call, or that it is to be tuned, or that nothing may be used."""
+
+        def can_measure() -> Decision:
+            return measurable(self._kernel, situation) if can_tune else Rejected("explaining measures nothing")
+
         problem = self.problem(situation)
-        bucket = problem.bucket(situation.values)
-        winner = problem.winner(situation.specialization, bucket, situation.candidates)
-        rules = (
-            problem.rules(situation.specialization.constant_values, situation.candidates) if winner is None else None
-        )
-        possible = measurable(self._kernel, situation) if can_tune else Rejected("explaining measures nothing")
-        return decide(
-            mode,
-            situation.candidates,
-            bucket=winner.config if winner else None,
-            rule=rules.lookup([situation.values[name] for name in problem.key]).config if rules else None,
-            can_measure=possible,
-        )
+        return decide_call(self._kernel, problem, situation, mode or mode_of(self._kernel), can_measure)
+
+    def chosen(self, situation: Situation, *, mode: Mode | None = None) -> Config:
+        """The config for a call without measuring. FrozenError where nothing may be used."""
+        decision = self.decide(situation, can_tune=False, mode=mode)
+        if decision.action is Action.REFUSE:
+            raise frozen_error(self._kernel, self.problem(situation), situation)
+        return decision.config
 
     def variant(self, situation: Situation, config: Config) -> Variant:
         """The variant of a call with one config. Derived constexprs count as given by the caller."""
@@ -259,6 +258,8 @@ class Resolver:
             situation = self.understand(call)
             decision = self.decide(situation, can_tune=not self._tuning)
             config = decision.config
+            if decision.action is Action.REFUSE:
+                raise frozen_error(self._kernel, self.problem(situation), situation)
             if decision.action is Action.TUNE:
                 self._tuning = True
                 try:

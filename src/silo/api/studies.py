@@ -6,39 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from silo.core.config import Config
-from silo.core.dispatch import Bucket, DispatchRules, bucket_from_json, bucket_of, bucket_to_json
-from silo.core.keys import problem_key
+from silo.core.dispatch import Bucket, DispatchRules, bucket_of
 from silo.core.protocols import Device, RecordStore
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import Value
+from silo.tune.catalog import studies_of
 from silo.tune.ledger import read_trials
 from silo.tune.measure import MeasurePolicy
+from silo.tune.seeds import neighbours, seeds
 from silo.tune.trial import Status, Study
 from silo.tune.winner import Winner, choose_winner
 
-__all__ = ["Problem", "measure_policy", "note_study"]
+__all__ = ["Problem", "measure_policy"]
 
 
 def measure_policy(device: Device) -> str:
     """The identity of how this device is measured, part of every trial's key."""
     return MeasurePolicy.of(device.timing).identity
-
-
-def _index_key(study: Study) -> str:
-    """The key of the list of buckets that were studied of one kernel, whatever the specialization."""
-    return problem_key(
-        study.source, study.signature.without_effects(), study.target, study.compiler, (study.policy,), study.device
-    )
-
-
-def note_study(study: Study, records: RecordStore) -> None:
-    """Remember that a study has trials, so that calls of other buckets find and use them."""
-    record = {"specialization": study.specialization.to_json(), "bucket": bucket_to_json(study.bucket)}
-    key = _index_key(study)
-    if record not in list(records.read(key)):
-        records.append(key, record)
 
 
 @dataclass(frozen=True)
@@ -55,11 +41,6 @@ class Problem:
     key: tuple[str, ...]
     records: RecordStore
 
-    @property
-    def index_key(self) -> str:
-        """The key of the list of buckets that were ever studied."""
-        return _index_key(self.study(Specialization(), ()))
-
     def study(self, specialization: Specialization, bucket: Bucket) -> Study:
         """The study of one bucket."""
         return Study(
@@ -73,11 +54,8 @@ class Problem:
             bucket=bucket,
             device=self.device.model,
             policy=self.policy,
+            driver=self.device.driver,
         )
-
-    def note(self, specialization: Specialization, bucket: Bucket) -> None:
-        """Remember that this bucket is studied, so that calls of other buckets can learn from it."""
-        note_study(self.study(specialization, bucket), self.records)
 
     def winner(
         self, specialization: Specialization, bucket: Bucket, configs: Sequence[Config] | None = None
@@ -98,14 +76,12 @@ class Problem:
             if trial.status is not Status.OK
         }
 
-    def known(self) -> tuple[tuple[Specialization, Bucket], ...]:
-        """Every study there is, in the order it was first noted."""
-        found: dict[str, tuple[Specialization, Bucket]] = {}
-        for record in self.records.read(self.index_key):
-            if isinstance(record, dict) and set(record) == {"specialization", "bucket"}:
-                pair = Specialization.from_json(record["specialization"]), bucket_from_json(record["bucket"])
-                found.setdefault(self.study(*pair).key, pair)
-        return tuple(found.values())
+    def known(self) -> tuple[Study, ...]:
+        """Every study of this problem in the store, in the order they were begun."""
+        return tuple(study for study in studies_of(self.kernel, self.records) if self._holds(study))
+
+    def _holds(self, study: Study) -> bool:
+        return study.key == self.study(study.specialization, study.bucket).key
 
     def rules(self, constants: Mapping[str, Value], configs: Sequence[Config]) -> DispatchRules | None:
         """Rules from the winners of every bucket studied with the same constexpr values; None where there is none.
@@ -114,14 +90,19 @@ class Problem:
         the one with most facts speaks.
         """
         table: dict[Bucket, Config] = {}
-        studies = sorted(self.known(), key=lambda pair: len(pair[0].facts))
-        for specialization, bucket in studies:
-            if specialization.constant_values != dict(constants):
+        for study in sorted(self.known(), key=lambda study: len(study.specialization.facts)):
+            if study.specialization.constant_values != dict(constants):
                 continue
-            winner = self.winner(specialization, bucket, configs)
+            winner = self.winner(study.specialization, study.bucket, configs)
             if winner is not None:
-                table[bucket] = winner.config
+                table[study.bucket] = winner.config
         return DispatchRules.of(self.key, table, configs[0]) if table else None
+
+    def guess(self, specialization: Specialization, bucket: Bucket, configs: Sequence[Config]) -> Config | None:
+        """The one of ``configs`` that did best in the nearest studies: of other devices, drivers, compilers."""
+        study = self.study(specialization, bucket)
+        found = seeds(configs, neighbours(study, self.records), limit=1)
+        return found[0].config if found else None
 
     def bucket(self, values: Mapping[str, Value]) -> Bucket:
         """The bucket of a call by the values of its key arguments."""

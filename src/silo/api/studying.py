@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from silo.api.benches import Bench, LocalBench, confined_bench, confines, grid_at
@@ -12,28 +13,32 @@ from silo.api.compiling import Compilation
 from silo.api.evaluation import BenchEvaluator, CompiledArtifacts
 from silo.api.imported import imported_seeds
 from silo.api.kernel import Kernel
+from silo.api.locks import deployed_config
 from silo.api.resolver import Situation
 from silo.api.session import session
 from silo.artifacts.artifact import Artifact
 from silo.core.cases import Make
 from silo.core.config import Config
 from silo.core.dispatch import Bucket
-from silo.core.protocols import Device
+from silo.core.protocols import Device, RecordStore
 from silo.core.recipes import ArrayRecipe
 from silo.errors import CaseError
 from silo.launch import cases as arrays
 from silo.launch.descriptors import is_descriptor
 from silo.launch.drivers import KINDS
 from silo.launch.runtime import inspect_call
-from silo.tune.imported import seeds_first
+from silo.tune.imported import spoken_of
 from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
+from silo.tune.seeds import Seed, neighbours, seeds
 from silo.tune.session import tune
+from silo.tune.trial import Study
 
 __all__ = [
     "CaseStudy",
     "Limits",
     "call_arguments",
+    "case_seeds",
     "case_studies",
     "launcher_of",
     "make_of",
@@ -44,11 +49,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Limits:
-    """How far one case is tuned: searcher, most configs, most seconds."""
+    """How far one case is tuned: searcher, most configs, most seconds; ``lock`` is the file of what is deployed."""
 
     searcher: str = "exhaustive"
     evaluations: int | None = None
     seconds: float | None = None
+    lock: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -140,6 +146,15 @@ def _bench(study: CaseStudy) -> Bench:
     return confined_bench(device, passed, grid_of)
 
 
+def case_seeds(
+    study: Study, configs: Sequence[Config], records: RecordStore, lock: Path | None = None
+) -> tuple[Seed, ...]:
+    """What to try first: what is deployed, what was best in the nearest studies, what other tuners found."""
+    near = seeds(configs, neighbours(study, records), deployed=deployed_config(lock, study))
+    elsewhere = spoken_of(configs, imported_seeds(study.kernel))
+    return (*near, *(Seed(config, "best in an imported file") for config in elsewhere))
+
+
 def tune_case(
     study: CaseStudy, limits: Limits, progress: Callable[[Progress], None] | None = None
 ) -> tuple[TuneOutcome, Compilation]:
@@ -147,17 +162,16 @@ def tune_case(
     kernel, situation = study.kernel, study.situation
     problem = kernel.resolver.problem(situation)
     made = problem.study(situation.specialization, study.bucket)
-    problem.note(situation.specialization, study.bucket)
-    compilation = Compilation(session(), kernel.source, trials=True)
+    compilation, records = Compilation(session(), kernel.source, trials=True), session().store.records
     artifacts = CompiledArtifacts(compilation, lambda config: kernel.resolver.variant(situation, config))
-    configs = seeds_first(situation.candidates, imported_seeds(kernel.name))
     with BenchEvaluator(made, artifacts, _bench(study), study.case.compare, situation.candidates) as evaluator:
         outcome = tune(
             made,
-            configs,
+            situation.candidates,
             evaluator,
-            session().store.records,
+            records,
             searcher=limits.searcher,
+            seeds=case_seeds(made, situation.candidates, records, limits.lock),
             budget=Budget(evaluations=limits.evaluations, seconds=limits.seconds),
             progress=progress,
         )

@@ -9,7 +9,9 @@ from pathlib import Path
 from silo.api.bundle_tuning import tune_bundle
 from silo.api.collect import collect_kernels
 from silo.api.devices import device_named
+from silo.api.locks import LockRow, read_lock, update_lock
 from silo.api.studying import Limits, case_studies, tune_case
+from silo.errors import LockError
 from silo.tune.outcome import TuneOutcome
 from silo.tune.progress import Progress
 
@@ -20,7 +22,7 @@ OnProgress = Callable[[str, Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class TuneRow:
-    """How tuning one case ended."""
+    """How tuning one case ended. ``locked`` is what the lock file holds for it now and ``locked_reason`` why."""
 
     kernel: str
     case: str
@@ -30,6 +32,8 @@ class TuneRow:
     reused: int
     failures: Mapping[str, int] = field(default_factory=dict[str, int])
     reason: str = ""
+    locked: str | None = None
+    locked_reason: str = ""
 
 
 def row_of(kernel: str, case: str, outcome: TuneOutcome) -> TuneRow:
@@ -45,6 +49,10 @@ def row_of(kernel: str, case: str, outcome: TuneOutcome) -> TuneRow:
     return replace(made, reason=winner.reason)
 
 
+def _locked(row: TuneRow, decided: LockRow) -> TuneRow:
+    return replace(row, locked=None if decided.config is None else str(decided.config), locked_reason=decided.reason)
+
+
 def _silent(_name: str, _event: Progress) -> None:
     pass
 
@@ -58,25 +66,44 @@ def tune_path(
     evaluations: int | None = None,
     budget_s: float | None = None,
     trust: bool = False,
+    lock: Path | None = None,
     progress: OnProgress | None = None,
 ) -> list[TuneRow]:
     """Measure the configs of every case of a Python file, or the variants of a bundle, which is refined in place.
 
+    With ``lock`` the decisions for a Python file's studies are written there; what is deployed by it is tried first and
+    stays unless something is faster beyond the noise.
+
     Raises:
         CaseError: there is no case.
-        TuneInterrupted: Ctrl-C; every finished trial is kept.
+        LockError: the lock file cannot be read or written, or the path is a bundle.
+        TuneInterrupted: Ctrl-C; every finished trial is kept, and the lock is as it was.
     """
     found = device_named(device)
-    limits = Limits(searcher, evaluations, budget_s)
+    limits = Limits(searcher, evaluations, budget_s, lock)
     report = progress or _silent
+    if path.suffix != ".py":
+        if lock is not None:
+            raise LockError(
+                f"{path}: a lock is about the kernels of a Python file; a bundle holds its own decisions. Tune the "
+                f"file with --lock {lock}, then build the bundle with SILO_LOCK={lock}"
+            )
+        outcomes = tune_bundle(path, found, kernels, limits, trust=trust, progress=report)
+        return [row_of(*outcome) for outcome in outcomes]
+    if lock is not None and lock.exists():
+        read_lock(lock)  # refuses before anything is compiled
+    found_kernels = collect_kernels([path], kernels)
+    studies = [study for kernel in found_kernels for study in case_studies(kernel, found)]
+    done: list[TuneOutcome] = []
     rows: list[TuneRow] = []
-    if path.suffix == ".py":
-        for kernel in collect_kernels([path], kernels):
-            for study in case_studies(kernel, found):
-                name = f"{kernel.name} {study.case.label}"
-                outcome, _ = tune_case(study, limits, lambda event, name=name: report(name, event))
-                rows.append(row_of(kernel.name, study.case.label, outcome))
-        return rows
-    for kernel_name, label, outcome in tune_bundle(path, found, kernels, limits, trust=trust, progress=report):
-        rows.append(row_of(kernel_name, label, outcome))
+    for study in studies:
+        name = f"{study.kernel.name} {study.case.label}"
+        outcome, _ = tune_case(study, limits, lambda event, name=name: report(name, event))
+        done.append(outcome)
+        rows.append(row_of(study.kernel.name, study.case.label, outcome))
+    if lock is not None:
+        # Cases may share a study; its last outcome has the trials of all.
+        last = {outcome.study.key: outcome for outcome in done}
+        decided = {row.study.key: row for row in update_lock(lock, list(last.values()))}
+        rows = [_locked(row, decided[outcome.study.key]) for row, outcome in zip(rows, done, strict=True)]
     return rows

@@ -26,7 +26,7 @@ TuneMode = Annotated[
         "--tune",
         metavar="MODE",
         callback=_mode,
-        help="auto: measure what is not known; cached: never measure; off: first config.",
+        help="auto: measure what is not known; cached: never measure; frozen: nor guess; off: first config.",
     ),
 ]
 Budget = Annotated[

@@ -28,7 +28,19 @@ def command(
         typer.Option("--evaluations", metavar="N", help="At most so many configs for each case. Default: no limit."),
     ] = None,
     budget: Budget = None,
+    lock: Annotated[
+        Path | None,
+        typer.Option(
+            "--lock",
+            metavar="FILE",
+            help="Write what was decided there (silo.lock.json); what it holds stays unless beaten beyond the noise.",
+        ),
+    ] = None,
     *,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Measure nothing: say what is known, and field by field why the rest is not."),
+    ] = False,
     trust: Annotated[
         bool, typer.Option("--trust", help="Load the bundle's host code although nobody vouched for it.")
     ] = False,
@@ -44,8 +56,11 @@ def command(
     """Measure the configs of every case of FILE or K.silo on a device and keep each trial.
 
     What was measured before is not measured again. Ctrl-C loses only the trial in flight; the next run goes on.
-    A bundle is refined in place, in one piece.
+    A bundle is refined in place, in one piece. ``--explain`` says why kept results do not count, and measures nothing.
     """
+    if explain:
+        _explain(path, device, kernel, lock, quiet=quiet, json=json)
+        return
     from silo.api.tuning import tune_path  # noqa: PLC0415  # heavy: only when the command runs
 
     if events == "-" and json:
@@ -60,6 +75,7 @@ def command(
             evaluations=evaluations,
             budget_s=budget,
             trust=trust,
+            lock=lock,
             progress=progress.update,
         )
     if json:
@@ -80,3 +96,17 @@ def command(
         ]
         columns = ["kernel", "case", "winner", "time", "measured", "reused", "failures", "why"]
         console().print(table(f"{path} on {device}", columns, cells, right=["time", "measured", "reused"]))
+        for row in rows if lock is not None else ():
+            decided = f"{row.locked} ({row.locked_reason})" if row.locked else row.locked_reason
+            console().print(f"{lock}: {row.kernel} {row.case}: {decided}", markup=False, highlight=False)
+
+
+def _explain(path: Path, device: str, kernels: list[str] | None, lock: Path | None, *, quiet: bool, json: bool) -> None:
+    from silo.api.explaining import explain_tuning  # noqa: PLC0415
+
+    found = explain_tuning(path, device=device, kernels=kernels or None, lock=lock)
+    if json:
+        print_json([explained.to_json() | {"case": case} for case, explained in found])
+    elif not quiet:
+        for case, explained in found:
+            console().print(f"{case}: {explained.text}", markup=False, highlight=False, soft_wrap=True)

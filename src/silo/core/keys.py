@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from silo.core.device import DeviceModel
 from silo.core.dispatch import Bucket, bucket_to_json
-from silo.core.signature import Signature
-from silo.core.target import Target
 from silo.core.values import JSON, digest
 
-__all__ = ["SCHEMAS", "case_key", "ceilings_key", "problem_key", "seeds_key", "trial_key"]
+__all__ = ["SCHEMAS", "case_key", "ceilings_key", "seeds_key", "studies_key", "trial_key"]
 
 # Every schema a key is made under. A change of what goes into one is a new version, so old entries are never misread.
 SCHEMAS = (
-    *("artifact-key/1", "case-key/1", "ceilings-key/1", "job-key/1", "problem-key/1", "seeds-key/1", "space-key/1"),
+    *("artifact-key/1", "case-key/1", "ceilings-key/1", "job-key/1", "seeds-key/1", "space-key/1", "studies-key/1"),
     "trial-key/1",
 )
 
@@ -22,23 +20,9 @@ def trial_key(artifact_key: str, bucket: Bucket, device: DeviceModel, policy: JS
     return digest("trial-key/1", [artifact_key, bucket_to_json(bucket), device.to_json(), policy])
 
 
-def problem_key(  # six parts of one identity, in the order of narrowing
-    source: str,
-    signature: Signature,
-    target: Target,
-    compiler_identity: str,
-    bucket: Bucket,
-    device: DeviceModel,
-) -> str:
-    """The key under which all trials of one tuning problem lie together, whatever the config.
-
-    ``source`` is the source's fingerprint and ``signature`` the typed one. The space is left out, so that a space that
-    grew still finds what was measured before.
-    """
-    return digest(
-        "problem-key/1",
-        [source, signature.to_json(), str(target), compiler_identity, bucket_to_json(bucket), device.to_json()],
-    )
+def studies_key(kernel: str) -> str:
+    """The key of the list of a kernel's studies, whatever its source, compiler and device were."""
+    return digest("studies-key/1", kernel)
 
 
 def case_key(recipe: JSON) -> str:

@@ -183,6 +183,11 @@ class Device(Protocol):
         ...
 
     @property
+    def driver(self) -> str:
+        """The driver's version, "" where there is none: part of the key of every trial."""
+        ...
+
+    @property
     def timing(self) -> str:
         """The name and version of how times are taken (``cpu-wall-warm/1``): part of the key of every trial."""
         ...

@@ -80,6 +80,11 @@ class GpuDevice:
         return runs_on(target, self.target)
 
     @property
+    def driver(self) -> str:
+        """The version the driver states: what it can do, so updates that add nothing keep it."""
+        return f"{self.vendor.kind} {self._number('driver_version')}"
+
+    @property
     def timing(self) -> str:
         """How times are taken; see :mod:`silo.launch.gpu_timer`."""
         return f"{self.target.kind}-events-{settings().l2}/1"

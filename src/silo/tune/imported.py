@@ -15,7 +15,7 @@ from silo.tune.formats.foreign import ForeignResults
 from silo.tune.statistics import median
 from silo.tune.trial import Status
 
-__all__ = ["MOST_SEEDS", "seeds_first", "seeds_from_records", "seeds_to_record"]
+__all__ = ["MOST_SEEDS", "seeds_from_records", "seeds_to_record", "spoken_of"]
 
 SEEDS_SCHEMA = "seeds/1"
 
@@ -56,20 +56,20 @@ def _configs(record: JSON) -> list[Config]:
     return [Config.from_json(config) for config in read_list(members["configs"], "a list of configs")]
 
 
-def seeds_first(configs: Sequence[Config], seeds: Sequence[Config]) -> tuple[Config, ...]:
-    """``configs`` with those that a seed speaks of in front, in the order of the seeds.
+def spoken_of(configs: Sequence[Config], seeds: Sequence[Config]) -> tuple[Config, ...]:
+    """Those of ``configs`` that a seed speaks of, in the order of the seeds.
 
     A seed may say more than a config does (Triton's always name stages), never less or something else.
 
-    >>> seeds_first([Config.of(B=1), Config.of(B=2)], [Config.of(B=2, num_stages=3)])[0]
-    Config(values=(('B', 2),), options=())
+    >>> spoken_of([Config.of(B=1), Config.of(B=2)], [Config.of(B=2, num_stages=3)])
+    (Config(values=(('B', 2),), options=()),)
     """
     left = {config.order_key: config for config in configs}
-    first: list[Config] = []
+    found: list[Config] = []
     for seed in seeds:
         said = seed.as_dict()
-        first += [left.pop(key) for key, config in list(left.items()) if _speaks_of(said, config.as_dict())]
-    return (*first, *left.values())
+        found += [left.pop(key) for key, config in list(left.items()) if _speaks_of(said, config.as_dict())]
+    return tuple(found)
 
 
 def _speaks_of(said: Mapping[str, Value], members: Mapping[str, Value]) -> bool:

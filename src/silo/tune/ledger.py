@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from silo.core.config import Config
 from silo.core.protocols import RecordStore
 from silo.errors import StoreError
+from silo.tune.catalog import note_study
 from silo.tune.trial import Stage, Status, Study, Trial, trials_from_record, trials_to_record
 
 __all__ = ["Ledger", "read_trials"]
@@ -26,6 +27,7 @@ class Ledger:
         self._by_config: dict[bytes, list[Trial]] = {}
         self._read = 0
         self._due_ns = 0
+        self._noted = False
         self._notes: dict[str, None] = {}
         self.refresh()
 
@@ -76,6 +78,9 @@ class Ledger:
             if reason := self._study.refuses(trial):
                 raise ValueError(f"a trial that does not belong to {self._study}: {reason}")
         try:
+            if not self._noted:
+                note_study(self._study, self._records)  # first, so that no trial lies where nobody looks
+                self._noted = True
             self._records.append(self._study.key, trials_to_record(trials))
         except (StoreError, OSError) as error:
             self._notes[f"trials are not kept, tuning goes on without: {error}"] = None

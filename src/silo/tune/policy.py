@@ -19,6 +19,7 @@ class Mode(Enum):
 
     AUTO = "auto"  # tune within a small budget when nothing was measured here
     CACHED = "cached"  # never measure, use the best known
+    FROZEN = "frozen"  # never measure, and never guess: what the lock or the measurements say, or nothing
     OFF = "off"  # never measure, first config
 
 
@@ -27,21 +28,27 @@ class Action(Enum):
 
     USE = "use"
     TUNE = "tune"
+    REFUSE = "refuse"
 
 
 class Origin(Enum):
     """Where the config of a decision comes from."""
 
+    LOCK = "lock"
     EXACT = "exact winner"
     BUCKET = "bucket winner"
     RULE = "dispatch rule"
+    ELSEWHERE = "best elsewhere"
     HEURISTIC = "heuristic"
     FIRST = "first config"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyDecision:
-    """The action, the config to use (for ``tune``: until there is a winner), where it comes from, and why."""
+    """The action, the config to use (``tune``: until there is a winner), where it comes from, and why.
+
+    ``refuse`` means that nothing may be used; its config is the space's first and nothing more.
+    """
 
     action: Action
     config: Config
@@ -53,9 +60,12 @@ def decide(
     mode: Mode,
     configs: Sequence[Config],
     *,
+    locked: Config | None = None,
+    lock_rule: Config | None = None,
     exact: Config | None = None,
     bucket: Config | None = None,
     rule: Config | None = None,
+    elsewhere: Config | None = None,
     heuristic: Config | None = None,
     device_present: bool = True,
     can_measure: Decision = Accepted(),  # noqa: B008  # frozen
@@ -65,9 +75,12 @@ def decide(
     Args:
         mode: The ``tune`` setting.
         configs: The space for this call, not empty; its first config is the default.
+        locked: What the lock says of this very study.
+        lock_rule: What the lock says of the nearest bucket.
         exact: The winner measured on this device model for these very values of the key.
         bucket: The winner measured on this device model for their bucket.
         rule: What the dispatch rules say; a prediction.
+        elsewhere: What was best on another device, driver or compiler; a guess.
         heuristic: The heuristic's first choice; a guess. None stands for the first config.
         device_present: Whether a device of the study's model is here.
         can_measure: Whether this call allows measuring, and why not (no memory for copies, a graph is captured, ...).
@@ -77,11 +90,20 @@ def decide(
         return PolicyDecision(Action.USE, first, Origin.FIRST, "tuning is off: the first config")
     if len(configs) == 1:
         return PolicyDecision(Action.USE, first, Origin.FIRST, "the space has one config")
+    if locked is not None:
+        return PolicyDecision(Action.USE, locked, Origin.LOCK, "the lock's entry")
     if exact is not None:
         return PolicyDecision(Action.USE, exact, Origin.EXACT, "measured for these values")
     if bucket is not None:
         return PolicyDecision(Action.USE, bucket, Origin.BUCKET, "measured for this bucket")
-    config, origin, reason = _best_known(first, rule, heuristic)
+    if lock_rule is not None and mode is not Mode.AUTO:
+        return PolicyDecision(Action.USE, lock_rule, Origin.LOCK, "the lock's entry for the nearest bucket")
+    if mode is Mode.FROZEN:
+        if rule is not None:
+            return PolicyDecision(Action.USE, rule, Origin.RULE, "the dispatch rules' choice")
+        return PolicyDecision(Action.REFUSE, first, Origin.FIRST, "tuning is frozen and nothing was measured here")
+    rule = lock_rule or rule
+    config, origin, reason = _best_known(first, rule, elsewhere, heuristic)
     if mode is Mode.CACHED:
         return PolicyDecision(Action.USE, config, origin, f"never measured here and may not be: {reason}")
     if not device_present:
@@ -91,9 +113,13 @@ def decide(
     return PolicyDecision(Action.TUNE, config, origin, f"never measured here; until then {reason}")
 
 
-def _best_known(first: Config, rule: Config | None, heuristic: Config | None) -> tuple[Config, Origin, str]:
+def _best_known(
+    first: Config, rule: Config | None, elsewhere: Config | None, heuristic: Config | None
+) -> tuple[Config, Origin, str]:
     if rule is not None:
         return rule, Origin.RULE, "the dispatch rules' choice"
+    if elsewhere is not None:
+        return elsewhere, Origin.ELSEWHERE, "the best of the nearest measurements"
     if heuristic is not None:
         return heuristic, Origin.HEURISTIC, "the heuristic's choice"
     return first, Origin.FIRST, "the first config"

@@ -21,6 +21,7 @@ from silo.tune.ledger import Ledger
 from silo.tune.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
 from silo.tune.progress import Progress, ProgressCallback
 from silo.tune.search.registry import make_searcher
+from silo.tune.seeds import Seed, ordered_by
 from silo.tune.statistics import median
 from silo.tune.trial import Stage, Status, Study, Trial
 from silo.tune.winner import choose_winner, finalists
@@ -40,6 +41,7 @@ def tune(
     records: RecordStore,
     *,
     searcher: str | Searcher = "exhaustive",
+    seeds: Sequence[Seed] = (),
     budget: Budget = _NO_BUDGET,
     progress: ProgressCallback | None = None,
     finalist_count: int = 4,
@@ -59,6 +61,7 @@ def tune(
         evaluator: Compiles, checks and measures.
         records: Where trials are kept.
         searcher: A searcher, or the name of one, which is then seeded by the study's key.
+        seeds: Configs that are tried first; those outside of the space are left out.
         budget: Limits of this session.
         progress: Called after each config with where the session stands.
         finalist_count: How many of the fastest configs are compared at most; below 2 none are.
@@ -74,7 +77,7 @@ def tune(
     if not space:
         raise TuneError(f"{study}: the space is empty, so there is nothing to tune; check its constraints")
     if isinstance(searcher, str):
-        searcher = make_searcher(searcher, space, study.key)
+        searcher = make_searcher(searcher, ordered_by(seeds, space), study.key)
     session = _Session(
         study,
         space,

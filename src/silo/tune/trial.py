@@ -12,6 +12,7 @@ from silo.core.config import Config
 from silo.core.device import DeviceModel
 from silo.core.dispatch import EXACT_LIMIT, Bucket, bucket_from_json, bucket_to_json
 from silo.core.launch_info import LaunchInfo
+from silo.core.reading import read_target
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
@@ -164,8 +165,8 @@ class Study:
     """What trials have in common so that they may be compared: everything but the config.
 
     ``bucket`` is the class of the values of the arguments called ``bucket_names`` (both empty for a kernel without
-    key), ``compiler`` the compiler's identity, ``policy`` the measurement policy's. The space is no part of it, so a
-    space may grow or shrink.
+    key), ``compiler`` the compiler's identity, ``policy`` the measurement policy's, ``driver`` the device driver's
+    version ("" where there is none). The space is no part of it, so a space may grow or shrink.
     """
 
     kernel: str
@@ -178,6 +179,7 @@ class Study:
     bucket: Bucket
     device: DeviceModel
     policy: str
+    driver: str = ""
 
     @cached_property
     def key(self) -> str:
@@ -185,8 +187,9 @@ class Study:
         return digest(STUDY_SCHEMA, self.to_json())
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """The canonical form; no driver is left out."""
         return {
+            **({"driver": self.driver} if self.driver else {}),
             "kernel": self.kernel,
             "source": self.source,
             "signature": self.signature.to_json(),
@@ -202,19 +205,24 @@ class Study:
     @classmethod
     def from_json(cls, data: JSON) -> Study:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        if not isinstance(data, Mapping) or set(data) ^ _STUDY_MEMBERS:
+        if not isinstance(data, Mapping) or (set(data) | {"driver"}) ^ _STUDY_MEMBERS or data.get("driver") == "":
             raise ValueError("not a study")
+        names = tuple(_text({"a key's name": name}, "a key's name") for name in _items(data["bucket_names"]))
+        bucket = bucket_from_json(data["bucket"])
+        if len(names) != len(bucket):
+            raise ValueError(f"a study of the key {names!r} with the bucket {bucket!r}")
         return cls(
             kernel=_text(data, "kernel"),
             source=_text(data, "source"),
             signature=Signature.from_json(data["signature"]),
             specialization=Specialization.from_json(data["specialization"]),
-            target=Target.parse(_text(data, "target")),
+            target=read_target(data["target"], "the target of a study"),
             compiler=_text(data, "compiler"),
-            bucket_names=tuple(str(name) for name in _items(data["bucket_names"])),
-            bucket=bucket_from_json(data["bucket"]),
+            bucket_names=names,
+            bucket=bucket,
             device=DeviceModel.from_json(data["device"]),
             policy=_text(data, "policy"),
+            driver=_text({"driver": "", **data}, "driver"),
         )
 
     def trial(
@@ -252,7 +260,7 @@ class Study:
     @property
     def tools(self) -> tuple[tuple[str, str], ...]:
         """The programs that its trials were made with."""
-        return (("compiler", self.compiler),)
+        return (("compiler", self.compiler), *((("driver", self.driver),) if self.driver else ()))
 
     def refuses(self, trial: Trial) -> str:
         """Why ``trial`` is none of this study's, or "" where it is one."""
@@ -272,7 +280,7 @@ class Study:
 
 _STUDY_MEMBERS: frozenset[str] = frozenset(
     ("kernel", "source", "signature", "specialization", "target", "compiler", "bucket_names", "bucket", "device")
-) | {"policy"}
+) | {"policy", "driver"}
 
 
 def _size(value: Value) -> str:

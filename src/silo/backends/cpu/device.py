@@ -46,6 +46,11 @@ class CpuDevice:
         return runs_on(target, self.target, "so")
 
     @property
+    def driver(self) -> str:
+        """A CPU has none."""
+        return ""
+
+    @property
     def timing(self) -> str:
         """How times are taken; see :mod:`silo.backends.cpu.measure`."""
         return CPU_TIMING

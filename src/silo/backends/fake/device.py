@@ -38,6 +38,7 @@ class FakeDevice:
     model: DeviceModel = FAKE_MODEL
     target: Target = FAKE_TARGET
     index: int = 0
+    driver: str = ""
 
     def facts(self) -> Mapping[str, int]:
         """Leaves of the expression language."""

@@ -21,7 +21,13 @@ FAKE_POLICY = "fake/1"
 
 
 def fake_study(
-    kernel: str = "add", *, device: DeviceModel = FAKE_MODEL, policy: str = FAKE_POLICY, n: int = 1 << 20
+    kernel: str = "add",
+    *,
+    device: DeviceModel = FAKE_MODEL,
+    policy: str = FAKE_POLICY,
+    compiler: str = "fake 1",
+    driver: str = "",
+    n: int = 1 << 20,
 ) -> Study:
     """A study on the fake device of a kernel whose key is ``n``."""
     return Study(
@@ -30,11 +36,12 @@ def fake_study(
         signature=Signature(()),
         specialization=Specialization(),
         target=FAKE_TARGET,
-        compiler="fake 1",
+        compiler=compiler,
         bucket_names=("n",),
         bucket=bucket_of((n,)),
         device=device,
         policy=policy,
+        driver=driver,
     )
 
 

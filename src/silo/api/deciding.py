@@ -1,0 +1,114 @@
+"""The config for a call: what the lock, the store and the mode say, gathered and decided on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from silo.api.locks import lock_of
+from silo.core.config import Config
+from silo.core.decisions import Decision
+from silo.errors import FrozenError
+from silo.settings import settings
+from silo.tune.explain import near_lines
+from silo.tune.lock import Advice
+from silo.tune.policy import Mode, PolicyDecision, decide
+from silo.tune.seeds import neighbours
+
+if TYPE_CHECKING:
+    from silo.api.kernel import Kernel
+    from silo.api.resolver import Situation
+    from silo.api.studies import Problem
+
+__all__ = ["decide_call", "frozen_error", "lock_advice", "mode_of"]
+
+_log = logging.getLogger("silo")
+_told: set[str] = set()  # locks that were found not to fit, each said once
+
+
+def mode_of(kernel: Kernel) -> Mode:
+    """The kernel's own mode, else the setting."""
+    return Mode(kernel.tune or settings().tune)
+
+
+def decide_call(
+    kernel: Kernel, problem: Problem, situation: Situation, mode: Mode, can_measure: Callable[[], Decision]
+) -> PolicyDecision:
+    """The config for a call, or that it is to be tuned, or that nothing may be used.
+
+    With a lock, ``frozen`` asks nothing but the lock: so every process that reads it launches the same config, whatever
+    its own store holds.
+    """
+    configs = situation.candidates
+    if mode is Mode.OFF or len(configs) == 1:
+        return decide(mode, configs)
+    locked = lock_advice(kernel, problem, situation)
+    if locked is not None and locked[1].config is None:
+        _tell(kernel.name, *locked)
+    advice = None if locked is None else locked[1]
+    exact, predicted = _split(advice)
+    if exact is not None or (mode is Mode.FROZEN and advice is not None):
+        return decide(mode, configs, locked=exact, lock_rule=predicted)
+    bucket = problem.bucket(situation.values)
+    winner = problem.winner(situation.specialization, bucket, configs)
+    rule = guess = None
+    if winner is None:
+        rules = problem.rules(situation.specialization.constant_values, configs)
+        if rules is not None:
+            rule = rules.lookup([situation.values[name] for name in problem.key]).config
+        elif mode is not Mode.FROZEN:
+            guess = problem.guess(situation.specialization, bucket, configs)
+    return decide(
+        mode,
+        configs,
+        lock_rule=predicted,
+        bucket=winner.config if winner else None,
+        rule=rule,
+        elsewhere=guess,
+        can_measure=can_measure(),
+    )
+
+
+def _split(advice: Advice | None) -> tuple[Config | None, Config | None]:
+    """What a lock says of the very study, and what it predicts."""
+    if advice is None:
+        return None, None
+    return (advice.config, None) if advice.exact else (None, advice.config)
+
+
+def lock_advice(kernel: Kernel, problem: Problem, situation: Situation) -> tuple[Path, Advice] | None:
+    """What the lock says of a call, and where the lock is; None where there is none."""
+    found = lock_of(kernel)
+    if found is None:
+        return None
+    path, lock = found
+    study = problem.study(situation.specialization, problem.bucket(situation.values))
+    return path, lock.advise(study, situation.candidates)
+
+
+def _tell(kernel: str, path: Path, advice: Advice) -> None:
+    text = f"{kernel}: the lock {path} is not used: {advice.reason}"
+    if text not in _told:
+        _told.add(text)
+        _log.warning("%s", text)
+
+
+def frozen_error(kernel: Kernel, problem: Problem, situation: Situation) -> FrozenError:
+    """Why a call has no config when tuning is frozen, and the kept results that are nearest."""
+    study = problem.study(situation.specialization, problem.bucket(situation.values))
+    locked = lock_advice(kernel, problem, situation)
+    if locked is None:
+        what, near = "the store holds no measurement of it", neighbours(study, problem.records)
+        mend = "measure it (silo tune)"
+    else:
+        path, advice = locked
+        what, near = f"the lock {path} does not say: {advice.reason}", advice.refused
+        mend = f"decide it (silo tune FILE --lock {path})"
+    lines = [
+        f"{study} ({study.device}): tuning is frozen and no config is known; {what}",
+        *near_lines(near),
+        f"  {mend}, or set SILO_TUNE=cached to use the best guess",
+    ]
+    return FrozenError("\n".join(lines))

@@ -1,0 +1,59 @@
+"""``silo tune --explain``: what would be measured, and why kept results do not count. Compiles and measures nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from silo.api.collect import collect_kernels
+from silo.api.deciding import lock_advice
+from silo.api.devices import device_named
+from silo.api.locks import deployed_config
+from silo.api.studying import CaseStudy, case_studies
+from silo.errors import CaseError
+from silo.tune.explain import Explanation, explain_study
+from silo.tune.ledger import read_trials
+from silo.tune.seeds import neighbours, seeds
+
+__all__ = ["explain_case", "explain_tuning"]
+
+
+def explain_tuning(
+    path: Path, *, device: str = "cpu", kernels: Sequence[str] | None = None, lock: Path | None = None
+) -> list[tuple[str, Explanation]]:
+    """For each case of a Python file, what is known of its study and which kept results were not used, field by field.
+
+    Raises:
+        CaseError: there is no case, or the path is no Python file.
+    """
+    if path.suffix != ".py":
+        raise CaseError(f"{path}: kept results are explained for the kernels of a Python file; see also silo inspect")
+    found = device_named(device)
+    return [
+        (study.case.label, explain_case(study, lock))
+        for kernel in collect_kernels([path], kernels)
+        for study in case_studies(kernel, found)
+    ]
+
+
+def explain_case(study: CaseStudy, lock: Path | None = None) -> Explanation:
+    """What is known of one case. ``lock`` is the file that tuning would update, if any."""
+    situation = study.situation
+    problem = study.kernel.resolver.problem(situation)
+    made = problem.study(situation.specialization, study.bucket)
+    near, trials = neighbours(made, problem.records), read_trials(made, problem.records)
+    tried = {trial.config.order_key for trial in trials}
+    new = [config for config in situation.candidates if config.order_key not in tried]
+    said = lock_advice(study.kernel, problem, situation)
+    text = ""
+    if said is not None:
+        path, advice = said
+        text = f"{path}: " + (advice.reason if advice.config is None else f"{advice.config} ({advice.reason})")
+    return explain_study(
+        made,
+        situation.candidates,
+        trials,
+        near,
+        seeds(new, near, deployed=deployed_config(lock, made)),
+        text,
+    )

@@ -1,0 +1,98 @@
+"""Seeds: configs worth trying first, because they were best in a study that is near."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from silo.core.config import Config
+from silo.core.protocols import RecordStore
+from silo.tune.catalog import studies_of
+from silo.tune.ledger import read_trials
+from silo.tune.nearness import Neighbour, nearest
+from silo.tune.trial import Study
+from silo.tune.winner import choose_winner
+
+__all__ = ["Seed", "neighbours", "ordered_by", "seeds"]
+
+# Of one study: its winner and the next two. More of them say little that the winner did not.
+_PER_STUDY = 3
+
+# What of a study makes its times say nothing about times here.
+_OTHER_TIMES = frozenset(("device", "target", "size", "dtype", "constexpr"))
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A config to try early, and why. ``predicted_ns`` is the time of one launch, where that is likely to be the same.
+
+    A seed is a guess: it is measured like any other config.
+    """
+
+    config: Config
+    reason: str
+    predicted_ns: int | None = None
+
+
+def neighbours(study: Study, records: RecordStore, limit: int = 8) -> tuple[Neighbour, ...]:
+    """The nearest kept studies of a kernel of this name with the winner of each, nearest first.
+
+    Only those with trials count. Studies of other sizes, devices, drivers, compilers and sources are among them.
+    """
+    found: list[Neighbour] = []
+    for near in nearest(study, studies_of(study.kernel, records)):
+        trials = read_trials(near.study, records)
+        if trials:
+            configs = len({trial.config.order_key for trial in trials})
+            found.append(replace(near, winner=choose_winner(trials), configs=configs))
+        if len(found) == limit:
+            break
+    return tuple(found)
+
+
+def seeds(
+    configs: Sequence[Config],
+    near: Sequence[Neighbour],
+    *,
+    deployed: Config | None = None,
+    limit: int = 8,
+) -> tuple[Seed, ...]:
+    """What to try first of ``configs``: the deployed config, then the best of the nearest studies. Pure.
+
+    The winners of all studies come before anybody's runner-up, in the order of ``near``. A config is a seed once, for
+    the first reason; one that the space does not have is none.
+    """
+    allowed = {config.order_key for config in configs}
+    found: dict[bytes, Seed] = {}
+
+    def add(seed: Seed) -> None:
+        if seed.config.order_key in allowed and len(found) < limit:
+            found.setdefault(seed.config.order_key, seed)
+
+    if deployed is not None:
+        add(Seed(deployed, "deployed"))
+    for place in range(_PER_STUDY):
+        for neighbour in near:
+            if place < len(neighbour.ranking):
+                config, time_ns = neighbour.ranking[place]
+                comparable = not any(one.what in _OTHER_TIMES for one in neighbour.differences)
+                add(Seed(config, _reason(neighbour, place), time_ns if comparable else None))
+    return tuple(found.values())
+
+
+def ordered_by(seeded: Sequence[Seed], configs: Sequence[Config]) -> tuple[Config, ...]:
+    """``configs`` with the seeds among them first; nothing is added and nothing lost."""
+    mine = {config.order_key: config for config in configs}
+    first = {seed.config.order_key: mine[seed.config.order_key] for seed in seeded if seed.config.order_key in mine}
+    return tuple({**first, **mine}.values())
+
+
+def _reason(neighbour: Neighbour, place: int) -> str:
+    study = neighbour.study
+    what = tuple(dict.fromkeys(one.what for one in neighbour.differences))
+    place_text = ("best", "second", "third")[place]
+    sizes = ", ".join(f"{one.field}={one.theirs}" for one in neighbour.differences if one.what == "size")
+    text = f"{place_text} on {study.device.name}" + (f" at {sizes}" if sizes else "")
+    if "compiler" in what:
+        text += f" with {' '.join(study.compiler.split()[:2])}"
+    return f"{text}: {', '.join(f'another {one}' for one in what)}"
