@@ -191,3 +191,27 @@ def test_pointers_that_wrap_and_move_may_overlap_what_is_stored(mode):
         expected[start : start + 64], expected[start + 64 : start + 128] = value + 1, value + 2
     run(wrapped_rows_in_a_loop, (1,), mode, x=memory, out=memory[10:], rows=7, n=3)
     assert (memory == expected).all()
+
+
+@triton.jit
+def strided_sum_between_stores(x, out, spread, even, step, start):
+    i, j = tl.arange(0, 4), tl.arange(0, 8)
+    pid = tl.program_id(0)
+    value = tl.load(x + pid * 12 + (i * step + start))
+    scaled = value * tl.sum(value, 0)
+    kept = tl.full((8, 4), -0.25, tl.float32)
+    kept = tl.clamp(kept, kept * 0 - 1.5, kept * 0 + 2.0)
+    tl.store(spread + pid * 32 + tl.reshape(tl.arange(0, 32), (8, 4)), kept)
+    tl.store(even + pid * 32 + j[:, None] * 4 + i[None, :], tl.full((8, 4), 0.0625, tl.float32))
+    tl.store(out + pid * 4 + i, scaled)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_array_that_gcc_makes_for_a_sum_lies_where_its_stores_expect_it(mode):
+    x = np.arange(36, dtype=np.int32)
+    spread, even, out = np.zeros(96, np.float32), np.zeros(96, np.float32), np.zeros(12, np.int32)
+    run(strided_sum_between_stores, (3,), mode, x=x, out=out, spread=spread, even=even, step=2, start=5)
+    read = x.reshape(3, 12)[:, 5::2]
+    assert (out == (read * read.sum(1, keepdims=True)).ravel()).all()
+    assert (spread == -0.25).all()
+    assert (even == 0.0625).all()
