@@ -24,7 +24,7 @@ from silo.core.signature import Signature
 from silo.core.values import JSON
 from silo.errors import BundleError, CaseError
 from silo.launch.runtime import inspect_call
-from silo.tune.outcome import Budget, TuneOutcome
+from silo.tune.outcome import TuneOutcome
 from silo.tune.progress import Progress
 from silo.tune.session import tune
 from silo.tune.trial import Study, Trial
@@ -116,7 +116,7 @@ def _tune_case(
             evaluator,
             session().store.records,
             searcher=limits.searcher,
-            budget=Budget(evaluations=limits.evaluations, seconds=limits.seconds),
+            budget=limits.budget,
             progress=progress,
         )
     return case.label, study.bucket, study.signature, outcome

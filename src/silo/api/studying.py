@@ -26,6 +26,7 @@ from silo.launch.drivers import KINDS
 from silo.launch.runtime import inspect_call
 from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
+from silo.tune.search.registry import DEFAULT_SEARCHER, check_searcher
 from silo.tune.session import tune
 
 __all__ = [
@@ -42,11 +43,17 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Limits:
-    """How far one case is tuned: searcher, most configs, most seconds."""
+    """How far one case is tuned.
 
-    searcher: str = "exhaustive"
-    evaluations: int | None = None
-    seconds: float | None = None
+    Raises:
+        TuneError: No searcher has this name.
+    """
+
+    searcher: str = DEFAULT_SEARCHER
+    budget: Budget = Budget()  # noqa: RUF009  # frozen
+
+    def __post_init__(self) -> None:
+        check_searcher(self.searcher)
 
 
 @dataclass(frozen=True)
@@ -155,7 +162,7 @@ def tune_case(
             evaluator,
             session().store.records,
             searcher=limits.searcher,
-            budget=Budget(evaluations=limits.evaluations, seconds=limits.seconds),
+            budget=limits.budget,
             progress=progress,
         )
     return outcome, compilation

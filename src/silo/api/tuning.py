@@ -10,8 +10,9 @@ from silo.api.bundle_tuning import tune_bundle
 from silo.api.collect import collect_kernels
 from silo.api.devices import device_named
 from silo.api.studying import Limits, case_studies, tune_case
-from silo.tune.outcome import TuneOutcome
+from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
+from silo.tune.search.registry import DEFAULT_SEARCHER
 
 __all__ = ["TuneRow", "tune_path"]
 
@@ -54,7 +55,7 @@ def tune_path(
     *,
     device: str = "cpu",
     kernels: Sequence[str] | None = None,
-    searcher: str = "exhaustive",
+    searcher: str = DEFAULT_SEARCHER,
     evaluations: int | None = None,
     budget_s: float | None = None,
     trust: bool = False,
@@ -64,10 +65,11 @@ def tune_path(
 
     Raises:
         CaseError: there is no case.
+        TuneError: no searcher has this name; the budget is 0.
         TuneInterrupted: Ctrl-C; every finished trial is kept.
     """
+    limits = Limits(searcher, Budget(evaluations, budget_s))
     found = device_named(device)
-    limits = Limits(searcher, evaluations, budget_s)
     report = progress or _silent
     rows: list[TuneRow] = []
     if path.suffix == ".py":
