@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.floating[Any]]
 
-__all__ = ["Kernel", "Prediction", "expected_improvement", "fit_kernel", "predict"]
+__all__ = ["Kernel", "Posterior", "Prediction", "expected_improvement", "fit_kernel"]
 
 _LENGTHS = (0.3, 0.6, 1.2, 2.4)
 _NOISES = (1e-3, 1e-2, 1e-1)
@@ -38,11 +38,11 @@ class Kernel:
         scaled = np.sqrt(np.maximum(squared, 0) * (5 / self.length**2))
         return (1 + scaled + scaled * scaled / 3) * np.exp(-scaled)
 
-    def factor(self, points: Array) -> Array:
-        """The Cholesky factor of the covariance of observations at ``points``."""
+    def covariance(self, points: Array) -> Array:
+        """The covariance of observations at ``points``."""
         import numpy as np  # noqa: PLC0415
 
-        return np.linalg.cholesky(self.between(points, points) + self.noise * np.eye(len(points)))
+        return self.between(points, points) + self.noise * np.eye(len(points))
 
 
 @dataclass(frozen=True)
@@ -53,35 +53,64 @@ class Prediction:
     deviation: Array
 
 
+class Posterior:
+    """What observations at points say of ``candidates``, kept so that one more observation costs one more row.
+
+    A row is a point's column of the inverse Cholesky factor times the covariance with the candidates.
+    """
+
+    def __init__(self, kernel: Kernel, candidates: Array) -> None:
+        import numpy as np  # noqa: PLC0415
+
+        self._kernel = kernel
+        self._candidates = candidates
+        self._points = candidates[:0]
+        self._factor = np.zeros((0, 0))
+        self._rows = np.zeros((0, len(candidates)))
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def truncate(self, count: int) -> None:
+        """Forget all points but the first ``count``."""
+        self._points, self._rows = self._points[:count], self._rows[:count]
+        self._factor = self._factor[:count, :count]
+
+    def extend(self, points: Array) -> None:
+        """Add points after those that are there."""
+        import numpy as np  # noqa: PLC0415
+
+        kernel, old, new = self._kernel, len(self._points), len(points)
+        below = np.linalg.solve(self._factor, kernel.between(self._points, points)).T
+        corner = np.linalg.cholesky(kernel.covariance(points) - below @ below.T)
+        rest = kernel.between(points, self._candidates) - below @ self._rows
+        self._factor = np.block([[self._factor, np.zeros((old, new))], [below, corner]])
+        self._rows = np.vstack([self._rows, np.linalg.solve(corner, rest)])
+        self._points = np.vstack([self._points, points])
+
+    def predict(self, values: Array) -> Prediction:
+        """From standardised values at the first points; those at the rest are not known yet, but will be.
+
+        So nothing near those is uncertain any more.
+        """
+        import numpy as np  # noqa: PLC0415
+
+        count = len(values)
+        whitened = np.linalg.solve(self._factor[:count, :count], values)
+        explained = np.einsum("ij,ij->j", self._rows, self._rows)
+        return Prediction(whitened @ self._rows[:count], np.sqrt(np.maximum(1 - explained, 1e-9)))
+
+
 def fit_kernel(points: Array, values: Array) -> Kernel:
     """The kernel under which standardised ``values`` at ``points`` are most likely, of a dozen."""
     import numpy as np  # noqa: PLC0415
 
     def unlikeliness(kernel: Kernel) -> float:
-        factor = kernel.factor(points)
+        factor = np.linalg.cholesky(kernel.covariance(points))
         whitened = np.linalg.solve(factor, values)
         return float(0.5 * len(values) * np.log((whitened**2).mean() + 1e-12) + np.log(np.diag(factor)).sum())
 
     return min((Kernel(length, noise) for length in _LENGTHS for noise in _NOISES), key=unlikeliness)
-
-
-def predict(kernel: Kernel, points: Array, values: Array, awaited: Array, candidates: Array) -> Prediction:
-    """What standardised ``values`` at ``points`` say of ``candidates``.
-
-    Values at ``awaited`` are not known yet, but will be, so nothing near them is uncertain any more.
-    """
-    import numpy as np  # noqa: PLC0415
-
-    factor = kernel.factor(points)
-    near = kernel.between(points, candidates)
-    weights = np.linalg.solve(factor.T, np.linalg.solve(factor, values))
-    if len(awaited):
-        both = np.vstack([points, awaited])
-        factor, spread = kernel.factor(both), kernel.between(both, candidates)
-    else:
-        spread = near
-    whitened = np.linalg.solve(factor, spread)
-    return Prediction(weights @ near, np.sqrt(np.maximum(1 - (whitened**2).sum(0), 1e-9)))
 
 
 def expected_improvement(prediction: Prediction, best: float) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from silo.errors import TuneError
 from silo.tune.search.board import Board, draws
 from silo.tune.search.features import features
-from silo.tune.search.model import Kernel, expected_improvement, fit_kernel, predict
+from silo.tune.search.model import Kernel, Posterior, expected_improvement, fit_kernel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,13 +32,19 @@ _KNOWN = 240  # the model looks at so many observations at most
 _CANDIDATES = 16_384  # and at so many configs of a larger space, besides the neighbours of the best
 
 
-@dataclass(frozen=True)
-class _View:
-    """What the model knows: observed configs, their standardised log times, and its kernel."""
+@dataclass
+class _Model:
+    """The model made when ``fitted`` outcomes were known.
 
+    ``known`` are the observed configs that it looks at; ``rows`` those its posterior for ``candidates`` holds.
+    """
+
+    fitted: int
     known: tuple[int, ...]
-    values: Array
     kernel: Kernel
+    candidates: list[int]
+    posterior: Posterior
+    rows: list[int]
 
 
 class Surrogate:
@@ -50,7 +57,7 @@ class Surrogate:
                 "install it (pip install numpy), or choose the searcher neighbourhood, genetic or exhaustive"
             )
         self._board = board
-        self._kernel: tuple[int, Kernel] | None = None
+        self._model: _Model | None = None
 
     def next(self, board: Board) -> int | None:
         """A seed or a config far from the others at first, then the most promising one."""
@@ -59,10 +66,10 @@ class Surrogate:
         first = next((index for index in self._begin if board.is_free(index)), None)
         if first is not None:
             return first
-        view = self._view()
-        if view is None:
+        model = self._refitted()
+        if model is None:
             return next(index for index in draws(len(board), board.random("rest")) if board.is_free(index))
-        return self._most_promising(board, view)
+        return self._most_promising(board, model)
 
     def near_best(self, board: Board) -> int | None:
         """Of the free neighbours of the best config, the one predicted fastest; None where there is none."""
@@ -71,12 +78,13 @@ class Surrogate:
         if board.best is None:
             return None
         near = [index for index in board.lattice.neighbours(board.best) if board.is_free(index)]
-        view = self._view()
-        if not near or view is None:
+        model = self._refitted()
+        if not near or model is None:
             return near[0] if near else None
-        points = self._points
-        found = predict(view.kernel, points[list(view.known)], view.values, points[:0], points[near])
-        return near[int(np.argmin(found.mean))]
+        known = self._known(model)
+        posterior = Posterior(model.kernel, self._points[near])
+        posterior.extend(self._points[known])
+        return near[int(np.argmin(posterior.predict(_standardised(board.times, known)).mean))]
 
     @cached_property
     def _points(self) -> Array:
@@ -107,40 +115,53 @@ class Surrogate:
             distances = np.minimum(distances, ((points - points[farthest]) ** 2).sum(1))
         return chosen
 
-    def _view(self) -> _View | None:
-        """The model's knowledge; None while it has too little."""
+    def _refitted(self) -> _Model | None:
+        """The model, made anew each time enough outcomes were added; None while there is too little to go by."""
         times = self._board.times
         fitted = len(times) // _REFIT * _REFIT
         if not fitted or len({time for time in times.values() if time is not None}) < _TOO_FEW:
             return None
-        if self._kernel is None or self._kernel[0] != fitted:
+        if self._model is None or self._model.fitted != fitted:
             early = dict(list(times.items())[:fitted])
             if len({time for time in early.values() if time is not None}) < _TOO_FEW:
                 early = times
             known = _representative(early)
-            self._kernel = (fitted, fit_kernel(self._points[list(known)], _standardised(times, known)))
-        known = _representative(times)
-        return _View(known, _standardised(times, known), self._kernel[1])
+            kernel = fit_kernel(self._points[list(known)], _standardised(times, known))
+            candidates = self._candidates(known)
+            posterior = Posterior(kernel, self._points[candidates])
+            self._model = _Model(fitted, known, kernel, candidates, posterior, [])
+        return self._model
 
-    def _most_promising(self, board: Board, view: _View) -> int | None:
+    def _known(self, model: _Model) -> list[int]:
+        """The observed configs that the model looks at: those it was made from, and all later ones."""
+        return [*model.known, *(index for index in list(self._board.times)[model.fitted :] if index not in model.known)]
+
+    def _most_promising(self, board: Board, model: _Model) -> int:
         import numpy as np  # noqa: PLC0415
 
-        points = self._points
-        candidates = [index for index in self._candidates(view) if board.is_free(index)]
-        if not candidates:
-            return next((index for index in range(len(board)) if board.is_free(index)), None)
-        found = predict(
-            view.kernel, points[list(view.known)], view.values, points[list(board.pending)], points[candidates]
-        )
-        gain = expected_improvement(found, float(view.values.min()))
-        return candidates[int(np.argmax(gain))]
+        known = self._known(model)
+        rows = known + list(board.pending)
+        same = next((at for at, pair in enumerate(zip(model.rows, rows, strict=False)) if pair[0] != pair[1]), None)
+        same = min(len(model.rows), len(rows)) if same is None else same
+        model.posterior.truncate(same)
+        if rows[same:]:
+            model.posterior.extend(self._points[rows[same:]])
+        model.rows = rows
+        values = _standardised(board.times, known)
+        gain = expected_improvement(model.posterior.predict(values), float(values.min()))
+        gain[[at for at, index in enumerate(model.candidates) if not board.is_free(index)]] = -np.inf
+        most = gain.max()
+        if most == -np.inf:
+            return next(index for index in range(len(board)) if board.is_free(index))
+        # A search that was restored adds the same rows in other portions: what rounding tells apart is a tie.
+        return model.candidates[int(np.argmax(gain >= most - abs(most) * 1e-9))]
 
-    def _candidates(self, view: _View) -> list[int] | range:
+    def _candidates(self, known: tuple[int, ...]) -> list[int]:
         """All configs; of a large space a sample, and the lines through the best few."""
         if len(self._board) <= _CANDIDATES:
-            return range(len(self._board))
+            return list(range(len(self._board)))
         lattice = self._board.lattice
-        best = sorted(view.known, key=lambda index: (self._board.cost(index), index))[:4]
+        best = sorted(known, key=lambda index: (self._board.cost(index), index))[:4]
         lines = [near for index in best for axis in range(len(lattice.axes)) for near in lattice.line(index, axis)]
         return sorted({*self._sample, *lines})
 
@@ -165,7 +186,7 @@ def _representative(times: dict[int, float | None]) -> tuple[int, ...]:
     return tuple(index for index in times if index in kept)
 
 
-def _standardised(times: dict[int, float | None], known: tuple[int, ...]) -> Array:
+def _standardised(times: dict[int, float | None], known: Sequence[int]) -> Array:
     """Log times with mean 0 and variance 1; failures and whatever is slow count as the clipping quantile."""
     import numpy as np  # noqa: PLC0415
 
