@@ -9,6 +9,7 @@ from silo.core.values import canonical_json, parse_json
 from silo.errors import CompileError, CompilerMissingError, CompileTimeoutError, LaunchError, StoreError, TuneError
 from silo.tune.ledger import read_trials
 from silo.tune.outcome import Budget, TuneInterrupted
+from silo.tune.search.seed import Seed
 from silo.tune.session import tune
 from silo.tune.trial import Stage, Status
 from silo.tune.winner import choose_winner
@@ -225,7 +226,7 @@ def test_budget_of_seconds_counts_compile_and_measurement():
 def test_kept_trials_cost_no_time():
     records = Records()
     run(records)
-    outcome, _ = run(records, budget=Budget(seconds=0.0))
+    outcome, _ = run(records, budget=Budget(seconds=1e-9))
     assert (outcome.reused, outcome.stopped) == (len(SPACE), "complete")
 
 
@@ -330,3 +331,109 @@ def test_the_winner_is_a_view_over_the_kept_trials():
     records = Records()
     outcome, _ = run(records, landscape=FakeLandscape(noise_permille=30, failing_permille=100))
     assert choose_winner(reversed(read_trials(STUDY, records))) == outcome.winner
+
+
+LARGE = [
+    Config.of(BLOCK=1 << power, num_warps=warps, TILE=tile)
+    for power in range(5, 12)
+    for warps in (1, 2, 4, 8)
+    for tile in range(12)
+]
+
+
+def test_the_default_searcher_stops_by_itself_in_a_large_space():
+    outcome, evaluator = run(Records(), space=LARGE, ahead=4)
+    assert (outcome.measured, outcome.stopped) == (256, "evaluations")
+    assert len(set(evaluator.evaluated)) == 256
+
+
+def test_whoever_asks_for_all_gets_all():
+    outcome, _ = run(Records(), space=LARGE, searcher="exhaustive")
+    assert (outcome.measured, outcome.stopped) == (len(LARGE), "complete")
+
+
+def test_seeds_are_measured_first():
+    _, evaluator = run(Records(), seeds=[Seed(BEST), Seed(Config.of(BLOCK=7))], budget=Budget(evaluations=2))
+    assert evaluator.evaluated == [BEST, SPACE[0]]
+
+
+@pytest.mark.parametrize("searcher", ["auto", "genetic", "neighbourhood"])
+def test_a_search_that_was_killed_goes_on_and_measures_nothing_twice(searcher):
+    records = Records()
+    first, _ = run(records, space=LARGE, searcher=searcher, budget=Budget(evaluations=30))
+    second, evaluator = run(records, space=LARGE, searcher=searcher, budget=Budget(evaluations=50))
+    assert (first.measured, second.measured, second.reused) == (30, 20, 30)
+    assert not {trial.config for trial in first.trials} & set(evaluator.evaluated)
+    third, evaluator = run(records, space=LARGE, searcher=searcher, budget=Budget(evaluations=50))
+    assert (third.measured, third.reused) == (0, 50)
+    assert evaluator.prepared == []
+
+
+class Told:
+    """A searcher of somebody else, which notes what it is told."""
+
+    def __init__(self, configs):
+        self.left = list(configs)
+        self.observed = []
+        self.finished_after = None
+
+    def suggest(self, count):
+        chosen, self.left = self.left[:count], self.left[count:]
+        return chosen
+
+    def observe(self, config, time_ns):
+        self.observed.append((config, time_ns))
+
+    def finish(self):
+        if self.finished_after is None:
+            self.finished_after = len(self.observed)
+
+    def state(self):
+        return None
+
+    def restore(self, state):
+        pass
+
+
+def test_the_searcher_is_told_when_the_budget_nears_its_end():
+    told = Told(LARGE)
+    run(Records(), space=LARGE, searcher=told, budget=Budget(evaluations=100), ahead=1)
+    assert told.finished_after == 80
+    told = Told(LARGE)
+    now = itertools.count(step=10**7)
+    run(Records(), space=LARGE, searcher=told, budget=Budget(seconds=2.0), clock=lambda: next(now))
+    assert 0 < told.finished_after < len(told.observed)
+
+
+def test_the_searcher_is_told_what_the_store_knows():
+    records = Records()
+    landscape = FakeLandscape(optimum=BEST, failures={SPACE[2]: Status.COMPILE})
+    run(records, landscape=landscape, searcher="exhaustive", budget=Budget(evaluations=5))
+    told = Told(SPACE[5:])
+    run(records, landscape=landscape, searcher=told)
+    assert [config for config, _ in told.observed[:5]] == SPACE[:5]
+    assert [time is None for _, time in told.observed[:5]] == [config == SPACE[2] for config in SPACE[:5]]
+
+
+def test_a_budget_smaller_than_what_is_known_measures_nothing():
+    records = Records()
+    run(records, budget=Budget(evaluations=6))
+    outcome, evaluator = run(records, budget=Budget(evaluations=2))
+    assert (outcome.measured, outcome.reused, outcome.stopped) == (0, 6, "evaluations")
+    assert evaluator.prepared == []
+
+
+@pytest.mark.parametrize(
+    "limits", [{"evaluations": 0}, {"evaluations": -1}, {"seconds": 0.0}, {"seconds": float("nan")}]
+)
+def test_a_budget_of_nothing_is_refused(limits):
+    with pytest.raises(TuneError, match="measures nothing"):
+        Budget(**limits)
+
+
+def test_bad_input_is_refused_before_anything_is_compiled():
+    evaluator = FakeEvaluator(STUDY, LANDSCAPE)
+    for space, searcher, message in (((), "auto", "space is empty"), (SPACE, "annealing", "unknown searcher")):
+        with pytest.raises(TuneError, match=message):
+            run(Records(), space=space, searcher=searcher, evaluator=evaluator)
+    assert evaluator.prepared == evaluator.evaluated == []

@@ -37,6 +37,7 @@ from silo.core.variant import Variant
 from silo.errors import BundleError
 from silo.settings import settings
 from silo.tune.ledger import read_trials
+from silo.tune.outcome import Budget
 from silo.tune.policy import Mode
 from silo.tune.progress import Progress
 
@@ -128,7 +129,7 @@ def build_bundle(
     here = _devices_for(concrete)
     report, report_tuning = progress or _silent_stage, tuning or _silent_tuning
     shared = session()
-    limits = Limits(seconds=budget_s)
+    limits = Limits(budget=Budget(seconds=budget_s))
     planned = [
         _Planned(kernel, (), (), {}, planned_binaries(kernel, given or own_targets(kernel)))
         if isinstance(kernel, BinaryKernel)

@@ -24,7 +24,7 @@ from silo.core.signature import Signature
 from silo.core.values import JSON
 from silo.errors import BundleError, CaseError
 from silo.launch.runtime import inspect_call
-from silo.tune.outcome import Budget, TuneOutcome
+from silo.tune.outcome import TuneOutcome
 from silo.tune.progress import Progress
 from silo.tune.session import tune
 from silo.tune.trial import Study, Trial
@@ -119,7 +119,7 @@ def _tune_case(
             records,
             searcher=limits.searcher,
             seeds=case_seeds(study, configs, records),
-            budget=Budget(evaluations=limits.evaluations, seconds=limits.seconds),
+            budget=limits.budget,
             progress=progress,
         )
     return case.label, study.bucket, study.signature, outcome

@@ -74,8 +74,8 @@ def tune_live(kernel: Kernel, resolver: Resolver, situation: Situation) -> Confi
     artifacts = CompiledArtifacts(
         Compilation(session(), kernel.source, trials=True), lambda config: resolver.variant(situation, config)
     )
-    budget = Budget(seconds=settings().tune_budget_s)
     try:
+        budget = Budget(seconds=settings().tune_budget_s)
         with BenchEvaluator(study, artifacts, bench, None, situation.candidates) as evaluator:
             near = seeds(situation.candidates, neighbours(study, problem.records))
             outcome = tune(study, situation.candidates, evaluator, problem.records, seeds=near, budget=budget)

@@ -30,7 +30,9 @@ from silo.launch.runtime import inspect_call
 from silo.tune.imported import spoken_of
 from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
-from silo.tune.seeds import Seed, neighbours, seeds
+from silo.tune.search.registry import DEFAULT_SEARCHER, check_searcher
+from silo.tune.search.seed import Seed
+from silo.tune.seeds import neighbours, seeds
 from silo.tune.session import tune
 from silo.tune.trial import Study
 
@@ -49,12 +51,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Limits:
-    """How far one case is tuned: searcher, most configs, most seconds; ``lock`` is the file of what is deployed."""
+    """How far one case is tuned; ``lock`` is the file of what is deployed.
 
-    searcher: str = "exhaustive"
-    evaluations: int | None = None
-    seconds: float | None = None
+    Raises:
+        TuneError: No searcher has this name.
+    """
+
+    searcher: str = DEFAULT_SEARCHER
+    budget: Budget = Budget()  # noqa: RUF009  # frozen
     lock: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_searcher(self.searcher)
 
 
 @dataclass(frozen=True)
@@ -152,7 +160,7 @@ def case_seeds(
     """What to try first: what is deployed, what was best in the nearest studies, what other tuners found."""
     near = seeds(configs, neighbours(study, records), deployed=deployed_config(lock, study))
     elsewhere = spoken_of(configs, imported_seeds(study.kernel))
-    return (*near, *(Seed(config, "best in an imported file") for config in elsewhere))
+    return (*near, *(Seed(config, reason="best in an imported file") for config in elsewhere))
 
 
 def tune_case(
@@ -172,7 +180,7 @@ def tune_case(
             records,
             searcher=limits.searcher,
             seeds=case_seeds(made, situation.candidates, records, limits.lock),
-            budget=Budget(evaluations=limits.evaluations, seconds=limits.seconds),
+            budget=limits.budget,
             progress=progress,
         )
     return outcome, compilation

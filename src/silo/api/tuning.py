@@ -12,8 +12,9 @@ from silo.api.devices import device_named
 from silo.api.locks import LockRow, read_lock, update_lock
 from silo.api.studying import Limits, case_studies, tune_case
 from silo.errors import LockError
-from silo.tune.outcome import TuneOutcome
+from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
+from silo.tune.search.registry import DEFAULT_SEARCHER
 
 __all__ = ["TuneRow", "tune_path"]
 
@@ -62,7 +63,7 @@ def tune_path(
     *,
     device: str = "cpu",
     kernels: Sequence[str] | None = None,
-    searcher: str = "exhaustive",
+    searcher: str = DEFAULT_SEARCHER,
     evaluations: int | None = None,
     budget_s: float | None = None,
     trust: bool = False,
@@ -76,11 +77,12 @@ def tune_path(
 
     Raises:
         CaseError: there is no case.
+        TuneError: no searcher has this name; the budget is 0.
         LockError: the lock file cannot be read or written, or the path is a bundle.
         TuneInterrupted: Ctrl-C; every finished trial is kept, and the lock is as it was.
     """
+    limits = Limits(searcher, Budget(evaluations, budget_s), lock)
     found = device_named(device)
-    limits = Limits(searcher, evaluations, budget_s, lock)
     report = progress or _silent
     if path.suffix != ".py":
         if lock is not None:

@@ -16,16 +16,24 @@ from silo.tune.progress import format_time
 __all__ = ["command"]
 
 
+# Written out: the registry is not imported for --help. A test compares them.
+_SEARCHERS = (
+    "auto, exhaustive, random, descent, descent-all-directions, neighbourhood, genetic or surrogate. "
+    "auto measures small spaces whole and models the times of larger ones."
+)
+_EVALUATIONS = "At most so many configs for each case. Default: 256 for auto without --budget, else no limit."
+
+
 def command(
     path: Annotated[
         Path, typer.Argument(metavar="FILE|K.silo", help="A Python file with kernels, or a bundle to refine in place.")
     ],
     device: Device = "cpu",
     kernel: Kernels = None,
-    searcher: Annotated[str, typer.Option("--searcher", metavar="NAME", help="exhaustive or random.")] = "exhaustive",
+    searcher: Annotated[str, typer.Option("--searcher", metavar="NAME", help=_SEARCHERS)] = "auto",
     evaluations: Annotated[
         int | None,
-        typer.Option("--evaluations", metavar="N", help="At most so many configs for each case. Default: no limit."),
+        typer.Option("--evaluations", metavar="N", help=_EVALUATIONS),
     ] = None,
     budget: Budget = None,
     lock: Annotated[

@@ -205,15 +205,27 @@ class Searcher(Protocol):
     """Chooses which configs to try next. State is plain JSON, so a run can be resumed by replaying observations."""
 
     def suggest(self, count: int) -> Sequence[Config]:
-        """Up to ``count`` configs not suggested before; empty when the search is over."""
+        """Up to ``count`` configs not suggested before.
+
+        It is asked ahead of observations. Fewer, even none, where it must learn the outcome of earlier ones first; none
+        although every suggestion was observed when the search is over.
+        """
         ...
 
     def observe(self, config: Config, time_ns: float | None) -> None:
-        """The outcome of one config: its median time, or None where it failed."""
+        """The outcome of one config, suggested or not: its median time, or None where it failed."""
+        ...
+
+    def finish(self) -> None:
+        """The budget is nearly spent: suggest from now on what makes the best sure."""
         ...
 
     def state(self) -> JSON:
         """What is needed to go on."""
+        ...
+
+    def restore(self, state: JSON) -> None:
+        """Go on from a :meth:`state`; ``ValueError`` if it is the state of another search."""
         ...
 
 

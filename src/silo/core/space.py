@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from silo.core.config import Config
+from silo.core.lattice import Lattice
 from silo.core.nodes import Argument, Bindings, ConfigValue, Node, evaluate, from_json, leaves, to_json
 from silo.core.reading import read_list, read_object, read_pairs
 from silo.core.trace import trace_value
@@ -18,7 +19,6 @@ from silo.core.values import (
     canonical_json,
     digest,
     value_from_json,
-    value_sort_key,
     value_to_json,
 )
 from silo.errors import ExpressionError, SpaceError, TraceError
@@ -44,6 +44,7 @@ class Space:
     points: tuple[Config, ...] = ()
     constraints: tuple[Node, ...] = ()
     _configs: tuple[Config, ...] = field(init=False, repr=False, compare=False)
+    _index: list[Lattice] = field(init=False, repr=False, compare=False, default_factory=list["Lattice"])
 
     def __post_init__(self) -> None:
         if bool(self.axes) == bool(self.points):
@@ -97,12 +98,18 @@ class Space:
         return cls(axes, points, earlier + traced)
 
     @property
+    def _lattice(self) -> Lattice:
+        if not self._index:
+            self._index.append(Lattice(self._configs))
+        return self._index[0]
+
+    @property
     def size(self) -> int:
         """How many configs it has."""
         return len(self._configs)
 
     def __contains__(self, config: object) -> bool:
-        return isinstance(config, Config) and config.order_key in {point.order_key for point in self._configs}
+        return isinstance(config, Config) and self._lattice.index(config) is not None
 
     def configs(self, arguments: Mapping[str, Value] | None = None) -> tuple[Config, ...]:
         """The configs in order; with the values of key arguments, only those that their constraints allow.
@@ -123,20 +130,16 @@ class Space:
         return self._configs[0]
 
     def neighbours(self, config: Config) -> tuple[Config, ...]:
-        """The configs one step away: one parameter differs, to the next smaller or larger value the space has there.
+        """The configs one step away: one parameter differs.
 
-        Parameters in order of name, the smaller value first. ``SpaceError`` if the config is not of this space.
+        A number goes to the next smaller or larger one that the space has there, what is no number (strings, bools,
+        None) to every other value. Parameters in order of name, the smaller value first. ``SpaceError`` if the config
+        is not of this space.
         """
-        if config not in self:
+        index = self._lattice.index(config)
+        if index is None:
             raise SpaceError(f"the config {config} is not in the space")
-        mine = config.as_dict()
-        found: list[Config] = []
-        for name in sorted(mine):
-            line = [point for point in self._configs if _differs_only_in(name, mine, point.as_dict())]
-            line.sort(key=lambda point, name=name: value_sort_key(point.as_dict()[name]))
-            at = [point.order_key for point in line].index(config.order_key)
-            found += line[max(at - 1, 0) : at] + line[at + 1 : at + 2]
-        return tuple(found)
+        return tuple(self._configs[near] for near in self._lattice.neighbours(index))
 
     def key(self) -> str:
         """Its key (schema ``space-key/1``)."""
@@ -188,14 +191,6 @@ def _check_axis(name: str, values: Sequence[Value]) -> None:
 
 def _distinct(configs: Iterable[Config]) -> tuple[Config, ...]:
     return tuple({config.order_key: config for config in configs}.values())
-
-
-def _differs_only_in(name: str, left: Mapping[str, Value], right: Mapping[str, Value]) -> bool:
-    return left.keys() == right.keys() and all(
-        canonical_json(value_to_json(left[other])) == canonical_json(value_to_json(right[other]))
-        for other in left
-        if other != name
-    )
 
 
 def _traced(constraint: Constraint, names: Sequence[str], key: Sequence[str]) -> Node:

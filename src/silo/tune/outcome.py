@@ -20,10 +20,18 @@ class Budget:
 
     ``evaluations`` counts configs looked at, kept trials included, so that a session that was killed goes on to where
     it would have ended. ``seconds`` is wall time: compiling and measuring both count.
+
+    Raises:
+        TuneError: A limit leaves no room for a single config.
     """
 
     evaluations: int | None = None
     seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, limit in (("evaluations", self.evaluations), ("seconds", self.seconds)):
+            if limit is not None and not limit > 0:
+                raise TuneError(f"a budget of {limit} {name} measures nothing; give more than 0, or no limit at all")
 
 
 @dataclass(frozen=True, slots=True)

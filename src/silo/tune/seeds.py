@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from silo.core.config import Config
 from silo.core.protocols import RecordStore
 from silo.tune.catalog import studies_of
 from silo.tune.ledger import read_trials
 from silo.tune.nearness import Neighbour, nearest
+from silo.tune.search.seed import Seed
 from silo.tune.trial import Study
 from silo.tune.winner import choose_winner
 
-__all__ = ["Seed", "neighbours", "ordered_by", "seeds"]
+__all__ = ["neighbours", "seeds"]
 
 # Of one study: its winner and the next two. More of them say little that the winner did not.
 _PER_STUDY = 3
-
-# What of a study makes its times say nothing about times here.
-_OTHER_TIMES = frozenset(("device", "target", "size", "dtype", "constexpr"))
-
-
-@dataclass(frozen=True, slots=True)
-class Seed:
-    """A config to try early, and why. ``predicted_ns`` is the time of one launch, where that is likely to be the same.
-
-    A seed is a guess: it is measured like any other config.
-    """
-
-    config: Config
-    reason: str
-    predicted_ns: int | None = None
 
 
 def neighbours(study: Study, records: RecordStore, limit: int = 8) -> tuple[Neighbour, ...]:
@@ -70,21 +56,14 @@ def seeds(
             found.setdefault(seed.config.order_key, seed)
 
     if deployed is not None:
-        add(Seed(deployed, "deployed"))
+        add(Seed(deployed, reason="deployed"))
     for place in range(_PER_STUDY):
         for neighbour in near:
             if place < len(neighbour.ranking):
                 config, time_ns = neighbour.ranking[place]
-                comparable = not any(one.what in _OTHER_TIMES for one in neighbour.differences)
-                add(Seed(config, _reason(neighbour, place), time_ns if comparable else None))
+                best_ns = max(neighbour.ranking[0][1], 1)
+                add(Seed(config, max(time_ns, 1) / best_ns, _reason(neighbour, place)))
     return tuple(found.values())
-
-
-def ordered_by(seeded: Sequence[Seed], configs: Sequence[Config]) -> tuple[Config, ...]:
-    """``configs`` with the seeds among them first; nothing is added and nothing lost."""
-    mine = {config.order_key: config for config in configs}
-    first = {seed.config.order_key: mine[seed.config.order_key] for seed in seeded if seed.config.order_key in mine}
-    return tuple({**first, **mine}.values())
 
 
 def _reason(neighbour: Neighbour, place: int) -> str:

@@ -20,8 +20,8 @@ from silo.tune.evaluator import Evaluator
 from silo.tune.ledger import Ledger
 from silo.tune.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
 from silo.tune.progress import Progress, ProgressCallback
-from silo.tune.search.registry import make_searcher
-from silo.tune.seeds import Seed, ordered_by
+from silo.tune.search.registry import DEFAULT_SEARCHER, make_searcher
+from silo.tune.search.seed import Seed
 from silo.tune.statistics import median
 from silo.tune.trial import Stage, Status, Study, Trial
 from silo.tune.winner import choose_winner, finalists
@@ -32,6 +32,10 @@ _NO_BUDGET = Budget()
 
 # The part of a time budget that the search may use; the rest is for comparing the finalists.
 _SEARCH_SHARE = 0.85
+# When so much of what the search may use is spent, the searcher is told to make the best sure.
+_FINISH_SHARE = 0.8
+# How many configs the default searcher looks at when no budget says: whoever wants all of a larger space says so.
+_DEFAULT_EVALUATIONS = 256
 
 
 def tune(
@@ -40,7 +44,7 @@ def tune(
     evaluator: Evaluator,
     records: RecordStore,
     *,
-    searcher: str | Searcher = "exhaustive",
+    searcher: str | Searcher = DEFAULT_SEARCHER,
     seeds: Sequence[Seed] = (),
     budget: Budget = _NO_BUDGET,
     progress: ProgressCallback | None = None,
@@ -53,7 +57,8 @@ def tune(
 
     Trials that ``records`` holds already are reused, also those that other processes finish meanwhile, so a killed
     session goes on where it was and a config added to a space costs one measurement. Each trial is kept as soon as
-    it is finished. Finalists are then measured side by side.
+    it is finished. Near the end of the budget the searcher is told so, and a default search then descends in the whole
+    neighbourhood of its best. Finalists are then measured side by side.
 
     Args:
         study: What the trials have in common; its key names them in the store.
@@ -61,8 +66,8 @@ def tune(
         evaluator: Compiles, checks and measures.
         records: Where trials are kept.
         searcher: A searcher, or the name of one, which is then seeded by the study's key.
-        seeds: Configs that are tried first; those outside of the space are left out.
-        budget: Limits of this session.
+        seeds: Configs to begin with, best guess first; for a searcher given by name.
+        budget: Limits of this session. Without any, the default searcher looks at 256 configs at most.
         progress: Called after each config with where the session stands.
         finalist_count: How many of the fastest configs are compared at most; below 2 none are.
         retry: Kinds of failure that are tried again although the store holds them.
@@ -70,14 +75,16 @@ def tune(
         clock: Wall time in nanoseconds.
 
     Raises:
-        TuneError: The space is empty.
+        TuneError: The space is empty; no searcher has this name.
         TuneInterrupted: Ctrl-C; a ``KeyboardInterrupt`` that carries the outcome so far.
     """
     space = tuple({config.order_key: config for config in configs}.values())
     if not space:
         raise TuneError(f"{study}: the space is empty, so there is nothing to tune; check its constraints")
+    if searcher == DEFAULT_SEARCHER and budget == _NO_BUDGET:
+        budget = Budget(evaluations=_DEFAULT_EVALUATIONS)
     if isinstance(searcher, str):
-        searcher = make_searcher(searcher, ordered_by(seeds, space), study.key)
+        searcher = make_searcher(searcher, space, study.key, seeds)
     session = _Session(
         study,
         space,
@@ -135,8 +142,10 @@ class _Session:
     def search(self) -> str:
         """Go through the searcher's suggestions; why it stopped."""
         queue: deque[Config] = deque()
-        asked = 0
+        asked = self._take_known()
         while True:
+            if asked >= self._total * _FINISH_SHARE or self._spent(_SEARCH_SHARE * _FINISH_SHARE):
+                self._searcher.finish()
             if room := min(self._ahead - len(queue), self._total - asked):
                 suggested = list(self._searcher.suggest(room))
                 asked += len(suggested)
@@ -156,6 +165,16 @@ class _Session:
                 self._measured += 1
             self._observe(config, known)
             self.report("search")
+
+    def _take_known(self) -> int:
+        """Tell the searcher what the store holds already; how many configs of the space that is."""
+        known = {trial.config.order_key: trial.config for trial in self._trials() if self._known(trial.config)}
+        for config in known.values():
+            self._reused += 1
+            self._observe(config, self._known(config))
+            self.report("search")
+        self._total = max(self._total, len(known))
+        return len(known)
 
     def _observe(self, config: Config, known: Sequence[Trial]) -> None:
         self._last = known[-1]

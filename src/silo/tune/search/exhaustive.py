@@ -1,15 +1,15 @@
-"""Every config, in the order of the space."""
+"""Every config: seeds first, then the order of the space."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import chain
 
-from silo.core.config import Config
-from silo.tune.search.ordered import OrderedSearcher
+from silo.tune.search.board import Board
+from silo.tune.search.ordered import Ordered
 
-__all__ = ["searcher"]
+__all__ = ["plan"]
 
 
-def searcher(configs: Sequence[Config], seed: str) -> OrderedSearcher:  # noqa: ARG001  # one form for all searchers
-    """Goes through ``configs`` in their order; ``seed`` changes nothing."""
-    return OrderedSearcher("exhaustive", configs)
+def plan(board: Board) -> Ordered:
+    """Goes through all configs in order; the seed changes nothing."""
+    return Ordered(chain(board.hopeful_seeds(), range(len(board))))

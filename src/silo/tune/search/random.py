@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from itertools import chain
 
-from silo.core.config import Config
-from silo.tune.search.ordered import OrderedSearcher
+from silo.tune.search.board import Board
+from silo.tune.search.ordered import Ordered
 
-__all__ = ["searcher"]
+__all__ = ["plan"]
 
 
-def searcher(configs: Sequence[Config], seed: str) -> OrderedSearcher:
-    """Goes through ``configs`` without repetition in the order of a hash keyed by ``seed``.
+def plan(board: Board) -> Ordered:
+    """Seeds first, then all configs without repetition in the order of a hash keyed by the board's seed.
 
     The config itself is the generator's counter: there is no state to save, the order is the same on every machine,
     and configs added to a space leave the order of the others alone.
     """
-    key = hashlib.sha256(seed.encode()).digest()
-    ordered = sorted(configs, key=lambda config: hashlib.sha256(key + config.order_key).digest())
-    return OrderedSearcher("random", ordered)
+    key = hashlib.sha256(board.seed.encode()).digest()
+    hashes = [hashlib.sha256(key + config.order_key).digest() for config in board.configs]
+    return Ordered(chain(board.hopeful_seeds(), sorted(range(len(board)), key=hashes.__getitem__)))

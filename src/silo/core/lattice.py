@@ -1,0 +1,151 @@
+"""Lattices: the configs of a space by their coordinates, so that neighbours are found without looking at all."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from silo.core.config import Config
+from silo.core.values import Value, canonical_json, value_to_json
+
+__all__ = ["Axis", "Lattice"]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One parameter and the values it takes: numbers by size, then the others.
+
+    Those (bools, strings, None, ...) have no order that means anything; they stand in that of their canonical text.
+    """
+
+    name: str
+    numbers: tuple[int | float, ...]
+    others: tuple[Value, ...]
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """All values; a coordinate is a place among them."""
+        return (*self.numbers, *self.others)
+
+    def __len__(self) -> int:
+        return len(self.numbers) + len(self.others)
+
+
+class Lattice:
+    """``configs``, which must be distinct, each with one coordinate on each axis.
+
+    A coordinate is the place of the config's value on the axis; the number of the axis's values stands for a config
+    without that parameter. Building it takes one look at each value.
+
+    >>> lattice = Lattice([Config.of(BLOCK=block, num_warps=4) for block in (128, 64, 256)])
+    >>> lattice.coordinates(0), [str(lattice.configs[at]) for at in lattice.neighbours(0)]
+    ((1, 0), ['BLOCK=64, num_warps=4', 'BLOCK=256, num_warps=4'])
+    """
+
+    def __init__(self, configs: Sequence[Config]) -> None:
+        self.configs = tuple(configs)
+        found: dict[str, dict[object, Value]] = {}
+        for config in self.configs:
+            for name, value in (*config.values, *config.options):
+                found.setdefault(name, {}).setdefault(_identity(value), value)
+        self.axes = tuple(_axis(name, found[name].values()) for name in sorted(found))
+        self._places = [{_identity(value): place for place, value in enumerate(axis.values)} for axis in self.axes]
+        self._number = {axis.name: at for at, axis in enumerate(self.axes)}
+        self.columns = self._columns()
+        self._strides = _strides([len(axis) + 1 for axis in self.axes])
+        self._codes = [0] * len(self.configs)
+        for column, stride in zip(self.columns, self._strides, strict=True):
+            self._codes = [code + place * stride for code, place in zip(self._codes, column, strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.configs)
+
+    def index(self, config: Config) -> int | None:
+        """The place of ``config`` among the configs, or None where it is none of them."""
+        places = [len(axis) for axis in self.axes]
+        for name, value in (*config.values, *config.options):
+            number = self._number.get(name)
+            place = None if number is None else self._places[number].get(_identity(value))
+            if number is None or place is None:
+                return None
+            places[number] = place
+        return self.at(places)
+
+    def at(self, coordinates: Sequence[int]) -> int | None:
+        """The index of the config with these coordinates, or None where the space has none there."""
+        return self._by_code.get(sum(map(int.__mul__, coordinates, self._strides)))
+
+    def coordinates(self, index: int) -> tuple[int, ...]:
+        """The coordinates of a config, one for each axis."""
+        return tuple(column[index] for column in self.columns)
+
+    def along(self, index: int, axis: int, places: Sequence[int]) -> Iterator[int]:
+        """The configs that differ from one only on ``axis``, where they have one of ``places``; in that order."""
+        base = self._codes[index] - self.columns[axis][index] * self._strides[axis]
+        for place in places:
+            found = self._by_code.get(base + place * self._strides[axis])
+            if found is not None and found != index:
+                yield found
+
+    def line(self, index: int, axis: int) -> list[int]:
+        """All configs that differ from one only in the value on ``axis``."""
+        count = len(self.axes[axis])
+        return [] if self.columns[axis][index] == count else list(self.along(index, axis, range(count)))
+
+    def steps(self, index: int, axis: int) -> list[int]:
+        """The configs one step from one along ``axis``: the next smaller and larger number, and each other value."""
+        place, count, numbers = self.columns[axis][index], len(self.axes[axis]), len(self.axes[axis].numbers)
+        if place >= numbers:
+            return self.line(index, axis)
+        smaller = next(self.along(index, axis, range(place - 1, -1, -1)), None)
+        larger = next(self.along(index, axis, range(place + 1, numbers)), None)
+        found = [at for at in (smaller, larger) if at is not None]
+        return found + list(self.along(index, axis, range(numbers, count)))
+
+    def neighbours(self, index: int) -> list[int]:
+        """The configs one step away, axis by axis in order of name (see :meth:`steps`)."""
+        return [at for axis in range(len(self.axes)) for at in self.steps(index, axis)]
+
+    @cached_property
+    def _by_code(self) -> dict[int, int]:
+        return {code: index for index, code in enumerate(self._codes)}
+
+    def _columns(self) -> tuple[array[int], ...]:
+        columns = [array("I", [len(axis)]) * len(self.configs) for axis in self.axes]
+        for index, config in enumerate(self.configs):
+            for name, value in (*config.values, *config.options):
+                number = self._number[name]
+                columns[number][index] = self._places[number][_identity(value)]
+        return tuple(columns)
+
+
+def _identity(value: Value) -> object:
+    """Tells values apart that Python calls equal (1, True, 1.0), and calls equal what is encoded equally."""
+    if isinstance(value, bool | int | str) or value is None:
+        return type(value), value
+    return canonical_json(value_to_json(value))
+
+
+def _axis(name: str, values: Iterable[Value]) -> Axis:
+    numbers: list[int | float] = []
+    others: list[Value] = []
+    for value in values:
+        if isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
+            numbers.append(value)
+        else:
+            others.append(value)
+    numbers.sort(key=lambda value: (value, type(value).__name__))
+    others.sort(key=lambda value: canonical_json(value_to_json(value)))
+    return Axis(name, tuple(numbers), tuple(others))
+
+
+def _strides(lengths: Sequence[int]) -> list[int]:
+    strides: list[int] = []
+    product = 1
+    for length in lengths:
+        strides.append(product)
+        product *= length
+    return strides

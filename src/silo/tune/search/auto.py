@@ -1,0 +1,31 @@
+"""The search for those who do not want to choose one."""
+
+from __future__ import annotations
+
+from silo.tune.search.board import Board
+from silo.tune.search.exhaustive import plan as exhaustive_plan
+from silo.tune.search.searching import Plan
+from silo.tune.search.surrogate import Surrogate
+
+__all__ = ["SMALL", "Auto", "plan"]
+
+# Spaces up to this size are measured in their order: there is nothing to save by guessing.
+SMALL = 32
+
+
+class Auto:
+    """The surrogate's choices; when the budget nears its end, the neighbours of the best config before any other."""
+
+    def __init__(self, board: Board) -> None:
+        self._surrogate = Surrogate(board)
+
+    def next(self, board: Board) -> int | None:
+        """The next config to measure."""
+        if board.finishing and (near := self._surrogate.near_best(board)) is not None:
+            return near
+        return self._surrogate.next(board)
+
+
+def plan(board: Board) -> Plan:
+    """Every config of a small space, seeds first; a model of a larger one."""
+    return exhaustive_plan(board) if len(board) <= SMALL else Auto(board)

@@ -1,0 +1,124 @@
+"""A Gaussian process over configs: what the times of a few say about all the others.
+
+Rasmussen and Williams, Gaussian Processes for Machine Learning (2006): prediction is equation 2.25 and algorithm 2.1,
+the marginal likelihood equation 5.8, the Matern kernel equation 4.17; expected improvement is Jones, Schonlau and
+Welch, Journal of Global Optimization 13 (1998), equation 15.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.floating[Any]]
+
+__all__ = ["Kernel", "Posterior", "Prediction", "expected_improvement", "fit_kernel"]
+
+_LENGTHS = (0.3, 0.6, 1.2, 2.4)
+_NOISES = (1e-3, 1e-2, 1e-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A Matern kernel of smoothness 5/2: over what distance times are alike, and the variance that is noise."""
+
+    length: float
+    noise: float
+
+    def between(self, left: Array, right: Array) -> Array:
+        """The covariance of each row of ``left`` with each of ``right``, noise apart."""
+        import numpy as np  # noqa: PLC0415
+
+        squared = (left * left).sum(1)[:, None] + (right * right).sum(1)[None, :] - 2 * left @ right.T
+        scaled = np.sqrt(np.maximum(squared, 0) * (5 / self.length**2))
+        return (1 + scaled + scaled * scaled / 3) * np.exp(-scaled)
+
+    def covariance(self, points: Array) -> Array:
+        """The covariance of observations at ``points``."""
+        import numpy as np  # noqa: PLC0415
+
+        return self.between(points, points) + self.noise * np.eye(len(points))
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Mean and standard deviation for each candidate."""
+
+    mean: Array
+    deviation: Array
+
+
+class Posterior:
+    """What observations at points say of ``candidates``, kept so that one more observation costs one more row.
+
+    A row is a point's column of the inverse Cholesky factor times the covariance with the candidates.
+    """
+
+    def __init__(self, kernel: Kernel, candidates: Array) -> None:
+        import numpy as np  # noqa: PLC0415
+
+        self._kernel = kernel
+        self._candidates = candidates
+        self._points = candidates[:0]
+        self._factor = np.zeros((0, 0))
+        self._rows = np.zeros((0, len(candidates)))
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def truncate(self, count: int) -> None:
+        """Forget all points but the first ``count``."""
+        self._points, self._rows = self._points[:count], self._rows[:count]
+        self._factor = self._factor[:count, :count]
+
+    def extend(self, points: Array) -> None:
+        """Add points after those that are there."""
+        import numpy as np  # noqa: PLC0415
+
+        kernel, old, new = self._kernel, len(self._points), len(points)
+        below = np.linalg.solve(self._factor, kernel.between(self._points, points)).T
+        corner = np.linalg.cholesky(kernel.covariance(points) - below @ below.T)
+        rest = kernel.between(points, self._candidates) - below @ self._rows
+        self._factor = np.block([[self._factor, np.zeros((old, new))], [below, corner]])
+        self._rows = np.vstack([self._rows, np.linalg.solve(corner, rest)])
+        self._points = np.vstack([self._points, points])
+
+    def predict(self, values: Array) -> Prediction:
+        """From standardised values at the first points; those at the rest are not known yet, but will be.
+
+        So nothing near those is uncertain any more.
+        """
+        import numpy as np  # noqa: PLC0415
+
+        count = len(values)
+        whitened = np.linalg.solve(self._factor[:count, :count], values)
+        explained = np.einsum("ij,ij->j", self._rows, self._rows)
+        return Prediction(whitened @ self._rows[:count], np.sqrt(np.maximum(1 - explained, 1e-9)))
+
+
+def fit_kernel(points: Array, values: Array) -> Kernel:
+    """The kernel under which standardised ``values`` at ``points`` are most likely, of a dozen."""
+    import numpy as np  # noqa: PLC0415
+
+    def unlikeliness(kernel: Kernel) -> float:
+        factor = np.linalg.cholesky(kernel.covariance(points))
+        whitened = np.linalg.solve(factor, values)
+        return float(0.5 * len(values) * np.log((whitened**2).mean() + 1e-12) + np.log(np.diag(factor)).sum())
+
+    return min((Kernel(length, noise) for length in _LENGTHS for noise in _NOISES), key=unlikeliness)
+
+
+def expected_improvement(prediction: Prediction, best: float) -> Array:
+    """By how much each candidate is expected to be below ``best``."""
+    import numpy as np  # noqa: PLC0415
+
+    gain = best - prediction.mean
+    scaled = gain / prediction.deviation
+    below = 0.5 * (1 + np.fromiter(map(math.erf, scaled / math.sqrt(2)), dtype=np.float64, count=len(scaled)))
+    density = np.exp(-scaled * scaled / 2) / math.sqrt(2 * math.pi)
+    return gain * below + prediction.deviation * density

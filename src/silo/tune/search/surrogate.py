@@ -1,0 +1,196 @@
+"""A surrogate search: a model of the times seen so far says where the next config is most likely to be better."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from silo.errors import TuneError
+from silo.tune.search.board import Board, draws
+from silo.tune.search.features import features
+from silo.tune.search.model import Kernel, Posterior, expected_improvement, fit_kernel
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.floating[Any]]
+
+__all__ = ["Surrogate", "plan"]
+
+_FIRST = 20  # configs measured before the model is asked, seeds among them
+_SEEDS = 8  # of those at most
+_DRAWN = 20  # of so many drawn at random, the one farthest from the others joins the first ones
+_REFIT = 8  # the kernel is chosen anew each time so many more are known
+_TOO_FEW = 3  # different times; with fewer there is nothing to model
+_CLIP = 0.6  # times above this quantile are all the same to the model: how bad a bad config is does not matter
+_KNOWN = 240  # the model looks at so many observations at most
+_CANDIDATES = 16_384  # and at so many configs of a larger space, besides the neighbours of the best
+
+
+@dataclass
+class _Model:
+    """The model made when ``fitted`` outcomes were known.
+
+    ``known`` are the observed configs that it looks at; ``rows`` those its posterior for ``candidates`` holds.
+    """
+
+    fitted: int
+    known: tuple[int, ...]
+    kernel: Kernel
+    candidates: list[int]
+    posterior: Posterior
+    rows: list[int]
+
+
+class Surrogate:
+    """Names configs by expected improvement. Made for one board; what it remembers follows from the observations."""
+
+    def __init__(self, board: Board) -> None:
+        if importlib.util.find_spec("numpy") is None:
+            raise TuneError(
+                f"the model that searches a space of {len(board)} configs needs numpy, which is not installed: "
+                "install it (pip install numpy), or choose the searcher neighbourhood, genetic or exhaustive"
+            )
+        self._board = board
+        self._model: _Model | None = None
+
+    def next(self, board: Board) -> int | None:
+        """A seed or a config far from the others at first, then the most promising one."""
+        if not board.left:
+            return None
+        first = next((index for index in self._begin if board.is_free(index)), None)
+        if first is not None:
+            return first
+        model = self._refitted()
+        if model is None:
+            return next(index for index in draws(len(board), board.random("rest")) if board.is_free(index))
+        return self._most_promising(board, model)
+
+    def near_best(self, board: Board) -> int | None:
+        """Of the free neighbours of the best config, the one predicted fastest; None where there is none."""
+        import numpy as np  # noqa: PLC0415
+
+        if board.best is None:
+            return None
+        near = [index for index in board.lattice.neighbours(board.best) if board.is_free(index)]
+        model = self._refitted()
+        if not near or model is None:
+            return near[0] if near else None
+        known = self._known(model)
+        posterior = Posterior(model.kernel, self._points[near])
+        posterior.extend(self._points[known])
+        return near[int(np.argmin(posterior.predict(_standardised(board.times, known)).mean))]
+
+    @cached_property
+    def _points(self) -> Array:
+        return features(self._board.lattice)
+
+    @cached_property
+    def _begin(self) -> list[int]:
+        """The best seeds, then configs spread over the space."""
+        import numpy as np  # noqa: PLC0415
+
+        board, points = self._board, self._points
+        chosen = board.hopeful_seeds()[:_SEEDS]
+        generator = board.random("first")
+        failed = {index for index, seed in board.seeds.items() if seed.failed}
+        if not chosen:
+            chosen = [generator.randrange(len(board))]
+        distances = np.full(len(board), np.inf)
+        for index in chosen:
+            distances = np.minimum(distances, ((points - points[index]) ** 2).sum(1))
+        while len(chosen) < min(_FIRST, len(board) - len(failed)):
+            drawn = [generator.randrange(len(board)) for _ in range(_DRAWN)]
+            drawn = [index for index in drawn if distances[index] > 0 and index not in failed]
+            if not drawn:  # configs that the features cannot tell apart, or hardly any left
+                rest = (one for one in range(len(board)) if one not in failed and one not in chosen)
+                drawn = [next(rest)]
+            farthest = max(drawn, key=distances.__getitem__)
+            chosen.append(farthest)
+            distances = np.minimum(distances, ((points - points[farthest]) ** 2).sum(1))
+        return chosen
+
+    def _refitted(self) -> _Model | None:
+        """The model, made anew each time enough outcomes were added; None while there is too little to go by."""
+        times = self._board.times
+        fitted = len(times) // _REFIT * _REFIT
+        if not fitted or len({time for time in times.values() if time is not None}) < _TOO_FEW:
+            return None
+        if self._model is None or self._model.fitted != fitted:
+            early = dict(list(times.items())[:fitted])
+            if len({time for time in early.values() if time is not None}) < _TOO_FEW:
+                early = times
+            known = _representative(early)
+            kernel = fit_kernel(self._points[list(known)], _standardised(times, known))
+            candidates = self._candidates(known)
+            posterior = Posterior(kernel, self._points[candidates])
+            self._model = _Model(fitted, known, kernel, candidates, posterior, [])
+        return self._model
+
+    def _known(self, model: _Model) -> list[int]:
+        """The observed configs that the model looks at: those it was made from, and all later ones."""
+        return [*model.known, *(index for index in list(self._board.times)[model.fitted :] if index not in model.known)]
+
+    def _most_promising(self, board: Board, model: _Model) -> int:
+        import numpy as np  # noqa: PLC0415
+
+        known = self._known(model)
+        rows = known + list(board.pending)
+        same = next((at for at, pair in enumerate(zip(model.rows, rows, strict=False)) if pair[0] != pair[1]), None)
+        same = min(len(model.rows), len(rows)) if same is None else same
+        model.posterior.truncate(same)
+        if rows[same:]:
+            model.posterior.extend(self._points[rows[same:]])
+        model.rows = rows
+        values = _standardised(board.times, known)
+        gain = expected_improvement(model.posterior.predict(values), float(values.min()))
+        gain[[at for at, index in enumerate(model.candidates) if not board.is_free(index)]] = -np.inf
+        most = gain.max()
+        if most == -np.inf:
+            return next(index for index in range(len(board)) if board.is_free(index))
+        # A search that was restored adds the same rows in other portions: what rounding tells apart is a tie.
+        return model.candidates[int(np.argmax(gain >= most - abs(most) * 1e-9))]
+
+    def _candidates(self, known: tuple[int, ...]) -> list[int]:
+        """All configs; of a large space a sample, and the lines through the best few."""
+        if len(self._board) <= _CANDIDATES:
+            return list(range(len(self._board)))
+        lattice = self._board.lattice
+        best = sorted(known, key=lambda index: (self._board.cost(index), index))[:4]
+        lines = [near for index in best for axis in range(len(lattice.axes)) for near in lattice.line(index, axis)]
+        return sorted({*self._sample, *lines})
+
+    @cached_property
+    def _sample(self) -> list[int]:
+        generator = self._board.random("candidates")
+        return sorted(generator.sample(range(len(self._board)), _CANDIDATES))
+
+
+def plan(board: Board) -> Surrogate:
+    """Goes on until every config was measured."""
+    return Surrogate(board)
+
+
+def _representative(times: dict[int, float | None]) -> tuple[int, ...]:
+    """The observed configs that the model looks at: all, or of many the fastest and the latest."""
+    if len(times) <= _KNOWN:
+        return tuple(times)
+    cost = {index: math.inf if time is None else time for index, time in times.items()}
+    fastest = sorted(cost, key=lambda index: (cost[index], index))[: _KNOWN // 2]
+    kept = {*fastest, *list(times)[-_KNOWN // 2 :]}
+    return tuple(index for index in times if index in kept)
+
+
+def _standardised(times: dict[int, float | None], known: Sequence[int]) -> Array:
+    """Log times with mean 0 and variance 1; failures and whatever is slow count as the clipping quantile."""
+    import numpy as np  # noqa: PLC0415
+
+    values = np.array([math.nan if (time := times[index]) is None else math.log(max(time, 1e-3)) for index in known])
+    worst = np.quantile(values[~np.isnan(values)], _CLIP)
+    values = np.fmin(values, worst)
+    return (values - values.mean()) / (values.std() + 1e-9)
