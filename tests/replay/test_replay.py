@@ -10,7 +10,8 @@ from silo.core.config import Config
 from silo.errors import TuneError
 from silo.store.store import MemoryStore
 from silo.tune.outcome import Budget
-from silo.tune.replay import RecordedSpace, ReplayEvaluator
+from silo.tune.replay import RecordedSpace, ReplayEvaluator, replay_search
+from silo.tune.search.registry import make_searcher
 from silo.tune.session import tune
 from silo.tune.statistics import median
 from silo.tune.trial import Status
@@ -58,6 +59,40 @@ def test_a_file_is_read(space):
     statuses = [space.outcomes[config(block).order_key].status for block in (32, 64, 128)]
     assert statuses == [Status.OK, Status.RUN, Status.COMPILE]
     assert space.optimum_ns == 2_000_000
+
+
+def test_averages_are_those_of_the_samples(space):
+    assert space.outcomes[config(16).order_key].average_ns == 4_280_000
+    assert space.outcomes[config(64).order_key].average_ns is None
+    assert space.best_average_ns == 2_080_000
+    worked = space.without_failures()
+    assert worked.configs == (config(16), config(32))
+    assert worked.outcomes.keys() == {one.order_key for one in worked.configs}
+
+
+@pytest.mark.parametrize("searcher", ["auto", "genetic", "descent"])
+@pytest.mark.parametrize("failures", [False, True])
+def test_a_replayed_search_is_the_sessions(searcher, failures, tmp_path):
+    def row(block, tile, pad):
+        time = "CompilationFailedConfig" if failures and block * tile > 300 else 1.0 + abs(block - 48) / 16 + tile % 5
+        times = [] if isinstance(time, str) else [time]
+        return {"block": block, "tile": tile, "pad": pad, "time": time, "times": times, "compile_time": 1.0}
+
+    rows = [row(block, tile, pad) for block in range(16, 144, 16) for tile in range(1, 6) for pad in (0, 1)]
+    path = tmp_path / "cache.json"
+    names = ["block", "tile", "pad"]
+    path.write_text(json.dumps(cache(tune_params_keys=names, cache={str(at): one for at, one in enumerate(rows)})))
+    space = RecordedSpace.load(path)
+    study, order = space.study(), []
+
+    class Noting(ReplayEvaluator):
+        def evaluate(self, config):
+            order.append(config)
+            return super().evaluate(config)
+
+    tune(study, space.configs, Noting(space), MemoryStore().records, searcher=searcher, budget=Budget(evaluations=40))
+    averages = [space.outcomes[config.order_key].average_ns for config in order]
+    assert replay_search(space, make_searcher(searcher, space.configs, study.key), 40) == averages
 
 
 def test_files_may_be_compressed_or_cut_off(space, tmp_path):

@@ -398,7 +398,7 @@ class Told:
 def test_the_searcher_is_told_when_the_budget_nears_its_end():
     told = Told(LARGE)
     run(Records(), space=LARGE, searcher=told, budget=Budget(evaluations=100), ahead=1)
-    assert told.finished_after == 80
+    assert told.finished_after == 90
     told = Told(LARGE)
     now = itertools.count(step=10**7)
     run(Records(), space=LARGE, searcher=told, budget=Budget(seconds=2.0), clock=lambda: next(now))

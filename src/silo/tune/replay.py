@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from silo.core.config import Config
 from silo.core.device import DeviceModel
+from silo.core.protocols import Searcher
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.errors import TuneError
 from silo.tune.formats.files import read_text
 from silo.tune.formats.kernel_tuner import read_cache
+from silo.tune.session import AHEAD, FINISH_SHARE
 from silo.tune.statistics import median
 from silo.tune.trial import Status, Study, Trial
 
-__all__ = ["RecordedOutcome", "RecordedSpace", "ReplayEvaluator"]
+__all__ = ["RecordedOutcome", "RecordedSpace", "ReplayEvaluator", "replay_search"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,11 @@ class RecordedOutcome:
     samples_ns: tuple[int, ...]
     compile_ns: int
     bench_ns: int
+
+    @property
+    def average_ns(self) -> float | None:
+        """The mean of its samples, which is the time that Kernel Tuner's searches see; None where it failed."""
+        return fmean(self.samples_ns) if self.samples_ns else None
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,17 @@ class RecordedSpace:
     def optimum_ns(self) -> int:
         """The smallest median of all configs."""
         return min(median(outcome.samples_ns) for outcome in self.outcomes.values() if outcome.samples_ns)
+
+    @property
+    def best_average_ns(self) -> float:
+        """The smallest average of all configs: what Kernel Tuner calls the optimum."""
+        return min(outcome.average_ns for outcome in self.outcomes.values() if outcome.average_ns is not None)
+
+    def without_failures(self) -> RecordedSpace:
+        """The configs that worked, as Kernel Tuner's own replay takes a file."""
+        worked = {key: outcome for key, outcome in self.outcomes.items() if outcome.average_ns is not None}
+        kept = tuple(config for config in self.configs if config.order_key in worked)
+        return RecordedSpace(self.kernel, self.device, kept, worked)
 
     def study(self, policy: str = "replay/1") -> Study:
         """A study for its trials; device facts that files do not hold are 0."""
@@ -133,3 +153,25 @@ class ReplayEvaluator:
             return self._space.outcomes[config.order_key]
         except KeyError:
             raise TuneError(f"{config} is not in the recorded space of {self._space.kernel}") from None
+
+
+def replay_search(
+    space: RecordedSpace, searcher: Searcher, evaluations: int, *, ahead: int = AHEAD
+) -> list[float | None]:
+    """The averages that ``searcher`` sees in a budget of ``evaluations``, in order; None for a failed config.
+
+    It is asked as a session asks it, ``ahead`` configs before their outcomes are told, and told of the budget's end.
+    """
+    found: list[float | None] = []
+    waiting: deque[Config] = deque()
+    while True:
+        asked = len(found) + len(waiting)
+        if asked >= evaluations * FINISH_SHARE:
+            searcher.finish()
+        if room := min(ahead - len(waiting), evaluations - asked):
+            waiting.extend(searcher.suggest(room))
+        if not waiting:
+            return found
+        config = waiting.popleft()
+        found.append(space.outcomes[config.order_key].average_ns)
+        searcher.observe(config, found[-1])

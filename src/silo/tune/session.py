@@ -26,14 +26,16 @@ from silo.tune.statistics import median
 from silo.tune.trial import Stage, Status, Study, Trial
 from silo.tune.winner import choose_winner, finalists
 
-__all__ = ["tune"]
+__all__ = ["AHEAD", "FINISH_SHARE", "tune"]
 
 _NO_BUDGET = Budget()
 
 # The part of a time budget that the search may use; the rest is for comparing the finalists.
 _SEARCH_SHARE = 0.85
 # When so much of what the search may use is spent, the searcher is told to make the best sure.
-_FINISH_SHARE = 0.8
+FINISH_SHARE = 0.9
+# How many configs are handed to the evaluator for compiling before they are needed.
+AHEAD = 8
 # How many configs the default searcher looks at when no budget says: whoever wants all of a larger space says so.
 _DEFAULT_EVALUATIONS = 256
 
@@ -50,7 +52,7 @@ def tune(
     progress: ProgressCallback | None = None,
     finalist_count: int = 4,
     retry: frozenset[Status] = frozenset(),
-    ahead: int = 8,
+    ahead: int = AHEAD,
     clock: Callable[[], int] = time.monotonic_ns,
 ) -> TuneOutcome:
     """Measure ``configs`` within ``budget`` and name the winner.
@@ -144,7 +146,7 @@ class _Session:
         queue: deque[Config] = deque()
         asked = self._take_known()
         while True:
-            if asked >= self._total * _FINISH_SHARE or self._spent(_SEARCH_SHARE * _FINISH_SHARE):
+            if asked >= self._total * FINISH_SHARE or self._spent(_SEARCH_SHARE * FINISH_SHARE):
                 self._searcher.finish()
             if room := min(self._ahead - len(queue), self._total - asked):
                 suggested = list(self._searcher.suggest(room))

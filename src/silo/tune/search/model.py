@@ -66,14 +66,14 @@ class Posterior:
         self._candidates = candidates
         self._points = candidates[:0]
         self._factor = np.zeros((0, 0))
-        self._rows = np.zeros((0, len(candidates)))
+        self._rows = np.zeros((64, len(candidates)))  # of which as many are in use as there are points
 
     def __len__(self) -> int:
         return len(self._points)
 
     def truncate(self, count: int) -> None:
         """Forget all points but the first ``count``."""
-        self._points, self._rows = self._points[:count], self._rows[:count]
+        self._points = self._points[:count]
         self._factor = self._factor[:count, :count]
 
     def extend(self, points: Array) -> None:
@@ -83,9 +83,11 @@ class Posterior:
         kernel, old, new = self._kernel, len(self._points), len(points)
         below = np.linalg.solve(self._factor, kernel.between(self._points, points)).T
         corner = np.linalg.cholesky(kernel.covariance(points) - below @ below.T)
-        rest = kernel.between(points, self._candidates) - below @ self._rows
+        rest = kernel.between(points, self._candidates) - below @ self._rows[:old]
         self._factor = np.block([[self._factor, np.zeros((old, new))], [below, corner]])
-        self._rows = np.vstack([self._rows, np.linalg.solve(corner, rest)])
+        while len(self._rows) < old + new:
+            self._rows = np.vstack([self._rows, np.zeros_like(self._rows)])
+        self._rows[old : old + new] = np.linalg.solve(corner, rest)
         self._points = np.vstack([self._points, points])
 
     def predict(self, values: Array) -> Prediction:
@@ -97,8 +99,9 @@ class Posterior:
 
         count = len(values)
         whitened = np.linalg.solve(self._factor[:count, :count], values)
-        explained = np.einsum("ij,ij->j", self._rows, self._rows)
-        return Prediction(whitened @ self._rows[:count], np.sqrt(np.maximum(1 - explained, 1e-9)))
+        rows = self._rows[: len(self._points)]
+        explained = np.einsum("ij,ij->j", rows, rows)
+        return Prediction(whitened @ rows[:count], np.sqrt(np.maximum(1 - explained, 1e-9)))
 
 
 def fit_kernel(points: Array, values: Array) -> Kernel:

@@ -36,13 +36,15 @@ _CANDIDATES = 16_384  # and at so many configs of a larger space, besides the ne
 class _Model:
     """The model made when ``fitted`` outcomes were known.
 
-    ``known`` are the observed configs that it looks at; ``rows`` those its posterior for ``candidates`` holds.
+    ``known`` are the observed configs that it looks at; ``rows`` those its posterior for ``candidates`` holds;
+    ``places`` says where a config stands among the candidates.
     """
 
     fitted: int
     known: tuple[int, ...]
     kernel: Kernel
     candidates: list[int]
+    places: dict[int, int]
     posterior: Posterior
     rows: list[int]
 
@@ -129,7 +131,8 @@ class Surrogate:
             kernel = fit_kernel(self._points[list(known)], _standardised(times, known))
             candidates = self._candidates(known)
             posterior = Posterior(kernel, self._points[candidates])
-            self._model = _Model(fitted, known, kernel, candidates, posterior, [])
+            places = {index: at for at, index in enumerate(candidates)}
+            self._model = _Model(fitted, known, kernel, candidates, places, posterior, [])
         return self._model
 
     def _known(self, model: _Model) -> list[int]:
@@ -149,7 +152,7 @@ class Surrogate:
         model.rows = rows
         values = _standardised(board.times, known)
         gain = expected_improvement(model.posterior.predict(values), float(values.min()))
-        gain[[at for at, index in enumerate(model.candidates) if not board.is_free(index)]] = -np.inf
+        gain[[model.places[index] for index in (*board.times, *board.pending) if index in model.places]] = -np.inf
         most = gain.max()
         if most == -np.inf:
             return next(index for index in range(len(board)) if board.is_free(index))
