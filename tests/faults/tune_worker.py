@@ -59,7 +59,7 @@ def work(directory, kind, delay_s, finished):
             os.write(finished, b"%d\n" % space.index(progress.last.config))
 
     evaluator = Slow(study, landscape, delay_s=delay_s)
-    outcome = tune(study, space, evaluator, Store(directory).records, progress=report)
+    outcome = tune(study, space, evaluator, Store(directory).records, searcher="exhaustive", progress=report)
     return outcome, evaluator
 
 

@@ -281,7 +281,7 @@ def test_an_empty_space_is_refused():
 def test_without_numpy_the_model_says_what_to_do(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(TuneError, match=r"needs numpy.*pip install numpy.*neighbourhood"):
-        make_searcher("auto", SPACE, "")
+        make_searcher("surrogate", SPACE, "")
     assert make_searcher("auto", SMALL, "").suggest(1) == SMALL[:1]
 
 
@@ -289,3 +289,11 @@ def test_the_command_names_every_searcher():
     assert DEFAULT_SEARCHER == "auto"
     for name in SEARCHERS:
         assert name in command._SEARCHERS
+
+
+def test_without_numpy_the_default_search_says_so_and_goes_by_neighbourhoods(monkeypatch, caplog):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with caplog.at_level("WARNING", logger="silo"):
+        searcher = make_searcher("auto", SPACE, "a")
+    assert f"numpy is not installed, so {len(SPACE)} configs are searched by neighbourhoods" in caplog.text
+    assert len(searcher.suggest(5)) == 5

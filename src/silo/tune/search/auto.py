@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
+
 from silo.tune.search.board import Board
 from silo.tune.search.exhaustive import plan as exhaustive_plan
+from silo.tune.search.neighbourhood import plan as neighbourhood_plan
 from silo.tune.search.searching import Plan
 from silo.tune.search.surrogate import Surrogate
 
 __all__ = ["SMALL", "Auto", "plan"]
+
+_log = logging.getLogger("silo")
 
 # Spaces up to this size are measured in their order: there is nothing to save by guessing.
 SMALL = 32
@@ -28,4 +34,12 @@ class Auto:
 
 def plan(board: Board) -> Plan:
     """Every config of a small space, seeds first; a model of a larger one."""
-    return exhaustive_plan(board) if len(board) <= SMALL else Auto(board)
+    if len(board) <= SMALL:
+        return exhaustive_plan(board)
+    if importlib.util.find_spec("numpy") is None:
+        _log.warning(
+            "numpy is not installed, so %d configs are searched by neighbourhoods, which takes more measurements",
+            len(board),
+        )
+        return neighbourhood_plan(board)
+    return Auto(board)

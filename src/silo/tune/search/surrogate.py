@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from silo.errors import TuneError
+from silo.tune.search.blas import one_thread
 from silo.tune.search.board import Board, draws
 from silo.tune.search.features import features
 from silo.tune.search.model import Kernel, Posterior, expected_improvement, fit_kernel
@@ -63,6 +64,15 @@ class Surrogate:
 
     def next(self, board: Board) -> int | None:
         """A seed or a config far from the others at first, then the most promising one."""
+        with one_thread():
+            return self._next(board)
+
+    def near_best(self, board: Board) -> int | None:
+        """Of the free neighbours of the best config, the one predicted fastest; None where there is none."""
+        with one_thread():
+            return self._near_best(board)
+
+    def _next(self, board: Board) -> int | None:
         if not board.left:
             return None
         first = next((index for index in self._begin if board.is_free(index)), None)
@@ -73,8 +83,7 @@ class Surrogate:
             return next(index for index in draws(len(board), board.random("rest")) if board.is_free(index))
         return self._most_promising(board, model)
 
-    def near_best(self, board: Board) -> int | None:
-        """Of the free neighbours of the best config, the one predicted fastest; None where there is none."""
+    def _near_best(self, board: Board) -> int | None:
         import numpy as np  # noqa: PLC0415
 
         if board.best is None:
