@@ -296,4 +296,4 @@ def test_without_numpy_the_default_search_says_so_and_goes_by_neighbourhoods(mon
     with caplog.at_level("WARNING", logger="silo"):
         searcher = make_searcher("auto", SPACE, "a")
     assert f"numpy is not installed, so {len(SPACE)} configs are searched by neighbourhoods" in caplog.text
-    assert len(searcher.suggest(5)) == 5
+    assert searcher.suggest(5)
