@@ -14,6 +14,7 @@ from silo.core.config import Config
 from silo.core.target import Target
 from silo.errors import SpaceError, TraceError
 from silo.launch.runtime import inspect_call
+from silo.settings import override
 from silo.tune import heuristics
 from silo.tune.heuristics import KernelFacts, ReductionHint
 
@@ -24,9 +25,11 @@ def out():
     return np.zeros_like(X)
 
 
-@pytest.fixture(autouse=True)
-def untuned(monkeypatch):
-    monkeypatch.setenv("SILO_TUNE", "cached")
+@pytest.fixture(autouse=True, scope="module")
+def store(tmp_path_factory):
+    home = tmp_path_factory.mktemp("store")
+    with override(home=home, tune="cached"):
+        yield home
 
 
 @triton.jit
@@ -180,6 +183,14 @@ def test_a_call_that_gives_its_blocks_is_as_it_was():
     assert len(misses) == 4
 
 
+def test_open_blocks_are_tuned_and_kept():
+    kernel = silo.kernel(tune="auto")(double)
+    y = out()
+    kernel[by_n](X, y, X.size)
+    assert (y == 2 * X).all()
+    assert "bucket winner: measured for this bucket" in kernel.explain(X, y, X.size, grid=by_n)
+
+
 def test_a_grid_that_does_not_count_the_open_block():
     kernel = silo.kernel(double)
     with pytest.raises(
@@ -203,6 +214,19 @@ def test_whole_rows():
     expected = np.exp(x) / np.exp(x).sum(1, keepdims=True)
     np.testing.assert_allclose(y, expected, rtol=1e-5)
     assert config_of(kernel, x, y, 300, 300, grid=(7,)).candidates == (Config.of(BLOCK_SIZE=512),)
+
+
+@triton.jit
+def in_pairs(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * 16 + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+
+
+def test_a_constant_of_the_kernel_is_not_taken_for_a_block():
+    kernel = silo.kernel(in_pairs)
+    situation = config_of(kernel, X, out(), 100, grid=by_n)
+    assert situation.rule.made_by.kind == "persistent_reduction", "programs start 16 apart, whatever the block"
+    assert situation.rule.placed == ()
 
 
 def test_rows_in_a_loop():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from silo.compile.toolchain import select_compiler
@@ -28,7 +29,7 @@ __all__ = ["check_grid", "guess_space"]
 _NAMED = (Argument, ConfigValue)
 
 # Lengths by which blocks are told apart; at least what tl.dot takes.
-_LENGTHS = tuple(1 << power for power in range(4, 12))
+_LENGTHS = tuple(1 << power for power in range(4, 15))
 _GROUP_ROWS = 8
 
 
@@ -38,9 +39,21 @@ def guess_space(kernel: Kernel, target: Target, signature: Signature, specializa
     ``SpaceError`` says why there is none and what to give.
     """
     taken = {value for _, value in specialization.constants if isinstance(value, int)}
-    lengths = iter(length for length in _LENGTHS if length not in taken)
-    trial = {name: _GROUP_ROWS if role_of(name) == GROUP else next(lengths) for name in kernel.open_blocks}
-    use = _use(kernel, target, signature, specialization, trial)
+    lengths = [length for length in _LENGTHS if length not in taken]
+    if len(kernel.open_blocks) >= len(lengths):
+        raise SpaceError(
+            f"{kernel.name}: no heuristic can be guessed for {len(kernel.open_blocks)} open block sizes: give the values "
+            "in the call, or silo.kernel a space="
+        )
+    # Twice, with another length for each block: a constant of the kernel may be one of them by chance, but not both.
+    trials = [
+        {
+            name: _GROUP_ROWS if role_of(name) == GROUP else lengths[index + shift]
+            for index, name in enumerate(sorted(kernel.open_blocks, key=lambda name: role_of(name) == GROUP))
+        }
+        for shift in range(2)
+    ]
+    use = _common(*(_use(kernel, target, signature, specialization, trial) for trial in trials))
     scalars = [p.name for p in signature.parameters if p.kind is ParameterKind.INTEGER]
     made, why = guess(kernel.name, use, scalars, [name for name in kernel.guard_key if name in scalars])
     placed = tuple(name for name, block in use.blocks.items() if block.placed)
@@ -63,6 +76,20 @@ def check_grid(kernel: Kernel, rule: BoundSpace, grid: object) -> None:
         f"{kernel.name}: the call leaves {', '.join(rule.placed)} open, and {what} does not depend on it: "
         f"pass a function, {kernel.name}[lambda meta: (triton.cdiv(..., meta[{rule.placed[0]!r}]),)](...), or the value"
     )
+
+
+def _common(one: KernelUse, other: KernelUse) -> KernelUse:
+    """What is so with both lengths of every block."""
+    blocks = {
+        name: BlockUse(
+            first.limit if first.limit == second.limit else "",
+            first.folded or second.folded,
+            stepped=first.stepped and second.stepped,
+            placed=first.placed and second.placed,
+        )
+        for (name, first), second in zip(one.blocks.items(), other.blocks.values(), strict=True)
+    }
+    return replace(one, blocks=blocks)
 
 
 def _use(
