@@ -42,7 +42,7 @@ def guess_space(kernel: Kernel, target: Target, signature: Signature, specializa
     lengths = [length for length in _LENGTHS if length not in taken]
     if len(kernel.open_blocks) >= len(lengths):
         raise SpaceError(
-            f"{kernel.name}: no heuristic can be guessed for {len(kernel.open_blocks)} open block sizes: give the values "
+            f"{kernel.name}: no heuristic can be guessed for {len(kernel.open_blocks)} open blocks: give the values "
             "in the call, or silo.kernel a space="
         )
     # Twice, with another length for each block: a constant of the kernel may be one of them by chance, but not both.
