@@ -261,6 +261,35 @@ def test_products():
     assert config_of(kernel, a, b, c, 40, 60, 50, grid=grid, BLOCK_K=32).candidates[0].as_dict()["BLOCK_K"] == 32
 
 
+def test_every_candidate_of_a_guess_gives_the_right_result():
+    """Whatever the size: a guess that depends on the block would show."""
+    random = np.random.default_rng(4)
+    for size in (1, 17, 300):
+        x = random.random((9, size), np.float32)
+
+        def rows(meta):
+            return (triton.cdiv(meta["M"], meta["BLOCK_M"]),)
+
+        for kernel, args, grid, expected in (
+            (double, (x.reshape(-1), np.zeros(x.size, np.float32), x.size), by_n, 2 * x.reshape(-1)),
+            (softmax, (x, np.zeros_like(x), size, size), (9,), np.exp(x) / np.exp(x).sum(1, keepdims=True)),
+            (row_sums, (x, np.zeros(9, np.float32), 9, size), rows, x.sum(1)),
+        ):
+            made = silo.kernel(kernel)
+            for config in config_of(made, *args, grid=grid).candidates:
+                args[1][...] = 0
+                made[grid](*args, **config.as_dict())
+                np.testing.assert_allclose(args[1], expected, rtol=1e-4, err_msg=f"{kernel} {size} {config}")
+
+
+def test_open_blocks_keep_to_constraints_and_run_in_checking_mode():
+    kernel = silo.kernel(constraints=[lambda c: c.BLOCK < 256], check=True)(double)
+    y = out()
+    kernel[by_n](X, y, X.size)
+    assert (y == 2 * X).all()
+    assert config_of(kernel, X, y, X.size, grid=by_n).candidates == (Config.of(BLOCK=128),)
+
+
 def test_what_cannot_be_guessed_is_said():
     kernel = silo.kernel(part_sums)
     with pytest.raises(SpaceError, match=r"part_sums: the call leaves BLOCK open.*its results depend on that size"):

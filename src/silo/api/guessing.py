@@ -57,7 +57,7 @@ def guess_space(kernel: Kernel, target: Target, signature: Signature, specializa
     scalars = [p.name for p in signature.parameters if p.kind is ParameterKind.INTEGER]
     made, why = guess(kernel.name, use, scalars, [name for name in kernel.guard_key if name in scalars])
     placed = tuple(name for name, block in use.blocks.items() if block.placed)
-    return made.bound(kernel.name, kernel.source.signature, why=why, placed=placed)
+    return made.bound(kernel.name, kernel.source.signature, kernel.open_constraints, why=why, placed=placed)
 
 
 def check_grid(kernel: Kernel, rule: BoundSpace, grid: object) -> None:

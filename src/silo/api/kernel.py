@@ -57,14 +57,17 @@ class Kernel:
         lock: str | os.PathLike[str] | None = None,
         open_blocks: tuple[str, ...] = (),
         open_key: tuple[str, ...] = (),
+        open_constraints: tuple[Constraint, ...] = (),
     ) -> None:
         self.source = source
         self.rule = space if isinstance(space, BoundSpace) else None
         self._space = Space.of([Config()]) if space is None else space
         self.key = key
-        # Block sizes that a call may leave to a heuristic although no space was given, and what tuning depends on then.
+        # Block sizes that a call may leave to a heuristic although no space was given; what tuning depends on then, and
+        # what configs have to keep to.
         self.open_blocks = open_blocks
         self.open_key = open_key
+        self.open_constraints = open_constraints
         self.grid = grid
         self.tune = tune
         self.release_gil = release_gil
@@ -324,6 +327,7 @@ def _make(
         lock=None if lock is None else Path(lock).absolute(),
         open_blocks=open_blocks(source.signature, source.heuristics) if free else (),
         open_key=open_sizes(source.signature) if free else (),
+        open_constraints=tuple(constraints) if free else (),
     )
     if grid is not None:
         known.grid = traced_grid(known, grid)
