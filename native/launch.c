@@ -27,6 +27,7 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
                                struct silo_frame *frame, const bool guarded) {
     const struct silo_plan *plan = &self->plan;
     uint32_t words = (uint32_t)plan->count;
+    int open = -1; /* not known yet */
     for (int32_t i = 0; i < plan->count; i++) {
         const struct silo_parameter *parameter = &plan->parameters[i];
         PyObject *object = inputs->arguments[i];
@@ -67,7 +68,9 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
                                      (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT))) {
                 const unsigned kind = silo_code_kind(frame->key[i]);
                 uint64_t word = 0;
-                if ((parameter->flags & SILO_PARAMETER_OPEN_KEY) && !leaves_open(plan, inputs))
+                if ((parameter->flags & SILO_PARAMETER_OPEN_KEY) && open < 0)
+                    open = leaves_open(plan, inputs);
+                if ((parameter->flags & SILO_PARAMETER_OPEN_KEY) && open == 0)
                     word = 0; /* the caller decided everything that the size would decide */
                 else if (kind == SILO_VALUE_INT && (parameter->flags & SILO_PARAMETER_EXACT))
                     word = frame->slots[i];
