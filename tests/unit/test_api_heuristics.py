@@ -12,7 +12,7 @@ import silo
 from silo.core import grids
 from silo.core.config import Config
 from silo.core.target import Target
-from silo.errors import SpaceError, TraceError
+from silo.errors import NoVariantError, SpaceError, TraceError
 from silo.launch.runtime import inspect_call
 from silo.settings import override
 from silo.tune import heuristics
@@ -341,6 +341,36 @@ def test_a_bundle_has_each_target_s_own_configs(tmp_path):
     assert "BLOCK=256" in seen["double", "cpu"]
     assert "BLOCK=256, num_stages=1, num_warps=4" in seen["double", "cuda"]
     assert "BLOCK_SIZE=1024, num_stages=1, num_warps=4" in seen["triple", "cuda"]
+
+
+def test_a_bundle_never_uses_a_block_that_is_shorter_than_a_row(tmp_path):
+    program = tmp_path / "rows.py"
+    program.write_text(
+        "import silo, triton, triton.language as tl\n"
+        "@silo.kernel\n"
+        "@triton.jit\n"
+        "def softmax(x, out, stride, n_cols, BLOCK_SIZE: tl.constexpr):\n"
+        "    row = tl.program_id(0) * stride\n"
+        "    i = tl.arange(0, BLOCK_SIZE)\n"
+        "    v = tl.exp(tl.load(x + row + i, mask=i < n_cols, other=-float('inf')))\n"
+        "    tl.store(out + row + i, v / tl.sum(v, 0), mask=i < n_cols)\n"
+        "@softmax.cases(n=[100, 300])\n"
+        "def case(n, make):\n"
+        "    x, out = make.normal((7, n)), make.empty((7, n))\n"
+        "    return silo.Case(args=(x, out, n, n), grid=(7,))\n"
+    )
+    from silo.api.build import build_bundle
+
+    build_bundle([program], tmp_path / "rows.silo", targets=["cpu"], tune="off")
+    kernels = silo.load(tmp_path / "rows.silo", trust=True)
+    for size in (70, 100, 128, 257, 300, 512):
+        x = np.random.default_rng(size).random((7, size), np.float32)
+        y = np.zeros_like(x)
+        kernels.softmax[(7,)](x, y, size, size)
+        np.testing.assert_allclose(y, np.exp(x) / np.exp(x).sum(1, keepdims=True), rtol=1e-5)
+    x = np.zeros((7, 600), np.float32)
+    with pytest.raises(NoVariantError, match="compiled for BLOCK_SIZE=512, and the call needs BLOCK_SIZE=1024"):
+        kernels.softmax[(7,)](x, x.copy(), 600, 600)
 
 
 def test_a_persistent_kernel_s_row_is_one_block():

@@ -28,6 +28,7 @@ from silo.compile.plan import PlanCase, PlanKernel, PlannedVariant, plan_variant
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.dispatch import Bucket, DispatchRules
+from silo.core.nodes import Node
 from silo.core.protocols import Device
 from silo.core.signature import Signature
 from silo.core.space import Space
@@ -332,7 +333,7 @@ def _contents(
         signature=kernel.source.signature,
         key=_key(entry),
         config_names=tuple(sorted({*kernel.config_names, *_open_names(entry)})),
-        derived=kernel.derived.nodes,
+        derived=(*kernel.derived.nodes, *_needed(entry)),
         grid=kernel.grid,
         variants=tuple(variants.values()),
         rules=tuple(_rules(entry)),
@@ -344,6 +345,12 @@ def _contents(
 def _open_names(entry: _Planned) -> set[str]:
     """What configs set that calls of this process leave to a heuristic."""
     return {name for study in entry.studies if study.situation.rule for name in study.situation.config_names}
+
+
+def _needed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
+    """What the heuristics of its cases set that a call of another size must not take over."""
+    rules = [study.situation.rule for study in entry.studies]
+    return tuple(dict.fromkeys(pair for rule in rules if rule is not None for pair in rule.needed))
 
 
 def _trials(entry: _Planned) -> tuple[JSON, ...]:

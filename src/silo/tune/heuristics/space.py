@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, TypeAlias
 
 from silo.core.config import Config
 from silo.core.dispatch import bucket_of
-from silo.core.nodes import Argument, Bindings, Const, Node, evaluate, leaves
+from silo.core.nodes import Argument, Bindings, Const, Node, OpKind, evaluate, leaves, make
 from silo.core.signature import ParameterKind, Signature
 from silo.core.space import Constraint, Space
 from silo.core.target import Target
@@ -112,10 +113,13 @@ class HeuristicSpace:
         """The candidates for sizes by dimension, in the kernel's own names."""
         hints = SizeHints.of(sizes)
         made = self.function(target, hints, self.facts, self.effort).named(self.names)
-        row = self.names.get("R0_BLOCK")
-        whole = {row: hints.rnumel} if row and self.kind in _WHOLE_ROWS else {}
-        more = {**whole, **self.constants}
+        more = {**({self.row: hints.rnumel} if self.row else {}), **self.constants}
         return replace(made, found=tuple(_with(one, more) for one in made)) if more else made
+
+    @property
+    def row(self) -> str:
+        """The constexpr that is the length of a whole row, "" where there is none."""
+        return self.names.get("R0_BLOCK", "") if self.kind in _WHOLE_ROWS else ""
 
 
 def _with(candidate: Candidate, members: Mapping[str, Value]) -> Candidate:
@@ -147,6 +151,15 @@ class BoundSpace:
         """Arguments whose values decide, each once: the least that tuning depends on."""
         found = [leaf.name for _, node in self.sizes for leaf in leaves(node) if isinstance(leaf, Argument)]
         return tuple(dict.fromkeys(found))
+
+    @property
+    def needed(self) -> tuple[tuple[str, Node], ...]:
+        """Constexprs without which results would be wrong, as expressions over the arguments: lengths of whole rows."""
+        if not self.made_by.row:
+            return ()
+        rows = [node for dimension, node in self.sizes if dimension.startswith("r")]
+        length = reduce(lambda left, right: make(OpKind.MUL, left, right), rows)
+        return ((self.made_by.row, make(OpKind.NEXT_POW2, make(OpKind.MAX, length, Const(1)))),)
 
     def candidates(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> Candidates:
         """The candidates of one call, by its target, the facts of a device of it, and the call's scalars.
