@@ -14,11 +14,20 @@
 
 #include <math.h>
 
+/* Whether the call leaves a parameter to the config. */
+static bool leaves_open(const struct silo_plan *plan, const struct silo_inputs *inputs) {
+    for (int32_t i = 0; i < plan->count; i++)
+        if (inputs->arguments[i] == NULL && (plan->parameters[i].flags & SILO_PARAMETER_OPTIONAL))
+            return true;
+    return false;
+}
+
 /* Read every argument; the key is complete afterwards except for the device and the options. */
 SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inputs *inputs,
                                struct silo_frame *frame, const bool guarded) {
     const struct silo_plan *plan = &self->plan;
     uint32_t words = (uint32_t)plan->count;
+    int open = -1; /* not known yet */
     for (int32_t i = 0; i < plan->count; i++) {
         const struct silo_parameter *parameter = &plan->parameters[i];
         PyObject *object = inputs->arguments[i];
@@ -59,7 +68,11 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
                                      (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT))) {
                 const unsigned kind = silo_code_kind(frame->key[i]);
                 uint64_t word = 0;
-                if (kind == SILO_VALUE_INT && (parameter->flags & SILO_PARAMETER_EXACT))
+                if ((parameter->flags & SILO_PARAMETER_OPEN_KEY) && open < 0)
+                    open = leaves_open(plan, inputs);
+                if ((parameter->flags & SILO_PARAMETER_OPEN_KEY) && open == 0)
+                    word = 0; /* the caller decided everything that the size would decide */
+                else if (kind == SILO_VALUE_INT && (parameter->flags & SILO_PARAMETER_EXACT))
                     word = frame->slots[i];
                 else if (kind == SILO_VALUE_INT)
                     word = silo_code_is_integer(frame->key[i], frame->slots[i])

@@ -23,6 +23,7 @@ enum silo_parameter_flags {
     SILO_PARAMETER_OPTIONAL = 8,   /* the config gives it where the caller does not */
     SILO_PARAMETER_WRITES = 16,    /* known to be written through */
     SILO_PARAMETER_EXACT = 32,     /* its very value is part of the guard */
+    SILO_PARAMETER_OPEN_KEY = 64,  /* a key only where the call leaves something to the config */
 };
 
 /* What a call reads of a parameter; its name and default lie elsewhere. */

@@ -9,9 +9,20 @@ import random
 
 import pytest
 
+from silo.core import grids
+from silo.core.grids import Part
 from silo.errors import SpaceError
 from silo.tune import heuristics
-from silo.tune.heuristics import AutotuneHint, Effort, KernelFacts, ReductionHint, SizeHints, TargetFacts, TileHint
+from silo.tune.heuristics import (
+    AutotuneHint,
+    Effort,
+    KernelFacts,
+    ReductionHint,
+    SizeHints,
+    SubKernel,
+    TargetFacts,
+    TileHint,
+)
 
 SAMPLES = 250
 TARGETS = ["cuda:sm_90", "cuda:sm_100", "hip:gfx942", "xpu:pvc"]
@@ -270,3 +281,92 @@ def test_lookup_keys(inductor):
     for sizes in ({"x": 64}, {"x": 1024, "r0_": 16}):
         ours = heuristics.lookup_key(SizeHints.of(sizes), text)
         assert ours == inductor.generate_lookup_hash_from_source_code(str(sizes), text)
+
+
+def combo_samples(inductor, source):
+    for _ in range(60):
+        kernels, meta = [], {"num_kernels": source.randrange(1, 5), "autotune_grouping": True}
+        for i in range(meta["num_kernels"]):
+            kind = source.choice(["pointwise", "reduction", "persistent_reduction"])
+            sizes = (
+                {"x": power(source, 16)} if kind == "pointwise" else {"x": power(source, 16), "r0_": power(source, 10)}
+            )
+            facts = KernelFacts(
+                loads=source.choice([1, 2]), reductions=1, reduction_hint=source.choice(list(ReductionHint))
+            )
+            if kernels and source.random() < 0.4:
+                kind, hints, facts = kernels[-1].kind, kernels[-1].hints, kernels[-1].facts
+                sizes = dict(hints.sizes)
+            kernels.append(SubKernel(kind, SizeHints.of(sizes), facts))
+            meta |= {
+                f"heuristic_{i}": kind,
+                f"size_hints_{i}": sizes,
+                f"tile_hint_{i}": "TileHint.DEFAULT",
+                f"reduction_hint_{i}": facts.reduction_hint.name,
+                f"inductor_meta_{i}": {"num_load": facts.loads, "num_reduction": facts.reductions},
+            }
+        yield kernels, meta
+
+
+def test_combos(inductor, host):
+    target = TargetFacts.of("cuda:sm_90")
+    device, source = host(target), random.Random(11)
+    for kernels, meta in combo_samples(inductor, source):
+        blocks = ("XBLOCK", "R0_BLOCK")
+        signature = {f"{name}_{i}": "constexpr" for name in blocks for i in range(len(kernels))}
+        known = {"combo_grid_meta": meta}
+        triton_meta = {"device": device, "signature": signature}
+        (base,) = inductor._handle_combo_kernel_per_subkernel_blocks({}, known, triton_meta, filename="f")
+        plan = heuristics.combo(target, kernels, names=signature)
+        assert plan.base.config.as_dict() == members_of(base)
+        groups = known["combo_tuning_groups"]
+        assert [group.members for group in plan.groups] == [tuple(group["member_indices"]) for group in groups]
+        # Inductor's come from a set, in any order.
+        assert set(plan.launches) == set(known["combo_warp_stage_candidates"])
+        assert dict(plan.limits) == known["combo_coordesc_field_limits"]
+        for ours, group in zip(plan.groups, groups, strict=True):
+            first = group["member_indices"][0]
+            for one in ours.configs:
+                own = {n.removesuffix(f"_{first}"): v for n, v in one.config.values if n.endswith(f"_{first}")}
+                assert own in [
+                    {n: v for n, v in config.kwargs.items() if not (group["skip_rblock"] and n.startswith("R"))}
+                    for config in group["configs"]
+                ]
+
+
+def grid_samples():
+    blocks = {"XBLOCK": 64, "YBLOCK": 16, "ZBLOCK": 4, "R0_BLOCK": 256, "RSPLIT": 8, "RSPLIT_SIZE": 256}
+    x, y, z, r = "xnumel", "ynumel", "znumel", "r0_numel"
+    yield "Grid1D", grids.flat(x), blocks, {}
+    yield "Grid2D", grids.tiles(x, y), blocks, {}
+    yield "Grid3D", grids.volume(x, y, z), blocks, {}
+    yield "BatchMatmulGrid3D", grids.batch_matmul(x, y, z), blocks, {}
+    yield "Grid2DWithYZOverflow", grids.tall(x, y), blocks, {}
+    yield "MixOrderReductionGrid", grids.mix_order(x), blocks, {}
+    yield "CooperativeReductionGrid", grids.cooperative(x), blocks, {}
+    yield "SplitScanGrid", grids.split_scan(x, r), {**blocks, "XBLOCK": 1}, {}
+    yield "FixedGrid", grids.fixed(x, y, z), blocks, {"fixed_grid": [x, y, z]}
+    combo = {"num_kernels": 3, "default_config": None, "min_blocks": 0}
+    for i, (size, bare) in enumerate(((None, False), (None, True), (77, False))):
+        combo |= {f"xnumel_{i}": size, f"no_x_dim_{i}": bare}
+    parts = [Part("xnumel_0"), Part("xnumel_1", blocked=False), Part(77)]
+    yield "SequentialComboKernelGrid", grids.sequential_combo(parts), blocks, {"combo_grid_meta": combo}
+    yield "RoundRobinComboKernelGrid", grids.round_robin_combo(parts), blocks, {"combo_grid_meta": combo}
+    tall = {**combo, "ynumel_0": None, "ynumel_2": 40, "min_blocks": 9}
+    parts = [Part("xnumel_0", "ynumel_0"), Part("xnumel_1", blocked=False), Part(77, 40)]
+    yield "SequentialComboKernelGrid", grids.sequential_combo(parts, least=9), blocks, {"combo_grid_meta": tall}
+    own = {"XBLOCK_0": 16, "YBLOCK_0": 8, "XBLOCK_2": 4, "YBLOCK_2": 2}
+    yield "SequentialFlattenComboKernelGrid", grids.flattened_combo(parts, least=9), own, {"combo_grid_meta": tall}
+
+
+@pytest.mark.parametrize("sample", list(grid_samples()), ids=lambda sample: sample[0])
+def test_grids_of_positive_sizes(inductor, sample):
+    name, ours, config, meta = sample
+    source = random.Random(name)
+    for _ in range(100):
+        sizes = {
+            s: source.randrange(1, 1 << source.randrange(1, 34)) for s in ("xnumel", "ynumel", "znumel", "r0_numel")
+        }
+        sizes |= {f"{d}numel_{i}": source.randrange(1, 1 << source.randrange(1, 30)) for d in "xy" for i in range(2)}
+        theirs = inductor.GridExpr.from_meta({"grid_type": name, **meta}, dict(config))
+        assert ours.dimensions(sizes, config) == theirs.eval_slow(dict(sizes))

@@ -4,8 +4,7 @@ import pytest
 
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Rejected
-from silo.core.target import Target
-from silo.tune.policy import Action, Mode, Origin, decide, first_config, heuristic_choice
+from silo.tune.policy import Action, Mode, Origin, decide
 
 FIRST, EXACT, BUCKET, RULE, SEED, GUESS = (Config.of(BLOCK=block) for block in (32, 64, 128, 256, 1024, 512))
 SPACE = (FIRST, EXACT, BUCKET, RULE, SEED, GUESS)
@@ -68,12 +67,3 @@ def test_a_space_of_one_is_never_tuned():
 
 def test_modes_are_spelled_as_the_setting():
     assert [Mode(text) for text in ("auto", "cached", "off")] == [Mode.AUTO, Mode.CACHED, Mode.OFF]
-
-
-def test_without_heuristic_the_first_config_is_chosen():
-    target = Target("fake", "v1")
-    assert heuristic_choice(first_config, target, SPACE, {"n": 3}) == FIRST
-    assert heuristic_choice(lambda target, configs, hints: configs[::-1], target, SPACE, {}) == GUESS
-    # A guess outside the space is none.
-    assert heuristic_choice(lambda target, configs, hints: [Config.of(BLOCK=7), RULE], target, SPACE, {}) == RULE
-    assert heuristic_choice(lambda target, configs, hints: [], target, SPACE, {}) is None

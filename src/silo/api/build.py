@@ -28,13 +28,15 @@ from silo.compile.plan import PlanCase, PlanKernel, PlannedVariant, plan_variant
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.dispatch import Bucket, DispatchRules
+from silo.core.nodes import Node
 from silo.core.protocols import Device
 from silo.core.signature import Signature
+from silo.core.space import Space
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON
 from silo.core.variant import Variant
-from silo.errors import BundleError
+from silo.errors import BundleError, CaseError
 from silo.settings import settings
 from silo.tune.ledger import read_trials
 from silo.tune.outcome import Budget
@@ -197,21 +199,18 @@ def _plan(
                 # Variants carry what code for a target is really for.
                 for one in (target, _canonical(kernel, target)):
                     winners[kernel.name, study.case.label, one] = config
-    plan = plan_variants(
-        [
-            PlanKernel(
-                name=kernel.name,
-                fingerprint=kernel.source.fingerprint,
-                cases=tuple(_plan_case(study) for study in studies),
-                configs=kernel.space.configs(),
-                neighbours=kernel.space.neighbours,
-            )
-        ],
-        targets,
-        winners=winners,
-        has_device=lambda target: target in here,
-        canonical=lambda target: _canonical(kernel, target),
-    )
+    distinct: dict[Target, Target] = {}
+    for target in targets:
+        distinct.setdefault(_canonical(kernel, target), target)
+    plan: list[PlannedVariant] = []
+    for target in distinct.values():
+        plan += plan_variants(
+            [_plan_kernel(kernel, studies, target, here.get(target))],
+            [target],
+            winners=winners,
+            has_device=lambda target: target in here,
+            canonical=lambda target: _canonical(kernel, target),
+        )
     derived = tuple(replace(one, variant=_with_derived(kernel, studies, one)) for one in plan)
     return _Planned(kernel, studies, tuple(tuned), winners, derived)
 
@@ -244,10 +243,36 @@ def _canonical(kernel: Kernel, target: Target) -> Target:
     return select_compiler(kernel.source.kind, target).artifact_target(target)
 
 
-def _plan_case(study: CaseStudy) -> PlanCase:
+def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, device: Device | None) -> PlanKernel:
+    """The kernel for one target: a heuristic's space depends on it, and on the case."""
+    facts: Mapping[str, int] = {} if device is None else device.facts()
+    configs = [study.situation.candidates_on(target, facts) for study in studies]
+    ruled = any(study.situation.rule is not None for study in studies)
+    space = Space.of([config for found in configs for config in found]) if ruled else kernel.space
+    return PlanKernel(
+        name=kernel.name,
+        fingerprint=kernel.source.fingerprint,
+        cases=tuple(_plan_case(study, found) for study, found in zip(studies, configs, strict=True)),
+        configs=space.configs(),
+        neighbours=space.neighbours,
+    )
+
+
+def _plan_case(study: CaseStudy, configs: tuple[Config, ...]) -> PlanCase:
     situation = study.situation
     hints = {name: value for name, value in situation.values.items() if isinstance(value, int)}
-    return PlanCase(study.case.label, situation.signature, situation.specialization, hints, situation.candidates)
+    return PlanCase(study.case.label, situation.signature, situation.specialization, hints, configs)
+
+
+def _key(entry: _Planned) -> tuple[str, ...]:
+    """What tuning depends on. ``CaseError`` where some cases leave to a heuristic what others give."""
+    keys = {study.situation.key for study in entry.studies}
+    if len(keys) > 1:
+        raise CaseError(
+            f"{entry.kernel.name}: some of its cases give every block size and others leave some to a heuristic; "
+            "let all of them do the same"
+        )
+    return next(iter(keys), entry.kernel.key)
 
 
 def _with_derived(kernel: Kernel, studies: Sequence[CaseStudy], planned: PlannedVariant) -> Variant:
@@ -306,15 +331,26 @@ def _contents(
     return BundleKernel(
         name=kernel.name,
         signature=kernel.source.signature,
-        key=kernel.key,
-        config_names=kernel.config_names,
-        derived=kernel.derived.nodes,
+        key=_key(entry),
+        config_names=tuple(sorted({*kernel.config_names, *_open_names(entry)})),
+        derived=(*kernel.derived.nodes, *_needed(entry)),
         grid=kernel.grid,
         variants=tuple(variants.values()),
         rules=tuple(_rules(entry)),
         cases=cases,
         trials=trials,
     )
+
+
+def _open_names(entry: _Planned) -> set[str]:
+    """What configs set that calls of this process leave to a heuristic."""
+    return {name for study in entry.studies if study.situation.rule for name in study.situation.config_names}
+
+
+def _needed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
+    """What the heuristics of its cases set that a call of another size must not take over."""
+    rules = [study.situation.rule for study in entry.studies]
+    return tuple(dict.fromkeys(pair for rule in rules if rule is not None for pair in rule.needed))
 
 
 def _trials(entry: _Planned) -> tuple[JSON, ...]:
@@ -342,7 +378,7 @@ def _rules(entry: _Planned) -> list[BundleRules]:
             if study.case.label in one.cases:
                 table.setdefault(study.bucket, variant.config)
     return [
-        BundleRules(target, signature, DispatchRules.of(entry.kernel.key, tables[target, signature], fallback))
+        BundleRules(target, signature, DispatchRules.of(_key(entry), tables[target, signature], fallback))
         for (target, signature), fallback in first.items()
     ]
 

@@ -254,7 +254,7 @@ class BundledKernel:
         from silo.api.derived import derive  # noqa: PLC0415  # few kernels have some
 
         variant = one.artifact.variant
-        constants = variant.specialization.constant_values
+        constants = {**variant.config.as_dict(), **variant.specialization.constant_values}
         try:
             needed = derive(self._derived, values, variant.config.as_dict(), facts)
         except ExpressionError as error:

@@ -108,6 +108,7 @@ class CaseFunction:
     function: Callable[..., Case]
     parameters: Mapping[str, Sequence[object]]
     location: str = field(default="")
+    open_blocks: tuple[str, ...] = ()  # set by a config where a case does not give them
 
     def combinations(self) -> Iterator[dict[str, object]]:
         """The values of the parameters, the last one varying fastest."""
@@ -127,7 +128,7 @@ class CaseFunction:
     def prepare(self, values: Mapping[str, object], make: Make) -> PreparedCase:
         """One case with its arguments made; expected values are computed when first checked."""
         case = self.case(values, make)
-        recipe = record(case, self.names, label_of(values), self.config_names, with_expected=False)
+        recipe = record(case, self.names, label_of(values), self._config_names(case), with_expected=False)
         references: dict[str, Any] = {}
 
         def checker(name: str) -> Callable[[Any], CheckResult]:
@@ -150,4 +151,9 @@ class CaseFunction:
 
     def recipe(self, values: Mapping[str, object], make: Make) -> CaseRecipe:
         """The recipe of one case, with expected values computed."""
-        return record(self.case(values, make), self.names, label_of(values), self.config_names)
+        case = self.case(values, make)
+        return record(case, self.names, label_of(values), self._config_names(case))
+
+    def _config_names(self, case: Case) -> tuple[str, ...]:
+        given = case.bind(self.names)
+        return (*self.config_names, *(name for name in self.open_blocks if name not in given))

@@ -94,7 +94,8 @@ class CheckingLauncher:
             on_miss=self._on_miss,
             key=kernel.key,
             exact=kernel.exact_names,
-            config_names=(*kernel.config_names, *kernel.derived.names),
+            config_names=kernel.launcher_names,
+            open_key=kernel.open_key,
         )
 
     def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:

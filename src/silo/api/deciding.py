@@ -67,6 +67,7 @@ def decide_call(
         bucket=winner.config if winner else None,
         rule=rule,
         elsewhere=guess,
+        heuristic=configs[0] if situation.rule else None,
         can_measure=can_measure(),
     )
 

@@ -6,15 +6,17 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from silo.api.casework import CaseFunction
 from silo.api.derived import Derived, trace_heuristics
 from silo.core.cases import Case
 from silo.core.config import OPTION_NAMES, Config
-from silo.core.nodes import Node
+from silo.core.grids import Grid
+from silo.core.nodes import Argument, ConfigValue, Extent, ItemSize, Node, Stride, leaves
 from silo.core.signature import ParameterKind
 from silo.core.space import Constraint, Space
+from silo.core.target import Target
 from silo.core.trace import trace_grid
 from silo.core.values import Value
 from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
@@ -22,6 +24,8 @@ from silo.settings import TUNE_MODES
 from silo.sources.kernel_source import KernelSource
 from silo.sources.triton import adapter
 from silo.sources.triton.source import TritonSource
+from silo.tune.heuristics.names import open_blocks, open_sizes
+from silo.tune.heuristics.space import BoundSpace, HeuristicSpace
 
 if TYPE_CHECKING:
     from silo.api.resolver import Resolver
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["GridFunction", "Kernel", "kernel", "kernel_of", "traced_grid"]
 
 GridFunction = Callable[[Any], object]
+GridLike: TypeAlias = GridFunction | Sequence[int] | Grid
+SpaceLike: TypeAlias = Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | Space | HeuristicSpace
 
 
 class Kernel:
@@ -42,17 +48,26 @@ class Kernel:
         self,
         source: KernelSource,
         *,
-        space: Space | None,
+        space: Space | BoundSpace | None,
         key: tuple[str, ...],
         grid: tuple[Node, ...] | None,
         tune: str | None,
         release_gil: bool = True,
         check: bool | None = None,
         lock: str | os.PathLike[str] | None = None,
+        open_blocks: tuple[str, ...] = (),
+        open_key: tuple[str, ...] = (),
+        open_constraints: tuple[Constraint, ...] = (),
     ) -> None:
         self.source = source
-        self.space = space or Space.of([Config()])
+        self.rule = space if isinstance(space, BoundSpace) else None
+        self._space = Space.of([Config()]) if space is None else space
         self.key = key
+        # Block sizes that a call may leave to a heuristic although no space was given; what tuning depends on then, and
+        # what configs have to keep to.
+        self.open_blocks = open_blocks
+        self.open_key = open_key
+        self.open_constraints = open_constraints
         self.grid = grid
         self.tune = tune
         self.release_gil = release_gil
@@ -70,9 +85,34 @@ class Kernel:
         """``file:line`` of its definition."""
         return self.source.location
 
+    @property
+    def space(self) -> Space:
+        """Its space. ``SpaceError`` where a heuristic makes one for each call (:attr:`rule`)."""
+        if isinstance(self._space, Space):
+            return self._space
+        raise SpaceError(f"the space of {self.name} depends on the call: a heuristic makes it")
+
+    def first_config(self, values: Mapping[str, Value]) -> Config:
+        """The first config there is for the scalars of a call; the empty one where that depends on more."""
+        if self.rule is None:
+            return self.space.default
+        return self.rule.candidates(Target("cuda"), {}, values).configs[0]
+
+    @property
+    def guard_key(self) -> tuple[str, ...]:
+        """Scalar arguments whose bucket is part of the guard in calls that leave block sizes open."""
+        return self.key or self.open_key
+
+    @property
+    def launcher_names(self) -> tuple[str, ...]:
+        """Parameters that calls may leave out."""
+        return (*self.config_names, *self.derived.names, *self.open_blocks)
+
     @cached_property
     def config_names(self) -> tuple[str, ...]:
-        """Constexprs and options that a config sets, sorted."""
+        """Constexprs and options that a config sets, sorted; of a space that is given."""
+        if self.rule is not None:
+            return self.rule.config_names
         return tuple(sorted({name for config in self.space.configs() for name in config.as_dict()}))
 
     @property
@@ -114,7 +154,7 @@ class Kernel:
             location = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
             names = (*self.argument_names, *(n for n in self.source.signature.names if n not in self.argument_names))
             ordered = tuple(name for name in self.source.signature.names if name in names)
-            made = CaseFunction(self.name, ordered, self.config_names, function, values, location)
+            made = CaseFunction(self.name, ordered, self.config_names, function, values, location, self.open_blocks)
             self.case_functions.append(made)
             return function
 
@@ -154,9 +194,9 @@ def kernel(function: object, /) -> Any: ...  # noqa: ANN401  # a twin of the cal
 @overload
 def kernel(
     *,
-    space: Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | Space | None = None,
+    space: SpaceLike | None = None,
     key: Sequence[str] | None = None,
-    grid: GridFunction | Sequence[int] | None = None,
+    grid: GridLike | None = None,
     constraints: Sequence[Constraint] = (),
     tune: str | None = None,
     release_gil: bool = True,
@@ -169,9 +209,9 @@ def kernel(
     function: object = None,
     /,
     *,
-    space: Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | Space | None = None,
+    space: SpaceLike | None = None,
     key: Sequence[str] | None = None,
-    grid: GridFunction | Sequence[int] | None = None,
+    grid: GridLike | None = None,
     constraints: Sequence[Constraint] = (),
     tune: str | None = None,
     release_gil: bool = True,
@@ -186,10 +226,13 @@ def kernel(
     Args:
         function: the kernel; absent when used as a decorator with options.
         space: configs worth trying: named values (constexprs and options such as ``num_warps``), or a list of configs.
-            The first is the default. Without it, the configs of ``@triton.autotune``, or one empty config.
-        key: names of the scalar arguments that tuning depends on; without it, those of ``@triton.autotune``.
+            The first is the default. Or a heuristic (``silo.tune.heuristics.space``) that makes them for each call's
+            device and sizes. Without it, the configs of ``@triton.autotune``; without those, block sizes with usual
+            names (``BLOCK_SIZE``, ``BLOCK_M``, ...) that a call leaves out come from a heuristic that is guessed.
+        key: names of the scalar arguments that tuning depends on; without it, those of ``@triton.autotune``, or those
+            that the heuristic reads.
         grid: the grid as a function of one namespace (arguments, config values, device facts), traced once to
-            expressions; or a tuple.
+            expressions; or a tuple; or a ``silo.core.grids.Grid``, whose requirements join the constraints.
         constraints: functions of a config that must hold, such as ``lambda c: c.BLOCK >= 32 * c.num_warps``.
         tune: ``auto``, ``cached``, ``frozen`` or ``off`` at the first call of a key; the setting ``SILO_TUNE`` by
             default.
@@ -236,9 +279,9 @@ def kernel(
 def _make(
     function: object,
     *,
-    space: Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | Space | None,
+    space: SpaceLike | None,
     key: Sequence[str] | None,
-    grid: GridFunction | Sequence[int] | None,
+    grid: GridLike | None,
     constraints: Sequence[Constraint],
     tune: str | None,
     release_gil: bool,
@@ -261,9 +304,18 @@ def _make(
             f"({config}) does more than set block shapes of tensor descriptors, and Silo runs no hook; do before the "
             "call what it does, or give silo.kernel a space="
         )
-    made_space = source.space if space is None else Space.of(space, constraints, scalars)
-    if made_space is not None:
-        _check_space(source, made_space)
+    if isinstance(grid, Grid):
+        constraints = (*constraints, *(requirement for requirement, _ in grid.requires))
+    made_space: Space | BoundSpace | None
+    if isinstance(space, HeuristicSpace):
+        made_space = space.bound(source.name, source.signature, constraints)
+        made_key = _key_of(source, made_space, made_key if key is not None else ())
+    else:
+        given = source.space if space is None else space
+        made_space = None if given is None else Space.of(given, () if space is None else constraints, scalars)
+        if made_space is not None:
+            _check_space(source, made_space)
+    free = made_space is None
     known = Kernel(
         source,
         space=made_space,
@@ -273,6 +325,9 @@ def _make(
         release_gil=release_gil,
         check=check,
         lock=None if lock is None else Path(lock).absolute(),
+        open_blocks=open_blocks(source.signature, source.heuristics) if free else (),
+        open_key=open_sizes(source.signature) if free else (),
+        open_constraints=tuple(constraints) if free else (),
     )
     if grid is not None:
         known.grid = traced_grid(known, grid)
@@ -289,6 +344,17 @@ def _make(
     )
 
 
+def _key_of(source: TritonSource, space: BoundSpace, key: tuple[str, ...]) -> tuple[str, ...]:
+    """The key of a kernel whose space a heuristic makes: what it reads, at least."""
+    missing = [name for name in space.reads if name not in key]
+    if key and missing:
+        raise SpaceError(
+            f"{source.name}: the {space.made_by.kind} heuristic reads {', '.join(missing)}, which the key lacks: add "
+            "it, or leave key= out"
+        )
+    return key or space.reads
+
+
 def _check_space(source: TritonSource, space: Space) -> None:
     for config in space.configs():
         for name, _ in config.values:
@@ -299,9 +365,11 @@ def _check_space(source: TritonSource, space: Space) -> None:
                 )
 
 
-def traced_grid(known: Kernel, grid: GridFunction | Sequence[int]) -> tuple[Node, ...]:
+def traced_grid(known: Kernel, grid: GridLike) -> tuple[Node, ...]:
     """The declared grid as expressions. ``TraceError`` names the kernel and says what to write instead."""
     config = (*known.config_names, *known.source.heuristics)
+    if isinstance(grid, Grid):
+        return _checked_grid(known, grid, config)
     dimensions = () if callable(grid) else tuple(grid)
 
     def constant(_namespace: object) -> tuple[int, ...]:
@@ -314,3 +382,17 @@ def traced_grid(known: Kernel, grid: GridFunction | Sequence[int]) -> tuple[Node
             f"the grid of {known.name} ({known.location}) cannot be traced: {error}\n"
             f"Or leave grid= out and pass a callable at the call: {known.name}[lambda meta: ...](...)"
         ) from error
+
+
+def _checked_grid(known: Kernel, grid: Grid, config: Sequence[str]) -> tuple[Node, ...]:
+    """The axes of a ready grid. ``TraceError`` for a name that the kernel does not have."""
+    for axis in grid.axes:
+        for leaf in leaves(axis):
+            name = leaf.argument if isinstance(leaf, Extent | Stride | ItemSize) else leaf.name
+            missing = (isinstance(leaf, Argument) and name not in known.source.signature.names) or (
+                isinstance(leaf, ConfigValue) and name not in (*config, *known.source.signature.names, *OPTION_NAMES)
+            )
+            if missing:
+                have = ", ".join(known.source.signature.names)
+                raise TraceError(f"the grid of {known.name} ({known.location}) reads {name}; the kernel has {have}")
+    return grid.axes

@@ -22,13 +22,16 @@ from silo.core.config import Config
 from silo.core.decisions import Decision, Rejected
 from silo.core.protocols import Device
 from silo.core.signature import NoDefault, Signature
+from silo.core.space import Space
 from silo.core.specialization import Specialization
+from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
 from silo.settings import settings
+from silo.tune.heuristics.space import BoundSpace
 from silo.tune.policy import Action, Mode, PolicyDecision
 
 if TYPE_CHECKING:
@@ -44,7 +47,8 @@ class Situation:
     """One call, understood: everything that decides its variant but the config.
 
     ``values`` are its scalars by name; ``given`` the config's constexprs and options that the caller set himself;
-    ``candidates`` the configs of the space that agree with them.
+    ``candidates`` the configs of ``space`` that agree with them. ``rule`` is the heuristic that made the space, where
+    one did; ``key`` names the scalars that tuning depends on, ``config_names`` what configs set.
     """
 
     call: Call
@@ -54,6 +58,21 @@ class Situation:
     values: Mapping[str, Value]
     given: Mapping[str, Value]
     candidates: tuple[Config, ...]
+    space: Space
+    key: tuple[str, ...]
+    config_names: tuple[str, ...]
+    rule: BoundSpace | None = None
+
+    def candidates_on(self, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
+        """What ``candidates`` would be on another target, by the facts of a device of it where one is here."""
+        if self.rule is None:
+            return self.candidates
+        return _candidates(self.rule.space(target, facts, self.values).configs(self.integers), self.given)
+
+    @property
+    def integers(self) -> dict[str, Value]:
+        """The integers of the key, which constraints may read."""
+        return {name: self.values[name] for name in self.key if isinstance(self.values.get(name), int)}
 
 
 @dataclass(frozen=True)
@@ -72,6 +91,7 @@ class Resolver:
         # Tuning launches candidates through the same launcher, so a miss may come while one is being answered.
         self._lock = threading.RLock()
         self._tuning = False
+        self._guesses: dict[tuple[Signature, Specialization], BoundSpace] = {}
 
     @cached_property
     def native(self) -> Launcher:
@@ -83,7 +103,8 @@ class Resolver:
             on_miss=self._on_miss,
             key=kernel.key,
             exact=kernel.exact_names,
-            config_names=(*kernel.config_names, *kernel.derived.names),
+            config_names=kernel.launcher_names,
+            open_key=kernel.open_key,
             release_gil=kernel.release_gil,
         )
 
@@ -150,9 +171,16 @@ class Resolver:
             + (", ".join(f"{name} {fact.value}" for name, fact in variant.specialization.facts) or "nothing"),
             f"config: {decision.config} ({decision.origin.value}: {decision.reason})",
             f"artifact: {variant.artifact_key(compiler)[:16]}, " + ("in the store" if known else "not compiled yet"),
+            *self._heuristic(situation),
             *self._rivals(situation, decision.config),
         ]
         return "\n".join(lines)
+
+    def _heuristic(self, situation: Situation) -> list[str]:
+        """How a heuristic came to the space, where one did."""
+        if situation.rule is None:
+            return []
+        return [situation.rule.explain(situation.device.target, situation.device.facts(), situation.values)]
 
     def _rivals(self, situation: Situation, chosen: Config) -> list[str]:
         """Why each other config of the space is not the one, a line each."""
@@ -162,7 +190,7 @@ class Resolver:
         times = {} if winner is None else {row.config.order_key: row.time.median_ns for row in winner.runners_up}
         failed = problem.failures(situation.specialization, bucket)
         lines: list[str] = []
-        for config in self._kernel.space.configs():
+        for config in situation.space.configs():
             if config.order_key == chosen.order_key:
                 continue
             if config not in situation.candidates:
@@ -182,7 +210,9 @@ class Resolver:
         device = device_of(kernel.name, call.device_kind, call.device[1])
         facts = call.facts(kernel.source.constant)
         signature, specialization = kernel.source.specialize(facts)
-        config_names = set(kernel.config_names)
+        open_blocks = [name for name in kernel.open_blocks if name not in specialization.constant_values]
+        rule = self._guessed(call, device, signature, specialization) if open_blocks else kernel.rule
+        config_names = set(kernel.config_names if rule is None else rule.config_names)
         given = {name: value for name, value in specialization.constants if name in config_names}
         given.update({name: kernel.source.constant(value) for name, value in call.options.items()})
         values: dict[str, Value] = {
@@ -193,7 +223,9 @@ class Resolver:
         constants = {name: value for name, value in specialization.constants if name not in config_names}
         plain = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
         key_values = {**plain, **values, **constants}
-        integers = {name: key_values[name] for name in kernel.key if isinstance(key_values.get(name), int)}
+        key = rule.reads if open_blocks and rule is not None else kernel.key
+        integers = {name: key_values[name] for name in key if isinstance(key_values.get(name), int)}
+        space = kernel.space if rule is None else rule.space(device.target, device.facts(), key_values)
         specialization = Specialization(specialization.facts, tuple(constants.items()))
         return Situation(
             call=call,
@@ -202,8 +234,24 @@ class Resolver:
             specialization=specialization,
             values=cast("Mapping[str, Value]", key_values),
             given=given,
-            candidates=_candidates(kernel.space.configs(integers), given),
+            candidates=_candidates(space.configs(integers), given),
+            space=space,
+            key=key,
+            config_names=tuple(sorted(config_names)),
+            rule=rule,
         )
+
+    def _guessed(self, call: Call, device: Device, signature: Signature, specialization: Specialization) -> BoundSpace:
+        """The space of a call that leaves block sizes open, for a kernel without one. ``SpaceError`` where unclear."""
+        from silo.api.guessing import check_grid, guess_space  # noqa: PLC0415  # most kernels say what they are
+
+        constants = tuple(item for item in specialization.constants if item[0] not in self._kernel.open_blocks)
+        specialization = Specialization(specialization.facts, constants)
+        known = (signature, specialization)
+        if known not in self._guesses:
+            self._guesses[known] = guess_space(self._kernel, device.target, signature, specialization)
+        check_grid(self._kernel, self._guesses[known], call.grid)
+        return self._guesses[known]
 
     def problem(self, situation: Situation) -> Problem:
         """What the call's trials have in common with those of other sizes."""
@@ -217,7 +265,7 @@ class Resolver:
             compiler=compiler_identity(kernel.source.kind, target),
             device=situation.device,
             policy=measure_policy(situation.device),
-            key=kernel.key,
+            key=situation.key,
             records=session().store.records,
         )
 
@@ -240,7 +288,8 @@ class Resolver:
     def variant(self, situation: Situation, config: Config) -> Variant:
         """The variant of a call with one config. Derived constexprs count as given by the caller."""
         kernel = self._kernel
-        derived = derive(kernel.derived, situation.values, config.as_dict(), situation.device.facts())
+        values = {**config.as_dict(), **situation.values}  # an open block is an argument to who traced its readers
+        derived = derive(kernel.derived, values, config.as_dict(), situation.device.facts())
         own = {name: value for name, value in derived.items() if name not in situation.specialization.constant_values}
         own |= kernel.source.constants_of(config, situation.specialization)
         constants = (*situation.specialization.constants, *own.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from silo.core.config import Config
 from silo.core.dispatch import Bucket
 from silo.core.protocols import Device, RecordStore
 from silo.core.recipes import ArrayRecipe
+from silo.core.values import Value
 from silo.errors import CaseError
 from silo.launch import cases as arrays
 from silo.launch.descriptors import is_descriptor
@@ -116,8 +117,12 @@ def call_arguments(kernel: Kernel, case: PreparedCase) -> dict[str, object]:
     named = {**case.arguments, **case.options}
     for name, function, _ in kernel.derived.opaque:
         if name not in named:
-            named[name] = function({**kernel.space.default.as_dict(), **named})
+            named[name] = function({**kernel.first_config(_scalars(named)).as_dict(), **named})
     return named
+
+
+def _scalars(named: Mapping[str, object]) -> dict[str, Value]:
+    return {name: value for name, value in named.items() if isinstance(value, int | float | str)}
 
 
 def launcher_of(study: CaseStudy) -> Callable[[Config], Callable[[], object]]:

@@ -28,7 +28,7 @@ _KINDS = {
     ParameterKind.CONSTEXPR: 5,
     ParameterKind.DESCRIPTOR: 6,
 }
-_SPECIALIZE, _ALIGN, _KEY, _OPTIONAL, _WRITES, _EXACT = 1, 2, 4, 8, 16, 32
+_SPECIALIZE, _ALIGN, _KEY, _OPTIONAL, _WRITES, _EXACT, _OPEN_KEY = 1, 2, 4, 8, 16, 32, 64
 
 
 def _allocate(size: int, alignment: int, kind: str, index: int, stream: int) -> tuple[object, int]:
@@ -48,6 +48,7 @@ def make_launcher(
     key: Sequence[str] = (),
     exact: Sequence[str] = (),
     config_names: Sequence[str] = (),
+    open_key: Sequence[str] = (),
     grid: object = None,
     options: Sequence[str] = OPTION_NAMES,
     release_gil: bool = True,
@@ -61,6 +62,7 @@ def make_launcher(
         key: scalar parameters whose bucket (``silo.core.dispatch``) is part of the situation.
         exact: scalar parameters whose very value is part of the situation, because a derived constexpr depends on it.
         config_names: parameters a config (or a heuristic) sets where the caller does not.
+        open_key: as ``key``, but only in calls that leave some of ``config_names`` open.
         grid: a tuple, list, int or callable to use where neither the call nor the binding has a grid.
         options: compile options accepted as keywords besides the parameters.
         release_gil: False keeps the GIL during a launch, which saves some 60 ns and stops every other Python thread
@@ -71,7 +73,7 @@ def make_launcher(
     """
     _take_settings()
     names = parameters.names
-    plan = _plan(name, parameters, key=key, exact=exact, config_names=config_names)
+    plan = _plan(name, parameters, key=key, exact=exact, config_names=config_names, open_key=open_key)
 
     def miss(
         facts: RawFacts,
@@ -140,13 +142,14 @@ def _plan(
     key: Sequence[str] = (),
     exact: Sequence[str] = (),
     config_names: Sequence[str] = (),
+    open_key: Sequence[str] = (),
     compiled: bool = False,
 ) -> tuple[RawParameter, ...]:
     count = len(parameters.parameters)
     if count > MAX_PARAMETERS:
         raise SourceError(f"{name} has {count} parameters; Silo launches kernels with up to {MAX_PARAMETERS}")
     return tuple(
-        _parameter(name, one, key=key, exact=exact, config_names=config_names, compiled=compiled)
+        _parameter(name, one, key=key, exact=exact, config_names=config_names, open_key=open_key, compiled=compiled)
         for one in parameters.parameters
     )
 
@@ -158,12 +161,15 @@ def _parameter(
     key: Sequence[str],
     exact: Sequence[str],
     config_names: Sequence[str],
+    open_key: Sequence[str],
     compiled: bool,
 ) -> RawParameter:
     if one.kind not in _KINDS:
         raise SourceError(f"{kernel}: parameter {one.name} is a {one.kind.value}, which Silo does not launch yet")
     flags = _SPECIALIZE * one.specialize | _ALIGN * one.align | _KEY * (one.name in key)
     flags |= _OPTIONAL * (one.name in config_names) | _EXACT * (one.name in exact)
+    if one.name in open_key and one.name not in (*key, *exact):
+        flags |= _KEY | _OPEN_KEY
     # An untyped signature says BOTH for want of knowledge; only a typed one is taken at its word before a compile.
     known = compiled or one.dtype is not None
     if one.kind in (ParameterKind.POINTER, ParameterKind.DESCRIPTOR) and known and one.effect.writes:

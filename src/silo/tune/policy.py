@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision
-from silo.core.protocols import Heuristic
-from silo.core.target import Target
 
-__all__ = ["Action", "Mode", "Origin", "PolicyDecision", "decide", "first_config", "heuristic_choice"]
+__all__ = ["Action", "Mode", "Origin", "PolicyDecision", "decide"]
 
 
 class Mode(Enum):
@@ -123,16 +121,3 @@ def _best_known(
     if heuristic is not None:
         return heuristic, Origin.HEURISTIC, "the heuristic's choice"
     return first, Origin.FIRST, "the first config"
-
-
-def first_config(target: Target, configs: Sequence[Config], hints: Mapping[str, int]) -> Sequence[Config]:  # noqa: ARG001  # Heuristic's form
-    """The heuristic where there is no other: configs in the order of their space."""
-    return configs
-
-
-def heuristic_choice(
-    heuristic: Heuristic, target: Target, configs: Sequence[Config], hints: Mapping[str, int]
-) -> Config | None:
-    """The heuristic's first choice among ``configs``, or None where it has none."""
-    keys = {config.order_key for config in configs}
-    return next((config for config in heuristic(target, configs, hints) if config.order_key in keys), None)

@@ -17,6 +17,7 @@ from silo.tune.heuristics.native_matmul import native_matmul
 from silo.tune.heuristics.persistent_reduction import persistent_reduction
 from silo.tune.heuristics.pointwise import pointwise
 from silo.tune.heuristics.reduction import reduction
+from silo.tune.heuristics.space import BoundSpace, HeuristicSpace, space
 from silo.tune.heuristics.split_scan import split_scan
 from silo.tune.heuristics.target_facts import TargetFacts
 from silo.tune.heuristics.template import template
@@ -25,11 +26,13 @@ from silo.tune.heuristics.whole import Choice, cooperative_fits, fastest, neares
 
 __all__ = [
     "AutotuneHint",
+    "BoundSpace",
     "Candidate",
     "Candidates",
     "Choice",
     "ComboPlan",
     "Effort",
+    "HeuristicSpace",
     "KernelFacts",
     "ReductionHint",
     "SizeHints",
@@ -51,6 +54,7 @@ __all__ = [
     "persistent_reduction",
     "pointwise",
     "reduction",
+    "space",
     "split_scan",
     "template",
     "user",

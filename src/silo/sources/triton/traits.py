@@ -1,0 +1,188 @@
+"""Traits of a kernel, read from its SSA form: what kinds of operations it has, and what its blocks run over.
+
+A block is a range ``0 .. length - 1`` (``tl.arange``). Where offsets made from it are compared with an argument of the
+kernel, in a mask, that argument is how far the block's dimension goes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from silo.sources.triton.ssa import Attribute, Dense, Module, Operation, Value
+
+__all__ = ["BlockTraits", "Traits", "traits_of"]
+
+_LOADS = frozenset(("tt.load", "tt.descriptor_load", "tt.descriptor_gather"))
+_STORES = frozenset(("tt.store", "tt.descriptor_store", "tt.descriptor_scatter"))
+_ATOMICS = frozenset(("tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_reduce"))
+_DOTS = frozenset(("tt.dot", "tt.dot_scaled"))
+_LOOPS = frozenset(("scf.for", "scf.while"))
+# Operations whose result runs along the same dimension as an operand does.
+_ALONG = frozenset(
+    {
+        "arith.addi",
+        "arith.extsi",
+        "arith.extui",
+        "arith.muli",
+        "arith.remsi",
+        "arith.subi",
+        "arith.trunci",
+        "tt.broadcast",
+        "tt.expand_dims",
+    }
+)
+# Operations through which a size comes to a comparison: as itself, widened, or less what is done already.
+_SIZE = frozenset(
+    {
+        *("arith.extsi", "arith.extui", "arith.trunci", "tt.broadcast", "tt.expand_dims", "tt.splat"),
+        *("arith.subi", "arith.addi", "arith.divsi", "arith.ceildivsi"),
+    }
+)
+_BELOW = frozenset((2, 6))  # slt, ult of arith.cmpi
+
+
+@dataclass(frozen=True, slots=True)
+class BlockTraits:
+    """One length of ranges: the arguments it is masked by, by position, and what is done along it.
+
+    ``reduced`` and ``scanned`` are reductions and scans along it; ``stepped``: a loop goes over its dimension;
+    ``placed``: programs start at multiples of it.
+    """
+
+    length: int
+    limits: tuple[int, ...] = ()
+    reduced: bool = False
+    scanned: bool = False
+    stepped: bool = False
+    placed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """How many operations of each kind a kernel has, and its blocks by length."""
+
+    loads: int
+    stores: int
+    atomics: int
+    dots: int
+    reductions: int
+    scans: int
+    blocks: Mapping[int, BlockTraits]
+
+
+def traits_of(module: Module) -> Traits:
+    """The traits of a module's kernel; functions it calls count as part of it."""
+    operations = list(module.walk())
+    counts = Counter(operation.name for operation in operations)
+    arguments = {value: index for index, value in enumerate(module.entry.regions[0].blocks[0].arguments)}
+    along = dict(_along(operations))
+    reduced = {length for one in operations if one.name == "tt.reduce" for length in _axis_lengths(one)}
+    scanned = {length for one in operations if one.name == "tt.scan" for length in _axis_lengths(one)}
+    limits: dict[int, dict[int, None]] = {}
+    for operation in operations:
+        if operation.name == "arith.cmpi" and operation.attributes.get("predicate") in _BELOW:
+            lengths = along.get(operation.operands[0], frozenset())
+            position = _argument(operation.operands[1], arguments)
+            if len(lengths) == 1 and position is not None:
+                limits.setdefault(next(iter(lengths)), {})[position] = None
+    loops = [operation for operation in operations if operation.name in _LOOPS]
+    stepped = {step: position for loop in loops for step, position in _steps(loop, arguments)}
+    placed = set(_placed(operations))
+    lengths = {length for found in along.values() for length in found}
+    for length in lengths:
+        position = stepped.get(length)
+        if position is not None:
+            limits.setdefault(length, {})[position] = None
+    return Traits(
+        loads=sum(counts[name] for name in _LOADS),
+        stores=sum(counts[name] for name in _STORES),
+        atomics=sum(counts[name] for name in _ATOMICS),
+        dots=sum(counts[name] for name in _DOTS),
+        reductions=counts["tt.reduce"],
+        scans=counts["tt.scan"],
+        blocks={
+            length: BlockTraits(
+                length,
+                tuple(limits.get(length, {})),
+                reduced=length in reduced,
+                scanned=length in scanned,
+                stepped=length in stepped,
+                placed=length in placed,
+            )
+            for length in sorted(lengths)
+        },
+    )
+
+
+def _along(operations: list[Operation]) -> Iterator[tuple[Value, frozenset[int]]]:
+    """Of which ranges each tensor of integers is made, by their length."""
+    known: dict[Value, frozenset[int]] = {}
+    for operation in operations:
+        if operation.name == "tt.make_range":
+            start, end = operation.attributes.get("start"), operation.attributes.get("end")
+            found = frozenset((end - start,)) if isinstance(start, int) and isinstance(end, int) else frozenset[int]()
+        elif operation.name in _ALONG:
+            found = frozenset[int]().union(*(known.get(operand, frozenset()) for operand in operation.operands))
+        else:
+            continue
+        for result in operation.results:
+            known[result] = found
+            if found:
+                yield result, found
+
+
+def _axis_lengths(operation: Operation) -> Iterator[int]:
+    """How long the axis of a reduction or a scan is."""
+    axis = operation.attributes.get("axis")
+    if isinstance(axis, int):
+        for operand in operation.operands:
+            if axis < len(operand.type.shape):
+                yield operand.type.shape[axis]
+
+
+def _placed(operations: list[Operation]) -> Iterator[int]:
+    """Constants by which something that comes from a program's number is multiplied."""
+    numbers: set[Value] = set()
+    for operation in operations:
+        if operation.name == "tt.get_program_id" or (
+            operation.name.startswith("arith.") and any(operand in numbers for operand in operation.operands)
+        ):
+            numbers.update(operation.results)
+            if operation.name == "arith.muli":
+                factors = [_constant(operand) for operand in operation.operands]
+                yield from (factor for factor in factors if factor is not None)
+
+
+def _steps(loop: Operation, arguments: Mapping[Value, int]) -> Iterator[tuple[int, int | None]]:
+    """What a counted loop steps by, and the argument it goes up to: ``range(0, n, B)`` and ``range(cdiv(n, B))``."""
+    if loop.name != "scf.for":
+        return
+    _, upper, step = loop.operands[:3]
+    by = _constant(step)
+    if by is not None and by > 1:
+        yield by, _argument(upper, arguments)
+    owner = upper.owner
+    if by == 1 and owner is not None and owner.name in ("arith.divsi", "arith.ceildivsi"):
+        divisor = _constant(owner.operands[1])
+        if divisor is not None:
+            yield divisor, _argument(owner.operands[0], arguments)
+
+
+def _constant(value: Value) -> int | None:
+    if value.owner is None or value.owner.name != "arith.constant":
+        return None
+    found: Attribute | None = value.owner.attributes.get("value")
+    if isinstance(found, Dense):
+        found = found.splat
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def _argument(value: Value, arguments: Mapping[Value, int]) -> int | None:
+    """The position of the argument that a size comes from, or None."""
+    while value not in arguments:
+        if value.owner is None or value.owner.name not in _SIZE:
+            return None
+        value = value.owner.operands[0]
+    return arguments[value]
