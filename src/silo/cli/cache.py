@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from silo.cli.console import console, format_bytes, print_json, table
+from silo.cli.console import console, print_json, table
 from silo.cli.options import Device, Json, Kernels
+from silo.tune.progress import format_bytes
 
 __all__ = ["app"]
 
