@@ -1,20 +1,26 @@
-"""Results into the store and out of it: trials with their identity count as measured, others are tried first."""
+"""Studies found again: reports of them, moving them between stores, other tuners' results as configs to try first."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
+from silo.api import ceilings
 from silo.api.build import build_bundle
+from silo.api.devices import device_named
 from silo.api.imported import imported_seeds
 from silo.api.importing import export_results, import_results
 from silo.api.kept import kept_studies
+from silo.api.reporting import write_reports
+from silo.api.session import session
 from silo.api.tuning import tune_path
 from silo.core.config import Config
 from silo.core.recipes import Work
-from silo.errors import SourceError, TuneError
+from silo.errors import SourceError, StoreError, TuneError
+from silo.report.ceilings import speed_of_light
 from silo.settings import override
 from silo.tune.formats.foreign import ForeignResults, ForeignTrial
 from silo.tune.imported import MOST_SEEDS, seeds_from_records, seeds_to_record, spoken_of
@@ -165,6 +171,61 @@ def test_nothing_to_export_or_import(tuned, tmp_path):
             import_results(nameless)
         with pytest.raises(TuneError, match="no config in it worked"):
             import_results(nameless, kernel="scale")
+
+
+def test_reports_of_a_file_and_of_a_bundle(tuned, tmp_path):
+    path, home, rows = tuned
+    with override(home=home):
+        large, small = write_reports(path, tmp_path / "pages")
+        assert large.page == small.page == str(tmp_path / "pages" / "scale.html")
+        assert [(row.kernel, row.case, row.configs) for row in (large, small)] == [
+            ("scale", "n=5000", 4),
+            ("scale", "n=300", 4),
+        ]
+        assert [(row.winner, row.time_ns) for row in (large, small)] == [(row.winner, row.time_ns) for row in rows]
+        assert large.ratio >= 1.0 - 1e-9
+        assert large.reached is None  # no ceilings are known
+        text = Path(large.page).read_text()
+        assert text.count("<h2>") == 2
+        assert "silo report --ceilings" in text
+        build_bundle([path], tmp_path / "k.silo", targets=["cpu"], tune="cached")
+        again = write_reports(tmp_path / "k.silo", tmp_path / "bundle", kernels=["scale"])
+        assert [(row.case, row.winner) for row in again] == [(row.case, row.winner) for row in (large, small)]
+    with override(home=tmp_path / "empty"), pytest.raises(TuneError, match="nothing was measured on cpu yet"):
+        write_reports(path, tmp_path / "pages")
+    (tmp_path / "file").write_text("")
+    with override(home=home), pytest.raises(StoreError, match="cannot write to"):
+        write_reports(path, tmp_path / "file")
+
+
+def counts():
+    """How many records the store has of each key."""
+    records = session().store.records
+    return [(key, len(list(records.read(key)))) for key in sorted(records.keys())]  # noqa: SIM118  # no dict
+
+
+def test_ceilings_are_measured_once_and_set_beside_the_kernels(tuned, tmp_path, monkeypatch):
+    path, home, _ = tuned
+    monkeypatch.setattr(ceilings, "_COPIED", (1 << 10, 1 << 13))
+    monkeypatch.setattr(ceilings, "_DOT_SIZES", {"cpu": (64, 128)})
+    monkeypatch.setattr(ceilings, "_COPY_SPACES", {"cpu": [{"BLOCK": 1024}]})
+    monkeypatch.setattr(ceilings, "_DOT_SPACES", {"cpu": [{"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32}]})
+    device = device_named("cpu")
+    shutil.copytree(home, tmp_path / "store")
+    with override(home=tmp_path / "store"):
+        assert ceilings.known_ceilings(device.model) is None
+        rows = write_reports(path, tmp_path / "pages", ceilings=True)
+        found = ceilings.known_ceilings(device.model)
+        assert [size for size, _ in found.copies] == [8 << 10, 8 << 13]
+        assert [name for name, _ in found.dots] == ["float16", "float32"]
+        assert all(rate > 10**6 for _, rate in (*found.copies, *found.dots))
+        (large, _) = kept_studies(path, "cpu")
+        light = speed_of_light(large.work, found, "float32")
+        assert rows[0].reached == pytest.approx(light.reached(rows[0].time_ns), abs=1e-4)
+        assert f"{round(100 * rows[0].reached)} %" in (tmp_path / "pages" / "scale.html").read_text()
+        kept = counts()
+        assert ceilings.measure_ceilings(device) == found  # all of it is known
+        assert counts() == kept
 
 
 def record(*configs):
