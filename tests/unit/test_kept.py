@@ -201,7 +201,7 @@ def test_reports_of_a_file_and_of_a_bundle(tuned, tmp_path):
 def counts():
     """How many records the store has of each key."""
     records = session().store.records
-    return [(key, len(list(records.read(key)))) for key in sorted(records.keys())]  # noqa: SIM118  # no dict
+    return [(key, len(list(records.read(key)))) for key in sorted(records.keys())]  # no dict
 
 
 def test_ceilings_are_measured_once_and_set_beside_the_kernels(tuned, tmp_path, monkeypatch):
