@@ -111,7 +111,8 @@ def _section(number: int, report: StudyReport) -> dict[str, Any]:
         "default_time": format_time(comparison.default_ns) if comparison else _why(report),
         "ratio": comparison,
         "spent": _spent(kept.trials),
-        "chart": progress_chart(searched, default_ns=comparison.default_ns if comparison else None, least_ns=least),
+        "chart": progress_chart(searched, default_ns=_time_of(report.default, searched), least_ns=least),
+        "finals": len(searched) < len(kept.trials),
         "light": _light(report),
         "declares": kept.work is not None,
         "effects": [
@@ -121,7 +122,7 @@ def _section(number: int, report: StudyReport) -> dict[str, Any]:
         "failures": failure_groups(kept.trials),
         "names": parameter_names(kept.trials),
         "rows": rows,
-        "has": {name: any(row[name] != "" for row in rows) for name in ("registers", "shared", "error")},
+        "has": {name: any(row[name] not in ("", 0) for row in rows) for name in ("registers", "shared", "error")},
     }
 
 
@@ -142,6 +143,11 @@ def _facts(kept: KeptStudy) -> list[tuple[str, str]]:
         ("measured by", study.policy),
     ]
     return [(name, text) for name, text in rows if text]
+
+
+def _time_of(config: Config, trials: Sequence[Trial]) -> int | None:
+    samples = [one for trial in trials if trial.config.order_key == config.order_key for one in trial.samples_ns]
+    return median(samples) if samples else None
 
 
 def _why(report: StudyReport) -> str:

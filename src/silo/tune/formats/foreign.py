@@ -124,10 +124,10 @@ def nanoseconds(value: object, what: str, unit_ns: int = NS_PER_MS) -> int:
 
 
 def milliseconds(time_ns: int) -> float:
-    """Nanoseconds as formats keep times; :func:`nanoseconds` gives the same integer back (below 104 days).
+    """Nanoseconds as formats keep times; :func:`nanoseconds` gives the same integer back (below 26 days).
 
-    >>> milliseconds(1_500_000), nanoseconds(milliseconds(8_999_999_999_999_999), "t")
-    (1.5, 8999999999999999)
+    >>> milliseconds(1_500_000), nanoseconds(milliseconds(2_251_799_813_685_247), "t")
+    (1.5, 2251799813685247)
     """
     return time_ns / NS_PER_MS
 
