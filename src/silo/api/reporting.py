@@ -38,13 +38,13 @@ def write_reports(
     path: Path,
     folder: Path,
     *,
-    device: str = "cpu",
+    device: str | None = None,
     kernels: Sequence[str] | None = None,
     ceilings: bool = False,
 ) -> list[ReportRow]:
-    """Write ``KERNEL.html`` for every kernel that has trials; one row a study.
+    """Write ``KERNEL.html`` for every kernel that has trials (of ``device``, or of any); one row a study.
 
-    ``ceilings`` measures first what the device reaches, unless that is known.
+    ``ceilings`` measures first what the device (the CPU where None) reaches, unless that is known.
 
     Raises:
         TuneError: there are no trials.
@@ -53,10 +53,10 @@ def write_reports(
     """
     studies = kept_studies(path, device, kernels)
     if not studies:
-        where = f" on {device}" if path.suffix == ".py" else ""
+        where = f" on {device}" if device else ""
         raise TuneError(f"{path}: nothing was measured{where} yet, so there is nothing to report; run silo tune {path}")
     if ceilings:
-        found = device_named(device)
+        found = device_named(device or "cpu")
         if known_ceilings(found.model) is None:
             measure_ceilings(found)
     by_kernel: dict[str, list[StudyReport]] = {}

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from silo.cli.console import console, print_json, table
-from silo.cli.options import Device, Json, Kernels, Quiet
+from silo.cli.options import Json, Kernels, OfDevice, Quiet
 from silo.tune.progress import format_time
 
 __all__ = ["command"]
@@ -20,20 +20,23 @@ def command(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder of the pages.")] = Path(
         "report"
     ),
-    device: Device = "cpu",
+    device: OfDevice = None,
     kernel: Kernels = None,
     *,
     ceilings: Annotated[
         bool,
-        typer.Option("--ceilings", help="Measure what the device reaches, if that is not known: takes some seconds."),
+        typer.Option(
+            "--ceilings",
+            help="Measure what the device (default: the CPU) reaches, if that is not known: takes some seconds.",
+        ),
     ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write one self-contained page for each kernel of FILE or K.silo from the trials that are kept.
 
-    For FILE these are the trials on the device, for K.silo those that it carries. Nothing is measured but what
-    --ceilings asks for.
+    For FILE these are the trials in the store of its kernels as they are now, for K.silo those that it carries.
+    Nothing is measured but what --ceilings asks for.
     """
     from silo.api.reporting import write_reports  # noqa: PLC0415  # heavy: only when the command runs
 

@@ -69,6 +69,10 @@ def kernel_page(kernel: str, origin: str, studies: Sequence[StudyReport]) -> str
         ToolchainError: Jinja2 is not installed.
     """
     sections = [_section(number, report) for number, report in enumerate(studies, start=1)]
+    labels = [section["label"] for section in sections]
+    for section, report in zip(sections, studies, strict=True):
+        if labels.count(section["label"]) > 1:
+            section["label"] += f" \u00b7 {report.kept.study.device.name} \u00b7 {report.kept.study.target}"
     return _template().render(
         kernel=kernel, origin=origin, sections=sections, css=_resource("page.css"), js=_resource("page.js")
     )
