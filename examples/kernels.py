@@ -28,7 +28,7 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
 @add.cases(n=[1 << 16, 1 << 20, (1 << 20) + 17])
 def _(n, make):
     x, y, out = make.normal(n), make.normal(n), make.empty(n)
-    return silo.Case(args=(x, y, out, n), expected={"out": lambda: x.host + y.host})
+    return silo.Case(args=(x, y, out, n), expected={"out": lambda: x.host + y.host}, bytes=12 * n, flops=n)
 
 
 @silo.kernel(
@@ -56,7 +56,9 @@ def _(shape, make):
         e = np.exp(x.host.astype(np.float64) - x.host.max(axis=1, keepdims=True))
         return e / e.sum(axis=1, keepdims=True)
 
-    return silo.Case(args=(out, x, columns, columns, rows, columns), expected={"out": expected})
+    return silo.Case(
+        args=(out, x, columns, columns, rows, columns), expected={"out": expected}, bytes=8 * rows * columns
+    )
 
 
 @silo.kernel(
@@ -106,6 +108,7 @@ def _(shape, make):
     return silo.Case(
         args=(x, out, weight, bias, mean, rstd, columns, rows, columns, eps),
         expected={"out": expected, "mean": lambda: x.host.astype(np.float64).mean(axis=1)},
+        bytes=4 * (2 * rows * columns + 2 * columns + 2 * rows),
     )
 
 
@@ -184,6 +187,8 @@ def _(size, activation, make):
         expected={"c": expected},
         rtol=1e-2,
         atol=5e-2,
+        bytes=4 * (M * K + K * N + M * N),
+        flops=2 * M * N * K,
     )
 
 
@@ -239,6 +244,8 @@ def _(length, D, make):
         expected={"out": expected},
         rtol=1e-2,
         atol=1e-2,
+        bytes=4 * 4 * heads * length * D,
+        flops=2 * heads * length * (length + 1) * D,  # two products of the lower triangle
     )
 
 
@@ -278,4 +285,4 @@ def _(n, make):
         uniform = np.where(words < 0, -words - 1, words).astype(np.float32) * np.float32(4.6566127342e-10)
         return np.where(uniform > p, x.host / np.float32(1 - p), np.float32(0))
 
-    return silo.Case(args=(x, out, n, p, seed), expected={"out": expected})
+    return silo.Case(args=(x, out, n, p, seed), expected={"out": expected}, bytes=8 * n)

@@ -64,13 +64,12 @@ struct silo_binding {
     PyObject_HEAD struct silo_loaded *loaded; /* owned */
     PyObject *config; /* owned dict: what a callable grid sees besides the arguments */
     PyObject *tag;    /* owned: whatever Python wants to find again */
-    PyObject
-        *effects; /* owned dict, or NULL where nobody said: what hooks are told, never written */
     uint32_t count;
     bool takes_scratch;         /* some parameter is SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
     struct silo_packed *packed; /* owned */
     struct silo_map_form *maps; /* owned; NULL: none */
     struct silo_grid_programs grid;
+    PyObject *effects; /* owned dict, NULL: nobody said. Hooks are told; never written */
 };
 
 extern PyTypeObject *silo_module_type;

@@ -222,7 +222,7 @@ def test_doctor_cache_and_version(home):
     assert silo(home, "--version").stdout.startswith("silo ")
 
 
-@pytest.mark.parametrize("name", ["build", "tune", "run", "inspect", "doctor", "cache", "trust"])
+@pytest.mark.parametrize("name", ["build", "tune", "run", "inspect", "report", "doctor", "cache", "trust"])
 def test_every_command_explains_itself(home, name):
     done = silo(home, name, "--help")
     assert done.returncode == 0

@@ -110,6 +110,8 @@ def cache(row):
         (cache({"B": 1, "times": []}), "the row '1' has no times"),
         (cache({"B": 1, "times": [-1.0]}), "times is -1.0, which is no time"),
         (cache({"B": 1, "times": [True]}), "which is no time"),
+        (cache({"B": 1, "times": [1e305]}), "which is no time"),
+        (cache({"B": 1, "times": [float("nan")]}), "which is no time"),
         (cache({"B": [1], "time": 1.0}), "B is [1]; the values of a config"),
         (cache({"time": 1.0}), "the row '1' has no B"),
         (cache(3), "not the row '1': 3"),

@@ -149,6 +149,10 @@ class CaseFunction:
             work=recipe.work,
         )
 
+    def outline(self, values: Mapping[str, object], make: Make) -> CaseRecipe:
+        """The recipe of one case without what is expected; makes no array."""
+        return record(self.case(values, make), self.names, label_of(values), self.config_names, with_expected=False)
+
     def recipe(self, values: Mapping[str, object], make: Make) -> CaseRecipe:
         """The recipe of one case, with expected values computed."""
         case = self.case(values, make)

@@ -107,9 +107,9 @@ def _keep(path: Path, tool: str, kernel: str, pairs: Iterable[tuple[Study, Trial
 
 
 def export_results(
-    path: Path, folder: Path, form: str, *, device: str = "cpu", kernels: Sequence[str] | None = None
+    path: Path, folder: Path, form: str, *, device: str | None = None, kernels: Sequence[str] | None = None
 ) -> list[ExportRow]:
-    """Write the trials of a Python file's kernels (on ``device``) or of a bundle, one file a study.
+    """Write the trials of a Python file's kernels or of a bundle, of ``device`` or of any; one file a study.
 
     T4 files carry the identity of what was measured, so that another store can take them in as measurements. The others
     hold what their tools ask for.
@@ -122,7 +122,8 @@ def export_results(
         raise TuneError(f"no format {form!r}; there are {', '.join(EXPORTS)}")
     studies = kept_studies(path, device, kernels)
     if not studies:
-        raise TuneError(f"{path}: nothing was measured{_where(path, device)} yet; run silo tune {path}")
+        where = f" on {device}" if device else ""
+        raise TuneError(f"{path}: nothing was measured{where} yet; run silo tune {path}")
     write, place = EXPORTS[form]
     texts = [(kept, folder / place(kept), write(kept)) for kept in studies]
     try:
@@ -132,10 +133,6 @@ def export_results(
     except OSError as error:
         raise StoreError(f"cannot write to {folder}: {error}") from error
     return [ExportRow(str(file), str(kept.study), len(kept.trials)) for kept, file, _ in texts]
-
-
-def _where(path: Path, device: str) -> str:
-    return f" on {device}" if path.suffix == ".py" else ""
 
 
 def _t4(kept: KeptStudy) -> str:

@@ -159,12 +159,16 @@ def _bench(study: CaseStudy) -> Bench:
     return confined_bench(device, passed, grid_of)
 
 
+# Configs of imported files that are tried first: enough to profit, too few to use up a budget.
+_IMPORTED = 8
+
+
 def case_seeds(
     study: Study, configs: Sequence[Config], records: RecordStore, lock: Path | None = None
 ) -> tuple[Seed, ...]:
     """What to try first: what is deployed, what was best in the nearest studies, what other tuners found."""
     near = seeds(configs, neighbours(study, records), deployed=deployed_config(lock, study))
-    elsewhere = spoken_of(configs, imported_seeds(study.kernel))
+    elsewhere = spoken_of(configs, imported_seeds(study.kernel))[:_IMPORTED]
     return (*near, *(Seed(config, reason="best in an imported file") for config in elsewhere))
 
 

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from silo.cli.console import console, format_bytes, print_json, table
+from silo.cli.console import console, print_json, table
 from silo.cli.options import Budget, Json, Kernels, Quiet, TuneMode
 from silo.cli.progress import BuildProgress
+from silo.tune.progress import format_bytes
 
 __all__ = ["command"]
 

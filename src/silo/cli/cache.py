@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from silo.cli.console import console, format_bytes, print_json, table
-from silo.cli.options import Device, Json, Kernels
+from silo.cli.console import console, print_json, table
+from silo.cli.options import Json, Kernels, OfDevice
+from silo.tune.progress import format_bytes
 
 __all__ = ["app"]
 
@@ -96,7 +97,7 @@ def export(
     path: Annotated[Path, typer.Argument(metavar="FILE|K.silo", help="A Python file with kernels, or a bundle.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to: one file for each study.")],
     form: Annotated[str, typer.Option("--format", metavar="F", help="t4, kernel-tuner or triton.")] = "t4",
-    device: Device = "cpu",
+    device: OfDevice = None,
     kernel: Kernels = None,
     *,
     json: Json = False,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["ExitCode", "console", "format_bytes", "print_json", "table"]
+__all__ = ["ExitCode", "console", "print_json", "table"]
 
 
 class ExitCode(IntEnum):
@@ -52,17 +52,3 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, 
 def print_json(data: object) -> None:
     """Indented JSON on standard output."""
     sys.stdout.write(json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
-
-
-def format_bytes(size: int) -> str:
-    """A size with a unit that suits it.
-
-    >>> format_bytes(2048), format_bytes(3_500_000)
-    ('2.0 KiB', '3.3 MiB')
-    """
-    value = float(size)
-    for unit in ("bytes", "KiB", "MiB"):
-        if value < 1024:
-            return f"{size} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"

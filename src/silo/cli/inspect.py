@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from silo.cli.console import ExitCode, console, format_bytes, print_json, table
+from silo.cli.console import ExitCode, console, print_json, table
 from silo.cli.options import Json
+from silo.tune.progress import format_bytes
 
 __all__ = ["command"]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from silo.cli import build, cache, doctor, inspect, run, trust, tune
+from silo.cli import build, cache, doctor, inspect, report, run, trust, tune
 from silo.cli.console import ExitCode, console
 from silo.errors import SiloError
 
@@ -27,6 +27,7 @@ app.command("build")(build.command)
 app.command("tune")(tune.command)
 app.command("run")(run.command)
 app.command("inspect")(inspect.command)
+app.command("report")(report.command)
 app.command("doctor")(doctor.command)
 app.command("trust")(trust.command)
 app.add_typer(cache.app, name="cache")

@@ -8,7 +8,7 @@ import typer
 
 from silo.settings import TUNE_MODES
 
-__all__ = ["Budget", "Device", "Json", "Kernels", "Quiet", "TuneMode"]
+__all__ = ["Budget", "Device", "Json", "Kernels", "OfDevice", "Quiet", "TuneMode"]
 
 
 def _mode(value: str | None) -> str | None:
@@ -33,5 +33,8 @@ Budget = Annotated[
     float | None, typer.Option("--budget", metavar="SECONDS", help="Time for each kernel and case. Default: no limit.")
 ]
 Device = Annotated[str, typer.Option("--device", "-d", metavar="D", help="The device to run on.")]
+OfDevice = Annotated[
+    str | None, typer.Option("--device", "-d", metavar="D", help="Only what was measured on this device. Default: all.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from silo.cli.console import console, format_bytes
+from silo.cli.console import console
+from silo.tune.progress import format_bytes
 
 __all__ = ["command"]
 

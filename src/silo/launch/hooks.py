@@ -40,6 +40,8 @@ class LaunchHook(Protocol):
         ...
 
 
+_EFFECTS = {effect.value: effect for effect in Effect}  # several times as fast as Effect(value)
+
 _lock = threading.Lock()
 _hooks: tuple[LaunchHook, ...] = ()
 _suspended = 0
@@ -108,7 +110,7 @@ def _enter(
     device: tuple[str, int],
     effects: dict[str, str] | None,
 ) -> list[Callable[[], object]]:
-    known = {name: Effect(effect) for name, effect in (effects or {}).items()}
+    known = {name: _EFFECTS[effect] for name, effect in effects.items()} if effects else {}
     event = LaunchEvent(kernel, arguments, config, grid, stream, f"{device[0]}:{device[1]}", known)
     leave: list[Callable[[], object]] = []
     try:

@@ -15,8 +15,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from silo.core.signature import Effect
 from silo.errors import DeviceError, LaunchError, SettingsError, SiloError
@@ -29,6 +30,10 @@ __all__ = ["KernelTotal", "LaunchProfile", "apply_setting", "moved_bytes", "prof
 
 # Pairs of events that wait to be read; reading them waits for the device.
 _PENDING = 2048
+
+# How often the bytes behind a pointer move, and what is no array for sure: this runs at every launch.
+_TIMES = {effect: int(effect.reads) + int(effect.writes) for effect in Effect}
+_SCALARS = (int, float, str, type(None))
 
 _log = logging.getLogger("silo")
 
@@ -57,20 +62,16 @@ def moved_bytes(arguments: Mapping[str, object], effects: Mapping[str, Effect]) 
     """
     total = 0
     for name, value in arguments.items():
-        effect = effects.get(name, Effect.BOTH)
-        if times := int(effect.reads) + int(effect.writes):
+        if not isinstance(value, _SCALARS) and (times := _TIMES[effects.get(name, Effect.BOTH)]):
             total += times * _array_bytes(value)
     return total
 
 
-def _array_bytes(value: object) -> int:
-    if value is None or isinstance(value, bool | int | float | str):
-        return 0
-    base = getattr(value, "base") if is_descriptor(value) else value  # noqa: B009  # any class of descriptors
+def _array_bytes(value: Any) -> int:  # noqa: ANN401  # whatever a call may be given
     try:
-        _, _, bits, _, _, sizes, _ = native.read(base)
-    except (SiloError, TypeError, ValueError, RuntimeError):  # no array: a dtype, a function
-        return 0
+        _, _, bits, _, _, sizes, _ = native.read(value)
+    except (SiloError, TypeError, ValueError, RuntimeError):  # no array: a descriptor, a dtype, a function
+        return _array_bytes(value.base) if is_descriptor(value) else 0
     return math.prod(sizes) * bits // 8
 
 
@@ -79,7 +80,7 @@ class LaunchProfile:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._totals: dict[tuple[str, str], KernelTotal] = {}
+        self._totals: dict[tuple[str, str], list[int]] = {}  # the numbers of a KernelTotal
         self._pending: list[tuple[tuple[str, str], int, native.GpuEvent, native.GpuEvent]] = []
 
     def __call__(self, event: LaunchEvent) -> Callable[[], object]:
@@ -108,7 +109,8 @@ class LaunchProfile:
         """Every kernel so far, the one that took most time first. Waits for launches on GPUs."""
         self._read_events()
         with self._lock:
-            return tuple(sorted(self._totals.values(), key=lambda one: (-one.time_ns, one.kernel, one.device)))
+            found = [KernelTotal(*key, *numbers) for key, numbers in self._totals.items()]
+        return tuple(sorted(found, key=lambda one: (-one.time_ns, one.kernel, one.device)))
 
     def _clocked(self, key: tuple[str, str], moved: int) -> Callable[[], object]:
         begin = time.perf_counter_ns()
@@ -128,14 +130,13 @@ class LaunchProfile:
 
     def _add(self, key: tuple[str, str], time_ns: int, moved: int, *, untimed: int = 0) -> None:
         with self._lock:
-            old = self._totals.get(key) or KernelTotal(*key)
-            self._totals[key] = replace(
-                old,
-                launches=old.launches + 1 - untimed,
-                untimed=old.untimed + untimed,
-                time_ns=old.time_ns + time_ns,
-                moved_bytes=old.moved_bytes + moved,
-            )
+            numbers = self._totals.get(key)
+            if numbers is None:
+                numbers = self._totals[key] = [0, 0, 0, 0]
+            numbers[0] += 1 - untimed
+            numbers[1] += untimed
+            numbers[2] += time_ns
+            numbers[3] += moved
 
 
 def profile_table(totals: Iterable[KernelTotal]) -> str:

@@ -11,7 +11,7 @@ from silo.core.values import Value
 from silo.tune.statistics import median
 from silo.tune.trial import Trial
 
-__all__ = ["Progress", "ProgressCallback", "event_to_json", "format_duration", "format_time"]
+__all__ = ["Progress", "ProgressCallback", "event_to_json", "format_bytes", "format_duration", "format_time"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +104,17 @@ def format_duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s"
+
+
+def format_bytes(size: int) -> str:
+    """A size with a unit that suits it.
+
+    >>> format_bytes(2048), format_bytes(3_500_000)
+    ('2.0 KiB', '3.3 MiB')
+    """
+    value = float(size)
+    for unit in ("bytes", "KiB", "MiB"):
+        if value < 1024:
+            return f"{size} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"

@@ -33,6 +33,8 @@ __all__ = [
 
 NS_PER_MS = 1_000_000
 
+_LONGEST_NS = 1 << 60  # 36 years
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignTrial:
@@ -118,16 +120,16 @@ def parse_status(name: object, table: Mapping[str, Status], what: str) -> Status
 
 def nanoseconds(value: object, what: str, unit_ns: int = NS_PER_MS) -> int:
     """A time in the format's unit (milliseconds); ``ValueError`` where it is no finite natural time."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_NS / unit_ns:
         raise ValueError(f"{what} is {value!r}, which is no time")
     return round(value * unit_ns)
 
 
 def milliseconds(time_ns: int) -> float:
-    """Nanoseconds as formats keep times; :func:`nanoseconds` gives the same integer back (below 104 days).
+    """Nanoseconds as formats keep times; :func:`nanoseconds` gives the same integer back (below 26 days).
 
-    >>> milliseconds(1_500_000), nanoseconds(milliseconds(8_999_999_999_999_999), "t")
-    (1.5, 8999999999999999)
+    >>> milliseconds(1_500_000), nanoseconds(milliseconds(2_251_799_813_685_247), "t")
+    (1.5, 2251799813685247)
     """
     return time_ns / NS_PER_MS
 

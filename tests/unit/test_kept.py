@@ -1,20 +1,26 @@
-"""Results into the store and out of it: trials with their identity count as measured, others are tried first."""
+"""Studies found again: reports of them, moving them between stores, other tuners' results as configs to try first."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
+from silo.api import ceilings
 from silo.api.build import build_bundle
+from silo.api.devices import device_named
 from silo.api.imported import imported_seeds
 from silo.api.importing import export_results, import_results
 from silo.api.kept import kept_studies
+from silo.api.reporting import write_reports
+from silo.api.session import session
 from silo.api.tuning import tune_path
 from silo.core.config import Config
 from silo.core.recipes import Work
-from silo.errors import SourceError, TuneError
+from silo.errors import SourceError, StoreError, TuneError
+from silo.report.ceilings import speed_of_light
 from silo.settings import override
 from silo.tune.formats.foreign import ForeignResults, ForeignTrial
 from silo.tune.imported import MOST_SEEDS, seeds_from_records, seeds_to_record, spoken_of
@@ -58,7 +64,7 @@ def tuned(tmp_path_factory):
 def test_studies_are_found_again(tuned):
     path, home, _ = tuned
     with override(home=home):
-        large, small = kept_studies(path, "cpu")
+        large, small = kept_studies(path)
     assert (large.cases, small.cases) == (("n=5000",), ("n=300",))
     assert large.work == Work(40_000, 5000)
     assert large.default == Config.of(BLOCK=128, num_warps=4)
@@ -66,11 +72,20 @@ def test_studies_are_found_again(tuned):
     assert {trial.config.as_dict()["BLOCK"] for trial in large.trials} == {128, 256, 512, 1024}
 
 
+def test_a_case_belongs_to_the_study_that_assumes_what_holds_of_it(tmp_path):
+    path = tmp_path / "kernels.py"
+    path.write_text(KERNELS.replace("n=[5000, 300]", "n=[1000, 1008, 1009, 1024]"))
+    with override(home=tmp_path / "store"):
+        tune_path(path, evaluations=1)
+        cases = {kept.cases for kept in kept_studies(path)}
+    assert cases == {("n=1000", "n=1009"), ("n=1008", "n=1024")}  # one bucket; multiples of 16 apart
+
+
 def test_t4_moves_measurements_to_another_store(tuned, tmp_path):
     path, home, rows = tuned
     with override(home=home):
         files = export_results(path, tmp_path / "out", "t4")
-        before = kept_studies(path, "cpu")
+        before = kept_studies(path)
     assert [Path(row.path).parent for row in files] == [tmp_path / "out"] * 2
     with override(home=tmp_path / "other"):
         took = [row for file in files for row in import_results(Path(file.path))]
@@ -79,7 +94,7 @@ def test_t4_moves_measurements_to_another_store(tuned, tmp_path):
         again = [row for file in files for row in import_results(Path(file.path))]
         assert [row.trials for row in again] == [0, 0]
         assert sum(row.known for row in again) == sum(row.trials for row in took)
-        assert kept_studies(path, "cpu") == before
+        assert kept_studies(path) == before
         second = tune_path(path)
     assert [(row.winner, row.measured) for row in second] == [(row.winner, 0) for row in rows]
 
@@ -89,8 +104,8 @@ def test_a_bundle_moves_them_too(tuned, tmp_path):
     bundle = tmp_path / "k.silo"
     with override(home=home):
         build_bundle([path], bundle, targets=["cpu"], tune="cached")
-        before = kept_studies(path, "cpu")
-        large, small = kept_studies(bundle, "cpu")
+        before = kept_studies(path)
+        large, small = kept_studies(bundle)
     assert (large.cases, small.cases, large.work) == (("n=5000",), ("n=300",), Work(40_000, 5000))
     assert large.default is None  # a bundle does not say
     assert [sorted(trial.identity for trial in kept.trials) for kept in (large, small)] == [
@@ -101,7 +116,7 @@ def test_a_bundle_moves_them_too(tuned, tmp_path):
         assert (row.tool, row.kernel, row.known) == ("bundle", "scale", 0)
         assert [one.measured for one in tune_path(path)] == [0, 0]
     with override(home=home), pytest.raises(SourceError, match="no kernel called nope; there are scale"):
-        kept_studies(bundle, "cpu", ["nope"])
+        kept_studies(bundle, None, ["nope"])
 
 
 def foreign(tmp_path, order=(512, 1024, 128, 256)):
@@ -138,7 +153,7 @@ def test_results_of_other_tuners_are_tried_first_and_measured_again(tuned, tmp_p
         assert [one.winner for one in rows] == ["BLOCK=512, num_warps=4"] * 2
         assert [one.measured for one in rows] == [1, 1]
         # The space's first config stays the default.
-        assert kept_studies(path, "cpu")[0].default == Config.of(BLOCK=128, num_warps=4)
+        assert kept_studies(path)[0].default == Config.of(BLOCK=128, num_warps=4)
 
 
 def test_other_formats_are_written_by_study(tuned, tmp_path):
@@ -157,7 +172,7 @@ def test_other_formats_are_written_by_study(tuned, tmp_path):
 def test_nothing_to_export_or_import(tuned, tmp_path):
     path, _, _ = tuned
     with override(home=tmp_path / "empty"):
-        with pytest.raises(TuneError, match=r"nothing was measured on cpu yet; run silo tune"):
+        with pytest.raises(TuneError, match=r"nothing was measured yet; run silo tune"):
             export_results(path, tmp_path, "t4")
         nameless = tmp_path / "nameless.json"
         nameless.write_text(json.dumps({"schema_version": "1.0.0", "results": []}))
@@ -165,6 +180,61 @@ def test_nothing_to_export_or_import(tuned, tmp_path):
             import_results(nameless)
         with pytest.raises(TuneError, match="no config in it worked"):
             import_results(nameless, kernel="scale")
+
+
+def test_reports_of_a_file_and_of_a_bundle(tuned, tmp_path):
+    path, home, rows = tuned
+    with override(home=home):
+        large, small = write_reports(path, tmp_path / "pages")
+        assert large.page == small.page == str(tmp_path / "pages" / "scale.html")
+        assert [(row.kernel, row.case, row.configs) for row in (large, small)] == [
+            ("scale", "n=5000", 4),
+            ("scale", "n=300", 4),
+        ]
+        assert [(row.winner, row.time_ns) for row in (large, small)] == [(row.winner, row.time_ns) for row in rows]
+        assert large.ratio >= 1.0 - 1e-9
+        assert large.reached is None  # no ceilings are known
+        text = Path(large.page).read_text()
+        assert text.count("<h2>") == 2
+        assert "silo report --ceilings" in text
+        build_bundle([path], tmp_path / "k.silo", targets=["cpu"], tune="cached")
+        again = write_reports(tmp_path / "k.silo", tmp_path / "bundle", kernels=["scale"])
+        assert [(row.case, row.winner) for row in again] == [(row.case, row.winner) for row in (large, small)]
+    with override(home=tmp_path / "empty"), pytest.raises(TuneError, match="nothing was measured yet"):
+        write_reports(path, tmp_path / "pages")
+    (tmp_path / "file").write_text("")
+    with override(home=home), pytest.raises(StoreError, match="cannot write to"):
+        write_reports(path, tmp_path / "file")
+
+
+def counts():
+    """How many records the store has of each key."""
+    records = session().store.records
+    return [(key, len(list(records.read(key)))) for key in sorted(records.keys())]  # no dict
+
+
+def test_ceilings_are_measured_once_and_set_beside_the_kernels(tuned, tmp_path, monkeypatch):
+    path, home, _ = tuned
+    monkeypatch.setattr(ceilings, "_COPIED", (1 << 10, 1 << 13))
+    monkeypatch.setattr(ceilings, "_DOT_SIZES", {"cpu": (64, 128)})
+    monkeypatch.setattr(ceilings, "_COPY_SPACES", {"cpu": [{"BLOCK": 1024}]})
+    monkeypatch.setattr(ceilings, "_DOT_SPACES", {"cpu": [{"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32}]})
+    device = device_named("cpu")
+    shutil.copytree(home, tmp_path / "store")
+    with override(home=tmp_path / "store"):
+        assert ceilings.known_ceilings(device.model) is None
+        rows = write_reports(path, tmp_path / "pages", ceilings=True)
+        found = ceilings.known_ceilings(device.model)
+        assert [size for size, _ in found.copies] == [8 << 10, 8 << 13]
+        assert [name for name, _ in found.dots] == ["float16", "float32"]
+        assert all(rate > 10**6 for _, rate in (*found.copies, *found.dots))
+        (large, _) = kept_studies(path)
+        light = speed_of_light(large.work, found, "float32")
+        assert rows[0].reached == pytest.approx(light.reached(rows[0].time_ns), abs=1e-4)
+        assert f"{round(100 * rows[0].reached)} %" in (tmp_path / "pages" / "scale.html").read_text()
+        kept = counts()
+        assert ceilings.measure_ceilings(device) == found  # all of it is known
+        assert counts() == kept
 
 
 def record(*configs):

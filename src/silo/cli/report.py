@@ -1,0 +1,60 @@
+"""``silo report``: one page of HTML for each kernel."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from silo.cli.console import console, print_json, table
+from silo.cli.options import Json, Kernels, OfDevice, Quiet
+from silo.tune.progress import format_time
+
+__all__ = ["command"]
+
+
+def command(
+    path: Annotated[Path, typer.Argument(metavar="FILE|K.silo", help="A Python file with kernels, or a bundle.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder of the pages.")] = Path(
+        "report"
+    ),
+    device: OfDevice = None,
+    kernel: Kernels = None,
+    *,
+    ceilings: Annotated[
+        bool,
+        typer.Option(
+            "--ceilings",
+            help="Measure what the device (default: the CPU) reaches, if that is not known: takes some seconds.",
+        ),
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write one self-contained page for each kernel of FILE or K.silo from the trials that are kept.
+
+    For FILE these are the trials in the store of its kernels as they are now, for K.silo those that it carries.
+    Nothing is measured but what --ceilings asks for.
+    """
+    from silo.api.reporting import write_reports  # noqa: PLC0415  # heavy: only when the command runs
+
+    rows = write_reports(path, output, device=device, kernels=kernel or None, ceilings=ceilings)
+    if json:
+        print_json([asdict(row) for row in rows])
+    elif not quiet:
+        cells = [
+            [
+                row.page,
+                row.case,
+                str(row.configs),
+                row.winner or "none",
+                format_time(row.time_ns) if row.time_ns is not None else "",
+                f"{row.ratio:.2f}" if row.ratio is not None else "",
+                f"{row.reached:.0%}" if row.reached is not None else "",
+            ]
+            for row in rows
+        ]
+        columns = ["page", "case", "configs", "winner", "time", "default / winner", "of light"]
+        console().print(table(f"trials of {path}", columns, cells, right=["configs", *columns[4:]]))

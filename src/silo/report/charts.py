@@ -1,0 +1,170 @@
+"""Charts as SVG text: the best so far over the trials, and how one parameter's values did."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from silo.report.ranking import Effect, best_so_far
+from silo.report.scale import LinearScale, LogScale
+from silo.tune.progress import format_time
+from silo.tune.statistics import median
+from silo.tune.trial import Status, Trial
+
+__all__ = ["effect_chart", "progress_chart"]
+
+# Above this many points they are drawn as one path, without a text for each.
+_MOST_MARKS = 3000
+_MARGIN = 1.12  # how far the axis goes beyond what is drawn
+
+
+def _svg(width: int, height: int, label: str, parts: Iterable[str]) -> str:
+    return (
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}" class="chart"'
+        f' width="{width}">{"".join(parts)}</svg>'
+    )
+
+
+def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "middle") -> str:
+    css = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{css}>{escape(text)}</text>'
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
+
+
+def _dot(x: float, y: float, radius: float, kind: str, title: str) -> str:
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" class="{kind}"><title>{escape(title)}</title></circle>'
+
+
+def _time_axis(scale: LogScale, left: float, right: float) -> list[str]:
+    ticks = scale.ticks(5)
+    parts = [_line(left, scale.place(tick), right, scale.place(tick), "grid") for tick in ticks]
+    return parts + [_text(left - 7, scale.place(tick) + 4, format_time(round(tick)), "tick", "end") for tick in ticks]
+
+
+def _range(times: Iterable[float]) -> tuple[float, float]:
+    drawn = [max(time, 1.0) for time in times] or [1.0, 10.0]
+    return min(drawn) / _MARGIN, max(drawn) * _MARGIN
+
+
+def progress_chart(trials: Sequence[Trial], *, default_ns: int | None = None, least_ns: float | None = None) -> str:
+    """Each trial of a search in the order it was made, the best so far as a line; failures stand below.
+
+    ``default_ns`` and ``least_ns`` are the default's time and the speed of light, drawn as lines.
+    """
+    width, left, right, top, bottom = 1120, 76, 1000, 14, 262
+    # Failed configs have a row of their own below the times.
+    foot = bottom + (28 if any(trial.status is not Status.OK for trial in trials) else 4)
+    height = foot + 44
+    times = [float(median(trial.samples_ns)) for trial in trials if trial.samples_ns]
+    levels = [float(level) for level in (default_ns, least_ns) if level]
+    y = LogScale(*_range([*times, *levels]), bottom, top)
+    x = LinearScale(0.5, max(len(trials), 1) + 0.5, left, right)
+    parts = _time_axis(y, left, right)
+    parts += [
+        _text(x.place(tick), foot + 16, str(round(tick)), "tick") for tick in x.ticks(10) if tick == round(tick) > 0
+    ]
+    parts.append(_text((left + right) / 2, height - 6, "configs in the order they were measured", "axis"))
+    parts += _marks(trials, x, y, bottom + 16)
+    best = best_so_far(trials)
+    steps = [(x.place(place), y.place(time)) for place, time in enumerate(best, start=1) if time is not None]
+    if steps:
+        path = f"M{steps[0][0]:.1f} {steps[0][1]:.1f}" + "".join(f"H{px:.1f}V{py:.1f}" for px, py in steps[1:])
+        parts.append(f'<path d="{path}H{right}" class="best"/>')
+    notes: list[tuple[float, str, str]] = []
+    if default_ns:
+        notes.append((default_ns, "default", "default"))
+    if least_ns:
+        notes.append((least_ns, "light", "speed of light"))
+    if best and best[-1] is not None:
+        notes.append((best[-1], "best", f"best {format_time(best[-1])}"))
+    parts += _notes(notes, y, left, right)
+    return _svg(width, height, "time of each config and the best so far", parts)
+
+
+def _marks(trials: Sequence[Trial], x: LinearScale, y: LogScale, floor: float) -> list[str]:
+    if len(trials) > _MOST_MARKS:
+        good = [
+            f"M{x.place(n):.1f} {y.place(median(trial.samples_ns)):.1f}h0"
+            for n, trial in enumerate(trials, start=1)
+            if trial.samples_ns
+        ]
+        bad = [f"M{x.place(n):.1f} {floor:.1f}h0" for n, trial in enumerate(trials, start=1) if not trial.samples_ns]
+        return [f'<path d="{"".join(good)}" class="points"/>', f'<path d="{"".join(bad)}" class="points failed"/>']
+    parts: list[str] = []
+    for number, trial in enumerate(trials, start=1):
+        if trial.status is Status.OK:
+            time = median(trial.samples_ns)
+            title = f"{number}. {trial.config}: {format_time(time)}"
+            parts.append(_dot(x.place(number), y.place(time), 3.2, "trial", title))
+        else:
+            first = trial.message.splitlines()[0] if trial.message else ""
+            title = f"{number}. {trial.config}: {trial.status.value}: {first}"
+            px = x.place(number)
+            cross = f"M{px - 3:.1f} {floor - 3:.1f}l6 6m0 -6l-6 6"
+            parts.append(f'<path d="{cross}" class="failed"><title>{escape(title)}</title></path>')
+    if any(trial.status is not Status.OK for trial in trials):
+        parts.append(_text(x.start - 7, floor + 4, "failed", "tick", "end"))
+    return parts
+
+
+def _notes(notes: Sequence[tuple[float, str, str]], y: LogScale, left: float, right: float) -> list[str]:
+    """Lines across with their names at the right, moved apart where they would lie on one another."""
+    parts: list[str] = []
+    above = -100.0
+    for time, kind, label in sorted(notes, key=lambda note: -note[0]):
+        at = y.place(time)
+        if kind != "best":
+            parts.append(_line(left, at, right, at, kind))
+        written = max(at + 4, above + 14)
+        above = written
+        parts.append(_text(right + 6, written, label, f"note {kind}", "start"))
+    return parts
+
+
+def effect_chart(effect: Effect) -> str:
+    """The times of the configs with each value of a parameter: all as dots, the median as a bar, the best filled."""
+    count = len(effect.levels)
+    left, top, bottom = 70, 10, 150
+    step = max(26, min(50, 420 // count))
+    width, height = left + step * count + 10, 196
+    y = LogScale(*_range(float(time) for level in effect.levels for time in level.times_ns), bottom, top)
+    parts = _time_axis(y, left, width - 10)
+    every = max(1, -(-44 // step)) if max(len(level.text) for level in effect.levels) > 4 else 1
+    for place, level in enumerate(effect.levels):
+        centre = left + step * (place + 0.5)
+        parts += _column(level.text, level.times_ns, centre, step, y)
+        if place % every == 0:
+            parts.append(_text(centre, bottom + 18, _short(level.text), "tick"))
+        if level.failed:
+            parts.append(_text(centre, bottom + 34, f"{level.failed}\u2009\u2717", "failed note"))
+    return _svg(width, height, f"times by the value of {effect.name}", parts)
+
+
+def _column(text: str, times: Sequence[int], centre: float, step: int, y: LogScale) -> list[str]:
+    if not times:
+        return []
+    parts: list[str] = []
+    shown = times if len(times) <= 200 else times[:: -(-len(times) // 200)]
+    for number, time in enumerate(shown):
+        shift = (_scatter(f"{text}/{number}") - 0.5) * step * 0.5
+        parts.append(f'<circle cx="{centre + shift:.1f}" cy="{y.place(time):.1f}" r="2.2" class="trial"/>')
+    middle, best = y.place(median(times)), y.place(times[0])
+    parts.append(
+        f'<path d="M{centre - step * 0.32:.1f} {middle:.1f}h{step * 0.64:.1f}" class="median">'
+        f"<title>{escape(f'{text}: median {format_time(median(times))} of {len(times)} configs')}</title></path>"
+    )
+    parts.append(_dot(centre, best, 4, "winner", f"{text}: best {format_time(times[0])}"))
+    return parts
+
+
+def _scatter(text: str) -> float:
+    """A place in [0, 1) that looks random and is the same each time, so that dots do not lie on one another."""
+    return hashlib.blake2b(text.encode(), digest_size=2).digest()[0] / 256
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 9 else text[:8] + "\u2026"

@@ -1,0 +1,190 @@
+"""What trials say: the best so far, each parameter's effect, failures by kind, the winner beside the default."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from silo.core.config import Config
+from silo.core.values import Value
+from silo.tune.statistics import median
+from silo.tune.trial import Stage, Status, Trial
+from silo.tune.winner import Winner, standings
+
+__all__ = [
+    "Comparison",
+    "Effect",
+    "FailureGroup",
+    "Level",
+    "best_so_far",
+    "compare",
+    "effects",
+    "failure_groups",
+    "parameter_names",
+    "value_text",
+]
+
+_RESAMPLES = 1000
+_MOST_SAMPLES = 200  # of each side; more make a bootstrap slower and no better
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How many times as long the default takes as the winner: a ratio of medians with its 95 % interval."""
+
+    ratio: float
+    low: float
+    high: float
+    default_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One value of a parameter: median times of the configs that have it, ascending, and how many failed."""
+
+    text: str
+    times_ns: tuple[int, ...]
+    failed: int
+
+    @property
+    def best_ns(self) -> int | None:
+        """The fastest config with this value."""
+        return self.times_ns[0] if self.times_ns else None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A parameter that more than one value was tried of.
+
+    ``share`` is the part of the variance of log times that its value alone explains (eta squared, 0 to 1).
+    """
+
+    name: str
+    levels: tuple[Level, ...]
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Configs that failed in one way: of one kind, with one first line of a message; ``detail`` is a whole one."""
+
+    kind: str
+    headline: str
+    detail: str
+    configs: tuple[Config, ...]
+
+
+def parameter_names(trials: Iterable[Trial]) -> tuple[str, ...]:
+    """The names of all configs: values, then options, in the order they first appear."""
+    values: dict[str, None] = {}
+    options: dict[str, None] = {}
+    for trial in trials:
+        values.update(dict.fromkeys(name for name, _ in trial.config.values))
+        options.update(dict.fromkeys(name for name, _ in trial.config.options))
+    return (*values, *options)
+
+
+def best_so_far(trials: Sequence[Trial]) -> list[int | None]:
+    """After each trial, the least median of the configs that worked; None before the first."""
+    found: list[int | None] = []
+    best: int | None = None
+    for trial in trials:
+        if trial.samples_ns:
+            time = median(trial.samples_ns)
+            best = time if best is None else min(best, time)
+        found.append(best)
+    return found
+
+
+def effects(trials: Sequence[Trial]) -> tuple[Effect, ...]:
+    """Every parameter with more than one value, the one that explains most first."""
+    times = {standing.config.order_key: standing.time.median_ns for standing in standings(trials)}
+    configs = {trial.config.order_key: trial.config for trial in trials}
+    found = [_effect(name, configs, times) for name in parameter_names(trials)]
+    shown = [effect for effect in found if len(effect.levels) > 1]
+    return tuple(sorted(shown, key=lambda effect: (-effect.share, effect.name)))
+
+
+def _effect(name: str, configs: Mapping[bytes, Config], times: Mapping[bytes, int]) -> Effect:
+    groups: dict[tuple[object, ...], tuple[str, list[int], int]] = {}
+    for key, config in configs.items():
+        members = config.as_dict()
+        text = value_text(members[name]) if name in members else "(none)"
+        order = _order(members.get(name))
+        _, good, failed = groups.get(order, (text, [], 0))
+        groups[order] = (text, [*good, times[key]], failed) if key in times else (text, good, failed + 1)
+    levels = tuple(Level(text, tuple(sorted(good)), failed) for _, (text, good, failed) in sorted(groups.items()))
+    return Effect(name, levels, _share([level.times_ns for level in levels]))
+
+
+def _order(value: Value) -> tuple[object, ...]:
+    """Numbers by size, before everything else by its text."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return (0, value, "")
+    return (1, 0, value_text(value))
+
+
+def value_text(value: Value) -> str:
+    """A value as people write it."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _share(groups: Sequence[Sequence[int]]) -> float:
+    logs = [[math.log(max(time, 1)) for time in group] for group in groups if group]
+    every = [value for group in logs for value in group]
+    if len(every) < 2:
+        return 0.0
+    mean = sum(every) / len(every)
+    total = sum((value - mean) ** 2 for value in every)
+    if total == 0:
+        return 0.0
+    return sum(len(group) * (sum(group) / len(group) - mean) ** 2 for group in logs) / total
+
+
+def failure_groups(trials: Iterable[Trial]) -> tuple[FailureGroup, ...]:
+    """Failed configs by kind and the first line of the message, the largest group first."""
+    groups: dict[tuple[str, str], dict[bytes, Trial]] = {}
+    for trial in trials:
+        if trial.status is not Status.OK:
+            headline = trial.message.partition("\n")[0]
+            groups.setdefault((trial.status.value, headline), {})[trial.config.order_key] = trial
+    found = [
+        FailureGroup(kind, headline, next(iter(failed.values())).message, tuple(one.config for one in failed.values()))
+        for (kind, headline), failed in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda group: (-len(group.configs), group.kind, group.headline)))
+
+
+def compare(trials: Sequence[Trial], winner: Winner, default: Config, seed: str) -> Comparison | None:
+    """The default against the winner, by samples taken side by side where there are such; None where it has none.
+
+    The interval is that of a bootstrap of the ratio of medians (1000 resamples, seeded by ``seed``: the same trials
+    give the same interval).
+    """
+    for stage in (Stage.FINAL, Stage.SEARCH):
+        ours, theirs = (_samples(trials, config, stage) for config in (winner.config, default))
+        if ours and theirs:
+            break
+    else:
+        return None
+    best, other = median(ours), median(theirs)
+    draw = random.Random(seed)  # noqa: S311  # a bootstrap, no secret
+    ratios = sorted(
+        median(draw.choices(theirs, k=len(theirs))) / max(median(draw.choices(ours, k=len(ours))), 1)
+        for _ in range(_RESAMPLES)
+    )
+    tail = _RESAMPLES // 40
+    return Comparison(other / max(best, 1), ratios[tail], ratios[-1 - tail], other)
+
+
+def _samples(trials: Iterable[Trial], config: Config, stage: Stage) -> list[int]:
+    pooled = [
+        sample
+        for trial in trials
+        if trial.stage is stage and trial.config.order_key == config.order_key
+        for sample in trial.samples_ns
+    ]
+    step = -(-len(pooled) // _MOST_SAMPLES) if pooled else 1
+    return pooled[::step]

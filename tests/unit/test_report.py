@@ -1,0 +1,268 @@
+"""Reports: the figures by hand-made trials, charts as well-formed SVG, pages that need nothing but themselves."""
+
+import re
+import sys
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from silo.backends.fake.measure import fake_study
+from silo.core.config import Config
+from silo.core.dtypes import dtype
+from silo.core.recipes import Work
+from silo.core.signature import Parameter, ParameterKind, Signature
+from silo.errors import ToolchainError
+from silo.report import page
+from silo.report.ceilings import Ceilings, dot_dtype, speed_of_light
+from silo.report.charts import effect_chart, progress_chart
+from silo.report.page import kernel_page, study_report
+from silo.report.ranking import best_so_far, compare, effects, failure_groups, parameter_names
+from silo.report.scale import LinearScale, LogScale
+from silo.tune.kept import KeptStudy
+from silo.tune.trial import Status
+from silo.tune.winner import choose_winner
+
+STUDY = fake_study()
+
+
+def good(time_ns, **config):
+    return STUDY.trial(Config.of(config), Status.OK, [time_ns - 1, time_ns, time_ns + 1] * 3)
+
+
+def bad(status=Status.RUN, message="out of resources", **config):
+    return STUDY.failed(Config.of(config), status, message)
+
+
+TRIALS = (
+    good(400, BLOCK=64, MODE="a"),
+    bad(BLOCK=256, MODE="a"),
+    good(200, BLOCK=128, MODE="a"),
+    good(800, BLOCK=64, MODE="b"),
+    bad(Status.WRONG, "out: 3 differ\nat 5", BLOCK=256, MODE="b"),
+    good(100, BLOCK=128, MODE="b", num_warps=8),
+)
+
+
+def test_the_best_so_far():
+    assert best_so_far(TRIALS) == [400, 400, 200, 200, 200, 100]
+    assert best_so_far([TRIALS[1]]) == [None]
+
+
+def test_what_parameters_explain():
+    assert parameter_names(TRIALS) == ("BLOCK", "MODE", "num_warps")
+    found = {effect.name: effect for effect in effects(TRIALS)}
+    block = found["BLOCK"]
+    assert [(level.text, level.times_ns, level.failed) for level in block.levels] == [
+        ("64", (400, 800), 0),
+        ("128", (100, 200), 0),
+        ("256", (), 2),
+    ]
+    # Logs to base 2, less a constant: 64 -> 2, 3; 128 -> 0, 1. Between groups 4 * 1, in all 4 * 1.25.
+    assert block.share == pytest.approx(4 / 5)
+    assert found["MODE"].share == pytest.approx(0)
+    assert [level.text for level in found["num_warps"].levels] == ["8", "(none)"]
+    assert effects(TRIALS)[0].name == "BLOCK"
+    assert effects([TRIALS[0]]) == ()
+    assert effects([good(5, A=1), good(5, A=2)])[0].share == 0
+
+
+def test_numbers_come_before_texts_and_by_size():
+    trials = [good(100 + place, A=value) for place, value in enumerate((10, 9, "x", 1.5, True, None))]
+    (effect,) = effects(trials)
+    assert [level.text for level in effect.levels] == ["1.5", "9", "10", "None", "True", "x"]
+
+
+def test_failures_go_together_by_kind_and_first_line():
+    again = bad(Status.WRONG, "out: 3 differ\nat 7", BLOCK=512)
+    groups = [(g.kind, g.headline, g.detail, len(g.configs)) for g in failure_groups([*TRIALS, again])]
+    assert groups == [
+        ("wrong", "out: 3 differ", "out: 3 differ\nat 5", 2),
+        ("run", "out of resources", "out of resources", 1),
+    ]
+
+
+def test_the_default_beside_the_winner():
+    winner = choose_winner(TRIALS)
+    default = Config.of(BLOCK=64, MODE="a")
+    found = compare(TRIALS, winner, default, "seed")
+    assert (found.ratio, found.default_ns) == (4.0, 400)
+    assert 399 / 101 <= found.low <= 4.0 <= found.high <= 401 / 99
+    assert found == compare(TRIALS, winner, default, "seed")
+    assert compare(TRIALS, winner, Config.of(BLOCK=256, MODE="a"), "seed") is None  # it failed
+    # Where both were measured side by side, only that counts.
+    finals = [TRIALS[0].remeasured([300] * 9), TRIALS[-1].remeasured([100] * 9)]
+    assert compare([*TRIALS, *finals], winner, default, "seed").ratio == 3.0
+    assert compare([*TRIALS, finals[1]], winner, default, "seed").ratio == 4.0
+
+
+CEILINGS = Ceilings(((1 << 10, 4 * 10**9), (1 << 20, 10**9)), (("float16", 2 * 10**12), ("float32", 10**12)))
+
+
+def test_the_speed_of_light_is_the_longer_of_both():
+    light = speed_of_light(Work(bytes=1 << 21, flops=10**6), CEILINGS, "float32")
+    assert (light.bound, light.least_ns, light.dot_ceiling) == ("memory", float(1 << 21), 10**12)
+    light = speed_of_light(Work(bytes=1 << 21, flops=10**10), CEILINGS, "float32")
+    assert (light.bound, light.least_ns, light.reached(20_000_000)) == ("arithmetic", 10_000_000.0, 0.5)
+    assert speed_of_light(Work(bytes=1000), CEILINGS, "float32").least_ns == 250.0  # it fits where the small copy did
+    assert speed_of_light(Work(flops=10), CEILINGS, "float64") is None
+    assert speed_of_light(Work(), CEILINGS, "float32") is None
+    assert CEILINGS.copy_rate(1 << 15) == (1 << 10, 4 * 10**9)
+    assert Ceilings((), ()).copy_rate(5) is None
+
+
+def test_ceilings_are_kept_strictly():
+    assert Ceilings.from_json(CEILINGS.to_json()) == CEILINGS
+    for change in (
+        {"schema": "ceilings/2"},
+        {"copies": [[1]]},
+        {"copies": [[1, -2]]},
+        {"dots": {"a": 1.5}},
+        {"more": 1},
+    ):
+        with pytest.raises(ValueError, match=r"not measured ceilings|another schema"):
+            Ceilings.from_json({**CEILINGS.to_json(), **change})
+
+
+@pytest.mark.parametrize(
+    ("names", "dot"),
+    [
+        (("float32", "float32"), "float32"),
+        (("float32", "bfloat16"), "float16"),
+        (("float16", "int32"), "float16"),
+        (("float8_e4m3fn",), "float8_e4m3fn"),
+        (("float64",), "float64"),
+        (("int64",), "float32"),
+        ((), "float32"),
+    ],
+)
+def test_which_products_a_kernel_is_compared_with(names, dot):
+    parameters = [Parameter(f"p{i}", ParameterKind.POINTER, dtype(name)) for i, name in enumerate(names)]
+    assert dot_dtype(Signature(tuple(parameters))) == dot
+
+
+@pytest.mark.parametrize("kind", [LinearScale, LogScale])
+@pytest.mark.parametrize(("low", "high"), [(1, 10), (3, 3.5), (1, 1_000_000), (0.7, 12345), (5, 5)])
+def test_ticks_lie_on_the_axis(kind, low, high):
+    scale = kind(low, high, 0, 100)
+    ticks = scale.ticks()
+    assert ticks == sorted(set(ticks))
+    assert all(low <= tick <= high for tick in ticks)
+    assert len(ticks) <= 14
+    if high > low:
+        assert len(ticks) >= 2
+        assert (scale.place(low), scale.place(high)) == (0, 100)
+
+
+def parsed(svg):
+    return ET.fromstring(svg)  # as strict as XML
+
+
+def test_the_chart_of_the_search():
+    svg = parsed(progress_chart(TRIALS, default_ns=400, least_ns=50.0))
+    kinds = [element.get("class") for element in svg.iter()]
+    assert (kinds.count("trial"), kinds.count("failed"), kinds.count("best")) == (4, 2, 1)
+    texts = [element.text for element in svg.iter("text")]
+    assert {"default", "speed of light", "best 100 ns", "failed"} <= set(texts)
+    titles = [element.text for element in svg.iter("title")]
+    assert "2. BLOCK=256, MODE=a: run: out of resources" in titles
+    lines = {element.get("class"): float(element.get("y1")) for element in svg.iter("line")}
+    assert lines["light"] > lines["default"]  # lower is faster
+    only = parsed(progress_chart([TRIALS[1]]))
+    assert [element.get("class") for element in only.iter("path")] == ["failed"]
+    parsed(progress_chart([]))
+
+
+def test_many_trials_are_one_path():
+    many = [good(1000 + n, A=n) for n in range(3001)]
+    svg = parsed(progress_chart(many))
+    assert len(list(svg.iter("circle"))) == 0
+    points = next(element for element in svg.iter("path") if element.get("class") == "points")
+    assert points.get("d").count("M") == 3001
+
+
+def test_the_chart_of_a_parameter():
+    svg = parsed(effect_chart(effects(TRIALS)[0]))
+    kinds = [element.get("class") for element in svg.iter()]
+    assert (kinds.count("trial"), kinds.count("winner"), kinds.count("median")) == (4, 2, 2)
+    assert "2\u2009\u2717" in [element.text for element in svg.iter("text")]
+    wide = effects([good(100 + n, A=f"value number {n}") for n in range(30)])[0]
+    parsed(effect_chart(wide))
+
+
+class Page(HTMLParser):
+    """Rows of the tables of trials, what is loaded, and whether every element is closed."""
+
+    VOID = frozenset(("meta", "br"))
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.loads, self.rows, self.scripts = [], [], 0, 0
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.loads += [value for name, value in attrs if name in ("src", "href") and not value.startswith("#")]
+        self.scripts += tag == "script"
+        self.rows += tag == "tr" and "div" in self.open and dict(attrs) is not None
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def kept(trials=TRIALS, **more):
+    return KeptStudy(STUDY, tuple(trials), **{"cases": ("n=5",), "default": TRIALS[0].config, **more})
+
+
+def test_a_page_needs_nothing_but_itself():
+    text = kernel_page("conv", "conv.py", [study_report(kept(work=Work(bytes=400)), CEILINGS)])
+    found = Page(text)
+    assert found.loads == []
+    assert found.scripts == 1
+    assert found.rows == 1 + 1 + 1 + len(TRIALS)  # heads, the summary, every trial
+    assert not re.search(r"https?://|@import|url\(", text)
+    for part in ("4.00&times;", "BLOCK=128, MODE=b, num_warps=8", "n=5", "100 %", "1 run, 1 wrong", "out: 3 differ"):
+        assert part in text
+    assert "explains 80 % of the spread" in text
+
+
+def test_texts_of_users_stay_texts():
+    evil = '<script>alert("x")</script>'
+    trials = [good(100, MODE=evil), bad(message=evil, MODE="b")]
+    text = kernel_page(evil, evil, [study_report(kept(trials, cases=(evil,), default=None), None)])
+    assert Page(text).scripts == 1
+    assert evil not in text
+    assert text.count("&lt;script&gt;") > 5
+
+
+def test_pages_of_studies_that_lack_something():
+    nothing = study_report(kept([TRIALS[1]]), None)
+    text = kernel_page(
+        "conv", "k.silo", [nothing, study_report(kept(default=None, cases=(), work=Work(flops=5)), None)]
+    )
+    assert "no winner" in text
+    assert "failed: run" not in text.partition("study-2")[0].partition("no winner")[0]
+    assert "config tried first" in text
+    assert "run <code>silo report --ceilings</code>" in text
+    assert "the default is the winner" in kernel_page("c", "c", [study_report(kept(default=TRIALS[-1].config), None)])
+    missing = kernel_page("c", "c", [study_report(kept(default=Config.of(BLOCK=1)), None)])
+    assert "not measured" in missing
+    assert "failed: run" in kernel_page("c", "c", [study_report(kept(default=TRIALS[1].config), None)])
+
+
+def test_pages_stay_small():
+    trials = [good(1000 + n % 97, BLOCK=n, num_warps=4) for n in range(2000)]
+    text = kernel_page("conv", "conv.py", [study_report(kept(trials), None)])
+    assert len(text) < 1_500_000
+
+
+def test_without_jinja(monkeypatch):
+    page._template.cache_clear()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ToolchainError, match=r"kernel-silo\[report\]"):
+        kernel_page("conv", "conv.py", [])
