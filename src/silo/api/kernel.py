@@ -199,7 +199,7 @@ def kernel(
         lock: the lock file that says which config calls use; the setting ``SILO_LOCK`` by default.
 
     Raises:
-        SourceError: not a Triton kernel, or Triton is absent.
+        SourceError: not a Triton kernel, Triton is absent, or the key names no scalar parameter.
         TraceError: the grid cannot become an expression.
         SpaceError: the space sets what the kernel does not have.
         SettingsError: an unknown mode.
@@ -249,10 +249,7 @@ def _make(
         raise SettingsError(f"tune={tune!r}: it is one of {', '.join(TUNE_MODES)}")
     source = TritonSource.of(function)
     names = source.signature.names
-    made_key = tuple(source.key if key is None else key)
-    for name in made_key:
-        if name not in names or source.signature[name].kind is ParameterKind.POINTER:
-            raise SourceError(f"{source.name}: the key {name!r} is no scalar parameter; it has {', '.join(names)}")
+    made_key = _checked_key(source, source.key if key is None else key)
     scalars = [name for name in names if name in made_key]
     if space is None and source.hooks.config_pre:
         config, hook = source.hooks.config_pre[0]
@@ -261,9 +258,20 @@ def _make(
             f"({config}) does more than set block shapes of tensor descriptors, and Silo runs no hook; do before the "
             "call what it does, or give silo.kernel a space="
         )
-    made_space = source.space if space is None else Space.of(space, constraints, scalars)
+    try:
+        made_space = source.space if space is None else Space.of(space, constraints, scalars)
+    except SpaceError as error:
+        raise SpaceError(f"{source.name} ({source.location}): {error}") from error
     if made_space is not None:
         _check_space(source, made_space)
+    configs = () if made_space is None else made_space.configs()
+    chosen = {name for config in configs for name, _ in config.values}
+    for name in made_key:
+        if name in chosen:
+            raise SourceError(
+                f"{source.name} ({source.location}): the key {name!r} is set by the configs, so it is what tuning "
+                "chooses and cannot be what it depends on"
+            )
     known = Kernel(
         source,
         space=made_space,
@@ -287,6 +295,22 @@ def _make(
             "kernel": known,
         },
     )
+
+
+def _checked_key(source: TritonSource, key: Sequence[str]) -> tuple[str, ...]:
+    """The key as names of parameters; what they are called with is known at the call."""
+    where = f"{source.name} ({source.location})"
+    if isinstance(key, str):
+        raise SourceError(f"{where}: the key is a list of names, not {key!r}; write key=[{key!r}]")
+    names = source.signature.names
+    for name in key:
+        if name not in names or source.signature[name].kind is ParameterKind.POINTER:
+            raise SourceError(f"{where}: the key {name!r} is no scalar parameter; it has {', '.join(names)}")
+        if name in source.heuristics:
+            raise SourceError(f"{where}: the key {name!r} is computed by a heuristic; name what that reads instead")
+        if tuple(key).count(name) > 1:
+            raise SourceError(f"{where}: the key names {name!r} twice")
+    return tuple(key)
 
 
 def _check_space(source: TritonSource, space: Space) -> None:

@@ -25,6 +25,7 @@ from silo.core.signature import NoDefault, Signature
 from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant
+from silo.errors import ArgumentError, SpaceError
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
@@ -193,6 +194,12 @@ class Resolver:
         constants = {name: value for name, value in specialization.constants if name not in config_names}
         plain = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
         key_values = {**plain, **values, **constants}
+        for name in kernel.key:
+            if name not in key_values:
+                raise ArgumentError(
+                    f"{kernel.name}: tuning depends on {name} (its key), which is {_what(call, name)} in this call; "
+                    f"a key holds scalars, so pass one or take {name} out of key={list(kernel.key)}"
+                )
         integers = {name: key_values[name] for name in kernel.key if isinstance(key_values.get(name), int)}
         specialization = Specialization(specialization.facts, tuple(constants.items()))
         return Situation(
@@ -202,8 +209,15 @@ class Resolver:
             specialization=specialization,
             values=cast("Mapping[str, Value]", key_values),
             given=given,
-            candidates=_candidates(kernel.space.configs(integers), given),
+            candidates=_candidates(self._configs(integers), given),
         )
+
+    def _configs(self, integers: Mapping[str, Value]) -> tuple[Config, ...]:
+        kernel = self._kernel
+        try:
+            return kernel.space.configs(integers)
+        except SpaceError as error:
+            raise SpaceError(f"{kernel.name} ({kernel.location}): {error}") from error
 
     def problem(self, situation: Situation) -> Problem:
         """What the call's trials have in common with those of other sizes."""
@@ -287,6 +301,13 @@ class Resolver:
     def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         launcher = self.direct
         return launcher.complete(args, kwargs) if isinstance(launcher, HeuristicLauncher) else dict(kwargs)
+
+
+def _what(call: Call, name: str) -> str:
+    """What a parameter was called with, in words."""
+    kind = next((one.kind for one in call.arguments if one.name == name), ValueKind.ABSENT)
+    words = {ValueKind.ABSENT: "missing", ValueKind.POINTER: "an array", ValueKind.DESCRIPTOR: "a tensor descriptor"}
+    return words.get(kind, f"no scalar ({kind.name.lower()})")
 
 
 def _candidates(configs: tuple[Config, ...], given: Mapping[str, Value]) -> tuple[Config, ...]:
