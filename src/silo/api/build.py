@@ -36,6 +36,7 @@ from silo.core.values import JSON, Value
 from silo.core.variant import Variant
 from silo.errors import BundleError
 from silo.settings import settings
+from silo.tune.failing import TunedCase, require_winners
 from silo.tune.ledger import read_trials
 from silo.tune.outcome import Budget
 from silo.tune.policy import Mode
@@ -109,6 +110,7 @@ def build_bundle(
         CaseError: a kernel without cases.
         NoVariantError: a kernel none of whose binaries runs on any target.
         SourceError, CompileError: a kernel that does not compile.
+        TuneError: no config of a case can be used: each fails, or its result is wrong.
         FrozenError, LockError: see :mod:`silo.api.deciding`.
         BundleError: the file cannot be written; what was there before is untouched.
     """
@@ -191,7 +193,10 @@ def _plan(
                 continue
             if mode == "auto":
                 name = f"{kernel.name} {study.case.label}"
-                tune_case(study, limits, lambda event, name=name: report(name, event))
+                study.case.verify()
+                outcome, _ = tune_case(study, limits, lambda event, name=name: report(name, event))
+                if outcome.trials:  # without any, the budget is used up, and the first config does
+                    require_winners([TunedCase(kernel.name, study.case.label, study.case.elements, outcome)])
             config = _decided(kernel, study, mode)
             if config is not None:
                 tuned.append(study)

@@ -24,6 +24,7 @@ from silo.core.signature import Signature
 from silo.core.values import JSON
 from silo.errors import BundleError, CaseError
 from silo.launch.runtime import inspect_call
+from silo.tune.failing import TunedCase
 from silo.tune.outcome import TuneOutcome
 from silo.tune.progress import Progress
 from silo.tune.session import tune
@@ -61,13 +62,13 @@ def tune_bundle(
     *,
     trust: bool,
     progress: Callable[[str, Progress], None],
-) -> list[tuple[str, str, TuneOutcome]]:
+) -> list[TunedCase]:
     """Measure every case of the bundle's kernels with the variants it has for this device, then refine it in place.
 
     The trials are kept in the store too, so a run that was stopped goes on. The bundle is rewritten once per kernel.
     """
     loaded = load(path, trust=trust)
-    found: list[tuple[str, str, TuneOutcome]] = []
+    found: list[TunedCase] = []
     for name in kernels or tuple(loaded):
         kernel = loaded[name]
         outcomes: list[tuple[str, Bucket, Signature, TuneOutcome]] = []
@@ -75,7 +76,7 @@ def tune_bundle(
             case = prepare_recipe(recipe, materializer(None, device))
             one = _tune_case(kernel, case, device, limits, partial(progress, f"{name} {case.label}"))
             outcomes.append(one)
-            found.append((name, one[0], one[3]))
+            found.append(TunedCase(name, case.label, case.elements, one[3]))
         if not outcomes:
             raise CaseError(f"{path}: {name} has no cases, so there is nothing to tune it on")
         update_bundle(path, {name: _update(kernel, outcomes)})

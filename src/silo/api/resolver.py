@@ -306,8 +306,14 @@ class Resolver:
 def _what(call: Call, name: str) -> str:
     """What a parameter was called with, in words."""
     kind = next((one.kind for one in call.arguments if one.name == name), ValueKind.ABSENT)
-    words = {ValueKind.ABSENT: "missing", ValueKind.POINTER: "an array", ValueKind.DESCRIPTOR: "a tensor descriptor"}
-    return words.get(kind, f"no scalar ({kind.name.lower()})")
+    words = {
+        ValueKind.ABSENT: "missing",
+        ValueKind.POINTER: "an array",
+        ValueKind.ADDRESS: "an address",
+        ValueKind.NONE: "None",
+        ValueKind.DESCRIPTOR: "a tensor descriptor",
+    }
+    return words.get(kind, "no scalar")
 
 
 def _candidates(configs: tuple[Config, ...], given: Mapping[str, Value]) -> tuple[Config, ...]:
