@@ -36,7 +36,7 @@ def run_worker(*arguments):
 
 def undisturbed(kind):
     study, space, landscape = tune_worker.problem(kind)
-    return tune(study, space, FakeEvaluator(study, landscape), MemoryStore().records)
+    return tune(study, space, FakeEvaluator(study, landscape), MemoryStore().records, searcher="exhaustive")
 
 
 def read_whole(directory, kind):
@@ -69,7 +69,7 @@ def test_sixteen_processes_at_once(tmp_path, caplog):
     moved = tmp_path.with_name("moved")
     shutil.move(tmp_path, moved)
     evaluator = FakeEvaluator(study, tune_worker.problem("wide")[2])
-    again = tune(study, space, evaluator, Store(moved).records)
+    again = tune(study, space, evaluator, Store(moved).records, searcher="exhaustive")
     assert evaluator.evaluated == evaluator.compared == []
     assert again.winner == expected.winner
     assert not caplog.records
@@ -98,7 +98,7 @@ def test_kills_at_random_moments_lose_only_the_trial_in_flight(tmp_path, caplog)
         assert studies_of(study.kernel, Store(tmp_path).records) == (study,)
 
         evaluator = FakeEvaluator(study, tune_worker.problem(kind)[2])
-        resumed = tune(study, space, evaluator, Store(tmp_path).records)
+        resumed = tune(study, space, evaluator, Store(tmp_path).records, searcher="exhaustive")
         assert resumed.measured == len(space) - len(known)
         assert set(evaluator.evaluated).isdisjoint(known)
         expected = undisturbed(kind)

@@ -52,6 +52,6 @@ def test_ctrl_c_keeps_what_was_finished(tmp_path):
     assert finished <= kept
     assert len(kept - finished) <= 1
     evaluator = FakeEvaluator(study, landscape)
-    tune(study, space, evaluator, Store(tmp_path).records)
+    tune(study, space, evaluator, Store(tmp_path).records, searcher="exhaustive")
     assert kept.isdisjoint(evaluator.evaluated)
     assert len(evaluator.evaluated) == len(space) - len(kept)

@@ -67,7 +67,7 @@ def work(directory, kind, delay_s, finished):
             os.write(finished, b"%d\n" % space.index(progress.last.config))
 
     evaluator = Slow(study, landscape, delay_s=delay_s)
-    outcome = tune(study, space, evaluator, Store(directory).records, progress=report)
+    outcome = tune(study, space, evaluator, Store(directory).records, searcher="exhaustive", progress=report)
     return outcome, evaluator
 
 
@@ -134,7 +134,7 @@ def kill(directory, seed, count):
 def kill_lock(path, chance):
     """Kill a process that updates a lock file without end; the last update it reported, and the last in the file."""
     study, space, landscape = problem("narrow-lock")
-    outcome = tune(study, space, FakeEvaluator(study, landscape), MemoryStore().records)
+    outcome = tune(study, space, FakeEvaluator(study, landscape), MemoryStore().records, searcher="exhaustive")
     reader, writer = os.pipe()
     child = os.fork()
     if not child:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +22,6 @@ from silo.errors import ArgumentError, CaseError, DeviceError, SourceError, Spac
 from silo.settings import override
 from silo.store.store import MemoryStore
 from silo.tune.failing import TunedCase, failure_of, require_winners
-from silo.tune.outcome import Budget
 from silo.tune.session import tune
 from silo.tune.trial import Status
 
@@ -188,11 +188,11 @@ def test_a_kernel_that_is_wrong_with_every_config_shows_the_smallest_case_and_th
 A, B = (Config.of(BLOCK=block) for block in (128, 256))
 
 
-def tuned(kernel="add", case="n=4", elements=4, statuses=(Status.WRONG, Status.WRONG), budget=None):
+def tuned(kernel="add", case="n=4", elements=4, statuses=(Status.WRONG, Status.WRONG)):
     study = fake_study(kernel)
     failures = {config: status for config, status in zip((A, B), statuses, strict=True) if status is not Status.OK}
     evaluator = FakeEvaluator(study, FakeLandscape(failures=failures))
-    outcome = tune(study, [A, B], evaluator, MemoryStore().records, budget=budget or Budget())
+    outcome = tune(study, [A, B], evaluator, MemoryStore().records)
     return TunedCase(kernel, case, elements, outcome)
 
 
@@ -204,7 +204,8 @@ def test_what_is_said_of_cases_without_a_config():
     assert "BLOCK=128: run: fails as planned" in mixed
     two = failure_of([tuned("add"), tuned("mul"), tuned("sub", statuses=(Status.OK, Status.OK))])
     assert [line.split()[0] for line in two.splitlines() if "is wrong with every" in line] == ["add", "mul"]
-    idle = failure_of([tuned(budget=Budget(seconds=0.0))])
+    never = tuned()
+    idle = failure_of([replace(never, outcome=replace(never.outcome, trials=(), stopped="seconds"))])
     assert "no config was tried for the case n=4 (stopped: seconds)" in idle
     with pytest.raises(TuneError, match="is wrong with every config"):
         require_winners([tuned()])
