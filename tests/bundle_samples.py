@@ -14,6 +14,7 @@ from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRule
 from silo.bundle.update import document_blob
 from silo.core import expressions
 from silo.core.config import Config
+from silo.core.decision_list import Bound, DecisionList, Step
 from silo.core.dispatch import DispatchRules
 from silo.core.dtypes import dtype
 from silo.core.expressions import Argument, ConfigValue, OpKind
@@ -22,6 +23,10 @@ from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.variant import Variant
+
+UNSEEN = DecisionList(
+    (Step((Bound("n", 16, 4096),), Config.of(BLOCK=64)), Step((), Config.of(BLOCK=128))),
+)
 
 
 @dataclass
@@ -147,7 +152,9 @@ def sample(
                     BundleRules(
                         Target.parse(targets[0]),
                         typed("float32"),
-                        DispatchRules.of(["n"], {(1024,): Config.of(BLOCK=64)}, Config.of(BLOCK=128)),
+                        DispatchRules.of(
+                            ["n"], {(1024,): Config.of(BLOCK=64)}, Config.of(BLOCK=128), UNSEEN if k % 2 else None
+                        ),
                     ),
                 ),
                 cases=cases,

@@ -19,7 +19,7 @@ from pathlib import Path
 import tune_worker
 from silo.tune.outcome import TuneInterrupted
 try:
-    tune_worker.work(Path(sys.argv[1]), "vast", 0.01, 1)
+    tune_worker.work(Path(sys.argv[1]), "vast-720", 0.01, 1)
 except TuneInterrupted as interrupt:
     print(interrupt, file=sys.stderr)
     sys.exit(130)
@@ -44,7 +44,7 @@ def test_ctrl_c_keeps_what_was_finished(tmp_path):
     assert errors.count("\n") == 1
     assert "interrupted, the next run goes on from here" in errors
 
-    study, space, landscape = tune_worker.problem("vast")
+    study, space, landscape = tune_worker.problem("vast-720")
     kept = {trial.config for trial in read_trials(study, Store(tmp_path).records)}
     finished = {space[int(line)] for line in "".join([*reported, rest]).split()}
     assert len(finished) >= 5

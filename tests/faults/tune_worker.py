@@ -1,7 +1,7 @@
 """Processes that tune on one store; run as a program, so that they start from a small, single-threaded parent.
 
 ``many DIR COUNT``: COUNT processes tune the same kernel at once.
-``kill DIR SEED``: a tune is killed again and again at random moments.
+``kill DIR SEED COUNT``: tunes are killed COUNT times at random moments, and updates of a lock file a few times.
 Prints one JSON object on standard output.
 """
 
@@ -11,17 +11,25 @@ import random
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+from silo.api.locks import read_lock, update_lock
 from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
-from silo.store.store import Store
+from silo.store.store import MemoryStore, Store
 from silo.tune.session import tune
 
-VAST = [Config.of(BLOCK=block, num_warps=warps) for block in range(16, 16 * 241, 16) for warps in (2, 4, 8)]
-WIDE = VAST[:120]
-NARROW = VAST[:8]
-KILLED = ("vast", *(f"narrow-{number}" for number in range(10)))
+SPACE = [Config.of(BLOCK=block, num_warps=warps) for block in range(16, 16 * 1001, 16) for warps in (2, 4, 8)]
+WIDE = SPACE[:120]
+NARROW = SPACE[:8]
+
+
+def killed(count):
+    """What is tuned, and how often that is killed: one large space most of the time, many small ones once each."""
+    small = count // 5
+    # About four configs are measured between two kills; there are enough that the large space is never done.
+    return {f"vast-{15 * (count - small)}": count - small, **{f"narrow-{number}": 1 for number in range(small)}}
 
 
 class Alike(FakeLandscape):
@@ -43,7 +51,7 @@ def problem(kind):
     """Study, space and landscape, which are the same in every process."""
     if kind.startswith("narrow"):
         return fake_study(kind), NARROW, Alike(noise_permille=4)
-    space = {"vast": VAST, "wide": WIDE}[kind]
+    space = WIDE if kind == "wide" else SPACE[: int(kind.partition("-")[2])]
     return fake_study(kind), space, Alike(noise_permille=4, failing_permille=200)
 
 
@@ -103,13 +111,14 @@ def many(directory, count):
     return {"codes": [code for code, _, _ in results], "winners": [winner for _, _, winner in results]}
 
 
-def kill(directory, seed):
-    """Kill one tune of a vast space 40 times and ten of narrow ones once, which reach the comparison of finalists."""
+def kill(directory, seed, count):
+    """Kill tunes ``count`` times, those of small spaces when they reach the comparison of finalists."""
     chance = random.Random(seed)
-    kept = {kind: [] for kind in KILLED}
+    plan = killed(count)
+    kept = {kind: [] for kind in plan}
     codes = []
-    for kind in KILLED:
-        for _ in range(40 if kind == "vast" else 1):
+    for kind, times in plan.items():
+        for _ in range(times):
             child, reader = start(directory, kind, 0.002)
             # Progress and not the clock says when, so that a busy machine tests as much as an idle one.
             heard = hear(reader, chance.randint(0, 8))
@@ -118,9 +127,32 @@ def kill(directory, seed):
             code, reported, _ = finish(child, reader, heard)
             codes.append(code)
             kept[kind].extend(reported)
-    return {"codes": codes, "kept": {kind: sorted(set(numbers)) for kind, numbers in kept.items()}}
+    locked = [kill_lock(directory / f"{number}.lock.json", chance) for number in range(max(5, count // 10))]
+    return {"codes": codes, "kept": {kind: sorted(set(numbers)) for kind, numbers in kept.items()}, "locked": locked}
+
+
+def kill_lock(path, chance):
+    """Kill a process that updates a lock file without end; the last update it reported, and the last in the file."""
+    study, space, landscape = problem("narrow-lock")
+    outcome = tune(study, space, FakeEvaluator(study, landscape), MemoryStore().records, searcher="exhaustive")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        number = 0
+        while True:
+            number += 1
+            trials = tuple(replace(trial, bucket=(number,)) for trial in outcome.trials)
+            update_lock(path, [replace(outcome, study=replace(study, bucket=(number,)), trials=trials)])
+            os.write(writer, b"%d\n" % number)
+    os.close(writer)
+    heard = hear(reader, chance.randint(1, 4))
+    time.sleep(chance.uniform(0.0, 0.01))
+    os.kill(child, signal.SIGKILL)
+    _, reported, _ = finish(child, reader, heard)
+    entries = read_lock(path).entries
+    return max(reported), max(entry.study.bucket[0] for entry in entries)
 
 
 if __name__ == "__main__":
-    mode, place, argument = sys.argv[1:]
-    print(json.dumps({"many": many, "kill": kill}[mode](Path(place), int(argument))))
+    mode, place, *numbers = sys.argv[1:]
+    print(json.dumps({"many": many, "kill": kill}[mode](Path(place), *map(int, numbers))))

@@ -71,8 +71,8 @@ def test_neighbours_in_a_list():
 @pytest.mark.parametrize(
     ("members", "constraints", "message"),
     [
-        ({}, [], "has no config"),
-        ([], [], "has no config"),
+        ({}, [], "has neither"),
+        ([], [], "has neither"),
         ({"BLOCK": []}, [], "the axis 'BLOCK' has no values"),
         ({"BLOCK": [1, 2, 1]}, [], "the axis 'BLOCK' has the value 1 twice"),
         ({"BLOCK": 64}, [], "the axis 'BLOCK' is a list of values, not 64"),

@@ -27,21 +27,23 @@ from silo.bundle.writer import write_bundle
 from silo.compile.plan import PlanCase, PlanKernel, PlannedVariant, plan_variants
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
-from silo.core.dispatch import Bucket, DispatchRules
+from silo.core.dispatch import Bucket
 from silo.core.nodes import Node
 from silo.core.protocols import Device
 from silo.core.signature import Signature
 from silo.core.space import Space
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.core.values import JSON
+from silo.core.values import JSON, Value
 from silo.core.variant import Variant
 from silo.errors import BundleError, CaseError
 from silo.settings import settings
+from silo.tune.failing import TunedCase, require_winners
 from silo.tune.ledger import read_trials
 from silo.tune.outcome import Budget
 from silo.tune.policy import Mode
 from silo.tune.progress import Progress
+from silo.tune.unseen import Sample, fitted_rules
 
 __all__ = ["BuildRow", "BuildSummary", "build_bundle"]
 
@@ -110,6 +112,7 @@ def build_bundle(
         CaseError: a kernel without cases.
         NoVariantError: a kernel none of whose binaries runs on any target.
         SourceError, CompileError: a kernel that does not compile.
+        TuneError: no config of a case can be used: each fails, or its result is wrong.
         FrozenError, LockError: see :mod:`silo.api.deciding`.
         BundleError: the file cannot be written; what was there before is untouched.
     """
@@ -192,7 +195,10 @@ def _plan(
                 continue
             if mode == "auto":
                 name = f"{kernel.name} {study.case.label}"
-                tune_case(study, limits, lambda event, name=name: report(name, event))
+                study.case.verify()
+                outcome, _ = tune_case(study, limits, lambda event, name=name: report(name, event))
+                if outcome.trials:  # without any, the budget is used up, and the first config does
+                    require_winners([TunedCase(kernel.name, study.case.label, study.case.elements, outcome)])
             config = _decided(kernel, study, mode)
             if config is not None:
                 tuned.append(study)
@@ -378,9 +384,33 @@ def _rules(entry: _Planned) -> list[BundleRules]:
             if study.case.label in one.cases:
                 table.setdefault(study.bucket, variant.config)
     return [
-        BundleRules(target, signature, DispatchRules.of(_key(entry), tables[target, signature], fallback))
+        BundleRules(
+            target,
+            signature,
+            fitted_rules(_key(entry), tables[target, signature], fallback, _samples(entry, target, signature)),
+        )
         for (target, signature), fallback in first.items()
     ]
+
+
+def _samples(entry: _Planned, target: Target, signature: Signature) -> tuple[Sample, ...]:
+    """The measured buckets of one target and signature; none where cases differ in their constexprs."""
+    kernel = entry.kernel
+    found: dict[Bucket, Sample] = {}
+    constants: list[Mapping[str, Value]] = []
+    for study in entry.tuned:
+        situation = study.situation
+        own = situation.device.target
+        if target not in (own, _canonical(kernel, own)) or situation.signature.without_effects() != signature:
+            continue
+        constants.append(situation.specialization.constant_values)
+        problem = kernel.resolver.problem(situation)
+        trials = read_trials(problem.study(situation.specialization, study.bucket), problem.records)
+        allowed = {config.order_key for config in situation.candidates}
+        sample = Sample.of_trials(study.bucket, [one for one in trials if one.config.order_key in allowed])
+        if sample is not None:
+            found.setdefault(study.bucket, sample)
+    return tuple(found.values()) if all(values == constants[0] for values in constants) else ()
 
 
 def _toolchain(sources: Sequence[str], targets: Sequence[Target]) -> tuple[tuple[str, str], ...]:

@@ -18,16 +18,18 @@ from silo.artifacts.artifact import Artifact
 from silo.bundle.contents import BundleRules
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.core.config import Config
-from silo.core.dispatch import Bucket, DispatchRules, bucket_of
+from silo.core.dispatch import Bucket, bucket_of
 from silo.core.protocols import Device
 from silo.core.signature import Signature
 from silo.core.values import JSON
 from silo.errors import BundleError, CaseError
 from silo.launch.runtime import inspect_call
+from silo.tune.failing import TunedCase
 from silo.tune.outcome import TuneOutcome
 from silo.tune.progress import Progress
 from silo.tune.session import tune
 from silo.tune.trial import Study, Trial
+from silo.tune.unseen import Sample, fitted_rules
 
 __all__ = ["study_document", "tune_bundle"]
 
@@ -60,13 +62,13 @@ def tune_bundle(
     *,
     trust: bool,
     progress: Callable[[str, Progress], None],
-) -> list[tuple[str, str, TuneOutcome]]:
+) -> list[TunedCase]:
     """Measure every case of the bundle's kernels with the variants it has for this device, then refine it in place.
 
     The trials are kept in the store too, so a run that was stopped goes on. The bundle is rewritten once per kernel.
     """
     loaded = load(path, trust=trust)
-    found: list[tuple[str, str, TuneOutcome]] = []
+    found: list[TunedCase] = []
     for name in kernels or tuple(loaded):
         kernel = loaded[name]
         outcomes: list[tuple[str, Bucket, Signature, TuneOutcome]] = []
@@ -74,10 +76,10 @@ def tune_bundle(
             case = prepare_recipe(recipe, materializer(None, device))
             one = _tune_case(kernel, case, device, limits, partial(progress, f"{name} {case.label}"))
             outcomes.append(one)
-            found.append((name, one[0], one[3]))
+            found.append(TunedCase(name, case.label, case.elements, one[3]))
         if not outcomes:
             raise CaseError(f"{path}: {name} has no cases, so there is nothing to tune it on")
-        update_bundle(path, {name: _update(kernel, device, outcomes)})
+        update_bundle(path, {name: _update(kernel, outcomes)})
     return found
 
 
@@ -125,12 +127,11 @@ def _tune_case(
     return case.label, study.bucket, study.signature, outcome
 
 
-def _update(
-    kernel: BundledKernel, device: Device, outcomes: Sequence[tuple[str, Bucket, Signature, TuneOutcome]]
-) -> KernelUpdate:
+def _update(kernel: BundledKernel, outcomes: Sequence[tuple[str, Bucket, Signature, TuneOutcome]]) -> KernelUpdate:
     """New trials, and rules in which measured winners replace what was there for their buckets."""
     trials: list[JSON] = []
     tables: dict[str, tuple[Any, Signature, dict[Bucket, Config], Config]] = {}
+    samples: dict[str, dict[Bucket, Sample]] = {}
     for _, bucket, signature, outcome in outcomes:
         trials.extend(study_document(outcome.study, trial) for trial in outcome.trials)
         if outcome.winner is None:
@@ -144,10 +145,12 @@ def _update(
             table = dict(before.rules) if before else {}
             tables[key] = (target, signature, table, before.fallback if before else outcome.winner.config)
         tables[key][2][bucket] = outcome.winner.config
-    del device
+        sample = Sample.of_trials(bucket, outcome.trials)
+        if sample is not None:
+            samples.setdefault(key, {})[bucket] = sample
     rules = tuple(
-        BundleRules(target, signature, DispatchRules.of(kernel.contents.key, table, fallback))
-        for target, signature, table, fallback in tables.values()
+        BundleRules(target, signature, fitted_rules(kernel.contents.key, table, fallback, tuple(samples[key].values())))
+        for key, (target, signature, table, fallback) in tables.items()
     )
     return KernelUpdate(trials=tuple(trials), rules=rules)
 

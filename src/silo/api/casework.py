@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +17,7 @@ from silo.core.generator import Fill
 from silo.core.nodes import Node
 from silo.core.recipes import ArrayRecipe, Work
 from silo.core.values import Value
-from silo.errors import CaseError
+from silo.errors import CaseError, SiloError
 from silo.tune.check import Comparison
 
 __all__ = ["CaseFunction", "PreparedCase", "prepare_recipe"]
@@ -36,6 +39,21 @@ class PreparedCase:
     checks: Mapping[str, Callable[[Any], CheckResult]]
     uninitialized: tuple[str, ...] = ()  # arguments made with make.empty
     work: Work | None = None
+    prepare_checks: Callable[[], object] = lambda: None
+
+    def verify(self) -> None:
+        """Compute what is expected, so that a case that is wrong is known before anything is compiled for it.
+
+        Raises:
+            CaseError: an expected value cannot be computed, is of the wrong shape, or is of no argument.
+        """
+        self.prepare_checks()
+
+    @property
+    def elements(self) -> int:
+        """The elements of its arrays together: how large the case is."""
+        shapes = [getattr(value, "shape", None) for value in self.arguments.values()]
+        return sum(math.prod(int(extent) for extent in shape) for shape in shapes if shape is not None)
 
     def check(self, results: Mapping[str, Any] | None = None) -> tuple[CheckResult | None, str]:
         """The worst result over every expected array with the array's name; None where nothing is expected.
@@ -117,7 +135,8 @@ class CaseFunction:
 
     def case(self, values: Mapping[str, object], make: Make) -> Case:
         """Run the function. ``CaseError`` when it gives no case."""
-        made = self.function(**values, make=make)
+        with self._blamed(values):
+            made = self.function(**values, make=make)
         if not isinstance(made, Case):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
             raise CaseError(
                 f"the case function of {self.kernel} ({self.location}) returned a {type(made).__name__}; "
@@ -128,16 +147,18 @@ class CaseFunction:
     def prepare(self, values: Mapping[str, object], make: Make) -> PreparedCase:
         """One case with its arguments made; expected values are computed when first checked."""
         case = self.case(values, make)
-        recipe = record(case, self.names, label_of(values), self._config_names(case), with_expected=False)
+        with self._blamed(values):
+            recipe = record(case, self.names, label_of(values), self._config_names(case), with_expected=False)
         references: dict[str, Any] = {}
 
-        def checker(name: str) -> Callable[[Any], CheckResult]:
-            def run(actual: Any) -> CheckResult:  # noqa: ANN401
-                if not references:
+        def reference() -> dict[str, Any]:
+            if not references:
+                with self._blamed(values):
                     references.update(case.references(self.names))
-                return compare(actual, references[name], case.rtol, case.atol)
+            return references
 
-            return run
+        def checker(name: str) -> Callable[[Any], CheckResult]:
+            return lambda actual: compare(actual, reference()[name], case.rtol, case.atol)
 
         return PreparedCase(
             label=recipe.label,
@@ -147,17 +168,42 @@ class CaseFunction:
             checks={name: checker(name) for name in case.expected},
             uninitialized=_empty_arrays(recipe),
             work=recipe.work,
+            prepare_checks=reference,
         )
 
     def outline(self, values: Mapping[str, object], make: Make) -> CaseRecipe:
         """The recipe of one case without what is expected; makes no array."""
-        return record(self.case(values, make), self.names, label_of(values), self.config_names, with_expected=False)
-
-    def recipe(self, values: Mapping[str, object], make: Make) -> CaseRecipe:
-        """The recipe of one case, with expected values computed."""
         case = self.case(values, make)
-        return record(case, self.names, label_of(values), self._config_names(case))
+        with self._blamed(values):
+            return record(case, self.names, label_of(values), self.config_names, with_expected=False)
 
     def _config_names(self, case: Case) -> tuple[str, ...]:
         given = case.bind(self.names)
         return (*self.config_names, *(name for name in self.open_blocks if name not in given))
+
+    @contextlib.contextmanager
+    def _blamed(self, values: Mapping[str, object]) -> Generator[None]:
+        """Errors of the case function and of what it expects name the case and the line."""
+        what = f"the case {label_of(values) or '(without parameters)'} of {self.kernel} ({self.location})"
+        try:
+            yield
+        except SiloError as error:
+            raise CaseError(f"{what}: {error}") from error
+        except Exception as error:  # a user's function may raise anything
+            raise CaseError(
+                f"{what} failed{_line_of(error, self.function)}: {type(error).__name__}: {error}"
+            ) from error
+
+    def recipe(self, values: Mapping[str, object], make: Make) -> CaseRecipe:
+        """The recipe of one case, with expected values computed."""
+        case = self.case(values, make)
+        with self._blamed(values):
+            return record(case, self.names, label_of(values), self._config_names(case))
+
+
+def _line_of(error: Exception, function: Callable[..., object]) -> str:
+    """The last line of the function's file that was running."""
+    code = getattr(function, "__code__", None)
+    file = code.co_filename if code else ""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f" at line {lines[-1]}" if lines else ""

@@ -142,6 +142,8 @@ def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
             yield RuleRow(
                 kernel.name, target, key or "any", str(config), "" if taken is None else format_time(taken), reason
             )
+        for step in () if rules.rules.unseen is None else rules.rules.unseen.steps:
+            yield RuleRow(kernel.name, target, f"other sizes, {step}", str(step.config), "", "fitted")
         yield RuleRow(kernel.name, target, "otherwise", str(rules.rules.fallback), "", "fallback")
 
 

@@ -242,7 +242,7 @@ def kernel(
         lock: the lock file that says which config calls use; the setting ``SILO_LOCK`` by default.
 
     Raises:
-        SourceError: not a Triton kernel, or Triton is absent.
+        SourceError: not a Triton kernel, Triton is absent, or the key names no scalar parameter.
         TraceError: the grid cannot become an expression.
         SpaceError: the space sets what the kernel does not have.
         SettingsError: an unknown mode.
@@ -292,10 +292,7 @@ def _make(
         raise SettingsError(f"tune={tune!r}: it is one of {', '.join(TUNE_MODES)}")
     source = TritonSource.of(function)
     names = source.signature.names
-    made_key = tuple(source.key if key is None else key)
-    for name in made_key:
-        if name not in names or source.signature[name].kind is ParameterKind.POINTER:
-            raise SourceError(f"{source.name}: the key {name!r} is no scalar parameter; it has {', '.join(names)}")
+    made_key = _checked_key(source, source.key if key is None else key)
     scalars = [name for name in names if name in made_key]
     if space is None and source.hooks.config_pre:
         config, hook = source.hooks.config_pre[0]
@@ -312,9 +309,13 @@ def _make(
         made_key = _key_of(source, made_space, made_key if key is not None else ())
     else:
         given = source.space if space is None else space
-        made_space = None if given is None else Space.of(given, () if space is None else constraints, scalars)
+        try:
+            made_space = None if given is None else Space.of(given, () if space is None else constraints, scalars)
+        except SpaceError as error:
+            raise SpaceError(f"{source.name} ({source.location}): {error}") from error
         if made_space is not None:
             _check_space(source, made_space)
+            _check_chosen(source, made_space, made_key)
     free = made_space is None
     known = Kernel(
         source,
@@ -353,6 +354,32 @@ def _key_of(source: TritonSource, space: BoundSpace, key: tuple[str, ...]) -> tu
             "it, or leave key= out"
         )
     return key or space.reads
+
+
+def _check_chosen(source: TritonSource, space: Space, key: Sequence[str]) -> None:
+    chosen = {name for config in space.configs() for name, _ in config.values}
+    for name in key:
+        if name in chosen:
+            raise SourceError(
+                f"{source.name} ({source.location}): the key {name!r} is set by the configs, so it is what tuning "
+                "chooses and cannot be what it depends on"
+            )
+
+
+def _checked_key(source: TritonSource, key: Sequence[str]) -> tuple[str, ...]:
+    """The key as names of parameters; what they are called with is known at the call."""
+    where = f"{source.name} ({source.location})"
+    if isinstance(key, str):
+        raise SourceError(f"{where}: the key is a list of names, not {key!r}; write key=[{key!r}]")
+    names = source.signature.names
+    for name in key:
+        if name not in names or source.signature[name].kind is ParameterKind.POINTER:
+            raise SourceError(f"{where}: the key {name!r} is no scalar parameter; it has {', '.join(names)}")
+        if name in source.heuristics:
+            raise SourceError(f"{where}: the key {name!r} is computed by a heuristic; name what that reads instead")
+        if tuple(key).count(name) > 1:
+            raise SourceError(f"{where}: the key names {name!r} twice")
+    return tuple(key)
 
 
 def _check_space(source: TritonSource, space: Space) -> None:

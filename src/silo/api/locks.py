@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from silo.core.config import Config
 from silo.errors import LockError
 from silo.settings import settings
-from silo.store.files import AtomicFile
+from silo.store.files import AtomicFile, sweep_abandoned
 from silo.tune.lock import Lock, LockEntry, choose
 from silo.tune.outcome import TuneOutcome
 from silo.tune.trial import Study
@@ -97,6 +97,7 @@ def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
     """
     target = Path(os.path.realpath(path))
     try:
+        sweep_abandoned(target.parent)
         with _alone(target.parent):
             before = read_lock(target) if target.exists() else Lock()
             rows: list[LockRow] = []

@@ -27,6 +27,7 @@ from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant
+from silo.errors import ArgumentError, SpaceError
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
@@ -224,6 +225,12 @@ class Resolver:
         plain = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
         key_values = {**plain, **values, **constants}
         key = rule.reads if open_blocks and rule is not None else kernel.key
+        for name in key:
+            if name not in key_values:
+                raise ArgumentError(
+                    f"{kernel.name}: tuning depends on {name} (its key), which is {_what(call, name)} in this call; "
+                    f"a key holds scalars, so pass one or take {name} out of key={list(key)}"
+                )
         integers = {name: key_values[name] for name in key if isinstance(key_values.get(name), int)}
         space = kernel.space if rule is None else rule.space(device.target, device.facts(), key_values)
         specialization = Specialization(specialization.facts, tuple(constants.items()))
@@ -234,7 +241,7 @@ class Resolver:
             specialization=specialization,
             values=cast("Mapping[str, Value]", key_values),
             given=given,
-            candidates=_candidates(space.configs(integers), given),
+            candidates=_candidates(self._configs(space, integers), given),
             space=space,
             key=key,
             config_names=tuple(sorted(config_names)),
@@ -252,6 +259,12 @@ class Resolver:
             self._guesses[known] = guess_space(self._kernel, device.target, signature, specialization)
         check_grid(self._kernel, self._guesses[known], call.grid)
         return self._guesses[known]
+
+    def _configs(self, space: Space, integers: Mapping[str, Value]) -> tuple[Config, ...]:
+        try:
+            return space.configs(integers)
+        except SpaceError as error:
+            raise SpaceError(f"{self._kernel.name} ({self._kernel.location}): {error}") from error
 
     def problem(self, situation: Situation) -> Problem:
         """What the call's trials have in common with those of other sizes."""
@@ -336,6 +349,19 @@ class Resolver:
     def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         launcher = self.direct
         return launcher.complete(args, kwargs) if isinstance(launcher, HeuristicLauncher) else dict(kwargs)
+
+
+def _what(call: Call, name: str) -> str:
+    """What a parameter was called with, in words."""
+    kind = next((one.kind for one in call.arguments if one.name == name), ValueKind.ABSENT)
+    words = {
+        ValueKind.ABSENT: "missing",
+        ValueKind.POINTER: "an array",
+        ValueKind.ADDRESS: "an address",
+        ValueKind.NONE: "None",
+        ValueKind.DESCRIPTOR: "a tensor descriptor",
+    }
+    return words.get(kind, "no scalar")
 
 
 def _candidates(configs: tuple[Config, ...], given: Mapping[str, Value]) -> tuple[Config, ...]:

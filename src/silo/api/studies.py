@@ -17,6 +17,7 @@ from silo.tune.ledger import read_trials
 from silo.tune.measure import MeasurePolicy
 from silo.tune.seeds import neighbours, seeds
 from silo.tune.trial import Status, Study
+from silo.tune.unseen import Sample, fitted_rules
 from silo.tune.winner import Winner, choose_winner
 
 __all__ = ["Problem", "measure_policy"]
@@ -87,16 +88,19 @@ class Problem:
         """Rules from the winners of every bucket studied with the same constexpr values; None where there is none.
 
         Winners come from ``configs``, whose first is the fallback. Of several studies of one bucket (other alignments),
-        the one with most facts speaks.
+        the one with most facts speaks. What serves other buckets is fitted to these (:mod:`silo.tune.unseen`).
         """
         table: dict[Bucket, Config] = {}
+        samples: dict[Bucket, Sample] = {}
+        allowed = {config.order_key: config for config in configs}
         for study in sorted(self.known(), key=lambda study: len(study.specialization.facts)):
             if study.specialization.constant_values != dict(constants):
                 continue
-            winner = self.winner(study.specialization, study.bucket, configs)
-            if winner is not None:
-                table[study.bucket] = winner.config
-        return DispatchRules.of(self.key, table, configs[0]) if table else None
+            trials = [trial for trial in read_trials(study, self.records) if trial.config.order_key in allowed]
+            sample = Sample.of_trials(study.bucket, trials)
+            if sample is not None:
+                table[study.bucket], samples[study.bucket] = allowed[sample.winner], sample
+        return fitted_rules(self.key, table, configs[0], tuple(samples.values())) if table else None
 
     def guess(self, specialization: Specialization, bucket: Bucket, configs: Sequence[Config]) -> Config | None:
         """The one of ``configs`` that did best in the nearest studies: of other devices, drivers, compilers."""

@@ -23,7 +23,7 @@ from silo.core.dispatch import Bucket
 from silo.core.protocols import Device, RecordStore
 from silo.core.recipes import ArrayRecipe
 from silo.core.values import Value
-from silo.errors import CaseError
+from silo.errors import ArgumentError, CaseError
 from silo.launch import cases as arrays
 from silo.launch.descriptors import is_descriptor
 from silo.launch.drivers import KINDS
@@ -99,8 +99,12 @@ def case_studies(kernel: Kernel, device: Device, library: str | None = None) -> 
     for function in kernel.case_functions:
         for values in function.combinations():
             case = function.prepare(values, make_of(library, device))
-            call = inspect_call(kernel.resolver.native, kernel.source.signature, **call_arguments(kernel, case))
-            situation = kernel.resolver.understand(call)
+            try:
+                call = inspect_call(kernel.resolver.native, kernel.source.signature, **call_arguments(kernel, case))
+                situation = kernel.resolver.understand(call)
+            except ArgumentError as error:
+                where = f"the case {case.label} of {kernel.name} ({function.location})"
+                raise CaseError(f"{where}: {error}") from error
             found.append(
                 CaseStudy(kernel, case, situation, tuple(kernel.resolver.problem(situation).bucket(situation.values)))
             )

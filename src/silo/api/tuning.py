@@ -12,7 +12,8 @@ from silo.api.devices import device_named
 from silo.api.locks import LockRow, read_lock, update_lock
 from silo.api.studying import Limits, case_studies, tune_case
 from silo.errors import LockError
-from silo.tune.outcome import Budget, TuneOutcome
+from silo.tune.failing import TunedCase, failure_of
+from silo.tune.outcome import Budget
 from silo.tune.progress import Progress
 from silo.tune.search.registry import DEFAULT_SEARCHER
 
@@ -23,7 +24,11 @@ OnProgress = Callable[[str, Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class TuneRow:
-    """How tuning one case ended. ``locked`` is what the lock file holds for it now and ``locked_reason`` why."""
+    """How tuning one case ended.
+
+    ``locked`` is what the lock file holds for it now and ``locked_reason`` why. Where cases of a kernel have no config
+    that can be used, the first of them says so in ``failure``, for all (:func:`silo.tune.failing.failure_of`).
+    """
 
     kernel: str
     case: str
@@ -35,10 +40,12 @@ class TuneRow:
     reason: str = ""
     locked: str | None = None
     locked_reason: str = ""
+    failure: str = ""
 
 
-def row_of(kernel: str, case: str, outcome: TuneOutcome) -> TuneRow:
+def row_of(tuned: TunedCase) -> TuneRow:
     """An outcome as a row; why nothing won where nothing did."""
+    kernel, case, outcome = tuned.kernel, tuned.case, tuned.outcome
     winner = outcome.winner
     if winner is None:
         first = next((trial for trial in outcome.trials if trial.message), None)
@@ -48,6 +55,14 @@ def row_of(kernel: str, case: str, outcome: TuneOutcome) -> TuneRow:
         kernel, case, str(winner.config), winner.median_ns, outcome.measured, outcome.reused, outcome.failures
     )
     return replace(made, reason=winner.reason)
+
+
+def _rows(tuned: Sequence[TunedCase]) -> list[TuneRow]:
+    rows = [row_of(one) for one in tuned]
+    for kernel in dict.fromkeys(row.kernel for row in rows if row.winner is None):
+        first = next(number for number, row in enumerate(rows) if row.kernel == kernel and row.winner is None)
+        rows[first] = replace(rows[first], failure=failure_of([one for one in tuned if one.kernel == kernel]))
+    return rows
 
 
 def _locked(row: TuneRow, decided: LockRow) -> TuneRow:
@@ -76,7 +91,7 @@ def tune_path(
     stays unless something is faster beyond the noise.
 
     Raises:
-        CaseError: there is no case.
+        CaseError: there is no case, or one is wrong: nothing was compiled then.
         TuneError: no searcher has this name; the budget is 0.
         LockError: the lock file cannot be read or written, or the path is a bundle.
         TuneInterrupted: Ctrl-C; every finished trial is kept, and the lock is as it was.
@@ -90,22 +105,23 @@ def tune_path(
                 f"{path}: a lock is about the kernels of a Python file; a bundle holds its own decisions. Tune the "
                 f"file with --lock {lock}, then build the bundle with SILO_LOCK={lock}"
             )
-        outcomes = tune_bundle(path, found, kernels, limits, trust=trust, progress=report)
-        return [row_of(*outcome) for outcome in outcomes]
+        tuned = tune_bundle(path, found, kernels, limits, trust=trust, progress=report)
+        return _rows(tuned)
     if lock is not None and lock.exists():
         read_lock(lock)  # refuses before anything is compiled
     found_kernels = collect_kernels([path], kernels)
     studies = [study for kernel in found_kernels for study in case_studies(kernel, found)]
-    done: list[TuneOutcome] = []
-    rows: list[TuneRow] = []
+    for study in studies:
+        study.case.verify()
+    tuned: list[TunedCase] = []
     for study in studies:
         name = f"{study.kernel.name} {study.case.label}"
         outcome, _ = tune_case(study, limits, lambda event, name=name: report(name, event))
-        done.append(outcome)
-        rows.append(row_of(study.kernel.name, study.case.label, outcome))
+        tuned.append(TunedCase(study.kernel.name, study.case.label, study.case.elements, outcome))
+    rows = _rows(tuned)
     if lock is not None:
         # Cases may share a study; its last outcome has the trials of all.
-        last = {outcome.study.key: outcome for outcome in done}
+        last = {one.outcome.study.key: one.outcome for one in tuned}
         decided = {row.study.key: row for row in update_lock(lock, list(last.values()))}
-        rows = [_locked(row, decided[outcome.study.key]) for row, outcome in zip(rows, done, strict=True)]
+        rows = [_locked(row, decided[one.outcome.study.key]) for row, one in zip(rows, tuned, strict=True)]
     return rows

@@ -11,6 +11,7 @@ import typer
 from silo.cli.console import console, print_json, table
 from silo.cli.options import Budget, Device, Json, Kernels, Quiet
 from silo.cli.progress import TuneProgress, event_lines
+from silo.errors import TuneError
 from silo.tune.progress import format_time
 
 __all__ = ["command"]
@@ -107,6 +108,8 @@ def command(
         for row in rows if lock is not None else ():
             decided = f"{row.locked} ({row.locked_reason})" if row.locked else row.locked_reason
             console().print(f"{lock}: {row.kernel} {row.case}: {decided}", markup=False, highlight=False)
+    if failures := [row.failure for row in rows if row.failure]:
+        raise TuneError("\n".join(failures))
 
 
 def _explain(path: Path, device: str, kernels: list[str] | None, lock: Path | None, *, quiet: bool, json: bool) -> None:

@@ -326,6 +326,10 @@ def _reference(name: str, expected: object, bound: Mapping[str, Any]) -> NDArray
 
     if name not in bound:
         raise CaseError(f"a case expects values of {name!r}, which is none of its arguments: {', '.join(bound)}")
+    if not hasattr(bound[name], "shape") and not isinstance(bound[name], Handle | DescriptorHandle):
+        raise CaseError(
+            f"a case expects values of {name!r}, which is no array argument but a {type(bound[name]).__name__}"
+        )
     value = cast("Callable[[], object]", expected)() if callable(expected) else expected
     if isinstance(value, Handle | DescriptorHandle):
         value = value.host

@@ -1,4 +1,4 @@
-"""Buckets of key values, and the rules that lead from a bucket to a config.
+"""Buckets of key values, and the rules that lead from a bucket to a config: a table, and what to do with the rest.
 
 The bucket function of one integer, the same in Python and C::
 
@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from silo.core.config import Config
+from silo.core.decision_list import DecisionList
 from silo.core.nodes import INT64_MAX
 from silo.core.reading import read_list, read_object, read_text
 from silo.core.values import JSON, Value, canonical_json, malformed, value_from_json, value_to_json
@@ -95,7 +96,7 @@ def bucket_from_json(data: JSON) -> Bucket:
 
 @frozen
 class Match:
-    """The config chosen for a bucket. ``rule`` is the bucket of the rule used, None where the fallback was."""
+    """The config chosen for a bucket. ``rule`` is the bucket of the rule used, None where no rule of the table was."""
 
     config: Config
     rule: Bucket | None
@@ -109,15 +110,18 @@ class Match:
 
 @frozen
 class DispatchRules:
-    """From the values of the arguments in ``key`` to a config: a table of buckets, and a fallback for the rest.
+    """From the values of the arguments in ``key`` to a config: a table of buckets, and what to do with the others.
 
-    The nearest bucket wins; of equally near ones, the one whose canonical text comes first. Rules are kept in that
-    order, so equal tables compare equal.
+    A bucket of the table has its config. For another one the decision list ``unseen`` speaks, where there is one (it
+    was better on held-out buckets, see :mod:`silo.tune.unseen`); else the nearest bucket, of equally near ones the one
+    whose canonical text comes first. ``fallback`` serves values that no bucket compares with. Rules are kept in
+    canonical order, so equal tables compare equal.
     """
 
     key: tuple[str, ...]
     rules: tuple[tuple[Bucket, Config], ...]
     fallback: Config
+    unseen: DecisionList | None = None
 
     def __post_init__(self) -> None:
         ordered = sorted(self.rules, key=lambda rule: canonical_json(bucket_to_json(rule[0])))
@@ -127,12 +131,20 @@ class DispatchRules:
         for bucket, _ in ordered:
             if len(bucket) != len(self.key):
                 raise ValueError(f"the bucket {bucket!r} does not have one value for each of {self.key!r}")
+        if self.unseen is not None and (strange := self.unseen.names - set(self.key)):
+            raise ValueError(f"a decision list reads {', '.join(sorted(strange))}, which is not in {self.key!r}")
         object.__setattr__(self, "rules", tuple(ordered))
 
     @classmethod
-    def of(cls, key: Sequence[str], table: Mapping[Bucket, Config], fallback: Config) -> DispatchRules:
+    def of(
+        cls,
+        key: Sequence[str],
+        table: Mapping[Bucket, Config],
+        fallback: Config,
+        unseen: DecisionList | None = None,
+    ) -> DispatchRules:
         """Rules from a table."""
-        return cls(tuple(key), tuple(table.items()), fallback)
+        return cls(tuple(key), tuple(table.items()), fallback, unseen)
 
     def lookup(self, values: Sequence[Value]) -> Match:
         """The config for these key values (not yet bucketed). Never fails: the fallback is mandatory.
@@ -147,6 +159,11 @@ class DispatchRules:
             apart = distance(bucket, rule)
             if apart is not None and (near is None or apart < near[0]):
                 near = (apart, rule, config)
+        if self.unseen is not None and (near is None or near[0] > 0):
+            # By the bucket, not the value: a launcher asks once a bucket. The bounds are those of buckets.
+            step = self.unseen.find(dict(zip(self.key, bucket, strict=True)))
+            if step is not None:
+                return Match(step.config, None, f"decision list: {step}")
         if near is None:
             return Match(self.fallback, None, "no rule is comparable: fallback")
         apart, rule, config = near
@@ -162,7 +179,11 @@ class DispatchRules:
             how = "not comparable" if apart is None else f"{apart / 16:g} octaves away"
             sign = "*" if rule == match.rule else " "
             lines.append(f" {sign} {_label(self.key, rule)}: {config} ({how})")
-        lines.append(f" {'*' if match.rule is None else ' '} otherwise: {self.fallback}")
+        if self.unseen is not None:
+            for step in self.unseen.steps:
+                sign = "*" if match.reason == f"decision list: {step}" else " "
+                lines.append(f" {sign} other sizes, {step}: {step.config}")
+        lines.append(f" {'*' if match.reason.endswith('fallback') else ' '} otherwise: {self.fallback}")
         return "\n".join(lines)
 
     def to_json(self) -> JSON:
@@ -171,12 +192,15 @@ class DispatchRules:
             "key": list(self.key),
             "rules": [[bucket_to_json(bucket), config.to_json()] for bucket, config in self.rules],
             "fallback": self.fallback.to_json(),
+            **({} if self.unseen is None else {"unseen": self.unseen.to_json()}),
         }
 
     @classmethod
     def from_json(cls, data: JSON) -> DispatchRules:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        members = read_object(data, ("key", "rules", "fallback"), "dispatch rules")
+        names = ("key", "rules", "fallback")
+        fitted = isinstance(data, dict) and "unseen" in data
+        members = read_object(data, (*names, "unseen") if fitted else names, "dispatch rules")
         key = tuple(read_text(name, "the key of dispatch rules") for name in read_list(members["key"], "a key"))
         pairs: list[tuple[Bucket, Config]] = []
         for rule in read_list(members["rules"], "dispatch rules"):
@@ -184,7 +208,8 @@ class DispatchRules:
             if len(parts) != 2:
                 raise malformed("a dispatch rule", rule)
             pairs.append((bucket_from_json(parts[0]), Config.from_json(parts[1])))
-        return cls(key, tuple(pairs), Config.from_json(members["fallback"]))
+        unseen = DecisionList.from_json(members["unseen"]) if fitted else None
+        return cls(key, tuple(pairs), Config.from_json(members["fallback"]), unseen)
 
 
 def _label(key: Sequence[str], bucket: Bucket) -> str:

@@ -48,7 +48,12 @@ class Space:
 
     def __post_init__(self) -> None:
         if bool(self.axes) == bool(self.points):
-            raise SpaceError("a space has either named axes or a list of configs, at least one; this one has no config")
+            raise SpaceError(
+                "a space has either named axes or a list of configs, and this one has neither: write for example "
+                'space={"BLOCK": [128, 256]}, or leave space out'
+                if not self.points
+                else "a space has either named axes or a list of configs, not both"
+            )
         for name, values in self.axes:
             _check_axis(name, values)
         names = [name for name, _ in self.axes]
@@ -64,8 +69,7 @@ class Space:
         )
         object.__setattr__(self, "_configs", self._filtered(_distinct(candidates), {}))
         if not self._configs:
-            written = "; ".join(str(constraint) for constraint in self.constraints)
-            raise SpaceError(f"no config of the space satisfies its constraints: {written}")
+            raise SpaceError(f"no config of the space satisfies its constraints: {self._written}")
 
     @classmethod
     def of(
@@ -121,8 +125,12 @@ class Space:
         chosen = self._filtered(self._configs, arguments)
         if not chosen:
             given = ", ".join(f"{name}={value}" for name, value in arguments.items())
-            raise SpaceError(f"no config of the space satisfies its constraints for {given}")
+            raise SpaceError(f"no config of the space satisfies its constraints for {given}: {self._written}")
         return chosen
+
+    @property
+    def _written(self) -> str:
+        return "; ".join(str(constraint) for constraint in self.constraints)
 
     @property
     def default(self) -> Config:
