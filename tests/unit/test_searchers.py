@@ -203,6 +203,12 @@ def test_auto_takes_a_small_space_in_its_order():
     assert drain(make_searcher("auto", SMALL, "any")) == SMALL
 
 
+@pytest.mark.parametrize("name", ["auto", "surrogate"])
+def test_the_default_config_is_measured_early(name):
+    assert make_searcher(name, SPACE, "any").suggest(1) == SPACE[:1]
+    assert SPACE[0] in make_searcher(name, SPACE, "any", [Seed(config) for config in SPACE[20:40]]).suggest(9)
+
+
 def test_random_depends_on_the_seed_and_the_configs_alone():
     first = drain(make_searcher("random", SPACE, "a"))
     assert first == drain(make_searcher("random", list(reversed(SPACE)), "a"))

@@ -103,15 +103,14 @@ class Surrogate:
 
     @cached_property
     def _begin(self) -> list[int]:
-        """The best seeds, then configs spread over the space."""
+        """The best seeds and the first config of the space, then configs spread over the space."""
         import numpy as np  # noqa: PLC0415
 
         board, points = self._board, self._points
-        chosen = board.hopeful_seeds()[:_SEEDS]
         generator = board.random("first")
         failed = {index for index, seed in board.seeds.items() if seed.failed}
-        if not chosen:
-            chosen = [generator.randrange(len(board))]
+        # The default is among them: nobody should get a winner that is worse.
+        chosen = list(dict.fromkeys([*board.hopeful_seeds()[:_SEEDS], 0]))
         distances = np.full(len(board), np.inf)
         for index in chosen:
             distances = np.minimum(distances, ((points - points[index]) ** 2).sum(1))
