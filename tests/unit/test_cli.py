@@ -179,11 +179,9 @@ def test_events_are_lines_of_json(kernels, tmp_path):
 def test_results_move_between_stores(kernels, tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     assert silo(here, "tune", kernels, "-q").returncode == 0
-    (row,) = json.loads(silo(here, "cache", "export", kernels, "-o", tmp_path / "out", "--json").stdout)
-    assert "scale" in silo(here, "cache", "export", kernels, "-o", tmp_path / "out").stdout
-    (took,) = json.loads(silo(there, "cache", "import", row["path"], "--json").stdout)
-    assert took["trials"] == row["trials"]
-    assert silo(there, "cache", "import", row["path"]).returncode == 0
+    assert "scale[n~2^13]" in silo(here, "cache", "export", kernels, "-o", tmp_path / "out").stdout
+    (file,) = (tmp_path / "out").iterdir()
+    assert "T4" in silo(there, "cache", "import", file).stdout
     (tuned,) = json.loads(silo(there, "tune", kernels, "--json").stdout)
     assert (tuned["measured"], tuned["reused"]) == (0, 4)
 
