@@ -180,6 +180,7 @@ def test_processes_that_silo_starts_keep_no_profile(monkeypatch):
 ON_GPU = """
 import numpy as np
 from gpu_stub import stub
+from silo.launch import native
 from stub.gpu_launchers import Array, launcher
 from silo.launch.hooks import launch_hook
 from silo.launch.profile import LaunchProfile
@@ -190,8 +191,13 @@ profile = LaunchProfile()
 with launch_hook(profile):
     for _ in range(3):
         launch[1](x, out, 64)
+    stream = native.GpuStream("cuda", 0)
+    stub.capture(stream.handle)
+    launch[1](x, out, 64, stream=stream)
+    stub.capture(stream.handle, 0)
+assert stub.count("broken") == 0  # nothing of the profile went into the capture
 (total,) = profile.totals()
-assert (total.kernel, total.device, total.launches, total.untimed) == ("copy", "cuda:0", 3, 0), total
+assert (total.kernel, total.device, total.launches, total.untimed) == ("copy", "cuda:0", 3, 1), total
 assert total.moved_bytes == 3 * 4 * 256, total
 assert total.time_ns > 0, total
 """

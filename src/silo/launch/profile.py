@@ -29,7 +29,7 @@ from silo.settings import settings
 __all__ = ["KernelTotal", "LaunchProfile", "apply_setting", "moved_bytes", "profile_table"]
 
 # Pairs of events that wait to be read; reading them waits for the device.
-_PENDING = 2048
+_PENDING = 16384
 
 # How often the bytes behind a pointer move, and what is no array for sure: this runs at every launch.
 _TIMES = {effect: int(effect.reads) + int(effect.writes) for effect in Effect}
