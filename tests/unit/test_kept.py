@@ -1,6 +1,7 @@
 """Studies found again: reports of them, moving them between stores, other tuners' results as configs to try first."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -79,6 +80,23 @@ def test_a_case_belongs_to_the_study_that_assumes_what_holds_of_it(tmp_path):
         tune_path(path, evaluations=1)
         cases = {kept.cases for kept in kept_studies(path)}
     assert cases == {("n=1000", "n=1009"), ("n=1008", "n=1024")}  # one bucket; multiples of 16 apart
+
+
+@pytest.mark.parametrize("space", ["", "space=heuristics.space('pointwise', {'x': 'n'}), "])
+def test_where_a_heuristic_makes_the_space_nobody_says_what_the_default_is(tmp_path, space):
+    path = tmp_path / "kernels.py"
+    given = re.search(r"space=.*?\}, ", KERNELS, re.DOTALL).group()
+    text = KERNELS.replace(given, space).replace("BLOCK", "XBLOCK").replace("n=[5000, 300]", "n=[5000]")
+    path.write_text("from silo.tune import heuristics\n" + text)
+    with override(home=tmp_path / "store"):
+        tune_path(path, evaluations=1)
+        (kept,) = kept_studies(path)
+        assert (kept.default, kept.cases) == (None, ("n=5000",))
+        (row,) = write_reports(path, tmp_path)
+        assert (
+            "config tried first" in Path(row.page).read_text()
+            or "the default is the winner" in Path(row.page).read_text()
+        )
 
 
 def test_t4_moves_measurements_to_another_store(tuned, tmp_path):

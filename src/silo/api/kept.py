@@ -90,11 +90,13 @@ def _is_current(kernel: Kernel, study: Study) -> bool:
         return True
 
 
-def _default(kernel: Kernel, study: Study, recipe: CaseRecipe | None) -> Config:
-    """The first config of the space that agrees with what the call sets."""
+def _default(kernel: Kernel, study: Study, recipe: CaseRecipe | None) -> Config | None:
+    """The first config of the space that agrees with what the call sets; None where a heuristic makes the space."""
     options = dict(recipe.config) if recipe else {}
-    constants = study.specialization.constant_values.items()
-    given = {**{name: value for name, value in constants if name in kernel.config_names}, **options}
+    constants = study.specialization.constant_values
+    if kernel.rule is not None or any(name not in constants for name in kernel.open_blocks):
+        return None
+    given = {**{name: value for name, value in constants.items() if name in kernel.config_names}, **options}
     fitting = (config for config in kernel.space.configs() if given.items() <= config.as_dict().items())
     return next(fitting, Config.of({**kernel.space.default.as_dict(), **given}))
 
