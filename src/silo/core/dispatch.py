@@ -15,14 +15,16 @@ A bucket stands for itself: ``bucket(bucket(v)) == bucket(v)``, and what people 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from silo.core.config import Config
-from silo.core.decision_list import DecisionList
 from silo.core.nodes import INT64_MAX
 from silo.core.reading import read_list, read_object, read_text
 from silo.core.values import JSON, Value, canonical_json, malformed, value_from_json, value_to_json
 from silo.frozen import frozen
+
+if TYPE_CHECKING:
+    from silo.core.decision_list import DecisionList
 
 __all__ = [
     "EXACT_LIMIT",
@@ -208,7 +210,11 @@ class DispatchRules:
             if len(parts) != 2:
                 raise malformed("a dispatch rule", rule)
             pairs.append((bucket_from_json(parts[0]), Config.from_json(parts[1])))
-        unseen = DecisionList.from_json(members["unseen"]) if fitted else None
+        unseen: DecisionList | None = None
+        if fitted:
+            from silo.core.decision_list import DecisionList as List  # noqa: PLC0415  # few rules have one
+
+            unseen = List.from_json(members["unseen"])
         return cls(key, tuple(pairs), Config.from_json(members["fallback"]), unseen)
 
 
