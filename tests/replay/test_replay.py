@@ -156,7 +156,9 @@ def test_a_recorded_space_in_full(convolution):
     statuses = [outcome.status for outcome in convolution.outcomes.values()]
     assert [statuses.count(status) for status in (Status.OK, Status.RUN, Status.COMPILE)] == [4201, 155, 6]
     evaluator = ReplayEvaluator(convolution)
-    outcome = tune(convolution.study(), convolution.configs, evaluator, MemoryStore().records, clock=evaluator.clock)
+    records = MemoryStore().records
+    study, configs = convolution.study(), convolution.configs
+    outcome = tune(study, configs, evaluator, records, searcher="exhaustive", clock=evaluator.clock)
     assert outcome.failures == {"compile": 6, "run": 155}
     winner = outcome.require_winner()
     true = median(convolution.outcomes[winner.config.order_key].samples_ns)
