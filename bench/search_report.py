@@ -12,7 +12,6 @@ import numpy as np
 SCHEMA = "search-runs/1"
 BUDGETS = (50, 100, 200)
 JUDGED = 100
-COLUMNS = [*(f"found/optimum at {budget}" for budget in BUDGETS), f"seconds for {JUDGED}"]
 SLACK = 0.02  # so far behind the best rival's median a median may be
 AIM = 1.05
 RESAMPLES = 10_000
@@ -68,7 +67,13 @@ def difference_interval(ours: Sequence[float], theirs: Sequence[float], seed: st
 
 
 def column(runs: Sequence[Sequence[float]], at: int) -> list[float]:
+    """One figure of every run."""
     return [float(run[at]) for run in runs]
+
+
+def median(runs: Sequence[Sequence[float]]) -> float:
+    """The median of found over optimum of one budget."""
+    return float(np.median(column(runs, 0)))
 
 
 def judge(document: Mapping[str, Any], rivals: Mapping[str, Any]) -> list[Verdict]:
@@ -76,7 +81,7 @@ def judge(document: Mapping[str, Any], rivals: Mapping[str, Any]) -> list[Verdic
     at = BUDGETS.index(JUDGED)
     verdicts: list[Verdict] = []
     for space, runs in document["hidden"].items():
-        ours = column(runs, at)
+        ours = column(runs[str(JUDGED)], 0)
         others = {name: column(theirs, at) for name, theirs in rivals["runs"][space].items() if name != FLOOR}
         best = min(others, key=lambda name: float(np.median(others[name])))
         low, high = difference_interval(ours, others[best], space)
@@ -85,17 +90,11 @@ def judge(document: Mapping[str, Any], rivals: Mapping[str, Any]) -> list[Verdic
     return verdicts
 
 
-def line(space: str, document: Mapping[str, Any], rivals: Mapping[str, Any]) -> str:
-    """One space while the others are still running."""
-    found = next(verdict for verdict in judge(document, rivals) if verdict.space == space)
-    return f"{space}: {found.ours:.3f}, {found.rival} {found.theirs:.3f}: {found.words}"
-
-
 def markdown(document: Mapping[str, Any], rivals: Mapping[str, Any]) -> str:
     """All tables."""
     verdicts = judge(document, rivals)
     strategies = list(next(iter(rivals["runs"].values())))
-    ours = {len(runs) for runs in document["hidden"].values()}
+    ours = {len(runs) for space in document["hidden"].values() for runs in space.values()}
     theirs = {len(runs) for space in rivals["runs"].values() for runs in space.values()}
     counts = f"{_span(ours)} seeds, {document['ahead']} configs ahead"
     lines = [f"`{document['searcher']}`, {counts}; Kernel Tuner {rivals['kernel_tuner']}, {_span(theirs)} seeds.", ""]
@@ -118,7 +117,7 @@ def markdown(document: Mapping[str, Any], rivals: Mapping[str, Any]) -> str:
     ]
     lines += ["| space | Silo | " + " | ".join(strategies) + " |", "| --- " * (len(strategies) + 2) + "|"]
     for space, runs in document["hidden"].items():
-        cells = [_medians(runs), *(_medians(rivals["runs"][space][name]) for name in strategies)]
+        cells = [_medians(runs), *(_rival_medians(rivals["runs"][space][name]) for name in strategies)]
         lines.append(f"| {space} | " + " | ".join(cells) + " |")
     lines += ["", "Silo again where configs fail, with failed configs counted as evaluations:", ""]
     lines += [
@@ -126,10 +125,10 @@ def markdown(document: Mapping[str, Any], rivals: Mapping[str, Any]) -> str:
         "| --- | --- | --- |",
     ]
     for space, runs in document["counted"].items():
-        lines.append(f"| {space} | {_medians(runs)} | {max(column(runs, BUDGETS.index(JUDGED))):.2f} |")
+        lines.append(f"| {space} | {_medians(runs)} | {max(column(runs[str(JUDGED)], 0)):.2f} |")
     lines += [
         "",
-        "Seconds a search of its own, mean over all spaces: " + _seconds(document, rivals, strategies) + ".",
+        "Seconds a search takes of its own, mean over all spaces: " + _seconds(document, rivals, strategies) + ".",
         "",
     ]
     return "\n".join(lines)
@@ -144,17 +143,25 @@ def updated(page: str, tables: str) -> str:
     return before + begin + tables + end + after
 
 
-def _medians(runs: Sequence[Sequence[float]]) -> str:
+def _medians(runs: Mapping[str, Sequence[Sequence[float]]]) -> str:
+    return " / ".join(f"{median(runs[str(budget)]):.3f}" if str(budget) in runs else "-" for budget in BUDGETS)
+
+
+def _rival_medians(runs: Sequence[Sequence[float]]) -> str:
     return " / ".join(f"{np.median(column(runs, at)):.3f}" for at in range(len(BUDGETS)))
 
 
 def _seconds(document: Mapping[str, Any], rivals: Mapping[str, Any], strategies: Sequence[str]) -> str:
-    own = [run[-1] for runs in document["hidden"].values() for run in runs]
-    texts = [f"Silo {np.mean(own):.2f} for {JUDGED} evaluations"]
+    texts: list[str] = []
+    for budget in BUDGETS:
+        own = [run[1] for space in document["hidden"].values() for run in space.get(str(budget), ())]
+        texts += [f"Silo {np.mean(own):.2f} for {budget}"] if own else []
+    own_text = ", ".join(texts)
+    texts = []
     for name in strategies:
         taken = [run[-1] for space in rivals["runs"].values() for run in space[name]]
         texts.append(f"{name} {np.mean(taken):.2f}")
-    return texts[0] + "; for 200, Kernel Tuner's replay included, " + ", ".join(texts[1:])
+    return f"{own_text} evaluations; for 200, Kernel Tuner's replay included, {', '.join(texts)}"
 
 
 def _span(counts: set[int]) -> str:
