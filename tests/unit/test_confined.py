@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import silo
+from silo.api.benches import ConfinedBench
 from silo.api.devices import device_named
+from silo.api.evaluation import KnownArtifacts, evaluators
 from silo.api.measuring import Candidate, MeasuringProcess
 from silo.api.shared_arguments import describable
 from silo.api.tuning import tune_path
@@ -24,6 +26,9 @@ from silo.core.specialization import Specialization
 from silo.core.variant import Variant
 from silo.errors import DeviceError, LaunchError, LaunchTimeoutError, TuneError
 from silo.settings import override
+from silo.store.store import MemoryStore
+from silo.tune.session import tune
+from silo.tune.trial import Study
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="builds small kernels with the C compiler")
 
@@ -237,3 +242,33 @@ def test_what_cannot_be_copied_is_measured_here_and_said(confined_cpu, caplog, m
     with caplog.at_level("INFO", logger="silo"):
         assert not confines("big", device_named("cpu"), {"x": np.zeros(100)})
     assert "big is measured in this process" in caplog.text
+
+
+def test_two_processes_measure_one_space_side_by_side(arguments, tmp_path):
+    configs, made = [], {}
+    for block in range(1, 7):
+        body = f"for (volatile int wait = {block} << 12; wait; wait--) {{}} " + packed(ADD)
+        one = candidate(tmp_path, FAULT if block == 3 else body, block=block)
+        configs.append(one.artifact.variant.config)
+        made[configs[-1].order_key] = one
+    device = device_named("cpu")
+    study = Study(
+        "k", "", Signature(()), Specialization(), device.target, "cc", (), (), device.model, "p", driver=device.driver
+    )
+
+    def bench():
+        return ConfinedBench(
+            device,
+            arguments,
+            lambda config, artifact: made[config.order_key].grid,
+            lambda artifact: made[artifact.variant.config.order_key].blob,
+        )
+
+    artifacts = KnownArtifacts({key: one.artifact for key, one in made.items()})
+    benches = [bench(), bench()]
+    with evaluators(study, artifacts, benches, None, configs) as lanes:
+        outcome = tune(study, configs, lanes, MemoryStore().records)
+        assert all(one._made is not None and one._made.started for one in benches)
+    assert (outcome.measured, outcome.failures) == (6, {"run": 1})
+    assert outcome.require_winner().config == configs[0]
+    assert (arguments["out"] == 1).all()

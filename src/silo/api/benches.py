@@ -28,7 +28,16 @@ from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RUN_LIMIT_S", "Bench", "ConfinedBench", "LocalBench", "confined_bench", "confines", "grid_at"]
+__all__ = [
+    "RUN_LIMIT_S",
+    "Bench",
+    "ConfinedBench",
+    "LocalBench",
+    "confined_bench",
+    "confines",
+    "grid_at",
+    "measured_on",
+]
 
 # Seconds one candidate may run once.
 RUN_LIMIT_S = 10.0
@@ -197,6 +206,17 @@ def confined_bench(
 ) -> ConfinedBench:
     """A bench for artifacts of the session's store."""
     return ConfinedBench(device, arguments, grid_of, lambda artifact: stored_blob(session().store, artifact), limit_s)
+
+
+def measured_on(
+    kernel: str, device: Device, others: Sequence[Device], arguments: Mapping[str, object]
+) -> tuple[Device, ...]:
+    """The devices to measure on: ``device`` first, then those of ``others`` that are like it.
+
+    Each other one needs a process of its own with a copy of the arguments.
+    """
+    like = [one for one in others if one.index != device.index and one.model == device.model]
+    return (device, *like) if like and confines(kernel, device, arguments) else (device,)
 
 
 def confines(kernel: str, device: Device, arguments: Mapping[str, object]) -> bool:

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from silo.api.benches import Bench, ConfinedBench, LocalBench, confines, grid_at
+from silo.api.benches import Bench, ConfinedBench, LocalBench, confines, grid_at, measured_on
 from silo.api.bundles import BundledKernel, load
 from silo.api.casework import PreparedCase, prepare_recipe
-from silo.api.evaluation import BenchEvaluator, KnownArtifacts
+from silo.api.evaluation import KnownArtifacts, evaluators
 from silo.api.session import session
 from silo.api.studies import measure_policy
 from silo.api.studying import Limits, case_seeds, materializer
@@ -113,11 +113,13 @@ def _tune_case(
     configs = [one.artifact.variant.config for one in variants.values()]
     records = session().store.records
     artifacts = KnownArtifacts({key: one.artifact for key, one in variants.items()})
-    with BenchEvaluator(study, artifacts, _bench(kernel, case, device), case.compare, configs) as evaluator:
+    devices = measured_on(kernel.name, device, limits.devices, case.arguments)
+    benches = [_bench(kernel, case, one) for one in devices]
+    with evaluators(study, artifacts, benches, case.compare, configs) as lanes:
         outcome = tune(
             study,
             configs,
-            evaluator,
+            lanes,
             records,
             searcher=limits.searcher,
             seeds=case_seeds(study, configs, records),

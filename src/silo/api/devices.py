@@ -20,6 +20,7 @@ __all__ = [
     "broken_plugins",
     "device_named",
     "device_of",
+    "devices_named",
     "devices_of_kind",
     "resolve_target",
 ]
@@ -102,6 +103,18 @@ def device_named(text: str) -> Device:
     )
     reasons = "".join(f"\n  - no {name}: {rejected.reason}" for name, rejected in _reasons().items())
     raise DeviceError(f"no device {text!r} on this machine; it has:{listing or ' none'}{reasons}")
+
+
+def devices_named(text: str) -> tuple[Device, ...]:
+    """The device that ``text`` names and, where it gives a kind alone (``cuda``), all others of the same model.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    first = device_named(text)
+    if ":" in text:
+        return (first,)
+    return tuple(one for one in devices_of_kind(first.target.kind) if one.model == first.model)
 
 
 def resolve_target(text: str) -> Target:

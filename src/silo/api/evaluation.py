@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import wait
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -17,13 +18,14 @@ from silo.core.config import Config
 from silo.core.variant import Variant
 from silo.errors import LaunchError, SiloError
 from silo.tune.check import BaseCheck, Comparison
+from silo.tune.lanes import Lanes, make_lanes
 from silo.tune.measure import is_suspicious
 from silo.tune.trial import Status, Study, Trial, resources_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Artifacts", "BenchEvaluator", "Compiled", "CompiledArtifacts", "KnownArtifacts"]
+__all__ = ["Artifacts", "BenchEvaluator", "Compiled", "CompiledArtifacts", "KnownArtifacts", "evaluators"]
 
 Check = Callable[[Mapping[str, "NDArray[Any]"]], Comparison]
 
@@ -239,3 +241,16 @@ class BenchEvaluator:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@contextmanager
+def evaluators(
+    study: Study, artifacts: Artifacts, benches: Sequence[Bench], check: Check | None, configs: Sequence[Config]
+) -> Generator[Lanes]:
+    """An evaluator on each bench, side by side, which share what they measured; see :class:`BenchEvaluator`."""
+    findings = Findings()
+    with ExitStack() as stack:
+        made = [
+            stack.enter_context(BenchEvaluator(study, artifacts, bench, check, configs, findings)) for bench in benches
+        ]
+        yield stack.enter_context(closing(make_lanes(made)))

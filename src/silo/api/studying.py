@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from silo.api.benches import Bench, LocalBench, confined_bench, confines, grid_at
+from silo.api.benches import Bench, LocalBench, confined_bench, confines, grid_at, measured_on
 from silo.api.casework import PreparedCase
 from silo.api.compiling import Compilation
-from silo.api.evaluation import BenchEvaluator, CompiledArtifacts
+from silo.api.evaluation import CompiledArtifacts, evaluators
 from silo.api.imported import imported_seeds
 from silo.api.kernel import Kernel
 from silo.api.locks import deployed_config
@@ -54,6 +54,8 @@ __all__ = [
 class Limits:
     """How far one case is tuned; ``lock`` is the file of what is deployed.
 
+    ``devices`` are those of the case's model that configs are measured on at the same time; none: the case's own alone.
+
     Raises:
         TuneError: No searcher has this name.
     """
@@ -61,6 +63,7 @@ class Limits:
     searcher: str = DEFAULT_SEARCHER
     budget: Budget = Budget()  # noqa: RUF009  # frozen
     lock: Path | None = None
+    devices: tuple[Device, ...] = ()
 
     def __post_init__(self) -> None:
         check_searcher(self.searcher)
@@ -146,9 +149,9 @@ def launcher_of(study: CaseStudy) -> Callable[[Config], Callable[[], object]]:
     return bound
 
 
-def _bench(study: CaseStudy) -> Bench:
+def _bench(study: CaseStudy, device: Device) -> Bench:
     """Where the case's configs run."""
-    kernel, case, device = study.kernel, study.case, study.situation.device
+    kernel, case = study.kernel, study.case
     named = call_arguments(kernel, case)
     constants = set(study.situation.specialization.constant_values)
     constants -= {name for name, value in named.items() if is_descriptor(value)}  # theirs is a block shape
@@ -185,11 +188,13 @@ def tune_case(
     made = problem.study(situation.specialization, study.bucket)
     compilation, records = Compilation(session(), kernel.source, trials=True), session().store.records
     artifacts = CompiledArtifacts(compilation, lambda config: kernel.resolver.variant(situation, config))
-    with BenchEvaluator(made, artifacts, _bench(study), study.case.compare, situation.candidates) as evaluator:
+    devices = measured_on(kernel.name, situation.device, limits.devices, study.case.arguments)
+    benches = [_bench(study, device) for device in devices]
+    with evaluators(made, artifacts, benches, study.case.compare, situation.candidates) as lanes:
         outcome = tune(
             made,
             situation.candidates,
-            evaluator,
+            lanes,
             records,
             searcher=limits.searcher,
             seeds=case_seeds(made, situation.candidates, records, limits.lock),

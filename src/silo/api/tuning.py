@@ -8,7 +8,7 @@ from pathlib import Path
 
 from silo.api.bundle_tuning import tune_bundle
 from silo.api.collect import collect_kernels
-from silo.api.devices import device_named
+from silo.api.devices import devices_named
 from silo.api.locks import LockRow, read_lock, update_lock
 from silo.api.studying import Limits, case_studies, tune_case
 from silo.errors import LockError
@@ -87,8 +87,10 @@ def tune_path(
 ) -> list[TuneRow]:
     """Measure the configs of every case of a Python file, or the variants of a bundle, which is refined in place.
 
-    With ``lock`` the decisions for a Python file's studies are written there; what is deployed by it is tried first and
-    stays unless something is faster beyond the noise.
+    A ``device`` without a number, such as ``cuda``, stands for all GPUs of the first one's model: configs are measured
+    on all of them at the same time, and finalists are compared on the first. With ``lock`` the decisions for a Python
+    file's studies are written there; what is deployed by it is tried first and stays unless something is faster beyond
+    the noise.
 
     Raises:
         CaseError: there is no case, or one is wrong: nothing was compiled then.
@@ -97,7 +99,8 @@ def tune_path(
         TuneInterrupted: Ctrl-C; every finished trial is kept, and the lock is as it was.
     """
     limits = Limits(searcher, Budget(evaluations, budget_s), lock)
-    found = device_named(device)
+    limits = replace(limits, devices=devices_named(device))
+    found = limits.devices[0]
     report = progress or _silent
     if path.suffix != ".py":
         if lock is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from silo.core.config import Config
 from silo.errors import SiloError
@@ -16,6 +16,7 @@ __all__ = ["InlineLane", "Lanes", "ThreadedLanes", "make_lanes"]
 Finished = tuple[Config, Trial | SiloError]
 
 
+@runtime_checkable
 class Lanes(Protocol):
     """Where the configs of a session are evaluated: here, on several devices, or anywhere else.
 
@@ -76,6 +77,9 @@ class InlineLane:
     def prepare(self, configs: Sequence[Config]) -> None:
         """See :class:`Lanes`."""
         self._evaluator.prepare(configs)
+
+    def close(self) -> None:
+        """Nothing runs but what the caller waits for."""
 
     def start(self, config: Config) -> None:
         """See :class:`Lanes`."""

@@ -14,9 +14,11 @@ from silo.errors import (
     CompileTimeoutError,
     LaunchError,
     LaunchTimeoutError,
+    SiloError,
     TuneError,
 )
 from silo.tune.evaluator import Evaluator
+from silo.tune.lanes import InlineLane, Lanes
 from silo.tune.ledger import Ledger
 from silo.tune.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
 from silo.tune.progress import Progress, ProgressCallback
@@ -43,7 +45,7 @@ _DEFAULT_EVALUATIONS = 256
 def tune(
     study: Study,
     configs: Sequence[Config],
-    evaluator: Evaluator,
+    evaluator: Evaluator | Lanes,
     records: RecordStore,
     *,
     searcher: str | Searcher = DEFAULT_SEARCHER,
@@ -65,7 +67,7 @@ def tune(
     Args:
         study: What the trials have in common; its key names them in the store.
         configs: The space, in its order.
-        evaluator: Compiles, checks and measures.
+        evaluator: Compiles, checks and measures; or several that do, side by side.
         records: Where trials are kept.
         searcher: A searcher, or the name of one, which is then seeded by the study's key.
         seeds: Configs to begin with, best guess first; for a searcher given by name.
@@ -90,7 +92,7 @@ def tune(
     session = _Session(
         study,
         space,
-        evaluator,
+        evaluator if isinstance(evaluator, Lanes) else InlineLane(evaluator),
         records,
         searcher=searcher,
         budget=budget,
@@ -113,7 +115,7 @@ class _Session:
         self,
         study: Study,
         space: tuple[Config, ...],
-        evaluator: Evaluator,
+        lanes: Lanes,
         records: RecordStore,
         *,
         searcher: Searcher,
@@ -126,12 +128,12 @@ class _Session:
         self._study = study
         self._keys = frozenset(config.order_key for config in space)
         self._total = len(space) if budget.evaluations is None else min(len(space), budget.evaluations)
-        self._evaluator = evaluator
+        self._lanes = lanes
         self._searcher = searcher
         self._budget = budget
         self._progress = progress
         self._retry = retry
-        self._ahead = ahead
+        self._ahead = max(ahead, 2 * lanes.count) if lanes.count > 1 else ahead
         self._clock = clock
         self._start = clock()
         self._ledger = Ledger(study, records)
@@ -140,33 +142,56 @@ class _Session:
         self._last: Trial | None = None
         self._best: tuple[int, Config] | None = None
         self._failures: Counter[str] = Counter()
+        self._begun: dict[bytes, int] = {}  # when each config that is being evaluated was started
 
     def search(self) -> str:
         """Go through the searcher's suggestions; why it stopped."""
         queue: deque[Config] = deque()
-        asked = self._take_known()
+        asked, out_of_time = self._take_known(), False
         while True:
-            if asked >= self._total * FINISH_SHARE or self._spent(_SEARCH_SHARE * FINISH_SHARE):
-                self._searcher.finish()
-            if room := min(self._ahead - len(queue), self._total - asked):
-                suggested = list(self._searcher.suggest(room))
-                asked += len(suggested)
-                queue.extend(suggested)
-                self._evaluator.prepare([config for config in suggested if not self._known(config)])
-            if not queue:
-                return "evaluations" if asked < len(self._keys) and asked >= self._total else "complete"
-            config = queue.popleft()
-            self._ledger.refresh()
-            if known := self._known(config):
-                self._reused += 1
-            elif self._spent(_SEARCH_SHARE):
-                return "seconds"
+            if not out_of_time:
+                asked = self._top_up(queue, asked)
+            while queue and self._lanes.free:
+                config = queue.popleft()
+                self._ledger.refresh()
+                if known := self._known(config):
+                    self._reused += 1
+                    self._observe(config, known)
+                    self.report("search")
+                    break  # the searcher may have more to say now
+                if self._spent(_SEARCH_SHARE):
+                    out_of_time = True
+                    queue.clear()
+                else:
+                    self._begun[config.order_key] = self._clock()
+                    self._lanes.start(config)
             else:
-                known = [self._evaluate(config)]
-                self._ledger.keep(known)
-                self._measured += 1
-            self._observe(config, known)
-            self.report("search")
+                if self._lanes.busy:
+                    self._finish_one()
+                elif out_of_time:
+                    return "seconds"
+                else:
+                    return "evaluations" if asked < len(self._keys) and asked >= self._total else "complete"
+
+    def _top_up(self, queue: deque[Config], asked: int) -> int:
+        """Ask the searcher for as many configs as may be compiled ahead; how many it was asked for by now."""
+        if asked >= self._total * FINISH_SHARE or self._spent(_SEARCH_SHARE * FINISH_SHARE):
+            self._searcher.finish()
+        room = min(self._ahead - len(queue), self._total - asked)
+        if room <= 0:
+            return asked
+        suggested = list(self._searcher.suggest(room))
+        queue.extend(suggested)
+        self._lanes.prepare([config for config in suggested if not self._known(config)])
+        return asked + len(suggested)
+
+    def _finish_one(self) -> None:
+        config, result = self._lanes.finish()
+        known = [self._trial(config, result)]
+        self._ledger.keep(known)
+        self._measured += 1
+        self._observe(config, known)
+        self.report("search")
 
     def _take_known(self) -> int:
         """Tell the searcher what the store holds already; how many configs of the space that is."""
@@ -200,7 +225,7 @@ class _Session:
 
     def _side_by_side(self, chosen: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
         try:
-            return self._evaluator.compare(chosen)
+            return self._lanes.compare(chosen)
         except CompilerMissingError:
             raise
         except (CompileError, LaunchError):
@@ -267,20 +292,23 @@ class _Session:
     def _spent(self, share: float) -> bool:
         return self._budget.seconds is not None and self._elapsed_s() >= self._budget.seconds * share
 
-    def _evaluate(self, config: Config) -> Trial:
-        begin = self._clock()
-        try:
-            trial = self._evaluator.evaluate(config)
-        except CompilerMissingError:
-            raise  # no config's fault, and every config would meet it
-        except CompileTimeoutError as error:
-            return self._study.failed(config, Status.TIMEOUT, str(error), compile_ns=self._clock() - begin)
-        except CompileError as error:
-            return self._study.failed(config, Status.COMPILE, str(error), compile_ns=self._clock() - begin)
-        except LaunchTimeoutError as error:
-            return self._study.failed(config, Status.TIMEOUT, str(error))
-        except LaunchError as error:
-            return self._study.failed(config, Status.RUN, str(error))
-        if trial.config.order_key != config.order_key:
-            raise ValueError(f"the evaluator was asked for {config} and answered for {trial.config}")
-        return trial
+    def _trial(self, config: Config, result: Trial | SiloError) -> Trial:
+        """What came of a config as a trial. Raises what is no config's fault: every other config would meet it too."""
+        compile_ns = self._clock() - self._begun.pop(config.order_key)
+        match result:
+            case Trial():
+                if result.config.order_key != config.order_key:
+                    raise ValueError(f"the evaluator was asked for {config} and answered for {result.config}")
+                return result
+            case CompilerMissingError():
+                raise result
+            case CompileTimeoutError():
+                return self._study.failed(config, Status.TIMEOUT, str(result), compile_ns=compile_ns)
+            case CompileError():
+                return self._study.failed(config, Status.COMPILE, str(result), compile_ns=compile_ns)
+            case LaunchTimeoutError():
+                return self._study.failed(config, Status.TIMEOUT, str(result))
+            case LaunchError():
+                return self._study.failed(config, Status.RUN, str(result))
+            case _:
+                raise result
