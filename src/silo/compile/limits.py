@@ -7,7 +7,7 @@ from collections.abc import Iterable
 __all__ = ["learned_limit"]
 
 # A config that compiles far longer than its siblings hardly ever wins, and holds a worker meanwhile. Helion measured
-# that limits of 15 to 30 s lose nothing where the 90th percentile is below (pytorch/helion, issue 1384).
+# that limits of 15 to 30 s lose nothing where the 90th percentile is below (pytorch/helion #1384).
 _LEAST_S = 30.0
 _FACTOR = 4.0
 _ENOUGH = 8  # jobs, before anything is concluded from them
