@@ -103,18 +103,21 @@ class Surrogate:
 
     @cached_property
     def _begin(self) -> list[int]:
-        """The best seeds and the first config of the space, then configs spread over the space."""
+        """The best seeds and the first config of the space, then configs spread over the space.
+
+        Those keep away from the seeds and each other, not from the first config: it often lies in a corner, and a
+        spread that begins in one fills the others before the middle.
+        """
         import numpy as np  # noqa: PLC0415
 
         board, points = self._board, self._points
         generator = board.random("first")
         failed = {index for index, seed in board.seeds.items() if seed.failed}
-        # The default is among them: nobody should get a winner that is worse.
-        chosen = list(dict.fromkeys([*board.hopeful_seeds()[:_SEEDS], 0]))
+        chosen = board.hopeful_seeds()[:_SEEDS] or [generator.randrange(len(board))]
         distances = np.full(len(board), np.inf)
         for index in chosen:
             distances = np.minimum(distances, ((points - points[index]) ** 2).sum(1))
-        while len(chosen) < min(_FIRST, len(board) - len(failed)):
+        while len(chosen) < min(_FIRST - 1, len(board) - len(failed)):
             drawn = [generator.randrange(len(board)) for _ in range(_DRAWN)]
             drawn = [index for index in drawn if distances[index] > 0 and index not in failed]
             if not drawn:  # configs that the features cannot tell apart, or hardly any left
@@ -123,7 +126,9 @@ class Surrogate:
             farthest = max(drawn, key=distances.__getitem__)
             chosen.append(farthest)
             distances = np.minimum(distances, ((points - points[farthest]) ** 2).sum(1))
-        return chosen
+        # The default is among them: nobody should get a winner that is worse.
+        seeds = [index for index in chosen if index in board.seeds]
+        return list(dict.fromkeys([*seeds, 0, *chosen]))
 
     def _refitted(self) -> _Model | None:
         """The model, made anew each time enough outcomes were added; None while there is too little to go by."""
