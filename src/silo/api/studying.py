@@ -40,6 +40,7 @@ from silo.tune.trial import Study
 __all__ = [
     "CaseStudy",
     "Limits",
+    "bench_on",
     "call_arguments",
     "case_seeds",
     "case_studies",
@@ -149,7 +150,7 @@ def launcher_of(study: CaseStudy) -> Callable[[Config], Callable[[], object]]:
     return bound
 
 
-def _bench(study: CaseStudy, device: Device) -> Bench:
+def bench_on(study: CaseStudy, device: Device) -> Bench:
     """Where the case's configs run."""
     kernel, case = study.kernel, study.case
     named = call_arguments(kernel, case)
@@ -189,7 +190,7 @@ def tune_case(
     compilation, records = Compilation(session(), kernel.source, trials=True), session().store.records
     artifacts = CompiledArtifacts(compilation, lambda config: kernel.resolver.variant(situation, config))
     devices = measured_on(kernel.name, situation.device, limits.devices, study.case.arguments)
-    benches = [_bench(study, device) for device in devices]
+    benches = [bench_on(study, device) for device in devices]
     with evaluators(made, artifacts, benches, study.case.compare, situation.candidates) as lanes:
         outcome = tune(
             made,
