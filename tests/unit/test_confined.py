@@ -270,5 +270,5 @@ def test_two_processes_measure_one_space_side_by_side(arguments, tmp_path):
         outcome = tune(study, configs, lanes, MemoryStore().records)
         assert all(one._made is not None and one._made.started for one in benches)
     assert (outcome.measured, outcome.failures) == (6, {"run": 1})
-    assert outcome.require_winner().config == configs[0]
+    assert outcome.require_winner().config in [config for config in configs if config.as_dict()["BLOCK"] != 3]
     assert (arguments["out"] == 1).all()
