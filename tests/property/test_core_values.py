@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from silo.core.cases import Case, CaseRecipe, Make, record
 from silo.core.compiled import Compiled
 from silo.core.config import Config
+from silo.core.decision_list import Bound, DecisionList, Step
 from silo.core.device import DeviceModel
 from silo.core.dispatch import Bucket, DispatchRules, bucket_of, distance
 from silo.core.dtypes import DTYPES
 from silo.core.expressions import INT64_MAX, INT64_MIN
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
+from silo.core.recipes import Work
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.space import Space
 from silo.core.specialization import Fact, Specialization
@@ -157,6 +159,8 @@ def samples():
         ),
         Variant: Variant("k", "s", signature, specialization, config, target),
         CompileJob: CompileJob("cpu", "k", target, "text", {"a": [1]}),
+        DecisionList: DecisionList((Step((Bound("n", above=2, most=64),), config), Step((), Config()))),
+        Work: Work(bytes=48, flops=16),
     }
 
 

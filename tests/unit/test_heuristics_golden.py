@@ -16,6 +16,7 @@ from silo.tune.heuristics import (
     TargetFacts,
     TileHint,
 )
+from silo.tune.heuristics.blocks import pointwise_config
 
 H100 = TargetFacts.of("cuda:sm_90", {"sm_count": 132, "warp_size": 32})
 INNER, OUTER, TINY, DEFAULT = ReductionHint
@@ -299,3 +300,12 @@ def test_choosing_between_whole_kernels():
     assert heuristics.persistent_fits({"x": 2, "r": 16384}, INNER, cooperative=True)
     assert heuristics.cooperative_fits({"x": 8, "r": 262144})
     assert not heuristics.cooperative_fits({"x": 9, "r": 262144})
+
+
+def test_blocks_give_way_where_two_limits_meet():
+    """On HIP x must be long for the grid's threads, and the block may hold 2^20 elements: z becomes shorter, not x."""
+    config = pointwise_config(TargetFacts.of("hip:gfx942"), SizeHints.of({"x": 1 << 33, "y": 1, "z": 1024}), 1, 1, 1024)
+    assert config.as_dict() == {"XBLOCK": 2048, "YBLOCK": 1, "ZBLOCK": 512, "num_stages": 1, "num_warps": 4}
+    sizes = SizeHints.of({"x": 1 << 33, "y": 1 << 30, "z": 1 << 30})
+    refused = pointwise_config(TargetFacts.of("hip:gfx942"), sizes, 1, 1, 1024)
+    assert refused.reason.startswith("no block of 1048576 elements leaves a grid that hip:gfx942 allows")

@@ -56,11 +56,29 @@ def pointwise_config(
     if isinstance(grown, Rejected):
         return grown
     blocks["x"] = min(grown, hints["x"], max_block("x", target))
-    # Blocks of y and z that are as long as their grids ask for may leave room for few elements of x.
-    while math.prod(blocks.values()) > MAX_ELEMENTS and blocks["x"] > 1:
-        blocks["x"] //= 2
+    # Blocks of y and z that are as long as their grids ask for may leave room for few elements of x, and the other way.
+    while math.prod(blocks.values()) > MAX_ELEMENTS:
+        shorter = next((d for d in _by_turn(blocks) if _may_halve(d, blocks[d], hints, warps, target)), None)
+        if shorter is None:
+            return Rejected(f"no block of {MAX_ELEMENTS} elements leaves a grid that {target} allows over {hints}")
+        blocks[shorter] //= 2
     options = {"waves_per_eu": waves_per_eu} if target.is_hip and waves_per_eu is not None else {}
     return _config(target, hints, blocks, warps, num_stages, options)
+
+
+def _by_turn(blocks: Mapping[str, int]) -> list[str]:
+    """x, then the others, the longest first."""
+    return sorted(blocks, key=lambda dimension: (dimension != "x", -blocks[dimension]))
+
+
+def _may_halve(dimension: str, block: int, hints: SizeHints, warps: int, target: TargetFacts) -> bool:
+    """Whether half the block still leaves a grid that is allowed."""
+    half = block // 2
+    if half == 0:
+        return False
+    if dimension == "x":
+        return grow_for_grid(hints["x"], half, warps, target) == half
+    return half * MAX_GRID[1] >= hints[dimension]
 
 
 def reduction_config(
