@@ -178,3 +178,57 @@ def test_a_persistent_grid_follows_reserved_multiprocessors():
         assert out.item() == 3
     finally:
         info.reserve(0)
+
+
+@triton.jit
+def product(a, b, c, n, BLOCK: tl.constexpr):
+    i, j, k = (tl.arange(0, BLOCK) for _ in range(3))
+    i += tl.program_id(0) * BLOCK
+    j += tl.program_id(1) * BLOCK
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(0, n, BLOCK):
+        left = tl.load(a + i[:, None] * n + (start + k)[None, :])
+        right = tl.load(b + (start + k)[:, None] * n + j[None, :])
+        total = tl.dot(left, right, total)
+    tl.store(c + i[:, None] * n + j[None, :], total.to(tl.float16))
+
+
+def test_pipelining_is_given_up_where_nothing_fits():
+    """Five stages of two tiles of 32 KiB are more than any multiprocessor's shared memory."""
+    made = silo.kernel(
+        space=[{"BLOCK": 128, "num_stages": stages, "num_warps": 8} for stages in (5, 6)],
+        grid=lambda a: (silo.cdiv(a.n, a.BLOCK), silo.cdiv(a.n, a.BLOCK)),
+    )(product)
+    a, b = (torch.randn(512, 512, device="cuda", dtype=torch.float16) for _ in range(2))
+    c = torch.empty_like(a)
+    made(a, b, c, 512)
+    torch.testing.assert_close(c, a @ b, rtol=1e-2, atol=1e-1)
+    assert "num_stages=1" in made.explain(a, b, c, 512).split("config: ")[1].splitlines()[0]
+
+
+@triton.jit
+def row_sums(x, out, columns, R0_BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    a = tl.zeros((R0_BLOCK,), tl.float32)
+    b = tl.zeros((R0_BLOCK,), tl.float32)
+    for start in range(0, columns, R0_BLOCK):
+        i = start + tl.arange(0, R0_BLOCK)
+        value = tl.load(x + row * columns + i, mask=i < columns, other=0.0)
+        a += value
+        b += tl.exp(value) * value
+    tl.store(out + row, tl.sum(a) + tl.sum(b))
+
+
+def test_reductions_that_need_many_registers_are_halved():
+    """32,768 elements of two sums over 256 threads are 256 registers a thread."""
+    made = silo.kernel(space=[{"R0_BLOCK": 32768, "num_warps": 8}, {"R0_BLOCK": 16384, "num_warps": 4}])(row_sums)
+    x = torch.randn(4096, 32768, device="cuda")
+    out = torch.empty(4096, device="cuda")
+    made[(4096,)](x, out, 32768)
+    torch.testing.assert_close(out, (x + x.exp() * x).sum(1), rtol=1e-3, atol=1.0)
+    resolver = made.kernel.resolver
+    situation = resolver.understand(inspect_call(resolver.native, made.kernel.source.signature, x, out, 32768))
+    problem = resolver.problem(situation)
+    study = problem.study(situation.specialization, problem.bucket(situation.values))
+    blocks = {trial.config.as_dict()["R0_BLOCK"] for trial in read_trials(study, session().store.records)}
+    assert blocks > {32768, 16384}

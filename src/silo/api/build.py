@@ -229,7 +229,7 @@ def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Config | None:
     locked = lock_advice(kernel, problem, study.situation)
     if locked is not None and locked[1].exact and locked[1].config is not None:
         return locked[1].config
-    winner = problem.winner(study.situation.specialization, study.bucket, study.situation.candidates)
+    winner = problem.winner(study.situation.specialization, study.bucket, study.situation.usable)
     return None if winner is None else winner.config
 
 
@@ -406,7 +406,7 @@ def _samples(entry: _Planned, target: Target, signature: Signature) -> tuple[Sam
         constants.append(situation.specialization.constant_values)
         problem = kernel.resolver.problem(situation)
         trials = read_trials(problem.study(situation.specialization, study.bucket), problem.records)
-        allowed = {config.order_key for config in situation.candidates}
+        allowed = {config.order_key for config in situation.usable}
         sample = Sample.of_trials(study.bucket, [one for one in trials if one.config.order_key in allowed])
         if sample is not None:
             found.setdefault(study.bucket, sample)

@@ -56,4 +56,5 @@ def explain_case(study: CaseStudy, lock: Path | None = None) -> Explanation:
         near,
         seeds(new, near, deployed=deployed_config(lock, made)),
         text,
+        situation.usable,
     )

@@ -10,6 +10,7 @@ from silo.api.arrays import array_behind, duplicate, extent_of
 from silo.api.benches import RUN_LIMIT_S, Bench, LocalBench, confined_bench, confines, grid_at
 from silo.api.compiling import Compilation
 from silo.api.evaluation import BenchEvaluator, CompiledArtifacts
+from silo.api.refining import refiner_of
 from silo.api.session import session
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
@@ -24,6 +25,7 @@ from silo.tune.session import tune
 if TYPE_CHECKING:
     from silo.api.kernel import Kernel
     from silo.api.resolver import Resolver, Situation
+    from silo.core.variant import Variant
 
 __all__ = ["measurable", "tune_live"]
 
@@ -78,7 +80,17 @@ def tune_live(kernel: Kernel, resolver: Resolver, situation: Situation) -> Confi
         budget = Budget(seconds=settings().tune_budget_s)
         with BenchEvaluator(study, artifacts, bench, None, situation.candidates) as evaluator:
             near = seeds(situation.candidates, neighbours(study, problem.records))
-            outcome = tune(study, situation.candidates, evaluator, problem.records, seeds=near, budget=budget)
+            outcome = tune(
+                study,
+                situation.candidates,
+                evaluator,
+                problem.records,
+                seeds=near,
+                budget=budget,
+                refiner=refiner_of(
+                    situation, lambda config: _grid(kernel, situation, resolver.variant(situation, config))
+                ),
+            )
         winner = outcome.require_winner()
     except TuneError as error:
         _log.warning("%s; the first config is used", error)
@@ -95,13 +107,7 @@ def _bench(kernel: Kernel, resolver: Resolver, situation: Situation) -> Bench | 
         return confined_bench(
             situation.device,
             passed,
-            lambda config, artifact: grid_at(
-                kernel.grid,
-                call.grid,
-                call.values,
-                {**artifact.variant.specialization.constant_values, **config.as_dict()},
-                situation.device.facts(),
-            ),
+            lambda _, artifact: _grid(kernel, situation, artifact.variant),
             limit_s=min(RUN_LIMIT_S, max(1.0, settings().tune_budget_s / 4)),
         )
     arguments = _copies(situation)
@@ -115,6 +121,11 @@ def _bench(kernel: Kernel, resolver: Resolver, situation: Situation) -> Bench | 
         return lambda: launch(**named)
 
     return LocalBench(situation.device, arguments, launcher_of)
+
+
+def _grid(kernel: Kernel, situation: Situation, variant: Variant) -> tuple[int, ...]:
+    call, values = situation.call, {**variant.specialization.constant_values, **variant.config.as_dict()}
+    return grid_at(kernel.grid, call.grid, call.values, values, situation.device.facts())
 
 
 def _plain(argument: Argument) -> object:

@@ -14,15 +14,16 @@ from silo.api.evaluation import CompiledArtifacts, evaluators
 from silo.api.imported import imported_seeds
 from silo.api.kernel import Kernel
 from silo.api.locks import deployed_config
+from silo.api.refining import refiner_of
 from silo.api.resolver import Situation
 from silo.api.session import session
-from silo.artifacts.artifact import Artifact
 from silo.core.cases import Make
 from silo.core.config import Config
 from silo.core.dispatch import Bucket
 from silo.core.protocols import Device, RecordStore
 from silo.core.recipes import ArrayRecipe
 from silo.core.values import Value
+from silo.core.variant import Variant
 from silo.errors import ArgumentError, CaseError
 from silo.launch import cases as arrays
 from silo.launch.descriptors import is_descriptor
@@ -150,6 +151,12 @@ def launcher_of(study: CaseStudy) -> Callable[[Config], Callable[[], object]]:
     return bound
 
 
+def _grid(study: CaseStudy, variant: Variant) -> tuple[int, ...]:
+    kernel, case, situation = study.kernel, study.case, study.situation
+    values = {**variant.specialization.constant_values, **variant.config.as_dict()}
+    return grid_at(case.grid or kernel.grid, None, call_arguments(kernel, case), values, situation.device.facts())
+
+
 def bench_on(study: CaseStudy, device: Device) -> Bench:
     """Where the case's configs run."""
     kernel, case = study.kernel, study.case
@@ -160,11 +167,7 @@ def bench_on(study: CaseStudy, device: Device) -> Bench:
     if not confines(kernel.name, device, passed):
         return LocalBench(device, case.arguments, launcher_of(study))
 
-    def grid_of(config: Config, artifact: Artifact) -> tuple[int, ...]:
-        values = {**artifact.variant.specialization.constant_values, **config.as_dict()}
-        return grid_at(case.grid or kernel.grid, None, named, values, device.facts())
-
-    return confined_bench(device, passed, grid_of)
+    return confined_bench(device, passed, lambda _, artifact: _grid(study, artifact.variant))
 
 
 # Configs of imported files that are tried first: enough to profit, too few to use up a budget.
@@ -199,6 +202,7 @@ def tune_case(
             records,
             searcher=limits.searcher,
             seeds=case_seeds(made, situation.candidates, records, limits.lock),
+            refiner=refiner_of(situation, lambda config: _grid(study, kernel.resolver.variant(situation, config))),
             budget=limits.budget,
             progress=progress,
         )

@@ -86,11 +86,16 @@ def explain_study(
     near: Sequence[Neighbour],
     seeded: Sequence[Seed],
     lock: str = "",
+    refined: Sequence[Config] = (),
 ) -> Explanation:
-    """What is known of ``study`` from its own ``trials`` and from studies that are ``near``. Pure."""
-    mine = {config.order_key: config for config in configs}
+    """What is known of ``study`` from its own ``trials`` and from studies that are ``near``. Pure.
+
+    Trials of ``refined`` configs count as those of ``configs`` do, but are not missed where there are none.
+    """
+    tried = {trial.config.order_key for trial in trials}
+    forms = [form for form in refined if form.order_key in tried]
+    mine = {config.order_key: config for config in (*configs, *forms)}
     own = [trial for trial in trials if trial.config.order_key in mine]
-    tried = {trial.config.order_key for trial in own}
     failed = {trial.config.order_key: trial for trial in own if trial.status is not Status.OK}
     return Explanation(
         study=study,

@@ -22,6 +22,7 @@ from silo.tune.lanes import InlineLane, Lanes
 from silo.tune.ledger import Ledger
 from silo.tune.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
 from silo.tune.progress import Progress, ProgressCallback
+from silo.tune.refine import Refiner
 from silo.tune.search.registry import DEFAULT_SEARCHER, make_searcher
 from silo.tune.search.seed import Seed
 from silo.tune.statistics import median
@@ -53,6 +54,7 @@ def tune(
     budget: Budget = _NO_BUDGET,
     progress: ProgressCallback | None = None,
     finalist_count: int = 4,
+    refiner: Refiner | None = None,
     retry: frozenset[Status] = frozenset(),
     ahead: int = AHEAD,
     clock: Callable[[], int] = time.monotonic_ns,
@@ -74,6 +76,7 @@ def tune(
         budget: Limits of this session. Without any, the default searcher looks at 256 configs at most.
         progress: Called after each config with where the session stands.
         finalist_count: How many of the fastest configs are compared at most; below 2 none are.
+        refiner: Proposes further configs by what was measured; they count for the space as its own do.
         retry: Kinds of failure that are tried again although the store holds them.
         ahead: How many configs are handed to the evaluator for compiling before they are needed.
         clock: Wall time in nanoseconds.
@@ -100,9 +103,11 @@ def tune(
         retry=retry,
         ahead=ahead,
         clock=clock,
+        refiner=refiner,
     )
     try:
         stopped = session.search()
+        session.refine()
         session.compare(finalist_count)
     except KeyboardInterrupt as interrupt:
         raise TuneInterrupted(session.outcome("interrupted")) from interrupt
@@ -124,9 +129,12 @@ class _Session:
         retry: frozenset[Status],
         ahead: int,
         clock: Callable[[], int],
+        refiner: Refiner | None,
     ) -> None:
         self._study = study
-        self._keys = frozenset(config.order_key for config in space)
+        self._space = frozenset(config.order_key for config in space)
+        self._refiner = refiner
+        self._keys = self._space | {form.order_key for form in (refiner.forms if refiner else ())}
         self._total = len(space) if budget.evaluations is None else min(len(space), budget.evaluations)
         self._lanes = lanes
         self._searcher = searcher
@@ -142,6 +150,7 @@ class _Session:
         self._last: Trial | None = None
         self._best: tuple[int, Config] | None = None
         self._failures: Counter[str] = Counter()
+        self._refined = 0  # configs that the refiner proposed, on top of the total of the search
         self._begun: dict[bytes, int] = {}  # when each config that is being evaluated was started
 
     def search(self) -> str:
@@ -171,7 +180,7 @@ class _Session:
                 elif out_of_time:
                     return "seconds"
                 else:
-                    return "evaluations" if asked < len(self._keys) and asked >= self._total else "complete"
+                    return "evaluations" if asked < len(self._space) and asked >= self._total else "complete"
 
     def _top_up(self, queue: deque[Config], asked: int) -> int:
         """Ask the searcher for as many configs as may be compiled ahead; how many it was asked for by now."""
@@ -193,6 +202,21 @@ class _Session:
         self._observe(config, known)
         self.report("search")
 
+    def refine(self) -> None:
+        """Measure what the trials suggest besides the space, until they suggest nothing new or time is up."""
+        while self._refiner is not None:
+            self._ledger.refresh()
+            queue = deque(one.config for one in self._refiner.propose(self._trials()))
+            if not queue or self._spent(_SEARCH_SHARE):
+                return
+            self._refined += len(queue)
+            self._lanes.prepare(list(queue))
+            while queue or self._lanes.busy:
+                while queue and self._lanes.free:
+                    self._begun[queue[0].order_key] = self._clock()
+                    self._lanes.start(queue.popleft())
+                self._finish_one()
+
     def _take_known(self) -> int:
         """Tell the searcher what the store holds already; how many configs of the space that is."""
         known = {trial.config.order_key: trial.config for trial in self._trials() if self._known(trial.config)}
@@ -200,8 +224,10 @@ class _Session:
             self._reused += 1
             self._observe(config, self._known(config))
             self.report("search")
-        self._total = max(self._total, len(known))
-        return len(known)
+        mine = len(self._space & known.keys())
+        self._total = max(self._total, mine)
+        self._refined = len(known) - mine
+        return mine
 
     def _observe(self, config: Config, known: Sequence[Trial]) -> None:
         self._last = known[-1]
@@ -210,7 +236,8 @@ class _Session:
         time_ns = median(samples) if samples else None
         if time_ns is not None and (self._best is None or time_ns < self._best[0]):
             self._best = (time_ns, config)
-        self._searcher.observe(config, None if time_ns is None else float(time_ns))
+        if config.order_key in self._space:
+            self._searcher.observe(config, None if time_ns is None else float(time_ns))
 
     def compare(self, count: int) -> None:
         """Measure the finalists side by side, unless that was done already or time is up."""
@@ -245,14 +272,15 @@ class _Session:
         if self._progress is None:
             return
         done, elapsed = self._measured + self._reused, self._elapsed_s()
-        left = elapsed / self._measured * (self._total - done) if self._measured else None
+        total = self._total + self._refined
+        left = elapsed / self._measured * (total - done) if self._measured else None
         if self._budget.seconds is not None:
             rest = max(self._budget.seconds - elapsed, 0.0)
             left = rest if left is None else min(left, rest)
         self._progress(
             Progress(
                 done=done,
-                total=self._total,
+                total=total,
                 reused=self._reused,
                 elapsed_s=elapsed,
                 eta_s=left,
@@ -280,7 +308,7 @@ class _Session:
         )
 
     def _trials(self) -> tuple[Trial, ...]:
-        """The known trials of this space: a study may hold others, of a space that was larger."""
+        """The known trials of this space and its refinements: a study may hold others, of a space that was larger."""
         return tuple(trial for trial in self._ledger.trials if trial.config.order_key in self._keys)
 
     def _known(self, config: Config) -> list[Trial]:
