@@ -13,8 +13,8 @@ from rich.console import Console
 
 from silo.api.checking import run_cases
 from silo.api.describing import describe_bundle
-from silo.cli.console import format_bytes, table
-from silo.tune.progress import format_time
+from silo.cli.console import table
+from silo.tune.progress import format_bytes, format_time
 
 
 def main() -> int:

@@ -1,6 +1,8 @@
 """What CONTRIBUTING asks of the tree and no linter checks."""
 
 import ast
+import importlib
+import importlib.util
 import re
 import subprocess
 from pathlib import Path
@@ -35,6 +37,34 @@ def test_sources_hold_no_pickle_eval_or_bare_except(path):
                 f"line {node.lineno}: {name}" for name in names if name.partition(".")[0] in {"pickle", "marshal"}
             ]
     assert found == []
+
+
+def is_importable(module, name):
+    if hasattr(importlib.import_module(module), name):
+        return True
+    try:
+        return importlib.util.find_spec(f"{module}.{name}") is not None
+    except ModuleNotFoundError:  # the module is no package
+        return False
+
+
+PROGRAMS = sorted(path for folder in ("bench", "examples", "scripts") for path in (ROOT / folder).glob("*.py"))
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_programs_import_what_there_is(path):
+    """No test runs them all, and the type checker does not read them."""
+    imports = [
+        node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)
+    ]
+    missing = [
+        f"line {node.lineno}: {node.module}.{alias.name}"
+        for node in imports
+        if (node.module or "").split(".")[0] == "silo"
+        for alias in node.names
+        if not is_importable(node.module, alias.name)
+    ]
+    assert missing == []
 
 
 def test_every_public_name_exists():
