@@ -337,47 +337,52 @@ static PyObject *py_current(PyObject *module, PyObject *args) {
     return PyLong_FromLong(index);
 }
 
-static PyObject *py_synchronize(PyObject *module, PyObject *args) {
-    (void)module;
+/* Do `ask` with the device of (kind, index) current and the interpreter's lock released. */
+static int on_device(PyObject *args, const char *what,
+                     int (*ask)(struct silo_gpu *gpu, size_t *answer), size_t *answer) {
     const char *kind;
     int index, code;
     if (!PyArg_ParseTuple(args, "si", &kind, &index))
-        return NULL;
+        return -1;
     struct silo_gpu *gpu = silo_gpu_named(kind);
     struct silo_gpu_device *device = gpu != NULL ? silo_gpu_device(gpu, index) : NULL;
     struct silo_gpu_scope scope;
     if (device == NULL)
-        return NULL;
+        return -1;
     Py_BEGIN_ALLOW_THREADS code = silo_gpu_enter(device, &scope);
     if (code == 0) {
-        code = gpu->synchronize();
+        code = ask(gpu, answer);
         silo_gpu_leave(&scope);
     }
-    Py_END_ALLOW_THREADS if (code != 0) return silo_gpu_error(gpu, "cannot synchronise", code),
-        NULL;
+    Py_END_ALLOW_THREADS if (code != 0) {
+        silo_gpu_error(gpu, what, code);
+        return -1;
+    }
+    return 0;
+}
+
+static int ask_to_finish(struct silo_gpu *gpu, size_t *answer) {
+    (void)answer;
+    return gpu->synchronize();
+}
+
+static int ask_for_free(struct silo_gpu *gpu, size_t *available) {
+    size_t total;
+    return gpu->memory_info(available, &total);
+}
+
+static PyObject *py_synchronize(PyObject *module, PyObject *args) {
+    (void)module;
+    if (on_device(args, "cannot synchronise", ask_to_finish, NULL) != 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 
 static PyObject *py_free_memory(PyObject *module, PyObject *args) {
     (void)module;
-    const char *kind;
-    int index, code;
-    size_t available = 0, total = 0;
-    if (!PyArg_ParseTuple(args, "si", &kind, &index))
+    size_t available = 0;
+    if (on_device(args, "cannot ask for free memory", ask_for_free, &available) != 0)
         return NULL;
-    struct silo_gpu *gpu = silo_gpu_named(kind);
-    struct silo_gpu_device *device = gpu != NULL ? silo_gpu_device(gpu, index) : NULL;
-    struct silo_gpu_scope scope;
-    if (device == NULL)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS code = silo_gpu_enter(device, &scope);
-    if (code == 0) {
-        code = gpu->memory_info(&available, &total);
-        silo_gpu_leave(&scope);
-    }
-    Py_END_ALLOW_THREADS if (code != 0) return silo_gpu_error(gpu, "cannot ask for free memory",
-                                                              code),
-        NULL;
     return PyLong_FromSize_t(available);
 }
 

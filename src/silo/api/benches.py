@@ -22,6 +22,7 @@ from silo.core.protocols import Device
 from silo.core.values import Value
 from silo.errors import ArgumentError
 from silo.launch.descriptors import is_descriptor
+from silo.launch.drivers import KINDS
 from silo.launch.hooks import without_hooks
 from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
 
@@ -44,7 +45,7 @@ RUN_LIMIT_S = 10.0
 
 _log = logging.getLogger("silo")
 
-_CONFINED_KINDS = frozenset({"cpu", "cuda", "hip"})
+_CONFINED_KINDS = frozenset({"cpu", *KINDS})
 
 
 class Bench(Protocol):

@@ -405,9 +405,8 @@ def _samples(entry: _Planned, target: Target, signature: Signature) -> tuple[Sam
             continue
         constants.append(situation.specialization.constant_values)
         problem = kernel.resolver.problem(situation)
-        trials = read_trials(problem.study(situation.specialization, study.bucket), problem.records)
-        allowed = {config.order_key for config in situation.usable}
-        sample = Sample.of_trials(study.bucket, [one for one in trials if one.config.order_key in allowed])
+        trials = problem.trials(situation.specialization, study.bucket, situation.usable)
+        sample = Sample.of_trials(study.bucket, trials)
         if sample is not None:
             found.setdefault(study.bucket, sample)
     return tuple(found.values()) if all(values == constants[0] for values in constants) else ()

@@ -16,7 +16,7 @@ from silo.tune.catalog import studies_of
 from silo.tune.ledger import read_trials
 from silo.tune.measure import MeasurePolicy
 from silo.tune.seeds import neighbours, seeds
-from silo.tune.trial import Status, Study
+from silo.tune.trial import Status, Study, Trial
 from silo.tune.unseen import Sample, fitted_rules
 from silo.tune.winner import Winner, choose_winner
 
@@ -58,19 +58,25 @@ class Problem:
             driver=self.device.driver,
         )
 
+    def trials(
+        self, specialization: Specialization, bucket: Bucket, configs: Sequence[Config] | None = None
+    ) -> tuple[Trial, ...]:
+        """The kept trials of one bucket; of ``configs`` only, where they are given."""
+        trials = read_trials(self.study(specialization, bucket), self.records)
+        if configs is None:
+            return trials
+        allowed = {config.order_key for config in configs}
+        return tuple(trial for trial in trials if trial.config.order_key in allowed)
+
     def winner(
         self, specialization: Specialization, bucket: Bucket, configs: Sequence[Config] | None = None
     ) -> Winner | None:
-        """The winner among the kept trials of one bucket; of ``configs`` only, where they are given."""
-        trials = read_trials(self.study(specialization, bucket), self.records)
-        if configs is not None:
-            allowed = {config.order_key for config in configs}
-            trials = tuple(trial for trial in trials if trial.config.order_key in allowed)
-        return choose_winner(trials)
+        """The winner among :meth:`trials`."""
+        return choose_winner(self.trials(specialization, bucket, configs))
 
     def failures(self, specialization: Specialization, bucket: Bucket) -> dict[bytes, str]:
         """Why each config that failed did, by the config's order key."""
-        trials = read_trials(self.study(specialization, bucket), self.records)
+        trials = self.trials(specialization, bucket)
         return {
             trial.config.order_key: f"{trial.status.value}: {trial.message.splitlines()[0] if trial.message else ''}"
             for trial in trials
@@ -92,14 +98,13 @@ class Problem:
         """
         table: dict[Bucket, Config] = {}
         samples: dict[Bucket, Sample] = {}
-        allowed = {config.order_key: config for config in configs}
+        by_key = {config.order_key: config for config in configs}
         for study in sorted(self.known(), key=lambda study: len(study.specialization.facts)):
             if study.specialization.constant_values != dict(constants):
                 continue
-            trials = [trial for trial in read_trials(study, self.records) if trial.config.order_key in allowed]
-            sample = Sample.of_trials(study.bucket, trials)
+            sample = Sample.of_trials(study.bucket, self.trials(study.specialization, study.bucket, configs))
             if sample is not None:
-                table[study.bucket], samples[study.bucket] = allowed[sample.winner], sample
+                table[study.bucket], samples[study.bucket] = by_key[sample.winner], sample
         return fitted_rules(self.key, table, configs[0], tuple(samples.values())) if table else None
 
     def guess(self, specialization: Specialization, bucket: Bucket, configs: Sequence[Config]) -> Config | None:
