@@ -210,6 +210,7 @@ bool silo_gpu_ending(void);
 
 int silo_gpu_module_init(PyObject *module);
 int silo_gpu_memory_init(PyObject *module); /* GpuBuffer */
+int silo_gpu_pinned_init(PyObject *module); /* PinnedMemory */
 int silo_gpu_timing_init(PyObject *module); /* GpuStream, GpuEvent */
 extern PyMethodDef silo_gpu_methods[];      /* gpu_open, gpu_attributes, ... (gpu_functions.c) */
 

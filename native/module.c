@@ -255,9 +255,10 @@ PyMODINIT_FUNC PyInit__native(void) {
     if (silo_errors_init() != 0 || silo_adapters_init() != 0 || silo_arguments_init() != 0 ||
         silo_stream_init() != 0 || add_absent(module) != 0 ||
         PyModule_AddFunctions(module, silo_gpu_methods) != 0 || silo_gpu_module_init(module) != 0 ||
-        silo_gpu_memory_init(module) != 0 || silo_gpu_timing_init(module) != 0 ||
-        silo_kernel_init(module) != 0 || silo_buffer_init(module) != 0 ||
-        silo_launcher_init(module) != 0 || silo_bound_init(module) != 0 ||
+        silo_gpu_memory_init(module) != 0 || silo_gpu_pinned_init(module) != 0 ||
+        silo_gpu_timing_init(module) != 0 || silo_kernel_init(module) != 0 ||
+        silo_buffer_init(module) != 0 || silo_launcher_init(module) != 0 ||
+        silo_bound_init(module) != 0 ||
         PyModule_AddIntConstant(module, "MAX_PARAMETERS", SILO_MAX_PARAMETERS) != 0) {
         Py_DECREF(module);
         return NULL;

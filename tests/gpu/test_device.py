@@ -5,7 +5,7 @@ import pytest
 
 import silo
 from gpu_kernels import torch
-from silo.api import arrays
+from silo.api import arrays, restoring
 from silo.api.devices import device_named
 from silo.core.recipes import ArrayRecipe
 from silo.launch.cases import materialize
@@ -51,7 +51,7 @@ def test_copies_keep_layout_and_alignment():
         assert copy.dtype == tensor.dtype
         assert copy.data_ptr() % 16 == tensor.data_ptr() % 16
         assert torch.equal(copy, tensor)
-        put_back = arrays.restorer(copy)
+        put_back = restoring.restorer(copy)
         copy.zero_()
         put_back()
         assert torch.equal(copy, tensor)

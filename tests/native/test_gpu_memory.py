@@ -236,3 +236,44 @@ with pytest.raises(DeviceError, match="cannot make a stream"):
 """,
         devices=2,
     )
+
+
+def test_pinned_memory():
+    gpu_stub.run(
+        HEAD
+        + """
+from silo.launch.native import PinnedMemory
+for kind, type_ in (("cuda", 3), ("hip", 11)):
+    pinned = PinnedMemory(24, kind, 1)
+    assert pinned.nbytes == 24 and bytes(pinned) == bytes(24) and stub.count("bytes") == 24
+    buffer = GpuBuffer((24,), "uint8", kind, 1)
+    view = memoryview(pinned)
+    view[:] = bytes(range(24))
+    buffer.copy_from(pinned)
+    pinned_address = __import__("ctypes").addressof(__import__("ctypes").c_char.from_buffer(pinned))
+    assert native.gpu_locate(kind, pinned_address)[0] == type_
+    buffer.fill(7)
+    buffer.copy_to(pinned)
+    assert bytes(view) == b"\\x07" * 24
+    with pytest.raises(ArgumentError, match="a Buffer of 24 bytes is copied from and to as many, not 3"):
+        buffer.copy_from(PinnedMemory(3, kind, 1))
+    del pinned, buffer
+    gc.collect()
+    assert bytes(view) == b"\\x07" * 24 and stub.count("allocations") == 1  # the view keeps it
+    del view
+    gc.collect()
+    assert stub.count("allocations") == 0
+empty = PinnedMemory(0, "cuda", 0)
+assert bytes(empty) == b"" and stub.count("allocations") == 0
+with pytest.raises(ArgumentError, match="pinned memory of -1 bytes"):
+    PinnedMemory(-1, "cuda", 0)
+for symbol, kind in (("cuMemHostAlloc", "cuda"), ("hipHostMalloc", "hip")):
+    stub.fail(symbol, 2)
+    with pytest.raises(DeviceError, match=f"cannot lock 4096 bytes of host memory for {kind}:1: .*[(]2[)]"):
+        PinnedMemory(4096, kind, 1)
+    assert stub.count("allocations") == 0 and stub.context() is None
+with pytest.raises(DeviceError, match="no device cuda:7"):
+    PinnedMemory(1, "cuda", 7)
+""",
+        devices=2,
+    )

@@ -9,7 +9,7 @@ import pytest
 
 import gpu_stub
 import silo
-from silo.api import arrays
+from silo.api import arrays, restoring
 from silo.api.devices import absent_devices, device_named, device_of, devices_of_kind
 from silo.artifacts.runs_on import runs_on
 from silo.core.launch_info import LaunchInfo
@@ -158,7 +158,7 @@ def test_copies_of_arrays_on_devices():
     copy = arrays.duplicate(buffer)
     assert (copy.device, copy.shape, copy.dtype) == ("cuda:1", (2, 3), "int16")
     assert copy.data_ptr() != buffer.data_ptr()
-    put_back = arrays.restorer(buffer)
+    put_back = restoring.restorer(buffer)
     buffer.fill(0xFF)
     assert (copy.numpy() == [[0, 1, 2], [3, 4, 5]]).all()
     put_back()

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import silo
-from silo.api import arrays
+from silo.api import arrays, restoring
 from silo.errors import ArgumentError
 
 
@@ -47,7 +47,7 @@ def test_extents(name):
 def test_restoring(name):
     array = numpys()[name].copy(order="K")
     before = array.copy()
-    put_back = arrays.restorer(array)
+    put_back = restoring.restorer(array)
     array[...] = 0
     put_back()
     np.testing.assert_array_equal(array, before)
@@ -76,7 +76,7 @@ def test_torch_copies():
         assert not tensor.numel() or (copy.data_ptr() - tensor.data_ptr()) % 16 == 0
         assert torch.equal(copy, tensor)
         assert (arrays.host_bits(copy) == arrays.host_bits(tensor)).all()
-        put_back = arrays.restorer(copy)
+        put_back = restoring.restorer(copy)
         copy.zero_()
         put_back()
         assert torch.equal(copy, tensor)
@@ -87,7 +87,7 @@ def test_buffers():
     copy = arrays.duplicate(buffer)
     assert isinstance(copy, silo.Buffer)
     assert bytes(copy.raw) == bytes(buffer.raw)
-    put_back = arrays.restorer(buffer)
+    put_back = restoring.restorer(buffer)
     buffer.fill(7)
     assert set(buffer.raw) == {7}
     put_back()
@@ -104,3 +104,31 @@ def test_what_is_an_array():
     assert arrays.is_array(silo.Buffer(1))
     assert not arrays.is_array(3)
     assert not arrays.is_array((1, 2))
+
+
+def test_a_torch_copy_that_cannot_lie_on_the_device(monkeypatch, caplog):
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("locks memory where there is a GPU: tests/gpu has the test")
+
+    class OnGpu(torch.Tensor):
+        __module__ = "torch"
+        __torch_function__ = torch._C._disabled_torch_function_impl
+        device = property(lambda _: torch.device("cuda:0"))
+
+    tensor = torch.arange(6.0).view(2, 3).t().as_subclass(OnGpu)
+    before = torch.arange(6.0).view(2, 3).t()
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (47, 100))
+    monkeypatch.setattr("silo.api.restoring.available_memory", lambda: 1 << 40)
+    with caplog.at_level("INFO", "silo"):
+        put_back = restoring.restorer(tensor)
+    assert "restoring 24 bytes from host memory" in caplog.text
+    assert "pageable, which is slower still: " in caplog.text
+    tensor.zero_()
+    put_back()
+    assert torch.equal(tensor.as_subclass(torch.Tensor), before)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (48, 100))
+    caplog.clear()
+    with caplog.at_level("INFO", "silo"):
+        restoring.restorer(tensor)
+    assert not caplog.messages

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from silo.backends.cpu.measure import CPU_TIMING, CpuTimer
-from silo.tune.measure import Contender, MeasurePolicy, copy_fits, interleave, measure
+from silo.tune.measure import Contender, MeasurePolicy, copy_fits, interleave, measure, pin_fits
 from silo.tune.statistics import median
 
 POLICY = MeasurePolicy(
@@ -147,3 +147,9 @@ def test_the_cpu_timer_runs_what_it_times():
     assert policy.min_samples <= len(samples) <= policy.max_samples
     assert all(sample > 0 for sample in samples)
     assert policy.identity.startswith("cpu-wall-warm/1 ")
+
+
+def test_locked_memory_is_an_eighth_of_what_is_left():
+    assert pin_fits(100, 800)
+    assert "101 bytes are not locked, for the host has 800 left" in pin_fits(101, 800).reason
+    assert "nobody says how many" in pin_fits(1, None).reason

@@ -1,8 +1,7 @@
-"""Copies of a caller's arrays, whatever library and memory they are in: to compare, to duplicate, to restore."""
+"""Copies of a caller's arrays, whatever library and memory they are in: to compare, to duplicate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,8 +20,8 @@ __all__ = [
     "extent_of",
     "host_bits",
     "is_array",
-    "restorer",
-    "restorer_of_all",
+    "is_device_memory",
+    "library_of",
     "to_host",
 ]
 
@@ -104,7 +103,8 @@ def extent_of(array: object) -> Extent:
     return Extent(address, element, shape, strides, low, high)
 
 
-def _library(value: object) -> str:
+def library_of(value: object) -> str:
+    """The package that an array is of."""
     return type(value).__module__.partition(".")[0]
 
 
@@ -126,7 +126,7 @@ def host_bits(array: Any) -> NDArray[Any]:  # noqa: ANN401  # any library's arra
     """
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
-    if _library(array) == "torch":
+    if library_of(array) == "torch":
         host = cast("NDArray[Any]", _torch_bits(array).cpu().numpy())
     elif isinstance(array, Buffer):
         extent = extent_of(array)
@@ -152,7 +152,7 @@ def to_host(array: Any) -> NDArray[Any]:  # noqa: ANN401  # any library's array
 
     if isinstance(array, np.ndarray):
         return cast("NDArray[Any]", array)
-    library = _library(array)
+    library = library_of(array)
     if library == "torch":
         bits = host_bits(array)
         return bits.view(numpy_dtype(extent_of(array).dtype))
@@ -178,7 +178,7 @@ def duplicate(array: Any) -> Any:  # noqa: ANN401
     extent = extent_of(array)
     if any(stride == 0 and size > 1 for size, stride in zip(extent.shape, extent.strides, strict=True)):
         raise ArgumentError("an array with repeats in memory cannot be copied with its layout")
-    library = _library(array)
+    library = library_of(array)
     if library == "torch":
         return _torch_duplicate(array, extent)
     if isinstance(array, Buffer):
@@ -188,12 +188,13 @@ def duplicate(array: Any) -> Any:  # noqa: ANN401
         if copy.strides != array.strides or (copy.data.ptr - array.data.ptr) % _ALIGNMENT:
             raise ArgumentError("a cupy array with gaps or an odd address cannot be copied with its layout")
         return copy
-    if _is_device_memory(array):
+    if is_device_memory(array):
         raise ArgumentError(f"arrays of {type(array).__module__} on a device cannot be copied; torch's and cupy's can")
     return _host_duplicate(to_host(array), extent)
 
 
-def _is_device_memory(array: Any) -> bool:  # noqa: ANN401
+def is_device_memory(array: Any) -> bool:  # noqa: ANN401
+    """Whether an array says that it is in no memory of the host's."""
     if hasattr(array, "__dlpack_device__"):
         return array.__dlpack_device__()[0] != 1
     return hasattr(array, "__cuda_array_interface__")
@@ -222,43 +223,3 @@ def _host_duplicate(host: NDArray[Any], extent: Extent) -> NDArray[Any]:
     copy: NDArray[Any] = np.ndarray(host.shape, host.dtype, storage.data, first + extent.low, steps)
     copy[...] = host
     return copy
-
-
-def restorer_of_all(values: Iterable[object]) -> Callable[[], None]:
-    """A function that puts back what the arrays among ``values`` hold now, each once; see :func:`restorer`."""
-    behind = [array_behind(value) for value in values]
-    arrays = {id(array): array for array in behind if array is not None}
-    put_back = [restorer(array) for array in arrays.values()]
-
-    def restore() -> None:
-        for one in put_back:
-            one()
-
-    return restore
-
-
-def restorer(array: Any) -> Callable[[], None]:  # noqa: ANN401
-    """A function that puts back what ``array`` holds now; on a device in the order of its library's current stream."""
-    import numpy as np  # noqa: PLC0415  # numpy is optional
-
-    library = _library(array)
-    if library == "torch":
-        pristine = array.detach().clone()
-        return lambda: cast("None", array.detach().copy_(pristine))
-    if library == "cupy":
-        kept = array.copy()
-        return lambda: cast("None", array.__setitem__(..., kept))
-    if isinstance(array, Buffer) and array.device != "cpu":
-        other = duplicate(array)
-        return lambda: array.copy_from(other)
-    if _is_device_memory(array):
-        raise ArgumentError(
-            f"arrays of {type(array).__module__} on a device cannot be restored; torch's and cupy's can"
-        )
-    host = host_bits(array)
-    before = np.copy(host, order="K")
-
-    def restore() -> None:
-        np.copyto(host, before)
-
-    return restore

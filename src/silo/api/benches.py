@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from silo.api.arrays import Extent, array_behind, extent_of, is_array, restorer_of_all, to_host
+from silo.api.arrays import Extent, array_behind, extent_of, is_array, to_host
 from silo.api.launching import stored_blob
 from silo.api.measuring import Candidate, MeasuringProcess
+from silo.api.restoring import restorers
 from silo.api.session import session
 from silo.api.shared_arguments import describable
 from silo.artifacts.artifact import Artifact
@@ -93,7 +94,8 @@ class LocalBench:
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
         """See :class:`Bench`."""
         del artifact
-        self._restore()
+        for put_back in set(self._restorers.values()):
+            put_back()
         with without_hooks():
             self.launcher_of(config)()
         behind = {name: array_behind(value) for name, value in self.arguments.items()}
@@ -125,16 +127,21 @@ class LocalBench:
         return MeasurePolicy.of(self.device.timing)
 
     @cached_property
-    def _restore(self) -> Callable[[], None]:
-        return restorer_of_all(self.arguments.values())
+    def _restorers(self) -> Mapping[str, Callable[[], None]]:
+        """Made before anything is launched; the one copy of each array, however many configs are compared."""
+        return restorers(self.arguments)
 
     def _contender(self, config: Config, artifact: Artifact) -> Contender:
         """Something to time: arguments that the kernel reads and writes are put back before each sample."""
         parameters = artifact.variant.signature.parameters
         touched = [p.name for p in parameters if p.effect.reads and p.effect.writes]
-        values = [self.arguments.get(name) for name in touched]
-        has_arrays = any(array_behind(value) is not None for value in values)
-        return Contender(self.launcher_of(config), restorer_of_all(values) if has_arrays else None)
+        resets = {self._restorers[name] for name in touched if name in self._restorers}
+
+        def reset() -> None:
+            for put_back in resets:
+                put_back()
+
+        return Contender(self.launcher_of(config), reset if resets else None)
 
 
 class ConfinedBench:

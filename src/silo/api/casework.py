@@ -10,7 +10,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from silo.api.arrays import array_behind, restorer_of_all, to_host
+from silo.api.arrays import array_behind, to_host
+from silo.api.restoring import restorer_of_all
 from silo.core.cases import Case, CaseRecipe, CheckResult, Make, check, compare, label_of, record
 from silo.core.expressions import Bindings, evaluate
 from silo.core.generator import Fill

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from silo.api.devices import device_named
+from silo.api.restoring import pinned
 from silo.api.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors
 from silo.compile.serving import serve
 from silo.compile.wire import Message, encode, encode_error
+from silo.core.decisions import Rejected
 from silo.core.descriptors import TensorDescriptor
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device
@@ -44,7 +46,9 @@ class _Array:
         self._memory = Buffer(slot.size + 2 * ADDRESS_MODULUS, "uint8", device)
         base = self._memory.data_ptr()
         self._first = (slot.shift - base) % ADDRESS_MODULUS
-        self._pristine: Buffer | None = None
+        # What it held at first, owned here: on the device, or a view of locked memory. None: the shared memory has it.
+        self._pristine: Buffer | memoryview | None = None
+        self._kept = False
         self._memory.copy_from(self._image())
         self.address = base + self._first + slot.low
 
@@ -54,18 +58,24 @@ class _Array:
         return image
 
     def keep(self, free: int | None) -> str:
-        """Keep what it held at first on the device too, so that restoring it is fast.
+        """Keep what it held at first where restoring it is fast: on the device too, else in page-locked host memory.
 
-        ``free`` is how many bytes nobody holds there, None where that is not counted. Says what is done instead where
-        they are too few.
+        ``free`` is how many bytes nobody holds on the device, None where that is not counted. Says what is done instead
+        where they are too few.
         """
-        if self._pristine is not None:
+        if self._kept:
             return ""
-        decision = copy_fits(self._memory.nbytes, free)
-        if not decision:
-            return decision.reason
-        self._pristine = Buffer.of(self._image(), "uint8", None, self._device)
-        return ""
+        self._kept = True
+        fits = copy_fits(self._memory.nbytes, free)
+        if fits:
+            self._pristine = Buffer.of(self._image(), "uint8", None, self._device)
+            return ""
+        memory = pinned(self._memory.nbytes, self._device)
+        if isinstance(memory, Rejected):
+            return f"{fits.reason}; {memory.reason}"
+        self._pristine = memoryview(memory)
+        self._pristine[:] = self._image()
+        return fits.reason
 
     def restore(self) -> None:
         """Put back what it held at first."""

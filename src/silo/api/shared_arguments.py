@@ -7,7 +7,6 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from silo.api.arrays import Extent, array_behind, extent_of, host_bits
@@ -16,6 +15,7 @@ from silo.core.descriptors import TensorDescriptor
 from silo.core.values import JSON, value_from_json, value_to_json
 from silo.errors import ArgumentError, TuneError
 from silo.launch.descriptors import with_base
+from silo.launch.host_memory import available_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,12 +57,8 @@ def shared_limit() -> int:
 
     Copying more than :data:`_MOST` to the host and to the device again would take longer than tuning a first call may.
     """
-    try:
-        text = Path("/proc/meminfo").read_text(encoding="ascii", errors="replace")
-        available = next(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("MemAvailable:"))
-    except (OSError, ValueError, StopIteration):
-        return _MOST // 2
-    return min(available // 4, _MOST)
+    available = available_memory()
+    return _MOST // 2 if available is None else min(available // 4, _MOST)
 
 
 def describable(arguments: Mapping[str, object], limit: int | None = None) -> Decision:

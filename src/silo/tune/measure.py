@@ -11,7 +11,7 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.protocols import Timer
 from silo.tune.statistics import FINALIST_PERMILLE, estimate, median
 
-__all__ = ["Contender", "MeasurePolicy", "copy_fits", "interleave", "is_beaten", "is_suspicious", "measure"]
+__all__ = ["Contender", "MeasurePolicy", "copy_fits", "interleave", "is_beaten", "is_suspicious", "measure", "pin_fits"]
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -100,6 +100,21 @@ def copy_fits(size: int, free: int | None) -> Decision:
         f"restoring {size} bytes from host memory, which is slower: "
         f"a copy on the device would take more than half of the {free} bytes that are free there"
     )
+
+
+def pin_fits(size: int, available: int | None) -> Decision:
+    """Whether ``size`` bytes of host memory may be locked, so that a device copies from them at the speed of its bus.
+
+    Locked pages are never swapped out. A copy may take an eighth of the ``available`` bytes, for every device of a host
+    may have its own. None: nobody counts them, and none are locked.
+
+    >>> bool(pin_fits(100, 800)), bool(pin_fits(101, 800)), bool(pin_fits(1, None))
+    (True, False, False)
+    """
+    if available is not None and 8 * size <= available:
+        return Accepted()
+    left = "nobody says how many the host has left" if available is None else f"the host has {available} left"
+    return Rejected(f"that memory is pageable, which is slower still: {size} bytes are not locked, for {left}")
 
 
 def measure(
