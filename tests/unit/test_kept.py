@@ -5,17 +5,19 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
 from silo.api import ceilings
 from silo.api.build import build_bundle
+from silo.api.collect import collect_kernels
 from silo.api.devices import device_named
-from silo.api.imported import imported_seeds
 from silo.api.importing import export_results, import_results
 from silo.api.kept import kept_studies
 from silo.api.reporting import write_reports
+from silo.api.seeding import imported_seeds
 from silo.api.session import session
 from silo.api.tuning import tune_path
 from silo.core.config import Config
@@ -25,7 +27,7 @@ from silo.report.ceilings import speed_of_light
 from silo.settings import override
 from silo.tune.formats.foreign import ForeignResults, ForeignTrial
 from silo.tune.imported import MOST_SEEDS, seeds_from_records, seeds_to_record, spoken_of
-from silo.tune.trial import Status
+from silo.tune.trial import Stage, Status
 
 KERNELS = """
 import numpy as np
@@ -164,14 +166,38 @@ def test_results_of_other_tuners_are_tried_first_and_measured_again(tuned, tmp_p
     with override(home=tmp_path / "store"):
         (row,) = import_results(foreign(tmp_path), kernel="scale")
         assert (row.tool, row.kernel, row.trials, row.seeds) == ("Kernel Tuner", "scale", 0, 4)
-        assert [config.as_dict()["BLOCK"] for config in imported_seeds("scale")] == [512, 1024, 128, 256]
+        assert [config.as_dict()["BLOCK"] for config in imported_seeds("scale", session().store.records)] == [
+            512,
+            1024,
+            128,
+            256,
+        ]
         import_results(foreign(tmp_path), kernel="scale")
-        assert len(imported_seeds("scale")) == 4
+        assert len(imported_seeds("scale", session().store.records)) == 4
         rows = tune_path(path, evaluations=1)
         assert [one.winner for one in rows] == ["BLOCK=512, num_warps=4"] * 2
         assert [one.measured for one in rows] == [1, 1]
         # The space's first config stays the default.
         assert kept_studies(path)[0].default == Config.of(BLOCK=128, num_warps=4)
+
+
+def test_first_calls_try_them_first_too(tuned, tmp_path):
+    path, _, _ = tuned
+    orders = {}
+    for imported in (False, True):
+        with override(home=tmp_path / str(imported), tune="auto", tune_budget_s=60.0):
+            if imported:
+                import_results(foreign(tmp_path), kernel="scale")
+            (made,) = collect_kernels([path])
+            x, out = np.arange(5000, dtype=np.float32), np.zeros(5000, dtype=np.float32)
+            made.resolver.launcher(x, out, 5000)
+            assert (out == 2 * x).all()
+            (kept,) = kept_studies(path)
+            measured = [trial.config.as_dict()["BLOCK"] for trial in kept.trials if trial.stage is Stage.SEARCH]
+            orders[imported] = list(dict.fromkeys(measured))
+    assert orders[True] == [512, 1024, 128, 256]
+    assert sorted(orders[False]) == sorted(orders[True])
+    assert orders[False] != orders[True]
 
 
 def test_other_formats_are_written_by_study(tuned, tmp_path):

@@ -11,9 +11,10 @@ from silo.api.benches import Bench, ConfinedBench, LocalBench, confines, grid_at
 from silo.api.bundles import BundledKernel, load
 from silo.api.casework import PreparedCase, prepare_recipe
 from silo.api.evaluation import KnownArtifacts, evaluators
+from silo.api.seeding import study_seeds
 from silo.api.session import session
 from silo.api.studies import measure_policy
-from silo.api.studying import Limits, case_seeds, materializer
+from silo.api.studying import Limits, materializer
 from silo.artifacts.artifact import Artifact
 from silo.bundle.contents import BundleRules
 from silo.bundle.update import KernelUpdate, update_bundle
@@ -122,7 +123,7 @@ def _tune_case(
             lanes,
             records,
             searcher=limits.searcher,
-            seeds=case_seeds(study, configs, records),
+            seeds=study_seeds(study, configs, records),
             budget=limits.budget,
             progress=progress,
         )

@@ -10,7 +10,9 @@ from silo.api.arrays import array_behind, duplicate, extent_of
 from silo.api.benches import RUN_LIMIT_S, Bench, LocalBench, confined_bench, confines, grid_at
 from silo.api.compiling import Compilation
 from silo.api.evaluation import BenchEvaluator, CompiledArtifacts
+from silo.api.locks import lock_of
 from silo.api.refining import refiner_of
+from silo.api.seeding import study_seeds
 from silo.api.session import session
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
@@ -19,7 +21,6 @@ from silo.launch.arguments import Argument, ValueKind
 from silo.launch.descriptors import with_base
 from silo.settings import settings
 from silo.tune.outcome import Budget
-from silo.tune.seeds import neighbours, seeds
 from silo.tune.session import tune
 
 if TYPE_CHECKING:
@@ -79,13 +80,13 @@ def tune_live(kernel: Kernel, resolver: Resolver, situation: Situation) -> Confi
     try:
         budget = Budget(seconds=settings().tune_budget_s)
         with BenchEvaluator(study, artifacts, bench, None, situation.candidates) as evaluator:
-            near = seeds(situation.candidates, neighbours(study, problem.records))
+            locked = lock_of(kernel)
             outcome = tune(
                 study,
                 situation.candidates,
                 evaluator,
                 problem.records,
-                seeds=near,
+                seeds=study_seeds(study, situation.candidates, problem.records, locked[0] if locked else None),
                 budget=budget,
                 refiner=refiner_of(
                     situation, lambda config: _grid(kernel, situation, resolver.variant(situation, config))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,15 @@ from silo.api.benches import Bench, LocalBench, confined_bench, confines, grid_a
 from silo.api.casework import PreparedCase
 from silo.api.compiling import Compilation
 from silo.api.evaluation import CompiledArtifacts, evaluators
-from silo.api.imported import imported_seeds
 from silo.api.kernel import Kernel
-from silo.api.locks import deployed_config
 from silo.api.refining import refiner_of
 from silo.api.resolver import Situation
+from silo.api.seeding import study_seeds
 from silo.api.session import session
 from silo.core.cases import Make
 from silo.core.config import Config
 from silo.core.dispatch import Bucket
-from silo.core.protocols import Device, RecordStore
+from silo.core.protocols import Device
 from silo.core.recipes import ArrayRecipe
 from silo.core.values import Value
 from silo.core.variant import Variant
@@ -29,21 +28,16 @@ from silo.launch import cases as arrays
 from silo.launch.descriptors import is_descriptor
 from silo.launch.drivers import KINDS
 from silo.launch.runtime import inspect_call
-from silo.tune.imported import spoken_of
 from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
 from silo.tune.search.registry import DEFAULT_SEARCHER, check_searcher
-from silo.tune.search.seed import Seed
-from silo.tune.seeds import neighbours, seeds
 from silo.tune.session import tune
-from silo.tune.trial import Study
 
 __all__ = [
     "CaseStudy",
     "Limits",
     "bench_on",
     "call_arguments",
-    "case_seeds",
     "case_studies",
     "launcher_of",
     "make_of",
@@ -170,19 +164,6 @@ def bench_on(study: CaseStudy, device: Device) -> Bench:
     return confined_bench(device, passed, lambda _, artifact: _grid(study, artifact.variant))
 
 
-# Configs of imported files that are tried first: enough to profit, too few to use up a budget.
-_IMPORTED = 8
-
-
-def case_seeds(
-    study: Study, configs: Sequence[Config], records: RecordStore, lock: Path | None = None
-) -> tuple[Seed, ...]:
-    """What to try first: what is deployed, what was best in the nearest studies, what other tuners found."""
-    near = seeds(configs, neighbours(study, records), deployed=deployed_config(lock, study))
-    elsewhere = spoken_of(configs, imported_seeds(study.kernel))[:_IMPORTED]
-    return (*near, *(Seed(config, reason="best in an imported file") for config in elsewhere))
-
-
 def tune_case(
     study: CaseStudy, limits: Limits, progress: Callable[[Progress], None] | None = None
 ) -> tuple[TuneOutcome, Compilation]:
@@ -201,7 +182,7 @@ def tune_case(
             lanes,
             records,
             searcher=limits.searcher,
-            seeds=case_seeds(made, situation.candidates, records, limits.lock),
+            seeds=study_seeds(made, situation.candidates, records, limits.lock),
             refiner=refiner_of(situation, lambda config: _grid(study, kernel.resolver.variant(situation, config))),
             budget=limits.budget,
             progress=progress,

@@ -1,0 +1,34 @@
+"""Configs to try first, of cases and first calls alike: what is deployed, best near by, or in an imported file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from silo.api.locks import deployed_config
+from silo.core.config import Config
+from silo.core.keys import seeds_key
+from silo.core.protocols import RecordStore
+from silo.tune.imported import seeds_from_records, spoken_of
+from silo.tune.search.seed import Seed
+from silo.tune.seeds import neighbours, seeds
+from silo.tune.trial import Study
+
+__all__ = ["imported_seeds", "study_seeds"]
+
+# Configs of imported files that are tried first: enough to profit, too few to use up a budget.
+_IMPORTED = 8
+
+
+def study_seeds(
+    study: Study, configs: Sequence[Config], records: RecordStore, lock: Path | None = None
+) -> tuple[Seed, ...]:
+    """What to try first: what ``lock`` deploys, what was best in the nearest studies, what other tuners found."""
+    near = seeds(configs, neighbours(study, records), deployed=deployed_config(lock, study))
+    elsewhere = spoken_of(configs, imported_seeds(study.kernel, records))[:_IMPORTED]
+    return (*near, *(Seed(config, reason="best in an imported file") for config in elsewhere))
+
+
+def imported_seeds(kernel: str, records: RecordStore) -> tuple[Config, ...]:
+    """What other tuners found for the kernel of this name, best first; see :mod:`silo.api.importing`."""
+    return seeds_from_records(records.read(seeds_key(kernel)))
