@@ -130,15 +130,32 @@ static int copy_and_wait(struct silo_gpu_device *device, uint64_t to, uint64_t f
     return code;
 }
 
-static PyObject *size_error(const struct gpu_buffer *self, long long bytes) {
-    return PyErr_Format(silo_argument_error,
-                        "a Buffer of %lld bytes is copied from and to as many, "
-                        "not %lld",
-                        (long long)self->base.tensor.bytes, bytes);
+#define WHOLE (-1)
+
+/* Whether `bytes` bytes from `at` on are a part of the buffer, or with WHOLE all of it; an error is
+ * set if not. */
+static bool is_part(const struct gpu_buffer *self, long long at, long long bytes) {
+    const long long all = self->base.tensor.bytes;
+    if (at == WHOLE) {
+        if (bytes == all)
+            return true;
+        PyErr_Format(silo_argument_error,
+                     "a Buffer of %lld bytes is copied from and to as many, "
+                     "not %lld",
+                     all, bytes);
+        return false;
+    }
+    if (at >= 0 && at <= all && bytes <= all - at)
+        return true;
+    PyErr_Format(silo_argument_error,
+                 "a Buffer of %lld bytes has no part of %lld bytes at byte %lld", all, bytes, at);
+    return false;
 }
 
-/* `to_host` false: into the buffer. The other side is a GpuBuffer or has the buffer protocol. */
-static PyObject *transfer(struct gpu_buffer *self, PyObject *other, void *stream, bool to_host) {
+/* `to_host` false: into the buffer. The other side is a GpuBuffer or has the buffer protocol, and
+ * as many bytes as are copied, from byte `at` of the buffer on; all with WHOLE. */
+static PyObject *transfer(struct gpu_buffer *self, PyObject *other, void *stream, long long at,
+                          bool to_host) {
     Py_buffer view = {.obj = NULL};
     uint64_t address;
     long long bytes;
@@ -154,10 +171,8 @@ static PyObject *transfer(struct gpu_buffer *self, PyObject *other, void *stream
     }
     PyObject *result = NULL;
     int code = 0;
-    if (bytes != self->base.tensor.bytes) {
-        size_error(self, bytes);
-    } else {
-        const uint64_t own = address_of(self);
+    if (is_part(self, at, bytes)) {
+        const uint64_t own = address_of(self) + (uint64_t)(at == WHOLE ? 0 : at);
         if (bytes > 0) {
             Py_BEGIN_ALLOW_THREADS code =
                 copy_and_wait(self->device, to_host ? address : own, to_host ? own : address,
@@ -178,18 +193,19 @@ static PyObject *transfer_call(PyObject *object, PyObject *args, PyObject *keywo
                                bool to_host) {
     PyObject *other;
     unsigned long long stream = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|K", names, &other, &stream))
+    long long at = WHOLE;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|KL", names, &other, &stream, &at))
         return NULL;
-    return transfer((struct gpu_buffer *)object, other, (void *)(uintptr_t)stream, to_host);
+    return transfer((struct gpu_buffer *)object, other, (void *)(uintptr_t)stream, at, to_host);
 }
 
 static PyObject *buffer_copy_from(PyObject *object, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"data", "stream", NULL};
+    static char *names[] = {"data", "stream", "at", NULL};
     return transfer_call(object, args, keywords, names, false);
 }
 
 static PyObject *buffer_copy_to(PyObject *object, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"out", "stream", NULL};
+    static char *names[] = {"out", "stream", "at", NULL};
     return transfer_call(object, args, keywords, names, true);
 }
 
@@ -299,10 +315,12 @@ static PyObject *buffer_device(PyObject *object, void *closure) {
 int silo_gpu_memory_init(PyObject *module) {
     static PyMethodDef methods[] = {
         {"copy_from", (PyCFunction)(void (*)(void))buffer_copy_from, METH_VARARGS | METH_KEYWORDS,
-         "copy_from(data, stream=0)\n\nFill from as many bytes of a GpuBuffer or of host memory; "
+         "copy_from(data, stream=0, at=-1)\n\nFill from as many bytes of a GpuBuffer or of host "
+         "memory; "
          "done when it returns."},
         {"copy_to", (PyCFunction)(void (*)(void))buffer_copy_to, METH_VARARGS | METH_KEYWORDS,
-         "copy_to(out, stream=0)\n\nCopy to as many bytes of a GpuBuffer or of host memory, after "
+         "copy_to(out, stream=0, at=-1)\n\nCopy to as many bytes of a GpuBuffer or of host memory, "
+         "after "
          "the work queued on the stream; done when it returns."},
         {"fill", (PyCFunction)(void (*)(void))buffer_fill, METH_VARARGS | METH_KEYWORDS,
          "fill(byte, stream=0)\n\nSet every byte; queued on the stream."},

@@ -182,7 +182,7 @@ def test_a_persistent_grid_follows_reserved_multiprocessors():
 
 @triton.jit
 def product(a, b, c, n, BLOCK: tl.constexpr):
-    i, j, k = (tl.arange(0, BLOCK) for _ in range(3))
+    i, j, k = tl.arange(0, BLOCK), tl.arange(0, BLOCK), tl.arange(0, BLOCK)
     i += tl.program_id(0) * BLOCK
     j += tl.program_id(1) * BLOCK
     total = tl.zeros((BLOCK, BLOCK), tl.float32)

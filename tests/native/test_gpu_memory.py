@@ -69,6 +69,17 @@ for kind in ("cuda", "hip"):
     for wrong in (bytes(23), bytes(25), GpuBuffer((5,), "int8", kind, 0)):
         with pytest.raises(ArgumentError, match="a Buffer of 24 bytes is copied from and to as many, not"):
             a.copy_from(wrong)
+    part = np.zeros(3, np.int16)
+    a.copy_from(data)
+    a.copy_to(part, at=8)
+    assert (part == data[4:7]).all()
+    a.copy_from(part, at=0)
+    a.copy_to(out)
+    assert (out == [4, 5, 6, *data[3:]]).all()
+    a.copy_to(bytearray(), at=24)
+    for at in (-2, 19, 25):
+        with pytest.raises(ArgumentError, match=f"a Buffer of 24 bytes has no part of 6 bytes at byte {at}"):
+            a.copy_to(part, at=at)
     with pytest.raises((BufferError, TypeError)):
         a.copy_to(bytes(24))  # read-only
     with pytest.raises((BufferError, ValueError)):

@@ -97,6 +97,8 @@ def test_results_come_back_and_the_callers_arrays_stay(process, arguments, tmp_p
         result = process.results(add, ["x", "out"])
         np.testing.assert_array_equal(result["out"], 1 + arguments["x"])
         np.testing.assert_array_equal(result["x"], arguments["x"])
+        assert (result["out"].flags.writeable, result["x"].flags.writeable) == (True, False)
+    assert process.results(add, ["x"])["x"] is result["x"]
     assert (arguments["out"] == 1).all()
     assert process.started == 1
 

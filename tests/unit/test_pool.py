@@ -115,6 +115,31 @@ def test_workers_start_with_the_first_job():
         assert threading.active_count() == before + 1
 
 
+def test_workers_start_and_warm_up_for_jobs_that_are_announced():
+    before = threading.active_count()
+    with WorkerPool(workers=2, plugins=PLUGINS) as pool:
+        with pytest.raises(CompileError, match="nobody asked"):
+            pool.submit(job(WARM=1)).result()
+        pool.warm(5, "fake")
+        assert threading.active_count() == before + 2
+        pool.warm(5, "fake")
+        assert threading.active_count() == before + 2
+    with WorkerPool(workers=2, plugins=PLUGINS) as pool:
+        pool.warm(2, "fake")
+        list(pool.map([job(WARM=1, SLEEP_MS=200, REGISTERS=count) for count in range(4)]))
+        pool.close()
+        pool.warm(2, "fake")
+        assert len(pool._threads) == 2
+
+
+def test_what_cannot_be_warmed_up_is_said_by_the_job():
+    with WorkerPool(workers=1, plugins=PLUGINS) as pool:
+        pool.warm(1, "none")
+        assert pool.submit(job()).result().launch.registers == 16
+        with pytest.raises(CompileError, match="nobody asked"):
+            pool.submit(job(WARM=1)).result()
+
+
 def test_a_closed_pool_refuses():
     pool = WorkerPool(workers=1, plugins=PLUGINS)
     pool.close()

@@ -1,7 +1,7 @@
 import pytest
 
 from silo.core.config import Config
-from silo.errors import CompileError, LaunchError, TuneError
+from silo.errors import CompileError, LaunchError
 from silo.tune.check import BaseCheck
 
 np = pytest.importorskip("numpy", reason="results are compared as numpy arrays")
@@ -23,7 +23,6 @@ def run(config):
 
 def test_candidates_are_compared_with_the_first_config():
     check = BaseCheck(run, [GOOD, SLIGHT, WRONG, BROKEN])
-    assert check.base == GOOD
     assert check.check(GOOD).ok
     slight = check.check(SLIGHT)
     assert slight.ok
@@ -52,14 +51,49 @@ def test_a_base_that_does_not_run_is_passed_over():
         return run(config)
 
     check = BaseCheck(counted, [BROKEN, SLIGHT, GOOD])
-    assert check.base == SLIGHT
     assert check.check(GOOD).ok
+    assert check.check(SLIGHT).max_error == 0.0
     assert calls == [BROKEN, SLIGHT, GOOD]  # the base runs once
 
 
-def test_where_nothing_runs_there_is_no_base():
+def test_where_nothing_runs_each_config_fails_for_itself_and_a_later_one_may_be_the_base():
+    calls = []
+
+    def counted(config):
+        calls.append(config)
+        if config == GOOD:
+            raise CompileError("no such operation")
+        return run(config)
+
+    check = BaseCheck(counted, [GOOD, BROKEN])
+    with pytest.raises(CompileError, match="no such operation"):
+        check.check(GOOD)
+    with pytest.raises(LaunchError, match="out of shared memory"):
+        check.check(BROKEN)
+    assert check.check(SLIGHT).max_error == 0.0
+    assert "out is not what BLOCK=64 writes" in check.check(WRONG).message
+    assert calls == [GOOD, BROKEN, GOOD, BROKEN, SLIGHT, WRONG]
+
+
+def test_only_a_few_configs_are_tried_for_a_base():
+    calls = []
+
     def failing(config):
+        calls.append(config)
         raise CompileError("no such operation")
 
-    with pytest.raises(TuneError, match=r"no config runs[\s\S]*BLOCK=32: no such operation"):
-        BaseCheck(failing, [GOOD]).check(GOOD)
+    check = BaseCheck(failing, [Config.of(BLOCK=block) for block in range(1, 100)])
+    with pytest.raises(CompileError):
+        check.check(GOOD)
+    assert len(calls) == 9
+
+
+def test_what_no_config_writes_is_not_compared():
+    given = np.zeros(3)
+    given.flags.writeable = False
+    shared = {"x": given}
+    calls = [dict(shared, out=VALUES.copy()), dict(shared, out=VALUES.copy())]
+    check = BaseCheck(lambda config: calls.pop(), [GOOD, SLIGHT])
+    assert check.check(SLIGHT).ok
+    other = BaseCheck(lambda config: {"x": given if config == GOOD else given + 1}, [GOOD, SLIGHT])
+    assert not other.check(SLIGHT).ok

@@ -59,7 +59,7 @@ class Bench(Protocol):
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
         """Run a config once on the arguments as they were at first; what every array then holds, on the host.
 
-        Valid until the next call of this object.
+        Valid until the next call of this object; read-only arrays were not written and stay valid.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
@@ -54,6 +55,16 @@ class Compilation:
     reused: int = 0
     _futures: dict[str, Future[Compiled]] = field(default_factory=dict[str, "Future[Compiled]"])
     _outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+
+    def expect(self, variants: Sequence[Variant]) -> None:
+        """These will be asked for: start workers for those that the store does not hold."""
+        if not variants:
+            return
+        compiler = select_compiler(self.source.kind, variants[0].target)
+        identity = compiler.identity(variants[0].target)
+        missing = sum(self.session.store.artifacts.get(variant.artifact_key(identity)) is None for variant in variants)
+        if missing and not (isinstance(compiler, RunsInProcess) and compiler.in_process):
+            self.session.pool.warm(missing, compiler.name)
 
     def start(self, variant: Variant) -> Pending:
         """Look in the store; lower in this process and hand the job to a worker if it is not there.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -42,6 +43,10 @@ class Compiled:
 class Artifacts(Protocol):
     """Where artifacts of configs come from."""
 
+    def expect(self, configs: Sequence[Config]) -> None:
+        """They will be asked for: begin with what takes long, and return at once."""
+        ...
+
     def prepare(self, configs: Sequence[Config]) -> None:
         """Start compiling; returns at once."""
         ...
@@ -60,6 +65,11 @@ class CompiledArtifacts:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _pending: dict[bytes, Pending | SiloError] = field(default_factory=dict[bytes, "Pending | SiloError"])
     _found: dict[bytes, Compiled] = field(default_factory=dict[bytes, Compiled])
+
+    def expect(self, configs: Sequence[Config]) -> None:
+        """Start the workers. What is wrong with a config is said when it is prepared."""
+        with contextlib.suppress(SiloError):
+            self.compilation.expect([self.variant_of(config) for config in configs])
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Lower here, and hand the jobs to the workers."""
@@ -104,6 +114,10 @@ class KnownArtifacts:
 
     artifacts: Mapping[bytes, Artifact]
 
+    def expect(self, configs: Sequence[Config]) -> None:
+        """Nothing to do: everything is compiled."""
+        del configs
+
     def prepare(self, configs: Sequence[Config]) -> None:
         """Nothing to do: everything is compiled."""
         del configs
@@ -138,12 +152,14 @@ class BenchEvaluator:
         self._artifacts = artifacts
         self._bench = bench
         self._check = check
-        self._base = BaseCheck(self._kept_results, configs)
+        self._base = BaseCheck(self._results, configs)
         self._failed: dict[bytes, LaunchError] = {}
         self._findings = findings or Findings()
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Start compiling, and what the bench needs meanwhile."""
+        # The workers, the bench's process and this one, which lowers, are all at work until the first config is ready.
+        self._artifacts.expect(configs)
         self._bench.start()
         self._artifacts.prepare(configs)
 
@@ -224,9 +240,6 @@ class BenchEvaluator:
         except LaunchError as error:
             self._failed[config.order_key] = error
             raise
-
-    def _kept_results(self, config: Config) -> Mapping[str, NDArray[Any]]:
-        return {name: array.copy() for name, array in self._results(config).items()}
 
     def interrupt(self) -> None:
         """See :class:`silo.tune.evaluator.Evaluator`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,7 +12,7 @@ from silo import errors
 from silo.api.shared_arguments import SharedArguments
 from silo.artifacts.artifact import Artifact
 from silo.compile.process import WorkerDiedError, WorkerHungError, WorkerProcess
-from silo.compile.wire import encode
+from silo.compile.wire import Message, encode
 from silo.core.protocols import Device
 from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TuneError
 from silo.launch import native
@@ -64,20 +64,26 @@ class MeasuringProcess:
             native.gpu_synchronize(device.target.kind, device.index)
         self._shared = SharedArguments(arguments)
         self._process: WorkerProcess | None = None
-        self._ready = False  # the process has the arguments
+        self._ready = False  # the process said that it has the arguments
         self._loaded: set[str] = set()
         self._noted: set[str] = set()
         self.started = 0
         self._given_up = False
 
     def start(self) -> None:
-        """Start the process, if none runs, without waiting for it."""
+        """Start the process, if none runs, and give it the arguments, without waiting for it."""
         if self._process is None:
             self._process = self._spawn()
             self.started += 1
+            self._shared.fill()  # meanwhile it starts
+            request = encode({"do": "arguments", "arguments": self._shared.to_json()})
+            with self._arguments():
+                self._reply(lambda process: process.send(request), _SETUP_LIMIT_S, "copying the arguments")
 
     def results(self, candidate: Candidate, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
         """Run once on the arguments as they were; what the arrays called ``names`` hold then, until the next call.
+
+        Arrays that the candidate does not write are read-only, and always the same objects.
 
         Raises:
             LaunchError: the driver refused, the device faulted, or the process died.
@@ -121,7 +127,7 @@ class MeasuringProcess:
         )
 
     def _load(self, candidate: Candidate) -> None:
-        self._give_arguments()
+        self._await_arguments()
         if candidate.key in self._loaded:
             return
         artifact = candidate.artifact
@@ -157,16 +163,19 @@ class MeasuringProcess:
         except CompileError as error:
             raise self._unusable(error) from error
 
-    def _give_arguments(self) -> None:
+    def _await_arguments(self) -> None:
         self.start()
-        if self._ready:
-            return
-        request = encode({"do": "arguments", "arguments": self._shared.to_json()})
+        if not self._ready:
+            with self._arguments():
+                self._reply(lambda process: process.receive(_SETUP_LIMIT_S), _SETUP_LIMIT_S, "copying the arguments")
+            self._ready = True
+
+    @contextlib.contextmanager
+    def _arguments(self) -> Generator[None]:
         try:
-            self._exchange(request, _SETUP_LIMIT_S, "copying the arguments")
+            yield
         except (CompileError, LaunchError) as error:
             raise self._unusable(error) from error
-        self._ready = True
 
     def _unusable(self, error: Exception) -> TuneError:
         """No config's fault, and every config would meet it."""
@@ -174,9 +183,14 @@ class MeasuringProcess:
 
     def _exchange(self, request: bytes, limit_s: float, what: str, *, fatal: bool = True) -> dict[str, Any]:
         """Ask, and replace the process where it may be of no further use; an error is so unless not ``fatal``."""
+        return self._reply(lambda process: process.exchange(request, limit_s), limit_s, what, fatal=fatal)
+
+    def _reply(
+        self, step: Callable[[WorkerProcess], Message | None], limit_s: float, what: str, *, fatal: bool = True
+    ) -> dict[str, Any]:
         assert self._process is not None
         try:
-            reply, _ = self._process.exchange(request, limit_s)
+            message = step(self._process)
         except WorkerHungError:
             self._stop()
             raise LaunchTimeoutError(f"{what} did not end within {limit_s:g} s and was stopped") from None
@@ -186,6 +200,7 @@ class MeasuringProcess:
         except BaseException:  # Ctrl-C: the answer would come to the next question
             self._stop()
             raise
+        reply = {} if message is None else message[0]
         if reply.get("outcome") == "error":
             # The device may refuse everything from now on, as CUDA's do after a fault.
             if fatal:

@@ -49,13 +49,12 @@ class _Array:
         # What it held at first, owned here: on the device, or a view of locked memory. None: the shared memory has it.
         self._pristine: Buffer | memoryview | None = None
         self._kept = False
-        self._memory.copy_from(self._image())
+        self._memory.copy_from(self._given, at=self._first)
         self.address = base + self._first + slot.low
 
-    def _image(self) -> bytearray:
-        image, slot = bytearray(self._memory.nbytes), self._slot
-        image[self._first : self._first + slot.size] = self._shared[slot.offset : slot.offset + slot.size]
-        return image
+    @property
+    def _given(self) -> memoryview:
+        return self._shared[self._slot.offset : self._slot.offset + self._slot.size]
 
     def keep(self, free: int | None) -> str:
         """Keep what it held at first where restoring it is fast: on the device too, else in page-locked host memory.
@@ -66,27 +65,26 @@ class _Array:
         if self._kept:
             return ""
         self._kept = True
-        fits = copy_fits(self._memory.nbytes, free)
+        size = self._slot.size
+        fits = copy_fits(size, free)
         if fits:
-            self._pristine = Buffer.of(self._image(), "uint8", None, self._device)
+            self._pristine = Buffer.of(self._given, "uint8", None, self._device)
             return ""
-        memory = pinned(self._memory.nbytes, self._device)
+        memory = pinned(size, self._device)
         if isinstance(memory, Rejected):
             return f"{fits.reason}; {memory.reason}"
         self._pristine = memoryview(memory)
-        self._pristine[:] = self._image()
+        self._pristine[:] = self._given
         return fits.reason
 
     def restore(self) -> None:
         """Put back what it held at first."""
-        self._memory.copy_from(self._image() if self._pristine is None else self._pristine)
+        self._memory.copy_from(self._given if self._pristine is None else self._pristine, at=self._first)
 
     def give_back(self) -> None:
         """Write what it holds now to the shared memory."""
-        out = bytearray(self._memory.nbytes)
-        self._memory.copy_to(out)
         slot = self._slot
-        self._shared[slot.returned : slot.returned + slot.size] = memoryview(out)[self._first : self._first + slot.size]
+        self._memory.copy_to(self._shared[slot.returned : slot.returned + slot.size], at=self._first)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def describable(arguments: Mapping[str, object], limit: int | None = None) -> De
 
 
 class SharedArguments:
-    """Owns the shared memory. What the arrays hold is copied once, here; the arrays are only read.
+    """Owns the shared memory. What the arrays hold is copied by :meth:`fill`; the arrays are only read.
 
     Args:
         arguments: by name; those that are one array are one there too.
@@ -114,7 +114,13 @@ class SharedArguments:
             self._numbers[name] = known
         self.file = _anonymous_file(max(at, 1))
         self._memory: mmap.mmap | None = mmap.mmap(self.file, max(at, 1))
-        for array, slot, extent in zip(arrays, self._slots, self._extents, strict=True):
+        self._arrays = arrays  # until they are copied
+        self._given: dict[str, NDArray[Any]] = {}
+
+    def fill(self) -> None:
+        """Copy what the arrays hold, once: further calls do nothing."""
+        arrays, self._arrays = self._arrays, []
+        for array, slot, extent in zip(arrays, self._slots, self._extents, strict=False):
             if slot.size:
                 extent.view(self._bytes(slot.offset, slot.size))[...] = host_bits(array)
 
@@ -128,8 +134,12 @@ class SharedArguments:
         }
 
     def given(self, name: str) -> NDArray[Any]:
-        """What an array held at first. The memory is shared: to read only."""
-        return self._array(name, returned=False)
+        """What an array held at first: always the same read-only object."""
+        if name not in self._given:
+            array = self._array(name, returned=False)
+            array.flags.writeable = False
+            self._given[name] = array
+        return self._given[name]
 
     def returned(self, name: str) -> NDArray[Any]:
         """What the other process gave back of an array; overwritten when it does so again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import defaultdict, deque
@@ -87,20 +88,30 @@ class WorkerPool:
             entry.waiters.append(future)
         return future
 
+    def warm(self, count: int, compiler: str) -> None:
+        """Have ``count`` workers, as far as the pool may, start now and load ``compiler``: jobs for it will come."""
+        with self._changed:
+            for _ in range(min(count, self._most) - len(self._threads)):
+                if not self._closed:
+                    self._start_thread(compiler)
+
     def map(self, jobs: Iterable[CompileJob]) -> Iterator[Compiled]:
         """Queue all jobs now; outcomes in their order. The first failure is raised when its turn comes."""
         futures = [self.submit(job) for job in jobs]
         return (future.result() for future in futures)
 
-    def _start_thread(self) -> None:
+    def _start_thread(self, warm: str = "") -> None:
         # Daemon threads: a program that forgets close() ends all the same, and its workers end with it.
-        thread = threading.Thread(target=self._serve, name="silo-compile", daemon=True)
+        thread = threading.Thread(target=self._serve, args=(warm,), name="silo-compile", daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _serve(self) -> None:
+    def _serve(self, warm: str) -> None:
         """Serve one worker, from this one thread: the worker ends when the thread that started it does."""
         process: WorkerProcess | None = None
+        if warm:
+            with contextlib.suppress(CompileError):  # the first job meets it too, and says so
+                process = self._start_process("--warm", warm)
         while (entry := self._take()) is not None:
             try:
                 process = self._compile(entry, process)
@@ -172,9 +183,9 @@ class WorkerPool:
         with self._changed:
             return learned_limit(self._taken[entry.job.kernel], entry.limit_s)
 
-    def _start_process(self) -> WorkerProcess:
+    def _start_process(self, *options: str) -> WorkerProcess:
         plugins = [item for name, place in self._plugins.items() for item in ("--plugin", f"{name}={place}")]
-        process = WorkerProcess(plugins)
+        process = WorkerProcess([*plugins, *options])
         with self._changed:
             self._processes.add(process)
             closed = self._closed

@@ -83,15 +83,28 @@ class WorkerProcess:
             WorkerDiedError: the process ended.
             WorkerHungError: ``limit_s`` seconds passed, counted from when the worker was ready.
         """
-        if not self._ready:
-            self._read(time.monotonic() + _START_LIMIT_S)
-            self._ready = True
+        self.await_ready()
         deadline = time.monotonic() + limit_s
         # The idle worker shares this file's position, so its next words go to the start again.
         self._stderr.seek(0)
         self._stderr.truncate()
         self._write(request, deadline)
         return self._read(deadline)
+
+    def await_ready(self) -> None:
+        """Wait until the worker can begin. Raises as :meth:`exchange` does."""
+        if not self._ready:
+            self._read(time.monotonic() + _START_LIMIT_S)
+            self._ready = True
+
+    def send(self, request: bytes) -> None:
+        """Send the first job while the worker still starts; :meth:`receive` gives its outcome. Raises likewise."""
+        self._write(request, time.monotonic() + _START_LIMIT_S)
+
+    def receive(self, limit_s: float) -> Message:
+        """The outcome of what was sent. Raises as :meth:`exchange` does."""
+        self.await_ready()
+        return self._read(time.monotonic() + limit_s)
 
     def _wait(self, descriptor: int, event: int, deadline: float) -> None:
         poll = select.poll()

@@ -14,6 +14,7 @@ from silo.compile.executor import failure_of
 from silo.compile.serving import serve
 from silo.compile.toolchain import Toolchain, installed_plugins
 from silo.compile.wire import Message, encode, encode_compiled, encode_error
+from silo.core.protocols import WarmsUp
 from silo.core.variant import CompileJob
 from silo.errors import SiloError
 
@@ -36,17 +37,35 @@ def _run(header: dict[str, object], toolchain: Toolchain) -> bytes:
         return encode_error(type(failed)(f"{failed} ({last.filename}:{last.lineno} in {last.name})"))
 
 
+def _warm_up(toolchain: Toolchain, name: str) -> None:
+    compiler = toolchain.load(name)
+    if isinstance(compiler, WarmsUp):
+        try:
+            compiler.warm_up()
+        except Exception:  # noqa: BLE001  # a plug-in may raise anything; the first job meets it too and says so
+            traceback.print_exc()
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Serve until the parent is gone. ``--plugin name=module:Class`` adds a compiler or replaces one."""
-    plugins = dict(installed_plugins())
+    """Serve until the parent is gone.
+
+    ``--plugin name=module:Class`` adds a compiler or replaces one; ``--warm name`` loads one, and what it needs, now.
+    """
+    plugins, warm = dict(installed_plugins()), ""
     for option, value in zip(arguments[::2], arguments[1::2], strict=True):
-        if option != "--plugin":
-            raise SystemExit(f"unknown option {option}")
-        name, _, place = value.partition("=")
-        plugins[name] = place
+        match option:
+            case "--plugin":
+                name, _, place = value.partition("=")
+                plugins[name] = place
+            case "--warm":
+                warm = value
+            case _:
+                raise SystemExit(f"unknown option {option}")
 
     def start() -> Callable[[Message], bytes]:
         toolchain = Toolchain(plugins)
+        if warm:
+            _warm_up(toolchain, warm)
         return lambda message: _run(message[0], toolchain)
 
     serve(start)

@@ -29,6 +29,7 @@ __all__ = [
     "Searcher",
     "Source",
     "Timer",
+    "WarmsUp",
 ]
 
 
@@ -93,6 +94,15 @@ class RunsInProcess(Protocol):
     @property
     def in_process(self) -> bool:
         """Whether it asks for that."""
+        ...
+
+
+@runtime_checkable
+class WarmsUp(Protocol):
+    """A compiler whose first ``compile`` in a process takes longer, for what it loads."""
+
+    def warm_up(self) -> None:
+        """Load that. Raises SiloError as ``compile`` would."""
         ...
 
 

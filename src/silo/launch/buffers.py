@@ -119,12 +119,18 @@ class Buffer:
         """The address of its first element."""
         raise NotImplementedError
 
-    def copy_from(self, data: BytesLike | Buffer, stream: int = 0) -> None:
-        """Take over the bytes of ``data``, which has as many; on a device after what was enqueued in ``stream``."""
+    def copy_from(self, data: BytesLike | Buffer, stream: int = 0, at: int = -1) -> None:
+        """Take over the bytes of ``data``, which has as many; on a device after what was enqueued in ``stream``.
+
+        With ``at`` they are a part of the buffer, which begins at that byte. ``ArgumentError`` where they do not fit.
+        """
         raise NotImplementedError
 
-    def copy_to(self, out: BytesLike, stream: int = 0) -> None:
-        """Write the bytes to ``out``, which has as many; from a device after what was enqueued in ``stream``."""
+    def copy_to(self, out: BytesLike, stream: int = 0, at: int = -1) -> None:
+        """Write the bytes to ``out``, which has as many; from a device after what was enqueued in ``stream``.
+
+        With ``at`` they are a part of the buffer, which begins at that byte. ``ArgumentError`` where there are fewer.
+        """
         raise NotImplementedError
 
     def fill(self, byte: int, stream: int = 0) -> None:
@@ -166,15 +172,27 @@ class _HostArray(native.HostBuffer, Buffer):  # pyright: ignore[reportIncompatib
     def device(self) -> str:
         return "cpu"
 
-    def copy_from(self, data: BytesLike | Buffer, stream: int = 0) -> None:
+    def copy_from(self, data: BytesLike | Buffer, stream: int = 0, at: int = -1) -> None:
         if isinstance(data, Buffer):
-            data.copy_to(self.raw, stream)
+            data.copy_to(self._part(at, data.nbytes), stream)
         else:
-            self.raw[:] = memoryview(data).cast("B")
+            view = memoryview(data).cast("B")
+            self._part(at, view.nbytes)[:] = view
 
-    def copy_to(self, out: BytesLike, stream: int = 0) -> None:
+    def copy_to(self, out: BytesLike, stream: int = 0, at: int = -1) -> None:
         del stream
-        memoryview(out).cast("B")[:] = self.raw
+        view = memoryview(out).cast("B")
+        view[:] = self._part(at, view.nbytes)
+
+    def _part(self, at: int, size: int) -> memoryview:
+        """The bytes from ``at`` on, or all; their number must be ``size``."""
+        if at == -1:
+            if size != self.nbytes:
+                raise ArgumentError(f"a Buffer of {self.nbytes} bytes is copied from and to as many, not {size}")
+            return self.raw
+        if not 0 <= at <= self.nbytes - size:
+            raise ArgumentError(f"a Buffer of {self.nbytes} bytes has no part of {size} bytes at byte {at}")
+        return self.raw[at : at + size]
 
     def fill(self, byte: int, stream: int = 0) -> None:
         del stream
@@ -197,8 +215,8 @@ class _DeviceArray(native.GpuBuffer, Buffer):  # pyright: ignore[reportIncompati
     def data_ptr(self) -> int:
         return self.address
 
-    def copy_from(self, data: object, stream: int = 0) -> None:
-        super().copy_from(data.raw if isinstance(data, _HostArray) else data, stream)
+    def copy_from(self, data: object, stream: int = 0, at: int = -1) -> None:
+        super().copy_from(data.raw if isinstance(data, _HostArray) else data, stream, at)
 
     def _host_bytes(self) -> BytesLike:
         out = bytearray(self.nbytes)

@@ -17,7 +17,8 @@ from silo.core.target import Target
 from silo.errors import TuneError
 from silo.tune.formats.files import read_text
 from silo.tune.formats.kernel_tuner import read_cache
-from silo.tune.session import AHEAD, FINISH_SHARE
+from silo.tune.search.registry import AHEAD
+from silo.tune.session import FINISH_SHARE
 from silo.tune.statistics import median
 from silo.tune.trial import Status, Study, Trial
 

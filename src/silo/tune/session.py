@@ -23,13 +23,13 @@ from silo.tune.ledger import Ledger
 from silo.tune.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
 from silo.tune.progress import Progress, ProgressCallback
 from silo.tune.refine import Refiner
-from silo.tune.search.registry import DEFAULT_SEARCHER, make_searcher
+from silo.tune.search.registry import AHEAD, DEFAULT_SEARCHER, ahead_of, make_searcher
 from silo.tune.search.seed import Seed
 from silo.tune.statistics import median
 from silo.tune.trial import Stage, Status, Study, Trial
 from silo.tune.winner import choose_winner, finalists
 
-__all__ = ["AHEAD", "FINISH_SHARE", "tune"]
+__all__ = ["FINISH_SHARE", "tune"]
 
 _NO_BUDGET = Budget()
 
@@ -37,8 +37,6 @@ _NO_BUDGET = Budget()
 _SEARCH_SHARE = 0.85
 # When so much of what the search may use is spent, the searcher is told to make the best sure.
 FINISH_SHARE = 0.9
-# How many configs are handed to the evaluator for compiling before they are needed.
-AHEAD = 8
 # How many configs the default searcher looks at when no budget says: whoever wants all of a larger space says so.
 _DEFAULT_EVALUATIONS = 256
 
@@ -56,7 +54,7 @@ def tune(
     finalist_count: int = 4,
     refiner: Refiner | None = None,
     retry: frozenset[Status] = frozenset(),
-    ahead: int = AHEAD,
+    ahead: int | None = None,
     clock: Callable[[], int] = time.monotonic_ns,
 ) -> TuneOutcome:
     """Measure ``configs`` within ``budget`` and name the winner.
@@ -78,7 +76,8 @@ def tune(
         finalist_count: How many of the fastest configs are compared at most; below 2 none are.
         refiner: Proposes further configs by what was measured; they count for the space as its own do.
         retry: Kinds of failure that are tried again although the store holds them.
-        ahead: How many configs are handed to the evaluator for compiling before they are needed.
+        ahead: How many configs are handed to the evaluator for compiling before they are needed; by default eight,
+            and more where the searcher does not learn from outcomes.
         clock: Wall time in nanoseconds.
 
     Raises:
@@ -90,6 +89,8 @@ def tune(
         raise TuneError(f"{study}: the space is empty, so there is nothing to tune; check its constraints")
     if searcher == DEFAULT_SEARCHER and budget == _NO_BUDGET:
         budget = Budget(evaluations=_DEFAULT_EVALUATIONS)
+    if ahead is None:
+        ahead = ahead_of(searcher, len(space)) if isinstance(searcher, str) else AHEAD
     if isinstance(searcher, str):
         searcher = make_searcher(searcher, space, study.key, seeds)
     session = _Session(

@@ -4,7 +4,7 @@ Shipped, so that tuning, storing and bundling can be tried with no toolchain and
 the config's constexpr values: ``SLEEP_MS`` (takes that long), ``CRASH`` (the process ends with that exit status, or by
 that signal where negative), ``CRASH_ONCE`` (killed where that file is not there yet, and makes it), ``RAISE``
 (CompileError with that text), ``BUG`` (an error that is not Silo's), ``HANG`` (never returns), ``REGISTERS`` and
-``SPILLS`` (what the launch info says), ``NOISE`` (prints that many bytes).
+``SPILLS`` (what the launch info says), ``NOISE`` (prints that many bytes), ``WARM`` (CompileError unless warmed up).
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ class FakeCompiler:
     """Compiles every source for ``fake:*`` targets. The blob is a digest of the job."""
 
     name = "fake"
+
+    def __init__(self) -> None:
+        self._warm = False
 
     def identity(self, target: Target) -> str:
         """Changes when the bytes do."""
@@ -67,6 +70,10 @@ class FakeCompiler:
         }
         return CompileJob(self.name, variant.kernel, variant.target, f"fake {source.fingerprint}", parameters)
 
+    def warm_up(self) -> None:
+        """Nothing to load; remembers that it was asked."""
+        self._warm = True
+
     def compile(self, job: CompileJob) -> Compiled:
         """Do what the values ask for, then answer with the digest of the job."""
         parameters = cast("dict[str, JSON]", job.parameters)
@@ -94,6 +101,8 @@ class FakeCompiler:
         time.sleep(cast("int", values.get("SLEEP_MS", 0)) / 1000)
         if "RAISE" in values:
             raise CompileError(str(values["RAISE"]))
+        if values.get("WARM") and not self._warm:
+            raise CompileError("nobody asked to warm up")
         if "BUG" in values:
             raise RuntimeError(str(values["BUG"]))
         if "CRASH_ONCE" in values:

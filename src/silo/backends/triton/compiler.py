@@ -19,7 +19,7 @@ from silo.core.values import JSON, Value, value_from_json, value_to_json
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError, ToolchainError
 from silo.settings import settings
-from silo.sources.triton.adapter import compile_gpu, lower_for_gpu, require_triton
+from silo.sources.triton.adapter import compile_gpu, load_gpu_backends, lower_for_gpu, require_triton
 
 __all__ = ["TritonCompiler"]
 
@@ -95,6 +95,10 @@ class TritonCompiler:
             "layout": [slot.to_json() for slot in slots],
         }
         return CompileJob(self.name, variant.kernel, target, lowered.text, parameters)
+
+    def warm_up(self) -> None:
+        """Import Triton's back ends. Raises ToolchainError: no usable Triton."""
+        load_gpu_backends(force=settings().force_triton)
 
     def compile(self, job: CompileJob) -> Compiled:
         """Triton's back end and its assembler; launch info from its metadata and from the binary itself.

@@ -11,7 +11,7 @@ from silo.tune.search.board import Board
 from silo.tune.search.searching import Plan, PlannedSearcher
 from silo.tune.search.seed import Seed
 
-__all__ = ["DEFAULT_SEARCHER", "SEARCHERS", "check_searcher", "make_searcher"]
+__all__ = ["AHEAD", "DEFAULT_SEARCHER", "SEARCHERS", "ahead_of", "check_searcher", "make_searcher"]
 
 SEARCHERS: dict[str, Callable[[Board], Plan]] = {
     "auto": auto.plan,
@@ -25,6 +25,21 @@ SEARCHERS: dict[str, Callable[[Board], Plan]] = {
 }
 
 DEFAULT_SEARCHER = "auto"
+
+# How many configs a searcher is asked for before it knows their outcomes: they are compiled meanwhile. More would make
+# those that learn choose worse; those that do not learn keep as many workers busy as there may be.
+AHEAD = 8
+_AHEAD_BLINDLY = 32
+
+
+def ahead_of(name: str, size: int) -> int:
+    """How many configs a session asks the searcher called ``name`` for ahead, in a space of ``size``.
+
+    >>> ahead_of("auto", 16), ahead_of("auto", 1000), ahead_of("random", 1000)
+    (32, 8, 32)
+    """
+    learns = name not in ("exhaustive", "random") and not (name == DEFAULT_SEARCHER and size <= auto.SMALL)
+    return AHEAD if learns else _AHEAD_BLINDLY
 
 
 def check_searcher(name: str) -> None:

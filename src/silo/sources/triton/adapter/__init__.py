@@ -12,7 +12,7 @@ from silo.sources.triton.adapter.decorators import (
     is_kernel,
     read_kernel,
 )
-from silo.sources.triton.adapter.gpu import GpuStages, compile_gpu
+from silo.sources.triton.adapter.gpu import GpuStages, compile_gpu, load_gpu_backends
 from silo.sources.triton.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir, read_off
 from silo.sources.triton.adapter.toolchain import (
     TESTED_VERSIONS,
@@ -37,6 +37,7 @@ __all__ = [
     "descriptor_type",
     "is_interpreted",
     "is_kernel",
+    "load_gpu_backends",
     "lower_for_gpu",
     "lower_to_ttir",
     "plugin_driver",

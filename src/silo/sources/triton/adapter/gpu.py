@@ -45,6 +45,14 @@ class GpuStages:
         return data
 
 
+def load_gpu_backends(*, force: bool = False) -> None:
+    """Import what ``compile_gpu`` needs, and its dialects. Raises ToolchainError: no usable Triton."""
+    require_triton(force=force)
+    libtriton = module("triton._C.libtriton")
+    module("triton.backends.compiler")
+    libtriton.ir.load_dialects(libtriton.ir.context())
+
+
 def compile_gpu(text: str, target: Target, options: Mapping[str, Value], *, force: bool = False) -> GpuStages:
     """Run the stages of Triton's backend on a module from ``lower_for_gpu``.
 
