@@ -32,7 +32,7 @@ class Bench:
 
     def results(self, config, _artifact):
         self.runs.append(config)
-        return {"out": np.zeros(1)}
+        return {"out": np.full(1, len(self.runs))}  # no two results are the same bits
 
     def measure(self, config, _artifact, _best_ns):
         queue = self.times[config]

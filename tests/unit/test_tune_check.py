@@ -2,7 +2,7 @@ import pytest
 
 from silo.core.config import Config
 from silo.errors import CompileError, LaunchError
-from silo.tune.check import BaseCheck
+from silo.tune.check import BaseCheck, Comparison, RememberingCheck
 
 np = pytest.importorskip("numpy", reason="results are compared as numpy arrays")
 
@@ -97,3 +97,26 @@ def test_what_no_config_writes_is_not_compared():
     assert check.check(SLIGHT).ok
     other = BaseCheck(lambda config: {"x": given if config == GOOD else given + 1}, [GOOD, SLIGHT])
     assert not other.check(SLIGHT).ok
+
+
+def test_right_results_are_known_again():
+    calls = []
+
+    def seen(results):
+        calls.append(results["out"].copy())
+        return Comparison(ok=bool(results["out"][0] >= 0), max_error=float(len(calls)))
+
+    check = RememberingCheck(seen)
+    given = np.zeros(2)
+    given.flags.writeable = False
+    out = np.array([1.0, np.nan])
+    for _ in range(3):
+        assert check({"x": given, "out": out}).max_error == 1.0
+    out[0] = 2.0
+    assert check({"x": given, "out": out}).max_error == 2.0
+    for _ in range(2):
+        assert not check({"x": given, "out": -out}).ok
+    assert check({"x": given, "out": out}).max_error == 2.0
+    assert check({"x": given, "out": out.astype(np.float32)}).max_error == 5.0
+    assert check({"x": given + 1, "out": out}).max_error == 6.0
+    assert len(calls) == 6

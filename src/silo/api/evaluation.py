@@ -18,7 +18,7 @@ from silo.artifacts.artifact import Artifact
 from silo.core.config import Config
 from silo.core.variant import Variant
 from silo.errors import LaunchError, SiloError
-from silo.tune.check import BaseCheck, Comparison
+from silo.tune.check import BaseCheck, Check, Comparison, RememberingCheck
 from silo.tune.lanes import Lanes, make_lanes
 from silo.tune.measure import is_suspicious
 from silo.tune.trial import Status, Study, Trial, resources_of
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Artifacts", "BenchEvaluator", "Compiled", "CompiledArtifacts", "KnownArtifacts", "evaluators"]
-
-Check = Callable[[Mapping[str, "NDArray[Any]"]], Comparison]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +149,7 @@ class BenchEvaluator:
         self._study = study
         self._artifacts = artifacts
         self._bench = bench
-        self._check = check
+        self._check = None if check is None else RememberingCheck(check)
         self._base = BaseCheck(self._results, configs)
         self._failed: dict[bytes, LaunchError] = {}
         self._findings = findings or Findings()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from silo.core.recipes import ExpectedRecipe
 
-__all__ = ["CheckResult", "check", "compare", "default_tolerance"]
+__all__ = ["CheckResult", "check", "compare", "default_tolerance", "same_bits"]
 
 Answer = TypeVar("Answer")
 Slice: TypeAlias = "slice[int, int, None]"
@@ -75,6 +75,16 @@ def compare(
     return _compare_flat(
         actual.reshape(-1), expected.reshape(-1), shape=actual.shape, indices=None, rtol=rtol, atol=atol
     )
+
+
+def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Whether two arrays have one shape, one dtype and the same bits."""
+    if one is other:
+        return True
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    first, second = one.reshape(-1), other.reshape(-1)
+    return all(_each(lambda at: _same_bits(first[at], second[at]), _slices(slice(0, first.size), _PART)))
 
 
 def check(actual: NDArray[Any], expected: ExpectedRecipe) -> CheckResult:
