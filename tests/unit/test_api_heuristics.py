@@ -1,5 +1,9 @@
 """Heuristics as the space of kernels: given, and guessed where a call leaves block sizes open."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -12,7 +16,7 @@ import silo
 from silo.core import grids
 from silo.core.config import Config
 from silo.core.target import Target
-from silo.errors import NoVariantError, SpaceError, TraceError
+from silo.errors import CaseError, NoVariantError, SpaceError, TraceError
 from silo.launch.runtime import inspect_call
 from silo.settings import override
 from silo.tune import heuristics
@@ -204,6 +208,92 @@ def test_a_grid_that_does_not_count_the_open_block():
     y = out()
     kernel(X, y, X.size)
     assert (y == 2 * X).all()
+
+
+PLAIN = r"leaves BLOCK open, and the grid \(3,.*\) of the call does not depend on it"
+
+
+@pytest.mark.parametrize("tune", ["cached", "auto", "off"])
+def test_no_later_call_escapes_that(tune):
+    """Not one of another size, not one like a call that was served, not one that is bound."""
+    kernel = silo.kernel(tune=tune)(double)
+    for size in (100, 120, 5000):
+        y = out()
+        kernel[by_n](X, y, size)
+        assert (y[:size] == 2 * X[:size]).all()
+    for size in (100, 120, 5000, 5000):
+        y = out()
+        with pytest.raises(SpaceError, match=PLAIN):
+            kernel[(3,)](X, y, size)
+        with pytest.raises(SpaceError, match="leaves BLOCK open, and the grid 3 of the call"):
+            kernel(X, y, size, grid=3)
+        with pytest.raises(SpaceError, match=r"leaves BLOCK open, and the grid \[3\] of the call"):
+            kernel.bind(X, y, size, grid=[3])
+        assert not y.any()
+        kernel[(-(-size // 64),)](X, y, size, BLOCK=64)
+        assert (y[:size] == 2 * X[:size]).all()
+    y = out()
+    kernel[by_n](X, y, 5000)
+    assert (y == 2 * X).all()
+
+
+def test_a_second_process_is_told_too(tmp_path):
+    program = tmp_path / "later.py"
+    program.write_text(
+        "import numpy as np, silo, triton, triton.language as tl\n"
+        "from silo.errors import SpaceError\n"
+        "@silo.kernel\n"
+        "@triton.jit\n"
+        "def double(x, out, n, BLOCK: tl.constexpr):\n"
+        "    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+        "    tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)\n"
+        "x = np.arange(5000, dtype=np.float32)\n"
+        "for grid in (lambda meta: (triton.cdiv(meta['n'], meta['BLOCK']),), (3,), lambda meta: (9,)):\n"
+        "    try:\n"
+        "        double[grid](x, np.zeros_like(x), 5000)\n"
+        "        print('launched')\n"
+        "    except SpaceError as error:\n"
+        "        print('refused')\n"
+    )
+    environment = {**os.environ, "SILO_HOME": str(tmp_path / "store"), "SILO_TUNE": "auto"}
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, str(program)], env=environment, capture_output=True, text=True, check=True, timeout=120
+        )
+        assert done.stdout.split() == ["launched", "refused", "launched"]
+
+
+def test_a_checked_call_is_told_too():
+    kernel = silo.kernel(check=True)(double)
+    y = out()
+    kernel[by_n](X, y, X.size)
+    with pytest.raises(SpaceError, match=PLAIN):
+        kernel[(3,)](X, y, X.size)
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_cases_of_kernels_that_leave_blocks_open(tmp_path, check):
+    from silo.api.checking import run_cases
+
+    text = (
+        "import silo, triton, triton.language as tl\n"
+        "@silo.kernel\n"
+        "@triton.jit\n"
+        "def double(x, out, n, BLOCK: tl.constexpr):\n"
+        "    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+        "    tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)\n"
+        "@double.cases(n=[100, 300])\n"
+        "def case(n, make):\n"
+        "    x, out = make.normal(n), make.empty(n)\n"
+        "    return silo.Case(args=(x, out, n), expected={'out': lambda: x.host * 2}, grid=GRID)\n"
+    )
+    good, bad = tmp_path / "good.py", tmp_path / "bad.py"
+    good.write_text(text.replace("GRID", "lambda a: (silo.cdiv(a.n, a.BLOCK),)"))
+    bad.write_text(text.replace("GRID", "(7,)"))
+    rows = run_cases(good, check=check)
+    assert [row.ok for row in rows] == [True, True]
+    with pytest.raises(CaseError, match=r"case n=100 of double .*: double: the call leaves BLOCK open, and the"):
+        run_cases(bad, check=check)
 
 
 def test_whole_rows():

@@ -112,6 +112,7 @@ class Resolver:
             exact=kernel.exact_names,
             config_names=kernel.launcher_names,
             open_key=kernel.open_key,
+            counted=kernel.open_blocks,
             release_gil=kernel.release_gil,
         )
 
@@ -263,7 +264,7 @@ class Resolver:
         known = (signature, specialization)
         if known not in self._guesses:
             self._guesses[known] = guess_space(self._kernel, device.target, signature, specialization)
-        check_grid(self._kernel, self._guesses[known], call.grid)
+        check_grid(self._kernel, self._guesses[known], call.grid, self._kernel.grid)
         return self._guesses[known]
 
     def _configs(self, space: Space, integers: Mapping[str, Value]) -> tuple[Config, ...]:
