@@ -1,5 +1,6 @@
 """Heuristics as the space of kernels: given, and guessed where a call leaves block sizes open."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -473,3 +474,62 @@ def test_a_persistent_kernel_s_row_is_one_block():
     kernel = silo.kernel(space=made)(softmax)
     x = np.random.default_rng(1).random((3, 100), np.float32)
     assert config_of(kernel, x, x.copy(), 100, 100).candidates == (Config.of(BLOCK_SIZE=128),)
+
+
+@triton.jit
+def shared_rows(x, out, m, n, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, RSPLIT: tl.constexpr):
+    """Each program takes its part of the rows, which are added up in memory: any RSPLIT is right."""
+    part = tl.cdiv(n, RSPLIT)
+    rows = tl.program_id(1) * XBLOCK + tl.arange(0, XBLOCK)
+    first = tl.program_id(0) * part
+    total = tl.zeros((XBLOCK, R0_BLOCK), tl.float32)
+    for start in range(first, tl.minimum(first + part, n), R0_BLOCK):
+        i = start + tl.arange(0, R0_BLOCK)
+        mask = (rows[:, None] < m) & (i[None, :] < tl.minimum(first + part, n))
+        total += tl.load(x + rows[:, None] * n + i[None, :], mask=mask, other=0.0)
+    tl.atomic_add(out + rows, tl.sum(total, 1), mask=rows < m)
+
+
+def test_programs_that_wait_for_one_another_are_launched_together():
+    made = {}
+    for constants in (None, {"launch_cooperative_grid": False}):
+        space = heuristics.space("cooperative_reduction", {"x": "m", "r": "n"}, constants=constants)
+        kernel = silo.kernel(space=space, grid=grids.cooperative("m"))(shared_rows)
+        situation = config_of(kernel, X, out(), 2, 1 << 20)
+        for target in ("cuda:sm_90", "hip:gfx942", "cpu:x86-64-v3"):
+            found = situation.candidates_on(Target.parse(target), {})
+            made[target, constants is None] = {config.as_dict().get("launch_cooperative_grid") for config in found}
+            assert all(config.as_dict()["RSPLIT"] >= 1 for config in found)
+    assert made["cuda:sm_90", True] == made["hip:gfx942", True] == {True}
+    assert made["cpu:x86-64-v3", True] == {None}
+    assert made["cuda:sm_90", False] == made["hip:gfx942", False] == {False}
+
+
+def test_the_split_of_another_size_is_right_too(tmp_path):
+    """A bundle has what its cases had: here one row that many share, and so many that nothing is shared."""
+    program = tmp_path / "shared.py"
+    text = inspect.getsource(shared_rows.fn).removeprefix("@triton.jit\n")
+    program.write_text(
+        "import silo, triton, triton.language as tl\n"
+        "from silo.core import grids\n"
+        "from silo.tune import heuristics\n"
+        "@silo.kernel(space=heuristics.space('cooperative_reduction', {'x': 'm', 'r': 'n'}),"
+        " grid=grids.cooperative('m'))\n"
+        f"@triton.jit\n{text}"
+        "@shared_rows.cases(m=[1, 4096], n=[900])\n"
+        "def case(m, n, make):\n"
+        "    return silo.Case(args=(make.normal((m, n)), make.zeros(m), m, n))\n"
+    )
+    from silo.api.build import build_bundle
+
+    build_bundle([program], tmp_path / "shared.silo", targets=["cpu"], tune="off")
+    kernels = silo.load(tmp_path / "shared.silo", trust=True)
+    splits = set()
+    for m, n in ((1, 900), (4096, 900), (8192, 33), (1, 1), (5, 9), (3, 40000), (17, 4097), (500, 2), (300, 7000)):
+        x = np.random.default_rng(n).random((m, n), np.float32)
+        y = np.zeros(m, np.float32)
+        kernels.shared_rows(x, y, m, n)
+        np.testing.assert_allclose(y, x.sum(1), rtol=1e-4)
+        chosen = kernels.shared_rows.explain(x, y, m, n).partition("chosen: ")[2]
+        splits.add(chosen.partition("RSPLIT=")[2].split(",")[0])
+    assert len(splits) == min(2, os.cpu_count() or 1)
