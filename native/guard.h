@@ -30,7 +30,8 @@ enum silo_value_flags {
     SILO_FLAG_DIVISIBLE16 = 2,
     SILO_FLAG_EQUAL1 = 4,
     SILO_FLAG_READONLY = 8,
-    SILO_FLAG_RANGE32 = 16, /* a ROCm array: its memory has less than 2 GiB */
+    SILO_FLAG_RANGE32 = 16,    /* a ROCm array: its memory has less than 2 GiB */
+    SILO_FLAG_PLAIN_GRID = 32, /* an absent argument, and the call's grid is of integers */
 };
 
 #define SILO_CODE(kind, code, bits, flags)                                                         \

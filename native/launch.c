@@ -22,9 +22,17 @@ static bool leaves_open(const struct silo_plan *plan, const struct silo_inputs *
     return false;
 }
 
+/* Whether the call gives a grid that is no function of the config. */
+static bool is_plain_grid(const struct silo_inputs *inputs, const struct silo_grid_source *grid) {
+    if (inputs->grid != NULL && inputs->grid != Py_None)
+        return !PyCallable_Check(inputs->grid);
+    return grid != NULL && grid->callable == NULL;
+}
+
 /* Read every argument; the key is complete afterwards except for the device and the options. */
 SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inputs *inputs,
-                               struct silo_frame *frame, const bool guarded) {
+                               const struct silo_grid_source *grid, struct silo_frame *frame,
+                               const bool guarded) {
     const struct silo_plan *plan = &self->plan;
     uint32_t words = (uint32_t)plan->count;
     int open = -1; /* not known yet */
@@ -36,6 +44,9 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
         if (SILO_UNLIKELY(object == NULL)) {
             frame->slots[i] = 0;
             frame->key[i] = SILO_CODE(SILO_VALUE_ABSENT, 0, 0, 0);
+            if (SILO_UNLIKELY(parameter->flags & SILO_PARAMETER_COUNTED) &&
+                is_plain_grid(inputs, grid))
+                frame->key[i] |= SILO_FLAG_PLAIN_GRID;
         } else {
             /* The usual kinds of argument here, in the order of what is likely; a jump through a
              * table would be mispredicted after every driver call, and code that is not run would
@@ -365,7 +376,7 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.holds.buffers = frame.holds.objects = 0;
     frame.descriptors_used = 0;
     PyObject *result = NULL;
-    if (SILO_LIKELY(read_arguments(self, inputs, &frame, guarded) == 0)) {
+    if (SILO_LIKELY(read_arguments(self, inputs, grid, &frame, guarded) == 0)) {
         if (mode == SILO_MODE_INSPECT) {
             result = silo_call_facts(self, inputs, grid, &frame);
         } else {

@@ -20,7 +20,7 @@ static int parse_parameter(struct silo_plan *plan, int32_t index, PyObject *item
                           &value))
         return -1;
     if (kind < SILO_PARAMETER_ANY || kind > SILO_PARAMETER_DESCRIPTOR || code < 0 || code > 255 ||
-        bits < 0 || bits > 64 || flags < 0 || flags > 127) {
+        bits < 0 || bits > 64 || flags < 0 || flags > 255) {
         PyErr_Format(PyExc_ValueError, "not a parameter: %R", item);
         return -1;
     }

@@ -24,6 +24,8 @@ enum silo_parameter_flags {
     SILO_PARAMETER_WRITES = 16,    /* known to be written through */
     SILO_PARAMETER_EXACT = 32,     /* its very value is part of the guard */
     SILO_PARAMETER_OPEN_KEY = 64,  /* a key only where the call leaves something to the config */
+    SILO_PARAMETER_COUNTED = 128,  /* where a call leaves it open, whether its grid is one that
+                                      cannot depend on it is part of the guard */
 };
 
 /* What a call reads of a parameter; its name and default lie elsewhere. */

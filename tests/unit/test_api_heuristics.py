@@ -1,5 +1,10 @@
 """Heuristics as the space of kernels: given, and guessed where a call leaves block sizes open."""
 
+import inspect
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -12,7 +17,7 @@ import silo
 from silo.core import grids
 from silo.core.config import Config
 from silo.core.target import Target
-from silo.errors import NoVariantError, SpaceError, TraceError
+from silo.errors import CaseError, NoVariantError, SpaceError, TraceError
 from silo.launch.runtime import inspect_call
 from silo.settings import override
 from silo.tune import heuristics
@@ -206,6 +211,92 @@ def test_a_grid_that_does_not_count_the_open_block():
     assert (y == 2 * X).all()
 
 
+PLAIN = r"leaves BLOCK open, and the grid \(3,.*\) of the call does not depend on it"
+
+
+@pytest.mark.parametrize("tune", ["cached", "auto", "off"])
+def test_no_later_call_escapes_that(tune):
+    """Not one of another size, not one like a call that was served, not one that is bound."""
+    kernel = silo.kernel(tune=tune)(double)
+    for size in (100, 120, 5000):
+        y = out()
+        kernel[by_n](X, y, size)
+        assert (y[:size] == 2 * X[:size]).all()
+    for size in (100, 120, 5000, 5000):
+        y = out()
+        with pytest.raises(SpaceError, match=PLAIN):
+            kernel[(3,)](X, y, size)
+        with pytest.raises(SpaceError, match="leaves BLOCK open, and the grid 3 of the call"):
+            kernel(X, y, size, grid=3)
+        with pytest.raises(SpaceError, match=r"leaves BLOCK open, and the grid \[3\] of the call"):
+            kernel.bind(X, y, size, grid=[3])
+        assert not y.any()
+        kernel[(-(-size // 64),)](X, y, size, BLOCK=64)
+        assert (y[:size] == 2 * X[:size]).all()
+    y = out()
+    kernel[by_n](X, y, 5000)
+    assert (y == 2 * X).all()
+
+
+def test_a_second_process_is_told_too(tmp_path):
+    program = tmp_path / "later.py"
+    program.write_text(
+        "import numpy as np, silo, triton, triton.language as tl\n"
+        "from silo.errors import SpaceError\n"
+        "@silo.kernel\n"
+        "@triton.jit\n"
+        "def double(x, out, n, BLOCK: tl.constexpr):\n"
+        "    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+        "    tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)\n"
+        "x = np.arange(5000, dtype=np.float32)\n"
+        "for grid in (lambda meta: (triton.cdiv(meta['n'], meta['BLOCK']),), (3,), lambda meta: (9,)):\n"
+        "    try:\n"
+        "        double[grid](x, np.zeros_like(x), 5000)\n"
+        "        print('launched')\n"
+        "    except SpaceError as error:\n"
+        "        print('refused')\n"
+    )
+    environment = {**os.environ, "SILO_HOME": str(tmp_path / "store"), "SILO_TUNE": "auto"}
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, str(program)], env=environment, capture_output=True, text=True, check=True, timeout=120
+        )
+        assert done.stdout.split() == ["launched", "refused", "launched"]
+
+
+def test_a_checked_call_is_told_too():
+    kernel = silo.kernel(check=True)(double)
+    y = out()
+    kernel[by_n](X, y, X.size)
+    with pytest.raises(SpaceError, match=PLAIN):
+        kernel[(3,)](X, y, X.size)
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_cases_of_kernels_that_leave_blocks_open(tmp_path, check):
+    from silo.api.checking import run_cases
+
+    text = (
+        "import silo, triton, triton.language as tl\n"
+        "@silo.kernel\n"
+        "@triton.jit\n"
+        "def double(x, out, n, BLOCK: tl.constexpr):\n"
+        "    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+        "    tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)\n"
+        "@double.cases(n=[100, 300])\n"
+        "def case(n, make):\n"
+        "    x, out = make.normal(n), make.empty(n)\n"
+        "    return silo.Case(args=(x, out, n), expected={'out': lambda: x.host * 2}, grid=GRID)\n"
+    )
+    good, bad = tmp_path / "good.py", tmp_path / "bad.py"
+    good.write_text(text.replace("GRID", "lambda a: (silo.cdiv(a.n, a.BLOCK),)"))
+    bad.write_text(text.replace("GRID", "(7,)"))
+    rows = run_cases(good, check=check)
+    assert [row.ok for row in rows] == [True, True]
+    with pytest.raises(CaseError, match=r"case n=100 of double .*: double: the call leaves BLOCK open, and the"):
+        run_cases(bad, check=check)
+
+
 def test_whole_rows():
     kernel = silo.kernel(softmax)
     x = np.random.default_rng(1).random((7, 300), np.float32)
@@ -383,3 +474,62 @@ def test_a_persistent_kernel_s_row_is_one_block():
     kernel = silo.kernel(space=made)(softmax)
     x = np.random.default_rng(1).random((3, 100), np.float32)
     assert config_of(kernel, x, x.copy(), 100, 100).candidates == (Config.of(BLOCK_SIZE=128),)
+
+
+@triton.jit
+def shared_rows(x, out, m, n, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr, RSPLIT: tl.constexpr):
+    """Each program takes its part of the rows, which are added up in memory: any RSPLIT is right."""
+    part = tl.cdiv(n, RSPLIT)
+    rows = tl.program_id(1) * XBLOCK + tl.arange(0, XBLOCK)
+    first = tl.program_id(0) * part
+    total = tl.zeros((XBLOCK, R0_BLOCK), tl.float32)
+    for start in range(first, tl.minimum(first + part, n), R0_BLOCK):
+        i = start + tl.arange(0, R0_BLOCK)
+        mask = (rows[:, None] < m) & (i[None, :] < tl.minimum(first + part, n))
+        total += tl.load(x + rows[:, None] * n + i[None, :], mask=mask, other=0.0)
+    tl.atomic_add(out + rows, tl.sum(total, 1), mask=rows < m)
+
+
+def test_programs_that_wait_for_one_another_are_launched_together():
+    made = {}
+    for constants in (None, {"launch_cooperative_grid": False}):
+        space = heuristics.space("cooperative_reduction", {"x": "m", "r": "n"}, constants=constants)
+        kernel = silo.kernel(space=space, grid=grids.cooperative("m"))(shared_rows)
+        situation = config_of(kernel, X, out(), 2, 1 << 20)
+        for target in ("cuda:sm_90", "hip:gfx942", "cpu:x86-64-v3"):
+            found = situation.candidates_on(Target.parse(target), {})
+            made[target, constants is None] = {config.as_dict().get("launch_cooperative_grid") for config in found}
+            assert all(config.as_dict()["RSPLIT"] >= 1 for config in found)
+    assert made["cuda:sm_90", True] == made["hip:gfx942", True] == {True}
+    assert made["cpu:x86-64-v3", True] == {None}
+    assert made["cuda:sm_90", False] == made["hip:gfx942", False] == {False}
+
+
+def test_the_split_of_another_size_is_right_too(tmp_path):
+    """A bundle has what its cases had: here one row that many share, and so many that nothing is shared."""
+    program = tmp_path / "shared.py"
+    text = inspect.getsource(shared_rows.fn).removeprefix("@triton.jit\n")
+    program.write_text(
+        "import silo, triton, triton.language as tl\n"
+        "from silo.core import grids\n"
+        "from silo.tune import heuristics\n"
+        "@silo.kernel(space=heuristics.space('cooperative_reduction', {'x': 'm', 'r': 'n'}),"
+        " grid=grids.cooperative('m'))\n"
+        f"@triton.jit\n{text}"
+        "@shared_rows.cases(m=[1, 4096], n=[900])\n"
+        "def case(m, n, make):\n"
+        "    return silo.Case(args=(make.normal((m, n)), make.zeros(m), m, n))\n"
+    )
+    from silo.api.build import build_bundle
+
+    build_bundle([program], tmp_path / "shared.silo", targets=["cpu"], tune="off")
+    kernels = silo.load(tmp_path / "shared.silo", trust=True)
+    splits = set()
+    for m, n in ((1, 900), (4096, 900), (8192, 33), (1, 1), (5, 9), (3, 40000), (17, 4097), (500, 2), (300, 7000)):
+        x = np.random.default_rng(n).random((m, n), np.float32)
+        y = np.zeros(m, np.float32)
+        kernels.shared_rows(x, y, m, n)
+        np.testing.assert_allclose(y, x.sum(1), rtol=1e-4)
+        chosen = kernels.shared_rows.explain(x, y, m, n).partition("chosen: ")[2]
+        splits.add(chosen.partition("RSPLIT=")[2].split(",")[0])
+    assert len(splits) == min(2, os.cpu_count() or 1)

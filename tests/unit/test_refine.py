@@ -10,7 +10,7 @@ from silo.errors import CompileError, LaunchError
 from silo.store.store import MemoryStore
 from silo.tune.ledger import read_trials
 from silo.tune.outcome import Budget
-from silo.tune.refine import Occupancy, Refiner, refined_forms
+from silo.tune.refine import Occupancy, Refiner
 from silo.tune.session import tune
 from silo.tune.trial import Status
 
@@ -83,17 +83,6 @@ def test_pipelining_is_given_up_where_nothing_runs():
     assert proposed(refiner, [*failed[1:], ok(configs[0], 16)]) == []
     wrong = STUDY.failed(configs[0], Status.WRONG, "differs")
     assert proposed(refiner, [*failed[1:], wrong]) == [], "that one runs"
-
-
-def test_members_that_the_caller_set_stay():
-    config = Config.of(R0_BLOCK=256, num_stages=2)
-    assert {str(form) for form in refined_forms([config], frozenset({"num_stages"}))} == {
-        "R0_BLOCK=128, num_stages=2",
-        "R0_BLOCK=64, num_stages=2",
-    }
-    assert refined_forms([config, Config.of(R0_BLOCK=128, num_stages=2)], frozenset({"num_stages"})) == (
-        Config.of(R0_BLOCK=64, num_stages=2),
-    )
 
 
 class Registers:

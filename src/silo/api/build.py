@@ -229,7 +229,7 @@ def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Config | None:
     locked = lock_advice(kernel, problem, study.situation)
     if locked is not None and locked[1].exact and locked[1].config is not None:
         return locked[1].config
-    winner = problem.winner(study.situation.specialization, study.bucket, study.situation.usable)
+    winner = problem.winner(study.situation.specialization, study.bucket, study.situation.reach)
     return None if winner is None else winner.config
 
 
@@ -405,7 +405,7 @@ def _samples(entry: _Planned, target: Target, signature: Signature) -> tuple[Sam
             continue
         constants.append(situation.specialization.constant_values)
         problem = kernel.resolver.problem(situation)
-        trials = problem.trials(situation.specialization, study.bucket, situation.usable)
+        trials = problem.trials(situation.specialization, study.bucket, situation.reach)
         sample = Sample.of_trials(study.bucket, trials)
         if sample is not None:
             found.setdefault(study.bucket, sample)

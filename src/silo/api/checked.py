@@ -96,6 +96,7 @@ class CheckingLauncher:
             exact=kernel.exact_names,
             config_names=kernel.launcher_names,
             open_key=kernel.open_key,
+            counted=kernel.open_blocks,
         )
 
     def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:

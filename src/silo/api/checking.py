@@ -91,7 +91,7 @@ def _run_kernel(kernel: Kernel, device: Device, library: str | None, *, check: b
         if check:
             rows.append(_check(kernel, study.case, named, device))
         else:
-            rows.append(_run(kernel.name, study.case, kernel.resolver.native, named, device))
+            rows.append(_run(kernel, study.case, kernel.resolver.native, named, device))
     return rows
 
 
@@ -103,7 +103,7 @@ def _run_bundled(kernel: BundledKernel, device: Device, library: str | None, *, 
         if check:
             rows.append(_check(kernel, case, named, device))
         else:
-            rows.append(_run(kernel.name, case, kernel.launcher, named, device))
+            rows.append(_run(kernel, case, kernel.launcher, named, device))
     return rows
 
 
@@ -111,7 +111,7 @@ def _check(kernel: Kernel | BundledKernel, case: PreparedCase, named: dict[str, 
     checked = checking_mode(kernel, uninitialized=case.uninitialized)
     try:
         config = checked.config(**named)
-        grid = case.grid_of(config, device.facts())
+        grid = _grid(kernel, case, config, device)
         (checked if grid is None else checked[grid])(**named)
         result, argument = case.check()
     except CaseError:
@@ -127,14 +127,35 @@ def _check(kernel: Kernel | BundledKernel, case: PreparedCase, named: dict[str, 
     return CaseOutcome(kernel.name, case.label, shown, result.ok, None, result.max_abs_error, message)
 
 
+def _grid(kernel: Kernel | BundledKernel, case: PreparedCase, config: Mapping[str, Value], device: Device) -> object:
+    """The case's grid for the config that a call gets; None where the kernel declares it.
+
+    Calls that leave blocks open are refused a grid of integers, so there it is a function: it does follow the config.
+    """
+    grid = case.grid_of(config, device.facts())
+
+    def of_config(_: object) -> object:
+        return grid
+
+    counted = grid is not None and isinstance(kernel, Kernel) and kernel.open_blocks
+    return of_config if counted else grid
+
+
 def _shown(config: Mapping[str, Value]) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(config.items()))
 
 
-def _run(name: str, case: PreparedCase, launcher: Any, named: dict[str, object], device: Device) -> CaseOutcome:  # noqa: ANN401
+def _run(
+    kernel: Kernel | BundledKernel,
+    case: PreparedCase,
+    launcher: Any,  # noqa: ANN401  # a native launcher
+    named: dict[str, object],
+    device: Device,
+) -> CaseOutcome:
+    name = kernel.name
     try:
         config = launcher.resolve(**named).config
-        grid = case.grid_of(config, device.facts())
+        grid = _grid(kernel, case, config, device)
         launch: Callable[[], object] = (
             (lambda: launcher[grid](**named)) if grid is not None else (lambda: launcher(**named))
         )

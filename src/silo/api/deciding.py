@@ -52,10 +52,10 @@ def decide_call(
     if exact is not None or (mode is Mode.FROZEN and advice is not None):
         return decide(mode, configs, locked=exact, lock_rule=predicted)
     bucket = problem.bucket(situation.values)
-    winner = problem.winner(situation.specialization, bucket, situation.usable)
+    winner = problem.winner(situation.specialization, bucket, situation.reach)
     rule = guess = None
     if winner is None:
-        rules = problem.rules(situation.specialization.constant_values, situation.usable)
+        rules = problem.rules(situation.specialization.constant_values, situation.reach)
         if rules is not None:
             rule = rules.lookup([situation.values[name] for name in problem.key]).config
         elif mode is not Mode.FROZEN:
@@ -86,7 +86,7 @@ def lock_advice(kernel: Kernel, problem: Problem, situation: Situation) -> tuple
         return None
     path, lock = found
     study = problem.study(situation.specialization, problem.bucket(situation.values))
-    return path, lock.advise(study, situation.usable)
+    return path, lock.advise(study, situation.reach)
 
 
 def _tell(kernel: str, path: Path, advice: Advice) -> None:

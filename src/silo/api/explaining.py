@@ -56,5 +56,5 @@ def explain_case(study: CaseStudy, lock: Path | None = None) -> Explanation:
         near,
         seeds(new, near, deployed=deployed_config(lock, made)),
         text,
-        situation.usable,
+        [trial.config for trial in trials if situation.reach.is_refined_form(trial.config)],
     )

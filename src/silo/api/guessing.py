@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
-from silo.core.nodes import Argument, ConfigValue, leaves
+from silo.core.nodes import Argument, ConfigValue, Node, leaves
 from silo.core.signature import ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
@@ -60,15 +60,19 @@ def guess_space(kernel: Kernel, target: Target, signature: Signature, specializa
     return made.bound(kernel.name, kernel.source.signature, kernel.open_constraints, why=why, placed=placed)
 
 
-def check_grid(kernel: Kernel, rule: BoundSpace, grid: object) -> None:
-    """``SpaceError`` where the grid of a call, or the declared one, does not depend on blocks that it has to count."""
+def check_grid(kernel: Kernel, rule: BoundSpace, grid: object, declared: tuple[Node, ...] | None) -> None:
+    """``SpaceError`` where the grid of a call does not depend on blocks that it has to count.
+
+    ``grid`` is what the call gives, None where it is the ``declared`` one (of the kernel, or of a case). No call
+    escapes: whether its grid is of integers is part of the guard.
+    """
     if not rule.placed or callable(grid):
         return
     if grid is None:
-        read = {leaf.name for axis in kernel.grid or () for leaf in leaves(axis) if isinstance(leaf, _NAMED)}
-        if kernel.grid is None or read & set(rule.placed):
+        read = {leaf.name for axis in declared or () for leaf in leaves(axis) if isinstance(leaf, _NAMED)}
+        if declared is None or read & set(rule.placed):
             return
-        written = ", ".join(str(axis) for axis in kernel.grid)
+        written = ", ".join(str(axis) for axis in declared)
         what = f"the declared grid ({written})"
     else:
         what = f"the grid {grid!r} of the call"

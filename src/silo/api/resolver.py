@@ -34,7 +34,7 @@ from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
 from silo.settings import settings
 from silo.tune.heuristics.space import BoundSpace
 from silo.tune.policy import Action, Mode, PolicyDecision
-from silo.tune.refine import refined_forms
+from silo.tune.reach import Reach
 
 if TYPE_CHECKING:
     from silo.api.kernel import Kernel
@@ -72,9 +72,9 @@ class Situation:
         return _candidates(self.rule.space(target, facts, self.values).configs(self.integers), self.given)
 
     @cached_property
-    def usable(self) -> tuple[Config, ...]:
-        """The candidates, and what refinements of them may come to: what was measured of these counts as well."""
-        return (*self.candidates, *refined_forms(self.candidates, frozenset(self.given)))
+    def reach(self) -> Reach:
+        """The configs whose trials count: the candidates, and what refinements of them may come to."""
+        return Reach(self.candidates, frozenset(self.given))
 
     @property
     def integers(self) -> dict[str, Value]:
@@ -112,6 +112,7 @@ class Resolver:
             exact=kernel.exact_names,
             config_names=kernel.launcher_names,
             open_key=kernel.open_key,
+            counted=kernel.open_blocks,
             release_gil=kernel.release_gil,
         )
 
@@ -263,7 +264,7 @@ class Resolver:
         known = (signature, specialization)
         if known not in self._guesses:
             self._guesses[known] = guess_space(self._kernel, device.target, signature, specialization)
-        check_grid(self._kernel, self._guesses[known], call.grid)
+        check_grid(self._kernel, self._guesses[known], call.grid, self._kernel.grid)
         return self._guesses[known]
 
     def _configs(self, space: Space, integers: Mapping[str, Value]) -> tuple[Config, ...]:

@@ -15,6 +15,7 @@ from silo.core.values import Value
 from silo.tune.catalog import studies_of
 from silo.tune.ledger import read_trials
 from silo.tune.measure import MeasurePolicy
+from silo.tune.reach import Reach
 from silo.tune.seeds import neighbours, seeds
 from silo.tune.trial import Status, Study, Trial
 from silo.tune.unseen import Sample, fitted_rules
@@ -58,21 +59,14 @@ class Problem:
             driver=self.device.driver,
         )
 
-    def trials(
-        self, specialization: Specialization, bucket: Bucket, configs: Sequence[Config] | None = None
-    ) -> tuple[Trial, ...]:
-        """The kept trials of one bucket; of ``configs`` only, where they are given."""
+    def trials(self, specialization: Specialization, bucket: Bucket, reach: Reach | None = None) -> tuple[Trial, ...]:
+        """The kept trials of one bucket; those that count for a space only, where its reach is given."""
         trials = read_trials(self.study(specialization, bucket), self.records)
-        if configs is None:
-            return trials
-        allowed = {config.order_key for config in configs}
-        return tuple(trial for trial in trials if trial.config.order_key in allowed)
+        return trials if reach is None else tuple(trial for trial in trials if trial.config in reach)
 
-    def winner(
-        self, specialization: Specialization, bucket: Bucket, configs: Sequence[Config] | None = None
-    ) -> Winner | None:
+    def winner(self, specialization: Specialization, bucket: Bucket, reach: Reach | None = None) -> Winner | None:
         """The winner among :meth:`trials`."""
-        return choose_winner(self.trials(specialization, bucket, configs))
+        return choose_winner(self.trials(specialization, bucket, reach))
 
     def failures(self, specialization: Specialization, bucket: Bucket) -> dict[bytes, str]:
         """Why each config that failed did, by the config's order key."""
@@ -90,22 +84,24 @@ class Problem:
     def _holds(self, study: Study) -> bool:
         return study.key == self.study(study.specialization, study.bucket).key
 
-    def rules(self, constants: Mapping[str, Value], configs: Sequence[Config]) -> DispatchRules | None:
+    def rules(self, constants: Mapping[str, Value], reach: Reach) -> DispatchRules | None:
         """Rules from the winners of every bucket studied with the same constexpr values; None where there is none.
 
-        Winners come from ``configs``, whose first is the fallback. Of several studies of one bucket (other alignments),
-        the one with most facts speaks. What serves other buckets is fitted to these (:mod:`silo.tune.unseen`).
+        Only trials within ``reach`` count; the first config of its space is the fallback. Of several studies of one
+        bucket (other alignments), the one with most facts speaks. What serves other buckets is fitted to these
+        (:mod:`silo.tune.unseen`).
         """
         table: dict[Bucket, Config] = {}
         samples: dict[Bucket, Sample] = {}
-        by_key = {config.order_key: config for config in configs}
         for study in sorted(self.known(), key=lambda study: len(study.specialization.facts)):
             if study.specialization.constant_values != dict(constants):
                 continue
-            sample = Sample.of_trials(study.bucket, self.trials(study.specialization, study.bucket, configs))
+            trials = self.trials(study.specialization, study.bucket, reach)
+            sample = Sample.of_trials(study.bucket, trials)
             if sample is not None:
-                table[study.bucket], samples[study.bucket] = by_key[sample.winner], sample
-        return fitted_rules(self.key, table, configs[0], tuple(samples.values())) if table else None
+                winner = next(trial.config for trial in trials if trial.config.order_key == sample.winner)
+                table[study.bucket], samples[study.bucket] = winner, sample
+        return fitted_rules(self.key, table, reach.configs[0], tuple(samples.values())) if table else None
 
     def guess(self, specialization: Specialization, bucket: Bucket, configs: Sequence[Config]) -> Config | None:
         """The one of ``configs`` that did best in the nearest studies: of other devices, drivers, compilers."""

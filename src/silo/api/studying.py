@@ -11,6 +11,7 @@ from silo.api.benches import Bench, LocalBench, confined_bench, confines, grid_a
 from silo.api.casework import PreparedCase
 from silo.api.compiling import Compilation
 from silo.api.evaluation import CompiledArtifacts, evaluators
+from silo.api.guessing import check_grid
 from silo.api.kernel import Kernel
 from silo.api.refining import refiner_of
 from silo.api.resolver import Situation
@@ -23,7 +24,7 @@ from silo.core.protocols import Device
 from silo.core.recipes import ArrayRecipe
 from silo.core.values import Value
 from silo.core.variant import Variant
-from silo.errors import ArgumentError, CaseError
+from silo.errors import ArgumentError, CaseError, SpaceError
 from silo.launch import cases as arrays
 from silo.launch.descriptors import is_descriptor
 from silo.launch.drivers import KINDS
@@ -101,7 +102,9 @@ def case_studies(kernel: Kernel, device: Device, library: str | None = None) -> 
             try:
                 call = inspect_call(kernel.resolver.native, kernel.source.signature, **call_arguments(kernel, case))
                 situation = kernel.resolver.understand(call)
-            except ArgumentError as error:
+                if situation.rule is not None and case.grid is not None:
+                    check_grid(kernel, situation.rule, None, case.grid)
+            except (ArgumentError, SpaceError) as error:
                 where = f"the case {case.label} of {kernel.name} ({function.location})"
                 raise CaseError(f"{where}: {error}") from error
             found.append(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from silo.core.reading import read_object, read_values
 from silo.core.values import JSON, Value, canonical_json, value_to_json
-from silo.frozen import frozen
+from silo.frozen import field, frozen
 
 __all__ = ["CPU_OPTIONS", "OPTION_NAMES", "Config"]
 
@@ -39,10 +39,12 @@ class Config:
 
     values: tuple[tuple[str, Value], ...] = ()
     options: tuple[tuple[str, Value], ...] = ()
+    _order_key: bytes | None = field(init=False, repr=False, compare=False)  # made when it is first asked for
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(sorted(self.values, key=lambda item: item[0])))
         object.__setattr__(self, "options", tuple(sorted(self.options, key=lambda item: item[0])))
+        object.__setattr__(self, "_order_key", None)
 
     @classmethod
     def of(cls, members: Mapping[str, Value] | None = None, /, **named: Value) -> Config:
@@ -69,7 +71,10 @@ class Config:
     @property
     def order_key(self) -> bytes:
         """A lexical order over configs, used to break ties the same way everywhere."""
-        return canonical_json(self.to_json())
+        if self._order_key is None:
+            object.__setattr__(self, "_order_key", canonical_json(self.to_json()))
+        assert self._order_key is not None
+        return self._order_key
 
     def to_json(self) -> JSON:
         """The canonical form."""

@@ -28,7 +28,7 @@ _KINDS = {
     ParameterKind.CONSTEXPR: 5,
     ParameterKind.DESCRIPTOR: 6,
 }
-_SPECIALIZE, _ALIGN, _KEY, _OPTIONAL, _WRITES, _EXACT, _OPEN_KEY = 1, 2, 4, 8, 16, 32, 64
+_SPECIALIZE, _ALIGN, _KEY, _OPTIONAL, _WRITES, _EXACT, _OPEN_KEY, _COUNTED = 1, 2, 4, 8, 16, 32, 64, 128
 
 
 def _allocate(size: int, alignment: int, kind: str, index: int, stream: int) -> tuple[object, int]:
@@ -49,6 +49,7 @@ def make_launcher(
     exact: Sequence[str] = (),
     config_names: Sequence[str] = (),
     open_key: Sequence[str] = (),
+    counted: Sequence[str] = (),
     grid: object = None,
     options: Sequence[str] = OPTION_NAMES,
     release_gil: bool = True,
@@ -63,6 +64,8 @@ def make_launcher(
         exact: scalar parameters whose very value is part of the situation, because a derived constexpr depends on it.
         config_names: parameters a config (or a heuristic) sets where the caller does not.
         open_key: as ``key``, but only in calls that leave some of ``config_names`` open.
+        counted: those of ``config_names`` that the grid has to count where a call leaves them open: whether the grid
+            that it gives is of integers is part of the situation then.
         grid: a tuple, list, int or callable to use where neither the call nor the binding has a grid.
         options: compile options accepted as keywords besides the parameters.
         release_gil: False keeps the GIL during a launch, which saves some 60 ns and stops every other Python thread
@@ -73,7 +76,7 @@ def make_launcher(
     """
     _take_settings()
     names = parameters.names
-    plan = _plan(name, parameters, key=key, exact=exact, config_names=config_names, open_key=open_key)
+    plan = _plan(name, parameters, key=key, exact=exact, config_names=config_names, open_key=open_key, counted=counted)
 
     def miss(
         facts: RawFacts,
@@ -143,13 +146,23 @@ def _plan(
     exact: Sequence[str] = (),
     config_names: Sequence[str] = (),
     open_key: Sequence[str] = (),
+    counted: Sequence[str] = (),
     compiled: bool = False,
 ) -> tuple[RawParameter, ...]:
     count = len(parameters.parameters)
     if count > MAX_PARAMETERS:
         raise SourceError(f"{name} has {count} parameters; Silo launches kernels with up to {MAX_PARAMETERS}")
     return tuple(
-        _parameter(name, one, key=key, exact=exact, config_names=config_names, open_key=open_key, compiled=compiled)
+        _parameter(
+            name,
+            one,
+            key=key,
+            exact=exact,
+            config_names=config_names,
+            open_key=open_key,
+            counted=counted,
+            compiled=compiled,
+        )
         for one in parameters.parameters
     )
 
@@ -162,12 +175,13 @@ def _parameter(
     exact: Sequence[str],
     config_names: Sequence[str],
     open_key: Sequence[str],
+    counted: Sequence[str],
     compiled: bool,
 ) -> RawParameter:
     if one.kind not in _KINDS:
         raise SourceError(f"{kernel}: parameter {one.name} is a {one.kind.value}, which Silo does not launch yet")
     flags = _SPECIALIZE * one.specialize | _ALIGN * one.align | _KEY * (one.name in key)
-    flags |= _OPTIONAL * (one.name in config_names) | _EXACT * (one.name in exact)
+    flags |= _OPTIONAL * (one.name in config_names) | _EXACT * (one.name in exact) | _COUNTED * (one.name in counted)
     if one.name in open_key and one.name not in (*key, *exact):
         flags |= _KEY | _OPEN_KEY
     # An untyped signature says BOTH for want of knowledge; only a typed one is taken at its word before a compile.

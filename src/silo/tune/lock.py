@@ -20,6 +20,7 @@ from silo.core.dispatch import Bucket, DispatchRules
 from silo.core.reading import read_integers, read_list, read_natural, read_object, read_text
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.tune.nearness import Difference, Neighbour, differences, nearest
+from silo.tune.reach import Reach
 from silo.tune.statistics import Estimate, indistinguishable
 from silo.tune.trial import Stage, Status, Study, Trial
 from silo.tune.winner import choose_winner, standings
@@ -170,8 +171,8 @@ class Lock:
         slots = {entry.slot: entry for entry in self.entries} | {entry.slot: entry for entry in entries}
         return Lock(tuple(slots.values()))
 
-    def advise(self, study: Study, configs: Sequence[Config]) -> Advice:
-        """What to use of ``configs`` for a study. Pure.
+    def advise(self, study: Study, reach: Reach) -> Advice:
+        """What to use of a space and its refined forms for a study. Pure.
 
         An entry counts for its own kernel, source, signature, target, compiler and device model, however it was
         measured. For a size or an alignment that has no entry, the nearest bucket's speaks.
@@ -181,16 +182,16 @@ class Lock:
         for entry in mine:
             different = {one.what for one in differences(study, entry.study)} - _NO_MATTER
             if not different:
-                return _allowed(entry.config, configs, exact=True, reason=entry.reason)
+                return _allowed(entry.config, reach, exact=True, reason=entry.reason)
             if different <= _PREDICTED:
                 kept.append(entry)
         kept.sort(key=lambda entry: len(entry.study.specialization.facts))
         table: dict[Bucket, Config] = {entry.study.bucket: entry.config for entry in kept}
         if table:
-            match = DispatchRules.of(study.bucket_names, table, configs[0]).lookup(study.bucket)
+            match = DispatchRules.of(study.bucket_names, table, reach.configs[0]).lookup(study.bucket)
             if match.rule is not None:
                 reason = "another alignment" if match.is_exact else match.reason
-                return _allowed(match.config, configs, exact=False, reason=reason)
+                return _allowed(match.config, reach, exact=False, reason=reason)
         if not mine:
             return Advice(None, exact=False, reason=f"it has no entry for a kernel called {study.kernel}")
         near = nearest(study, [entry.study for entry in mine])
@@ -224,10 +225,10 @@ class Lock:
         return cls(tuple(entries))
 
 
-def _allowed(config: Config, configs: Sequence[Config], *, exact: bool, reason: str) -> Advice:
-    if config.order_key in {one.order_key for one in configs}:
+def _allowed(config: Config, reach: Reach, *, exact: bool, reason: str) -> Advice:
+    if config in reach:
         return Advice(config, exact, reason)
-    return Advice(None, exact, f"it says {config}, which is none of the {len(configs)} configs of this call")
+    return Advice(None, exact, f"it says {config}, which is none of the {len(reach.configs)} configs of this call")
 
 
 def _list_of(different: Sequence[Difference]) -> str:

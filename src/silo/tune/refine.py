@@ -3,27 +3,21 @@
 Two kinds, of PyTorch Inductor's runtime. Where a reduction's registers keep blocks from being resident although there
 are enough of them, its largest reduction block is halved. Where nothing fits a device, pipelining is given up.
 
-Which configs a refinement may come to follows from the space alone (:func:`refined_forms`), so what was measured of
+Which configs a refinement may come to follows from the space alone (:mod:`silo.tune.reach`), so what was measured of
 them counts for it as its own configs do; which of them are measured follows from the trials.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from silo.core.config import Config
+from silo.tune.reach import Reach, halved, one_stage
 from silo.tune.trial import Status, Trial
 
-__all__ = ["Occupancy", "Refinement", "Refiner", "refined_forms"]
-
-# Blocks along an axis that is reduced, by Inductor's names. RSPLIT divides the grid and is none.
-_REDUCTION_BLOCK = re.compile(r"R(\d+_)?BLOCK")
-# Reductions of so few elements at a time are not made smaller.
-_LEAST_REDUCTION = 64
+__all__ = ["Occupancy", "Refinement", "Refiner"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +63,20 @@ class Refiner:
     fixed: frozenset[str] = frozenset()
 
     @cached_property
-    def forms(self) -> tuple[Config, ...]:
-        """Every config that may be proposed."""
-        return refined_forms(self.configs, self.fixed)
+    def reach(self) -> Reach:
+        """What may be proposed besides the space."""
+        return Reach(self.configs, self.fixed)
 
     def propose(self, trials: Sequence[Trial]) -> tuple[Refinement, ...]:
         """What to measure now, by the trials of the space and of earlier refinements. Pure; ends after a few rounds."""
-        allowed = {config.order_key for config in self.forms}
         tried = {trial.config.order_key for trial in trials}
         found = [*self._scaled(trials), *self._unpipelined(trials)]
         distinct = {one.config.order_key: one for one in reversed(found)}
-        return tuple(one for key, one in reversed(distinct.items()) if key in allowed and key not in tried)
+        return tuple(
+            one
+            for key, one in reversed(distinct.items())
+            if key not in tried and self.reach.is_refined_form(one.config)
+        )
 
     def _scaled(self, trials: Sequence[Trial]) -> Iterable[Refinement]:
         if self.occupancy is None:
@@ -111,47 +108,3 @@ class Refiner:
             plain = one_stage(trial.config)
             if plain is not None:
                 yield Refinement(plain, f"nothing runs; {trial.config} without pipelining")
-
-
-def refined_forms(configs: Sequence[Config], fixed: frozenset[str] = frozenset()) -> tuple[Config, ...]:
-    """The configs that refinements of ``configs`` may come to, without those of the space itself.
-
-    Members called ``fixed`` stay as they are.
-
-    >>> [str(form) for form in refined_forms([Config.of(R0_BLOCK=256, num_stages=2)])]
-    ['R0_BLOCK=128, num_stages=2', 'R0_BLOCK=256, num_stages=1', 'R0_BLOCK=64, num_stages=2']
-    """
-    mine = {config.order_key for config in configs}
-    found: dict[bytes, Config] = {}
-    for config in configs:
-        plain, smaller = one_stage(config), halved(config)
-        made = [] if plain is None else [plain]
-        while smaller is not None:
-            made.append(smaller)
-            smaller = halved(smaller)
-        for form in made:
-            if form.order_key not in mine and not _changes(config, form) & fixed:
-                found[form.order_key] = form
-    return tuple(sorted(found.values(), key=str))
-
-
-def halved(config: Config) -> Config | None:
-    """The config with its largest reduction block halved; None where it has none, or they are small already."""
-    blocks = {name: value for name, value in config.values if _REDUCTION_BLOCK.fullmatch(name) and type(value) is int}
-    if not blocks or math.prod(blocks.values()) <= _LEAST_REDUCTION:
-        return None
-    largest = max(blocks, key=lambda name: blocks[name])
-    return Config.of({**config.as_dict(), largest: blocks[largest] // 2})
-
-
-def one_stage(config: Config) -> Config | None:
-    """The config without pipelining; None where it has none."""
-    stages = config.as_dict().get("num_stages")
-    if type(stages) is not int or stages <= 1:
-        return None
-    return Config.of({**config.as_dict(), "num_stages": 1})
-
-
-def _changes(before: Config, after: Config) -> set[str]:
-    ours, theirs = before.as_dict(), after.as_dict()
-    return {name for name in ours if ours[name] != theirs[name]}

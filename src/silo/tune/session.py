@@ -135,7 +135,6 @@ class _Session:
         self._study = study
         self._space = frozenset(config.order_key for config in space)
         self._refiner = refiner
-        self._keys = self._space | {form.order_key for form in (refiner.forms if refiner else ())}
         self._total = len(space) if budget.evaluations is None else min(len(space), budget.evaluations)
         self._lanes = lanes
         self._searcher = searcher
@@ -310,7 +309,12 @@ class _Session:
 
     def _trials(self) -> tuple[Trial, ...]:
         """The known trials of this space and its refinements: a study may hold others, of a space that was larger."""
-        return tuple(trial for trial in self._ledger.trials if trial.config.order_key in self._keys)
+        return tuple(trial for trial in self._ledger.trials if self._counts(trial.config))
+
+    def _counts(self, config: Config) -> bool:
+        return config.order_key in self._space or (
+            self._refiner is not None and self._refiner.reach.is_refined_form(config)
+        )
 
     def _known(self, config: Config) -> list[Trial]:
         return self._ledger.of(config, besides=self._retry)

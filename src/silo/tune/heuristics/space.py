@@ -43,6 +43,11 @@ KINDS: dict[str, HeuristicFunction] = {
 }
 # Kinds whose rows are one block that no config sets; a kernel that has it as a constexpr gets the row's length.
 _WHOLE_ROWS = ("persistent_reduction", "mix_order")
+# Programs that wait for one another: a driver refuses to launch more of them than the device runs at once. A config may
+# meet sizes that it was not made for (a bundle takes RSPLIT from the nearest bucket): results are right with any,
+# but without this the programs that do not fit would be waited for without end.
+_TOGETHER: Mapping[str, Value] = {"launch_cooperative_grid": True}
+_GPUS = ("cuda", "hip")
 # What every config sets besides; a CPU's have none of it.
 _OPTIONS = ("num_warps", "num_stages")
 
@@ -113,8 +118,13 @@ class HeuristicSpace:
         """The candidates for sizes by dimension, in the kernel's own names."""
         hints = SizeHints.of(sizes)
         made = self.function(target, hints, self.facts, self.effort).named(self.names)
-        more = {**({self.row: hints.rnumel} if self.row else {}), **self.constants}
+        row = {self.row: hints.rnumel} if self.row else {}
+        more = {**row, **(_TOGETHER if self._waits and target.kind in _GPUS else {}), **self.constants}
         return replace(made, found=tuple(_with(one, more) for one in made)) if more else made
+
+    @property
+    def _waits(self) -> bool:
+        return self.kind == "cooperative_reduction"
 
     @property
     def row(self) -> str:
@@ -212,7 +222,8 @@ def space(
         sizes: how many elements each dimension (x, y, z, r) has: the name of an integer argument, a number, or a
             function of the arguments such as ``lambda a: a.m * a.n``.
         names: the kernel's own names of the blocks, by the usual ones (``{"XBLOCK": "BLOCK"}``); "" for a block that
-            the kernel has written in. A persistent reduction's R0_BLOCK is the length of a row, a power of two.
+            the kernel has written in. A persistent reduction's R0_BLOCK is the length of a row, a power of two. Configs
+            of a cooperative reduction ask for a cooperative launch, unless ``constants`` say otherwise.
         facts: what is known of the kernel.
         effort: how many configs are wanted.
         constants: other constexprs and options that every config sets.

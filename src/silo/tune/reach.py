@@ -1,0 +1,110 @@
+"""What a space reaches: its own configs, and those that refinements of them may come to.
+
+Membership is decided for the configs that are asked about, which are those with trials: a space may have thousands.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from silo.core.config import Config
+from silo.core.values import Value
+
+__all__ = ["Reach", "halved", "one_stage"]
+
+# Blocks along an axis that is reduced, by Inductor's names. RSPLIT divides the grid and is none.
+_REDUCTION_BLOCK = re.compile(r"R(\d+_)?BLOCK")
+# Reductions of so few elements at a time are not made smaller.
+_LEAST_REDUCTION = 64
+
+_Members = tuple[tuple[str, type, Value], ...]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The configs whose trials count for the space ``configs``, which is not empty.
+
+    Members called ``fixed`` were set by the caller, and no refinement changes them.
+
+    >>> reach = Reach((Config.of(R0_BLOCK=256, num_stages=2),))
+    >>> Config.of(R0_BLOCK=64, num_stages=2) in reach, Config.of(R0_BLOCK=64, num_stages=1) in reach
+    (True, False)
+    """
+
+    configs: tuple[Config, ...]
+    fixed: frozenset[str] = frozenset()
+
+    def __contains__(self, config: Config) -> bool:
+        return self.holds(config) or self.is_refined_form(config)
+
+    def holds(self, config: Config) -> bool:
+        """Whether it is a config of the space itself."""
+        return config.order_key in self._keys
+
+    def is_refined_form(self, config: Config) -> bool:
+        """Whether refinements of the space may come to ``config``, and it is not in the space itself."""
+        key = config.order_key
+        return key not in self._keys and any(
+            form.order_key == key
+            for base in self._relatives.get(_unrefined(config), ())
+            for form in _refined(base, self.fixed)
+        )
+
+    @cached_property
+    def _keys(self) -> frozenset[bytes]:
+        return frozenset(config.order_key for config in self.configs)
+
+    @cached_property
+    def _relatives(self) -> dict[_Members, list[Config]]:
+        """The configs by what no refinement changes: a form and what it is of agree in that."""
+        found: dict[_Members, list[Config]] = {}
+        for config in self.configs:
+            found.setdefault(_unrefined(config), []).append(config)
+        return found
+
+
+def _unrefined(config: Config) -> _Members:
+    """The members that no refinement changes. With types, for 1, 1.0 and True are equal."""
+    return tuple(
+        (name, type(value), value)
+        for name, value in config.values + config.options
+        if name != "num_stages" and not _REDUCTION_BLOCK.fullmatch(name)
+    )
+
+
+def _refined(config: Config, fixed: frozenset[str]) -> Iterator[Config]:
+    """What refinements of one config may come to."""
+    plain = one_stage(config)
+    if plain is not None and "num_stages" not in fixed:
+        yield plain
+    smaller = halved(config)
+    while smaller is not None:
+        if not _changes(config, smaller) & fixed:
+            yield smaller
+        smaller = halved(smaller)
+
+
+def halved(config: Config) -> Config | None:
+    """The config with its largest reduction block halved; None where it has none, or they are small already."""
+    blocks = {name: value for name, value in config.values if _REDUCTION_BLOCK.fullmatch(name) and type(value) is int}
+    if not blocks or math.prod(blocks.values()) <= _LEAST_REDUCTION:
+        return None
+    largest = max(blocks, key=lambda name: blocks[name])
+    return Config.of({**config.as_dict(), largest: blocks[largest] // 2})
+
+
+def one_stage(config: Config) -> Config | None:
+    """The config without pipelining; None where it has none."""
+    stages = config.as_dict().get("num_stages")
+    if type(stages) is not int or stages <= 1:
+        return None
+    return Config.of({**config.as_dict(), "num_stages": 1})
+
+
+def _changes(before: Config, after: Config) -> set[str]:
+    ours, theirs = before.as_dict(), after.as_dict()
+    return {name for name in ours if ours[name] != theirs[name]}
