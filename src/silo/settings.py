@@ -12,7 +12,7 @@ import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, overload
 
 from silo.errors import SettingsError
 from silo.frozen import frozen, replace
@@ -71,6 +71,13 @@ VARIABLES: Final = (
     ),
     Variable("SILO_TUNE_BUDGET", "seconds", "10", "The longest a first call may spend on measuring."),
     Variable(
+        "SILO_SPILLS",
+        "count",
+        "16 (32 on AMD) for configs that a heuristic makes, no limit for listed ones",
+        "The most values of a thread that a config may keep in local memory to be measured with the others; those that"
+        " keep more are set aside, and the best of them measured last.",
+    ),
+    Variable(
         "SILO_L2",
         "`cold` or `warm`",
         "`cold`",
@@ -125,6 +132,7 @@ class Settings:
     tune: str = "auto"
     lock: str | os.PathLike[str] | None = None
     tune_budget_s: float = 10.0
+    spills: int | None = None
     l2: str = "cold"
     threads: int = 1
     jobs: int = 1
@@ -162,6 +170,7 @@ class Settings:
             tune=_choice(given, "SILO_TUNE", TUNE_MODES, "auto"),
             lock=_path(given, "SILO_LOCK"),
             tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 10.0),
+            spills=_count(given, "SILO_SPILLS", None, least=0),
             l2=_choice(given, "SILO_L2", L2_STATES, "cold"),
             threads=_count(given, "SILO_THREADS", cpus),
             jobs=_count(given, "SILO_JOBS", cpus),
@@ -234,12 +243,20 @@ def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
     return value
 
 
-def _count(given: Mapping[str, str], name: str, default: int) -> int:
+@overload
+def _count(given: Mapping[str, str], name: str, default: int, least: int = 1) -> int: ...
+
+
+@overload
+def _count(given: Mapping[str, str], name: str, default: None, least: int = 1) -> int | None: ...
+
+
+def _count(given: Mapping[str, str], name: str, default: int | None, least: int = 1) -> int | None:
     text = given.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65536):
-        raise SettingsError(f"{name} is a count from 1 to 65536, not {text!r}")
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= 65536):
+        raise SettingsError(f"{name} is a count from {least} to 65536, not {text!r}")
     return int(text)
 
 

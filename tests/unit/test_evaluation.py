@@ -45,7 +45,7 @@ class Bench:
         pass
 
 
-def evaluator(bench, *, verdicts=(True,), same_code=False):
+def evaluator(bench, *, verdicts=(True,), same_code=False, spills=None):
     target = device_named("cpu").target
     study = Study(
         "k", "0" * 64, Signature(()), Specialization(), target, "c", (), (), DeviceModel("v", "d", "", 1, 1), "p"
@@ -53,7 +53,7 @@ def evaluator(bench, *, verdicts=(True,), same_code=False):
     artifacts = {
         config.order_key: Artifact(
             Variant("k", "0" * 64, Signature(()), Specialization(), config, target),
-            LaunchInfo("k", ()),
+            LaunchInfo("k", (), spills=spills),
             BlobRef("0" * 64 if same_code else f"{number:064x}", "so", 1),
             (),
             "cc",
@@ -108,3 +108,12 @@ def test_a_wrong_result_is_never_timed(verdicts):
     trial = evaluator(bench, verdicts=verdicts).evaluate(SLOW)
     assert trial.status is Status.WRONG
     assert bench.times[SLOW] == [900]
+
+
+@pytest.mark.parametrize(("spills", "kept"), [(None, ()), (0, ()), (40, (("spills", 40),))])
+def test_spills_are_the_binarys_known_before_anything_runs(spills, kept):
+    bench = Bench({SLOW: [900]})
+    made = evaluator(bench, spills=spills)
+    assert made.spills(SLOW) == spills
+    assert bench.runs == []
+    assert made.evaluate(SLOW).resources == (("shared_bytes", 0), *kept, ("threads", 1))

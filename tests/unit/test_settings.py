@@ -85,6 +85,7 @@ def test_an_empty_value_is_absent_and_cc_comes_second():
         ("SILO_THREADS", "0", "SILO_THREADS is a count from 1 to 65536, not '0'"),
         ("SILO_THREADS", "-2", "SILO_THREADS is a count"),
         ("SILO_JOBS", "1e3", "SILO_JOBS is a count"),
+        ("SILO_SPILLS", "-1", "SILO_SPILLS is a count from 0"),
         ("SILO_JOBS", "9" * 30, "SILO_JOBS is a count"),
         ("SILO_TORCH_SHIM", "yes", "SILO_TORCH_SHIM is 0 or 1, not 'yes'"),
         ("SILO_DEBUG", "2", "SILO_DEBUG is 0 or 1"),
@@ -151,3 +152,8 @@ def test_nothing_else_reads_the_environment():
         if re.search(r"\bos\.environb?\b|\bgetenvb?\b|import environ\b", path.read_text())
     ]
     assert readers == ["settings.py"]
+
+
+def test_no_spills_at_all_can_be_asked_for():
+    assert Settings.from_environment({"SILO_SPILLS": "0"}).spills == 0
+    assert Settings.from_environment({}).spills is None

@@ -98,6 +98,7 @@ def test_an_event_as_a_line():
         "best": {"BLOCK": 64, "SCALE": "inf", "num_warps": 4},
         "best_ns": 20,
         "failures": {"compile": 1},
+        "set_aside": 0,
         "last": {
             "config": {"BLOCK": 64, "SCALE": "inf", "num_warps": 4},
             "status": "ok",

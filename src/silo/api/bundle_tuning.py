@@ -25,6 +25,7 @@ from silo.core.signature import Signature
 from silo.core.values import JSON
 from silo.errors import BundleError, CaseError
 from silo.launch.runtime import inspect_call
+from silo.settings import settings
 from silo.tune.failing import TunedCase
 from silo.tune.outcome import TuneOutcome
 from silo.tune.progress import Progress
@@ -124,6 +125,7 @@ def _tune_case(
             records,
             searcher=limits.searcher,
             seeds=study_seeds(study, configs, records),
+            most_spills=settings().spills,  # what a bundle holds was chosen
             budget=limits.budget,
             progress=progress,
         )

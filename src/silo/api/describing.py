@@ -112,7 +112,7 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
     facts = [f"{name} {fact.value}" for name, fact in variant.specialization.facts]
     resources = [f"{format_block(launch.block)} threads"] if launch.threads > 1 else []
     resources += [f"{launch.registers} registers"] if launch.registers is not None else []
-    resources += [f"{launch.spills} bytes spilled"] if launch.spills else []
+    resources += [f"{launch.spills} values spilled"] if launch.spills else []
     resources += [f"{launch.shared_bytes} shared bytes"] if launch.shared_bytes else []
     resources += [f"{launch.scratch_bytes} scratch bytes"] if launch.scratch_bytes else []
     return VariantRow(

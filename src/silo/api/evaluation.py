@@ -161,6 +161,10 @@ class BenchEvaluator:
         self._bench.start()
         self._artifacts.prepare(configs)
 
+    def spills(self, config: Config) -> int | None:
+        """See :class:`silo.tune.evaluator.Evaluator`."""
+        return self._artifacts.get(config).artifact.launch.spills
+
     def evaluate(self, config: Config) -> Trial:
         """Await the artifact, check its result, measure it."""
         found = self._artifacts.get(config)

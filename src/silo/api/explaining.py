@@ -9,8 +9,10 @@ from silo.api.collect import collect_kernels
 from silo.api.deciding import lock_advice
 from silo.api.devices import device_named
 from silo.api.locks import deployed_config
+from silo.api.refining import spill_limit_of
 from silo.api.studying import CaseStudy, case_studies
 from silo.errors import CaseError
+from silo.tune.aside import known_spills
 from silo.tune.explain import Explanation, explain_study
 from silo.tune.ledger import read_trials
 from silo.tune.seeds import neighbours, seeds
@@ -44,6 +46,8 @@ def explain_case(study: CaseStudy, lock: Path | None = None) -> Explanation:
     near, trials = neighbours(made, problem.records), read_trials(made, problem.records)
     tried = {trial.config.order_key for trial in trials}
     new = [config for config in situation.candidates if config.order_key not in tried]
+    limit = spill_limit_of(situation)
+    above = () if limit is None else [one for one in known_spills(made, problem.records) if one.spills > limit]
     said = lock_advice(study.kernel, problem, situation)
     text = ""
     if said is not None:
@@ -57,4 +61,5 @@ def explain_case(study: CaseStudy, lock: Path | None = None) -> Explanation:
         seeds(new, near, deployed=deployed_config(lock, made)),
         text,
         [trial.config for trial in trials if situation.reach.is_refined_form(trial.config)],
+        above,
     )

@@ -19,9 +19,11 @@ from silo.core.recipes import ArrayRecipe, DescriptorRecipe, ScalarRecipe
 from silo.core.specialization import Fact
 from silo.core.values import Value
 from silo.errors import BundleError, CompilerMissingError, SourceError, TargetError, ToolchainError
+from silo.tune.aside import known_spills
 from silo.tune.catalog import studies_of
 from silo.tune.kept import KeptStudy, pair_from_document
 from silo.tune.ledger import read_trials
+from silo.tune.spilling import SpillingConfig
 from silo.tune.trial import Study, Trial
 
 __all__ = ["bundle_trials", "kept_studies"]
@@ -71,9 +73,16 @@ def _of_kernel(kernel: Kernel) -> list[KeptStudy]:
                 tuple(recipes[number].label for number in cases),
                 _default(kernel, study, first),
                 first.work if first else None,
+                _set_aside(study, trials),
             )
             found.append((cases[0] if cases else len(recipes), kept))
     return [kept for _, kept in sorted(found, key=lambda pair: pair[0])]
+
+
+def _set_aside(study: Study, trials: Sequence[Trial]) -> tuple[SpillingConfig, ...]:
+    measured = {trial.config.order_key for trial in trials}
+    known = known_spills(study, session().store.records)
+    return tuple(one for one in known if one.config.order_key not in measured)
 
 
 def _recipes(kernel: Kernel) -> list[CaseRecipe]:

@@ -11,7 +11,7 @@ from silo.api.benches import RUN_LIMIT_S, Bench, LocalBench, confined_bench, con
 from silo.api.compiling import Compilation
 from silo.api.evaluation import BenchEvaluator, CompiledArtifacts
 from silo.api.locks import lock_of
-from silo.api.refining import refiner_of
+from silo.api.refining import refiner_of, spill_limit_of
 from silo.api.seeding import study_seeds
 from silo.api.session import session
 from silo.core.config import Config
@@ -88,6 +88,7 @@ def tune_live(kernel: Kernel, resolver: Resolver, situation: Situation) -> Confi
                 problem.records,
                 seeds=study_seeds(study, situation.candidates, problem.records, locked[0] if locked else None),
                 budget=budget,
+                most_spills=spill_limit_of(situation),
                 refiner=refiner_of(
                     situation, lambda config: _grid(kernel, situation, resolver.variant(situation, config))
                 ),

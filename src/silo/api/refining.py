@@ -1,4 +1,4 @@
-"""What proposes further configs of a call while it is tuned."""
+"""What a call's code and measurements do to its space while it is tuned: configs set aside, configs proposed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from silo.core.config import Config
 from silo.errors import SiloError
+from silo.settings import settings
 from silo.tune.refine import Occupancy, Refiner
+from silo.tune.spilling import spill_limit
 
 if TYPE_CHECKING:
     from silo.api.resolver import Situation
 
-__all__ = ["refiner_of"]
+__all__ = ["refiner_of", "spill_limit_of"]
 
 
 def refiner_of(situation: Situation, grid_of: Callable[[Config], Sequence[int]]) -> Refiner:
@@ -27,3 +29,8 @@ def refiner_of(situation: Situation, grid_of: Callable[[Config], Sequence[int]])
 
     occupancy = Occupancy.of(situation.device.facts())
     return Refiner(situation.candidates, occupancy, programs, frozenset(situation.given))
+
+
+def spill_limit_of(situation: Situation) -> int | None:
+    """The most values that a candidate of a call may spill to be measured with the others."""
+    return spill_limit(situation.device.target, by_heuristic=situation.rule is not None, asked=settings().spills)

@@ -13,7 +13,7 @@ from silo.api.compiling import Compilation
 from silo.api.evaluation import CompiledArtifacts, evaluators
 from silo.api.guessing import check_grid
 from silo.api.kernel import Kernel
-from silo.api.refining import refiner_of
+from silo.api.refining import refiner_of, spill_limit_of
 from silo.api.resolver import Situation
 from silo.api.seeding import study_seeds
 from silo.api.session import session
@@ -187,6 +187,7 @@ def tune_case(
             searcher=limits.searcher,
             seeds=study_seeds(made, situation.candidates, records, limits.lock),
             refiner=refiner_of(situation, lambda config: _grid(study, kernel.resolver.variant(situation, config))),
+            most_spills=spill_limit_of(situation),
             budget=limits.budget,
             progress=progress,
         )

@@ -28,6 +28,7 @@ class TuneRow:
 
     ``locked`` is what the lock file holds for it now and ``locked_reason`` why. Where cases of a kernel have no config
     that can be used, the first of them says so in ``failure``, for all (:func:`silo.tune.failing.failure_of`).
+    ``remarks`` say what was done besides going through the space, and what went wrong with the store.
     """
 
     kernel: str
@@ -41,20 +42,22 @@ class TuneRow:
     locked: str | None = None
     locked_reason: str = ""
     failure: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 def row_of(tuned: TunedCase) -> TuneRow:
     """An outcome as a row; why nothing won where nothing did."""
     kernel, case, outcome = tuned.kernel, tuned.case, tuned.outcome
-    winner = outcome.winner
+    winner, remarks = outcome.winner, (*outcome.remarks, *outcome.notes)
     if winner is None:
         first = next((trial for trial in outcome.trials if trial.message), None)
         reason = "no config can be used" + (f"; {first.config}: {first.message.splitlines()[0]}" if first else "")
-        return TuneRow(kernel, case, None, None, outcome.measured, outcome.reused, outcome.failures, reason)
+        made = TuneRow(kernel, case, None, None, outcome.measured, outcome.reused, outcome.failures, reason)
+        return replace(made, remarks=remarks)
     made = TuneRow(
         kernel, case, str(winner.config), winner.median_ns, outcome.measured, outcome.reused, outcome.failures
     )
-    return replace(made, reason=winner.reason)
+    return replace(made, reason=winner.reason, remarks=remarks)
 
 
 def _rows(tuned: Sequence[TunedCase]) -> list[TuneRow]:

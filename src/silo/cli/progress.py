@@ -100,6 +100,7 @@ class TuneProgress(_Bar):
         if progress.eta_s is not None and progress.done < progress.total:
             parts.append(f"{format_duration(progress.eta_s)} left")
         parts += [f"{count} {kind}" for kind, count in progress.failures.items()]
+        parts += [f"{progress.aside} set aside"] if progress.aside else []
         self.show(name, progress.done, progress.total, "; ".join(parts))
 
 

@@ -105,6 +105,9 @@ def command(
         ]
         columns = ["kernel", "case", "winner", "time", "measured", "reused", "failures", "why"]
         console().print(table(f"{path} on {device}", columns, cells, right=["time", "measured", "reused"]))
+        for row in rows:
+            for remark in row.remarks:
+                console().print(f"{row.kernel} {row.case}: {remark}", markup=False, highlight=False, soft_wrap=True)
         for row in rows if lock is not None else ():
             decided = f"{row.locked} ({row.locked_reason})" if row.locked else row.locked_reason
             console().print(f"{lock}: {row.kernel} {row.case}: {decided}", markup=False, highlight=False)

@@ -124,9 +124,12 @@ def _section(number: int, report: StudyReport) -> dict[str, Any]:
             for effect in effects(searched)
         ],
         "failures": failure_groups(kept.trials),
+        "aside": sorted(kept.aside, key=lambda one: one.spills),
         "names": parameter_names(kept.trials),
         "rows": rows,
-        "has": {name: any(row[name] not in ("", 0) for row in rows) for name in ("registers", "shared", "error")},
+        "has": {
+            name: any(row[name] not in ("", 0) for row in rows) for name in ("registers", "spills", "shared", "error")
+        },
     }
 
 
@@ -241,6 +244,7 @@ def _row(number: int, trial: Trial, names: Sequence[str], best: int | None, repo
         "compile": format_duration(trial.compile_ns / 1e9) if trial.compile_ns else "",
         "compile_ns": trial.compile_ns,
         "registers": resources.get("registers", ""),
+        "spills": resources.get("spills", ""),
         "shared": resources.get("shared_bytes", ""),
         "error": "" if trial.max_error is None else f"{trial.max_error:.3g}",
         "message": trial.message,

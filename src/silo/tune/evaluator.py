@@ -22,6 +22,10 @@ class Evaluator(Protocol):
         """Start compiling ``configs`` in the background; called again with further ones. Returns at once."""
         ...
 
+    def spills(self, config: Config) -> int | None:
+        """Await the artifact: how many 32-bit values a thread keeps in local memory, None where nobody knows."""
+        ...
+
     def evaluate(self, config: Config) -> Trial:
         """Await the artifact, check its result, measure it."""
         ...

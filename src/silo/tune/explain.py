@@ -9,6 +9,7 @@ from silo.core.config import Config
 from silo.tune.nearness import Neighbour
 from silo.tune.progress import format_time
 from silo.tune.seeds import Seed
+from silo.tune.spilling import SpillingConfig, ranked
 from silo.tune.trial import Status, Study, Trial
 from silo.tune.winner import Winner, choose_winner
 
@@ -21,7 +22,8 @@ class Explanation:
 
     ``known`` configs of the space have trials and are not measured again, ``new`` ones are; ``failed`` says of a known
     one why it cannot win. ``near`` are studies whose trials do not count here, nearest first; ``seeds`` what they
-    suggest. ``lock`` is what the lock says, "" without one.
+    suggest. ``lock`` is what the lock says, "" without one. ``aside`` are configs that spill and were not measured:
+    they are neither known nor new, and a session that is no different leaves them alone.
     """
 
     study: Study
@@ -32,6 +34,7 @@ class Explanation:
     near: tuple[Neighbour, ...]
     seeds: tuple[Seed, ...]
     lock: str = ""
+    aside: tuple[SpillingConfig, ...] = ()
 
     @property
     def text(self) -> str:
@@ -48,6 +51,7 @@ class Explanation:
             time = format_time(self.winner.median_ns)
             lines.append(f"  winner {self.winner.config} at {time}: {self.winner.reason}")
         lines += [f"  {config} cannot win: {why}" for config, why in self.failed]
+        lines += [f"  {one.config} is set aside: {one.spills} values of a thread spill" for one in self.aside]
         if self.lock:
             lines.append(f"  lock: {self.lock}")
         lines += near_lines(self.near)
@@ -65,6 +69,7 @@ class Explanation:
             "failed": {str(config): why for config, why in self.failed},
             "winner": None if self.winner is None else str(self.winner.config),
             "lock": self.lock,
+            "set_aside": {str(one.config): one.spills for one in self.aside},
             "near": [
                 {
                     "study": str(one.study),
@@ -87,12 +92,16 @@ def explain_study(
     seeded: Sequence[Seed],
     lock: str = "",
     refined: Sequence[Config] = (),
+    aside: Sequence[SpillingConfig] = (),
 ) -> Explanation:
     """What is known of ``study`` from its own ``trials`` and from studies that are ``near``. Pure.
 
-    Trials of ``refined`` configs count as those of ``configs`` do, but are not missed where there are none.
+    Trials of ``refined`` configs count as those of ``configs`` do, but are not missed where there are none; nor are
+    those of configs ``aside``.
     """
     tried = {trial.config.order_key for trial in trials}
+    left = [one for one in ranked(aside, configs) if one.config.order_key not in tried]
+    skipped = {one.config.order_key for one in left}
     forms = [form for form in refined if form.order_key in tried]
     mine = {config.order_key: config for config in (*configs, *forms)}
     own = [trial for trial in trials if trial.config.order_key in mine]
@@ -100,7 +109,7 @@ def explain_study(
     return Explanation(
         study=study,
         known=tuple(config for key, config in mine.items() if key in tried),
-        new=tuple(config for key, config in mine.items() if key not in tried),
+        new=tuple(config for key, config in mine.items() if key not in tried and key not in skipped),
         failed=tuple(
             (trial.config, f"{trial.status.value}: {_first_line(trial.message)}") for trial in failed.values()
         ),
@@ -108,6 +117,7 @@ def explain_study(
         near=tuple(near),
         seeds=tuple(seeded),
         lock=lock,
+        aside=tuple(left),
     )
 
 

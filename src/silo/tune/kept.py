@@ -8,6 +8,7 @@ from silo.core.config import Config
 from silo.core.reading import read_object
 from silo.core.recipes import Work
 from silo.core.values import JSON
+from silo.tune.spilling import SpillingConfig
 from silo.tune.trial import Study, Trial
 
 __all__ = ["KeptStudy", "pair_from_document"]
@@ -19,7 +20,7 @@ class KeptStudy:
 
     ``cases`` are the labels of the cases it was measured on (none: it was met in a call). ``default`` is the config
     that a call gets where nothing is measured, None where nobody can say any more. ``work`` is what the first case
-    declares.
+    declares. ``aside`` are configs that are known to spill and have no trial.
     """
 
     study: Study
@@ -27,6 +28,7 @@ class KeptStudy:
     cases: tuple[str, ...] = ()
     default: Config | None = None
     work: Work | None = None
+    aside: tuple[SpillingConfig, ...] = ()
 
 
 def pair_from_document(document: JSON) -> tuple[Study, Trial]:

@@ -9,11 +9,12 @@ from typing import Protocol, Self, runtime_checkable
 from silo.core.config import Config
 from silo.errors import SiloError
 from silo.tune.evaluator import Evaluator
+from silo.tune.spilling import SpillingConfig
 from silo.tune.trial import Trial
 
 __all__ = ["InlineLane", "Lanes", "ThreadedLanes", "make_lanes"]
 
-Finished = tuple[Config, Trial | SiloError]
+Finished = tuple[Config, Trial | SpillingConfig | SiloError]
 
 
 @runtime_checkable
@@ -42,12 +43,18 @@ class Lanes(Protocol):
         """Start compiling; see :meth:`silo.tune.evaluator.Evaluator.prepare`."""
         ...
 
-    def start(self, config: Config) -> None:
-        """Start evaluating ``config``. Only while one is free."""
+    def start(self, config: Config, most_spills: int | None = None) -> None:
+        """Start evaluating ``config``, but do not measure it if it spills more than ``most_spills`` values.
+
+        Only while one is free.
+        """
         ...
 
     def finish(self) -> Finished:
-        """Wait for one that was started: its trial, or the error it raised. What is no config's fault is raised."""
+        """Wait for one that was started: its trial, how much it spills if that is too much, or the error it raised.
+
+        What is no config's fault is raised.
+        """
         ...
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
@@ -62,7 +69,7 @@ class InlineLane:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
-        self._started: list[Config] = []
+        self._started: list[tuple[Config, int | None]] = []
 
     @property
     def free(self) -> int:
@@ -81,15 +88,15 @@ class InlineLane:
     def close(self) -> None:
         """Nothing runs but what the caller waits for."""
 
-    def start(self, config: Config) -> None:
+    def start(self, config: Config, most_spills: int | None = None) -> None:
         """See :class:`Lanes`."""
-        self._started.append(config)
+        self._started.append((config, most_spills))
 
     def finish(self) -> Finished:
         """See :class:`Lanes`."""
-        config = self._started.pop()
+        config, most_spills = self._started.pop()
         try:
-            return config, self._evaluator.evaluate(config)
+            return config, _evaluated(self._evaluator, config, most_spills)
         except SiloError as error:
             return config, error
 
@@ -108,7 +115,7 @@ class ThreadedLanes:
         self._evaluators = tuple(evaluators)
         self._threads = [ThreadPoolExecutor(1, f"silo-lane-{number}") for number in range(len(self._evaluators))]
         self._idle = list(range(len(self._evaluators)))
-        self._running: dict[Future[Trial], tuple[int, Config]] = {}
+        self._running: dict[Future[Trial | SpillingConfig], tuple[int, Config]] = {}
 
     @property
     def count(self) -> int:
@@ -131,10 +138,11 @@ class ThreadedLanes:
         for evaluator in self._evaluators[1:]:
             evaluator.prepare(())
 
-    def start(self, config: Config) -> None:
+    def start(self, config: Config, most_spills: int | None = None) -> None:
         """See :class:`Lanes`."""
         number = self._idle.pop(0)
-        self._running[self._threads[number].submit(self._evaluators[number].evaluate, config)] = number, config
+        future = self._threads[number].submit(_evaluated, self._evaluators[number], config, most_spills)
+        self._running[future] = number, config
 
     def finish(self) -> Finished:
         """See :class:`Lanes`."""
@@ -165,6 +173,15 @@ class ThreadedLanes:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _evaluated(evaluator: Evaluator, config: Config, most_spills: int | None) -> Trial | SpillingConfig:
+    """The trial of a config; how much it spills instead, where that is more than ``most_spills`` values."""
+    if most_spills is not None:
+        spills = evaluator.spills(config)
+        if spills is not None and spills > most_spills:
+            return SpillingConfig(config, spills)
+    return evaluator.evaluate(config)
 
 
 def make_lanes(evaluators: Sequence[Evaluator]) -> InlineLane | ThreadedLanes:

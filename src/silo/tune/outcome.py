@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from silo.errors import TuneError
 from silo.tune.progress import format_duration, format_time
+from silo.tune.spilling import SpillingConfig
 from silo.tune.trial import Status, Study, Trial
 from silo.tune.winner import Winner
 
@@ -40,7 +41,9 @@ class TuneOutcome:
 
     ``trials`` are all that are known of the configs of the space; ``measured`` and ``reused`` count configs;
     ``failures`` counts configs by kind of failure. ``stopped`` is ``complete``, ``evaluations``, ``seconds`` or
-    ``interrupted``. ``notes`` say what went wrong with the store.
+    ``interrupted``. ``notes`` say what went wrong with the store, ``remarks`` what was done besides going through the
+    space, and why, a line each. ``aside`` are configs of the space that spill too much and were not measured: no
+    failures, and no trials.
     """
 
     study: Study
@@ -52,6 +55,8 @@ class TuneOutcome:
     seconds: float
     stopped: str
     notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    aside: tuple[SpillingConfig, ...] = ()
 
     def require_winner(self) -> Winner:
         """The winner.
@@ -64,6 +69,7 @@ class TuneOutcome:
         failed = {trial.config.order_key: trial for trial in self.trials if trial.status is not Status.OK}
         listing = "".join(f"\n  - {trial.config}: {trial.status.value}: {trial.message}" for trial in failed.values())
         tried = "no config was tried" if not failed else f"all {len(failed)} configs that were tried failed"
+        listing += "".join(f"\n  {remark}" for remark in self.remarks)
         raise TuneError(f"{self.study}: no config can be used, {tried} (stopped: {self.stopped}){listing}")
 
     @property
@@ -82,7 +88,7 @@ class TuneOutcome:
             kept += "; interrupted, the next run goes on from here"
         elif self.stopped != "complete":
             kept += f"; stopped by its budget of {self.stopped}"
-        return f"tuned {self.study}: {effort}; {won}; {kept}"
+        return "; ".join([f"tuned {self.study}: {effort}", won, *self.remarks, kept])
 
 
 class TuneInterrupted(KeyboardInterrupt):

@@ -20,8 +20,9 @@ class Progress:
 
     ``total`` is how many configs it will look at if no time limit stops it; ``done`` counts those known by now, of
     which ``reused`` came from the store. ``best_ns`` is the median of the fastest so far. ``failures`` counts by
-    kind. ``eta_s`` is at most what a time limit leaves, and None until something was measured without one. ``phase`` is
-    ``search``, ``final`` or ``done``.
+    kind; ``aside`` counts configs that were set aside because they spill (:mod:`silo.tune.spilling`). ``eta_s`` is at
+    most what a time limit leaves, and None until something was measured without one. ``phase`` is ``search``,
+    ``final`` or ``done``.
     """
 
     done: int
@@ -34,6 +35,7 @@ class Progress:
     failures: Mapping[str, int] = field(default_factory=dict[str, int])
     last: Trial | None = None
     phase: str = "search"
+    aside: int = 0
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -68,6 +70,7 @@ def event_to_json(session: str, progress: Progress) -> dict[str, object]:
         "best": None if progress.best is None else _plain_members(progress.best),
         "best_ns": progress.best_ns,
         "failures": dict(progress.failures),
+        "set_aside": progress.aside,
         "last": trial,
     }
 

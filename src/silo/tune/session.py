@@ -17,6 +17,7 @@ from silo.errors import (
     SiloError,
     TuneError,
 )
+from silo.tune.aside import Aside
 from silo.tune.evaluator import Evaluator
 from silo.tune.lanes import InlineLane, Lanes
 from silo.tune.ledger import Ledger
@@ -25,6 +26,7 @@ from silo.tune.progress import Progress, ProgressCallback
 from silo.tune.refine import Refiner
 from silo.tune.search.registry import AHEAD, DEFAULT_SEARCHER, ahead_of, make_searcher
 from silo.tune.search.seed import Seed
+from silo.tune.spilling import SpillingConfig, judge
 from silo.tune.statistics import median
 from silo.tune.trial import Stage, Status, Study, Trial
 from silo.tune.winner import choose_winner, finalists
@@ -53,6 +55,7 @@ def tune(
     progress: ProgressCallback | None = None,
     finalist_count: int = 4,
     refiner: Refiner | None = None,
+    most_spills: int | None = None,
     retry: frozenset[Status] = frozenset(),
     ahead: int | None = None,
     clock: Callable[[], int] = time.monotonic_ns,
@@ -62,7 +65,8 @@ def tune(
     Trials that ``records`` holds already are reused, also those that other processes finish meanwhile, so a killed
     session goes on where it was and a config added to a space costs one measurement. Each trial is kept as soon as
     it is finished. Near the end of the budget the searcher is told so, and a default search then descends in the whole
-    neighbourhood of its best. Finalists are then measured side by side.
+    neighbourhood of its best. Configs that spill much are set aside; some of them, or all where nothing else works,
+    come last (:mod:`silo.tune.spilling`). Finalists are then measured side by side.
 
     Args:
         study: What the trials have in common; its key names them in the store.
@@ -75,6 +79,8 @@ def tune(
         progress: Called after each config with where the session stands.
         finalist_count: How many of the fastest configs are compared at most; below 2 none are.
         refiner: Proposes further configs by what was measured; they count for the space as its own do.
+        most_spills: Configs whose code keeps more values of a thread in local memory are set aside; None: no config is.
+            A config that was set aside is no trial and no evaluation, and its searcher is told that it failed.
         retry: Kinds of failure that are tried again although the store holds them.
         ahead: How many configs are handed to the evaluator for compiling before they are needed; by default eight,
             and more where the searcher does not learn from outcomes.
@@ -105,9 +111,11 @@ def tune(
         ahead=ahead,
         clock=clock,
         refiner=refiner,
+        most_spills=most_spills,
     )
     try:
         stopped = session.search()
+        session.measure_aside()
         session.refine()
         session.compare(finalist_count)
     except KeyboardInterrupt as interrupt:
@@ -131,11 +139,12 @@ class _Session:
         ahead: int,
         clock: Callable[[], int],
         refiner: Refiner | None,
+        most_spills: int | None,
     ) -> None:
         self._study = study
         self._space = frozenset(config.order_key for config in space)
         self._refiner = refiner
-        self._total = len(space) if budget.evaluations is None else min(len(space), budget.evaluations)
+        self._aside = Aside(study, space, records, most_spills)
         self._lanes = lanes
         self._searcher = searcher
         self._budget = budget
@@ -150,16 +159,20 @@ class _Session:
         self._last: Trial | None = None
         self._best: tuple[int, Config] | None = None
         self._failures: Counter[str] = Counter()
-        self._refined = 0  # configs that the refiner proposed, on top of the total of the search
+        self._asked = 0  # configs that the searcher named, or that were known, but those set aside
+        self._known_first = 0  # of these, what the store held at first
+        self._more = 0  # configs on top of the search: of those set aside, and of the refiner's
+        self._troubles: list[str] = []
         self._begun: dict[bytes, int] = {}  # when each config that is being evaluated was started
 
     def search(self) -> str:
         """Go through the searcher's suggestions; why it stopped."""
         queue: deque[Config] = deque()
-        asked, out_of_time = self._take_known(), False
+        self._take_known()
+        out_of_time = False
         while True:
             if not out_of_time:
-                asked = self._top_up(queue, asked)
+                self._top_up(queue)
             while queue and self._lanes.free:
                 config = queue.popleft()
                 self._ledger.refresh()
@@ -172,62 +185,109 @@ class _Session:
                     out_of_time = True
                     queue.clear()
                 else:
-                    self._begun[config.order_key] = self._clock()
-                    self._lanes.start(config)
+                    self._start_one(config, self._aside.limit)
             else:
                 if self._lanes.busy:
                     self._finish_one()
                 elif out_of_time:
                     return "seconds"
                 else:
-                    return "evaluations" if asked < len(self._space) and asked >= self._total else "complete"
+                    return "evaluations" if self._total <= self._asked < self._eligible else "complete"
 
-    def _top_up(self, queue: deque[Config], asked: int) -> int:
-        """Ask the searcher for as many configs as may be compiled ahead; how many it was asked for by now."""
-        if asked >= self._total * FINISH_SHARE or self._spent(_SEARCH_SHARE * FINISH_SHARE):
+    @property
+    def _eligible(self) -> int:
+        """How many configs of the space the search may look at: all but those set aside."""
+        return len(self._space) - len(self._aside)
+
+    @property
+    def _total(self) -> int:
+        """How many of them it will look at, if time does not end it."""
+        limit = self._budget.evaluations
+        return max(self._eligible if limit is None else min(self._eligible, limit), self._known_first)
+
+    def _top_up(self, queue: deque[Config]) -> None:
+        """Ask the searcher for as many configs as may be compiled ahead."""
+        if self._asked >= self._total * FINISH_SHARE or self._spent(_SEARCH_SHARE * FINISH_SHARE):
             self._searcher.finish()
-        room = min(self._ahead - len(queue), self._total - asked)
+        room = min(self._ahead - len(queue), self._total - self._asked)
         if room <= 0:
-            return asked
+            return
         suggested = list(self._searcher.suggest(room))
         queue.extend(suggested)
-        self._lanes.prepare([config for config in suggested if not self._known(config)])
-        return asked + len(suggested)
+        if new := [config for config in suggested if not self._known(config)]:
+            self._lanes.prepare(new)
+        self._asked += len(suggested)
+
+    def _start_one(self, config: Config, most_spills: int | None = None) -> None:
+        self._begun[config.order_key] = self._clock()
+        self._lanes.start(config, most_spills)
 
     def _finish_one(self) -> None:
         config, result = self._lanes.finish()
+        if isinstance(result, SpillingConfig):
+            del self._begun[config.order_key]
+            self._aside.add(result)
+            self._asked -= 1
+            self._searcher.observe(config, None)  # it is told the time if there is one later
+            self.report("search")
+            return
         known = [self._trial(config, result)]
         self._ledger.keep(known)
         self._measured += 1
         self._observe(config, known)
         self.report("search")
 
+    def measure_aside(self) -> None:
+        """Measure those of the configs set aside that are worth it, least spilling first."""
+        if trouble := self._aside.keep():
+            self._troubles.append(trouble)
+        if not len(self._aside):
+            return
+        works = choose_winner(trial for trial in self._trials() if trial.config.order_key not in self._aside)
+        limit = self._budget.evaluations
+        left = None if limit is None else max(limit - self._asked, 0)
+        verdicts = judge(self._aside.configs, others_work=works is not None, evaluations=left)
+        self._measure(
+            [one.one.config for one in verdicts if one.decision and not self._known(one.one.config)],
+            1.0 if works is None else _SEARCH_SHARE,
+        )
+
     def refine(self) -> None:
         """Measure what the trials suggest besides the space, until they suggest nothing new or time is up."""
         while self._refiner is not None:
             self._ledger.refresh()
-            queue = deque(one.config for one in self._refiner.propose(self._trials()))
-            if not queue or self._spent(_SEARCH_SHARE):
+            proposed = [one.config for one in self._refiner.propose(self._trials())]
+            if not proposed or self._spent(_SEARCH_SHARE):
                 return
-            self._refined += len(queue)
-            self._lanes.prepare(list(queue))
-            while queue or self._lanes.busy:
-                while queue and self._lanes.free:
-                    self._begun[queue[0].order_key] = self._clock()
-                    self._lanes.start(queue.popleft())
-                self._finish_one()
+            self._measure(proposed, _SEARCH_SHARE)
 
-    def _take_known(self) -> int:
-        """Tell the searcher what the store holds already; how many configs of the space that is."""
+    def _measure(self, configs: Sequence[Config], share: float) -> None:
+        """Measure configs on top of the search, in their order, while this share of the time is not spent."""
+        if not configs:
+            return
+        queue = deque(configs)
+        self._more += len(queue)
+        self._lanes.prepare(configs)
+        while True:
+            while queue and self._lanes.free and not self._spent(share):
+                self._start_one(queue.popleft())
+            if not self._lanes.busy:
+                self._more -= len(queue)
+                return
+            self._finish_one()
+
+    def _take_known(self) -> None:
+        """Tell the searcher what the store holds already: trials, and which configs spill too much to begin with."""
         known = {trial.config.order_key: trial.config for trial in self._trials() if self._known(trial.config)}
         for config in known.values():
             self._reused += 1
             self._observe(config, self._known(config))
             self.report("search")
-        mine = len(self._space & known.keys())
-        self._total = max(self._total, mine)
-        self._refined = len(known) - mine
-        return mine
+        for one in self._aside.configs:
+            if one.config.order_key not in known:
+                self._searcher.observe(one.config, None)
+        self._asked = self._known_first = sum(key in self._space and key not in self._aside for key in known)
+        self._more = len(known) - self._asked
 
     def _observe(self, config: Config, known: Sequence[Trial]) -> None:
         self._last = known[-1]
@@ -272,7 +332,7 @@ class _Session:
         if self._progress is None:
             return
         done, elapsed = self._measured + self._reused, self._elapsed_s()
-        total = self._total + self._refined
+        total = self._total + self._more
         left = elapsed / self._measured * (total - done) if self._measured else None
         if self._budget.seconds is not None:
             rest = max(self._budget.seconds - elapsed, 0.0)
@@ -287,6 +347,7 @@ class _Session:
                 best=self._best[1] if self._best else None,
                 best_ns=self._best[0] if self._best else None,
                 failures=dict(self._failures),
+                aside=len(self._unmeasured),
                 last=self._last,
                 phase=phase,
             )
@@ -304,8 +365,15 @@ class _Session:
             failures=count_failures(trials),
             seconds=self._elapsed_s(),
             stopped=stopped,
-            notes=self._ledger.notes,
+            notes=(*self._ledger.notes, *self._troubles),
+            remarks=tuple(filter(None, [self._aside.remark({trial.config.order_key for trial in trials})])),
+            aside=self._unmeasured,
         )
+
+    @property
+    def _unmeasured(self) -> tuple[SpillingConfig, ...]:
+        """The configs set aside that were not measured after all."""
+        return tuple(one for one in self._aside.configs if not self._ledger.of(one.config))
 
     def _trials(self) -> tuple[Trial, ...]:
         """The known trials of this space and its refinements: a study may hold others, of a space that was larger."""

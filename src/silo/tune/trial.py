@@ -43,8 +43,13 @@ class Stage(Enum):
 
 
 def resources_of(launch: LaunchInfo) -> tuple[tuple[str, int], ...]:
-    """What one launch occupies, as trials keep it: threads per block, shared bytes, registers where known."""
-    known = {"threads": launch.threads, "shared_bytes": launch.shared_bytes, "registers": launch.registers}
+    """What one launch occupies, as trials keep it: threads per block, shared bytes; registers and spills if known."""
+    known = {
+        "threads": launch.threads,
+        "shared_bytes": launch.shared_bytes,
+        "registers": launch.registers,
+        "spills": launch.spills or None,
+    }
     return tuple(sorted((name, count) for name, count in known.items() if count is not None))
 
 

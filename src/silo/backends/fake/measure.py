@@ -13,6 +13,7 @@ from silo.core.device import DeviceModel
 from silo.core.dispatch import bucket_of
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
+from silo.errors import CompileError
 from silo.tune.trial import Status, Study, Trial
 
 __all__ = ["FAKE_POLICY", "FakeEvaluator", "FakeLandscape", "fake_study"]
@@ -51,7 +52,8 @@ class FakeLandscape:
 
     Each config takes ``base_ns`` plus up to as much again, by a hash of ``seed`` and config; ``optimum``, if given,
     takes half of ``base_ns``. Samples scatter by up to ``noise_permille`` to either side, by a hash too.
-    ``failures`` fail by kind; of the other configs (the optimum aside), ``failing_permille`` do, by a hash.
+    ``failures`` fail by kind; of the other configs (the optimum aside), ``failing_permille`` do, by a hash. ``spills``
+    says how many values the code of a config keeps in local memory; 0 where it does not.
     """
 
     seed: str = "landscape"
@@ -60,6 +62,7 @@ class FakeLandscape:
     noise_permille: int = 0
     failures: Mapping[Config, Status] = field(default_factory=dict[Config, Status])
     failing_permille: int = 0
+    spills: Mapping[Config, int] = field(default_factory=dict[Config, int])
 
     def time_ns(self, config: Config) -> int:
         """The true time of one launch, nanoseconds."""
@@ -114,6 +117,12 @@ class FakeEvaluator:
     def prepare(self, configs: Sequence[Config]) -> None:
         """Remember them."""
         self.prepared.extend(configs)
+
+    def spills(self, config: Config) -> int | None:
+        """What the landscape says; a config that does not compile has no code to look at."""
+        if self._landscape.status(config) is Status.COMPILE:
+            raise CompileError("fails as planned: compile")
+        return self._landscape.spills.get(config, 0)
 
     def evaluate(self, config: Config) -> Trial:
         """What the landscape says."""
