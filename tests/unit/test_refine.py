@@ -10,7 +10,7 @@ from silo.errors import CompileError, LaunchError
 from silo.store.store import MemoryStore
 from silo.tune.ledger import read_trials
 from silo.tune.outcome import Budget
-from silo.tune.refine import Occupancy, Refiner
+from silo.tune.refine import Occupancy, Refinement, Refiner, reason_of
 from silo.tune.session import tune
 from silo.tune.trial import Status
 
@@ -46,7 +46,10 @@ def test_a_reduction_that_needs_too_many_registers_is_halved(registers, programs
 
 def test_why_is_said():
     (one,) = Refiner((WIDE,), H100, lambda _: 4096).propose([ok(WIDE, 64)])
-    assert one.reason == f"{WIDE} needs 64 registers, so 264 of 4096 blocks are resident"
+    assert one.reason == f"R0_BLOCK halved to 1024: {WIDE} needs 64 registers, so 264 of 4096 blocks are resident"
+    config = Config.of(BLOCK=64, num_stages=3)
+    (one,) = Refiner((config,)).propose([STUDY.failed(config, Status.RUN, "too much shared memory")])
+    assert one.reason == f"pipelining given up: nothing runs, {config} neither"
 
 
 @pytest.mark.parametrize(
@@ -159,3 +162,39 @@ def test_progress_counts_refinements():
     seen = []
     run([Config.of(R0_BLOCK=1024)], MemoryStore().records, Registers(), progress=seen.append)
     assert seen[-1].done == seen[-1].total == 3
+
+
+def test_why_is_kept_with_the_trial_and_shown():
+    records, seen = MemoryStore().records, []
+    outcome = run([Config.of(R0_BLOCK=2048)], records, Registers(), progress=seen.append)
+    reasons = {trial.config.as_dict()["R0_BLOCK"]: reason_of(trial) for trial in read_trials(STUDY, records)}
+    assert reasons == {
+        2048: "",
+        1024: "R0_BLOCK halved to 1024: R0_BLOCK=2048 needs 255 registers, so 264 of 1000000 blocks are resident",
+        512: "R0_BLOCK halved to 512: R0_BLOCK=1024 needs 255 registers, so 264 of 1000000 blocks are resident",
+        256: "R0_BLOCK halved to 256: R0_BLOCK=512 needs 255 registers, so 264 of 1000000 blocks are resident",
+    }
+    assert outcome.remarks == tuple(
+        f"refined: {reasons[block]} ({time})" for block, time in ((1024, "1.77 us"), (512, "1.26 us"), (256, "1 us"))
+    )
+    assert [reason_of(event.last) for event in seen if event.phase == "search"] == list(reasons.values())
+    again = run([Config.of(R0_BLOCK=2048)], records, Registers())
+    assert (again.measured, again.remarks) == (0, outcome.remarks)
+    assert "refined: R0_BLOCK halved to 1024" in outcome.summary
+
+
+def test_many_refinements_are_counted():
+    configs = [Config.of(R0_BLOCK=2048, num_warps=warps) for warps in (1, 2, 4, 8)]
+    outcome = run(configs, MemoryStore().records, Registers())
+    assert len(outcome.trials) > 16
+    assert outcome.remarks[4:] == ("refined: 8 more",)
+
+
+def test_what_a_failure_says_comes_before_why_its_config_was_made():
+    config = Config.of(BLOCK=64)
+    refinement = Refinement(config, "because")
+    failed = refinement.explained(STUDY.failed(config, Status.RUN, "refused\nat 3"))
+    assert failed.message == "refused\nat 3\nrefined: because"
+    good = refinement.explained(STUDY.trial(config, Status.OK, [1], message="the same code as another"))
+    assert good.message == "refined: because\nthe same code as another"
+    assert [reason_of(one) for one in (failed, good)] == ["because"] * 2

@@ -20,6 +20,7 @@ from silo.report.page import kernel_page, study_report
 from silo.report.ranking import best_so_far, compare, effects, failure_groups, parameter_names
 from silo.report.scale import LinearScale, LogScale
 from silo.tune.kept import KeptStudy
+from silo.tune.spilling import SpillingConfig
 from silo.tune.trial import Status
 from silo.tune.winner import choose_winner
 
@@ -42,6 +43,19 @@ TRIALS = (
     bad(Status.WRONG, "out: 3 differ\nat 5", BLOCK=256, MODE="b"),
     good(100, BLOCK=128, MODE="b", num_warps=8),
 )
+
+
+def test_refinements_and_spilling_configs_are_on_the_page():
+    first = STUDY.trial(
+        Config.of(R0_BLOCK=64), Status.OK, [5] * 9, message="refined: halved", resources=(("spills", 20),)
+    )
+    aside = (SpillingConfig(Config.of(R0_BLOCK=999), 77),)
+    text = kernel_page("reduce", "k.py", [study_report(KeptStudy(STUDY, (first,), aside=aside), None)])
+    for part in ("refined: halved", "<td>20</td>", "Set aside", "R0_BLOCK=999: 77 values"):
+        assert part in text
+    text = kernel_page("reduce", "k.py", [study_report(KeptStudy(STUDY, TRIALS), None)])
+    assert "Set aside" not in text
+    assert ">spills<" not in text
 
 
 def test_the_best_so_far():

@@ -2,13 +2,17 @@ import io
 import itertools
 import json
 import math
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 import silo.cli.progress as bars
+from silo.api import tuning
+from silo.api.tuning import TuneRow
 from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.cli.progress import TuneProgress, event_lines
+from silo.cli.tune import command
 from silo.core.config import Config
 from silo.errors import SettingsError
 from silo.store.store import MemoryStore
@@ -112,7 +116,9 @@ def test_an_event_as_a_line():
 
 def test_the_bar_shows_it_on_a_terminal_only(monkeypatch):
     config = Config.of(BLOCK=64)
-    progress = Progress(2, 5, 1, 1.0, 75.0, config, 41_530, {"compile": 2, "wrong": 1})
+    last = STUDY.trial(config, Status.OK, (1,), message="refined: R0_BLOCK halved to 64: x")
+    progress = Progress(2, 5, 1, 1.0, 75.0, config, 41_530, {"compile": 2, "wrong": 1}, last, aside=3)
+    shown_parts = ("add n=5", "2/5", "best 41.5 us (BLOCK=64)", "1 min 15 s left", "2 compile", "1 wrong")
     for terminal in (True, False):
         screen = io.StringIO()
         console = Console(file=screen, force_terminal=terminal, width=200)
@@ -123,7 +129,7 @@ def test_the_bar_shows_it_on_a_terminal_only(monkeypatch):
         if not terminal:
             assert text == ""
             continue
-        for part in ("add n=5", "2/5", "best 41.5 us (BLOCK=64)", "1 min 15 s left", "2 compile", "1 wrong"):
+        for part in (*shown_parts, "3 set aside", "refined: R0_BLOCK halved to 64: x"):
             assert part in text
     screen = io.StringIO()
     with TuneProgress(enabled=False) as quiet:
@@ -145,3 +151,10 @@ def test_lines_are_appended_as_they_happen(tmp_path, capsys):
         assert lines is None
     with pytest.raises(SettingsError, match="name a file that can be written"), event_lines(str(tmp_path)):
         pass
+
+
+def test_what_was_done_besides_is_printed_below_the_table(monkeypatch, capsys):
+    row = TuneRow("add", "n=5", "BLOCK=64", 100, 3, 0, remarks=("refined: R0_BLOCK halved to 64: x [0, 1] (1 us)",))
+    monkeypatch.setattr(tuning, "tune_path", lambda *_args, **_options: [row])
+    command(Path("k.py"))
+    assert "add n=5: refined: R0_BLOCK halved to 64: x [0, 1] (1 us)" in capsys.readouterr().out

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Self
 from silo.cli.console import console
 from silo.errors import SettingsError
 from silo.tune.progress import Progress, event_to_json, format_duration, format_time
+from silo.tune.refine import reason_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -101,6 +102,8 @@ class TuneProgress(_Bar):
             parts.append(f"{format_duration(progress.eta_s)} left")
         parts += [f"{count} {kind}" for kind, count in progress.failures.items()]
         parts += [f"{progress.aside} set aside"] if progress.aside else []
+        if progress.last is not None and progress.phase == "search" and (reason := reason_of(progress.last)):
+            parts.append(f"refined: {reason}")
         self.show(name, progress.done, progress.total, "; ".join(parts))
 
 

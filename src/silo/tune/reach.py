@@ -14,7 +14,7 @@ from functools import cached_property
 from silo.core.config import Config
 from silo.core.values import Value
 
-__all__ = ["Reach", "halved", "one_stage"]
+__all__ = ["Reach", "changed", "halved", "one_stage"]
 
 # Blocks along an axis that is reduced, by Inductor's names. RSPLIT divides the grid and is none.
 _REDUCTION_BLOCK = re.compile(r"R(\d+_)?BLOCK")
@@ -83,7 +83,7 @@ def _refined(config: Config, fixed: frozenset[str]) -> Iterator[Config]:
         yield plain
     smaller = halved(config)
     while smaller is not None:
-        if not _changes(config, smaller) & fixed:
+        if not changed(config, smaller).keys() & fixed:
             yield smaller
         smaller = halved(smaller)
 
@@ -105,6 +105,7 @@ def one_stage(config: Config) -> Config | None:
     return Config.of({**config.as_dict(), "num_stages": 1})
 
 
-def _changes(before: Config, after: Config) -> set[str]:
+def changed(before: Config, after: Config) -> dict[str, Value]:
+    """The members that have another value ``after``, and that value."""
     ours, theirs = before.as_dict(), after.as_dict()
-    return {name for name in ours if ours[name] != theirs[name]}
+    return {name: theirs[name] for name in ours if ours[name] != theirs[name]}

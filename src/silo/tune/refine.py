@@ -10,22 +10,33 @@ them counts for it as its own configs do; which of them are measured follows fro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from silo.core.config import Config
-from silo.tune.reach import Reach, halved, one_stage
-from silo.tune.trial import Status, Trial
+from silo.tune.progress import format_time
+from silo.tune.reach import Reach, changed, halved, one_stage
+from silo.tune.statistics import median
+from silo.tune.trial import Stage, Status, Trial
 
-__all__ = ["Occupancy", "Refinement", "Refiner"]
+__all__ = ["Occupancy", "Refinement", "Refiner", "describe_refinements", "reason_of"]
+
+# How the line of a trial's message begins that says why its config was made.
+_MARK = "refined: "
+_SHOWN = 4  # refinements that are described one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Refinement:
-    """A config to measure besides, and why."""
+    """A config to measure besides, and why: what was changed, and what was measured of which config."""
 
     config: Config
     reason: str
+
+    def explained(self, trial: Trial) -> Trial:
+        """The trial of its config with the reason in its message; what a failure says of itself comes first."""
+        lines = [f"{_MARK}{self.reason}", *filter(None, [trial.message])]
+        return replace(trial, message="\n".join(lines if trial.status is Status.OK else reversed(lines)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +106,9 @@ class Refiner:
                 continue
             resident = self.occupancy.resident(registers, warps)
             if programs > resident:
-                reason = f"{trial.config} needs {registers} registers, so {resident} of {programs} blocks are resident"
-                yield Refinement(smaller, reason)
+                made = ", ".join(f"{name} halved to {value}" for name, value in changed(trial.config, smaller).items())
+                why = f"{trial.config} needs {registers} registers, so {resident} of {programs} blocks are resident"
+                yield Refinement(smaller, f"{made}: {why}")
 
     def _unpipelined(self, trials: Sequence[Trial]) -> Iterable[Refinement]:
         base = {config.order_key for config in self.configs}
@@ -107,4 +119,20 @@ class Refiner:
         for trial in own:
             plain = one_stage(trial.config)
             if plain is not None:
-                yield Refinement(plain, f"nothing runs; {trial.config} without pipelining")
+                yield Refinement(plain, f"pipelining given up: nothing runs, {trial.config} neither")
+
+
+def reason_of(trial: Trial) -> str:
+    """Why the trial's config was made; "" where it is no refinement."""
+    return next((line.removeprefix(_MARK) for line in trial.message.splitlines() if line.startswith(_MARK)), "")
+
+
+def describe_refinements(trials: Iterable[Trial]) -> tuple[str, ...]:
+    """A line for each refinement among ``trials``, with what came of it; of many, the first few and their number."""
+    lines = [
+        f"refined: {reason} ({format_time(median(trial.samples_ns)) if trial.samples_ns else trial.status.value})"
+        for trial in trials
+        if trial.stage is Stage.SEARCH and (reason := reason_of(trial))
+    ]
+    more = len(lines) - _SHOWN
+    return (*lines[:_SHOWN], *([f"refined: {more} more"] if more > 0 else []))

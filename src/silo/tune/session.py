@@ -23,7 +23,7 @@ from silo.tune.lanes import InlineLane, Lanes
 from silo.tune.ledger import Ledger
 from silo.tune.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
 from silo.tune.progress import Progress, ProgressCallback
-from silo.tune.refine import Refiner
+from silo.tune.refine import Refinement, Refiner, describe_refinements
 from silo.tune.search.registry import AHEAD, DEFAULT_SEARCHER, ahead_of, make_searcher
 from silo.tune.search.seed import Seed
 from silo.tune.spilling import SpillingConfig, judge
@@ -162,6 +162,7 @@ class _Session:
         self._asked = 0  # configs that the searcher named, or that were known, but those set aside
         self._known_first = 0  # of these, what the store held at first
         self._more = 0  # configs on top of the search: of those set aside, and of the refiner's
+        self._refinements: dict[bytes, Refinement] = {}  # proposed in this session
         self._troubles: list[str] = []
         self._begun: dict[bytes, int] = {}  # when each config that is being evaluated was started
 
@@ -231,7 +232,8 @@ class _Session:
             self._searcher.observe(config, None)  # it is told the time if there is one later
             self.report("search")
             return
-        known = [self._trial(config, result)]
+        trial, refinement = self._trial(config, result), self._refinements.get(config.order_key)
+        known = [trial if refinement is None else refinement.explained(trial)]
         self._ledger.keep(known)
         self._measured += 1
         self._observe(config, known)
@@ -247,19 +249,18 @@ class _Session:
         limit = self._budget.evaluations
         left = None if limit is None else max(limit - self._asked, 0)
         verdicts = judge(self._aside.configs, others_work=works is not None, evaluations=left)
-        self._measure(
-            [one.one.config for one in verdicts if one.decision and not self._known(one.one.config)],
-            1.0 if works is None else _SEARCH_SHARE,
-        )
+        chosen = [one.one.config for one in verdicts if one.decision and not self._known(one.one.config)]
+        self._measure(chosen, 1.0 if works is None else _SEARCH_SHARE)
 
     def refine(self) -> None:
         """Measure what the trials suggest besides the space, until they suggest nothing new or time is up."""
         while self._refiner is not None:
             self._ledger.refresh()
-            proposed = [one.config for one in self._refiner.propose(self._trials())]
+            proposed = {one.config.order_key: one for one in self._refiner.propose(self._trials())}
             if not proposed or self._spent(_SEARCH_SHARE):
                 return
-            self._measure(proposed, _SEARCH_SHARE)
+            self._refinements.update(proposed)
+            self._measure([one.config for one in proposed.values()], _SEARCH_SHARE)
 
     def _measure(self, configs: Sequence[Config], share: float) -> None:
         """Measure configs on top of the search, in their order, while this share of the time is not spent."""
@@ -366,7 +367,10 @@ class _Session:
             seconds=self._elapsed_s(),
             stopped=stopped,
             notes=(*self._ledger.notes, *self._troubles),
-            remarks=tuple(filter(None, [self._aside.remark({trial.config.order_key for trial in trials})])),
+            remarks=(
+                *filter(None, [self._aside.remark({trial.config.order_key for trial in trials})]),
+                *describe_refinements(trials),
+            ),
             aside=self._unmeasured,
         )
 
