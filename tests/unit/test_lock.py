@@ -15,6 +15,7 @@ from silo.core.specialization import Fact, Specialization
 from silo.errors import LockError
 from silo.store.store import MemoryStore
 from silo.tune.lock import Lock, LockEntry, choose, slot_of
+from silo.tune.outcome import Budget
 from silo.tune.reach import Reach
 from silo.tune.session import tune
 from silo.tune.statistics import Estimate
@@ -78,6 +79,89 @@ def test_a_deployed_config_that_was_no_finalist_is_compared_by_the_search():
     assert choose(search + finals, B).config == B
     slow = [ok(A, *NOISY), ok(C, *NOISY), ok(B, *(sample * 2 for sample in NOISY))]
     assert choose(slow + finals, B).config == choose_winner(slow + finals).config
+
+
+class Drifting(FakeEvaluator):
+    """A machine that is ``slower`` by so many thousandths now; B is a little slower than A, C much."""
+
+    def __init__(self, *, slower=0, refuses=(), spills=None, alone=None):
+        super().__init__(STUDY, FakeLandscape(spills=spills or {}))
+        self.slower, self.refuses, self.alone = slower, refuses, alone or {}
+
+    def samples(self, config, base):
+        true = (base | {C: 20_000})[config] * (1000 + self.slower) // 1000
+        return tuple(true + step for step in range(20))
+
+    def evaluate(self, config):
+        self.evaluated.append(config)
+        return STUDY.trial(config, Status.OK, self.samples(config, {A: 10_000, B: 10_004, **self.alone}))
+
+    def compare(self, configs):
+        self.compared.append(tuple(configs))
+        samples = {config: self.samples(config, {A: 10_000, B: 10_004}) for config in configs}
+        return {config: taken for config, taken in samples.items() if config not in self.refuses}
+
+
+def tuned(records, evaluator=None, **options):
+    evaluator = evaluator or Drifting()
+    return tune(STUDY, SPACE, evaluator, records, **options), evaluator
+
+
+@pytest.mark.parametrize("deployed", SPACE)
+def test_what_is_deployed_is_compared_side_by_side_once(deployed):
+    records = MemoryStore().records
+    done, evaluator = tuned(records, deployed=deployed)
+    assert evaluator.compared == [(A, B, C) if deployed == C else (A, B)]
+    assert {trial.config for trial in done.comparison} == set(evaluator.compared[0])
+    again, evaluator = tuned(records, deployed=deployed)
+    assert evaluator.compared == evaluator.evaluated == evaluator.prepared == []
+    assert (again.comparison, again.winner) == (done.comparison, done.winner)
+    # The winner is a view over the trials, and would be another's too who knows nothing of what is deployed.
+    assert done.winner == choose_winner(reversed(done.trials)) == tuned(records)[0].winner
+    assert done.winner.config == A
+    kept = choose(done.trials, deployed, done.comparison)
+    assert kept.config == (A if deployed == C else deployed)
+
+
+def test_search_samples_do_not_decide_where_the_finalists_were_compared():
+    alone = {B: 13_000}  # something else ran meanwhile
+    records = MemoryStore().records
+    done, evaluator = tuned(records, Drifting(alone=alone), deployed=B)
+    assert evaluator.compared == [(A, B)]
+    kept = choose(done.trials, B, done.comparison)
+    assert (kept.config, "within the noise" in kept.reason) == (B, True)
+
+
+def test_what_was_compared_on_another_day_does_not_decide():
+    records = MemoryStore().records
+    alone = {A: 10_000, B: 12_000}
+    _, evaluator = tuned(records, Drifting(alone=alone))
+    assert evaluator.compared == []
+    tuned(records, Drifting(alone=alone), deployed=C)  # A and C are compared
+    done, evaluator = tuned(records, Drifting(slower=200), deployed=B)
+    assert evaluator.compared == [(A, B)]
+    assert choose(done.trials, B, done.comparison).config == B
+    assert choose(done.trials, B).config == A, "by all samples it would seem slower"
+
+
+def test_what_is_deployed_is_measured_whatever_the_search_looks_at():
+    options = {"searcher": "exhaustive", "budget": Budget(evaluations=1)}
+    done, evaluator = tuned(MemoryStore().records, deployed=C, **options)
+    assert (evaluator.evaluated, evaluator.compared, done.stopped) == ([A, C], [(A, C)], "evaluations")
+    done, evaluator = tuned(
+        MemoryStore().records, Drifting(spills=dict.fromkeys(SPACE[1:], 99)), deployed=C, most_spills=9
+    )
+    assert evaluator.evaluated == [A, C, B]
+    stranger = Config.of(BLOCK=3)
+    done, evaluator = tuned(MemoryStore().records, deployed=stranger)
+    assert (evaluator.evaluated, done.comparison) == (SPACE, ())
+
+
+def test_what_is_deployed_and_fails_when_compared_is_replaced():
+    done, evaluator = tuned(MemoryStore().records, Drifting(refuses=(B,)), deployed=B)
+    assert evaluator.compared[0] == (A, B)
+    kept = choose(done.trials, B, done.comparison)
+    assert (kept.config, "cannot be used (run: it worked at first" in kept.reason) == (A, True)
 
 
 def test_the_file_is_canonical_and_comes_back():

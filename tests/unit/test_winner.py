@@ -124,6 +124,19 @@ def test_who_is_a_finalist():
     assert finalists([], 4) == ()
 
 
+def test_what_is_deployed_is_a_finalist_if_it_works():
+    near = [ok(A, 100), ok(B, 105), ok(C, 300)]
+    assert finalists(near, 4, C) == (A, B, C)
+    assert finalists(near, 4, B) == (A, B)
+    assert finalists(near, 2, C) == (A, B, C)
+    assert finalists(near[::2], 4, C) == (A, C), "although A alone needs no comparison"
+    assert finalists(near[:1], 4, A) == ()
+    assert finalists(near, 4, D) == (A, B), "it was never measured"
+    assert finalists(near, 0, C) == ()
+    wrong = dataclasses.replace(ok(C, 300), status=Status.WRONG, samples_ns=(), message="differs")
+    assert finalists([*near, wrong], 4, C) == (A, B)
+
+
 CONFIGS = st.builds(
     lambda block, warps: Config.of(BLOCK=block, num_warps=warps),
     st.sampled_from([64, 128, 256]),

@@ -104,7 +104,7 @@ def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
             entries: list[LockEntry] = []
             for outcome in outcomes:
                 study, deployed = outcome.study, before.deployed(outcome.study)
-                choice = choose(outcome.trials, deployed)
+                choice = choose(outcome.trials, deployed, outcome.comparison)
                 if choice is None:
                     rows.append(LockRow(study, None, deployed, "no config can be used"))
                     continue

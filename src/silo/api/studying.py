@@ -13,6 +13,7 @@ from silo.api.compiling import Compilation
 from silo.api.evaluation import CompiledArtifacts, evaluators
 from silo.api.guessing import check_grid
 from silo.api.kernel import Kernel
+from silo.api.locks import deployed_config
 from silo.api.refining import refiner_of, spill_limit_of
 from silo.api.resolver import Situation
 from silo.api.seeding import study_seeds
@@ -186,6 +187,7 @@ def tune_case(
             records,
             searcher=limits.searcher,
             seeds=study_seeds(made, situation.candidates, records, limits.lock),
+            deployed=deployed_config(limits.lock, made),
             refiner=refiner_of(situation, lambda config: _grid(study, kernel.resolver.variant(situation, config))),
             most_spills=spill_limit_of(situation),
             budget=limits.budget,

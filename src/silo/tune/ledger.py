@@ -25,6 +25,7 @@ class Ledger:
         self._records = records
         self._trials: dict[bytes, Trial] = {}
         self._by_config: dict[bytes, list[Trial]] = {}
+        self._comparisons: list[tuple[Trial, ...]] = []
         self._read = 0
         self._due_ns = 0
         self._noted = False
@@ -35,6 +36,11 @@ class Ledger:
     def trials(self) -> tuple[Trial, ...]:
         """Every distinct trial, in the order they became known."""
         return tuple(self._trials.values())
+
+    def comparison_with(self, config: Config) -> tuple[Trial, ...]:
+        """The trials of the latest side-by-side comparison in which ``config`` took part; none if it never did."""
+        key = config.order_key
+        return next((one for one in reversed(self._comparisons) if any(t.config.order_key == key for t in one)), ())
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -69,8 +75,7 @@ class Ledger:
             except (ValueError, KeyError, TypeError) as error:
                 self._notes[f"a kept record was skipped: {error}"] = None
                 continue
-            for trial in trials:
-                self._take(trial)
+            self._take(trials)
 
     def keep(self, trials: Sequence[Trial]) -> None:
         """Append finished trials as one record: all of them are kept or none."""
@@ -84,17 +89,20 @@ class Ledger:
             self._records.append(self._study.key, trials_to_record(trials))
         except (StoreError, OSError) as error:
             self._notes[f"trials are not kept, tuning goes on without: {error}"] = None
-        for trial in trials:
-            self._take(trial)
+        self._take(trials)
 
-    def _take(self, trial: Trial) -> None:
-        if reason := self._study.refuses(trial):
-            self._notes[f"a kept trial was left out: {reason}"] = None
-            return
-        identity = trial.identity
-        if identity not in self._trials:
-            self._trials[identity] = trial
-            self._by_config.setdefault(trial.config.order_key, []).append(trial)
+    def _take(self, record: Sequence[Trial]) -> None:
+        """Take in the trials of one record."""
+        new: list[Trial] = []
+        for trial in record:
+            if reason := self._study.refuses(trial):
+                self._notes[f"a kept trial was left out: {reason}"] = None
+            elif (identity := trial.identity) not in self._trials:
+                self._trials[identity] = trial
+                self._by_config.setdefault(trial.config.order_key, []).append(trial)
+                new.append(trial)
+        if any(trial.stage is Stage.FINAL for trial in new):
+            self._comparisons.append(tuple(trial for trial in record if trial.stage is Stage.FINAL))
 
 
 def read_trials(study: Study, records: RecordStore) -> tuple[Trial, ...]:

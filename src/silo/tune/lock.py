@@ -44,11 +44,12 @@ class Choice:
     reason: str
 
 
-def choose(trials: Sequence[Trial], deployed: Config | None) -> Choice | None:
+def choose(trials: Sequence[Trial], deployed: Config | None, comparison: Sequence[Trial] = ()) -> Choice | None:
     """The config to deploy: the deployed one unless another is faster beyond the noise. None where none works. Pure.
 
-    What is within the noise is what ties are (:func:`silo.tune.statistics.indistinguishable`). Where the deployed
-    config was not among the finalists, the samples of the search are compared, which both have.
+    What is within the noise is what ties are (:func:`silo.tune.statistics.indistinguishable`). Of the trials, those of
+    the ``comparison`` that the deployed config and the winner took part in together decide; without one the samples of
+    all finalists, and where the deployed config was none of them those of the search, which both have.
     """
     winner = choose_winner(trials)
     if winner is None:
@@ -62,6 +63,10 @@ def choose(trials: Sequence[Trial], deployed: Config | None) -> Choice | None:
     if deployed.order_key not in usable:
         return replace(best, reason=f"{winner.reason}; {deployed}, deployed before, {_lost(trials, deployed)}")
     compared = {winner.config.order_key: winner.time} | {s.config.order_key: s.time for s in winner.runners_up}
+    together = standings(trial for trial in comparison if trial.config.order_key in usable)
+    times = {standing.config.order_key: standing.time for standing in together}
+    if {deployed.order_key, winner.config.order_key} <= times.keys():
+        compared = times
     if deployed.order_key not in compared:
         alone = standings(trial for trial in trials if trial.stage is Stage.SEARCH)
         compared = {standing.config.order_key: standing.time for standing in alone}

@@ -43,7 +43,8 @@ class TuneOutcome:
     ``failures`` counts configs by kind of failure. ``stopped`` is ``complete``, ``evaluations``, ``seconds`` or
     ``interrupted``. ``notes`` say what went wrong with the store, ``remarks`` what was done besides going through the
     space, and why, a line each. ``aside`` are configs of the space that spill too much and were not measured: no
-    failures, and no trials.
+    failures, and no trials. ``comparison`` are the trials of the latest comparison of finalists with the config that is
+    deployed, where one is.
     """
 
     study: Study
@@ -57,6 +58,7 @@ class TuneOutcome:
     notes: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     aside: tuple[SpillingConfig, ...] = ()
+    comparison: tuple[Trial, ...] = ()
 
     def require_winner(self) -> Winner:
         """The winner.

@@ -56,6 +56,7 @@ def tune(
     finalist_count: int = 4,
     refiner: Refiner | None = None,
     most_spills: int | None = None,
+    deployed: Config | None = None,
     retry: frozenset[Status] = frozenset(),
     ahead: int | None = None,
     clock: Callable[[], int] = time.monotonic_ns,
@@ -81,6 +82,8 @@ def tune(
         refiner: Proposes further configs by what was measured; they count for the space as its own do.
         most_spills: Configs whose code keeps more values of a thread in local memory are set aside; None: no config is.
             A config that was set aside is no trial and no evaluation, and its searcher is told that it failed.
+        deployed: A config of the space, or of its refinements, that is in use: it is measured and compared whatever
+            else is, so that who decides whether it stays has samples taken side by side. The winner is none the wiser.
         retry: Kinds of failure that are tried again although the store holds them.
         ahead: How many configs are handed to the evaluator for compiling before they are needed; by default eight,
             and more where the searcher does not learn from outcomes.
@@ -112,9 +115,11 @@ def tune(
         clock=clock,
         refiner=refiner,
         most_spills=most_spills,
+        deployed=deployed,
     )
     try:
         stopped = session.search()
+        session.measure_deployed()
         session.measure_aside()
         session.refine()
         session.compare(finalist_count)
@@ -140,10 +145,12 @@ class _Session:
         clock: Callable[[], int],
         refiner: Refiner | None,
         most_spills: int | None,
+        deployed: Config | None,
     ) -> None:
         self._study = study
         self._space = frozenset(config.order_key for config in space)
         self._refiner = refiner
+        self._deployed = deployed if deployed is not None and self._counts(deployed) else None
         self._aside = Aside(study, space, records, most_spills)
         self._lanes = lanes
         self._searcher = searcher
@@ -239,6 +246,12 @@ class _Session:
         self._observe(config, known)
         self.report("search")
 
+    def measure_deployed(self) -> None:
+        """Measure what is deployed, if the search did not."""
+        self._ledger.refresh()
+        if self._deployed is not None and not self._known(self._deployed):
+            self._measure([self._deployed], 1.0)
+
     def measure_aside(self) -> None:
         """Measure those of the configs set aside that are worth it, least spilling first."""
         if trouble := self._aside.keep():
@@ -303,13 +316,13 @@ class _Session:
     def compare(self, count: int) -> None:
         """Measure the finalists side by side, unless that was done already or time is up."""
         self._ledger.refresh()
-        chosen = finalists(self._trials(), count)
+        chosen = finalists(self._trials(), count, self._deployed)
         while chosen and not self._spent(1.0) and not all(self._ledger.of(config, Stage.FINAL) for config in chosen):
             self.report("final")
             samples = self._side_by_side(chosen)
             # One record: a reader never sees some finalists compared and others not.
             self._ledger.keep([self._remeasured(config, samples.get(config, ())) for config in chosen])
-            chosen = finalists(self._trials(), count)  # others, where one of them failed
+            chosen = finalists(self._trials(), count, self._deployed)  # others, where one of them failed
 
     def _side_by_side(self, chosen: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
         try:
@@ -372,6 +385,7 @@ class _Session:
                 *describe_refinements(trials),
             ),
             aside=self._unmeasured,
+            comparison=self._ledger.comparison_with(self._deployed) if self._deployed is not None else (),
         )
 
     @property

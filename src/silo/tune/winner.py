@@ -81,17 +81,20 @@ def standings(trials: Iterable[Trial]) -> tuple[Standing, ...]:
     return _rank(_usable(trials))
 
 
-def finalists(trials: Iterable[Trial], count: int, slower_permille: int = FINALIST_PERMILLE) -> tuple[Config, ...]:
+def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = None) -> tuple[Config, ...]:
     """The configs worth comparing side by side: the fastest ``count`` of the search within 10 % of the best.
 
-    Fewer than two need no comparison, so then there are none.
+    One that is ``deployed`` is among them if it works, however it did. Fewer than two need no comparison, so then there
+    are none.
     """
     ranking = standings(trial for trial in trials if trial.stage is Stage.SEARCH)
-    if not ranking:
+    if not ranking or count < 2:
         return ()
-    limit = ranking[0].time.median_ns * (1000 + slower_permille)
-    near = [standing.config for standing in ranking[:count] if standing.time.median_ns * 1000 <= limit]
-    return tuple(near) if len(near) > 1 else ()
+    limit = ranking[0].time.median_ns * (1000 + FINALIST_PERMILLE)
+    near = [standing for standing in ranking[:count] if standing.time.median_ns * 1000 <= limit]
+    if deployed is not None:
+        near += [one for one in ranking if one.config.order_key == deployed.order_key and one not in near]
+    return tuple(standing.config for standing in near) if len(near) > 1 else ()
 
 
 def _usable(trials: Iterable[Trial]) -> list[list[Trial]]:
