@@ -71,6 +71,12 @@ VARIABLES: Final = (
     ),
     Variable("SILO_TUNE_BUDGET", "seconds", "10", "The longest a first call may spend on measuring."),
     Variable(
+        "SILO_DETERMINISTIC",
+        "0 or 1",
+        "0",
+        "Results must be the same bits on every run and rank: nothing measured decides about kernels that sum.",
+    ),
+    Variable(
         "SILO_SPILLS",
         "count",
         "16 (32 on AMD) for configs that a heuristic makes, no limit for listed ones",
@@ -132,6 +138,7 @@ class Settings:
     tune: str = "auto"
     lock: str | os.PathLike[str] | None = None
     tune_budget_s: float = 10.0
+    deterministic: bool = False
     spills: int | None = None
     l2: str = "cold"
     threads: int = 1
@@ -170,6 +177,7 @@ class Settings:
             tune=_choice(given, "SILO_TUNE", TUNE_MODES, "auto"),
             lock=_path(given, "SILO_LOCK"),
             tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 10.0),
+            deterministic=_flag(given, "SILO_DETERMINISTIC", default=False),
             spills=_count(given, "SILO_SPILLS", None, least=0),
             l2=_choice(given, "SILO_L2", L2_STATES, "cold"),
             threads=_count(given, "SILO_THREADS", cpus),

@@ -17,7 +17,11 @@ import triton.language as tl
 
 import silo
 from silo.api.session import session
+from silo.core.config import Config
+from silo.launch.runtime import inspect_call
 from silo.settings import override
+from silo.tune.policy import Mode, Origin
+from silo.tune.trial import Status, trials_to_record
 
 PROGRAM = Path(__file__).resolve().parents[1] / "api_program.py"
 
@@ -114,3 +118,28 @@ def kept_statuses():
     records = session().store.records
     documents = [document for key in tuple(records.keys()) for document in records.read(key)]
     return [trial["status"] for document in documents for trial in document.get("trials", ())]
+
+
+@triton.jit
+def staged(x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
+
+
+def test_a_space_of_one_config_is_used_as_a_refinement_of_it_was_measured(tmp_path):
+    only, form = (Config.of(BLOCK=256, num_stages=stages) for stages in (3, 1))
+    x = np.zeros(1000, np.float32)
+    with override(home=tmp_path):
+        grid = {"grid": lambda a: (silo.cdiv(a.n, a.BLOCK),)}
+        staged_kernel = silo.kernel(space=[only], key=["n"], **grid)(staged).kernel
+        resolver = staged_kernel.resolver
+        situation = resolver.understand(inspect_call(resolver.native, staged_kernel.source.signature, x, x.size))
+        assert resolver.decide(situation).reason == "the space has one config"
+        problem = resolver.problem(situation)
+        study = problem.study(situation.specialization, problem.bucket(situation.values))
+        trials = [study.failed(only, Status.RUN, "too much shared memory"), study.trial(form, Status.OK, [5] * 9)]
+        problem.records.append(study.key, trials_to_record(trials))
+        for mode in (Mode.AUTO, Mode.CACHED, Mode.FROZEN):
+            decision = resolver.decide(situation, mode=mode)
+            assert (decision.config, decision.origin) == (form, Origin.BUCKET)
+        assert resolver.decide(situation, mode=Mode.OFF).config == only

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from silo.core.config import Config
-from silo.tune.reach import Reach, halved, one_stage
+from silo.tune.reach import Reach, halved, one_stage, reduction_blocks
 
 
 def every_form(configs, fixed):
@@ -95,3 +95,17 @@ def test_nothing_is_made_that_nobody_asks_about(monkeypatch):
     assert made == []
     assert Config.of(A=7, R0_BLOCK=256) in reach
     assert {config.as_dict()["A"] for config in made} == {7}
+
+
+def test_what_can_be_refined_at_all():
+    for config, refinable in (
+        (Config.of(R0_BLOCK=128), True),
+        (Config.of(R0_BLOCK=64), False),
+        (Config.of(BLOCK=64, num_stages=2), True),
+        (Config.of(BLOCK=64, num_stages=1), False),
+    ):
+        assert Reach((config,)).refinable is refinable
+        fixed = frozenset(config.as_dict())
+        assert not Reach((config,), fixed).refinable
+    mixed = [Config.of(R0_BLOCK=2, R1_BLOCK=2, BLOCK=4, RSPLIT=2), Config.of(RBLOCK=8)]
+    assert reduction_blocks(mixed) == {"R0_BLOCK", "R1_BLOCK", "RBLOCK"}

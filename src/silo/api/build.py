@@ -252,7 +252,7 @@ def _canonical(kernel: Kernel, target: Target) -> Target:
 def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, device: Device | None) -> PlanKernel:
     """The kernel for one target: a heuristic's space depends on it, and on the case."""
     facts: Mapping[str, int] = {} if device is None else device.facts()
-    configs = [study.situation.candidates_on(target, facts) for study in studies]
+    configs = [_candidates_on(study, target, facts) for study in studies]
     ruled = any(study.situation.rule is not None for study in studies)
     space = Space.of([config for found in configs for config in found]) if ruled else kernel.space
     return PlanKernel(
@@ -262,6 +262,12 @@ def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, d
         configs=space.configs(),
         neighbours=space.neighbours,
     )
+
+
+def _candidates_on(study: CaseStudy, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
+    """The candidates of a case on another target, where results must be the same bits only those that give them."""
+    situation = study.situation
+    return study.kernel.resolver.same_bits(situation, situation.candidates_on(target, facts))[0]
 
 
 def _plan_case(study: CaseStudy, configs: tuple[Config, ...]) -> PlanCase:

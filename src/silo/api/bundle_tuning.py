@@ -23,7 +23,7 @@ from silo.core.dispatch import Bucket, bucket_of
 from silo.core.protocols import Device
 from silo.core.signature import Signature
 from silo.core.values import JSON
-from silo.errors import BundleError, CaseError
+from silo.errors import BundleError, CaseError, TuneError
 from silo.launch.runtime import inspect_call
 from silo.settings import settings
 from silo.tune.failing import TunedCase
@@ -68,7 +68,13 @@ def tune_bundle(
     """Measure every case of the bundle's kernels with the variants it has for this device, then refine it in place.
 
     The trials are kept in the store too, so a run that was stopped goes on. The bundle is rewritten once per kernel.
+    ``TuneError`` in deterministic mode: binaries do not say whether a kernel sums.
     """
+    if settings().deterministic:
+        raise TuneError(
+            f"{path}: in deterministic mode nothing that is measured may change results, and binaries do not say "
+            "whether they do; build the bundle from its Python files in that mode: silo build --deterministic"
+        )
     loaded = load(path, trust=trust)
     found: list[TunedCase] = []
     for name in kernels or tuple(loaded):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from silo.api.determinism import only_reason
 from silo.api.locks import lock_of
 from silo.core.config import Config
 from silo.core.decisions import Decision
@@ -41,9 +42,9 @@ def decide_call(
     With a lock, ``frozen`` asks nothing but the lock: so every process that reads it launches the same config, whatever
     its own store holds.
     """
-    configs = situation.candidates
-    if mode is Mode.OFF or len(configs) == 1:
-        return decide(mode, configs)
+    configs, only = situation.candidates, only_reason(situation)
+    if mode is Mode.OFF or (len(configs) == 1 and not situation.reach.refinable):
+        return decide(mode, configs, only=only)
     locked = lock_advice(kernel, problem, situation)
     if locked is not None and locked[1].config is None:
         _tell(kernel.name, *locked)
@@ -53,6 +54,8 @@ def decide_call(
         return decide(mode, configs, locked=exact, lock_rule=predicted)
     bucket = problem.bucket(situation.values)
     winner = problem.winner(situation.specialization, bucket, situation.reach)
+    if len(configs) == 1:
+        return decide(mode, configs, bucket=winner.config if winner else None, only=only)
     rule = guess = None
     if winner is None:
         rules = problem.rules(situation.specialization.constant_values, situation.reach)

@@ -55,6 +55,7 @@ class Kernel:
         release_gil: bool = True,
         check: bool | None = None,
         lock: str | os.PathLike[str] | None = None,
+        deterministic: bool | None = None,
         open_blocks: tuple[str, ...] = (),
         open_key: tuple[str, ...] = (),
         open_constraints: tuple[Constraint, ...] = (),
@@ -73,6 +74,7 @@ class Kernel:
         self.release_gil = release_gil
         self.check = check
         self.lock = lock
+        self.deterministic = deterministic
         self.case_functions: list[CaseFunction] = []
 
     @property
@@ -202,6 +204,7 @@ def kernel(
     release_gil: bool = True,
     check: bool | None = None,
     lock: str | os.PathLike[str] | None = None,
+    deterministic: bool | None = None,
 ) -> Callable[[object], Any]: ...
 
 
@@ -217,6 +220,7 @@ def kernel(
     release_gil: bool = True,
     check: bool | None = None,
     lock: str | os.PathLike[str] | None = None,
+    deterministic: bool | None = None,
 ) -> Any:
     """Make a Silo kernel of any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` kernel.
 
@@ -240,6 +244,8 @@ def kernel(
             thread while the kernel runs (on a CPU) or its queue is full (on a GPU).
         check: run every call in checking mode, on the CPU (:func:`silo.check`); the setting ``SILO_CHECK`` by default.
         lock: the lock file that says which config calls use; the setting ``SILO_LOCK`` by default.
+        deterministic: True keeps results the same bits on every run and rank: nothing that is measured decides about a
+            kernel that sums; the setting ``SILO_DETERMINISTIC`` by default.
 
     Raises:
         SourceError: not a Triton kernel, Triton is absent, or the key names no scalar parameter.
@@ -260,6 +266,7 @@ def kernel(
                 release_gil=release_gil,
                 check=check,
                 lock=lock,
+                deterministic=deterministic,
             )
 
         return decorate
@@ -273,6 +280,7 @@ def kernel(
         release_gil=release_gil,
         check=check,
         lock=lock,
+        deterministic=deterministic,
     )
 
 
@@ -287,6 +295,7 @@ def _make(
     release_gil: bool,
     check: bool | None,
     lock: str | os.PathLike[str] | None,
+    deterministic: bool | None,
 ) -> Any:  # noqa: ANN401
     if tune is not None and tune not in TUNE_MODES:
         raise SettingsError(f"tune={tune!r}: it is one of {', '.join(TUNE_MODES)}")
@@ -326,6 +335,7 @@ def _make(
         release_gil=release_gil,
         check=check,
         lock=None if lock is None else Path(lock).absolute(),
+        deterministic=deterministic,
         open_blocks=open_blocks(source.signature, source.heuristics) if free else (),
         open_key=open_sizes(source.signature) if free else (),
         open_constraints=tuple(constraints) if free else (),

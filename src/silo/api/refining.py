@@ -28,7 +28,7 @@ def refiner_of(situation: Situation, grid_of: Callable[[Config], Sequence[int]])
             return None  # a launch with such a config fails and says why
 
     occupancy = Occupancy.of(situation.device.facts())
-    return Refiner(situation.candidates, occupancy, programs, frozenset(situation.given))
+    return Refiner(situation.candidates, occupancy, programs, situation.reach.fixed)
 
 
 def spill_limit_of(situation: Situation) -> int | None:

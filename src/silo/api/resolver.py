@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.compiling import Compilation, compiler_identity
 from silo.api.deciding import decide_call, frozen_error, mode_of
 from silo.api.derived import derive
+from silo.api.determinism import NumericsOf, is_deterministic
 from silo.api.devices import device_of
 from silo.api.launching import HeuristicLauncher, bound_launcher, load_artifact
 from silo.api.live import measurable, tune_live
@@ -34,7 +35,7 @@ from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
 from silo.settings import settings
 from silo.tune.heuristics.space import BoundSpace
 from silo.tune.policy import Action, Mode, PolicyDecision
-from silo.tune.reach import Reach
+from silo.tune.reach import Reach, reduction_blocks
 
 if TYPE_CHECKING:
     from silo.api.kernel import Kernel
@@ -50,7 +51,8 @@ class Situation:
 
     ``values`` are its scalars by name; ``given`` the config's constexprs and options that the caller set himself;
     ``candidates`` the configs of ``space`` that agree with them. ``rule`` is the heuristic that made the space, where
-    one did; ``key`` names the scalars that tuning depends on, ``config_names`` what configs set.
+    one did; ``key`` names the scalars that tuning depends on, ``config_names`` what configs set. Where results must be
+    the same bits everywhere (``deterministic``), ``left_out`` says of configs of the space why they are no candidates.
     """
 
     call: Call
@@ -64,6 +66,8 @@ class Situation:
     key: tuple[str, ...]
     config_names: tuple[str, ...]
     rule: BoundSpace | None = None
+    deterministic: bool = False
+    left_out: Mapping[bytes, str] = field(default_factory=dict[bytes, str])
 
     def candidates_on(self, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
         """What ``candidates`` would be on another target, by the facts of a device of it where one is here."""
@@ -74,7 +78,8 @@ class Situation:
     @cached_property
     def reach(self) -> Reach:
         """The configs whose trials count: the candidates, and what refinements of them may come to."""
-        return Reach(self.candidates, frozenset(self.given))
+        given = frozenset(self.given)
+        return Reach(self.candidates, given | reduction_blocks(self.candidates) if self.deterministic else given)
 
     @property
     def integers(self) -> dict[str, Value]:
@@ -99,6 +104,7 @@ class Resolver:
         self._lock = threading.RLock()
         self._tuning = False
         self._guesses: dict[tuple[Signature, Specialization], BoundSpace] = {}
+        self._numerics = NumericsOf(kernel)
 
     @cached_property
     def native(self) -> Launcher:
@@ -201,7 +207,9 @@ class Resolver:
         for config in situation.space.configs():
             if config.order_key == chosen.order_key:
                 continue
-            if config not in situation.candidates:
+            if config.order_key in situation.left_out:
+                reason = f"deterministic mode: {situation.left_out[config.order_key]}"
+            elif config not in situation.candidates:
                 reason = "the call sets " + ", ".join(f"{name}={value}" for name, value in situation.given.items())
             elif config.order_key in failed:
                 reason = failed[config.order_key]
@@ -220,6 +228,9 @@ class Resolver:
         signature, specialization = kernel.source.specialize(facts)
         open_blocks = [name for name in kernel.open_blocks if name not in specialization.constant_values]
         rule = self._guessed(call, device, signature, specialization) if open_blocks else kernel.rule
+        deterministic = is_deterministic(kernel)
+        if deterministic and rule is not None:
+            rule = rule.deterministic
         config_names = set(kernel.config_names if rule is None else rule.config_names)
         given = {name: value for name, value in specialization.constants if name in config_names}
         given.update({name: kernel.source.constant(value) for name, value in call.options.items()})
@@ -241,7 +252,7 @@ class Resolver:
         integers = {name: key_values[name] for name in key if isinstance(key_values.get(name), int)}
         space = kernel.space if rule is None else rule.space(device.target, device.facts(), key_values)
         specialization = Specialization(specialization.facts, tuple(constants.items()))
-        return Situation(
+        situation = Situation(
             call=call,
             device=device,
             signature=signature,
@@ -253,7 +264,20 @@ class Resolver:
             key=key,
             config_names=tuple(sorted(config_names)),
             rule=rule,
+            deterministic=deterministic,
         )
+        candidates, left_out = self.same_bits(situation, situation.candidates)
+        return replace(situation, candidates=candidates, left_out=left_out) if left_out else situation
+
+    def same_bits(
+        self, situation: Situation, configs: tuple[Config, ...]
+    ) -> tuple[tuple[Config, ...], dict[bytes, str]]:
+        """The configs that may be used where results must be the same bits everywhere; of the others why not."""
+        if not situation.deterministic or len(configs) == 1:
+            return configs, {}
+        judged = self._numerics.judge([self.variant(situation, config) for config in configs])
+        left_out = {key: decision.reason for key, decision in judged.items() if not decision}
+        return tuple(config for config in configs if config.order_key not in left_out), left_out
 
     def _guessed(self, call: Call, device: Device, signature: Signature, specialization: Specialization) -> BoundSpace:
         """The space of a call that leaves block sizes open, for a kernel without one. ``SpaceError`` where unclear."""

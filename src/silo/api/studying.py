@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from silo.api.benches import Bench, LocalBench, confined_bench, confines, grid_at, measured_on
 from silo.api.casework import PreparedCase
 from silo.api.compiling import Compilation
+from silo.api.determinism import deterministic_remark
 from silo.api.evaluation import CompiledArtifacts, evaluators
 from silo.api.guessing import check_grid
 from silo.api.kernel import Kernel
@@ -193,4 +194,6 @@ def tune_case(
             budget=limits.budget,
             progress=progress,
         )
+    if remark := deterministic_remark(situation):
+        outcome = replace(outcome, remarks=(remark, *outcome.remarks))
     return outcome, compilation

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from silo.cli.console import console, print_json, table
-from silo.cli.options import Budget, Json, Kernels, Quiet, TuneMode
+from silo.cli.options import Budget, Deterministic, Json, Kernels, Quiet, TuneMode
 from silo.cli.progress import BuildProgress
+from silo.settings import override
 from silo.tune.progress import format_bytes
 
 __all__ = ["command"]
@@ -36,6 +37,7 @@ def command(
     tune: TuneMode = None,
     budget: Budget = None,
     *,
+    deterministic: Deterministic = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -46,7 +48,8 @@ def command(
     """
     from silo.api.build import build_bundle  # noqa: PLC0415  # heavy: only when the command runs
 
-    with BuildProgress(enabled=not (quiet or json)) as progress:
+    changes = {"deterministic": True} if deterministic else {}
+    with override(**changes), BuildProgress(enabled=not (quiet or json)) as progress:
         summary = build_bundle(
             files,
             output,

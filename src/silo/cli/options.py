@@ -8,7 +8,7 @@ import typer
 
 from silo.settings import TUNE_MODES
 
-__all__ = ["Budget", "Device", "Json", "Kernels", "OfDevice", "Quiet", "TuneMode"]
+__all__ = ["Budget", "Deterministic", "Device", "Json", "Kernels", "OfDevice", "Quiet", "TuneMode"]
 
 
 def _mode(value: str | None) -> str | None:
@@ -31,6 +31,12 @@ TuneMode = Annotated[
 ]
 Budget = Annotated[
     float | None, typer.Option("--budget", metavar="SECONDS", help="Time for each kernel and case. Default: no limit.")
+]
+Deterministic = Annotated[
+    bool,
+    typer.Option(
+        "--deterministic", help="The same bits on every run and rank: nothing measured decides about kernels that sum."
+    ),
 ]
 Device = Annotated[str, typer.Option("--device", "-d", metavar="D", help="The device to run on.")]
 OfDevice = Annotated[

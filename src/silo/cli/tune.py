@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from silo.cli.console import console, print_json, table
-from silo.cli.options import Budget, Device, Json, Kernels, Quiet
+from silo.cli.options import Budget, Deterministic, Device, Json, Kernels, Quiet
 from silo.cli.progress import TuneProgress, event_lines
 from silo.errors import TuneError
+from silo.settings import override
 from silo.tune.progress import format_time
 
 __all__ = ["command"]
@@ -46,6 +47,7 @@ def command(
         ),
     ] = None,
     *,
+    deterministic: Deterministic = False,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Measure nothing: say what is known, and field by field why the rest is not."),
@@ -67,15 +69,21 @@ def command(
     What was measured before is not measured again. Ctrl-C loses only the trial in flight; the next run goes on.
     A bundle is refined in place, in one piece. ``--explain`` says why kept results do not count, and measures nothing.
     """
+    changes = {"deterministic": True} if deterministic else {}
     if explain:
-        _explain(path, device, kernel, lock, quiet=quiet, json=json)
+        with override(**changes):
+            _explain(path, device, kernel, lock, quiet=quiet, json=json)
         return
     from silo.api.tuning import tune_path  # noqa: PLC0415  # heavy: only when the command runs
 
     if events == "-" and json:
         raise typer.BadParameter("--events - and --json both print on standard output; write the events to a file")
     quiet = quiet or events == "-"
-    with event_lines(events) as lines, TuneProgress(enabled=not (quiet or json), lines=lines) as progress:
+    with (
+        override(**changes),
+        event_lines(events) as lines,
+        TuneProgress(enabled=not (quiet or json), lines=lines) as progress,
+    ):
         rows = tune_path(
             path,
             device=device,

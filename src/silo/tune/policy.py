@@ -67,6 +67,7 @@ def decide(
     heuristic: Config | None = None,
     device_present: bool = True,
     can_measure: Decision = Accepted(),  # noqa: B008  # frozen
+    only: str = "the space has one config",
 ) -> PolicyDecision:
     """Decide for one key. Pure.
 
@@ -82,18 +83,20 @@ def decide(
         heuristic: The heuristic's first choice; a guess. None stands for the first config.
         device_present: Whether a device of the study's model is here.
         can_measure: Whether this call allows measuring, and why not (no memory for copies, a graph is captured, ...).
+        only: Why there is one config alone, where there is: then nothing is measured at a call, and a refinement of it
+            that was measured before is used.
     """
     first = configs[0]
     if mode is Mode.OFF:
         return PolicyDecision(Action.USE, first, Origin.FIRST, "tuning is off: the first config")
-    if len(configs) == 1:
-        return PolicyDecision(Action.USE, first, Origin.FIRST, "the space has one config")
     if locked is not None:
         return PolicyDecision(Action.USE, locked, Origin.LOCK, "the lock's entry")
     if exact is not None:
         return PolicyDecision(Action.USE, exact, Origin.EXACT, "measured for these values")
     if bucket is not None:
         return PolicyDecision(Action.USE, bucket, Origin.BUCKET, "measured for this bucket")
+    if len(configs) == 1:
+        return PolicyDecision(Action.USE, first, Origin.FIRST, only)
     if lock_rule is not None and mode is not Mode.AUTO:
         return PolicyDecision(Action.USE, lock_rule, Origin.LOCK, "the lock's entry for the nearest bucket")
     if mode is Mode.FROZEN:

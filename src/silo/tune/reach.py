@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from silo.core.config import Config
 from silo.core.values import Value
 
-__all__ = ["Reach", "changed", "halved", "one_stage"]
+__all__ = ["Reach", "changed", "halved", "one_stage", "reduction_blocks"]
 
 # Blocks along an axis that is reduced, by Inductor's names. RSPLIT divides the grid and is none.
 _REDUCTION_BLOCK = re.compile(r"R(\d+_)?BLOCK")
@@ -54,6 +54,11 @@ class Reach:
             for form in _refined(base, self.fixed)
         )
 
+    @property
+    def refinable(self) -> bool:
+        """Whether there is any refined form."""
+        return any(True for config in self.configs for _ in _refined(config, self.fixed))
+
     @cached_property
     def _keys(self) -> frozenset[bytes]:
         return frozenset(config.order_key for config in self.configs)
@@ -86,6 +91,11 @@ def _refined(config: Config, fixed: frozenset[str]) -> Iterator[Config]:
         if not changed(config, smaller).keys() & fixed:
             yield smaller
         smaller = halved(smaller)
+
+
+def reduction_blocks(configs: Iterable[Config]) -> frozenset[str]:
+    """The names of the blocks that a refinement would halve."""
+    return frozenset(name for config in configs for name, _ in config.values if _REDUCTION_BLOCK.fullmatch(name))
 
 
 def halved(config: Config) -> Config | None:

@@ -152,6 +152,12 @@ class BoundSpace:
     placed: tuple[str, ...] = ()
 
     @property
+    def deterministic(self) -> BoundSpace:
+        """The same space where sums must be made in one order: one config for reductions."""
+        effort = replace(self.made_by.effort, deterministic=True)
+        return replace(self, made_by=replace(self.made_by, effort=effort))
+
+    @property
     def config_names(self) -> tuple[str, ...]:
         """Constexprs and options that its configs set, sorted."""
         return tuple(sorted((*self.blocks, *_OPTIONS)))

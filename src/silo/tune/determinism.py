@@ -1,0 +1,46 @@
+"""Deterministic mode: which configs of a space give the very bits that its first one gives.
+
+What is measured differs from run to run and from rank to rank, so whatever it decides must not change results. Where a
+kernel sums, its first config is used and nothing is measured; where every element is computed by itself, blocks,
+warps and stages are free (PyTorch Inductor tunes such kernels in its deterministic mode too).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from silo.core.config import Config
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.sources.triton.numerics import Numerics
+
+__all__ = ["same_bits"]
+
+# Options that change how floating-point operations are done.
+_ARITHMETIC = ("enable_fp_fusion",)
+
+
+def same_bits(configs: Sequence[Config], numerics: Sequence[Numerics | str]) -> tuple[Decision, ...]:
+    """For each config, whether its results are surely those of the first, and why (not). Pure.
+
+    ``numerics`` are those of the kernel with each config, or why there are none: it does not compile.
+    """
+    return tuple(
+        Accepted("the first config") if place == 0 else _same((configs[0], numerics[0]), (config, numerics[place]))
+        for place, config in enumerate(configs)
+    )
+
+
+def _same(first: tuple[Config, Numerics | str], other: tuple[Config, Numerics | str]) -> Decision:
+    base, own = first[1], other[1]
+    for what, found in (("the first config", base), ("it", own)):
+        if isinstance(found, str):
+            return Rejected(f"{what} does not compile: {found}")
+        if found.ordered:
+            return Rejected(f"the kernel has {' and '.join(found.ordered)}, so the order of summing may be another")
+    if isinstance(base, str) or isinstance(own, str) or base.stored != own.stored:
+        return Rejected("it stores other values than the first config")
+    ours, theirs = first[0].as_dict(), other[0].as_dict()
+    for name in _ARITHMETIC:
+        if ours.get(name) != theirs.get(name):
+            return Rejected(f"{name} changes how it computes")
+    return Accepted("every element is computed by itself, as with the first config")
