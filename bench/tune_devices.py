@@ -21,7 +21,7 @@ from silo.api.devices import devices_named
 from silo.api.evaluation import CompiledArtifacts, evaluators
 from silo.api.kernel import kernel_of
 from silo.api.session import session
-from silo.api.studying import bench_on, case_studies
+from silo.api.studying import case_benches, case_studies
 from silo.core.protocols import Device
 from silo.errors import SiloError
 from silo.store.store import MemoryStore
@@ -44,7 +44,7 @@ def measured(kernel, study, artifacts, devices: Sequence[Device]) -> dict[str, f
     """Seconds to start the processes, and then to measure every config."""
     situation = study.situation
     made = kernel.resolver.problem(situation).study(situation.specialization, study.bucket)
-    benches = [bench_on(study, device) for device in devices]
+    benches = case_benches(study, devices[1:])
     begin = time.perf_counter()
     with evaluators(made, artifacts, benches, study.case.compare, situation.candidates) as lanes:
         lanes.prepare(())

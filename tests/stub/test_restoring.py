@@ -78,9 +78,8 @@ def test_the_host_keeps_memory_for_others(stub, device, monkeypatch, caplog):
 )
 def test_arguments_in_the_measuring_process(stub, device, plenty, memory, refused, pinned, said):
     device(memory)
-    shared = memoryview(bytearray(2 * SIZE))
-    shared[:SIZE] = DATA
-    array = Array(ArraySlot(0, SIZE, SIZE, 0, 0), shared, "cuda:0")
+    results = memoryview(bytearray(SIZE))
+    array = Array(ArraySlot(0, SIZE, 0, 0), memoryview(DATA), results, "cuda:0")
     before = stub.count("bytes")
     if refused:
         stub.fail(refused, 2)
@@ -93,5 +92,5 @@ def test_arguments_in_the_measuring_process(stub, device, plenty, memory, refuse
     array._memory.fill(0)
     array.restore()
     array.give_back()
-    assert bytes(shared[SIZE:]) == DATA
+    assert bytes(results) == DATA
     del array

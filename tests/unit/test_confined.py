@@ -6,15 +6,16 @@ import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import silo
-from silo.api.benches import ConfinedBench
+from silo.api.benches import ConfinedBench, benches_on
 from silo.api.devices import device_named
 from silo.api.evaluation import KnownArtifacts, evaluators
-from silo.api.measuring import Candidate, MeasuringProcess
+from silo.api.measuring import ArgumentCopy, Candidate, MeasuringProcess
 from silo.api.shared_arguments import describable
 from silo.api.tuning import tune_path
 from silo.artifacts.artifact import Artifact, BlobRef
@@ -82,8 +83,12 @@ def arguments():
 
 @pytest.fixture
 def process(arguments):
-    with MeasuringProcess(device_named("cpu"), arguments, limit_s=2.0) as made:
+    with MeasuringProcess(device_named("cpu"), copied(arguments), limit_s=2.0) as made:
         yield made
+
+
+def copied(arguments):
+    return ArgumentCopy(device_named("cpu"), arguments)
 
 
 def packed(body):
@@ -140,7 +145,7 @@ def test_a_candidate_is_not_blamed_for_what_another_left_behind(process, argumen
 
 
 def test_an_endless_loop_is_stopped(arguments, tmp_path):
-    with MeasuringProcess(device_named("cpu"), arguments, limit_s=0.5) as process:
+    with MeasuringProcess(device_named("cpu"), copied(arguments), limit_s=0.5) as process:
         begin = time.monotonic()
         with pytest.raises(LaunchTimeoutError, match=r"BLOCK=1 did not end within 0.5 s"):
             process.results(candidate(tmp_path, LOOP, block=1), ["out"])
@@ -158,7 +163,7 @@ def test_nothing_is_left_behind(arguments, tmp_path):
         return len(list(Path("/proc/self/fd").iterdir()))
 
     before = descriptors()
-    process = MeasuringProcess(device_named("cpu"), arguments, limit_s=2.0)
+    process = MeasuringProcess(device_named("cpu"), copied(arguments), limit_s=2.0)
     process.results(candidate(tmp_path, packed(ADD)), ["out"])
     assert len(children()) == 1
     process.close()
@@ -172,7 +177,10 @@ def test_a_device_that_is_not_there_is_no_configs_fault(arguments, tmp_path):
     class Elsewhere:
         target, index = device.target, 7
 
-    with MeasuringProcess(Elsewhere(), arguments, limit_s=2.0) as process, pytest.raises(TuneError, match="cpu:7"):
+    with (
+        MeasuringProcess(Elsewhere(), copied(arguments), limit_s=2.0) as process,
+        pytest.raises(TuneError, match="cpu:7"),
+    ):
         process.results(candidate(tmp_path, ADD), ["out"])
 
 
@@ -237,10 +245,57 @@ def test_the_first_call_is_measured_in_another_process(confined_cpu, caplog):
         caplog.clear()
 
 
+def test_processes_share_the_arguments_and_have_results_of_their_own(arguments, tmp_path):
+    copy, device = copied(arguments), device_named("cpu")
+    add, twice = (candidate(tmp_path, packed(ADD) + more) for more in ("", packed(ADD)))
+    with MeasuringProcess(device, copy, limit_s=2.0) as one:
+        with MeasuringProcess(device, copy, limit_s=2.0) as other:
+            assert one._shared is other._shared
+            ours, theirs = one.results(add, ["out", "x"]), other.results(twice, ["out", "x"])
+            np.testing.assert_array_equal(ours["out"], 1 + arguments["x"])
+            np.testing.assert_array_equal(theirs["out"], 1 + 2 * arguments["x"])
+        other.close()  # again: nothing more is given back
+        np.testing.assert_array_equal(one.results(add, ["x"])["x"], arguments["x"])
+    assert copy._shared is None
+    with MeasuringProcess(device, copy, limit_s=2.0) as late:
+        assert copy.made == 2
+        np.testing.assert_array_equal(late.results(add, ["out"])["out"], 1 + arguments["x"])
+
+
+def test_a_bench_on_each_device_that_is_like_the_first(arguments, monkeypatch, caplog):
+    def like(index, model):
+        return SimpleNamespace(target=cpu.target, index=index, model=model)
+
+    def made(devices):
+        return [one.device for one in benches_on("k", devices, arguments, lambda *_: (1,))]
+
+    cpu = device_named("cpu")
+    same, other, again = like(1, cpu.model), like(2, "b"), like(0, cpu.model)
+    monkeypatch.setattr(
+        "silo.api.benches.ConfinedBench", lambda device, copy, *_: SimpleNamespace(device=device, copy=copy)
+    )
+    assert made([cpu, same, other, again]) == [cpu, same]
+    assert len({id(one.copy) for one in benches_on("k", [cpu, same], arguments, lambda *_: (1,))}) == 1
+    elsewhere = SimpleNamespace(target=SimpleNamespace(kind="fake"), index=0, model="c")
+    assert made([elsewhere, elsewhere]) == []
+    assert not caplog.messages
+    four = [cpu, *(like(index, cpu.model) for index in range(1, 4))]
+    size = arguments["x"].nbytes * 2 - 4 + arguments["out"].nbytes  # x has gaps
+    # Once as arguments and once as the results of each process, in half of what there is.
+    for available, count in ((10 * size, 4), (10 * size - 1, 3), (6 * size, 2), (6 * size - 1, 1), (4 * size, 1)):
+        monkeypatch.setattr("silo.api.shared_arguments.available_memory", lambda available=available: available)
+        caplog.clear()
+        with caplog.at_level("INFO", logger="silo"):
+            assert len(made(four)) == count
+        assert (f"k is measured on {count} of 4 devices" in caplog.text) == (count < 4)
+    monkeypatch.setattr("silo.api.shared_arguments.available_memory", lambda: 4 * size - 1)
+    assert made(four) == []
+
+
 def test_what_cannot_be_copied_is_measured_here_and_said(confined_cpu, caplog, monkeypatch):
     from silo.api.benches import confines
 
-    monkeypatch.setattr("silo.api.shared_arguments.shared_limit", lambda: 10)
+    monkeypatch.setattr("silo.api.shared_arguments.shared_limit", lambda processes=1: 10)
     with caplog.at_level("INFO", logger="silo"):
         assert not confines("big", device_named("cpu"), {"x": np.zeros(100)})
     assert "big is measured in this process" in caplog.text
@@ -258,10 +313,12 @@ def test_two_processes_measure_one_space_side_by_side(arguments, tmp_path):
         "k", "", Signature(()), Specialization(), device.target, "cc", (), (), device.model, "p", driver=device.driver
     )
 
+    copy = copied(arguments)
+
     def bench():
         return ConfinedBench(
             device,
-            arguments,
+            copy,
             lambda config, artifact: made[config.order_key].grid,
             lambda artifact: made[artifact.variant.config.order_key].blob,
         )
@@ -271,6 +328,8 @@ def test_two_processes_measure_one_space_side_by_side(arguments, tmp_path):
     with evaluators(study, artifacts, benches, None, configs) as lanes:
         outcome = tune(study, configs, lanes, MemoryStore().records)
         assert all(one._made is not None and one._made.started for one in benches)
+        assert copy.made == 1
+    assert copy._shared is None
     assert (outcome.measured, outcome.failures) == (6, {"run": 1})
     assert outcome.require_winner().config in [config for config in configs if config.as_dict()["BLOCK"] != 3]
     assert (arguments["out"] == 1).all()

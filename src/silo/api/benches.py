@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from silo.api.arrays import Extent, array_behind, extent_of, is_array, to_host
 from silo.api.launching import stored_blob
-from silo.api.measuring import Candidate, MeasuringProcess
+from silo.api.measuring import ArgumentCopy, Candidate, MeasuringProcess
 from silo.api.restoring import restorers
 from silo.api.session import session
-from silo.api.shared_arguments import describable
+from silo.api.shared_arguments import describable, shared_limit
 from silo.artifacts.artifact import Artifact
 from silo.core.config import Config
 from silo.core.decisions import Rejected
@@ -35,10 +35,9 @@ __all__ = [
     "Bench",
     "ConfinedBench",
     "LocalBench",
-    "confined_bench",
+    "benches_on",
     "confines",
     "grid_at",
-    "measured_on",
 ]
 
 # Seconds one candidate may run once.
@@ -149,7 +148,7 @@ class ConfinedBench:
 
     Args:
         device: where to.
-        arguments: by name; arrays are copied when the bench starts and never written.
+        arguments: copied when the first bench that has them starts, and never written.
         grid_of: the grid of a config, given its artifact.
         blob_of: the bytes of an artifact's code.
         limit_s: seconds one candidate may run once.
@@ -158,14 +157,14 @@ class ConfinedBench:
     def __init__(
         self,
         device: Device,
-        arguments: Mapping[str, object],
+        arguments: ArgumentCopy,
         grid_of: Callable[[Config, Artifact], tuple[int, ...]],
         blob_of: Callable[[Artifact], bytes],
         limit_s: float = RUN_LIMIT_S,
     ) -> None:
         self._made: MeasuringProcess | None = None
         self._make = lambda: MeasuringProcess(device, arguments, limit_s)
-        self._names = [name for name, value in arguments.items() if array_behind(value) is not None]
+        self._names = arguments.arrays
         self._grid_of = grid_of
         self._blob_of = blob_of
 
@@ -206,25 +205,34 @@ class ConfinedBench:
         return Candidate(artifact, self._blob_of(artifact), self._grid_of(config, artifact))
 
 
-def confined_bench(
-    device: Device,
+def benches_on(
+    kernel: str,
+    devices: Sequence[Device],
     arguments: Mapping[str, object],
     grid_of: Callable[[Config, Artifact], tuple[int, ...]],
+    blob_of: Callable[[Artifact], bytes] | None = None,
     limit_s: float = RUN_LIMIT_S,
-) -> ConfinedBench:
-    """A bench for artifacts of the session's store."""
-    return ConfinedBench(device, arguments, grid_of, lambda artifact: stored_blob(session().store, artifact), limit_s)
+) -> list[Bench]:
+    """A bench on each device, in processes that share one copy of the arguments; none where those cannot be given.
 
-
-def measured_on(
-    kernel: str, device: Device, others: Sequence[Device], arguments: Mapping[str, object]
-) -> tuple[Device, ...]:
-    """The devices to measure on: ``device`` first, then those of ``others`` that are like it.
-
-    Each other one needs a process of its own with a copy of the arguments.
+    ``devices`` begin with the one that has the arrays; of the others those like it count. There are fewer benches where
+    memory has no room for every device's results. ``blob_of`` is by default what the session's store has.
     """
-    like = [one for one in others if one.index != device.index and one.model == device.model]
-    return (device, *like) if like and confines(kernel, device, arguments) else (device,)
+    first = devices[0]
+    like = [first, *(one for one in devices[1:] if one.index != first.index and one.model == first.model)]
+    if not confines(kernel, first, arguments):
+        return []
+    count = next((n for n in range(len(like), 1, -1) if describable(arguments, shared_limit(n))), 1)
+    if count < len(like):
+        _log.info(
+            "%s is measured on %d of %d devices: memory has no room for the results of more", kernel, count, len(like)
+        )
+    copy = ArgumentCopy(first, arguments)
+    return [ConfinedBench(one, copy, grid_of, blob_of or _stored, limit_s) for one in like[:count]]
+
+
+def _stored(artifact: Artifact) -> bytes:
+    return stored_blob(session().store, artifact)
 
 
 def confines(kernel: str, device: Device, arguments: Mapping[str, object]) -> bool:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from silo.api.benches import Bench, ConfinedBench, LocalBench, confines, grid_at, measured_on
+from silo.api.benches import Bench, LocalBench, benches_on, grid_at
 from silo.api.bundles import BundledKernel, load
 from silo.api.casework import PreparedCase, prepare_recipe
 from silo.api.evaluation import KnownArtifacts, evaluators
@@ -36,16 +36,20 @@ from silo.tune.unseen import Sample, fitted_rules
 __all__ = ["study_document", "tune_bundle"]
 
 
-def _bench(kernel: BundledKernel, case: PreparedCase, device: Device) -> Bench:
-    """Where the variants for one case run."""
-    facts = device.facts()
-    if confines(kernel.name, device, case.arguments):
+def _benches(kernel: BundledKernel, case: PreparedCase, devices: Sequence[Device]) -> list[Bench]:
+    """Where the variants for one case run; the first of ``devices`` has its arrays."""
+    facts = devices[0].facts()
 
-        def at(config: Config, artifact: Artifact) -> tuple[int, ...]:
-            values = {**artifact.variant.specialization.constant_values, **config.as_dict()}
-            return grid_at(case.grid or kernel.contents.grid, None, case.arguments, values, facts)
+    def at(config: Config, artifact: Artifact) -> tuple[int, ...]:
+        values = {**artifact.variant.specialization.constant_values, **config.as_dict()}
+        return grid_at(case.grid or kernel.contents.grid, None, case.arguments, values, facts)
 
-        return ConfinedBench(device, case.arguments, at, lambda artifact: kernel.bundle.blob(artifact.blob.sha256))
+    def blob_of(artifact: Artifact) -> bytes:
+        return kernel.bundle.blob(artifact.blob.sha256)
+
+    confined = benches_on(kernel.name, devices, case.arguments, at, blob_of)
+    if confined:
+        return confined
 
     def launcher_of(config: Config) -> Callable[[], object]:
         named = {**case.arguments, **case.options, **config.as_dict()}
@@ -53,7 +57,7 @@ def _bench(kernel: BundledKernel, case: PreparedCase, device: Device) -> Bench:
         launcher = kernel.launcher
         return (lambda: launcher[grid](**named)) if grid is not None else (lambda: launcher(**named))
 
-    return LocalBench(device, case.arguments, launcher_of)
+    return [LocalBench(devices[0], case.arguments, launcher_of)]
 
 
 def tune_bundle(
@@ -121,8 +125,7 @@ def _tune_case(
     configs = [one.artifact.variant.config for one in variants.values()]
     records = session().store.records
     artifacts = KnownArtifacts({key: one.artifact for key, one in variants.items()})
-    devices = measured_on(kernel.name, device, limits.devices, case.arguments)
-    benches = [_bench(kernel, case, one) for one in devices]
+    benches = _benches(kernel, case, (device, *limits.devices))
     with evaluators(study, artifacts, benches, case.compare, configs) as lanes:
         outcome = tune(
             study,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from silo.api.arrays import array_behind, duplicate, extent_of
-from silo.api.benches import RUN_LIMIT_S, Bench, LocalBench, confined_bench, confines, grid_at
+from silo.api.benches import RUN_LIMIT_S, Bench, LocalBench, benches_on, grid_at
 from silo.api.compiling import Compilation
 from silo.api.evaluation import BenchEvaluator, CompiledArtifacts
 from silo.api.locks import lock_of
@@ -105,13 +105,15 @@ def _bench(kernel: Kernel, resolver: Resolver, situation: Situation) -> Bench | 
     """Where candidates run; None, with a message, where the arguments cannot be copied."""
     call = situation.call
     passed = {one.name: _plain(one) for one in call.arguments if one.kind not in (ValueKind.ABSENT, ValueKind.CONSTANT)}
-    if confines(kernel.name, situation.device, passed):
-        return confined_bench(
-            situation.device,
-            passed,
-            lambda _, artifact: _grid(kernel, situation, artifact.variant),
-            limit_s=min(RUN_LIMIT_S, max(1.0, settings().tune_budget_s / 4)),
-        )
+    confined = benches_on(
+        kernel.name,
+        [situation.device],
+        passed,
+        lambda _, artifact: _grid(kernel, situation, artifact.variant),
+        limit_s=min(RUN_LIMIT_S, max(1.0, settings().tune_budget_s / 4)),
+    )
+    if confined:
+        return confined[0]
     arguments = _copies(situation)
     if arguments is None:
         return None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from silo import errors
-from silo.api.shared_arguments import SharedArguments
+from silo.api.arrays import array_behind
+from silo.api.shared_arguments import SharedArguments, SharedResults
 from silo.artifacts.artifact import Artifact
 from silo.compile.process import WorkerDiedError, WorkerHungError, WorkerProcess
 from silo.compile.wire import Message, encode
@@ -22,7 +24,7 @@ from silo.settings import settings
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Candidate", "MeasuringProcess"]
+__all__ = ["ArgumentCopy", "Candidate", "MeasuringProcess"]
 
 _log = logging.getLogger("silo")
 
@@ -44,6 +46,50 @@ class Candidate:
         return f"{self.artifact.blob.sha256} {self.artifact.launch.entry} {self.grid}"
 
 
+class ArgumentCopy:
+    """The one copy of a call's arguments for every process that measures them, whichever device each has.
+
+    Made when the first process asks, given back with the last. Any thread may ask.
+
+    Args:
+        device: where the arrays are.
+        arguments: the call's arguments by name, arrays of any library; they are read here and never written.
+    """
+
+    def __init__(self, device: Device, arguments: Mapping[str, object]) -> None:
+        self._device = device
+        self._arguments = arguments
+        self._lock = threading.Lock()
+        self._shared: SharedArguments | None = None
+        self._holders = 0
+        self.made = 0
+
+    @property
+    def arrays(self) -> list[str]:
+        """The arguments that are arrays, by name."""
+        return [name for name, value in self._arguments.items() if array_behind(value) is not None]
+
+    def take(self) -> SharedArguments:
+        """The copy, to hold until :meth:`give_back`."""
+        with self._lock:
+            if self._shared is None:
+                # Only now is it certain that everything which writes the arrays was enqueued; wait until it is done.
+                if self._device.target.kind in KINDS:
+                    native.gpu_synchronize(self._device.target.kind, self._device.index)
+                self._shared = SharedArguments(self._arguments)
+                self.made += 1
+            self._holders += 1
+            return self._shared
+
+    def give_back(self) -> None:
+        """One holder needs it no longer."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0 and self._shared is not None:
+                self._shared.close()
+                self._shared = None
+
+
 class MeasuringProcess:
     """A device and arguments in another process. Used by one thread, which is the one that made it.
 
@@ -52,17 +98,19 @@ class MeasuringProcess:
 
     Args:
         device: the device to run on.
-        arguments: the call's arguments by name, arrays of any library; they are read here and never written.
+        arguments: what candidates run on; held until this object is closed.
         limit_s: seconds that one candidate may take to run once, and ten times that to be measured.
     """
 
-    def __init__(self, device: Device, arguments: Mapping[str, object], limit_s: float) -> None:
+    def __init__(self, device: Device, arguments: ArgumentCopy, limit_s: float) -> None:
         self._device = f"{device.target.kind}:{device.index}"
         self._limit_s = limit_s
-        # Only now is it certain that everything which writes the arrays was enqueued; wait until it is done.
-        if device.target.kind in KINDS:
-            native.gpu_synchronize(device.target.kind, device.index)
-        self._shared = SharedArguments(arguments)
+        with contextlib.ExitStack() as stack:
+            self._shared = arguments.take()
+            stack.callback(arguments.give_back)
+            self._results = SharedResults(self._shared)
+            stack.callback(self._results.close)
+            self._held = stack.pop_all()
         self._process: WorkerProcess | None = None
         self._ready = False  # the process said that it has the arguments
         self._loaded: set[str] = set()
@@ -91,7 +139,7 @@ class MeasuringProcess:
         """
         reply = self._ask(candidate, {"do": "run"}, self._limit_s)
         written = set(reply["written"])
-        return {name: self._shared.returned(name) if name in written else self._shared.given(name) for name in names}
+        return {name: self._results.returned(name) if name in written else self._shared.given(name) for name in names}
 
     def measure(self, candidate: Candidate, best_ns: int | None) -> tuple[int, ...]:
         """Samples in nanoseconds; see :func:`silo.tune.measure.measure`. Raises as :meth:`results` does."""
@@ -155,10 +203,10 @@ class MeasuringProcess:
         environment |= {name: library for name, library in libraries.items() if library}
         try:
             return WorkerProcess(
-                [self._device, str(self._shared.file)],
+                [self._device, str(self._shared.file), str(self._results.file)],
                 module="silo.api.measuring_worker",
                 environment=environment,
-                pass_fds=[self._shared.file],
+                pass_fds=[self._shared.file, self._results.file],
             )
         except CompileError as error:
             raise self._unusable(error) from error
@@ -223,8 +271,7 @@ class MeasuringProcess:
 
     def close(self) -> None:
         """Stop the process and give the shared memory back."""
-        with contextlib.ExitStack() as stack:
-            stack.callback(self._shared.close)
+        with self._held:  # given back once, however often this is called
             self._stop()
 
     def __enter__(self) -> Self:

@@ -39,9 +39,9 @@ __all__ = ["main"]
 class _Array:
     """One argument's memory on the device, and what it held at first."""
 
-    def __init__(self, slot: ArraySlot, shared: memoryview, device: str) -> None:
+    def __init__(self, slot: ArraySlot, given: memoryview, results: memoryview, device: str) -> None:
         self._slot = slot
-        self._shared = shared
+        self._arguments, self._results = given, results
         self._device = device
         self._memory = Buffer(slot.size + 2 * ADDRESS_MODULUS, "uint8", device)
         base = self._memory.data_ptr()
@@ -54,7 +54,7 @@ class _Array:
 
     @property
     def _given(self) -> memoryview:
-        return self._shared[self._slot.offset : self._slot.offset + self._slot.size]
+        return self._arguments[self._slot.offset : self._slot.offset + self._slot.size]
 
     def keep(self, free: int | None) -> str:
         """Keep what it held at first where restoring it is fast: on the device too, else in page-locked host memory.
@@ -82,9 +82,9 @@ class _Array:
         self._memory.copy_from(self._given if self._pristine is None else self._pristine, at=self._first)
 
     def give_back(self) -> None:
-        """Write what it holds now to the shared memory."""
+        """Write what it holds now to the memory for results."""
         slot = self._slot
-        self._memory.copy_to(self._shared[slot.returned : slot.returned + slot.size], at=self._first)
+        self._memory.copy_to(self._results[slot.offset : slot.offset + slot.size], at=self._first)
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ class _Candidate:
 class _Bench:
     """The arguments and the candidates of one tuning session."""
 
-    def __init__(self, device: Device, name: str, shared: memoryview) -> None:
+    def __init__(self, device: Device, name: str, given: memoryview, results: memoryview) -> None:
         self._device = device
         self._name = name
-        self._shared = shared
+        self._given, self._results = given, results
         self._timer = device.timer()
         self._arrays: list[_Array] = []
         self._places: Mapping[str, int] = {}
@@ -125,7 +125,7 @@ class _Bench:
 
     def _do_arguments(self, header: Mapping[str, Any], _: Sequence[bytes]) -> None:
         slots, self._places, self._values = read_arguments(header["arguments"])
-        self._arrays = [_Array(slot, self._shared, self._name) for slot in slots]
+        self._arrays = [_Array(slot, self._given, self._results, self._name) for slot in slots]
         self._descriptors = read_descriptors(header["arguments"], lambda name: self._arrays[self._places[name]].address)
 
     def _do_load(self, header: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, object]:
@@ -207,13 +207,16 @@ class _Bench:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """``main([device, descriptor])``: the device to measure on, and the shared memory, which this process inherited."""
-    name, descriptor = arguments
+    """``main([device, arguments, results])``: where to measure, and the descriptors of what this process inherited.
+
+    The arguments are those of other processes too, so they are mapped to be read alone.
+    """
+    name, given, results = arguments
 
     def start() -> Callable[[Message], bytes]:
         gc.disable()  # a collection would fall into a sample; what this process makes in cycles is little
-        shared = memoryview(mmap.mmap(int(descriptor), 0))
-        return _Bench(device_named(name), name, shared).answer
+        read = memoryview(mmap.mmap(int(given), 0, access=mmap.ACCESS_READ))
+        return _Bench(device_named(name), name, read, memoryview(mmap.mmap(int(results), 0))).answer
 
     serve(start)
 

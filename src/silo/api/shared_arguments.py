@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -20,7 +21,15 @@ from silo.launch.host_memory import available_memory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ArraySlot", "SharedArguments", "describable", "read_arguments", "read_descriptors", "shared_limit"]
+__all__ = [
+    "ArraySlot",
+    "SharedArguments",
+    "SharedResults",
+    "describable",
+    "read_arguments",
+    "read_descriptors",
+    "shared_limit",
+]
 
 _PAGE = 4096
 _MOST = 8 << 30  # bytes
@@ -31,20 +40,19 @@ ADDRESS_MODULUS = 256
 
 @dataclass(frozen=True, slots=True)
 class ArraySlot:
-    """One array. Its bytes are at ``offset`` of the shared memory, those a kernel wrote come back at ``returned``.
+    """One array. Its bytes are at ``offset`` of the arguments, and of the results where a kernel wrote it.
 
     ``shift`` is the lowest address modulo 256, ``low`` how many bytes lie before the first element.
     """
 
     offset: int
-    returned: int
     size: int
     shift: int
     low: int
 
     def to_json(self) -> JSON:
-        """Five numbers."""
-        return [self.offset, self.returned, self.size, self.shift, self.low]
+        """Four numbers."""
+        return [self.offset, self.size, self.shift, self.low]
 
     @classmethod
     def from_json(cls, data: Any) -> ArraySlot:  # noqa: ANN401  # JSON
@@ -52,13 +60,14 @@ class ArraySlot:
         return cls(*(int(number) for number in data))
 
 
-def shared_limit() -> int:
-    """How many bytes of arrays are copied at most: a quarter of the available memory, for results are kept as well.
+def shared_limit(processes: int = 1) -> int:
+    """How many bytes of arrays are copied at most, so that half of the available memory is enough.
 
+    They lie there once, and once more as the results of each of the ``processes``, for a kernel may write them all.
     Copying more than :data:`_MOST` to the host and to the device again would take longer than tuning a first call may.
     """
     available = available_memory()
-    return _MOST // 2 if available is None else min(available // 4, _MOST)
+    return _MOST // 2 if available is None else min(available // (2 * (1 + processes)), _MOST)
 
 
 def describable(arguments: Mapping[str, object], limit: int | None = None) -> Decision:
@@ -80,7 +89,7 @@ def describable(arguments: Mapping[str, object], limit: int | None = None) -> De
 
 
 class SharedArguments:
-    """Owns the shared memory. What the arrays hold is copied by :meth:`fill`; the arrays are only read.
+    """Owns the shared memory. What the arrays hold is copied by :meth:`fill`; the arrays and the copies are only read.
 
     Args:
         arguments: by name; those that are one array are one there too.
@@ -109,20 +118,31 @@ class SharedArguments:
                 span = -(-max(extent.size, 1) // _PAGE) * _PAGE
                 shift = extent.start % ADDRESS_MODULUS
                 self._extents.append(extent)
-                self._slots.append(ArraySlot(at, at + span, extent.size, shift, extent.low))
-                at += 2 * span
+                self._slots.append(ArraySlot(at, extent.size, shift, extent.low))
+                at += span
             self._numbers[name] = known
-        self.file = _anonymous_file(max(at, 1))
-        self._memory: mmap.mmap | None = mmap.mmap(self.file, max(at, 1))
+        self._shared = _SharedMemory(max(at, 1))
         self._arrays = arrays  # until they are copied
         self._given: dict[str, NDArray[Any]] = {}
+        self._lock = threading.Lock()  # held while they are, and while an array is added to those given
 
     def fill(self) -> None:
-        """Copy what the arrays hold, once: further calls do nothing."""
-        arrays, self._arrays = self._arrays, []
-        for array, slot, extent in zip(arrays, self._slots, self._extents, strict=False):
-            if slot.size:
-                extent.view(self._bytes(slot.offset, slot.size))[...] = host_bits(array)
+        """Copy what the arrays hold, once: further calls wait until that is done. Any thread may call."""
+        with self._lock:
+            for array, slot, extent in zip(self._arrays, self._slots, self._extents, strict=False):
+                if slot.size:
+                    extent.view(self._shared.part(slot.offset, slot.size))[...] = host_bits(array)
+            self._arrays = []  # only now: where one cannot be copied, the next call says so too
+
+    @property
+    def file(self) -> int:
+        """The descriptor that another process inherits."""
+        return self._shared.file
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole."""
+        return self._shared.size
 
     def to_json(self) -> JSON:
         """What :func:`read_arguments` reads."""
@@ -134,40 +154,72 @@ class SharedArguments:
         }
 
     def given(self, name: str) -> NDArray[Any]:
-        """What an array held at first: always the same read-only object."""
-        if name not in self._given:
-            array = self._array(name, returned=False)
-            array.flags.writeable = False
-            self._given[name] = array
-        return self._given[name]
+        """What an array held at first: always the same read-only object. Any thread may ask."""
+        with self._lock:
+            if name not in self._given:
+                array = self.array_in(self._shared, name)
+                array.flags.writeable = False
+                self._given[name] = array
+            return self._given[name]
 
-    def returned(self, name: str) -> NDArray[Any]:
-        """What the other process gave back of an array; overwritten when it does so again."""
-        return self._array(name, returned=True)
-
-    def _array(self, name: str, *, returned: bool) -> NDArray[Any]:
+    def array_in(self, memory: _SharedMemory, name: str) -> NDArray[Any]:
+        """An array where the same place of other memory holds it."""
         number = self._numbers[name]
         slot, extent = self._slots[number], self._extents[number]
-        memory = self._bytes(slot.returned if returned else slot.offset, slot.size)
-        return extent.typed(extent.view(memory))
-
-    def _bytes(self, offset: int, size: int) -> memoryview:
-        if self._memory is None:
-            raise ValueError("these arguments were given back")
-        return memoryview(self._memory)[offset : offset + size]
+        return extent.typed(extent.view(memory.part(slot.offset, slot.size)))
 
     def close(self) -> None:
-        """Give the memory back; arrays of :meth:`given` and :meth:`returned` that are still held keep theirs."""
-        if self.file >= 0:
-            os.close(self.file)
-            self.file = -1
-            self._memory = None  # unmapped when nobody looks at it any more
+        """Give the memory back; arrays of :meth:`given` that are still held keep theirs."""
+        self._shared.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class SharedResults:
+    """Owns what one process gives back of ``arguments``; it takes memory as far as that process writes it."""
+
+    def __init__(self, arguments: SharedArguments) -> None:
+        self._arguments = arguments
+        self._shared = _SharedMemory(arguments.size)
+
+    @property
+    def file(self) -> int:
+        """The descriptor that the process inherits."""
+        return self._shared.file
+
+    def returned(self, name: str) -> NDArray[Any]:
+        """What the process gave back of an array; overwritten when it does so again."""
+        return self._arguments.array_in(self._shared, name)
+
+    def close(self) -> None:
+        """Give the memory back; arrays of :meth:`returned` that are still held keep theirs."""
+        self._shared.close()
+
+
+class _SharedMemory:
+    """Owns an anonymous file of ``size`` bytes and its mapping into this process."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.file = _anonymous_file(size)
+        self._memory: mmap.mmap | None = mmap.mmap(self.file, size)
+
+    def part(self, offset: int, size: int) -> memoryview:
+        """Some of its bytes."""
+        if self._memory is None:
+            raise ValueError("this memory was given back")
+        return memoryview(self._memory)[offset : offset + size]
+
+    def close(self) -> None:
+        """Close the file; the memory goes when nobody looks at it any more."""
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+            self._memory = None
 
 
 def _form_of(descriptor: Any, extent: Extent) -> JSON:  # noqa: ANN401  # any class of descriptors

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from silo.api.benches import Bench, LocalBench, confined_bench, confines, grid_at, measured_on
+from silo.api.benches import Bench, LocalBench, benches_on, grid_at
 from silo.api.casework import PreparedCase
 from silo.api.compiling import Compilation
 from silo.api.determinism import deterministic_remark
@@ -39,8 +39,8 @@ from silo.tune.session import tune
 __all__ = [
     "CaseStudy",
     "Limits",
-    "bench_on",
     "call_arguments",
+    "case_benches",
     "case_studies",
     "launcher_of",
     "make_of",
@@ -101,14 +101,17 @@ def case_studies(kernel: Kernel, device: Device, library: str | None = None) -> 
     for function in kernel.case_functions:
         for values in function.combinations():
             case = function.prepare(values, make_of(library, device))
+            where = f"the case {case.label} of {kernel.name} ({function.location})"
             try:
                 call = inspect_call(kernel.resolver.native, kernel.source.signature, **call_arguments(kernel, case))
                 situation = kernel.resolver.understand(call)
-                if situation.rule is not None and case.grid is not None:
-                    check_grid(kernel, situation.rule, None, case.grid)
-            except (ArgumentError, SpaceError) as error:
-                where = f"the case {case.label} of {kernel.name} ({function.location})"
+            except ArgumentError as error:
                 raise CaseError(f"{where}: {error}") from error
+            if situation.rule is not None and case.grid is not None:
+                try:
+                    check_grid(kernel, situation.rule, None, case.grid)
+                except SpaceError as error:
+                    raise CaseError(f"{where}: {error}") from error
             found.append(
                 CaseStudy(kernel, case, situation, tuple(kernel.resolver.problem(situation).bucket(situation.values)))
             )
@@ -156,17 +159,16 @@ def _grid(study: CaseStudy, variant: Variant) -> tuple[int, ...]:
     return grid_at(case.grid or kernel.grid, None, call_arguments(kernel, case), values, situation.device.facts())
 
 
-def bench_on(study: CaseStudy, device: Device) -> Bench:
-    """Where the case's configs run."""
+def case_benches(study: CaseStudy, others: Sequence[Device] = ()) -> list[Bench]:
+    """Where the case's configs run: on its device, and on those of ``others`` that are like it."""
     kernel, case = study.kernel, study.case
     named = call_arguments(kernel, case)
     constants = set(study.situation.specialization.constant_values)
     constants -= {name for name, value in named.items() if is_descriptor(value)}  # theirs is a block shape
     passed = {name: value for name, value in named.items() if name not in constants and name not in case.options}
-    if not confines(kernel.name, device, passed):
-        return LocalBench(device, case.arguments, launcher_of(study))
-
-    return confined_bench(device, passed, lambda _, artifact: _grid(study, artifact.variant))
+    devices = (study.situation.device, *others)
+    confined = benches_on(kernel.name, devices, passed, lambda _, artifact: _grid(study, artifact.variant))
+    return confined or [LocalBench(devices[0], case.arguments, launcher_of(study))]
 
 
 def tune_case(
@@ -178,9 +180,9 @@ def tune_case(
     made = problem.study(situation.specialization, study.bucket)
     compilation, records = Compilation(session(), kernel.source, trials=True), session().store.records
     artifacts = CompiledArtifacts(compilation, lambda config: kernel.resolver.variant(situation, config))
-    devices = measured_on(kernel.name, situation.device, limits.devices, study.case.arguments)
-    benches = [bench_on(study, device) for device in devices]
-    with evaluators(made, artifacts, benches, study.case.compare, situation.candidates) as lanes:
+    with evaluators(
+        made, artifacts, case_benches(study, limits.devices), study.case.compare, situation.candidates
+    ) as lanes:
         outcome = tune(
             made,
             situation.candidates,
