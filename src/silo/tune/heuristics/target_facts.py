@@ -11,28 +11,30 @@ from silo.errors import SpaceError
 
 __all__ = ["TargetFacts"]
 
-# Multiprocessors (CUDA) or compute units (HIP) of the largest common device of an arch, from the vendors' data sheets.
+# Multiprocessors (CUDA) or compute units (HIP) of one device of an arch, the one that most code for it is for. Of AMD's
+# devices by the ROCm documentation (rocm.docs.amd.com, "AMD GPU hardware specifications"), of NVIDIA's by what stands
+# beside them.
 _UNITS = {
-    "sm_70": 80,
-    "sm_75": 40,
-    "sm_80": 108,
-    "sm_86": 84,
-    "sm_87": 16,
-    "sm_89": 142,
-    "sm_90": 132,
-    "sm_100": 148,
-    "sm_103": 148,
-    "sm_120": 188,
-    "sm_121": 48,
-    "gfx908": 120,
-    "gfx90a": 104,
-    "gfx942": 304,
-    "gfx950": 256,
-    "gfx1030": 80,
-    "gfx1100": 96,
-    "gfx1101": 60,
-    "gfx1151": 40,
-    "gfx1201": 64,
+    "sm_70": 80,  # V100 (sysrqmts.com)
+    "sm_75": 40,  # T4 (sysrqmts.com)
+    "sm_80": 108,  # A100 (sysrqmts.com)
+    "sm_86": 84,  # RTX A6000 (white paper of the RTX PRO Blackwell, table 1)
+    "sm_87": 16,  # Jetson AGX Orin (its technical brief: 2048 cores, 128 a multiprocessor)
+    "sm_89": 142,  # RTX 6000 Ada (as RTX A6000)
+    "sm_90": 132,  # H100 SXM5 (hpctech.co.jp); 114 with PCIe
+    "sm_100": 148,  # B200 (Chips and Cheese, "Nvidia's B200"): 74 a die
+    "sm_103": 148,  # B300, as programs that were measured on it say
+    "sm_120": 188,  # RTX PRO 6000 (as RTX A6000)
+    "sm_121": 48,  # GB10 of DGX Spark (Computex 2025: 6144 cores), 128 a multiprocessor
+    "gfx908": 120,  # MI100
+    "gfx90a": 110,  # MI250X, each die a device; MI250 and MI210 have 104
+    "gfx942": 304,  # MI300X; MI300A has 228
+    "gfx950": 256,  # MI355X
+    "gfx1030": 80,  # RX 6900 XT
+    "gfx1100": 96,  # RX 7900 XTX
+    "gfx1101": 60,  # RX 7800 XT
+    "gfx1151": 40,  # Radeon 8060S (fpsbench.com)
+    "gfx1201": 64,  # RX 9070 XT
 }
 _DEFAULT_UNITS = {"cuda": 132, "hip": 304, "xpu": 64, "cpu": 8}
 
