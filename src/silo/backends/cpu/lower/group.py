@@ -47,7 +47,7 @@ def _prepare(scope: Scope, sink: Sink) -> None:
     match sink:
         case Fill():
             if not sink.staged:
-                scope.buffer_for(sink.target, sink.element)
+                scope.buffer_for(sink.target)
         case ReduceSink(operation):
             result = operation.result
             if result.type.tensor:
@@ -150,13 +150,9 @@ class _GroupLowering:
         if sink.staged:
             buffer = scope.stage(sink.target)
         else:
-            buffer = scope.buffer(sink.target, sink.element)
+            buffer = scope.buffer(sink.target)
             assert buffer is not None
         scope.lifetimes.touch(buffer)
-        element = sink.value.type.element
-        if sink.element and sink.element != element:
-            scope.pieces.add(NARROW[element])
-            text = f"silo_{element}_to_{sink.element}({text})"
         return Assign(f"{buffer.name}[{nest.linear(nest.index, sink.target.type.shape)}]", text)
 
     def _store(self, operation: Operation) -> Statement:

@@ -51,7 +51,7 @@ class Scope:
         self.streamable: frozenset[Operation] = frozenset()
         self.trips: dict[Operation, str] = {}
         self._scalars: dict[Value, str] = {}
-        self._buffers: dict[tuple[Value, str], Buffer] = {}
+        self._buffers: dict[Value, Buffer] = {}
         self._constant_arrays: dict[Value, str] = {}
         self._stages: dict[Value, Buffer] = {}
         self._serial = 0
@@ -99,20 +99,20 @@ class Scope:
         size = _POINTER_BYTES if item.pointer else ops.element_bytes(item.element)
         return Buffer(self.name("b"), ops.c_type(item), type_.elements, size)
 
-    def buffer(self, value: Value, element: str = "") -> Buffer | None:
+    def buffer(self, value: Value) -> Buffer | None:
         """The buffer that holds ``value``, or None."""
-        return self._buffers.get((self.resolve(value), self._own(value, element)))
+        return self._buffers.get(self.resolve(value))
 
-    def hold(self, value: Value, buffer: Buffer, element: str = "") -> None:
+    def hold(self, value: Value, buffer: Buffer) -> None:
         """Say that ``buffer`` holds ``value``."""
-        self._buffers[self.resolve(value), self._own(value, element)] = buffer
+        self._buffers[self.resolve(value)] = buffer
 
-    def buffer_for(self, value: Value, element: str = "") -> Buffer:
+    def buffer_for(self, value: Value) -> Buffer:
         """The buffer of ``value``, made if there is none."""
-        found = self.buffer(value, element)
+        found = self.buffer(value)
         if found is None:
-            found = self.new_buffer(value.type, element)
-            self.hold(value, found, element)
+            found = self.new_buffer(value.type)
+            self.hold(value, found)
         return found
 
     def stage(self, value: Value) -> Buffer:
@@ -169,7 +169,3 @@ class Scope:
             self.constants.append(f"static {ops.c_type(value.type)} const {found}[] = {{{items}}};")
             self._constant_arrays[value] = found
         return found
-
-    @staticmethod
-    def _own(value: Value, element: str) -> str:
-        return "" if element == value.type.element else element

@@ -18,7 +18,7 @@ def plan_function(function: Operation, options: CpuOptions) -> list[BlockPlan]:
     if options.mode == "reference":
         return [reference.plan_block(block) for block in blocks]
     plans: list[BlockPlan] = []
-    external: dict[tuple[Value, str | None], None] = {}
+    external: dict[tuple[Value, bool], None] = {}
     for block in reversed(blocks):  # blocks are in an order where definitions come first
         plan = optimized.plan_block(block, tuple(external))
         external |= dict.fromkeys(plan.free)

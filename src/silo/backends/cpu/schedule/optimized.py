@@ -74,20 +74,19 @@ _RECOMPUTE_LIMIT_INDEX = 30.0
 class _Demand:
     """One place that needs a value.
 
-    identity: at the index of the nest itself. stored: as a whole in memory, as ``element`` ("" for its own type).
+    identity: at the index of the nest itself. stored: as a whole in memory.
     inner: the axis of the value that follows the innermost loop of a nest, None where it does not change along it.
     """
 
     step: Step | None  # None stands for after the last step
     identity: bool = False
     stored: bool = False
-    element: str = ""
     inner: int | None = None
 
 
 def plan_block(
     block: Block,
-    external: Sequence[tuple[Value, str | None]] = (),
+    external: Sequence[tuple[Value, bool]] = (),
     carried: Sequence[Carried] = (),
     offsets: Offsets = NO_OFFSETS,
 ) -> BlockPlan:
@@ -112,7 +111,7 @@ class _Planner:
     def __init__(
         self,
         block: Block,
-        external: Sequence[tuple[Value, str | None]],
+        external: Sequence[tuple[Value, bool]],
         carried: Sequence[Carried],
         barred: set[Value],
         offsets: Offsets,
@@ -126,7 +125,7 @@ class _Planner:
         self.position = {operation: index for index, operation in enumerate(block.operations)}
         self.step_position: dict[Step, int] = {}  # program position of the operation behind a step that is no nest
         self.demands: dict[Value, list[_Demand]] = {}
-        self.free: dict[tuple[Value, str | None], None] = {}
+        self.free: dict[tuple[Value, bool], None] = {}
         self.costs: dict[Value, float] = {}
         self.offsets = offsets
 
@@ -359,12 +358,12 @@ class _Planner:
                     self._need_free(step, step.after)
                 case ScalarStep() | Jump():
                     pass
-        for value, element in self.external:
-            self._need(value, _Demand(None, stored=element is not None, element=element or ""))
+        for value, stored in self.external:
+            self._need(value, _Demand(None, stored=stored))
 
     def _need_free(self, step: Step, plan: BlockPlan) -> None:
-        for value, element in plan.free:
-            self._need(value, _Demand(step, stored=element is not None, element=element or ""))
+        for value, stored in plan.free:
+            self._need(value, _Demand(step, stored=stored))
 
     def _need(self, value: Value, demand: _Demand) -> None:
         if not value.type.tensor:
@@ -373,7 +372,7 @@ class _Planner:
         if demand not in known:
             known.append(demand)
         if defining_block(value) is not self.block:
-            self.free[value, demand.element if demand.stored else None] = None
+            self.free[value, demand.stored] = None
 
     def _place(self, operation: Operation) -> None:
         if operation.name in OPAQUE:
@@ -409,10 +408,7 @@ class _Planner:
         if barrier is None and not stored and (lone_nest or cost <= limit):
             self._pass_on(operation, demands)
             return
-        elements = {demand.element for demand in demands if demand.stored}
-        if not elements or any(not demand.stored for demand in demands):
-            elements.add("")
-        sinks: list[Sink] = [Fill(value, value, element) for element in sorted(elements)]
+        fill = Fill(value, value)
         here = [demand for demand in demands if demand.step is first]
         if (
             barrier is None
@@ -420,10 +416,10 @@ class _Planner:
             and nest.shape == value.type.shape
             and all(demand.identity for demand in here)
         ):
-            nest.sinks[:0] = sinks
+            nest.sinks.insert(0, fill)
             group = nest
         else:
-            group = Group(value.type.shape, sinks)
+            group = Group(value.type.shape, [fill])
             before = barrier if barrier is not None else first
             self.steps.insert(order[None] if before is None else self.steps.index(before), group)
         self._pass_on(operation, [_whole(group)])
@@ -562,7 +558,7 @@ def _copies_only(group: Group, value: Value) -> bool:
     if len(group.sinks) != 1:
         return False
     (sink,) = group.sinks
-    return isinstance(sink, Fill) and sink.value is value and sink.target is value and not sink.element
+    return isinstance(sink, Fill) and sink.value is value and sink.target is value
 
 
 def _roots(sink: Sink) -> list[Value]:

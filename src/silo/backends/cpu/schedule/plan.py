@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(slots=True, eq=False)
 class Fill:
-    """Write every element of ``value`` to the buffer of ``target``, as type ``element`` ("" for its own).
+    """Write every element of ``value`` to the buffer of ``target``.
 
     ``staged`` writes to a second buffer that is copied over ``target`` at the end of the loop body, because the old
     value is still read.
@@ -41,7 +41,6 @@ class Fill:
 
     value: Value
     target: Value
-    element: str = ""
     staged: bool = False
 
 
@@ -153,11 +152,11 @@ class Carried:
 class BlockPlan:
     """The steps of one block, and the values from outside that they need.
 
-    With each value goes the type it must be stored as ("" for its own), or None where it may be evaluated in place.
+    With each value goes whether it must be stored; where not, it may be evaluated in place.
     """
 
     steps: list[Step]
-    free: list[tuple[Value, str | None]]
+    free: list[tuple[Value, bool]]
 
 
 @dataclass(slots=True, eq=False)
