@@ -87,6 +87,7 @@ def test_another_process_gets_descriptors_over_its_own_arrays():
     assert describable(arguments)
     assert not describable({"d": silo.TensorDescriptor(object(), [1], [1], [1])})
     with SharedArguments(arguments) as shared:
+        shared.fill()
         told = parse_json(canonical_json(shared.to_json()))
         assert told["places"] == {"d": 0, "same": 0}
         np.testing.assert_array_equal(shared.given("d"), base)
