@@ -14,6 +14,7 @@ from silo.api import ceilings
 from silo.api.build import build_bundle
 from silo.api.collect import collect_kernels
 from silo.api.devices import device_named
+from silo.api.explaining import explain_tuning
 from silo.api.importing import export_results, import_results
 from silo.api.kept import kept_studies
 from silo.api.reporting import write_reports
@@ -174,6 +175,11 @@ def test_results_of_other_tuners_are_tried_first_and_measured_again(tuned, tmp_p
         ]
         import_results(foreign(tmp_path), kernel="scale")
         assert len(imported_seeds("scale", session().store.records)) == 4
+        explained = explain_tuning(path)[0][1]
+        assert [(str(seed.config), seed.reason) for seed in explained.seeds][:2] == [
+            ("BLOCK=512, num_warps=4", "best in an imported file"),
+            ("BLOCK=1024, num_warps=4", "best in an imported file"),
+        ]
         rows = tune_path(path, evaluations=1)
         assert [one.winner for one in rows] == ["BLOCK=512, num_warps=4"] * 2
         assert [one.measured for one in rows] == [1, 1]

@@ -8,14 +8,14 @@ from pathlib import Path
 from silo.api.collect import collect_kernels
 from silo.api.deciding import lock_advice
 from silo.api.devices import device_named
-from silo.api.locks import deployed_config
 from silo.api.refining import spill_limit_of
+from silo.api.seeding import study_seeds
 from silo.api.studying import CaseStudy, case_studies
 from silo.errors import CaseError
 from silo.tune.aside import known_spills
 from silo.tune.explain import Explanation, explain_study
 from silo.tune.ledger import read_trials
-from silo.tune.seeds import neighbours, seeds
+from silo.tune.seeds import neighbours
 
 __all__ = ["explain_case", "explain_tuning"]
 
@@ -58,7 +58,7 @@ def explain_case(study: CaseStudy, lock: Path | None = None) -> Explanation:
         situation.candidates,
         trials,
         near,
-        seeds(new, near, deployed=deployed_config(lock, made)),
+        study_seeds(made, new, problem.records, lock, near),
         text,
         [trial.config for trial in trials if situation.reach.is_refined_form(trial.config)],
         above,

@@ -10,6 +10,7 @@ from silo.core.config import Config
 from silo.core.keys import seeds_key
 from silo.core.protocols import RecordStore
 from silo.tune.imported import seeds_from_records, spoken_of
+from silo.tune.nearness import Neighbour
 from silo.tune.search.seed import Seed
 from silo.tune.seeds import neighbours, seeds
 from silo.tune.trial import Study
@@ -21,12 +22,19 @@ _IMPORTED = 8
 
 
 def study_seeds(
-    study: Study, configs: Sequence[Config], records: RecordStore, lock: Path | None = None
+    study: Study,
+    configs: Sequence[Config],
+    records: RecordStore,
+    lock: Path | None = None,
+    near: Sequence[Neighbour] | None = None,
 ) -> tuple[Seed, ...]:
-    """What to try first: what ``lock`` deploys, what was best in the nearest studies, what other tuners found."""
-    near = seeds(configs, neighbours(study, records), deployed=deployed_config(lock, study))
+    """What to try first: what ``lock`` deploys, what was best in the nearest studies, what other tuners found.
+
+    ``near`` are those studies where the caller has them already.
+    """
+    close = seeds(configs, neighbours(study, records) if near is None else near, deployed=deployed_config(lock, study))
     elsewhere = spoken_of(configs, imported_seeds(study.kernel, records))[:_IMPORTED]
-    return (*near, *(Seed(config, reason="best in an imported file") for config in elsewhere))
+    return (*close, *(Seed(config, reason="best in an imported file") for config in elsewhere))
 
 
 def imported_seeds(kernel: str, records: RecordStore) -> tuple[Config, ...]:
