@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from silo.core.config import Config
 from silo.core.keys import spills_key
 from silo.core.protocols import RecordStore
-from silo.core.reading import read_natural, read_list, read_object, read_text
+from silo.core.reading import read_list, read_natural, read_object, read_text
 from silo.core.values import JSON
 from silo.errors import StoreError
 from silo.tune.spilling import SpillingConfig, describe_aside, ranked
