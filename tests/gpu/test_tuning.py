@@ -13,8 +13,10 @@ import silo
 from gpu_kernels import tl, torch, triton
 from silo.api.session import session
 from silo.api.tuning import tune_path
+from silo.core.config import Config
 from silo.launch.runtime import inspect_call
 from silo.settings import override
+from silo.tune.aside import known_spills
 from silo.tune.ledger import read_trials
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -232,3 +234,40 @@ def test_reductions_that_need_many_registers_are_halved():
     study = problem.study(situation.specialization, problem.bucket(situation.values))
     blocks = {trial.config.as_dict()["R0_BLOCK"] for trial in read_trials(study, session().store.records)}
     assert blocks > {32768, 16384}
+
+
+def test_configs_that_spill_come_last_and_the_worst_are_left():
+    """Of these, all but the first need more than 255 registers a thread, or 128 where 512 threads share them."""
+    members = [(1024, 8), (32768, 4), (32768, 16), (32768, 8), (8192, 2)]
+    space = [{"R0_BLOCK": block, "num_warps": warps} for block, warps in members]
+    made = silo.kernel(space=space)(row_sums)
+    x = torch.randn(4096, 32768, device="cuda")
+    out = torch.empty(4096, device="cuda")
+    with override(spills=16):
+        made[(4096,)](x, out, 32768)
+        torch.testing.assert_close(out, (x + x.exp() * x).sum(1), rtol=1e-3, atol=1.0)
+        resolver = made.kernel.resolver
+        situation = resolver.understand(inspect_call(resolver.native, made.kernel.source.signature, x, out, 32768))
+        problem = resolver.problem(situation)
+        study = problem.study(situation.specialization, problem.bucket(situation.values))
+        records = session().store.records
+        spills = {one.config: one.spills for one in known_spills(study, records)}
+        tried = [trial.config for trial in read_trials(study, records) if trial.config in situation.candidates]
+    assert set(spills) == {Config.of(one) for one in space[1:]}
+    assert tried[0] == Config.of(space[0])
+    last = list(dict.fromkeys(tried[1:]))
+    assert [spills[config] for config in last if config in spills] == sorted(spills.values())[:2]
+
+
+def test_deterministic_mode_measures_nothing_of_a_kernel_that_sums():
+    space = [{"R0_BLOCK": block, "num_warps": 8} for block in (2048, 1024, 4096)]
+    x = torch.randn(512, 32768, device="cuda")
+    found = []
+    for _ in range(2):
+        made = silo.kernel(space=space, deterministic=True)(row_sums)
+        out = torch.empty(512, device="cuda")
+        made[(512,)](x, out, 32768)
+        found.append(out.view(torch.int32))
+        assert "config: R0_BLOCK=2048" in made.explain(x, out, 32768, grid=(512,))
+    assert torch.equal(*found)
+    assert not tuple(session().store.records.keys())

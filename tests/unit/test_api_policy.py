@@ -16,7 +16,12 @@ import triton
 import triton.language as tl
 
 import silo
+from silo.api.build import build_bundle
+from silo.api.collect import collect_kernels
+from silo.api.devices import device_named
 from silo.api.session import session
+from silo.api.studying import case_studies
+from silo.bundle.reader import open_bundle
 from silo.core.config import Config
 from silo.launch.runtime import inspect_call
 from silo.settings import override
@@ -143,3 +148,49 @@ def test_a_space_of_one_config_is_used_as_a_refinement_of_it_was_measured(tmp_pa
             decision = resolver.decide(situation, mode=mode)
             assert (decision.config, decision.origin) == (form, Origin.BUCKET)
         assert resolver.decide(situation, mode=Mode.OFF).config == only
+
+
+STAGED = """
+import silo
+import triton
+import triton.language as tl
+
+
+@silo.kernel(space=[{"BLOCK": 256, "num_stages": 3}], key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
+@triton.jit
+def staged(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
+
+
+@staged.cases(n=[1000])
+def _(n, make):
+    x, out = make.normal(n), make.empty(n)
+    return silo.Case(args=(x, out, n), expected={"out": lambda: x.host + 1})
+"""
+
+
+def test_a_bundle_holds_the_refinement_of_one_config_that_was_measured(tmp_path):
+    path, output = tmp_path / "kernels.py", tmp_path / "k.silo"
+    path.write_text(STAGED)
+
+    def built():
+        build_bundle([path], output, targets=["cpu"])
+        with open_bundle(output) as bundle:
+            return {str(one.artifact.variant.config) for one in bundle.contents().kernels[0].variants}
+
+    with override(home=tmp_path / "home"):
+        assert built() == {"BLOCK=256, num_stages=3"}
+        (kernel,) = collect_kernels([path])
+        (case,) = case_studies(kernel, device_named("cpu"))
+        problem = kernel.resolver.problem(case.situation)
+        study = problem.study(case.situation.specialization, case.bucket)
+        good = [
+            study.trial(Config.of(BLOCK=256, num_stages=stages), Status.OK, [time] * 9)
+            for stages, time in ((3, 5), (1, 9))
+        ]
+        problem.records.append(study.key, trials_to_record(good))
+        assert built() == {"BLOCK=256, num_stages=3"}
+        failed = study.failed(good[0].config, Status.RUN, "too much shared memory")
+        problem.records.append(study.key, trials_to_record([failed]))
+        assert built() == {"BLOCK=256, num_stages=1"}

@@ -106,8 +106,8 @@ FILES = {
     "a size without config": (
         f"{SPACE}, constraints=[lambda c: c.BLOCK > c.n]",
         CASE,
-        SpaceError,
-        r"for n=5000: \(n < BLOCK\)",
+        CaseError,
+        r"the case n=5000 of scale .*for n=5000: \(n < BLOCK\)",
     ),
     "a key of an array": ('space={"BLOCK": [128]}, key=["x"]', CASE, CaseError, "the case n=5000 of scale .*an array"),
     "a case that raises": (SPACE, "return undefined", CaseError, "the case n=5000 of scale .* at line 17: NameError"),

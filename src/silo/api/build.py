@@ -192,14 +192,11 @@ def _plan(
             continue
         for study in studies if device == host else case_studies(kernel, device):
             if len(study.situation.candidates) == 1:
-                continue
-            if mode == "auto":
-                name = f"{kernel.name} {study.case.label}"
-                study.case.verify()
-                outcome, _ = tune_case(study, limits, lambda event, name=name: report(name, event))
-                if outcome.trials:  # without any, the budget is used up, and the first config does
-                    require_winners([TunedCase(kernel.name, study.case.label, study.case.elements, outcome)])
-            config = _decided(kernel, study, mode)
+                config = _refined_form(kernel, study)
+            else:
+                if mode == "auto":
+                    _tune(kernel, study, limits, report)
+                config = _decided(kernel, study, mode)
             if config is not None:
                 tuned.append(study)
                 # Variants carry what code for a target is really for.
@@ -219,6 +216,23 @@ def _plan(
         )
     derived = tuple(replace(one, variant=_with_derived(kernel, studies, one)) for one in plan)
     return _Planned(kernel, studies, tuple(tuned), winners, derived)
+
+
+def _tune(kernel: Kernel, study: CaseStudy, limits: Limits, report: OnTuning) -> None:
+    """Measure a case. ``TuneError`` where no config of it can be used."""
+    name = f"{kernel.name} {study.case.label}"
+    study.case.verify()
+    outcome, _ = tune_case(study, limits, lambda event: report(name, event))
+    if outcome.trials:  # without any, the budget is used up, and the first config does
+        require_winners([TunedCase(kernel.name, study.case.label, study.case.elements, outcome)])
+
+
+def _refined_form(kernel: Kernel, study: CaseStudy) -> Config | None:
+    """Where a case has one config, the refinement of it that won when it was measured, or is locked; else None."""
+    if not study.situation.reach.refinable:
+        return None
+    config = _decided(kernel, study, "cached")
+    return None if config is None or study.situation.reach.holds(config) else config
 
 
 def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Config | None:

@@ -5,12 +5,12 @@ These are facts of code, not trials: whether a config is set aside for them is d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from silo.core.config import Config
 from silo.core.keys import spills_key
 from silo.core.protocols import RecordStore
-from silo.core.reading import read_integer, read_list, read_object, read_text
+from silo.core.reading import read_list, read_natural, read_object, read_text
 from silo.core.values import JSON
 from silo.errors import StoreError
 from silo.tune.spilling import SpillingConfig, describe_aside, ranked
@@ -31,11 +31,15 @@ class Aside:
         self._records = records
         known = () if limit is None else known_spills(study, records)
         above = [one for one in known if limit is not None and one.spills > limit]
-        self._found = {one.config.order_key: one for one in ranked(above, space)}
+        self._found = {one.config.order_key: one for one in ranked(above, space)} if above else {}
         self._kept = set(self._found)
 
     def __len__(self) -> int:
         return len(self._found)
+
+    def __iter__(self) -> Iterator[SpillingConfig]:
+        """In no particular order."""
+        return iter(self._found.values())
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._found
@@ -47,7 +51,7 @@ class Aside:
     @property
     def configs(self) -> tuple[SpillingConfig, ...]:
         """All of them, least spilling first."""
-        return ranked(list(self._found.values()), self._space)
+        return ranked(tuple(self), self._space) if self._found else ()
 
     def keep(self) -> str:
         """Keep what is new; "", or why it is not kept: then it is found out again next time."""
@@ -90,4 +94,4 @@ def _from_record(record: JSON) -> list[SpillingConfig]:
     if read_text(members["schema"], what) != SPILLS_SCHEMA:
         raise ValueError(f"{what} of another schema")
     pairs = [read_list(item, what) for item in read_list(members["spills"], what)]
-    return [SpillingConfig(Config.from_json(config), read_integer(spills, what)) for config, spills in pairs]
+    return [SpillingConfig(Config.from_json(config), read_natural(spills, what)) for config, spills in pairs]

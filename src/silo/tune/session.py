@@ -297,7 +297,7 @@ class _Session:
             self._reused += 1
             self._observe(config, self._known(config))
             self.report("search")
-        for one in self._aside.configs:
+        for one in self._aside:
             if one.config.order_key not in known:
                 self._searcher.observe(one.config, None)
         self._asked = self._known_first = sum(key in self._space and key not in self._aside for key in known)
@@ -361,7 +361,7 @@ class _Session:
                 best=self._best[1] if self._best else None,
                 best_ns=self._best[0] if self._best else None,
                 failures=dict(self._failures),
-                aside=len(self._unmeasured),
+                aside=sum(not self._ledger.of(one.config) for one in self._aside),
                 last=self._last,
                 phase=phase,
             )
