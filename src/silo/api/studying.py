@@ -101,17 +101,14 @@ def case_studies(kernel: Kernel, device: Device, library: str | None = None) -> 
     for function in kernel.case_functions:
         for values in function.combinations():
             case = function.prepare(values, make_of(library, device))
-            where = f"the case {case.label} of {kernel.name} ({function.location})"
             try:
                 call = inspect_call(kernel.resolver.native, kernel.source.signature, **call_arguments(kernel, case))
                 situation = kernel.resolver.understand(call)
-            except ArgumentError as error:
-                raise CaseError(f"{where}: {error}") from error
-            if situation.rule is not None and case.grid is not None:
-                try:
+                if situation.rule is not None and case.grid is not None:
                     check_grid(kernel, situation.rule, None, case.grid)
-                except SpaceError as error:
-                    raise CaseError(f"{where}: {error}") from error
+            except (ArgumentError, SpaceError) as error:
+                where = f"the case {case.label} of {kernel.name} ({function.location})"
+                raise CaseError(f"{where}: {error}") from error
             found.append(
                 CaseStudy(kernel, case, situation, tuple(kernel.resolver.problem(situation).bucket(situation.values)))
             )
