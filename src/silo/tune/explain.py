@@ -64,9 +64,10 @@ class Explanation:
         if not self.known:
             many = f"all {total} configs are new" if self.at_most is None else f"at most {self.at_most}, group by group"
             return f"nothing was measured for this study: {many}"
+        if not self.new and self.at_most is None:
+            return f"all {total} configs were measured: nothing would be measured"
         if not self.new:
-            led = "" if self.at_most is None else " that its groups lead to"
-            return f"all {total} configs{led} were measured: nothing would be measured"
+            return f"{total} configs were measured, all that its groups lead to: nothing would be measured"
         if self.at_most is None:
             return f"{len(self.known)} of {total} configs were measured; new: {_some(self.new)}"
         return f"{len(self.known)} configs were measured; next of its groups: {_some(self.new)}"

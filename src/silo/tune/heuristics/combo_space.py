@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, TypeAlias, cast
 
 from silo.core.config import Config
@@ -68,7 +69,7 @@ class BoundCombo:
     rows: tuple[tuple[int, str], ...]
     constraints: tuple[Constraint, ...] = ()
 
-    @property
+    @cached_property
     def blocks(self) -> tuple[str, ...]:
         """Constexprs that its configs set."""
         sizes = [{dimension: 64 for dimension, _ in part.sizes} for part in self.parts]
