@@ -199,6 +199,19 @@ def test_what_a_call_sets_is_kept(tmp_path):
         check(args)
 
 
+def test_deterministic_mode_never_lets_times_decide_about_sums():
+    args = arguments(5000, 64, 300)
+    with override(deterministic=True):
+        situation = understand(example(), *args)
+        assert situation.candidates == (situation.searched.listed[0],)
+        assert "the order of summing may be another" in " ".join(situation.left_out.values())
+        pair = silo.kernel(space=heuristics.combo_space([COPY, COPY]), grid=lambda a: (silo.cdiv(a.n, a.XBLOCK),))(copy)
+        x, y = np.arange(3000, dtype=np.float32), np.zeros(3000, np.float32)
+        free = understand(pair.kernel, x, y, 3000)
+        assert len(free.candidates) > 1
+        assert not free.left_out
+
+
 def test_other_targets_have_warps_and_stages_as_a_group():
     situation = understand(example(), *arguments(5000, 64, 300))
     found = situation.candidates_on(Target.parse("cuda:sm_90"), {})
@@ -222,6 +235,12 @@ def rows_and_copy(
     else:
         i = (program - first) * XBLOCK + tl.arange(0, XBLOCK)
         tl.store(dst + i, tl.load(src + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def copy(src, dst, n, XBLOCK: tl.constexpr):
+    i = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    tl.store(dst + i, tl.load(src + i, mask=i < n), mask=i < n)
 
 
 ROWS = heuristics.space(

@@ -297,6 +297,20 @@ def test_lanes_are_busy_within_a_group():
     assert all(len(one.evaluated) >= EFFORT // 3 - 1 for one in evaluators)
 
 
+def test_configs_that_spill_are_set_aside_and_the_second_run_measures_nothing():
+    spills = {config: 20 + place for place, config in enumerate(SPACE.product()) if config.as_dict()["XBLOCK_0"] == 256}
+    records = MemoryStore().records
+    landscape = Separable(spills=spills)
+    first, evaluator = run(records, landscape, most_spills=16)
+    assert len(first.aside) == 0, "one choice of one group spills, and of those set aside the first third is measured"
+    assert len(set(evaluator.evaluated)) == EFFORT
+    assert first.require_winner().config.as_dict() == {**BEST, "XBLOCK_0": 64}
+    for _ in range(2):
+        again, evaluator = run(records, landscape, most_spills=16)
+        assert evaluator.evaluated == []
+        assert again.winner == first.winner
+
+
 def test_trials_of_other_spaces_do_not_count():
     records = MemoryStore().records
     listed = [Config.of({**BEST, "XBLOCK_0": 8192}), Config.of(BEST)]

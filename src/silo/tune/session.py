@@ -242,7 +242,7 @@ class _Session:
             del self._begun[config.order_key]
             self._aside.add(result)
             self._asked -= 1
-            self._searcher.observe(config, None)
+            self._searcher.observe(config, None)  # it is told the time if there is one later
             self.report("search")
             return
         trial, refinement = self._trial(config, result), self._refinements.get(config.order_key)
@@ -319,9 +319,9 @@ class _Session:
         if time_ns is not None and (self._best is None or time_ns < self._best[0]):
             self._best = (time_ns, config)
         if config in self._space:
-            # What was set aside stays so to the searcher, whose way would be another when it is resumed.
-            aside = config.order_key in self._aside
-            self._searcher.observe(config, None if time_ns is None or aside else float(time_ns))
+            # Searches by groups walk the same way when they are resumed, so what was set aside stays a failure to them.
+            hidden = isinstance(self._space, GroupedSpace) and config.order_key in self._aside
+            self._searcher.observe(config, None if time_ns is None or hidden else float(time_ns))
 
     def compare(self, count: int) -> None:
         """Measure the finalists side by side, unless that was done already or time is up."""
