@@ -119,8 +119,14 @@ def test_a_combo_s_plan_covers_every_sub_kernel_once(kernels, target):
     assert sorted(index for group in plan.groups for index in group.members) == list(range(len(kernels)))
     for group in plan.groups:
         assert all(kernels[index] == kernels[group.members[0]] for index in group.members)
-        assert plan.with_group(plan.base.config, group.configs[0]) == plan.base.config
     volumes = [kernels[group.members[0]].hints.numel for group in plan.groups]
     assert volumes == sorted(volumes, reverse=True)
     names = {name for name, _ in plan.base.config.values}
-    assert all({name for name, _ in config.values} == names for config in plan.configs)
+    assert all({name for name, _ in config.values} == names for config in plan.space.listed)
+    assert plan.space.default == plan.base.config
+    assert [plan.space.alternatives(plan.base.config, number)[0] for number in range(len(plan.groups))] == [
+        plan.base.config
+    ] * len(plan.groups)
+    limits = dict(plan.limits)
+    for step in plan.space.steps:
+        assert all(max(step.values) <= limits.get(name, 32) for name in step.names)

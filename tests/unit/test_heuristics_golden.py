@@ -253,16 +253,16 @@ def test_combo():
     assert [group.members for group in plan.groups] == [(1,), (0, 2)], "the largest first, equal ones together"
     assert plan.launches == ((4, 1), (8, 1), (2, 1))
     assert plan.limits == (("XBLOCK_0", 4096), ("XBLOCK_1", 4096), ("XBLOCK_2", 4096))
-    second = plan.groups[1].configs[1]
-    assert plan.with_group(plan.base.config, second).as_dict() == {
+    assert plan.space.alternatives(plan.base.config, 1)[1].as_dict() == {
         "XBLOCK_0": 512,
         "XBLOCK_1": 1,
         "XBLOCK_2": 512,
         "num_warps": 4,
         "num_stages": 1,
     }
-    assert plan.configs[0] == plan.base.config
-    assert len(plan.configs) == 1 + 2 + 1 + 2
+    assert plan.space.default == plan.base.config
+    assert len(plan.space.listed) == plan.space.effort == 1 + 2 + 1 + 2
+    assert [step.names for step in plan.space.steps] == [("XBLOCK_1",), ("XBLOCK_0", "XBLOCK_2"), ("num_warps",)]
     assert len(heuristics.combo(H100, [add, row, add], grouped=False).groups) == 3
     shared = heuristics.combo(H100, [add, add], names={"XBLOCK"})
     assert shared.base.config == Config.of(XBLOCK=1024, num_warps=4, num_stages=1)

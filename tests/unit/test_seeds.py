@@ -121,6 +121,10 @@ def test_seeds_are_of_the_space_and_the_deployed_config_is_first():
     assert found[0].reason == "deployed"
     assert all(seed.config in rest for seed in found)
     assert len(seeds(SPACE, neighbours(HERE, records), limit=2)) == 2
+    best = seeds(SPACE, neighbours(HERE, records))[0].config
+    untried = seeds(SPACE, neighbours(HERE, records), tried={best.order_key})
+    assert untried
+    assert best not in [seed.config for seed in untried]
     assert seeds(SPACE, ()) == ()
     # The deployed config may have left the space.
     assert seeds(rest, (), deployed=SPACE[0]) == ()

@@ -268,13 +268,15 @@ def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, d
     facts: Mapping[str, int] = {} if device is None else device.facts()
     configs = [_candidates_on(study, target, facts) for study in studies]
     ruled = any(study.situation.rule is not None for study in studies)
-    space = Space.of([config for found in configs for config in found]) if ruled else kernel.space
+    listed = None if ruled else kernel.space
+    if not isinstance(listed, Space):
+        listed = Space.of([config for found in configs for config in found])
     return PlanKernel(
         name=kernel.name,
         fingerprint=kernel.source.fingerprint,
         cases=tuple(_plan_case(study, found) for study, found in zip(studies, configs, strict=True)),
-        configs=space.configs(),
-        neighbours=space.neighbours,
+        configs=listed.configs(),
+        neighbours=listed.neighbours,
     )
 
 

@@ -19,6 +19,7 @@ from silo.artifacts.artifact import Artifact
 from silo.bundle.contents import BundleRules
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.core.config import Config
+from silo.core.config_set import ConfigSet
 from silo.core.dispatch import Bucket, bucket_of
 from silo.core.protocols import Device
 from silo.core.signature import Signature
@@ -122,11 +123,11 @@ def _tune_case(
         policy=measure_policy(device),
         driver=device.driver,
     )
-    configs = [one.artifact.variant.config for one in variants.values()]
+    configs = ConfigSet(one.artifact.variant.config for one in variants.values())
     records = session().store.records
     artifacts = KnownArtifacts({key: one.artifact for key, one in variants.items()})
     benches = _benches(kernel, case, (device, *limits.devices))
-    with evaluators(study, artifacts, benches, case.compare, configs) as lanes:
+    with evaluators(study, artifacts, benches, case.compare, configs.listed) as lanes:
         outcome = tune(
             study,
             configs,

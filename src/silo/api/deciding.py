@@ -62,7 +62,7 @@ def decide_call(
         if rules is not None:
             rule = rules.lookup([situation.values[name] for name in problem.key]).config
         elif mode is not Mode.FROZEN:
-            guess = problem.guess(situation.specialization, bucket, configs)
+            guess = problem.guess(situation.specialization, bucket, situation.searched)
     return decide(
         mode,
         configs,

@@ -35,6 +35,7 @@ def deterministic_remark(situation: Situation) -> str:
     rule = situation.rule
     if not situation.left_out:
         ruled = situation.deterministic and rule is not None and rule.made_by.kind != "pointwise"
+        ruled = ruled and len(situation.candidates) == 1
         return f"deterministic mode: the {rule.made_by.kind} heuristic makes one config" if rule and ruled else ""
     count = len(situation.left_out)
     reasons = "; ".join(dict.fromkeys(situation.left_out.values()))

@@ -45,7 +45,6 @@ def explain_case(study: CaseStudy, lock: Path | None = None) -> Explanation:
     made = problem.study(situation.specialization, study.bucket)
     near, trials = neighbours(made, problem.records), read_trials(made, problem.records)
     tried = {trial.config.order_key for trial in trials}
-    new = [config for config in situation.candidates if config.order_key not in tried]
     limit = spill_limit_of(situation)
     above = () if limit is None else [one for one in known_spills(made, problem.records) if one.spills > limit]
     said = lock_advice(study.kernel, problem, situation)
@@ -55,10 +54,10 @@ def explain_case(study: CaseStudy, lock: Path | None = None) -> Explanation:
         text = f"{path}: " + (advice.reason if advice.config is None else f"{advice.config} ({advice.reason})")
     return explain_study(
         made,
-        situation.candidates,
+        situation.searched,
         trials,
         near,
-        study_seeds(made, new, problem.records, lock, near),
+        study_seeds(made, situation.searched, problem.records, lock, near, tried),
         text,
         [trial.config for trial in trials if situation.reach.is_refined_form(trial.config)],
         above,

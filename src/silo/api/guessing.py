@@ -17,6 +17,7 @@ from silo.errors import CompileError, SourceError, SpaceError
 from silo.sources.triton.parameters import module_arguments
 from silo.sources.triton.traits import traits_of
 from silo.sources.triton.ttir import parse_ttir
+from silo.tune.heuristics.combo_space import Rule
 from silo.tune.heuristics.guess import BlockUse, KernelUse, guess
 from silo.tune.heuristics.names import GROUP, role_of
 from silo.tune.heuristics.space import BoundSpace
@@ -60,7 +61,7 @@ def guess_space(kernel: Kernel, target: Target, signature: Signature, specializa
     return made.bound(kernel.name, kernel.source.signature, kernel.open_constraints, why=why, placed=placed)
 
 
-def check_grid(kernel: Kernel, rule: BoundSpace, grid: object, declared: tuple[Node, ...] | None) -> None:
+def check_grid(kernel: Kernel, rule: Rule, grid: object, declared: tuple[Node, ...] | None) -> None:
     """``SpaceError`` where the grid of a call does not depend on blocks that it has to count.
 
     ``grid`` is what the call gives, None where it is the ``declared`` one (of the kernel, or of a case). No call

@@ -13,6 +13,7 @@ from silo.api.derived import Derived, trace_heuristics
 from silo.core.cases import Case
 from silo.core.config import OPTION_NAMES, Config
 from silo.core.grids import Grid
+from silo.core.grouped_space import GroupedSpace
 from silo.core.nodes import Argument, ConfigValue, Extent, ItemSize, Node, Stride, leaves
 from silo.core.signature import ParameterKind
 from silo.core.space import Constraint, Space
@@ -24,6 +25,7 @@ from silo.settings import TUNE_MODES
 from silo.sources.kernel_source import KernelSource
 from silo.sources.triton import adapter
 from silo.sources.triton.source import TritonSource
+from silo.tune.heuristics.combo_space import BoundCombo, ComboSpace, Rule
 from silo.tune.heuristics.names import open_blocks, open_sizes
 from silo.tune.heuristics.space import BoundSpace, HeuristicSpace
 
@@ -34,7 +36,14 @@ __all__ = ["GridFunction", "Kernel", "kernel", "kernel_of", "traced_grid"]
 
 GridFunction = Callable[[Any], object]
 GridLike: TypeAlias = GridFunction | Sequence[int] | Grid
-SpaceLike: TypeAlias = Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | Space | HeuristicSpace
+SpaceLike: TypeAlias = (
+    Mapping[str, Iterable[Value]]
+    | Iterable[Config | Mapping[str, Value]]
+    | Space
+    | GroupedSpace
+    | HeuristicSpace
+    | ComboSpace
+)
 
 
 class Kernel:
@@ -48,7 +57,7 @@ class Kernel:
         self,
         source: KernelSource,
         *,
-        space: Space | BoundSpace | None,
+        space: Space | GroupedSpace | Rule | None,
         key: tuple[str, ...],
         grid: tuple[Node, ...] | None,
         tune: str | None,
@@ -61,7 +70,7 @@ class Kernel:
         open_constraints: tuple[Constraint, ...] = (),
     ) -> None:
         self.source = source
-        self.rule = space if isinstance(space, BoundSpace) else None
+        self.rule = space if isinstance(space, BoundSpace | BoundCombo) else None
         self._space = Space.of([Config()]) if space is None else space
         self.key = key
         # Block sizes that a call may leave to a heuristic although no space was given; what tuning depends on then, and
@@ -88,9 +97,9 @@ class Kernel:
         return self.source.location
 
     @property
-    def space(self) -> Space:
+    def space(self) -> Space | GroupedSpace:
         """Its space. ``SpaceError`` where a heuristic makes one for each call (:attr:`rule`)."""
-        if isinstance(self._space, Space):
+        if isinstance(self._space, Space | GroupedSpace):
             return self._space
         raise SpaceError(f"the space of {self.name} depends on the call: a heuristic makes it")
 
@@ -98,7 +107,7 @@ class Kernel:
         """The first config there is for the scalars of a call; the empty one where that depends on more."""
         if self.rule is None:
             return self.space.default
-        return self.rule.candidates(Target("cuda"), {}, values).configs[0]
+        return self.rule.space(Target("cuda"), {}, values).default
 
     @property
     def guard_key(self) -> tuple[str, ...]:
@@ -230,9 +239,10 @@ def kernel(
     Args:
         function: the kernel; absent when used as a decorator with options.
         space: configs worth trying: named values (constexprs and options such as ``num_warps``), or a list of configs.
-            The first is the default. Or a heuristic (``silo.tune.heuristics.space``) that makes them for each call's
-            device and sizes. Without it, the configs of ``@triton.autotune``; without those, block sizes with usual
-            names (``BLOCK_SIZE``, ``BLOCK_M``, ...) that a call leaves out come from a heuristic that is guessed.
+            The first is the default. Or a heuristic (``silo.tune.heuristics.space``, for combos ``combo_space``) that
+            makes them for each call's device and sizes; or a ``silo.core.grouped_space.GroupedSpace``. Without it, the
+            configs of ``@triton.autotune``; without those, block sizes with usual names (``BLOCK_SIZE``, ``BLOCK_M``,
+            ...) that a call leaves out come from a heuristic that is guessed.
         key: names of the scalar arguments that tuning depends on; without it, those of ``@triton.autotune``, or those
             that the heuristic reads.
         grid: the grid as a function of one namespace (arguments, config values, device facts), traced once to
@@ -312,14 +322,18 @@ def _make(
         )
     if isinstance(grid, Grid):
         constraints = (*constraints, *(requirement for requirement, _ in grid.requires))
-    made_space: Space | BoundSpace | None
-    if isinstance(space, HeuristicSpace):
+    made_space: Space | GroupedSpace | Rule | None
+    if isinstance(space, HeuristicSpace | ComboSpace):
         made_space = space.bound(source.name, source.signature, constraints)
         made_key = _key_of(source, made_space, made_key if key is not None else ())
     else:
         given = source.space if space is None else space
         try:
-            made_space = None if given is None else Space.of(given, () if space is None else constraints, scalars)
+            kept = () if space is None else constraints
+            if isinstance(given, GroupedSpace):
+                made_space = given.constrained(kept, scalars)
+            else:
+                made_space = None if given is None else Space.of(given, kept, scalars)
         except SpaceError as error:
             raise SpaceError(f"{source.name} ({source.location}): {error}") from error
         if made_space is not None:
@@ -355,7 +369,7 @@ def _make(
     )
 
 
-def _key_of(source: TritonSource, space: BoundSpace, key: tuple[str, ...]) -> tuple[str, ...]:
+def _key_of(source: TritonSource, space: Rule, key: tuple[str, ...]) -> tuple[str, ...]:
     """The key of a kernel whose space a heuristic makes: what it reads, at least."""
     missing = [name for name in space.reads if name not in key]
     if key and missing:
@@ -366,7 +380,7 @@ def _key_of(source: TritonSource, space: BoundSpace, key: tuple[str, ...]) -> tu
     return key or space.reads
 
 
-def _check_chosen(source: TritonSource, space: Space, key: Sequence[str]) -> None:
+def _check_chosen(source: TritonSource, space: Space | GroupedSpace, key: Sequence[str]) -> None:
     chosen = {name for config in space.configs() for name, _ in config.values}
     for name in key:
         if name in chosen:
@@ -392,7 +406,7 @@ def _checked_key(source: TritonSource, key: Sequence[str]) -> tuple[str, ...]:
     return tuple(key)
 
 
-def _check_space(source: TritonSource, space: Space) -> None:
+def _check_space(source: TritonSource, space: Space | GroupedSpace) -> None:
     for config in space.configs():
         for name, _ in config.values:
             if name not in source.signature.names or source.signature[name].kind is not ParameterKind.CONSTEXPR:

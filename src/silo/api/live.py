@@ -83,10 +83,10 @@ def tune_live(kernel: Kernel, resolver: Resolver, situation: Situation) -> Confi
             locked = lock_of(kernel)
             outcome = tune(
                 study,
-                situation.candidates,
+                situation.searched,
                 evaluator,
                 problem.records,
-                seeds=study_seeds(study, situation.candidates, problem.records, locked[0] if locked else None),
+                seeds=study_seeds(study, situation.searched, problem.records, locked[0] if locked else None),
                 budget=budget,
                 most_spills=spill_limit_of(situation),
                 refiner=refiner_of(

@@ -20,7 +20,9 @@ from silo.api.session import session
 from silo.api.studies import Problem, measure_policy
 from silo.artifacts.artifact import Artifact
 from silo.core.config import Config
+from silo.core.config_set import ConfigSet
 from silo.core.decisions import Decision, Rejected
+from silo.core.grouped_space import GroupedSpace
 from silo.core.protocols import Device
 from silo.core.signature import NoDefault, Signature
 from silo.core.space import Space
@@ -33,6 +35,7 @@ from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
 from silo.settings import settings
+from silo.tune.heuristics.combo_space import Rule
 from silo.tune.heuristics.space import BoundSpace
 from silo.tune.policy import Action, Mode, PolicyDecision
 from silo.tune.reach import Reach, reduction_blocks
@@ -50,7 +53,7 @@ class Situation:
     """One call, understood: everything that decides its variant but the config.
 
     ``values`` are its scalars by name; ``given`` the config's constexprs and options that the caller set himself;
-    ``candidates`` the configs of ``space`` that agree with them. ``rule`` is the heuristic that made the space, where
+    ``searched`` the configs of ``space`` that agree with them. ``rule`` is the heuristic that made the space, where
     one did; ``key`` names the scalars that tuning depends on, ``config_names`` what configs set. Where results must be
     the same bits everywhere (``deterministic``), ``left_out`` says of configs of the space why they are no candidates.
     """
@@ -61,25 +64,31 @@ class Situation:
     specialization: Specialization
     values: Mapping[str, Value]
     given: Mapping[str, Value]
-    candidates: tuple[Config, ...]
-    space: Space
+    searched: ConfigSet | GroupedSpace
+    space: Space | GroupedSpace
     key: tuple[str, ...]
     config_names: tuple[str, ...]
-    rule: BoundSpace | None = None
+    rule: Rule | None = None
     deterministic: bool = False
     left_out: Mapping[bytes, str] = field(default_factory=dict[bytes, str])
+
+    @property
+    def candidates(self) -> tuple[Config, ...]:
+        """The configs that are searched, first of them the default; of a space of groups those that it lists."""
+        return self.searched.listed
 
     def candidates_on(self, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
         """What ``candidates`` would be on another target, by the facts of a device of it where one is here."""
         if self.rule is None:
             return self.candidates
-        return _candidates(self.rule.space(target, facts, self.values).configs(self.integers), self.given)
+        return _searched(self.rule.space(target, facts, self.values), self.integers, self.given).listed
 
     @cached_property
     def reach(self) -> Reach:
-        """The configs whose trials count: the candidates, and what refinements of them may come to."""
+        """The configs whose trials count: what is searched, and what refinements of it may come to."""
         given = frozenset(self.given)
-        return Reach(self.candidates, given | reduction_blocks(self.candidates) if self.deterministic else given)
+        fixed = given | reduction_blocks(self.candidates) if self.deterministic else given
+        return Reach(self.candidates, fixed, self.searched if isinstance(self.searched, GroupedSpace) else None)
 
     @property
     def integers(self) -> dict[str, Value]:
@@ -204,12 +213,15 @@ class Resolver:
         times = {} if winner is None else {row.config.order_key: row.time.median_ns for row in winner.runners_up}
         failed = problem.failures(situation.specialization, bucket)
         lines: list[str] = []
-        for config in situation.space.configs():
+        measured = (
+            [] if winner is None else [row.config for row in winner.runners_up if row.config in situation.searched]
+        )
+        for config in ConfigSet((*situation.space.configs(), *measured)):
             if config.order_key == chosen.order_key:
                 continue
             if config.order_key in situation.left_out:
                 reason = f"deterministic mode: {situation.left_out[config.order_key]}"
-            elif config not in situation.candidates:
+            elif config not in situation.searched:
                 reason = "the call sets " + ", ".join(f"{name}={value}" for name, value in situation.given.items())
             elif config.order_key in failed:
                 reason = failed[config.order_key]
@@ -259,15 +271,18 @@ class Resolver:
             specialization=specialization,
             values=cast("Mapping[str, Value]", key_values),
             given=given,
-            candidates=_candidates(self._configs(space, integers), given),
+            searched=self._searched(space, integers, given),
             space=space,
             key=key,
             config_names=tuple(sorted(config_names)),
             rule=rule,
             deterministic=deterministic,
         )
+        if not deterministic:
+            return situation
+        # Of a space of groups those that it lists: nobody looked at the code of their combinations.
         candidates, left_out = self.same_bits(situation, situation.candidates)
-        return replace(situation, candidates=candidates, left_out=left_out) if left_out else situation
+        return replace(situation, searched=ConfigSet(candidates), left_out=left_out)
 
     def same_bits(
         self, situation: Situation, configs: tuple[Config, ...]
@@ -291,9 +306,11 @@ class Resolver:
         check_grid(self._kernel, self._guesses[known], call.grid, self._kernel.grid)
         return self._guesses[known]
 
-    def _configs(self, space: Space, integers: Mapping[str, Value]) -> tuple[Config, ...]:
+    def _searched(
+        self, space: Space | GroupedSpace, integers: Mapping[str, Value], given: Mapping[str, Value]
+    ) -> ConfigSet | GroupedSpace:
         try:
-            return space.configs(integers)
+            return _searched(space, integers, given)
         except SpaceError as error:
             raise SpaceError(f"{self._kernel.name} ({self._kernel.location}): {error}") from error
 
@@ -395,9 +412,14 @@ def _what(call: Call, name: str) -> str:
     return words.get(kind, "no scalar")
 
 
-def _candidates(configs: tuple[Config, ...], given: Mapping[str, Value]) -> tuple[Config, ...]:
+def _searched(
+    space: Space | GroupedSpace, integers: Mapping[str, Value], given: Mapping[str, Value]
+) -> ConfigSet | GroupedSpace:
     """The configs that agree with what the caller set; where none does, the first one with his values."""
+    if isinstance(space, GroupedSpace):
+        return space.for_call(integers, given)
+    configs = space.configs(integers)
     if not given:
-        return configs
+        return ConfigSet(configs)
     fitting = tuple(config for config in configs if given.items() <= config.as_dict().items())
-    return fitting or (Config.of({**configs[0].as_dict(), **given}),)
+    return ConfigSet(fitting or (Config.of({**configs[0].as_dict(), **given}),))

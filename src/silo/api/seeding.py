@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from silo.api.locks import deployed_config
 from silo.core.config import Config
+from silo.core.config_set import ConfigSet
+from silo.core.grouped_space import GroupedSpace
 from silo.core.keys import seeds_key
 from silo.core.protocols import RecordStore
 from silo.tune.imported import seeds_from_records, spoken_of
@@ -23,17 +25,20 @@ _IMPORTED = 8
 
 def study_seeds(
     study: Study,
-    configs: Sequence[Config],
+    configs: ConfigSet | GroupedSpace,
     records: RecordStore,
     lock: Path | None = None,
     near: Sequence[Neighbour] | None = None,
+    tried: Container[bytes] = (),
 ) -> tuple[Seed, ...]:
     """What to try first: what ``lock`` deploys, what was best in the nearest studies, what other tuners found.
 
-    ``near`` are those studies where the caller has them already.
+    ``near`` are those studies where the caller has them already; configs whose order keys were ``tried`` are left out.
     """
-    close = seeds(configs, neighbours(study, records) if near is None else near, deployed=deployed_config(lock, study))
-    elsewhere = spoken_of(configs, imported_seeds(study.kernel, records))[:_IMPORTED]
+    near = neighbours(study, records) if near is None else near
+    close = seeds(configs, near, deployed=deployed_config(lock, study), tried=tried)
+    left = [config for config in configs.listed if config.order_key not in tried]
+    elsewhere = spoken_of(left, imported_seeds(study.kernel, records))[:_IMPORTED]
     return (*close, *(Seed(config, reason="best in an imported file") for config in elsewhere))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from silo.core.config import Config
@@ -103,7 +103,7 @@ class Problem:
                 table[study.bucket], samples[study.bucket] = winner, sample
         return fitted_rules(self.key, table, reach.configs[0], tuple(samples.values())) if table else None
 
-    def guess(self, specialization: Specialization, bucket: Bucket, configs: Sequence[Config]) -> Config | None:
+    def guess(self, specialization: Specialization, bucket: Bucket, configs: Container[Config]) -> Config | None:
         """The one of ``configs`` that did best in the nearest studies: of other devices, drivers, compilers."""
         study = self.study(specialization, bucket)
         found = seeds(configs, neighbours(study, self.records), limit=1)

@@ -182,11 +182,11 @@ def tune_case(
     ) as lanes:
         outcome = tune(
             made,
-            situation.candidates,
+            situation.searched,
             lanes,
             records,
             searcher=limits.searcher,
-            seeds=study_seeds(made, situation.candidates, records, limits.lock),
+            seeds=study_seeds(made, situation.searched, records, limits.lock),
             deployed=deployed_config(limits.lock, made),
             refiner=refiner_of(situation, lambda config: _grid(study, kernel.resolver.variant(situation, config))),
             most_spills=spill_limit_of(situation),

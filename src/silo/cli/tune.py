@@ -20,8 +20,9 @@ __all__ = ["command"]
 
 # Written out: the registry is not imported for --help. A test compares them.
 _SEARCHERS = (
-    "auto, exhaustive, random, descent, descent-all-directions, neighbourhood, genetic or surrogate. "
-    "auto measures small spaces whole and models the times of larger ones."
+    "auto, exhaustive, random, descent, descent-all-directions, neighbourhood, genetic, surrogate, sequential or "
+    "sequential-descent. auto measures small spaces whole, models the times of larger ones, and goes through a combo's "
+    "sub-kernels one group after the other."
 )
 _EVALUATIONS = "At most so many configs for each case. Default: 256 for auto without --budget, else no limit."
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from silo.core.config import Config
 from silo.core.values import Value, canonical_json, value_to_json
 
-__all__ = ["Axis", "Lattice"]
+__all__ = ["Axis", "Lattice", "identity_of", "strides_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,20 @@ class Axis:
     def __len__(self) -> int:
         return len(self.numbers) + len(self.others)
 
+    @classmethod
+    def of(cls, name: str, values: Iterable[Value]) -> Axis:
+        """The axis of some distinct values."""
+        numbers: list[int | float] = []
+        others: list[Value] = []
+        for value in values:
+            if isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
+                numbers.append(value)
+            else:
+                others.append(value)
+        numbers.sort(key=lambda value: (value, type(value).__name__))
+        others.sort(key=lambda value: canonical_json(value_to_json(value)))
+        return cls(name, tuple(numbers), tuple(others))
+
 
 class Lattice:
     """``configs``, which must be distinct, each with one coordinate on each axis.
@@ -50,12 +64,12 @@ class Lattice:
         found: dict[str, dict[object, Value]] = {}
         for config in self.configs:
             for name, value in (*config.values, *config.options):
-                found.setdefault(name, {}).setdefault(_identity(value), value)
-        self.axes = tuple(_axis(name, found[name].values()) for name in sorted(found))
-        self._places = [{_identity(value): place for place, value in enumerate(axis.values)} for axis in self.axes]
+                found.setdefault(name, {}).setdefault(identity_of(value), value)
+        self.axes = tuple(Axis.of(name, found[name].values()) for name in sorted(found))
+        self._places = [{identity_of(value): place for place, value in enumerate(axis.values)} for axis in self.axes]
         self._number = {axis.name: at for at, axis in enumerate(self.axes)}
         self.columns = self._columns()
-        self._strides = _strides([len(axis) + 1 for axis in self.axes])
+        self._strides = strides_of([len(axis) + 1 for axis in self.axes])
         self._codes = [0] * len(self.configs)
         for column, stride in zip(self.columns, self._strides, strict=True):
             self._codes = [code + place * stride for code, place in zip(self._codes, column, strict=True)]
@@ -68,7 +82,7 @@ class Lattice:
         places = [len(axis) for axis in self.axes]
         for name, value in (*config.values, *config.options):
             number = self._number.get(name)
-            place = None if number is None else self._places[number].get(_identity(value))
+            place = None if number is None else self._places[number].get(identity_of(value))
             if number is None or place is None:
                 return None
             places[number] = place
@@ -118,31 +132,19 @@ class Lattice:
         for index, config in enumerate(self.configs):
             for name, value in (*config.values, *config.options):
                 number = self._number[name]
-                columns[number][index] = self._places[number][_identity(value)]
+                columns[number][index] = self._places[number][identity_of(value)]
         return tuple(columns)
 
 
-def _identity(value: Value) -> object:
+def identity_of(value: Value) -> object:
     """Tells values apart that Python calls equal (1, True, 1.0), and calls equal what is encoded equally."""
     if isinstance(value, bool | int | str) or value is None:
         return type(value), value
     return canonical_json(value_to_json(value))
 
 
-def _axis(name: str, values: Iterable[Value]) -> Axis:
-    numbers: list[int | float] = []
-    others: list[Value] = []
-    for value in values:
-        if isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
-            numbers.append(value)
-        else:
-            others.append(value)
-    numbers.sort(key=lambda value: (value, type(value).__name__))
-    others.sort(key=lambda value: canonical_json(value_to_json(value)))
-    return Axis(name, tuple(numbers), tuple(others))
-
-
-def _strides(lengths: Sequence[int]) -> list[int]:
+def strides_of(lengths: Sequence[int]) -> list[int]:
+    """What a step along each axis adds to the number of a point, for axes with so many places."""
     strides: list[int] = []
     product = 1
     for length in lengths:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import cast
 
 from silo.core.config import Config
+from silo.core.constraints import Constraint, bound, satisfies, traced
 from silo.core.lattice import Lattice
-from silo.core.nodes import Argument, Bindings, ConfigValue, Node, evaluate, from_json, leaves, to_json
+from silo.core.nodes import Node, from_json, to_json
 from silo.core.reading import read_list, read_object, read_pairs
-from silo.core.trace import trace_value
 from silo.core.values import (
     JSON,
     Value,
@@ -21,14 +21,12 @@ from silo.core.values import (
     value_from_json,
     value_to_json,
 )
-from silo.errors import ExpressionError, SpaceError, TraceError
+from silo.errors import SpaceError
 
 __all__ = ["MAX_POINTS", "Constraint", "Space"]
 
 # More points than anyone measures; the product of the axes is refused before it is built.
 MAX_POINTS = 1_000_000
-
-Constraint: TypeAlias = "Callable[[Any], object] | Node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +96,7 @@ class Space:
             points = tuple(member if isinstance(member, Config) else Config.of(member) for member in members)
             axes, earlier = (), ()
         names = [name for name, _ in axes] or sorted({name for point in points for name in point.as_dict()})
-        traced = tuple(_traced(constraint, names, key) for constraint in constraints)
-        return cls(axes, points, earlier + traced)
+        return cls(axes, points, earlier + traced(constraints, names, key))
 
     @property
     def _lattice(self) -> Lattice:
@@ -175,8 +172,8 @@ class Space:
         )
 
     def _filtered(self, configs: Sequence[Config], arguments: Mapping[str, Value]) -> tuple[Config, ...]:
-        active = [constraint for constraint in self.constraints if _is_bound(constraint, arguments)]
-        return tuple(config for config in configs if all(_holds(one, config, arguments) for one in active))
+        active = bound(self.constraints, arguments)
+        return tuple(config for config in configs if satisfies(config, active, arguments))
 
 
 def _axis_values(name: str, values: object) -> tuple[Value, ...]:
@@ -199,27 +196,3 @@ def _check_axis(name: str, values: Sequence[Value]) -> None:
 
 def _distinct(configs: Iterable[Config]) -> tuple[Config, ...]:
     return tuple({config.order_key: config for config in configs}.values())
-
-
-def _traced(constraint: Constraint, names: Sequence[str], key: Sequence[str]) -> Node:
-    if not callable(constraint):
-        return constraint
-    try:
-        return trace_value(constraint, key, names)
-    except TraceError as error:
-        raise SpaceError(f"a constraint of the space cannot be traced: {error}") from error
-
-
-def _is_bound(constraint: Node, arguments: Mapping[str, Value]) -> bool:
-    needed = [leaf for leaf in leaves(constraint) if not isinstance(leaf, ConfigValue)]
-    for leaf in needed:
-        if not isinstance(leaf, Argument):
-            raise SpaceError(f"a constraint reads {leaf}; it may read config values and integer arguments only")
-    return all(cast("Argument", leaf).name in arguments for leaf in needed)
-
-
-def _holds(constraint: Node, config: Config, arguments: Mapping[str, Value]) -> bool:
-    try:
-        return evaluate(constraint, Bindings(values=arguments, config=config.as_dict())) != 0
-    except ExpressionError as error:
-        raise SpaceError(f"the constraint {constraint} has no value for {config}: {error}") from None

@@ -5,9 +5,11 @@ These are facts of code, not trials: whether a config is set aside for them is d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from silo.core.config import Config
+from silo.core.config_set import ConfigSet
+from silo.core.grouped_space import GroupedSpace
 from silo.core.keys import spills_key
 from silo.core.protocols import RecordStore
 from silo.core.reading import read_list, read_natural, read_object, read_text
@@ -24,10 +26,10 @@ SPILLS_SCHEMA = "spills/1"
 class Aside:
     """The configs of a space that spill more than ``limit`` values: those known before, those that a session finds."""
 
-    def __init__(self, study: Study, space: Sequence[Config], records: RecordStore, limit: int | None) -> None:
+    def __init__(self, study: Study, space: ConfigSet | GroupedSpace, records: RecordStore, limit: int | None) -> None:
         self.limit = limit
         self._study = study
-        self._space = tuple(space)
+        self._space = space
         self._records = records
         known = () if limit is None else known_spills(study, records)
         above = [one for one in known if limit is not None and one.spills > limit]
@@ -69,7 +71,7 @@ class Aside:
     def remark(self, measured: Collection[bytes]) -> str:
         """What became of them, by the order keys of configs that were ``measured``; "" where there are none."""
         count = sum(key in measured for key in self._found)
-        return describe_aside(self.configs, limit=self.limit or 0, measured=count, of=len(self._space))
+        return describe_aside(self.configs, limit=self.limit or 0, measured=count, of=self._space.effort)
 
 
 def known_spills(study: Study, records: RecordStore) -> tuple[SpillingConfig, ...]:

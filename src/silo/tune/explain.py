@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from silo.core.config import Config
+from silo.core.config_set import ConfigSet
+from silo.core.grouped_space import GroupedSpace
 from silo.tune.nearness import Neighbour
 from silo.tune.progress import format_time
+from silo.tune.search.registry import DEFAULT_SEARCHER, make_searcher
 from silo.tune.seeds import Seed
 from silo.tune.spilling import SpillingConfig, ranked
-from silo.tune.trial import Status, Study, Trial
+from silo.tune.statistics import median
+from silo.tune.trial import Stage, Status, Study, Trial
 from silo.tune.winner import Winner, choose_winner
 
 __all__ = ["Explanation", "explain_study", "near_lines"]
@@ -23,7 +27,9 @@ class Explanation:
     ``known`` configs of the space have trials and are not measured again, ``new`` ones are; ``failed`` says of a known
     one why it cannot win. ``near`` are studies whose trials do not count here, nearest first; ``seeds`` what they
     suggest. ``lock`` is what the lock says, "" without one. ``aside`` are configs that spill and were not measured:
-    they are neither known nor new, and a session that is no different leaves them alone.
+    they are neither known nor new, and a session that is no different leaves them alone. Of a space of groups
+    ``at_most`` so many configs are measured, and ``new`` are those of the next group alone: what follows depends on
+    them.
     """
 
     study: Study
@@ -35,18 +41,12 @@ class Explanation:
     seeds: tuple[Seed, ...]
     lock: str = ""
     aside: tuple[SpillingConfig, ...] = ()
+    at_most: int | None = None
 
     @property
     def text(self) -> str:
         """For people, some lines."""
-        total = len(self.known) + len(self.new)
-        lines = [f"{self.study} ({self.study.device}), study {self.study.key[:12]}"]
-        if not self.known:
-            lines.append(f"  nothing was measured for this study: all {total} configs are new")
-        elif not self.new:
-            lines.append(f"  all {total} configs were measured: nothing would be measured")
-        else:
-            lines.append(f"  {len(self.known)} of {total} configs were measured; new: {_some(self.new)}")
+        lines = [f"{self.study} ({self.study.device}), study {self.study.key[:12]}", f"  {self._coverage}"]
         if self.winner is not None:
             time = format_time(self.winner.median_ns)
             lines.append(f"  winner {self.winner.config} at {time}: {self.winner.reason}")
@@ -58,6 +58,20 @@ class Explanation:
         lines += [f"  seed {seed.config}: {seed.reason}" for seed in self.seeds]
         return "\n".join(lines)
 
+    @property
+    def _coverage(self) -> str:
+        total = len(self.known) + len(self.new)
+        if not self.known:
+            many = f"all {total} configs are new" if self.at_most is None else f"at most {self.at_most}, group by group"
+            return f"nothing was measured for this study: {many}"
+        if not self.new and self.at_most is None:
+            return f"all {total} configs were measured: nothing would be measured"
+        if not self.new:
+            return f"{total} configs were measured, all that its groups lead to: nothing would be measured"
+        if self.at_most is None:
+            return f"{len(self.known)} of {total} configs were measured; new: {_some(self.new)}"
+        return f"{len(self.known)} configs were measured; next of its groups: {_some(self.new)}"
+
     def to_json(self) -> dict[str, object]:
         """For programs: the same facts."""
         return {
@@ -66,6 +80,7 @@ class Explanation:
             "kernel": self.study.kernel,
             "known": [str(config) for config in self.known],
             "new": [str(config) for config in self.new],
+            "at_most": self.at_most,
             "failed": {str(config): why for config, why in self.failed},
             "winner": None if self.winner is None else str(self.winner.config),
             "lock": self.lock,
@@ -86,12 +101,12 @@ class Explanation:
 
 def explain_study(
     study: Study,
-    configs: Sequence[Config],
+    configs: ConfigSet | GroupedSpace,
     trials: Sequence[Trial],
     near: Sequence[Neighbour],
     seeded: Sequence[Seed],
     lock: str = "",
-    refined: Sequence[Config] = (),
+    refined: Container[Config] = (),
     aside: Sequence[SpillingConfig] = (),
 ) -> Explanation:
     """What is known of ``study`` from its own ``trials`` and from studies that are ``near``. Pure.
@@ -99,17 +114,19 @@ def explain_study(
     Trials of ``refined`` configs count as those of ``configs`` do, but are not missed where there are none; nor are
     those of configs ``aside``.
     """
-    tried = {trial.config.order_key for trial in trials}
-    left = [one for one in ranked(aside, configs) if one.config.order_key not in tried]
-    skipped = {one.config.order_key for one in left}
-    forms = [form for form in refined if form.order_key in tried]
-    mine = {config.order_key: config for config in (*configs, *forms)}
-    own = [trial for trial in trials if trial.config.order_key in mine]
+    own = [trial for trial in trials if trial.config in configs or trial.config in refined]
+    tried = ConfigSet(trial.config for trial in own)
+    above = ranked(aside, configs)
+    left = [one for one in above if one.config not in tried]
+    skipped = ConfigSet(one.config for one in left)
+    grouped = configs if isinstance(configs, GroupedSpace) else None
+    wanted = configs.listed if grouped is None else _next(grouped, study, own, ConfigSet(one.config for one in above))
+    known = [config for config in configs.listed if config in tried]
     failed = {trial.config.order_key: trial for trial in own if trial.status is not Status.OK}
     return Explanation(
         study=study,
-        known=tuple(config for key, config in mine.items() if key in tried),
-        new=tuple(config for key, config in mine.items() if key not in tried and key not in skipped),
+        known=ConfigSet((*known, *tried)).listed,
+        new=tuple(config for config in wanted if config not in tried and config not in skipped),
         failed=tuple(
             (trial.config, f"{trial.status.value}: {_first_line(trial.message)}") for trial in failed.values()
         ),
@@ -118,7 +135,24 @@ def explain_study(
         seeds=tuple(seeded),
         lock=lock,
         aside=tuple(left),
+        at_most=None if grouped is None else grouped.effort,
     )
+
+
+def _next(space: GroupedSpace, study: Study, trials: Sequence[Trial], above: ConfigSet) -> Sequence[Config]:
+    """What the default search of a space of groups measures next, after these trials of it; ``above`` spill."""
+    searcher = make_searcher(DEFAULT_SEARCHER, space, study.key)
+    for config in above:
+        searcher.observe(config, None)
+    for config in ConfigSet(trial.config for trial in trials if trial.config in space and trial.config not in above):
+        samples = [
+            sample
+            for trial in trials
+            if trial.config.order_key == config.order_key and trial.stage is Stage.SEARCH
+            for sample in trial.samples_ns
+        ]
+        searcher.observe(config, float(median(samples)) if samples else None)
+    return searcher.suggest(space.effort)
 
 
 def near_lines(near: Sequence[Neighbour], limit: int = 4) -> list[str]:

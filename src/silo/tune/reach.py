@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from silo.core.config import Config
+from silo.core.grouped_space import GroupedSpace
 from silo.core.values import Value
 
 __all__ = ["Reach", "changed", "halved", "one_stage", "reduction_blocks"]
@@ -28,7 +29,8 @@ _Members = tuple[tuple[str, type, Value], ...]
 class Reach:
     """The configs whose trials count for the space ``configs``, which is not empty.
 
-    Members called ``fixed`` were set by the caller, and no refinement changes them.
+    Members called ``fixed`` were set by the caller, and no refinement changes them. Of a space of groups, which is in
+    ``grouped``, ``configs`` are those that it lists.
 
     >>> reach = Reach((Config.of(R0_BLOCK=256, num_stages=2),))
     >>> Config.of(R0_BLOCK=64, num_stages=2) in reach, Config.of(R0_BLOCK=64, num_stages=1) in reach
@@ -37,18 +39,19 @@ class Reach:
 
     configs: tuple[Config, ...]
     fixed: frozenset[str] = frozenset()
+    grouped: GroupedSpace | None = None
 
     def __contains__(self, config: Config) -> bool:
         return self.holds(config) or self.is_refined_form(config)
 
     def holds(self, config: Config) -> bool:
         """Whether it is a config of the space itself."""
-        return config.order_key in self._keys
+        return config.order_key in self._keys or (self.grouped is not None and config in self.grouped)
 
     def is_refined_form(self, config: Config) -> bool:
         """Whether refinements of the space may come to ``config``, and it is not in the space itself."""
         key = config.order_key
-        return key not in self._keys and any(
+        return not self.holds(config) and any(
             form.order_key == key
             for base in self._relatives.get(_unrefined(config), ())
             for form in _refined(base, self.fixed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from silo.core.config import Config
@@ -37,22 +37,22 @@ def neighbours(study: Study, records: RecordStore, limit: int = 8) -> tuple[Neig
 
 
 def seeds(
-    configs: Sequence[Config],
+    configs: Container[Config],
     near: Sequence[Neighbour],
     *,
     deployed: Config | None = None,
+    tried: Container[bytes] = (),
     limit: int = 8,
 ) -> tuple[Seed, ...]:
     """What to try first of ``configs``: the deployed config, then the best of the nearest studies. Pure.
 
     The winners of all studies come before anybody's runner-up, in the order of ``near``. A config is a seed once, for
-    the first reason; one that the space does not have is none.
+    the first reason; one that the space does not have, or whose order key is among those ``tried``, is none.
     """
-    allowed = {config.order_key for config in configs}
     found: dict[bytes, Seed] = {}
 
     def add(seed: Seed) -> None:
-        if seed.config.order_key in allowed and len(found) < limit:
+        if seed.config in configs and seed.config.order_key not in tried and len(found) < limit:
             found.setdefault(seed.config.order_key, seed)
 
     if deployed is not None:

@@ -7,6 +7,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 
 from silo.core.config import Config
+from silo.core.config_set import ConfigSet
+from silo.core.grouped_space import GroupedSpace
 from silo.core.protocols import RecordStore, Searcher
 from silo.errors import (
     CompileError,
@@ -24,7 +26,7 @@ from silo.tune.ledger import Ledger
 from silo.tune.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
 from silo.tune.progress import Progress, ProgressCallback
 from silo.tune.refine import Refinement, Refiner, describe_refinements
-from silo.tune.search.registry import AHEAD, DEFAULT_SEARCHER, ahead_of, make_searcher
+from silo.tune.search.registry import AHEAD, DEFAULT_SEARCHER, ahead_of, gone_through, make_searcher
 from silo.tune.search.seed import Seed
 from silo.tune.spilling import SpillingConfig, judge
 from silo.tune.statistics import median
@@ -45,7 +47,7 @@ _DEFAULT_EVALUATIONS = 256
 
 def tune(
     study: Study,
-    configs: Sequence[Config],
+    configs: Sequence[Config] | ConfigSet | GroupedSpace,
     evaluator: Evaluator | Lanes,
     records: RecordStore,
     *,
@@ -71,7 +73,7 @@ def tune(
 
     Args:
         study: What the trials have in common; its key names them in the store.
-        configs: The space, in its order.
+        configs: The space, in its order; or a space of groups, which is never listed.
         evaluator: Compiles, checks and measures; or several that do, side by side.
         records: Where trials are kept.
         searcher: A searcher, or the name of one, which is then seeded by the study's key.
@@ -93,13 +95,17 @@ def tune(
         TuneError: The space is empty; no searcher has this name.
         TuneInterrupted: Ctrl-C; a ``KeyboardInterrupt`` that carries the outcome so far.
     """
-    space = tuple({config.order_key: config for config in configs}.values())
-    if not space:
+    space: ConfigSet | GroupedSpace
+    if isinstance(searcher, str):
+        space = gone_through(searcher, configs)
+    else:
+        space = configs if isinstance(configs, GroupedSpace) else ConfigSet(configs)
+    if not space.size:
         raise TuneError(f"{study}: the space is empty, so there is nothing to tune; check its constraints")
     if searcher == DEFAULT_SEARCHER and budget == _NO_BUDGET:
         budget = Budget(evaluations=_DEFAULT_EVALUATIONS)
     if ahead is None:
-        ahead = ahead_of(searcher, len(space)) if isinstance(searcher, str) else AHEAD
+        ahead = ahead_of(searcher, space) if isinstance(searcher, str) else AHEAD
     if isinstance(searcher, str):
         searcher = make_searcher(searcher, space, study.key, seeds)
     session = _Session(
@@ -133,7 +139,7 @@ class _Session:
     def __init__(
         self,
         study: Study,
-        space: tuple[Config, ...],
+        space: ConfigSet | GroupedSpace,
         lanes: Lanes,
         records: RecordStore,
         *,
@@ -148,7 +154,7 @@ class _Session:
         deployed: Config | None,
     ) -> None:
         self._study = study
-        self._space = frozenset(config.order_key for config in space)
+        self._space = space
         self._refiner = refiner
         self._deployed = deployed if deployed is not None and self._counts(deployed) else None
         self._aside = Aside(study, space, records, most_spills)
@@ -205,7 +211,7 @@ class _Session:
     @property
     def _eligible(self) -> int:
         """How many configs of the space the search may look at: all but those set aside."""
-        return len(self._space) - len(self._aside)
+        return self._space.size - len(self._aside)
 
     @property
     def _total(self) -> int:
@@ -300,7 +306,9 @@ class _Session:
         for one in self._aside:
             if one.config.order_key not in known:
                 self._searcher.observe(one.config, None)
-        self._asked = self._known_first = sum(key in self._space and key not in self._aside for key in known)
+        self._asked = self._known_first = sum(
+            config in self._space and key not in self._aside for key, config in known.items()
+        )
         self._more = len(known) - self._asked
 
     def _observe(self, config: Config, known: Sequence[Trial]) -> None:
@@ -310,8 +318,10 @@ class _Session:
         time_ns = median(samples) if samples else None
         if time_ns is not None and (self._best is None or time_ns < self._best[0]):
             self._best = (time_ns, config)
-        if config.order_key in self._space:
-            self._searcher.observe(config, None if time_ns is None else float(time_ns))
+        if config in self._space:
+            # Searches by groups walk the same way when they are resumed, so what was set aside stays a failure to them.
+            hidden = isinstance(self._space, GroupedSpace) and config.order_key in self._aside
+            self._searcher.observe(config, None if time_ns is None or hidden else float(time_ns))
 
     def compare(self, count: int) -> None:
         """Measure the finalists side by side, unless that was done already or time is up."""
@@ -346,7 +356,8 @@ class _Session:
         if self._progress is None:
             return
         done, elapsed = self._measured + self._reused, self._elapsed_s()
-        total = self._total + self._more
+        shown = min(self._total, max(self._space.effort - len(self._aside), done - self._more))
+        total = shown + self._more
         left = elapsed / self._measured * (total - done) if self._measured else None
         if self._budget.seconds is not None:
             rest = max(self._budget.seconds - elapsed, 0.0)
@@ -398,9 +409,7 @@ class _Session:
         return tuple(trial for trial in self._ledger.trials if self._counts(trial.config))
 
     def _counts(self, config: Config) -> bool:
-        return config.order_key in self._space or (
-            self._refiner is not None and self._refiner.reach.is_refined_form(config)
-        )
+        return config in self._space or (self._refiner is not None and self._refiner.reach.is_refined_form(config))
 
     def _known(self, config: Config) -> list[Trial]:
         return self._ledger.of(config, besides=self._retry)

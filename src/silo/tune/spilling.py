@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from silo.core.config import Config
+from silo.core.config_set import ConfigSet
 from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.grouped_space import GroupedSpace
 from silo.core.target import Target
 
 __all__ = ["SpillingConfig", "Verdict", "describe_aside", "judge", "ranked", "spill_limit"]
@@ -54,11 +56,19 @@ def spill_limit(target: Target, *, by_heuristic: bool, asked: int | None = None)
     return _MOST.get(target.kind, _MOST_ELSEWHERE) if by_heuristic else None
 
 
-def ranked(aside: Sequence[SpillingConfig], space: Sequence[Config]) -> tuple[SpillingConfig, ...]:
+def ranked(
+    aside: Sequence[SpillingConfig], space: Sequence[Config] | ConfigSet | GroupedSpace
+) -> tuple[SpillingConfig, ...]:
     """Those set aside, least spilling first, equal ones in the order of the space; without those it does not have."""
-    order = {config.order_key: place for place, config in enumerate(space)}
-    mine = [one for one in aside if one.config.order_key in order]
-    return tuple(sorted(mine, key=lambda one: (one.spills, order[one.config.order_key])))
+    known = space if isinstance(space, ConfigSet | GroupedSpace) else ConfigSet(space)
+    order = {config.order_key: place for place, config in enumerate(known.listed)}
+    mine = [one for one in aside if one.config in known]
+
+    def rank(one: SpillingConfig) -> tuple[int, int, bytes]:
+        key = one.config.order_key
+        return one.spills, order.get(key, len(order)), key
+
+    return tuple(sorted(mine, key=rank))
 
 
 def judge(aside: Sequence[SpillingConfig], *, others_work: bool, evaluations: int | None = None) -> tuple[Verdict, ...]:

@@ -7,6 +7,7 @@ Intel is decided by the target, so cross-compiling finds what the device would. 
 
 from silo.tune.heuristics.candidates import Candidate, Candidates
 from silo.tune.heuristics.combo import ComboPlan, SubKernel, combo
+from silo.tune.heuristics.combo_space import BoundCombo, ComboSpace, combo_space
 from silo.tune.heuristics.cooperative_reduction import cooperative_reduction
 from silo.tune.heuristics.facts import AutotuneHint, Effort, KernelFacts, ReductionHint, SizeHints, TileHint
 from silo.tune.heuristics.fixed import fixed
@@ -26,11 +27,13 @@ from silo.tune.heuristics.whole import Choice, cooperative_fits, fastest, neares
 
 __all__ = [
     "AutotuneHint",
+    "BoundCombo",
     "BoundSpace",
     "Candidate",
     "Candidates",
     "Choice",
     "ComboPlan",
+    "ComboSpace",
     "Effort",
     "HeuristicSpace",
     "KernelFacts",
@@ -40,6 +43,7 @@ __all__ = [
     "TargetFacts",
     "TileHint",
     "combo",
+    "combo_space",
     "cooperative_fits",
     "cooperative_reduction",
     "fastest",

@@ -27,7 +27,7 @@ from silo.tune.heuristics.reduction import reduction
 from silo.tune.heuristics.split_scan import split_scan
 from silo.tune.heuristics.target_facts import TargetFacts
 
-__all__ = ["KINDS", "BoundSpace", "HeuristicSpace", "space"]
+__all__ = ["KINDS", "OPTIONS", "BoundSpace", "HeuristicSpace", "check_blocks", "space"]
 
 HeuristicFunction: TypeAlias = "Callable[[TargetFacts, SizeHints, KernelFacts, Effort], Candidates]"
 SizeOf: TypeAlias = "str | int | Callable[[Any], object]"
@@ -49,7 +49,7 @@ _WHOLE_ROWS = ("persistent_reduction", "mix_order")
 _TOGETHER: Mapping[str, Value] = {"launch_cooperative_grid": True}
 _GPUS = ("cuda", "hip")
 # What every config sets besides; a CPU's have none of it.
-_OPTIONS = ("num_warps", "num_stages")
+OPTIONS = ("num_warps", "num_stages")
 
 
 def _no_names() -> Mapping[str, str]:
@@ -82,19 +82,16 @@ class HeuristicSpace:
         placed: tuple[str, ...] = (),
     ) -> BoundSpace:
         """For one kernel. ``SpaceError`` where it lacks a block or an argument that this space names."""
-        constants = [p.name for p in signature.parameters if p.kind is ParameterKind.CONSTEXPR]
-        scalars = [p.name for p in signature.parameters if p.kind is not ParameterKind.POINTER]
-        sizes = tuple((dimension, self._size(kernel, size, scalars)) for dimension, size in self.sizes.items())
+        sizes = self.size_nodes(kernel, signature)
         sample = self.made(TargetFacts("cuda"), {dimension: 64 for dimension, _ in sizes})
         blocks = tuple(name for name, _ in sample[0].config.values)
-        for name in blocks:
-            if name not in constants:
-                raise SpaceError(
-                    f"{kernel}: the {self.kind} heuristic sets {name}, which is no tl.constexpr parameter; the kernel "
-                    f"has {', '.join(constants) or 'none'}: say which one is meant, names={{{name!r}: ...}}, or "
-                    "with '' that it is written in"
-                )
+        check_blocks(kernel, self.kind, blocks, signature)
         return BoundSpace(kernel, self, sizes, blocks, tuple(constraints), why, placed)
+
+    def size_nodes(self, kernel: str, signature: Signature) -> tuple[tuple[str, Node], ...]:
+        """The size of each dimension over a kernel's scalar arguments. ``SpaceError`` where it lacks one."""
+        scalars = [p.name for p in signature.parameters if p.kind is not ParameterKind.POINTER]
+        return tuple((dimension, self._size(kernel, size, scalars)) for dimension, size in self.sizes.items())
 
     def _size(self, kernel: str, size: SizeOf, scalars: Sequence[str]) -> Node:
         if isinstance(size, int):
@@ -129,7 +126,24 @@ class HeuristicSpace:
     @property
     def row(self) -> str:
         """The constexpr that is the length of a whole row, "" where there is none."""
-        return self.names.get("R0_BLOCK", "") if self.kind in _WHOLE_ROWS else ""
+        return self.names.get("R0_BLOCK", "") if self.whole_rows else ""
+
+    @property
+    def whole_rows(self) -> bool:
+        """Whether its rows are one block that no config sets."""
+        return self.kind in _WHOLE_ROWS
+
+
+def check_blocks(kernel: str, kind: str, blocks: Sequence[str], signature: Signature) -> None:
+    """``SpaceError`` for a block that a heuristic sets and the kernel does not have."""
+    constants = [p.name for p in signature.parameters if p.kind is ParameterKind.CONSTEXPR]
+    for name in blocks:
+        if name not in constants:
+            raise SpaceError(
+                f"{kernel}: the {kind} heuristic sets {name}, which is no tl.constexpr parameter; the kernel has "
+                f"{', '.join(constants) or 'none'}: say which one is meant, names={{{name!r}: ...}}, or with '' that "
+                "it is written in"
+            )
 
 
 def _with(candidate: Candidate, members: Mapping[str, Value]) -> Candidate:
@@ -160,7 +174,7 @@ class BoundSpace:
     @property
     def config_names(self) -> tuple[str, ...]:
         """Constexprs and options that its configs set, sorted."""
-        return tuple(sorted((*self.blocks, *_OPTIONS)))
+        return tuple(sorted((*self.blocks, *OPTIONS)))
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -171,11 +185,14 @@ class BoundSpace:
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
         """Constexprs without which results would be wrong, as expressions over the arguments: lengths of whole rows."""
-        if not self.made_by.row:
-            return ()
+        return ((self.made_by.row, self.row_length),) if self.made_by.row else ()
+
+    @property
+    def row_length(self) -> Node:
+        """The length of a whole row, as a power of two."""
         rows = [node for dimension, node in self.sizes if dimension.startswith("r")]
         length = reduce(lambda left, right: make(OpKind.MUL, left, right), rows)
-        return ((self.made_by.row, make(OpKind.NEXT_POW2, make(OpKind.MAX, length, Const(1)))),)
+        return make(OpKind.NEXT_POW2, make(OpKind.MAX, length, Const(1)))
 
     def candidates(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> Candidates:
         """The candidates of one call, by its target, the facts of a device of it, and the call's scalars.
@@ -186,7 +203,7 @@ class BoundSpace:
         return self.made_by.made(TargetFacts.of(target, device), self.hints(values))
 
     def hints(self, values: Mapping[str, Value]) -> dict[str, int]:
-        """The sizes of one call by dimension."""
+        """The sizes of one call by dimension, of its bucket. ``SpaceError`` for one that is no integer."""
         known = {name: bucket_of([values.get(name)])[0] for name in self.reads}
         found: dict[str, int] = {}
         for dimension, node in self.sizes:

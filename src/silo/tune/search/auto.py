@@ -9,6 +9,7 @@ from silo.tune.search.board import Board
 from silo.tune.search.exhaustive import plan as exhaustive_plan
 from silo.tune.search.neighbourhood import plan as neighbourhood_plan
 from silo.tune.search.searching import Plan
+from silo.tune.search.sequential import plan as sequential_plan
 from silo.tune.search.surrogate import Surrogate
 
 __all__ = ["SMALL", "Auto", "plan"]
@@ -33,7 +34,9 @@ class Auto:
 
 
 def plan(board: Board) -> Plan:
-    """Every config of a small space, seeds first; a model of a larger one."""
+    """Every config of a small space, seeds first; a model of a larger one; a space of groups group by group."""
+    if board.groups is not None:
+        return sequential_plan(board)
     if len(board) <= SMALL:
         return exhaustive_plan(board)
     if importlib.util.find_spec("numpy") is None:

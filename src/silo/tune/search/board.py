@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from silo.core.config import Config
+from silo.core.grouped_space import GroupedSpace
 from silo.core.lattice import Lattice
+from silo.core.values import JSON
 from silo.tune.search.seed import Seed
 
 __all__ = ["Board", "draws"]
@@ -17,25 +19,39 @@ __all__ = ["Board", "draws"]
 class Board:
     """Configs by their index, and what is known of them.
 
+    A space of groups is not listed: it is in ``groups``, and only what is asked of the board itself may be asked then.
     ``times`` holds what was observed, in that order: a time, or None where the config failed. ``pending`` are the
     configs that were handed out and not observed yet, in order. ``seeds`` are those of the configs that something is
     known of before, best guess first. ``finishing`` says that the budget is nearly spent.
     """
 
-    def __init__(self, configs: Sequence[Config], seed: str, seeds: Sequence[Seed] = ()) -> None:
-        self.configs = tuple(configs)
+    def __init__(self, configs: Sequence[Config] | GroupedSpace, seed: str, seeds: Sequence[Seed] = ()) -> None:
+        self.groups = configs if isinstance(configs, GroupedSpace) else None
+        self.configs = () if isinstance(configs, GroupedSpace) else tuple(configs)
         self.seed = seed
         self.times: dict[int, float | None] = {}
         self.pending: dict[int, None] = {}
         self.finishing = False
         self.seeds: dict[int, Seed] = {}
         for given in seeds:
-            index = self.lattice.index(given.config)
+            index = self.index(given.config)
             if index is not None:
                 self.seeds.setdefault(index, given)
 
     def __len__(self) -> int:
         return len(self.configs)
+
+    def config(self, index: int) -> Config:
+        """The config with an index."""
+        return self.configs[index] if self.groups is None else self.groups.box.config(index)
+
+    def index(self, config: Config) -> int | None:
+        """The index of a config, None where it is none of the space."""
+        return self.lattice.index(config) if self.groups is None else self.groups.box.index(config)
+
+    def identity(self) -> JSON:
+        """What tells its space from others."""
+        return [one.to_json() for one in self.configs] if self.groups is None else self.groups.to_json()
 
     @cached_property
     def lattice(self) -> Lattice:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
+from typing import Protocol
 
 from silo.core.lattice import Axis, Lattice
 from silo.tune.search.asking import Asking, Questions
 from silo.tune.search.board import Board
 
-__all__ = ["THRESHOLD", "all_directions_plan", "field_order", "move_values", "plan"]
+__all__ = ["THRESHOLD", "Points", "all_directions_plan", "field_order", "move_values", "passes", "plan"]
 
 # A config is better when it takes less than the best time times 1 - THRESHOLD.
 THRESHOLD = 0.001
@@ -26,6 +27,23 @@ _LAST = ("num_warps", "num_stages", "waves_per_eu", "NUM_STAGES")
 _DOUBLED = frozenset((*_BLOCKS, "num_warps", "waves_per_eu"))
 _COUNTED = frozenset(("num_stages", "NUM_STAGES"))
 _COMBO = re.compile(rf"({'|'.join(_BLOCKS)})_\d+")
+
+
+class Points(Protocol):
+    """Configs by index and coordinates: a :class:`silo.core.lattice.Lattice` or a :class:`silo.core.box.Box`."""
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The parameters with their values."""
+        ...
+
+    def coordinates(self, index: int) -> tuple[int, ...]:
+        """The place of a config on each axis."""
+        ...
+
+    def along(self, index: int, axis: int, places: Sequence[int]) -> Iterator[int]:
+        """The configs that differ from one only on ``axis``, where they have one of ``places``."""
+        ...
 
 
 def field_order(names: Sequence[str]) -> list[str]:
@@ -100,14 +118,9 @@ def _descend(board: Board, *, all_directions: bool) -> Questions:
     best_time = board.cost(best)
     improved = True
     while improved:
-        improved = False
-        for field in fields:
-            near = _near(lattice, best, field)
-            yield near
-            for index in near:
-                if board.cost(index) < best_time * (1 - THRESHOLD):
-                    best, best_time, improved = index, board.cost(index), True
-        if not improved and all_directions:
+        best = yield from passes(board, lattice, best, fields)
+        best_time, improved = board.cost(best), False
+        if all_directions:
             around = _around(lattice, best, fields)
             yield around
             for index in around:
@@ -115,12 +128,27 @@ def _descend(board: Board, *, all_directions: bool) -> Questions:
                     best, best_time, improved = index, board.cost(index), True
 
 
-def _near(lattice: Lattice, index: int, field: int) -> list[int]:
+def passes(board: Board, points: Points, best: int, fields: Sequence[int]) -> Generator[Sequence[int], None, int]:
+    """Passes over all fields from ``best``, whose time is known, until one brings nothing; where that leads to."""
+    best_time = board.cost(best)
+    improved = True
+    while improved:
+        improved = False
+        for field in fields:
+            near = _near(points, best, field)
+            yield near
+            for index in near:
+                if board.cost(index) < best_time * (1 - THRESHOLD):
+                    best, best_time, improved = index, board.cost(index), True
+    return best
+
+
+def _near(points: Points, index: int, field: int) -> list[int]:
     """The neighbours of one config in one field; a step that the space has not ends its direction."""
     found: list[int] = []
-    for places in move_values(lattice.axes[field], lattice.columns[field][index]):
+    for places in move_values(points.axes[field], points.coordinates(index)[field]):
         for place in places:
-            reached = next(lattice.along(index, field, [place]), None)
+            reached = next(points.along(index, field, [place]), None)
             if reached is None:
                 break
             found.append(reached)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from silo.core.config import Config
-from silo.errors import TuneError
-from silo.tune.search import auto, descent, exhaustive, genetic, neighbourhood, random, surrogate
+from silo.core.config_set import ConfigSet
+from silo.core.grouped_space import GroupedSpace
+from silo.errors import SpaceError, TuneError
+from silo.tune.search import auto, descent, exhaustive, genetic, neighbourhood, random, sequential, surrogate
 from silo.tune.search.board import Board
 from silo.tune.search.searching import Plan, PlannedSearcher
 from silo.tune.search.seed import Seed
 
-__all__ = ["AHEAD", "DEFAULT_SEARCHER", "SEARCHERS", "ahead_of", "check_searcher", "make_searcher"]
+__all__ = ["AHEAD", "DEFAULT_SEARCHER", "SEARCHERS", "ahead_of", "check_searcher", "gone_through", "make_searcher"]
 
 SEARCHERS: dict[str, Callable[[Board], Plan]] = {
     "auto": auto.plan,
@@ -22,7 +24,11 @@ SEARCHERS: dict[str, Callable[[Board], Plan]] = {
     "neighbourhood": neighbourhood.plan,
     "genetic": genetic.plan,
     "surrogate": surrogate.plan,
+    "sequential": sequential.plan,
+    "sequential-descent": sequential.descent_plan,
 }
+# Those that go through a space of groups without listing it.
+_BY_GROUPS = frozenset(("auto", "sequential", "sequential-descent"))
 
 DEFAULT_SEARCHER = "auto"
 
@@ -30,16 +36,21 @@ DEFAULT_SEARCHER = "auto"
 # those that learn choose worse; those that do not learn keep as many workers busy as there may be.
 AHEAD = 8
 _AHEAD_BLINDLY = 32
+# A search by groups learns between groups, and names all of one group at once.
+_BLIND = ("exhaustive", "random", "sequential", "sequential-descent")
 
 
-def ahead_of(name: str, size: int) -> int:
-    """How many configs a session asks the searcher called ``name`` for ahead, in a space of ``size``.
+def ahead_of(name: str, space: ConfigSet | GroupedSpace) -> int:
+    """How many configs of a space a session asks the searcher called ``name`` for ahead.
 
-    >>> ahead_of("auto", 16), ahead_of("auto", 1000), ahead_of("random", 1000)
+    >>> large = ConfigSet(Config.of(BLOCK=block) for block in range(1000))
+    >>> ahead_of("auto", ConfigSet([Config()])), ahead_of("auto", large), ahead_of("random", large)
     (32, 8, 32)
     """
-    learns = name not in ("exhaustive", "random") and not (name == DEFAULT_SEARCHER and size <= auto.SMALL)
-    return AHEAD if learns else _AHEAD_BLINDLY
+    blind = name in _BLIND or (
+        name == DEFAULT_SEARCHER and (isinstance(space, GroupedSpace) or len(space) <= auto.SMALL)
+    )
+    return _AHEAD_BLINDLY if blind else AHEAD
 
 
 def check_searcher(name: str) -> None:
@@ -48,8 +59,27 @@ def check_searcher(name: str) -> None:
         raise TuneError(f"unknown searcher {name!r}; there are: {', '.join(SEARCHERS)}")
 
 
-def make_searcher(name: str, configs: Sequence[Config], seed: str, seeds: Sequence[Seed] = ()) -> PlannedSearcher:
-    """The searcher called ``name`` over ``configs``, which are distinct.
+def gone_through(name: str, configs: Sequence[Config] | ConfigSet | GroupedSpace) -> ConfigSet | GroupedSpace:
+    """What the searcher called ``name`` goes through: a space of groups as it is, or every combination of its choices.
+
+    Raises:
+        TuneError: no searcher has this name, or there are too many combinations to list.
+    """
+    check_searcher(name)
+    if not isinstance(configs, GroupedSpace):
+        return ConfigSet(configs)
+    if name in _BY_GROUPS:
+        return configs
+    try:
+        return ConfigSet(configs.product())
+    except SpaceError as error:
+        raise TuneError(f"the searcher {name} goes through a list: {error}") from error
+
+
+def make_searcher(
+    name: str, configs: Sequence[Config] | ConfigSet | GroupedSpace, seed: str, seeds: Sequence[Seed] = ()
+) -> PlannedSearcher:
+    """The searcher called ``name`` over ``configs``.
 
     ``seed`` is usually the key of the study: equal seeds and observations lead to equal suggestions. ``seeds`` are
     configs to begin with, best guess first; those that are not among ``configs`` are left out.
@@ -57,8 +87,8 @@ def make_searcher(name: str, configs: Sequence[Config], seed: str, seeds: Sequen
     Raises:
         TuneError: No searcher has this name, there is no config, or the searcher needs a package that is missing.
     """
-    check_searcher(name)
-    if not configs:
+    space = gone_through(name, configs)
+    if not space.size:
         raise TuneError("the space is empty, so there is nothing to search; check its constraints")
-    board = Board(configs, seed, seeds)
+    board = Board(space if isinstance(space, GroupedSpace) else space.listed, seed, seeds)
     return PlannedSearcher(name, board, SEARCHERS[name](board))

@@ -44,7 +44,7 @@ class PlannedSearcher:
         """
         chosen: list[Config] = []
         while len(chosen) < count and (index := self._plan.next(self._board)) is not None:
-            config = self._board.configs[index]
+            config = self._board.config(index)
             self._board.pending[index] = None
             self._handed_out[config.order_key] = index
             chosen.append(config)
@@ -60,7 +60,7 @@ class PlannedSearcher:
             raise ValueError(f"the time of {config} is a number of nanoseconds, not {time_ns!r}")
         index = self._handed_out.pop(config.order_key, None)
         if index is None:
-            index = self._board.lattice.index(config)
+            index = self._board.index(config)
         if index is None:
             raise ValueError(f"{config} is not in the space of this {self._name} search")
         self._board.pending.pop(index, None)
@@ -75,13 +75,12 @@ class PlannedSearcher:
 
         Configs that were suggested and not observed are not in it: whoever restores it will be given them again.
         """
-        configs = self._board.configs
         return {
             "searcher": self._name,
             "search": self._digest,
             "finishing": self._board.finishing,
             "observed": [
-                [configs[index].to_json(), None if time is None else value_to_json(float(time))]
+                [self._board.config(index).to_json(), None if time is None else value_to_json(float(time))]
                 for index, time in self._board.times.items()
             ],
         }
@@ -98,4 +97,4 @@ class PlannedSearcher:
     def _digest(self) -> str:
         board = self._board
         seeds = [seed.to_json() for seed in board.seeds.values()]
-        return digest("search/1", [board.seed, [config.to_json() for config in board.configs], seeds])
+        return digest("search/1", [board.seed, board.identity(), seeds])

@@ -1,0 +1,217 @@
+"""Spaces of groups: parameters that hardly depend on those of other groups, so that one group is chosen at a time."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from silo.core.box import Box, Field
+from silo.core.config import Config
+from silo.core.constraints import Constraint, bound, satisfies, traced
+from silo.core.lattice import Axis, identity_of
+from silo.core.nodes import Node, to_json
+from silo.core.space import MAX_POINTS
+from silo.core.values import JSON, Value, value_to_json
+from silo.errors import SpaceError
+
+__all__ = ["GroupedSpace", "Steps"]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Parameters that always have one value, and the values that a descent may give them."""
+
+    names: tuple[str, ...]
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GroupedSpace:
+    """Configs made of one choice for each group; their product may be far too large to list.
+
+    ``base`` is the config to start with. ``groups`` hold choices: values of some parameters each, in the order in which
+    they are worth trying. With everything else as it is, a search tries the choices of one group, keeps the best, and
+    goes on to the next group (:mod:`silo.tune.search.sequential`). ``steps`` are what a descent may change besides. A
+    config is of the space where every parameter has a value that the base, a choice or a step names. Only configs that
+    satisfy every constraint count, those that read arguments by their values in ``arguments`` once these are known.
+
+    >>> space = GroupedSpace(
+    ...     Config.of(XBLOCK_0=64, XBLOCK_1=64),
+    ...     tuple(tuple(Config.of({name: block}) for block in (64, 128, 256)) for name in ("XBLOCK_0", "XBLOCK_1")),
+    ... )
+    >>> space.effort, len(space.product()), Config.of(XBLOCK_0=256, XBLOCK_1=128) in space
+    (5, 9, True)
+
+    Raises:
+        SpaceError: a group without choices; parameters that are to have one value and have two; no config that
+            satisfies the constraints.
+    """
+
+    base: Config
+    groups: tuple[tuple[Config, ...], ...]
+    steps: tuple[Steps, ...] = ()
+    constraints: tuple[Node, ...] = ()
+    arguments: tuple[tuple[str, Value], ...] = ()
+
+    def __post_init__(self) -> None:
+        members = self.base.as_dict()
+        for number, choices in enumerate(self.groups):
+            if not choices:
+                raise SpaceError(f"group {number} of the space has no choices; give it some, or leave it out")
+        stepped = [name for step in self.steps for name in step.names]
+        for name in stepped:
+            if name not in members:
+                raise SpaceError(f"the space has steps for {name}, which its base ({self.base}) does not set")
+            if stepped.count(name) > 1:
+                raise SpaceError(f"the space has steps for {name} twice")
+        for config in (self.base, *itertools.chain.from_iterable(self.groups)):
+            for step in self.steps:
+                values = {identity_of(v) for name, v in config.as_dict().items() if name in step.names}
+                count = sum(name in step.names for name in config.as_dict())
+                if len(values) > 1 or count not in (0, len(step.names)):
+                    raise SpaceError(f"{', '.join(step.names)} are to have one value, and {config} has several")
+        if not self.listed:
+            written = "; ".join(str(constraint) for constraint in self.constraints)
+            raise SpaceError(f"no config of the space satisfies its constraints: {written}")
+
+    @cached_property
+    def box(self) -> Box:
+        """All configs by number."""
+        ties = {name: step.names for step in self.steps for name in step.names}
+        found: dict[tuple[str, ...], dict[object, Value]] = {}
+        for config in (self.base, *itertools.chain.from_iterable(self.groups)):
+            for name, value in config.as_dict().items():
+                found.setdefault(ties.get(name, (name,)), {}).setdefault(identity_of(value), value)
+        for step in self.steps:
+            found[step.names] |= {identity_of(value): value for value in step.values}
+        base = self.base.as_dict()
+        fields = [
+            Field(names, Axis.of(names[0], values.values()), optional=names[0] not in base)
+            for names, values in sorted(found.items())
+        ]
+        return Box(fields, self._allowed)
+
+    @property
+    def size(self) -> int:
+        """How many configs it has at most."""
+        return self.box.size
+
+    @property
+    def effort(self) -> int:
+        """How many configs a search measures that goes through the groups once, at most, where the first one works."""
+        return 1 + sum(len(choices) - 1 for choices in self.groups)
+
+    def __contains__(self, config: object) -> bool:
+        return isinstance(config, Config) and self.box.index(config) is not None
+
+    @cached_property
+    def listed(self) -> tuple[Config, ...]:
+        """The base, and each config that differs from it in one group alone; those that are allowed."""
+        every = (self.base, *(self.chosen(self.base, choices, one) for choices in self.groups for one in choices))
+        return tuple({config.order_key: config for config in every if self._allowed(config)}.values())
+
+    def configs(self, arguments: Mapping[str, Value] | None = None) -> tuple[Config, ...]:
+        """Those that are :attr:`listed`, by the values of key arguments. ``SpaceError`` where these leave none."""
+        return (self.for_call(arguments) if arguments else self).listed
+
+    @property
+    def default(self) -> Config:
+        """The config to start with: the base where it is allowed."""
+        return self.listed[0]
+
+    def alternatives(self, config: Config, group: int) -> tuple[Config, ...]:
+        """``config`` with each choice of a group, in their order; those that are allowed."""
+        choices = self.groups[group]
+        every = (self.chosen(config, choices, choice) for choice in choices)
+        return tuple({one.order_key: one for one in every if self._allowed(one)}.values())
+
+    def chosen(self, config: Config, choices: Sequence[Config], choice: Config) -> Config:
+        """``config`` with one of a group's choices. What only other choices of the group set is as in the base."""
+        own = {name for one in choices for name in one.as_dict()}
+        kept = {name: value for name, value in config.as_dict().items() if name not in own}
+        plain = {name: value for name, value in self.base.as_dict().items() if name in own}
+        return Config.of({**kept, **plain, **choice.as_dict()})
+
+    @property
+    def least(self) -> Config | None:
+        """The config with the choices whose numbers are the smallest: what fits where the base does not, if any."""
+        found = self.base
+        for choices in self.groups:
+            found = self.chosen(found, choices, min(choices, key=_volume))
+        return found if self._allowed(found) else None
+
+    def product(self) -> tuple[Config, ...]:
+        """Every combination of choices, the base's groups varying last to first. ``SpaceError`` for too many."""
+        count = math.prod(len(choices) for choices in self.groups)
+        if count > MAX_POINTS:
+            raise SpaceError(
+                f"the groups have {count} combinations, which are too many to list; the limit is {MAX_POINTS}: "
+                "search them group by group (the searcher sequential), or shorten a group"
+            )
+        found = {config.order_key: config for config in (self.default,)}
+        for combination in itertools.product(*self.groups):
+            config = self.base
+            for choices, choice in zip(self.groups, combination, strict=True):
+                config = self.chosen(config, choices, choice)
+            if self._allowed(config):
+                found.setdefault(config.order_key, config)
+        return tuple(found.values())
+
+    def constrained(self, constraints: Sequence[Constraint], key: Sequence[str] = ()) -> GroupedSpace:
+        """The same with further constraints, which may read integer arguments called ``key``. ``SpaceError``."""
+        names = sorted({name for config in (self.base, *itertools.chain(*self.groups)) for name in config.as_dict()})
+        return replace(self, constraints=(*self.constraints, *traced(constraints, names, key)))
+
+    def for_call(
+        self, arguments: Mapping[str, Value] | None = None, given: Mapping[str, Value] | None = None
+    ) -> GroupedSpace:
+        """What is left for one call: by its key arguments and the members of configs that the caller sets himself.
+
+        A group keeps the choices that agree with these; where none does, what the base has with the caller's values.
+        Values that break the constraints are the caller's business: his config is the only one then.
+        """
+        known = tuple(arguments.items()) if arguments else self.arguments
+        if not given:
+            return replace(self, arguments=known)
+        base = Config.of({**self.base.as_dict(), **given})
+        groups: list[tuple[Config, ...]] = []
+        for choices in self.groups:
+            own = {name for choice in choices for name in choice.as_dict()}
+            now = Config.of({name: value for name, value in base.as_dict().items() if name in own})
+            fitting = tuple(choice for choice in choices if _agrees(choice, given)) or (now,)
+            if now not in fitting:
+                base = Config.of({**base.as_dict(), **fitting[0].as_dict()})
+            groups.append(fitting)
+        steps = tuple(step for step in self.steps if not given.keys() & set(step.names))
+        try:
+            return replace(self, base=base, groups=tuple(groups), steps=steps, arguments=known)
+        except SpaceError:
+            return GroupedSpace(base, ())
+
+    def _allowed(self, config: Config) -> bool:
+        return satisfies(config, self._active, dict(self.arguments))
+
+    @cached_property
+    def _active(self) -> list[Node]:
+        return bound(self.constraints, dict(self.arguments))
+
+    def to_json(self) -> JSON:
+        """The canonical form, for keys of what was searched."""
+        return {
+            "base": self.base.to_json(),
+            "groups": [[choice.to_json() for choice in choices] for choices in self.groups],
+            "steps": [[list(step.names), list(step.values)] for step in self.steps],
+            "constraints": [to_json(constraint) for constraint in self.constraints],
+            "arguments": {name: value_to_json(value) for name, value in self.arguments},
+        }
+
+
+def _agrees(choice: Config, given: Mapping[str, Value]) -> bool:
+    return all(name not in given or given[name] == value for name, value in choice.as_dict().items())
+
+
+def _volume(choice: Config) -> int:
+    return math.prod(value for value in choice.as_dict().values() if type(value) is int and value > 0)
