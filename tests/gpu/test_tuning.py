@@ -122,15 +122,16 @@ def test_cases_too():
     assert states == {1: "run", 0: "ok", 3: "wrong"}
 
 
-def test_the_examples_are_tuned_and_right(tmp_path):
+@pytest.mark.parametrize("name", ["kernels.py", "combo.py"])
+def test_the_examples_are_tuned_and_right(name):
     pytest.importorskip("numpy")
-    rows = tune_path(ROOT / "examples" / "kernels.py", device="cuda")
+    rows = tune_path(ROOT / "examples" / name, device="cuda")
     assert rows
     for row in rows:
         assert row.winner is not None, row
         assert "wrong" not in row.failures, row
         assert row.time_ns > 500
-    again = tune_path(ROOT / "examples" / "kernels.py", device="cuda")
+    again = tune_path(ROOT / "examples" / name, device="cuda")
     assert sum(row.measured for row in again) == 0
     assert [row.winner for row in again] == [row.winner for row in rows]
 
