@@ -28,11 +28,16 @@ def store(tmp_path):
         yield
 
 
-def trials_of(made, *arguments):
+def study_of(made, *arguments):
+    """The situation of a call, and its study."""
     resolver = made.kernel.resolver
     situation = resolver.understand(inspect_call(resolver.native, made.kernel.source.signature, *arguments))
     problem = resolver.problem(situation)
-    study = problem.study(situation.specialization, problem.bucket(situation.values))
+    return situation, problem.study(situation.specialization, problem.bucket(situation.values))
+
+
+def trials_of(made, *arguments):
+    _, study = study_of(made, *arguments)
     return {trial.config.as_dict()["MODE"]: trial for trial in read_trials(study, session().store.records)}
 
 
@@ -229,10 +234,7 @@ def test_reductions_that_need_many_registers_are_halved():
     out = torch.empty(4096, device="cuda")
     made[(4096,)](x, out, 32768)
     torch.testing.assert_close(out, (x + x.exp() * x).sum(1), rtol=1e-3, atol=1.0)
-    resolver = made.kernel.resolver
-    situation = resolver.understand(inspect_call(resolver.native, made.kernel.source.signature, x, out, 32768))
-    problem = resolver.problem(situation)
-    study = problem.study(situation.specialization, problem.bucket(situation.values))
+    _, study = study_of(made, x, out, 32768)
     blocks = {trial.config.as_dict()["R0_BLOCK"] for trial in read_trials(study, session().store.records)}
     assert blocks > {32768, 16384}
 
@@ -247,10 +249,7 @@ def test_configs_that_spill_come_last_and_the_worst_are_left():
     with override(spills=16):
         made[(4096,)](x, out, 32768)
         torch.testing.assert_close(out, (x + x.exp() * x).sum(1), rtol=1e-3, atol=1.0)
-        resolver = made.kernel.resolver
-        situation = resolver.understand(inspect_call(resolver.native, made.kernel.source.signature, x, out, 32768))
-        problem = resolver.problem(situation)
-        study = problem.study(situation.specialization, problem.bucket(situation.values))
+        situation, study = study_of(made, x, out, 32768)
         records = session().store.records
         spills = {one.config: one.spills for one in known_spills(study, records)}
         tried = [trial.config for trial in read_trials(study, records) if trial.config in situation.candidates]

@@ -9,6 +9,7 @@ from silo.core.config import Config
 from silo.core.grouped_space import GroupedSpace, Steps
 from silo.core.values import canonical_json, parse_json
 from silo.tune.search.registry import make_searcher
+from tuning_samples import drain
 
 # For each group what each of its choices adds to the time, the base's first; None: a config with it fails.
 COSTS = st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=6), min_size=1, max_size=6)
@@ -19,18 +20,6 @@ def space_of(counts):
     base = Config.of({f"XBLOCK_{g}": 1 for g in range(len(counts))})
     steps = tuple(Steps((f"XBLOCK_{g}",), tuple(1 << c for c in range(n + 2))) for g, n in enumerate(counts))
     return GroupedSpace(base, groups, steps)
-
-
-def walk(searcher, cost, ahead, found=None):
-    found, waiting = {} if found is None else found, []
-    while True:
-        waiting += searcher.suggest(ahead - len(waiting))
-        if not waiting:
-            return found
-        config = waiting.pop(0)
-        assert config not in found
-        found[config] = cost(config)
-        searcher.observe(config, found[config])
 
 
 def fastest(found):
@@ -46,7 +35,7 @@ def test_the_optimum_of_a_separable_cost_is_found_in_a_sum(costs, ahead):
         values = config.as_dict()
         return 1000.0 + sum(one[values[f"XBLOCK_{g}"].bit_length() - 1] for g, one in enumerate(costs))
 
-    found = walk(make_searcher("auto", space, "seed"), cost, ahead)
+    found = drain(make_searcher("auto", space, "seed"), cost, ahead)
     assert fastest(found) == 1000.0 + sum(min(one) for one in costs)
     assert len(found) == space.effort == 1 + sum(len(one) - 1 for one in costs)
 
@@ -66,7 +55,7 @@ def test_failures_leave_the_best_of_what_works(costs, data):
             return None
         return 1000.0 + sum(one[place] for one, place in zip(costs, places, strict=True))
 
-    found = walk(make_searcher("auto", space, "seed"), cost, 4)
+    found = drain(make_searcher("auto", space, "seed"), cost, 4)
     best = sum(min(time for c, time in enumerate(one) if (g, c) not in broken) for g, one in enumerate(costs))
     assert fastest(found) == 1000.0 + best
     assert len(found) == space.effort
@@ -82,11 +71,11 @@ def test_any_cost_is_never_worse_than_the_base_and_a_descent_never_worse_than_gr
             times[config] = None if chance.random() < failing / 10 else 1000.0 + chance.randrange(1000)
         return times[config]
 
-    found = walk(make_searcher("sequential", space, "seed"), cost, 3)
+    found = drain(make_searcher("sequential", space, "seed"), cost, 3)
     if cost(space.base) is not None:
         assert fastest(found) <= cost(space.base)
         assert len(found) <= space.effort
-    descended = walk(make_searcher("sequential-descent", space, "seed"), cost, 3)
+    descended = drain(make_searcher("sequential-descent", space, "seed"), cost, 3)
     assert fastest(descended) <= fastest(found)
     assert found.items() <= descended.items()
     # What is known walks again without a measurement, and from any point in between to the same end.
@@ -100,4 +89,4 @@ def test_any_cost_is_never_worse_than_the_base_and_a_descent_never_worse_than_gr
         part.observe(config, time)
     restored = make_searcher("sequential-descent", space, "seed")
     restored.restore(parse_json(canonical_json(part.state())))
-    assert walk(restored, cost, 3, dict(half)) == descended
+    assert drain(restored, cost, 3, dict(half)) == descended

@@ -28,32 +28,8 @@ from silo.settings import override
 from silo.tune import heuristics
 from silo.tune.heuristics.space import KINDS
 from silo.tune.policy import Action, Mode, Origin, decide
+from tuning_samples import HEAD, ROW_SUMS
 
-HEAD = """
-import silo
-import triton
-import triton.language as tl
-from silo.tune import heuristics
-"""
-SUMS = """
-
-@silo.kernel(SPACE, grid=lambda a: (silo.cdiv(a.m, a.XBLOCK),))
-@triton.jit
-def row_sums(x, out, m, n, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr):
-    rows = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
-    total = tl.zeros((XBLOCK,), tl.float32)
-    for start in range(0, n, R0_BLOCK):
-        i = start + tl.arange(0, R0_BLOCK)
-        mask = (rows[:, None] < m) & (i[None, :] < n)
-        total += tl.sum(tl.load(x + rows[:, None] * n + i[None, :], mask=mask, other=0.0), 1)
-    tl.store(out + rows, total, mask=rows < m)
-
-
-@row_sums.cases(n=[700])
-def _(n, make):
-    x, out = make.normal((64, n)), make.empty(64)
-    return silo.Case(args=(x, out, 64, n), expected={"out": lambda: x.host.sum(1)})
-"""
 SCALE = """
 
 @silo.kernel(space={"BLOCK": [256, 512, 1024], "MODE": [0, 1]}, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
@@ -96,7 +72,7 @@ def situation(path):
 
 @pytest.mark.parametrize("space", [HEURISTIC, LISTED])
 def test_a_kernel_that_sums_has_one_config_which_measuring_does_not_choose(file, space):
-    path = file(SUMS, space)
+    path = file(ROW_SUMS, space)
     (free,) = tune_path(path)
     assert free.measured > 3
     with override(deterministic=True):
@@ -201,7 +177,7 @@ def test_the_code_is_looked_at_once(tunes, monkeypatch):
 
 
 def test_a_bundle_holds_one_config_a_case(file, tmp_path):
-    path, output = file(SUMS, LISTED), tmp_path / "k.silo"
+    path, output = file(ROW_SUMS, LISTED), tmp_path / "k.silo"
     tune_path(path)
     with override(deterministic=True):
         # The device of one target is here, of the other not.
@@ -214,7 +190,7 @@ def test_a_bundle_holds_one_config_a_case(file, tmp_path):
 
 
 def test_the_option_of_the_command(file, capsys):
-    path = file(SUMS, LISTED)
+    path = file(ROW_SUMS, LISTED)
     command(path, deterministic=True, json=True)
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["measured"], row["winner"]) == (1, "R0_BLOCK=64, XBLOCK=16")

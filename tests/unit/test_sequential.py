@@ -20,6 +20,7 @@ from silo.tune.search.registry import make_searcher
 from silo.tune.search.seed import Seed
 from silo.tune.session import tune
 from silo.tune.trial import Status
+from tuning_samples import drain
 
 STUDY = fake_study()
 BLOCKS = (64, 128, 256, 512)
@@ -56,19 +57,6 @@ class Separable(FakeLandscape):
 def run(records, landscape=None, space=SPACE, **options):
     evaluator = options.pop("evaluator", None) or FakeEvaluator(STUDY, landscape or Separable())
     return tune(STUDY, space, evaluator, records, **options), evaluator
-
-
-def drain(searcher, cost, ahead=8):
-    """Every config in order of suggestion, with its cost."""
-    found, waiting = {}, []
-    while True:
-        waiting += searcher.suggest(ahead - len(waiting))
-        if not waiting:
-            return found
-        config = waiting.pop(0)
-        assert config not in found
-        found[config] = cost(config)
-        searcher.observe(config, found[config])
 
 
 @pytest.mark.parametrize("name", BY_GROUPS)

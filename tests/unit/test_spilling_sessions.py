@@ -12,31 +12,8 @@ from silo.api.kept import kept_studies
 from silo.api.tuning import tune_path
 from silo.report.page import kernel_page, study_report
 from silo.settings import override
+from tuning_samples import HEAD, ROW_SUMS
 
-FILE = """
-import silo
-import triton
-import triton.language as tl
-from silo.tune import heuristics
-
-
-@silo.kernel(SPACE, grid=lambda a: (silo.cdiv(a.m, a.XBLOCK),))
-@triton.jit
-def row_sums(x, out, m, n, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr):
-    rows = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
-    total = tl.zeros((XBLOCK,), tl.float32)
-    for start in range(0, n, R0_BLOCK):
-        i = start + tl.arange(0, R0_BLOCK)
-        mask = (rows[:, None] < m) & (i[None, :] < n)
-        total += tl.sum(tl.load(x + rows[:, None] * n + i[None, :], mask=mask, other=0.0), 1)
-    tl.store(out + rows, total, mask=rows < m)
-
-
-@row_sums.cases(n=[500])
-def _(n, make):
-    x, out = make.normal((64, n)), make.empty(64)
-    return silo.Case(args=(x, out, 64, n), expected={"out": lambda: x.host.sum(1)})
-"""
 HEURISTIC = 'space=heuristics.space("reduction", {"x": "m", "r": "n"})'
 LISTED = 'space=[{"XBLOCK": x, "R0_BLOCK": 64} for x in (4, 16, 32)], key=["m"]'
 
@@ -54,7 +31,7 @@ def file(tmp_path, monkeypatch):
 
     def written(space):
         path = tmp_path / "kernels.py"
-        path.write_text(FILE.replace("SPACE", space))
+        path.write_text(HEAD + ROW_SUMS.replace("SPACE", space))
         return path
 
     with override(home=tmp_path / "home", jobs=2):
