@@ -112,7 +112,7 @@ def test_frozen_refuses_what_was_never_measured_and_names_what_is_near(tuned, tm
     changed.write_text(KERNELS.replace("* 2.0", "* (1.0 + 1.0)"))
     with override(home=tmp_path / "copy", tune="frozen"):
         with pytest.raises(FrozenError, match=r"not used: twice.*another source") as caught:
-            collect_kernels([changed])[0].resolver.launcher(*arguments())
+            collect_kernels([changed])[0].launcher(*arguments())
         assert "  source  here " in str(caught.value)
         assert "           there" in str(caught.value)
         (_, explained), *_ = explain_tuning(changed)

@@ -155,7 +155,7 @@ def test_the_first_call_tunes_group_by_group(tmp_path):
     args = arguments(5000, 64, 300)
     with override(home=tmp_path / "store", tune="auto", tune_budget_s=60.0):
         kernel = example()
-        kernel.resolver.launcher(*args)
+        kernel.launcher(*args)
         check(args)
         trials = kept_trials()
         situation = understand(kernel, *args)
@@ -165,7 +165,7 @@ def test_the_first_call_tunes_group_by_group(tmp_path):
         assert len(tried) <= situation.searched.effort < len(situation.searched.product())
         assert all(config in situation.searched for config in tried)
         again = example()
-        again.resolver.launcher(*args)
+        again.launcher(*args)
         check(args)
         assert len(kept_trials()) == len(trials)
         text = again.explain(*args)
@@ -195,7 +195,7 @@ def test_what_a_call_sets_is_kept(tmp_path):
         given = understand(kernel, *args, XBLOCK_0=64, R0_BLOCK_2=64)
         assert given.candidates[0].as_dict()["XBLOCK_0"] == 64
         assert all(config.as_dict()["R0_BLOCK_2"] == 64 for config in given.searched.product())
-        kernel.resolver.launcher(*args, XBLOCK_0=64, R0_BLOCK_2=64)
+        kernel.launcher(*args, XBLOCK_0=64, R0_BLOCK_2=64)
         check(args)
 
 

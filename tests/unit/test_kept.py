@@ -196,7 +196,7 @@ def test_first_calls_try_them_first_too(tuned, tmp_path):
                 import_results(foreign(tmp_path), kernel="scale")
             (made,) = collect_kernels([path])
             x, out = np.arange(5000, dtype=np.float32), np.zeros(5000, dtype=np.float32)
-            made.resolver.launcher(x, out, 5000)
+            made.launcher(x, out, 5000)
             assert (out == 2 * x).all()
             (kept,) = kept_studies(path)
             measured = [trial.config.as_dict()["BLOCK"] for trial in kept.trials if trial.stage is Stage.SEARCH]

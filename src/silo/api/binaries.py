@@ -165,7 +165,7 @@ def binary(
 
 def _callable(kernel: BinaryKernel) -> BinaryFunction:
     """The interpreter looks ``__call__`` up on the class, so each kernel has its own: no Python frame lies between."""
-    launcher = kernel.resolver.launcher
+    launcher = kernel.launcher
     members = {
         "__module__": __name__,
         "__doc__": BinaryFunction.__doc__,

@@ -19,8 +19,8 @@ from silo.tune.policy import Mode, PolicyDecision, decide
 from silo.tune.seeds import neighbours
 
 if TYPE_CHECKING:
-    from silo.api.kernel import Kernel
-    from silo.api.resolver import Situation
+    from silo.api.declared import DeclaredKernel
+    from silo.api.situation import Situation
     from silo.api.studies import Problem
 
 __all__ = ["decide_call", "frozen_error", "lock_advice", "mode_of"]
@@ -29,13 +29,13 @@ _log = logging.getLogger("silo")
 _told: set[str] = set()  # locks that were found not to fit, each said once
 
 
-def mode_of(kernel: Kernel) -> Mode:
+def mode_of(kernel: DeclaredKernel) -> Mode:
     """The kernel's own mode, else the setting."""
     return Mode(kernel.tune or settings().tune)
 
 
 def decide_call(
-    kernel: Kernel, problem: Problem, situation: Situation, mode: Mode, can_measure: Callable[[], Decision]
+    kernel: DeclaredKernel, problem: Problem, situation: Situation, mode: Mode, can_measure: Callable[[], Decision]
 ) -> PolicyDecision:
     """The config for a call, or that it is to be tuned, or that nothing may be used.
 
@@ -82,7 +82,7 @@ def _split(advice: Advice | None) -> tuple[Config | None, Config | None]:
     return (advice.config, None) if advice.exact else (None, advice.config)
 
 
-def lock_advice(kernel: Kernel, problem: Problem, situation: Situation) -> tuple[Path, Advice] | None:
+def lock_advice(kernel: DeclaredKernel, problem: Problem, situation: Situation) -> tuple[Path, Advice] | None:
     """What the lock says of a call, and where the lock is; None where there is none."""
     found = lock_of(kernel)
     if found is None:
@@ -99,7 +99,7 @@ def _tell(kernel: str, path: Path, advice: Advice) -> None:
         _log.warning("%s", text)
 
 
-def frozen_error(kernel: Kernel, problem: Problem, situation: Situation) -> FrozenError:
+def frozen_error(kernel: DeclaredKernel, problem: Problem, situation: Situation) -> FrozenError:
     """Why a call has no config when tuning is frozen, and the kept results that are nearest."""
     study = problem.study(situation.specialization, problem.bucket(situation.values))
     locked = lock_advice(kernel, problem, situation)

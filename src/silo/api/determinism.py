@@ -13,14 +13,14 @@ from silo.errors import CompileError, SourceError
 from silo.settings import settings
 
 if TYPE_CHECKING:
-    from silo.api.kernel import Kernel
-    from silo.api.resolver import Situation
+    from silo.api.declared import DeclaredKernel
+    from silo.api.situation import Situation
     from silo.sources.triton.numerics import Numerics
 
 __all__ = ["NumericsOf", "deterministic_remark", "is_deterministic", "only_reason"]
 
 
-def is_deterministic(kernel: Kernel) -> bool:
+def is_deterministic(kernel: DeclaredKernel) -> bool:
     """Whether the kernel's results must be the same bits everywhere: its own word, else the setting."""
     return settings().deterministic if kernel.deterministic is None else kernel.deterministic
 
@@ -45,7 +45,7 @@ def deterministic_remark(situation: Situation) -> str:
 class NumericsOf:
     """The numerics of one kernel's variants, each lowered once: options of the compiler play no part."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: DeclaredKernel) -> None:
         self._kernel = kernel
         self._known: dict[object, Numerics | str] = {}
 

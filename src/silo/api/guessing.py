@@ -23,7 +23,7 @@ from silo.tune.heuristics.names import GROUP, role_of
 from silo.tune.heuristics.space import BoundSpace
 
 if TYPE_CHECKING:
-    from silo.api.kernel import Kernel
+    from silo.api.declared import DeclaredKernel
 
 __all__ = ["check_grid", "guess_space"]
 
@@ -34,7 +34,9 @@ _LENGTHS = tuple(1 << power for power in range(4, 15))
 _GROUP_ROWS = 8
 
 
-def guess_space(kernel: Kernel, target: Target, signature: Signature, specialization: Specialization) -> BoundSpace:
+def guess_space(
+    kernel: DeclaredKernel, target: Target, signature: Signature, specialization: Specialization
+) -> BoundSpace:
     """The space of the blocks that calls may leave open; ``specialization`` is that of a call without them.
 
     ``SpaceError`` says why there is none and what to give.
@@ -61,7 +63,7 @@ def guess_space(kernel: Kernel, target: Target, signature: Signature, specializa
     return made.bound(kernel.name, kernel.source.signature, kernel.open_constraints, why=why, placed=placed)
 
 
-def check_grid(kernel: Kernel, rule: Rule, grid: object, declared: tuple[Node, ...] | None) -> None:
+def check_grid(kernel: DeclaredKernel, rule: Rule, grid: object, declared: tuple[Node, ...] | None) -> None:
     """``SpaceError`` where the grid of a call does not depend on blocks that it has to count.
 
     ``grid`` is what the call gives, None where it is the ``declared`` one (of the kernel, or of a case). No call
@@ -98,7 +100,7 @@ def _common(one: KernelUse, other: KernelUse) -> KernelUse:
 
 
 def _use(
-    kernel: Kernel, target: Target, signature: Signature, specialization: Specialization, trial: dict[str, int]
+    kernel: DeclaredKernel, target: Target, signature: Signature, specialization: Specialization, trial: dict[str, int]
 ) -> KernelUse:
     config: dict[str, Value] = dict(trial)
     variant = Variant(kernel.name, kernel.source.fingerprint, signature, specialization, Config.of(config), target)

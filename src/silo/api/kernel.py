@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from silo.api.casework import CaseFunction
-from silo.api.derived import Derived, trace_heuristics
+from silo.api.declared import DeclaredKernel
 from silo.core.cases import Case
 from silo.core.config import OPTION_NAMES, Config
 from silo.core.grids import Grid
@@ -17,17 +17,15 @@ from silo.core.grouped_space import GroupedSpace
 from silo.core.nodes import Argument, ConfigValue, Extent, ItemSize, Node, Stride, leaves
 from silo.core.signature import ParameterKind
 from silo.core.space import Constraint, Space
-from silo.core.target import Target
 from silo.core.trace import trace_grid
 from silo.core.values import Value
 from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
-from silo.settings import TUNE_MODES
-from silo.sources.kernel_source import KernelSource
+from silo.settings import TUNE_MODES, settings
 from silo.sources.triton import adapter
 from silo.sources.triton.source import TritonSource
-from silo.tune.heuristics.combo_space import BoundCombo, ComboSpace, Rule
+from silo.tune.heuristics.combo_space import ComboSpace, Rule
 from silo.tune.heuristics.names import open_blocks, open_sizes
-from silo.tune.heuristics.space import BoundSpace, HeuristicSpace
+from silo.tune.heuristics.space import HeuristicSpace
 
 if TYPE_CHECKING:
     from silo.api.resolver import Resolver
@@ -46,108 +44,33 @@ SpaceLike: TypeAlias = (
 )
 
 
-class Kernel:
-    """What Silo knows of one kernel of this process: source, space, key, grid, cases.
+class Kernel(DeclaredKernel):
+    """What Silo knows of one kernel of this process: what was declared, its cases, and what answers its calls.
 
     ``silo.kernel`` gives the object that users call: a twin of the Triton function with the methods ``cases``,
     ``warmup``, ``explain`` and this object as ``kernel``.
     """
 
-    def __init__(
-        self,
-        source: KernelSource,
-        *,
-        space: Space | GroupedSpace | Rule | None,
-        key: tuple[str, ...],
-        grid: tuple[Node, ...] | None,
-        tune: str | None,
-        release_gil: bool = True,
-        check: bool | None = None,
-        lock: str | os.PathLike[str] | None = None,
-        deterministic: bool | None = None,
-        open_blocks: tuple[str, ...] = (),
-        open_key: tuple[str, ...] = (),
-        open_constraints: tuple[Constraint, ...] = (),
-    ) -> None:
-        self.source = source
-        self.rule = space if isinstance(space, BoundSpace | BoundCombo) else None
-        self._space = Space.of([Config()]) if space is None else space
-        self.key = key
-        # Block sizes that a call may leave to a heuristic although no space was given; what tuning depends on then, and
-        # what configs have to keep to.
-        self.open_blocks = open_blocks
-        self.open_key = open_key
-        self.open_constraints = open_constraints
-        self.grid = grid
-        self.tune = tune
-        self.release_gil = release_gil
-        self.check = check
-        self.lock = lock
-        self.deterministic = deterministic
-        self.case_functions: list[CaseFunction] = []
-
-    @property
-    def name(self) -> str:
-        """The kernel's name."""
-        return self.source.name
-
-    @property
-    def location(self) -> str:
-        """``file:line`` of its definition."""
-        return self.source.location
-
-    @property
-    def space(self) -> Space | GroupedSpace:
-        """Its space. ``SpaceError`` where a heuristic makes one for each call (:attr:`rule`)."""
-        if isinstance(self._space, Space | GroupedSpace):
-            return self._space
-        raise SpaceError(f"the space of {self.name} depends on the call: a heuristic makes it")
-
-    def first_config(self, values: Mapping[str, Value]) -> Config:
-        """The first config there is for the scalars of a call; the empty one where that depends on more."""
-        if self.rule is None:
-            return self.space.default
-        return self.rule.space(Target("cuda"), {}, values).default
-
-    @property
-    def guard_key(self) -> tuple[str, ...]:
-        """Scalar arguments whose bucket is part of the guard in calls that leave block sizes open."""
-        return self.key or self.open_key
-
-    @property
-    def launcher_names(self) -> tuple[str, ...]:
-        """Parameters that calls may leave out."""
-        return (*self.config_names, *self.derived.names, *self.open_blocks)
-
-    @cached_property
-    def config_names(self) -> tuple[str, ...]:
-        """Constexprs and options that a config sets, sorted; of a space that is given."""
-        if self.rule is not None:
-            return self.rule.config_names
-        return tuple(sorted({name for config in self.space.configs() for name in config.as_dict()}))
-
-    @property
-    def argument_names(self) -> tuple[str, ...]:
-        """Parameters that a call gives: those that neither a config nor a heuristic sets."""
-        taken = {*self.config_names, *self.source.heuristics}
-        return tuple(name for name in self.source.signature.names if name not in taken)
-
-    @cached_property
-    def derived(self) -> Derived:
-        """Constexprs that heuristics compute."""
-        return trace_heuristics(self.name, self.source.heuristics, self.argument_names, self.config_names)
-
-    @property
-    def exact_names(self) -> tuple[str, ...]:
-        """Scalar arguments whose very value is part of the guard, sorted."""
-        return tuple(sorted(self.derived.reads | self.source.exact))
-
     @cached_property
     def resolver(self) -> Resolver:
         """What answers the launcher's misses."""
-        from silo.api.resolver import Resolver  # noqa: PLC0415  # it knows kernels, not the other way round
+        from silo.api.resolver import Resolver  # noqa: PLC0415  # heavy: a program may define kernels and call none
 
         return Resolver(self)
+
+    @property
+    def checking(self) -> bool:
+        """Whether calls run in checking mode."""
+        return settings().check if self.check is None else self.check
+
+    @cached_property
+    def launcher(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
+        """What a call outside of kernels goes to."""
+        if not self.checking:
+            return self.resolver.direct
+        from silo.api.checking_launchers import CheckingKernel, CheckLimits  # noqa: PLC0415  # few programs check
+
+        return CheckingKernel(self, self.resolver, CheckLimits())
 
     def cases(self, **parameters: Iterable[object]) -> Callable[[Callable[..., Case]], Callable[..., Case]]:
         """Register a function that makes cases, one for each combination of the parameters.
@@ -183,6 +106,8 @@ class Kernel:
         ``SILO_DEBUG=1`` checks every promise. Compiles and loads what is needed now; later ``forget`` or retuning does
         not change it.
         """
+        if self.checking:  # every call is checked in full
+            return self.launcher if grid is None else self.launcher[grid]
         return self.resolver.bind(args, grid, kwargs)
 
     def explain(self, *args: object, grid: object = None, **kwargs: object) -> str:
@@ -358,7 +283,7 @@ def _make(
         known.grid = traced_grid(known, grid)
     return adapter.wrap(
         source.function,
-        lambda _twin: known.resolver.launcher,
+        lambda _twin: known.launcher,
         {
             "cases": known.cases,
             "warmup": known.warmup,
@@ -416,7 +341,7 @@ def _check_space(source: TritonSource, space: Space | GroupedSpace) -> None:
                 )
 
 
-def traced_grid(known: Kernel, grid: GridLike) -> tuple[Node, ...]:
+def traced_grid(known: DeclaredKernel, grid: GridLike) -> tuple[Node, ...]:
     """The declared grid as expressions. ``TraceError`` names the kernel and says what to write instead."""
     config = (*known.config_names, *known.source.heuristics)
     if isinstance(grid, Grid):
@@ -435,7 +360,7 @@ def traced_grid(known: Kernel, grid: GridLike) -> tuple[Node, ...]:
         ) from error
 
 
-def _checked_grid(known: Kernel, grid: Grid, config: Sequence[str]) -> tuple[Node, ...]:
+def _checked_grid(known: DeclaredKernel, grid: Grid, config: Sequence[str]) -> tuple[Node, ...]:
     """The axes of a ready grid. ``TraceError`` for a name that the kernel does not have."""
     for axis in grid.axes:
         for leaf in leaves(axis):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from silo.api.arrays import array_behind, duplicate, extent_of
 from silo.api.benches import RUN_LIMIT_S, Bench, LocalBench, benches_on, grid_at
@@ -24,8 +24,9 @@ from silo.tune.outcome import Budget
 from silo.tune.session import tune
 
 if TYPE_CHECKING:
-    from silo.api.kernel import Kernel
-    from silo.api.resolver import Resolver, Situation
+    from silo.api.declared import DeclaredKernel
+    from silo.api.situation import Situation
+    from silo.api.studies import Problem
     from silo.core.variant import Variant
 
 __all__ = ["measurable", "tune_live"]
@@ -33,7 +34,7 @@ __all__ = ["measurable", "tune_live"]
 _log = logging.getLogger("silo")
 
 
-def measurable(kernel: Kernel, situation: Situation) -> Decision:
+def measurable(kernel: DeclaredKernel, situation: Situation) -> Decision:
     """Whether candidates can be measured on copies of this call's arguments."""
     if kernel.grid is None and situation.call.grid is None:
         return Rejected("the call gives no grid that other configs could use")
@@ -63,20 +64,23 @@ def importable(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def tune_live(kernel: Kernel, resolver: Resolver, situation: Situation) -> Config | None:
+def tune_live(
+    kernel: DeclaredKernel,
+    situation: Situation,
+    problem: Problem,
+    variant_of: Callable[[Config], Variant],
+    launcher: Any,  # noqa: ANN401  # what launches the kernel without a check
+) -> Config | None:
     """Tune one call within the budget and say so in one log line; the winner, or None where no config works.
 
     The caller's arrays are only read: candidates run on copies.
     """
-    bench = _bench(kernel, resolver, situation)
+    bench = _bench(kernel, situation, launcher)
     if bench is None:
         return None
-    problem = resolver.problem(situation)
     bucket = problem.bucket(situation.values)
     study = problem.study(situation.specialization, bucket)
-    artifacts = CompiledArtifacts(
-        Compilation(session(), kernel.source, trials=True), lambda config: resolver.variant(situation, config)
-    )
+    artifacts = CompiledArtifacts(Compilation(session(), kernel.source, trials=True), variant_of)
     try:
         budget = Budget(seconds=settings().tune_budget_s)
         with BenchEvaluator(study, artifacts, bench, None, situation.candidates) as evaluator:
@@ -89,9 +93,7 @@ def tune_live(kernel: Kernel, resolver: Resolver, situation: Situation) -> Confi
                 seeds=study_seeds(study, situation.searched, problem.records, locked[0] if locked else None),
                 budget=budget,
                 most_spills=spill_limit_of(situation),
-                refiner=refiner_of(
-                    situation, lambda config: _grid(kernel, situation, resolver.variant(situation, config))
-                ),
+                refiner=refiner_of(situation, lambda config: _grid(kernel, situation, variant_of(config))),
             )
         winner = outcome.require_winner()
     except TuneError as error:
@@ -101,7 +103,7 @@ def tune_live(kernel: Kernel, resolver: Resolver, situation: Situation) -> Confi
     return winner.config
 
 
-def _bench(kernel: Kernel, resolver: Resolver, situation: Situation) -> Bench | None:
+def _bench(kernel: DeclaredKernel, situation: Situation, launcher: Any) -> Bench | None:  # noqa: ANN401
     """Where candidates run; None, with a message, where the arguments cannot be copied."""
     call = situation.call
     passed = {one.name: _plain(one) for one in call.arguments if one.kind not in (ValueKind.ABSENT, ValueKind.CONSTANT)}
@@ -121,13 +123,12 @@ def _bench(kernel: Kernel, resolver: Resolver, situation: Situation) -> Bench | 
 
     def launcher_of(config: Config) -> Callable[[], object]:
         named = {**arguments, **config.as_dict(), **({} if grid is None else {"grid": grid})}
-        launch = resolver.launcher
-        return lambda: launch(**named)
+        return lambda: launcher(**named)
 
     return LocalBench(situation.device, arguments, launcher_of)
 
 
-def _grid(kernel: Kernel, situation: Situation, variant: Variant) -> tuple[int, ...]:
+def _grid(kernel: DeclaredKernel, situation: Situation, variant: Variant) -> tuple[int, ...]:
     call, values = situation.call, {**variant.specialization.constant_values, **variant.config.as_dict()}
     return grid_at(kernel.grid, call.grid, call.values, values, situation.device.facts())
 

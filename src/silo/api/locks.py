@@ -21,7 +21,7 @@ from silo.tune.outcome import TuneOutcome
 from silo.tune.trial import Study
 
 if TYPE_CHECKING:
-    from silo.api.kernel import Kernel
+    from silo.api.declared import DeclaredKernel
 
 __all__ = ["LockRow", "deployed_config", "lock_of", "read_lock", "update_lock"]
 
@@ -40,7 +40,7 @@ _lock = threading.Lock()
 _read: dict[str, tuple[tuple[int, ...], Lock]] = {}
 
 
-def lock_of(kernel: Kernel) -> tuple[Path, Lock] | None:
+def lock_of(kernel: DeclaredKernel) -> tuple[Path, Lock] | None:
     """The lock that a kernel's calls obey, with its path: the kernel's own (``lock=``), else ``SILO_LOCK``.
 
     Raises:

@@ -13,7 +13,7 @@ from silo.tune.refine import Occupancy, Refiner
 from silo.tune.spilling import spill_limit
 
 if TYPE_CHECKING:
-    from silo.api.resolver import Situation
+    from silo.api.situation import Situation
 
 __all__ = ["refiner_of", "spill_limit_of"]
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from silo.api.compiling import Compilation, compiler_identity
 from silo.api.deciding import decide_call, frozen_error, mode_of
+from silo.api.declared import DeclaredKernel
 from silo.api.derived import derive
 from silo.api.determinism import NumericsOf, is_deterministic
 from silo.api.devices import device_of
 from silo.api.launching import HeuristicLauncher, bound_launcher, load_artifact
 from silo.api.live import measurable, tune_live
 from silo.api.session import session
+from silo.api.situation import Situation, searched_of
 from silo.api.studies import Problem, measure_policy
 from silo.artifacts.artifact import Artifact
 from silo.core.config import Config
@@ -27,73 +29,18 @@ from silo.core.protocols import Device
 from silo.core.signature import NoDefault, Signature
 from silo.core.space import Space
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, SpaceError
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
-from silo.settings import settings
-from silo.tune.heuristics.combo_space import Rule
 from silo.tune.heuristics.space import BoundSpace
 from silo.tune.policy import Action, Mode, PolicyDecision
-from silo.tune.reach import Reach, reduction_blocks
 
-if TYPE_CHECKING:
-    from silo.api.kernel import Kernel
-
-__all__ = ["Resolved", "Resolver", "Situation"]
+__all__ = ["Resolved", "Resolver"]
 
 _log = logging.getLogger("silo")
-
-
-@dataclass(frozen=True)
-class Situation:
-    """One call, understood: everything that decides its variant but the config.
-
-    ``values`` are its scalars by name; ``given`` the config's constexprs and options that the caller set himself;
-    ``searched`` the configs of ``space`` that agree with them. ``rule`` is the heuristic that made the space, where
-    one did; ``key`` names the scalars that tuning depends on, ``config_names`` what configs set. Where results must be
-    the same bits everywhere (``deterministic``), ``left_out`` says of configs of the space why they are no candidates.
-    """
-
-    call: Call
-    device: Device
-    signature: Signature
-    specialization: Specialization
-    values: Mapping[str, Value]
-    given: Mapping[str, Value]
-    searched: ConfigSet | GroupedSpace
-    space: Space | GroupedSpace
-    key: tuple[str, ...]
-    config_names: tuple[str, ...]
-    rule: Rule | None = None
-    deterministic: bool = False
-    left_out: Mapping[bytes, str] = field(default_factory=dict[bytes, str])
-
-    @property
-    def candidates(self) -> tuple[Config, ...]:
-        """The configs that are searched, first of them the default; of a space of groups those that it lists."""
-        return self.searched.listed
-
-    def candidates_on(self, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
-        """What ``candidates`` would be on another target, by the facts of a device of it where one is here."""
-        if self.rule is None:
-            return self.candidates
-        return _searched(self.rule.space(target, facts, self.values), self.integers, self.given).listed
-
-    @cached_property
-    def reach(self) -> Reach:
-        """The configs whose trials count: what is searched, and what refinements of it may come to."""
-        given = frozenset(self.given)
-        fixed = given | reduction_blocks(self.candidates) if self.deterministic else given
-        return Reach(self.candidates, fixed, self.searched if isinstance(self.searched, GroupedSpace) else None)
-
-    @property
-    def integers(self) -> dict[str, Value]:
-        """The integers of the key, which constraints may read."""
-        return {name: self.values[name] for name in self.key if isinstance(self.values.get(name), int)}
 
 
 @dataclass(frozen=True)
@@ -107,7 +54,7 @@ class Resolved:
 class Resolver:
     """Answers the misses of one kernel's launcher: picks a config, compiles, loads."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: DeclaredKernel) -> None:
         self._kernel = kernel
         # Tuning launches candidates through the same launcher, so a miss may come while one is being answered.
         self._lock = threading.RLock()
@@ -132,20 +79,6 @@ class Resolver:
         )
 
     @cached_property
-    def launcher(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
-        """What a call outside of kernels goes to."""
-        if not self.checking:
-            return self.direct
-        from silo.api.checked import check  # noqa: PLC0415  # few programs check
-
-        return check(self._kernel)
-
-    @property
-    def checking(self) -> bool:
-        """Whether calls run in checking mode."""
-        return settings().check if self._kernel.check is None else self._kernel.check
-
-    @cached_property
     def direct(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
         """What launches without a check."""
         kernel = self._kernel
@@ -160,9 +93,7 @@ class Resolver:
         self.native.resolve(*args, **self._completed(args, kwargs), **({} if grid is None else {"grid": grid}))
 
     def bind(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """A launcher without a guard for calls like this one; in checking mode every call is checked in full."""
-        if self.checking:
-            return self.launcher if grid is None else self.launcher[grid]
+        """A launcher without a guard for calls like this one."""
         named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
         binding = self.native.resolve(*args, **named)
         resolved = cast("Resolved", binding.tag)
@@ -310,7 +241,7 @@ class Resolver:
         self, space: Space | GroupedSpace, integers: Mapping[str, Value], given: Mapping[str, Value]
     ) -> ConfigSet | GroupedSpace:
         try:
-            return _searched(space, integers, given)
+            return searched_of(space, integers, given)
         except SpaceError as error:
             raise SpaceError(f"{self._kernel.name} ({self._kernel.location}): {error}") from error
 
@@ -373,12 +304,21 @@ class Resolver:
             if decision.action is Action.TUNE:
                 self._tuning = True
                 try:
-                    config = tune_live(self._kernel, self, situation) or config
+                    config = self._tuned(situation) or config
                 finally:
                     self._tuning = False
             compilation = Compilation(session(), self._kernel.source)
             artifact = compilation.artifact(self.variant(situation, config))
             return self._bind(situation, artifact, decision)
+
+    def _tuned(self, situation: Situation) -> Config | None:
+        return tune_live(
+            self._kernel,
+            situation,
+            self.problem(situation),
+            lambda config: self.variant(situation, config),
+            self.direct,
+        )
 
     def _bind(self, situation: Situation, artifact: Artifact, decision: PolicyDecision) -> Binding:
         loaded = load_artifact(session().store, situation.device, artifact)
@@ -410,16 +350,3 @@ def _what(call: Call, name: str) -> str:
         ValueKind.DESCRIPTOR: "a tensor descriptor",
     }
     return words.get(kind, "no scalar")
-
-
-def _searched(
-    space: Space | GroupedSpace, integers: Mapping[str, Value], given: Mapping[str, Value]
-) -> ConfigSet | GroupedSpace:
-    """The configs that agree with what the caller set; where none does, the first one with his values."""
-    if isinstance(space, GroupedSpace):
-        return space.for_call(integers, given)
-    configs = space.configs(integers)
-    if not given:
-        return ConfigSet(configs)
-    fitting = tuple(config for config in configs if given.items() <= config.as_dict().items())
-    return ConfigSet(fitting or (Config.of({**configs[0].as_dict(), **given}),))

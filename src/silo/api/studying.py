@@ -16,9 +16,9 @@ from silo.api.guessing import check_grid
 from silo.api.kernel import Kernel
 from silo.api.locks import deployed_config
 from silo.api.refining import refiner_of, spill_limit_of
-from silo.api.resolver import Situation
 from silo.api.seeding import study_seeds
 from silo.api.session import session
+from silo.api.situation import Situation
 from silo.core.cases import Make
 from silo.core.config import Config
 from silo.core.dispatch import Bucket

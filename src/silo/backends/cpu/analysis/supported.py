@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.combining import combining_operation
 from silo.backends.cpu.analysis.values import DOTS, NO_EFFECT, TERMINATORS
-from silo.backends.cpu.lower.atomic import ATOMICS, atomic_refusal
+from silo.backends.cpu.ops_atomic import ATOMICS, atomic_refusal
 from silo.errors import UnsupportedError
 from silo.sources.triton.ssa import Module, Operation
 

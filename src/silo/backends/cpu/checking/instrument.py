@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from silo.backends.cpu.analysis.values import constant_scalar, load_parts, scalar_source
 from silo.backends.cpu.checking.sites import Site, SiteKind, Use
+from silo.backends.cpu.ops_atomic import ATOMICS
 from silo.backends.cpu.ops_types import FLOATS, element_bytes
 from silo.sources.triton.effects import control_flows, pointer_roots
 from silo.sources.triton.ssa import Attribute, Block, Dense, Module, Operation, Region, Type, Value
@@ -20,7 +21,6 @@ from silo.sources.triton.ssa import Attribute, Block, Dense, Module, Operation, 
 __all__ = ["instrument"]
 
 _ACCESSES = {"tt.load": SiteKind.LOAD, "tt.store": SiteKind.STORE}
-_ATOMICS = frozenset({"tt.atomic_rmw", "tt.atomic_cas"})
 _RELAXED, _ACQUIRE, _RELEASE = 1, 2, 3  # Triton's MemSemantic; 4 is both
 _DIVISIONS = frozenset(
     {"arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi"}
@@ -109,7 +109,7 @@ class _Instrumenting:
         name = operation.name
         if name in _ACCESSES:
             self._access(operation, block)
-        elif name in _ATOMICS:
+        elif name in ATOMICS:
             self._atomic(operation, block)
         elif name == "tt.assert":
             self._condition(SiteKind.ASSERT, operation, block, {"message": operation.attributes.get("message", "")})
@@ -361,7 +361,7 @@ def _addressing(module: Module) -> set[Value]:
     for operation in module.walk():
         for source, target in control_flows(module, operation):
             sources[target].append(source)
-        if operation.name in _ACCESSES or operation.name in _ATOMICS:
+        if operation.name in _ACCESSES or operation.name in ATOMICS:
             pending += _addresses(operation)
     found: set[Value] = set()
     while pending:

@@ -20,13 +20,14 @@ from silo.backends.cpu.loop_ir import (
     Return,
     Statement,
 )
-from silo.backends.cpu.lower.atomic import ATOMICS, atomic_call, atomic_mask
+from silo.backends.cpu.lower.atomic import atomic_call, atomic_mask
 from silo.backends.cpu.lower.checked import CHECKED, checked_expression, checked_statement
 from silo.backends.cpu.lower.dot import leading_products, lower_dot
 from silo.backends.cpu.lower.group import lower_group
 from silo.backends.cpu.lower.messages import MESSAGES, flush_statement, message_statements
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.lower.whole import lower_whole
+from silo.backends.cpu.ops_atomic import ATOMICS
 from silo.backends.cpu.schedule.control import jump_arguments
 from silo.backends.cpu.schedule.plan import (
     BlockPlan,

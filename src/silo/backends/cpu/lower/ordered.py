@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
-from silo.backends.cpu.lower.atomic import ATOMICS, atomic_call, atomic_mask, combined
+from silo.backends.cpu.lower.atomic import atomic_call, atomic_mask, combined
 from silo.backends.cpu.lower.messages import MESSAGES, flush_statement, message_statements
 from silo.backends.cpu.lower.nest import Nest, linear_index
 from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.ops_atomic import ATOMICS
 from silo.backends.cpu.schedule.plan import Group
 from silo.sources.triton.ssa import Operation
 

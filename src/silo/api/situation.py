@@ -1,0 +1,83 @@
+"""A call, understood: everything that decides which code serves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from silo.core.config import Config
+from silo.core.config_set import ConfigSet
+from silo.core.grouped_space import GroupedSpace
+from silo.core.protocols import Device
+from silo.core.signature import Signature
+from silo.core.space import Space
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.core.values import Value
+from silo.launch.arguments import Call
+from silo.tune.heuristics.combo_space import Rule
+from silo.tune.reach import Reach, reduction_blocks
+
+__all__ = ["Situation", "searched_of"]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One call, understood: everything that decides its variant but the config.
+
+    ``values`` are its scalars by name; ``given`` the config's constexprs and options that the caller set himself;
+    ``searched`` the configs of ``space`` that agree with them. ``rule`` is the heuristic that made the space, where
+    one did; ``key`` names the scalars that tuning depends on, ``config_names`` what configs set. Where results must be
+    the same bits everywhere (``deterministic``), ``left_out`` says of configs of the space why they are no candidates.
+    """
+
+    call: Call
+    device: Device
+    signature: Signature
+    specialization: Specialization
+    values: Mapping[str, Value]
+    given: Mapping[str, Value]
+    searched: ConfigSet | GroupedSpace
+    space: Space | GroupedSpace
+    key: tuple[str, ...]
+    config_names: tuple[str, ...]
+    rule: Rule | None = None
+    deterministic: bool = False
+    left_out: Mapping[bytes, str] = field(default_factory=dict[bytes, str])
+
+    @property
+    def candidates(self) -> tuple[Config, ...]:
+        """The configs that are searched, first of them the default; of a space of groups those that it lists."""
+        return self.searched.listed
+
+    def candidates_on(self, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
+        """What ``candidates`` would be on another target, by the facts of a device of it where one is here."""
+        if self.rule is None:
+            return self.candidates
+        return searched_of(self.rule.space(target, facts, self.values), self.integers, self.given).listed
+
+    @cached_property
+    def reach(self) -> Reach:
+        """The configs whose trials count: what is searched, and what refinements of it may come to."""
+        given = frozenset(self.given)
+        fixed = given | reduction_blocks(self.candidates) if self.deterministic else given
+        return Reach(self.candidates, fixed, self.searched if isinstance(self.searched, GroupedSpace) else None)
+
+    @property
+    def integers(self) -> dict[str, Value]:
+        """The integers of the key, which constraints may read."""
+        return {name: self.values[name] for name in self.key if isinstance(self.values.get(name), int)}
+
+
+def searched_of(
+    space: Space | GroupedSpace, integers: Mapping[str, Value], given: Mapping[str, Value]
+) -> ConfigSet | GroupedSpace:
+    """The configs that agree with what the caller set; where none does, the first one with his values."""
+    if isinstance(space, GroupedSpace):
+        return space.for_call(integers, given)
+    configs = space.configs(integers)
+    if not given:
+        return ConfigSet(configs)
+    fitting = tuple(config for config in configs if given.items() <= config.as_dict().items())
+    return ConfigSet(fitting or (Config.of({**configs[0].as_dict(), **given}),))

@@ -1,0 +1,60 @@
+"""Atomic operations of Triton that the runtime has, and why it has not the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from silo.backends.cpu.ops_types import FLOATS, INTEGERS
+from silo.sources.triton.ssa import Operation
+
+__all__ = ["ATOMICS", "ATOMIC_BITS", "ATOMIC_KINDS", "MEMORY_ORDERS", "atomic_refusal"]
+
+ATOMICS = frozenset({"tt.atomic_cas", "tt.atomic_rmw"})
+# Triton's RMWOp and MemSemantic.
+ATOMIC_KINDS: Mapping[object, str] = MappingProxyType(
+    {
+        1: "and",
+        2: "or",
+        3: "xor",
+        4: "add",
+        5: "fadd",
+        6: "max",
+        7: "min",
+        8: "umax",
+        9: "umin",
+        10: "exchange",
+    }
+)
+MEMORY_ORDERS: Mapping[object, str] = MappingProxyType(
+    {1: "__ATOMIC_RELAXED", 2: "__ATOMIC_ACQUIRE", 3: "__ATOMIC_RELEASE", 4: "__ATOMIC_ACQ_REL"}
+)
+# What is exchanged and compared are bits: the runtime's function for each element type.
+ATOMIC_BITS: Mapping[str, str] = MappingProxyType(
+    {
+        "i8": "i8",
+        "i16": "i16",
+        "i32": "i32",
+        "i64": "i64",
+        "f16": "u16",
+        "bf16": "u16",
+        "f32": "f32",
+        "f64": "f64",
+    }
+)
+
+
+def atomic_refusal(operation: Operation) -> str:
+    """Why the CPU cannot do this atomic, or ""."""
+    element = operation.result.type.element
+    if operation.result.type.pointer:
+        return "atomics on pointers"
+    if operation.attributes.get("sem") not in MEMORY_ORDERS:
+        return f"memory order {operation.attributes.get('sem')}"
+    if operation.name == "tt.atomic_cas":
+        return "" if element in ATOMIC_BITS else f"atomics on {element}"
+    kind = ATOMIC_KINDS.get(operation.attributes.get("atomic_rmw_op"))
+    if kind is None:
+        return f"atomic operation {operation.attributes.get('atomic_rmw_op')}"
+    known = FLOATS if kind == "fadd" else ATOMIC_BITS if kind == "exchange" else set(INTEGERS) - {"i1", "index"}
+    return "" if element in known else f"atomic {kind} on {element}"
