@@ -2,30 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
+from silo.api.arrays import array_behind, extent_of
 from silo.api.session import Session
 from silo.artifacts.artifact import Artifact
 from silo.compile.executor import InProcess
 from silo.compile.toolchain import select_compiler
 from silo.core.compiled import Compiled
+from silo.core.decisions import Accepted, Decision
 from silo.core.protocols import Compiler, RunsInProcess, Source
 from silo.core.signature import Effect
 from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
-from silo.errors import SourceError
+from silo.errors import CompileError, SourceError
+from silo.sources.triton.addresses import shows_its_memory
 from silo.sources.triton.effects import effects_of
 from silo.sources.triton.ttir import parse_ttir
 from silo.store.artifacts import Outcome
 
-__all__ = ["Compilation", "Pending", "compiler_identity"]
+__all__ = ["Compilation", "Pending", "compiler_identity", "memory_is_shown"]
 
 
 def compiler_identity(source_kind: str, target: Target) -> str:
     """What decides the bytes besides the variant; ``TargetError`` where nothing here compiles for the target."""
     return select_compiler(source_kind, target).identity(target)
+
+
+def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, object]) -> Decision:
+    """Whether all memory that a call reaches lies behind its arguments, as far as the lowered code tells.
+
+    Where it does not, a copy of the arguments is not one of what the kernel works on: nothing could be put back, and in
+    another process addresses point nowhere.
+    """
+    # Lowering takes some 20 ms, and few calls have anything that could be an address.
+    if source.kind != "triton" or not any(_may_be_addresses(value) for value in arguments.values()):
+        return Accepted()
+    try:
+        module = parse_ttir(select_compiler(source.kind, variant.target).lower(source, variant).text)
+    except (CompileError, SourceError):
+        return Accepted()  # the config's own failure, which its trial tells
+    return shows_its_memory(module)
+
+
+def _may_be_addresses(value: object) -> bool:
+    array = array_behind(value)
+    if array is not None:
+        return extent_of(array).dtype.name in ("int64", "uint64")
+    return isinstance(value, int) and value >= 1 << 32
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from silo.errors import FrozenError
 from silo.settings import settings
 from silo.tune.explain import near_lines
 from silo.tune.lock import Advice
-from silo.tune.policy import Mode, PolicyDecision, decide
+from silo.tune.policy import Action, Mode, PolicyDecision, decide
 from silo.tune.seeds import neighbours
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def decide_call(
             rule = rules.lookup([situation.values[name] for name in problem.key]).config
         elif mode is not Mode.FROZEN:
             guess = problem.guess(situation.specialization, bucket, situation.searched)
-    return decide(
+    decided = partial(
+        decide,
         mode,
         configs,
         lock_rule=predicted,
@@ -71,8 +73,10 @@ def decide_call(
         rule=rule,
         elsewhere=guess,
         heuristic=configs[0] if situation.rule else None,
-        can_measure=can_measure(),
     )
+    decision = decided()
+    # Asked only where it matters, for the kernel may have to be lowered to know.
+    return decided(can_measure=can_measure()) if decision.action is Action.TUNE else decision
 
 
 def _split(advice: Advice | None) -> tuple[Config | None, Config | None]:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from silo.api.arrays import array_behind, duplicate, extent_of
 from silo.api.benches import RUN_LIMIT_S, Bench, LocalBench, benches_on, grid_at
-from silo.api.compiling import Compilation
+from silo.api.compiling import Compilation, memory_is_shown
 from silo.api.evaluation import BenchEvaluator, CompiledArtifacts
 from silo.api.locks import lock_of
 from silo.api.refining import refiner_of, spill_limit_of
 from silo.api.seeding import study_seeds
 from silo.api.session import session
 from silo.core.config import Config
-from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.decisions import Decision, Rejected
 from silo.errors import ArgumentError, TuneError
 from silo.launch.arguments import Argument, ValueKind
 from silo.launch.descriptors import with_base
@@ -34,8 +34,8 @@ __all__ = ["measurable", "tune_live"]
 _log = logging.getLogger("silo")
 
 
-def measurable(kernel: DeclaredKernel, situation: Situation) -> Decision:
-    """Whether candidates can be measured on copies of this call's arguments."""
+def measurable(kernel: DeclaredKernel, situation: Situation, variant: Variant) -> Decision:
+    """Whether candidates, of which ``variant`` is one, can be measured on copies of this call's arguments."""
     if kernel.grid is None and situation.call.grid is None:
         return Rejected("the call gives no grid that other configs could use")
     if not importable("numpy"):
@@ -54,7 +54,8 @@ def measurable(kernel: DeclaredKernel, situation: Situation) -> Decision:
                 if start < high and low < end and other is not array:
                     return Rejected(f"{argument.name} and {name} overlap in memory")
             ranges.append((start, end, array, argument.name))
-    return Accepted()
+    shown = memory_is_shown(kernel.source, variant, _passed(situation))
+    return shown or Rejected(f"{shown.reason}, and what lies there cannot be copied")
 
 
 def importable(name: str) -> bool:
@@ -106,11 +107,10 @@ def tune_live(
 def _bench(kernel: DeclaredKernel, situation: Situation, launcher: Any) -> Bench | None:  # noqa: ANN401
     """Where candidates run; None, with a message, where the arguments cannot be copied."""
     call = situation.call
-    passed = {one.name: _plain(one) for one in call.arguments if one.kind not in (ValueKind.ABSENT, ValueKind.CONSTANT)}
     confined = benches_on(
         kernel.name,
         [situation.device],
-        passed,
+        _passed(situation),
         lambda _, artifact: _grid(kernel, situation, artifact.variant),
         limit_s=min(RUN_LIMIT_S, max(1.0, settings().tune_budget_s / 4)),
     )
@@ -131,6 +131,11 @@ def _bench(kernel: DeclaredKernel, situation: Situation, launcher: Any) -> Bench
 def _grid(kernel: DeclaredKernel, situation: Situation, variant: Variant) -> tuple[int, ...]:
     call, values = situation.call, {**variant.specialization.constant_values, **variant.config.as_dict()}
     return grid_at(kernel.grid, call.grid, call.values, values, situation.device.facts())
+
+
+def _passed(situation: Situation) -> dict[str, object]:
+    arguments = situation.call.arguments
+    return {one.name: _plain(one) for one in arguments if one.kind not in (ValueKind.ABSENT, ValueKind.CONSTANT)}
 
 
 def _plain(argument: Argument) -> object:

@@ -61,6 +61,7 @@ class Resolver:
         self._tuning = False
         self._guesses: dict[tuple[Signature, Specialization], BoundSpace] = {}
         self._numerics = NumericsOf(kernel)
+        self._told: set[str] = set()  # why calls are not tuned
 
     @cached_property
     def native(self) -> Launcher:
@@ -265,7 +266,13 @@ class Resolver:
         """The config for a call, or that it is to be tuned, or that nothing may be used."""
 
         def can_measure() -> Decision:
-            return measurable(self._kernel, situation) if can_tune else Rejected("explaining measures nothing")
+            if not can_tune:
+                return Rejected("explaining measures nothing")
+            found = measurable(self._kernel, situation, self.variant(situation, situation.candidates[0]))
+            if isinstance(found, Rejected) and found.reason not in self._told:
+                self._told.add(found.reason)
+                _log.info("%s is not tuned on calls such as this one: %s", self._kernel.name, found.reason)
+            return found
 
         problem = self.problem(situation)
         return decide_call(self._kernel, problem, situation, mode or mode_of(self._kernel), can_measure)
