@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.devices import device_of
-from silo.api.launching import HeuristicLauncher
+from silo.api.launching import HeuristicLauncher, guarded_launcher
 from silo.compile.toolchain import select_compiler
 from silo.core.protocols import CheckedKernel, ChecksKernels
 from silo.errors import ArgumentError, UnsupportedError
 from silo.launch.arguments import Call, describe_call
 from silo.launch.binding import bind
-from silo.launch.runtime import Binding, inspect_call, make_launcher
+from silo.launch.runtime import Binding, inspect_call
 
 if TYPE_CHECKING:
     from silo.api.bundles import BundledKernel
@@ -106,17 +106,7 @@ class CheckingKernel(CheckingLauncher):
         self._resolver = resolver
 
     def _launcher(self) -> Any:  # noqa: ANN401
-        kernel = self._kernel
-        return make_launcher(
-            kernel.name,
-            kernel.source.signature,
-            on_miss=self._on_miss,
-            key=kernel.key,
-            exact=kernel.exact_names,
-            config_names=kernel.launcher_names,
-            open_key=kernel.open_key,
-            counted=kernel.open_blocks,
-        )
+        return guarded_launcher(self._kernel, self._on_miss)
 
     def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         launcher = self._resolver.direct

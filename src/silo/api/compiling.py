@@ -20,15 +20,21 @@ from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError
 from silo.sources.triton.addresses import shows_its_memory
 from silo.sources.triton.effects import effects_of
+from silo.sources.triton.ssa import Module
 from silo.sources.triton.ttir import parse_ttir
 from silo.store.artifacts import Outcome
 
-__all__ = ["Compilation", "Pending", "compiler_identity", "memory_is_shown"]
+__all__ = ["Compilation", "Pending", "compiler_identity", "lowered_module", "memory_is_shown"]
 
 
 def compiler_identity(source_kind: str, target: Target) -> str:
     """What decides the bytes besides the variant; ``TargetError`` where nothing here compiles for the target."""
     return select_compiler(source_kind, target).identity(target)
+
+
+def lowered_module(source: Source, variant: Variant) -> Module:
+    """What the front end makes of one variant, to be looked at. Raises SourceError and CompileError."""
+    return parse_ttir(select_compiler(source.kind, variant.target).lower(source, variant).text)
 
 
 def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, object]) -> Decision:
@@ -41,10 +47,9 @@ def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, ob
     if source.kind != "triton" or not any(_may_be_addresses(value) for value in arguments.values()):
         return Accepted()
     try:
-        module = parse_ttir(select_compiler(source.kind, variant.target).lower(source, variant).text)
+        return shows_its_memory(lowered_module(source, variant))
     except (CompileError, SourceError):
         return Accepted()  # the config's own failure, which its trial tells
-    return shows_its_memory(module)
 
 
 def _may_be_addresses(value: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from silo.compile.toolchain import select_compiler
+from silo.api.compiling import lowered_module
 from silo.core.config import Config
 from silo.core.decisions import Decision
 from silo.core.variant import Variant
@@ -62,14 +62,12 @@ class NumericsOf:
 
     def _of(self, variant: Variant) -> Numerics | str:
         from silo.sources.triton.numerics import numerics_of  # noqa: PLC0415
-        from silo.sources.triton.ttir import parse_ttir  # noqa: PLC0415
 
         values = (*variant.config.values, *variant.specialization.constants)
         key = (variant.signature, str(variant.target), tuple((name, repr(value)) for name, value in values))
         if key not in self._known:
             try:
-                job = select_compiler(self._kernel.source.kind, variant.target).lower(self._kernel.source, variant)
-                self._known[key] = numerics_of(parse_ttir(job.text))
+                self._known[key] = numerics_of(lowered_module(self._kernel.source, variant))
             except (CompileError, SourceError) as error:
                 self._known[key] = str(error).partition("\n")[0]
         return self._known[key]

@@ -66,6 +66,8 @@ class CompiledArtifacts:
 
     def expect(self, configs: Sequence[Config]) -> None:
         """Start the workers. What is wrong with a config is said when it is prepared."""
+        if self._pending:  # they are at work
+            return
         with contextlib.suppress(SiloError):
             self.compilation.expect([self.variant_of(config) for config in configs])
 

@@ -12,7 +12,7 @@ from silo.api.refining import spill_limit_of
 from silo.api.seeding import study_seeds
 from silo.api.studying import CaseStudy, case_studies
 from silo.errors import CaseError
-from silo.tune.aside import known_spills
+from silo.tune.aside import spills_above
 from silo.tune.explain import Explanation, explain_study
 from silo.tune.ledger import read_trials
 from silo.tune.seeds import neighbours
@@ -45,8 +45,7 @@ def explain_case(study: CaseStudy, lock: Path | None = None) -> Explanation:
     made = problem.study(situation.specialization, study.bucket)
     near, trials = neighbours(made, problem.records), read_trials(made, problem.records)
     tried = {trial.config.order_key for trial in trials}
-    limit = spill_limit_of(situation)
-    above = () if limit is None else [one for one in known_spills(made, problem.records) if one.spills > limit]
+    above = spills_above(made, problem.records, spill_limit_of(situation))
     said = lock_advice(study.kernel, problem, situation)
     text = ""
     if said is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from silo.compile.toolchain import select_compiler
+from silo.api.compiling import lowered_module
 from silo.core.config import Config
 from silo.core.nodes import Argument, ConfigValue, Node, leaves
 from silo.core.signature import ParameterKind, Signature
@@ -16,7 +16,6 @@ from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError, SpaceError
 from silo.sources.triton.parameters import module_arguments
 from silo.sources.triton.traits import traits_of
-from silo.sources.triton.ttir import parse_ttir
 from silo.tune.heuristics.combo_space import Rule
 from silo.tune.heuristics.guess import BlockUse, KernelUse, guess
 from silo.tune.heuristics.names import GROUP, role_of
@@ -105,8 +104,7 @@ def _use(
     config: dict[str, Value] = dict(trial)
     variant = Variant(kernel.name, kernel.source.fingerprint, signature, specialization, Config.of(config), target)
     try:
-        job = select_compiler(kernel.source.kind, target).lower(kernel.source, variant)
-        module = parse_ttir(job.text)
+        module = lowered_module(kernel.source, variant)
         arguments = module_arguments(signature, specialization, module)
     except (CompileError, SourceError) as error:
         tried = ", ".join(f"{name}={value}" for name, value in trial.items())

@@ -14,16 +14,40 @@ from silo.core.variant import Variant
 from silo.errors import ArgumentError, DeviceError
 from silo.launch.arguments import describe_call
 from silo.launch.dispatch import accepts
-from silo.launch.runtime import Binding, Launcher, inspect_call, make_bound_launcher
+from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_bound_launcher, make_launcher
 from silo.settings import settings
 
 if TYPE_CHECKING:
+    from silo.api.declared import DeclaredKernel
     from silo.api.derived import Derived
     from silo.core.protocols import Device, LoadedKernel
     from silo.core.target import Target
     from silo.store.store import MemoryStore, Store
 
-__all__ = ["CheckedLauncher", "HeuristicLauncher", "bound_launcher", "load_artifact", "runs_here", "stored_blob"]
+__all__ = [
+    "CheckedLauncher",
+    "HeuristicLauncher",
+    "bound_launcher",
+    "guarded_launcher",
+    "load_artifact",
+    "runs_here",
+    "stored_blob",
+]
+
+
+def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bool = True) -> Launcher:
+    """A launcher of a kernel of this process, with the guard that its declaration asks for."""
+    return make_launcher(
+        kernel.name,
+        kernel.source.signature,
+        on_miss=on_miss,
+        key=kernel.key,
+        exact=kernel.exact_names,
+        config_names=kernel.launcher_names,
+        open_key=kernel.open_key,
+        counted=kernel.open_blocks,
+        release_gil=release_gil,
+    )
 
 
 def stored_blob(store: Store | MemoryStore, artifact: Artifact) -> bytes:

@@ -15,7 +15,7 @@ from silo.api.declared import DeclaredKernel
 from silo.api.derived import derive
 from silo.api.determinism import NumericsOf, is_deterministic
 from silo.api.devices import device_of
-from silo.api.launching import HeuristicLauncher, bound_launcher, load_artifact
+from silo.api.launching import HeuristicLauncher, bound_launcher, guarded_launcher, load_artifact
 from silo.api.live import measurable, tune_live
 from silo.api.session import session
 from silo.api.situation import Situation, searched_of
@@ -34,7 +34,7 @@ from silo.core.variant import Variant
 from silo.errors import ArgumentError, SpaceError
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
-from silo.launch.runtime import Binding, Launcher, inspect_call, make_launcher
+from silo.launch.runtime import Binding, Launcher, inspect_call
 from silo.tune.heuristics.space import BoundSpace
 from silo.tune.policy import Action, Mode, PolicyDecision
 
@@ -66,18 +66,7 @@ class Resolver:
     @cached_property
     def native(self) -> Launcher:
         """The native launcher."""
-        kernel = self._kernel
-        return make_launcher(
-            kernel.name,
-            kernel.source.signature,
-            on_miss=self._on_miss,
-            key=kernel.key,
-            exact=kernel.exact_names,
-            config_names=kernel.launcher_names,
-            open_key=kernel.open_key,
-            counted=kernel.open_blocks,
-            release_gil=kernel.release_gil,
-        )
+        return guarded_launcher(self._kernel, self._on_miss, release_gil=self._kernel.release_gil)
 
     @cached_property
     def direct(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it

@@ -18,7 +18,7 @@ from silo.errors import StoreError
 from silo.tune.spilling import SpillingConfig, describe_aside, ranked
 from silo.tune.trial import Study
 
-__all__ = ["Aside", "known_spills"]
+__all__ = ["Aside", "known_spills", "spills_above"]
 
 SPILLS_SCHEMA = "spills/1"
 
@@ -31,8 +31,7 @@ class Aside:
         self._study = study
         self._space = space
         self._records = records
-        known = () if limit is None else known_spills(study, records)
-        above = [one for one in known if limit is not None and one.spills > limit]
+        above = spills_above(study, records, limit)
         self._found = {one.config.order_key: one for one in ranked(above, space)} if above else {}
         self._kept = set(self._found)
 
@@ -88,6 +87,11 @@ def known_spills(study: Study, records: RecordStore) -> tuple[SpillingConfig, ..
         except (ValueError, KeyError, TypeError, AttributeError):
             continue  # of a newer Silo
     return tuple(found.values())
+
+
+def spills_above(study: Study, records: RecordStore, limit: int | None) -> tuple[SpillingConfig, ...]:
+    """Those known to spill more than ``limit`` values; None: there is no limit, so none does."""
+    return () if limit is None else tuple(one for one in known_spills(study, records) if one.spills > limit)
 
 
 def _from_record(record: JSON) -> list[SpillingConfig]:
