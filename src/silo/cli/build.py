@@ -20,7 +20,10 @@ __all__ = ["command"]
 def command(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Python files with kernels made by silo.kernel or silo.binary."),
+        typer.Argument(
+            metavar="FILE|MODULE...",
+            help="Python files or modules (pkg.kernels) with kernels made by silo.kernel or silo.binary.",
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="K.silo", help="The bundle to write.")],
     target: Annotated[
@@ -41,7 +44,7 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Compile the kernels of FILE... for every target, tune them where the device is here, and pack one bundle.
+    """Compile the kernels of files and modules for every target, tune where the device is here, and pack one bundle.
 
     The bundle holds, for each kernel, the specializations of its cases and one generic fallback per dtype signature.
     It is written in one piece: an existing file is replaced only by a finished one.
