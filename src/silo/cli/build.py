@@ -90,7 +90,7 @@ def command(
         console().print(table(str(output), columns, rows, right=["variants", "configs packed"]))
         for remark in summary.remarks:
             console().print(remark, markup=False, highlight=False, soft_wrap=True)
-        if any(row.configs < row.space and row.measured == "heuristic" for row in summary.rows):
+        if any(row.configs < row.space and row.measured != "measured" for row in summary.rows):
             console().print(
                 "what is not packed cannot be measured on the device: --configs all packs it", highlight=False
             )

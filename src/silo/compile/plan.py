@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from silo.compile.packing import Packing, first_of
 from silo.core.config import Config
+from silo.core.origins import Origin, default_origin
 from silo.core.protocols import Heuristic
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
@@ -14,7 +16,7 @@ from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import SpaceError
 
-__all__ = ["PlanCase", "PlanKernel", "PlannedVariant", "first_config", "plan_variants"]
+__all__ = ["Chosen", "PlanCase", "PlanKernel", "PlannedVariant", "first_config", "plan_variants"]
 
 
 def first_config(target: Target, configs: Sequence[Config], hints: Mapping[str, int]) -> Sequence[Config]:
@@ -32,11 +34,19 @@ def _no_neighbours(config: Config) -> Sequence[Config]:
     return ()
 
 
+class Chosen(NamedTuple):
+    """A config that was decided on for a case before the plan, and by what."""
+
+    config: Config
+    origin: Origin = Origin.BUCKET
+
+
 @dataclass(frozen=True, slots=True)
 class PlanCase:
     """What one case asks for: its typed signature, what its arguments allow to assume, its sizes for the heuristic.
 
     ``configs`` narrows the kernel's space where a constraint reads the case's arguments; None is the whole space.
+    ``ruled`` where a heuristic made them, its best guess first.
     """
 
     label: str
@@ -44,6 +54,7 @@ class PlanCase:
     specialization: Specialization
     hints: Mapping[str, int] = field(default_factory=dict[str, int])
     configs: tuple[Config, ...] | None = None
+    ruled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +78,14 @@ class PlannedVariant:
 
     ``leads`` are those of its cases whose config it has by measurement or heuristic: calls get it until somebody
     measures another one. ``generic`` marks the fallback that assumes nothing of alignment, divisibility or an integer
-    being 1.
+    being 1. ``origin`` says what chose its config first.
     """
 
     variant: Variant
     reasons: tuple[str, ...]
     cases: tuple[str, ...]
     generic: bool
+    origin: Origin = Origin.ONLY
     leads: tuple[str, ...] = ()
 
 
@@ -81,7 +93,7 @@ def plan_variants(
     kernels: Iterable[PlanKernel],
     targets: Iterable[Target],
     *,
-    winners: Mapping[tuple[str, str, Target], Config] | None = None,
+    winners: Mapping[tuple[str, str, Target], Chosen] | None = None,
     has_device: Callable[[Target], bool],
     heuristic: Heuristic = first_config,
     canonical: Callable[[Target], Target] = _itself,
@@ -90,13 +102,14 @@ def plan_variants(
     """Every variant that a build needs, without repetition, in a fixed order.
 
     For each kernel: the specializations of its cases, then one generic fallback per dtype signature. For each target:
-    the measured winner of a case where one is known; otherwise the heuristic's choice and, where no device of that
-    target is here to measure on, as much of the space besides as ``packing`` allows, so that its device can tune it.
+    the measured winner of a case where one is known; otherwise the heuristic's choice (without one, the first config)
+    and, where no device of that target is here to measure on, as much of the space besides as ``packing`` allows, so
+    that its device can tune it.
 
     Args:
         kernels: what to plan for.
         targets: concrete targets.
-        winners: the measured config by kernel name, case label and target (as in ``targets``).
+        winners: what the lock or measurements say, by kernel name, case label and target (as in ``targets``).
         has_device: whether variants of a target can be measured here.
         heuristic: orders a space for a target and sizes, best guess first.
         canonical: what code for a target is really for (``sm_90`` and ``sm_90a`` may be one); variants carry that.
@@ -112,15 +125,15 @@ def plan_variants(
         for target in distinct:
             chooser = _Chooser(kernel, target, known, heuristic, packing, measured_here=has_device(target))
             for case in kernel.cases:
-                for rank, (config, reason) in enumerate(chooser.configs(case)):
+                for rank, (config, origin, reason) in enumerate(chooser.configs(case)):
                     variant = _variant(kernel, case.signature, case.specialization, config, canonical(target))
-                    entry = planned.setdefault((variant, False), _Entry())
+                    entry = planned.setdefault((variant, False), _Entry(origin))
                     entry.add(f"case {case.label}: {reason}", case.label, leads=rank == 0)
             for case, specialization, labels in _fallbacks(kernel):
                 # One config serves every key that no variant was made for, so others would only add bytes.
-                config, reason = chooser.configs(case)[0]
+                config, origin, reason = chooser.configs(case)[0]
                 variant = _variant(kernel, case.signature, specialization, config, canonical(target))
-                entry = planned.setdefault((variant, True), _Entry())
+                entry = planned.setdefault((variant, True), _Entry(origin))
                 entry.add(f"fallback that assumes nothing: {reason}", *labels, leads=False)
     return _merged(planned)
 
@@ -139,44 +152,47 @@ class _Chooser:
 
     kernel: PlanKernel
     target: Target
-    winners: Mapping[tuple[str, str, Target], Config]
+    winners: Mapping[tuple[str, str, Target], Chosen]
     heuristic: Heuristic
     packing: Packing
     measured_here: bool
 
-    def configs(self, case: PlanCase) -> list[tuple[Config, str]]:
-        """The configs to build, each with the reason; the first is what calls get."""
+    def configs(self, case: PlanCase) -> list[tuple[Config, Origin, str]]:
+        """The configs to build, each with what chose it and the reason; the first is what calls get."""
         winner = self.winners.get((self.kernel.name, case.label, self.target))
         if winner is not None:
-            chosen = (winner, f"the measured winner on {self.target}")
+            chosen = (winner.config, winner.origin, f"{winner.origin.phrase} on {self.target}")
             if not self.packing.everywhere:
                 return [chosen]
-            rest = [config for config in self._ordered(case) if config != winner]
-            return [chosen, *self._packed([winner, *rest])]
-        ordered = self._ordered(case)
+            rest = [config for config in self._ordered(case)[0] if config != winner.config]
+            return [chosen, *self._packed([winner.config, *rest], Origin.FIRST)]
+        ordered, origin = self._ordered(case)
+        if origin is Origin.ONLY:
+            return [(ordered[0], origin, f"{origin.phrase} there is for {self.target}")]
+        packed = self._packed(ordered, origin)
         if self.measured_here:
-            chosen = (ordered[0], f"the heuristic's choice for {self.target}, not measured yet")
-            return [chosen, *self._packed(ordered)] if self.packing.everywhere else [chosen]
-        chosen = (ordered[0], f"the heuristic's choice: no {self.target} is here to measure on")
-        return [chosen, *self._packed(ordered)]
+            chosen = (ordered[0], origin, f"{origin.phrase} for {self.target}, not measured yet")
+            return [chosen, *packed] if self.packing.everywhere else [chosen]
+        return [(ordered[0], origin, f"{origin.phrase}: no {self.target} is here to measure on"), *packed]
 
-    def _ordered(self, case: PlanCase) -> Sequence[Config]:
-        """What the heuristic says of the case's configs. ``SpaceError`` where there is none."""
+    def _ordered(self, case: PlanCase) -> tuple[Sequence[Config], Origin]:
+        """The case's configs, best guess first, and what made that guess. ``SpaceError`` where there is none."""
         configs = self.kernel.configs if case.configs is None else case.configs
         if not configs:
             raise SpaceError(f"{self.kernel.name}: no config of its space can be used in the case {case.label}")
         ordered = tuple(self.heuristic(self.target, configs, case.hints))
         if not ordered:
             raise SpaceError(f"{self.kernel.name}: the heuristic leaves no config for {self.target}, case {case.label}")
-        return ordered
+        # Not the number that the heuristic leaves: what it left out was there to be chosen.
+        return ordered, default_origin(len(configs), ruled=case.ruled or self.heuristic is not first_config)
 
-    def _packed(self, ordered: Sequence[Config]) -> list[tuple[Config, str]]:
+    def _packed(self, ordered: Sequence[Config], origin: Origin) -> list[tuple[Config, Origin, str]]:
         """What is packed besides the first config, to be measured where the bundle is used."""
         packed = first_of(ordered, self._neighbours, self.packing.configs)
         reason = f"one of {len(packed)} configs to measure on {self.target}"
         if len(packed) < len(ordered):
             reason += f", of {len(ordered)} that the space has"
-        return [(config, reason) for config in packed[1:]]
+        return [(config, origin, reason) for config in packed[1:]]
 
     def _neighbours(self, config: Config) -> Sequence[Config]:
         # A winner may be a refinement, which is not of the space.
@@ -185,8 +201,9 @@ class _Chooser:
 
 @dataclass(slots=True)
 class _Entry:
-    """Why a variant is in the plan, and whom it serves."""
+    """What chose a variant's config, why it is in the plan, and whom it serves."""
 
+    origin: Origin
     reasons: list[str] = field(default_factory=list[str])
     cases: list[str] = field(default_factory=list[str])
     leads: list[str] = field(default_factory=list[str])
@@ -223,12 +240,13 @@ def _merged(planned: Mapping[tuple[Variant, bool], _Entry]) -> tuple[PlannedVari
     """A case without any assumption asks for the fallback itself: one variant then serves as both."""
     merged: dict[Variant, PlannedVariant] = {}
     for (variant, generic), entry in planned.items():
-        before = merged.get(variant) or PlannedVariant(variant, (), (), generic=False)
+        before = merged.get(variant) or PlannedVariant(variant, (), (), generic=False, origin=entry.origin)
         merged[variant] = PlannedVariant(
             variant,
             (*before.reasons, *entry.reasons),
             tuple(dict.fromkeys((*before.cases, *entry.cases))),
             before.generic or generic,
+            before.origin,
             tuple(dict.fromkeys((*before.leads, *entry.leads))),
         )
     return tuple(merged.values())
