@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from silo.backends.cpu import runtime
+from silo.backends.cpu.analysis.edges import join_edges
 from silo.backends.cpu.analysis.mirror import find_mirrors
 from silo.backends.cpu.analysis.networks import fold_networks
 from silo.backends.cpu.analysis.supported import check_supported
+from silo.backends.cpu.analysis.waiting import order_memory
 from silo.backends.cpu.emit.c import kernel_text
 from silo.backends.cpu.emit.prelude import PRELUDE
 from silo.backends.cpu.loop_ir import Program
@@ -43,6 +45,8 @@ def lower(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]
 
 
 def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[Program, frozenset[str]]:
+    join_edges(module)
+    order_memory(module)
     if options.mode == "optimized":
         fold_networks(module)
         find_mirrors(module)
