@@ -271,3 +271,23 @@ def test_static_messages_come_at_compile_time(capfd):
     assert capfd.readouterr().out == ""
     with pytest.raises(CompileError, match="BLOCK is larger"):
         cpu_samples.run(static, (1,), "optimized", x=x, BLOCK=2)
+
+
+@triton.jit
+def prints_beside_a_product(x, y, out, depth):
+    i, k = tl.arange(0, 16), tl.arange(0, 16)
+    total = tl.zeros((16, 16), tl.float32)
+    for step in range(tl.cdiv(depth, 16)):
+        tl.device_print("step", step)
+        left = tl.load(x + i[:, None] * 32 + step * 16 + k[None, :], mask=k[None, :] < depth - step * 16, other=0.0)
+        right = tl.load(y + (step * 16 + k[:, None]) * 16 + i[None, :], mask=k[:, None] < depth - step * 16, other=0.0)
+        total = tl.dot(left, right, total)
+    tl.store(out + i[:, None] * 16 + k[None, :], total)
+
+
+@modes
+def test_a_loop_whose_rounds_may_become_one_product_prints_once_a_round(mode, capfd):
+    x, y, out = np.ones((16, 32), np.float32), np.ones((32, 16), np.float32), np.zeros((16, 16), np.float32)
+    cpu_samples.run(prints_beside_a_product, (1,), mode, x=x, y=y, out=out, depth=24)
+    assert capfd.readouterr().out.splitlines() == [f"pid (0, 0, 0) idx () step: {step}" for step in range(2)]
+    assert (out == 24).all()

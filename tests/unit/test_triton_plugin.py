@@ -450,7 +450,7 @@ def test_the_clock_of_benchmarks():
 def test_types_have_c_names():
     names = ["*fp32", "i1", "i8", "u16", "i32", "i64", "fp16", "bf16", "fp32", "fp64"]
     found = [active_driver.active.map_python_to_cpp_type(name) for name in names]
-    assert found[:4] == ["void *", "int8_t", "int8_t", "uint16_t"]
+    assert found[:4] == ["uintptr_t", "int8_t", "int8_t", "uint16_t"]
     assert "float" in found
 
 

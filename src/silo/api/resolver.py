@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,6 +21,7 @@ from silo.api.session import session
 from silo.api.situation import Situation, searched_of
 from silo.api.studies import Problem, measure_policy
 from silo.artifacts.artifact import Artifact
+from silo.compile.plan import Chosen
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
 from silo.core.decisions import Decision, Rejected
@@ -32,6 +33,7 @@ from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, SpaceError
+from silo.forks import ReentrantMutex
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import Binding, Launcher, inspect_call
@@ -57,8 +59,8 @@ class Resolver:
     def __init__(self, kernel: DeclaredKernel) -> None:
         self._kernel = kernel
         # Tuning launches candidates through the same launcher, so a miss may come while one is being answered.
-        self._lock = threading.RLock()
-        self._tuning = False
+        self._lock = ReentrantMutex()
+        self._tuning_process = 0  # the one that tunes now; a child made by fork meanwhile does not
         self._guesses: dict[tuple[Signature, Specialization], BoundSpace] = {}
         self._numerics = NumericsOf(kernel)
         self._told: set[str] = set()  # why calls are not tuned
@@ -266,12 +268,12 @@ class Resolver:
         problem = self.problem(situation)
         return decide_call(self._kernel, problem, situation, mode or mode_of(self._kernel), can_measure)
 
-    def chosen(self, situation: Situation, *, mode: Mode | None = None) -> Config:
+    def chosen(self, situation: Situation, *, mode: Mode | None = None) -> Chosen:
         """The config for a call without measuring. FrozenError where nothing may be used."""
         decision = self.decide(situation, can_tune=False, mode=mode)
         if decision.action is Action.REFUSE:
             raise frozen_error(self._kernel, self.problem(situation), situation)
-        return decision.config
+        return Chosen(decision.config, decision.origin)
 
     def variant(self, situation: Situation, config: Config) -> Variant:
         """The variant of a call with one config. Derived constexprs count as given by the caller."""
@@ -293,16 +295,16 @@ class Resolver:
     def _on_miss(self, call: Call) -> Binding:
         with self._lock:
             situation = self.understand(call)
-            decision = self.decide(situation, can_tune=not self._tuning)
+            decision = self.decide(situation, can_tune=self._tuning_process != os.getpid())
             config = decision.config
             if decision.action is Action.REFUSE:
                 raise frozen_error(self._kernel, self.problem(situation), situation)
             if decision.action is Action.TUNE:
-                self._tuning = True
+                self._tuning_process = os.getpid()
                 try:
                     config = self._tuned(situation) or config
                 finally:
-                    self._tuning = False
+                    self._tuning_process = 0
             compilation = Compilation(session(), self._kernel.source)
             artifact = compilation.artifact(self.variant(situation, config))
             return self._bind(situation, artifact, decision)

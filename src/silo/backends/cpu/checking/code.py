@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect
 from silo.errors import LaunchError, SiloError
+from silo.forks import Mutex
 from silo.launch.native import CpuModule, LoadedKernel
 from silo.sources.triton.effects import argument_effects
 from silo.sources.triton.ttir import parse_ttir
@@ -65,7 +65,7 @@ class CheckedKernel:
         self.effects = code.effects
         self._kernel = kernel
         self._code = code
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._current: CheckedLaunch | None = None
         self._error: BaseException | None = None
         self._callback = _FRONT(self._front)
