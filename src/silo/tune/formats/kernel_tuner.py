@@ -80,6 +80,10 @@ def _trial(names: Sequence[str], what: str, row: object) -> ForeignTrial:
     if not times:
         raise ValueError(f"{what} has no times, and no failure")
     samples = tuple(nanoseconds(sample, f"{what}: times") for sample in times)
+    if (time := members.get("time")) is not None:
+        time_ns = nanoseconds(time, f"{what}: time")
+        if not min(samples) <= time_ns <= max(samples):  # times of something else: what it was ranked by is time
+            samples = (time_ns,)
     return ForeignTrial(config, Status.OK, samples, compile_ns, bench_ns)
 
 
