@@ -276,6 +276,20 @@ def test_warmup_touches_nothing_and_explain_says_why(arrays):
     assert "in the store" in text
     assert "config: BLOCK=32 (first config" in text
     assert "rejected: BLOCK=512: not measured" in text
+    own = kernel.explain(x, out, N, 7.0, BLOCK=64)
+    assert "config: BLOCK=64 (only config: tuning is off: the call sets BLOCK=64)" in own
+
+
+def test_explain_says_why_there_is_one_config(arrays):
+    x, out = arrays
+    grid = lambda a: (silo.cdiv(a.n, 64),)  # noqa: E731
+    one = silo.kernel(space={"BLOCK": [64]}, grid=grid)(scale)
+    assert "(only config: tuning is off: the space has one config)" in one.explain(x, out, N, 7.0)
+    assert "(only config: tuning is off: the space has one config)" in one.explain(x, out, N, 7.0, BLOCK=64)
+    two = silo.kernel(space={"BLOCK": [64, 128]}, grid=grid)(scale)
+    assert "(first config: tuning is off: the first config)" in two.explain(x, out, N, 7.0)
+    with override(tune="cached"):
+        assert "(only config: the call sets BLOCK=32)" in two.explain(x, out, N, 7.0, BLOCK=32)
 
 
 def test_accumulation_happens_once(arrays):

@@ -215,3 +215,26 @@ def test_the_array_that_gcc_makes_for_a_sum_lies_where_its_stores_expect_it(mode
     assert (out == (read * read.sum(1, keepdims=True)).ravel()).all()
     assert (spread == -0.25).all()
     assert (even == 0.0625).all()
+
+
+@triton.jit
+def centred_product(x, y, out, K: tl.constexpr):
+    i, j, k = tl.arange(0, 16), tl.arange(0, 64), tl.arange(0, 16)
+    pid = tl.program_id(0)
+    total = tl.zeros((16, 64), tl.float32)
+    for step in range(K):
+        left = tl.load(x + (pid * 16 + i[:, None]) * K * 16 + step * 16 + k[None, :])
+        total = tl.dot(left, tl.load(y + (step * 16 + k[:, None]) * 64 + j[None, :]), total)
+    centred = total - tl.sum(total, 1)[:, None] / 64
+    tl.store(out + (pid * 16 + i[:, None]) * 64 + j[None, :], centred)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_panels_kept_for_the_next_program_share_no_memory_with_what_follows_their_loop(mode, steps):
+    random = np.random.default_rng(0)
+    x, y = (random.integers(-4, 5, shape).astype(np.float32) for shape in ((64, steps * 16), (steps * 16, 64)))
+    out = np.zeros((64, 64), np.float32)
+    run(centred_product, (4,), mode, x=x, y=y, out=out, K=steps)
+    product = x @ y
+    np.testing.assert_array_equal(out, product - product.mean(1, keepdims=True))

@@ -1,8 +1,9 @@
 import pytest
 
-from silo.compile.plan import PlanCase, PlanKernel, plan_variants
+from silo.compile.plan import Chosen, PlanCase, PlanKernel, plan_variants
 from silo.core.config import Config
 from silo.core.dtypes import dtype
+from silo.core.origins import Origin
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.space import Space
 from silo.core.specialization import Fact, Specialization
@@ -48,8 +49,8 @@ def test_one_case_gives_its_specialization_and_a_fallback():
     assert generic.variant.specialization == NONE
     assert generic.generic
     assert exact.variant.config == generic.variant.config == SPACE.default
-    assert exact.reasons == ("case n=64: the heuristic's choice for fake:here, not measured yet",)
-    assert generic.reasons == ("fallback that assumes nothing: the heuristic's choice for fake:here, not measured yet",)
+    assert exact.reasons == ("case n=64: the first config for fake:here, not measured yet",)
+    assert generic.reasons == ("fallback that assumes nothing: the first config for fake:here, not measured yet",)
     assert exact.variant.kernel == "k"
     assert exact.variant.source == "f" * 64
 
@@ -92,14 +93,42 @@ def test_a_case_without_assumptions_is_the_fallback_itself():
 
 def test_a_known_winner_is_the_only_config():
     winner = Config.of(BLOCK=256, num_warps=8)
-    winners = {("k", "a", HERE): winner, ("k", "a", AWAY): Config.of(BLOCK=64, num_warps=8)}
+    winners = {("k", "a", HERE): Chosen(winner), ("k", "a", AWAY): Chosen(Config.of(BLOCK=64, num_warps=8))}
     planned = plan(kernel(PlanCase("a", signature(), ALIGNED)), targets=(HERE, AWAY), winners=winners)
     assert configs_of(planned) == [winner, winner, Config.of(BLOCK=64, num_warps=8), Config.of(BLOCK=64, num_warps=8)]
     assert planned[0].reasons == ("case a: the measured winner on fake:here",)
 
 
+WHY = [
+    ({}, {}, "the first config for fake:here, not measured yet", Origin.FIRST),
+    ({"ruled": True}, {}, "the heuristic's choice for fake:here, not measured yet", Origin.HEURISTIC),
+    ({"configs": SPACE.configs()[:1]}, {}, "the only config there is for fake:here", Origin.ONLY),
+    ({"configs": SPACE.configs()[:1], "ruled": True}, {}, "the only config there is for fake:here", Origin.ONLY),
+    ({}, {"winner": Origin.BUCKET}, "the measured winner on fake:here", Origin.BUCKET),
+    ({}, {"winner": Origin.LOCK}, "the lock's entry on fake:here", Origin.LOCK),
+]
+
+
+@pytest.mark.parametrize(("case", "known", "reason", "origin"), WHY)
+def test_each_reason_is_true(case, known, reason, origin):
+    winners = {("k", "a", HERE): Chosen(SPACE.configs()[2], known["winner"])} if known else None
+    (exact, generic) = plan(kernel(PlanCase("a", signature(), ALIGNED, **case)), winners=winners)
+    assert exact.reasons == (f"case a: {reason}",)
+    assert generic.reasons == (f"fallback that assumes nothing: {reason}",)
+    assert (exact.origin, generic.origin) == (origin, origin)
+
+
+def test_a_heuristic_that_orders_the_space_is_named():
+    case = PlanCase("a", signature(), ALIGNED)
+    away, *_ = plan(kernel(case), targets=(AWAY,), heuristic=lambda *given: list(reversed(given[1])))
+    assert away.reasons == ("case a: the heuristic's choice: no cuda:sm_90 is here to measure on",)
+
+
 def test_each_case_has_its_own_winner():
-    winners = {("k", "a", HERE): Config.of(BLOCK=64, num_warps=2), ("k", "b", HERE): Config.of(BLOCK=512, num_warps=8)}
+    winners = {
+        ("k", "a", HERE): Chosen(Config.of(BLOCK=64, num_warps=2)),
+        ("k", "b", HERE): Chosen(Config.of(BLOCK=512, num_warps=8)),
+    }
     planned = plan(kernel(PlanCase("a", signature(), ALIGNED), PlanCase("b", signature(), ALIGNED)), winners=winners)
     assert [(one.variant.config.as_dict()["BLOCK"], one.cases) for one in planned if not one.generic] == [
         (64, ("a",)),
@@ -114,7 +143,7 @@ def test_a_target_without_device_gets_at_most_two_neighbours():
     assert exact[0].variant.config == SPACE.default
     for one in exact[1:]:
         assert one.variant.config in SPACE.neighbours(SPACE.default)
-        assert one.reasons == ("case a: a neighbour of the heuristic's choice for cuda:sm_90",)
+        assert one.reasons == ("case a: a neighbour of the first config for cuda:sm_90",)
     assert "no cuda:sm_90 is here" in exact[0].reasons[0]
     assert [one.generic for one in planned].count(True) == 1
 

@@ -62,7 +62,14 @@ def test_auto_uses_the_best_known_where_it_cannot_measure(known):
 
 def test_a_space_of_one_is_never_tuned():
     decision = decide(Mode.AUTO, [RULE], can_measure=Accepted())
-    assert (decision.action, decision.config, decision.origin) == (Action.USE, RULE, Origin.FIRST)
+    assert (decision.action, decision.config, decision.origin) == (Action.USE, RULE, Origin.ONLY)
+    off = decide(Mode.OFF, [RULE])
+    assert (off.origin, off.reason) == (Origin.ONLY, "tuning is off: there is one config")
+
+
+def test_off_names_the_heuristic_where_the_first_config_is_its_choice():
+    decision = decide(Mode.OFF, SPACE, heuristic=FIRST)
+    assert (decision.origin, decision.reason) == (Origin.HEURISTIC, "tuning is off: the heuristic's choice")
 
 
 def test_modes_are_spelled_as_the_setting():

@@ -36,7 +36,13 @@ def test_only_ok_trials_count():
     winner = choose_winner(trials)
     assert winner is not None
     assert winner.config == A
-    assert winner.reason == "the only config that works"
+    assert winner.reason == "the only one of 3 configs that works"
+
+
+def test_a_config_without_rivals_is_not_said_to_have_beaten_any():
+    winner = choose_winner([ok(A, 300), ok(A, 301)])
+    assert winner is not None
+    assert winner.reason == "the only config that was tried"
 
 
 def test_a_config_once_wrong_or_crashed_never_wins():

@@ -24,11 +24,12 @@ from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRule
 from silo.bundle.format import CASES_KIND, TRIALS_KIND
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
-from silo.compile.plan import PlanCase, PlanKernel, PlannedVariant, plan_variants
+from silo.compile.plan import Chosen, PlanCase, PlanKernel, PlannedVariant, plan_variants
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.dispatch import Bucket
 from silo.core.nodes import Node
+from silo.core.origins import Origin
 from silo.core.protocols import Device
 from silo.core.signature import Signature
 from silo.core.space import Space
@@ -84,7 +85,7 @@ class _Planned:
     kernel: Kernel
     studies: tuple[CaseStudy, ...]
     tuned: tuple[CaseStudy, ...]  # those that chose a winner, on the device of their target
-    winners: Mapping[tuple[str, str, Target], Config]
+    winners: Mapping[tuple[str, str, Target], Chosen]
     variants: tuple[PlannedVariant, ...]
 
 
@@ -162,7 +163,7 @@ def build_bundle(
         compiled=compiled,
         reused=reused,
         seconds=time.monotonic() - begin,
-        rows=tuple(_rows(contents)),
+        rows=tuple(row for entry in planned for row in _rows(entry)),
     )
 
 
@@ -185,23 +186,23 @@ def _plan(
     """Cases, winners and the variants to build. Winners are kept trials' where tuning is off the table."""
     host = device_named("cpu")
     studies = tuple(case_studies(kernel, host))
-    winners: dict[tuple[str, str, Target], Config] = {}
+    winners: dict[tuple[str, str, Target], Chosen] = {}
     tuned: list[CaseStudy] = []
     for target, device in here.items():
         if mode == "off":
             continue
         for study in studies if device == host else case_studies(kernel, device):
             if len(study.situation.candidates) == 1:
-                config = _refined_form(kernel, study)
+                chosen = _refined_form(kernel, study)
             else:
                 if mode == "auto":
                     _tune(kernel, study, limits, report)
-                config = _decided(kernel, study, mode)
-            if config is not None:
+                chosen = _decided(kernel, study, mode)
+            if chosen is not None:
                 tuned.append(study)
                 # Variants carry what code for a target is really for.
                 for one in (target, _canonical(kernel, target)):
-                    winners[kernel.name, study.case.label, one] = config
+                    winners[kernel.name, study.case.label, one] = chosen
     distinct: dict[Target, Target] = {}
     for target in targets:
         distinct.setdefault(_canonical(kernel, target), target)
@@ -227,24 +228,24 @@ def _tune(kernel: Kernel, study: CaseStudy, limits: Limits, report: OnTuning) ->
         require_winners([TunedCase(kernel.name, study.case.label, study.case.elements, outcome)])
 
 
-def _refined_form(kernel: Kernel, study: CaseStudy) -> Config | None:
+def _refined_form(kernel: Kernel, study: CaseStudy) -> Chosen | None:
     """Where a case has one config, the refinement of it that won when it was measured, or is locked; else None."""
     if not study.situation.reach.refinable:
         return None
-    config = _decided(kernel, study, "cached")
-    return None if config is None or study.situation.reach.holds(config) else config
+    chosen = _decided(kernel, study, "cached")
+    return None if chosen is None or study.situation.reach.holds(chosen.config) else chosen
 
 
-def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Config | None:
+def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Chosen | None:
     """What the lock says of a case, else the winner of its trials; None where neither says. FrozenError if it must."""
     if mode == "frozen":
         return kernel.resolver.chosen(study.situation, mode=Mode.FROZEN)
     problem = kernel.resolver.problem(study.situation)
     locked = lock_advice(kernel, problem, study.situation)
     if locked is not None and locked[1].exact and locked[1].config is not None:
-        return locked[1].config
+        return Chosen(locked[1].config, Origin.LOCK)
     winner = problem.winner(study.situation.specialization, study.bucket, study.situation.reach)
-    return None if winner is None else winner.config
+    return None if winner is None else Chosen(winner.config, Origin.BUCKET)
 
 
 def _devices_for(targets: Sequence[Target]) -> dict[Target, Device]:
@@ -289,7 +290,9 @@ def _candidates_on(study: CaseStudy, target: Target, facts: Mapping[str, int]) -
 def _plan_case(study: CaseStudy, configs: tuple[Config, ...]) -> PlanCase:
     situation = study.situation
     hints = {name: value for name, value in situation.values.items() if isinstance(value, int)}
-    return PlanCase(study.case.label, situation.signature, situation.specialization, hints, configs)
+    return PlanCase(
+        study.case.label, situation.signature, situation.specialization, hints, configs, situation.rule is not None
+    )
 
 
 def _key(entry: _Planned) -> tuple[str, ...]:
@@ -340,7 +343,8 @@ def _contents(
     kernel = entry.kernel
     variants: dict[Variant, BundleVariant] = {}
     for one in entry.variants:
-        measured = any((kernel.name, label, one.variant.target) in entry.winners for label in one.cases)
+        chosen = [entry.winners.get((kernel.name, label, one.variant.target)) for label in one.cases]
+        measured = any(choice is not None and choice.origin.measured for choice in chosen)
         basis = Basis.MEASURED if measured else Basis.HEURISTIC
         variants.setdefault(one.variant, BundleVariant(artifacts[one.variant], "; ".join(one.reasons), basis))
     recipes: tuple[JSON, ...] = tuple(
@@ -443,14 +447,13 @@ def _toolchain(sources: Sequence[str], targets: Sequence[Target]) -> tuple[tuple
     return tuple(sorted(versions.items()))
 
 
-def _rows(contents: BundleContents) -> list[BuildRow]:
+def _rows(entry: _Planned) -> list[BuildRow]:
+    by_target: dict[Target, dict[Variant, Origin]] = {}
+    for one in entry.variants:
+        by_target.setdefault(one.variant.target, {}).setdefault(one.variant, one.origin)
     rows: list[BuildRow] = []
-    for kernel in contents.kernels:
-        by_target: dict[Target, list[BundleVariant]] = {}
-        for variant in kernel.variants:
-            by_target.setdefault(variant.artifact.variant.target, []).append(variant)
-        for target, variants in by_target.items():
-            best = variants[0]
-            chosen = "measured" if best.basis is Basis.MEASURED else "heuristic"
-            rows.append(BuildRow(kernel.name, str(target), len(variants), str(best.artifact.variant.config), chosen))
+    for target, planned in by_target.items():
+        best, origin = next(iter(planned.items()))
+        chosen = "measured" if origin in (Origin.EXACT, Origin.BUCKET) else origin.value
+        rows.append(BuildRow(entry.kernel.name, str(target), len(planned), str(best.config), chosen))
     return rows

@@ -45,7 +45,7 @@ def decide_call(
     """
     configs, only = situation.candidates, only_reason(situation)
     if mode is Mode.OFF or (len(configs) == 1 and not situation.reach.refinable):
-        return decide(mode, configs, only=only)
+        return decide(mode, configs, heuristic=configs[0] if situation.rule else None, only=only)
     locked = lock_advice(kernel, problem, situation)
     if locked is not None and locked[1].config is None:
         _tell(kernel.name, *locked)

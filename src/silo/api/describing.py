@@ -138,7 +138,7 @@ def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
                 for name, value in zip(rules.rules.key, bucket, strict=True)
             )
             taken = times.get((target, tuple(bucket), config.order_key))
-            reason = "heuristic" if taken is None else "measured"
+            reason = "not measured" if taken is None else "measured"
             yield RuleRow(
                 kernel.name, target, key or "any", str(config), "" if taken is None else format_time(taken), reason
             )

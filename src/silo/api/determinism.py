@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from silo.api.compiling import lowered_module
 from silo.core.config import Config
 from silo.core.decisions import Decision
+from silo.core.space import Space
 from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError
 from silo.settings import settings
@@ -27,7 +28,17 @@ def is_deterministic(kernel: DeclaredKernel) -> bool:
 
 def only_reason(situation: Situation) -> str:
     """Why a call has one candidate alone, where it has."""
-    return deterministic_remark(situation) or "the space has one config"
+    return deterministic_remark(situation) or _plain_reason(situation)
+
+
+def _plain_reason(situation: Situation) -> str:
+    space, rule = situation.space, situation.rule
+    listed = space.configs() if isinstance(space, Space) else ()
+    if len(listed) != 1 and situation.given:
+        return "the call sets " + ", ".join(f"{name}={value}" for name, value in situation.given.items())
+    if rule is not None:
+        return f"the {rule.made_by.kind} heuristic makes one config"
+    return "the kernel declares no space" if listed == (Config(),) else "the space has one config"
 
 
 def deterministic_remark(situation: Situation) -> str:

@@ -21,6 +21,7 @@ from silo.api.session import session
 from silo.api.situation import Situation, searched_of
 from silo.api.studies import Problem, measure_policy
 from silo.artifacts.artifact import Artifact
+from silo.compile.plan import Chosen
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
 from silo.core.decisions import Decision, Rejected
@@ -266,12 +267,12 @@ class Resolver:
         problem = self.problem(situation)
         return decide_call(self._kernel, problem, situation, mode or mode_of(self._kernel), can_measure)
 
-    def chosen(self, situation: Situation, *, mode: Mode | None = None) -> Config:
+    def chosen(self, situation: Situation, *, mode: Mode | None = None) -> Chosen:
         """The config for a call without measuring. FrozenError where nothing may be used."""
         decision = self.decide(situation, can_tune=False, mode=mode)
         if decision.action is Action.REFUSE:
             raise frozen_error(self._kernel, self.problem(situation), situation)
-        return decision.config
+        return Chosen(decision.config, decision.origin)
 
     def variant(self, situation: Situation, config: Config) -> Variant:
         """The variant of a call with one config. Derived constexprs count as given by the caller."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
 from silo.core.config import Config
+from silo.core.origins import Origin, default_origin
 from silo.core.protocols import Heuristic
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
@@ -13,9 +15,9 @@ from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import SpaceError
 
-__all__ = ["MAX_NEIGHBOURS", "PlanCase", "PlanKernel", "PlannedVariant", "first_config", "plan_variants"]
+__all__ = ["MAX_NEIGHBOURS", "Chosen", "PlanCase", "PlanKernel", "PlannedVariant", "first_config", "plan_variants"]
 
-# How many neighbours of the heuristic's choice are built for a target that nothing here can measure.
+# How many neighbours of the config that was chosen unmeasured are built for a target that nothing here can measure.
 MAX_NEIGHBOURS = 2
 
 
@@ -34,11 +36,19 @@ def _no_neighbours(config: Config) -> Sequence[Config]:
     return ()
 
 
+class Chosen(NamedTuple):
+    """A config that was decided on for a case before the plan, and by what."""
+
+    config: Config
+    origin: Origin = Origin.BUCKET
+
+
 @dataclass(frozen=True, slots=True)
 class PlanCase:
     """What one case asks for: its typed signature, what its arguments allow to assume, its sizes for the heuristic.
 
     ``configs`` narrows the kernel's space where a constraint reads the case's arguments; None is the whole space.
+    ``ruled`` where a heuristic made them, its best guess first.
     """
 
     label: str
@@ -46,6 +56,7 @@ class PlanCase:
     specialization: Specialization
     hints: Mapping[str, int] = field(default_factory=dict[str, int])
     configs: tuple[Config, ...] | None = None
+    ruled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +78,26 @@ class PlanKernel:
 class PlannedVariant:
     """A variant to build. ``reasons`` says why it is in the plan, ``cases`` whom it serves; both in order.
 
-    ``generic`` marks the fallback that assumes nothing of alignment, divisibility or an integer being 1.
+    ``generic`` marks the fallback that assumes nothing of alignment, divisibility or an integer being 1. ``origin``
+    says what chose its config first.
     """
 
     variant: Variant
     reasons: tuple[str, ...]
     cases: tuple[str, ...]
     generic: bool
+    origin: Origin = Origin.ONLY
+
+
+# By variant, and whether it is a fallback: what chose its config, why it is there, whom it serves.
+_Entries: TypeAlias = "dict[tuple[Variant, bool], tuple[Origin, list[str], list[str]]]"
 
 
 def plan_variants(
     kernels: Iterable[PlanKernel],
     targets: Iterable[Target],
     *,
-    winners: Mapping[tuple[str, str, Target], Config] | None = None,
+    winners: Mapping[tuple[str, str, Target], Chosen] | None = None,
     has_device: Callable[[Target], bool],
     heuristic: Heuristic = first_config,
     canonical: Callable[[Target], Target] = _itself,
@@ -88,13 +105,13 @@ def plan_variants(
     """Every variant that a build needs, without repetition, in a fixed order.
 
     For each kernel: the specializations of its cases, then one generic fallback per dtype signature. For each target:
-    the measured winner of a case where one is known; otherwise the heuristic's choice and, where no device of that
-    target is here to measure on, up to two of its neighbours besides.
+    the measured winner of a case where one is known; otherwise the heuristic's choice (without one, the first config)
+    and, where no device of that target is here to measure on, up to two of its neighbours besides.
 
     Args:
         kernels: what to plan for.
         targets: concrete targets.
-        winners: the measured config by kernel name, case label and target (as in ``targets``).
+        winners: what the lock or measurements say, by kernel name, case label and target (as in ``targets``).
         has_device: whether variants of a target can be measured here.
         heuristic: orders a space for a target and sizes, best guess first.
         canonical: what code for a target is really for (``sm_90`` and ``sm_90a`` may be one); variants carry that.
@@ -103,20 +120,20 @@ def plan_variants(
         SpaceError: a space without configs, or a heuristic that leaves none.
     """
     known = winners or {}
-    planned: dict[tuple[Variant, bool], tuple[list[str], list[str]]] = {}
+    planned: _Entries = {}
     distinct = _distinct(targets, canonical)
     for kernel in kernels:
         for target in distinct:
             chooser = _Chooser(kernel, target, known, heuristic, measured_here=has_device(target))
             for case in kernel.cases:
-                for config, reason in chooser.configs(case):
+                for config, origin, reason in chooser.configs(case):
                     variant = _variant(kernel, case.signature, case.specialization, config, canonical(target))
-                    _add(planned, variant, f"case {case.label}: {reason}", case.label, generic=False)
+                    _add(planned, variant, origin, f"case {case.label}: {reason}", case.label, generic=False)
             for case, specialization, labels in _fallbacks(kernel):
                 # One config serves every key that no variant was made for, so its neighbours would only add bytes.
-                config, reason = chooser.configs(case)[0]
+                config, origin, reason = chooser.configs(case)[0]
                 variant = _variant(kernel, case.signature, specialization, config, canonical(target))
-                _add(planned, variant, f"fallback that assumes nothing: {reason}", *labels, generic=True)
+                _add(planned, variant, origin, f"fallback that assumes nothing: {reason}", *labels, generic=True)
     return _merged(planned)
 
 
@@ -134,14 +151,14 @@ class _Chooser:
 
     kernel: PlanKernel
     target: Target
-    winners: Mapping[tuple[str, str, Target], Config]
+    winners: Mapping[tuple[str, str, Target], Chosen]
     heuristic: Heuristic
     measured_here: bool
 
-    def configs(self, case: PlanCase) -> list[tuple[Config, str]]:
+    def configs(self, case: PlanCase) -> list[tuple[Config, Origin, str]]:
         winner = self.winners.get((self.kernel.name, case.label, self.target))
         if winner is not None:
-            return [(winner, f"the measured winner on {self.target}")]
+            return [(winner.config, winner.origin, f"{winner.origin.phrase} on {self.target}")]
         configs = self.kernel.configs if case.configs is None else case.configs
         if not configs:
             raise SpaceError(f"{self.kernel.name}: no config of its space can be used in the case {case.label}")
@@ -149,14 +166,18 @@ class _Chooser:
         if not ordered:
             raise SpaceError(f"{self.kernel.name}: the heuristic leaves no config for {self.target}, case {case.label}")
         choice = ordered[0]
+        # Not the number that the heuristic leaves: what it left out was there to be chosen.
+        origin = default_origin(len(configs), ruled=case.ruled or self.heuristic is not first_config)
+        if origin is Origin.ONLY:
+            return [(choice, origin, f"{origin.phrase} there is for {self.target}")]
         if self.measured_here:
-            return [(choice, f"the heuristic's choice for {self.target}, not measured yet")]
+            return [(choice, origin, f"{origin.phrase} for {self.target}, not measured yet")]
         near = [config for config in self.kernel.neighbours(choice) if config in configs and config != choice]
         ranks = {config: rank for rank, config in enumerate(ordered)}
         near.sort(key=lambda config: ranks.get(config, len(ranks)))  # stable: ties stay in the space's order
-        chosen = [(choice, f"the heuristic's choice: no {self.target} is here to measure on")]
+        chosen = [(choice, origin, f"{origin.phrase}: no {self.target} is here to measure on")]
         return chosen + [
-            (config, f"a neighbour of the heuristic's choice for {self.target}") for config in near[:MAX_NEIGHBOURS]
+            (config, origin, f"a neighbour of {origin.phrase} for {self.target}") for config in near[:MAX_NEIGHBOURS]
         ]
 
 
@@ -180,31 +201,26 @@ def _fallbacks(kernel: PlanKernel) -> list[tuple[PlanCase, Specialization, tuple
     return [(case, generic, tuple(labels)) for (_, generic), (case, labels) in groups.items()]
 
 
-def _add(
-    planned: dict[tuple[Variant, bool], tuple[list[str], list[str]]],
-    variant: Variant,
-    reason: str,
-    *labels: str,
-    generic: bool,
-) -> None:
-    reasons, cases = planned.setdefault((variant, generic), ([], []))
+def _add(planned: _Entries, variant: Variant, origin: Origin, reason: str, *labels: str, generic: bool) -> None:
+    _, reasons, cases = planned.setdefault((variant, generic), (origin, [], []))
     if reason not in reasons:
         reasons.append(reason)
     cases.extend(label for label in labels if label not in cases)
 
 
-def _merged(planned: Mapping[tuple[Variant, bool], tuple[list[str], list[str]]]) -> tuple[PlannedVariant, ...]:
+def _merged(planned: _Entries) -> tuple[PlannedVariant, ...]:
     """A case without any assumption asks for the fallback itself: one variant then serves as both."""
     merged: dict[Variant, PlannedVariant] = {}
-    for (variant, generic), (reasons, cases) in planned.items():
+    for (variant, generic), (origin, reasons, cases) in planned.items():
         before = merged.get(variant)
         if before is None:
-            merged[variant] = PlannedVariant(variant, tuple(reasons), tuple(cases), generic)
+            merged[variant] = PlannedVariant(variant, tuple(reasons), tuple(cases), generic, origin)
         else:
             merged[variant] = PlannedVariant(
                 variant,
                 (*before.reasons, *reasons),
                 tuple(dict.fromkeys((*before.cases, *cases))),
                 before.generic or generic,
+                before.origin,
             )
     return tuple(merged.values())

@@ -8,6 +8,7 @@ from enum import Enum
 
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision
+from silo.core.origins import Origin, default_origin
 
 __all__ = ["Action", "Mode", "Origin", "PolicyDecision", "decide"]
 
@@ -27,18 +28,6 @@ class Action(Enum):
     USE = "use"
     TUNE = "tune"
     REFUSE = "refuse"
-
-
-class Origin(Enum):
-    """Where the config of a decision comes from."""
-
-    LOCK = "lock"
-    EXACT = "exact winner"
-    BUCKET = "bucket winner"
-    RULE = "dispatch rule"
-    ELSEWHERE = "best elsewhere"
-    HEURISTIC = "heuristic"
-    FIRST = "first config"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +56,7 @@ def decide(
     heuristic: Config | None = None,
     device_present: bool = True,
     can_measure: Decision = Accepted(),  # noqa: B008  # frozen
-    only: str = "the space has one config",
+    only: str = "there is one config",
 ) -> PolicyDecision:
     """Decide for one key. Pure.
 
@@ -87,8 +76,13 @@ def decide(
             that was measured before is used.
     """
     first = configs[0]
+    default = default_origin(len(configs), ruled=heuristic is not None)
     if mode is Mode.OFF:
-        return PolicyDecision(Action.USE, first, Origin.FIRST, "tuning is off: the first config")
+        # A heuristic's space has its best guess first.
+        origin = default if heuristic in (None, first) else Origin.FIRST
+        return PolicyDecision(
+            Action.USE, first, origin, f"tuning is off: {only if origin is Origin.ONLY else origin.phrase}"
+        )
     if locked is not None:
         return PolicyDecision(Action.USE, locked, Origin.LOCK, "the lock's entry")
     if exact is not None:
@@ -96,15 +90,16 @@ def decide(
     if bucket is not None:
         return PolicyDecision(Action.USE, bucket, Origin.BUCKET, "measured for this bucket")
     if len(configs) == 1:
-        return PolicyDecision(Action.USE, first, Origin.FIRST, only)
+        return PolicyDecision(Action.USE, first, Origin.ONLY, only)
     if lock_rule is not None and mode is not Mode.AUTO:
         return PolicyDecision(Action.USE, lock_rule, Origin.LOCK, "the lock's entry for the nearest bucket")
     if mode is Mode.FROZEN:
         if rule is not None:
-            return PolicyDecision(Action.USE, rule, Origin.RULE, "the dispatch rules' choice")
+            return PolicyDecision(Action.USE, rule, Origin.RULE, Origin.RULE.phrase)
         return PolicyDecision(Action.REFUSE, first, Origin.FIRST, "tuning is frozen and nothing was measured here")
     rule = lock_rule or rule
-    config, origin, reason = _best_known(first, rule, elsewhere, heuristic)
+    config, origin = _best_known(first, rule, elsewhere, heuristic)
+    reason = origin.phrase
     if mode is Mode.CACHED:
         return PolicyDecision(Action.USE, config, origin, f"never measured here and may not be: {reason}")
     if not device_present:
@@ -116,11 +111,11 @@ def decide(
 
 def _best_known(
     first: Config, rule: Config | None, elsewhere: Config | None, heuristic: Config | None
-) -> tuple[Config, Origin, str]:
+) -> tuple[Config, Origin]:
     if rule is not None:
-        return rule, Origin.RULE, "the dispatch rules' choice"
+        return rule, Origin.RULE
     if elsewhere is not None:
-        return elsewhere, Origin.ELSEWHERE, "the best of the nearest measurements"
+        return elsewhere, Origin.ELSEWHERE
     if heuristic is not None:
-        return heuristic, Origin.HEURISTIC, "the heuristic's choice"
-    return first, Origin.FIRST, "the first config"
+        return heuristic, Origin.HEURISTIC
+    return first, Origin.FIRST

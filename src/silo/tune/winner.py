@@ -54,7 +54,8 @@ def choose_winner(trials: Iterable[Trial]) -> Winner | None:
     samples taken side by side are not distorted by a machine that drifts. Configs that cannot be told from the
     fastest are ranked by the threads, shared memory and registers they need, then by lexical order.
     """
-    usable = _usable(trials)
+    known = tuple(trials)
+    usable = _usable(known)
     compared = [[trial for trial in pool if trial.stage is Stage.FINAL] for pool in usable]
     ranking = _rank([pool for pool in compared if pool] or usable)
     if not ranking:
@@ -66,7 +67,9 @@ def choose_winner(trials: Iterable[Trial]) -> Winner | None:
         config=best.config,
         time=best.time,
         artifact=best.artifact,
-        reason=_reason(best, fastest, len(tied), len(ranking)),
+        reason=_reason(
+            best, fastest, _Counts(len({one.config.order_key for one in known}), len(usable), len(ranking), len(tied))
+        ),
         runners_up=tuple(standing for standing in ranking if standing is not best),
     )
 
@@ -135,10 +138,22 @@ def _resources(config: Config, pool: Iterable[Trial]) -> tuple[int, ...]:
     return (counts.get("threads", threads), *(counts.get(name, _UNKNOWN) for name in _RESOURCES[1:]))
 
 
-def _reason(best: Standing, fastest: Standing, tied: int, ranked: int) -> str:
-    if ranked == 1:
-        return "the only config that works"
-    if tied == 1:
-        return f"fastest of {ranked} configs"
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """How many configs have a trial, how many of them work, how many of these may win, how many lead."""
+
+    tried: int
+    usable: int
+    ranked: int
+    tied: int
+
+
+def _reason(best: Standing, fastest: Standing, counts: _Counts) -> str:
+    if counts.usable == 1:
+        tried = counts.tried
+        return "the only config that was tried" if tried == 1 else f"the only one of {tried} configs that works"
+    if counts.tied == 1:
+        compared = "" if counts.ranked == counts.usable else f", {counts.ranked} of them compared side by side"
+        return f"fastest of {counts.usable} configs{compared}"
     where = "the fastest" if best is fastest else f"{fastest.config} is not measurably faster"
-    return f"needs least of {tied} configs that cannot be told apart, out of {ranked} ({where})"
+    return f"needs least of {counts.tied} configs that cannot be told apart, out of {counts.usable} ({where})"

@@ -1,0 +1,53 @@
+"""Where the config of a decision comes from, in the words that every message uses."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["Origin", "default_origin"]
+
+
+class Origin(Enum):
+    """Where a config comes from; the value is its name in tables, :attr:`phrase` what it is called in a sentence."""
+
+    LOCK = "lock"
+    EXACT = "exact winner"
+    BUCKET = "bucket winner"
+    RULE = "dispatch rule"
+    ELSEWHERE = "best elsewhere"
+    HEURISTIC = "heuristic"
+    FIRST = "first config"
+    ONLY = "only config"
+
+    @property
+    def phrase(self) -> str:
+        """The config, as a part of a sentence."""
+        return _PHRASES[self]
+
+    @property
+    def measured(self) -> bool:
+        """Whether trials chose the config, and not a guess."""
+        return self in (Origin.LOCK, Origin.EXACT, Origin.BUCKET)
+
+
+_PHRASES = {
+    Origin.LOCK: "the lock's entry",
+    Origin.EXACT: "the measured winner",
+    Origin.BUCKET: "the measured winner",
+    Origin.RULE: "the dispatch rules' choice",
+    Origin.ELSEWHERE: "the best of the nearest measurements",
+    Origin.HEURISTIC: "the heuristic's choice",
+    Origin.FIRST: "the first config",
+    Origin.ONLY: "the only config",
+}
+
+
+def default_origin(configs: int, *, ruled: bool) -> Origin:
+    """What the first of ``configs`` is where nothing was measured: ``ruled`` if a heuristic made or ordered them.
+
+    >>> default_origin(4, ruled=False).phrase
+    'the first config'
+    """
+    if configs == 1:
+        return Origin.ONLY
+    return Origin.HEURISTIC if ruled else Origin.FIRST
