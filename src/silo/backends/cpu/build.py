@@ -153,6 +153,11 @@ def build(source: str, flags: tuple[str, ...], toolchain: Toolchain) -> BuiltObj
                 cwd=folder,
                 env=child_environment(LC_ALL="C", TMPDIR=folder),
             )
+        except FileNotFoundError as error:
+            raise CompilerMissingError(
+                f"the C compiler {toolchain.command[0]} is not there any more ({error}); install it again or name "
+                "another in SILO_CC"
+            ) from error
         except OSError as error:
             raise CompileError(f"the C compiler {toolchain.command[0]} could not be run: {error}") from error
         log = done.stderr.decode(errors="replace")

@@ -1,8 +1,8 @@
 """A Gaussian process over configs: what the times of a few say about all the others.
 
 Rasmussen and Williams, Gaussian Processes for Machine Learning (2006): prediction is equation 2.25 and algorithm 2.1,
-the marginal likelihood equation 5.8, leaving one out equation 5.12, the Matern kernel equation 4.17; expected improvement is Jones, Schonlau and
-Welch, Journal of Global Optimization 13 (1998), equation 15.
+the marginal likelihood equation 5.8, leaving one out equation 5.12, the Matern kernel equation 4.17; expected
+improvement is Jones, Schonlau and Welch, Journal of Global Optimization 13 (1998), equation 15.
 """
 
 from __future__ import annotations
@@ -142,8 +142,6 @@ def rank_correlation(left: Array, right: Array) -> float:
     >>> rank_correlation(np.array([1.0, 2.0, 9.0]), np.array([0.0, 1.0, 2.0]))
     1.0
     """
-    import numpy as np  # noqa: PLC0415
-
     first, second = _ranks(left), _ranks(right)
     spread = float(first.std() * second.std())
     return 0.0 if spread == 0 else float(((first - first.mean()) * (second - second.mean())).mean() / spread)

@@ -38,7 +38,7 @@ _TOO_FEW = 3  # different times; with fewer there is nothing to model
 _CLIP = 0.6  # times above this quantile are all the same to the model: how bad a bad config is does not matter
 # Where what the model says of an outcome that it was not told goes with what that was, as rank correlation, at least so
 # well, it names every config; where not at all, none: then configs are drawn. Between, in proportion.
-_TRUSTED = 0.4
+_TRUSTED = 0.2
 _KNOWN = 240  # the model looks at so many observations at most
 _CANDIDATES = 16_384  # and at so many configs of a larger space, besides the neighbours of the best
 
