@@ -110,7 +110,8 @@ def _renew_cached_properties(modules: Iterable[tuple[str, Any]]) -> None:
         if name.startswith("silo."):
             for made in cast("list[object]", list(vars(module).values())):
                 if isinstance(made, type) and made.__module__ == name:
-                    for attribute in vars(made).values():
+                    held: dict[str, object] = dict(made.__dict__)
+                    for attribute in held.values():
                         if isinstance(attribute, cached_property):
                             attribute.lock = threading.RLock()  # pyright: ignore[reportAttributeAccessIssue]
 
