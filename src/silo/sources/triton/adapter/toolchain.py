@@ -12,6 +12,7 @@ from typing import Any
 
 from silo.core.target import Target
 from silo.errors import TargetError, ToolchainError
+from silo.forks import ReentrantMutex
 
 __all__ = [
     "backend_for",
@@ -22,7 +23,17 @@ __all__ = [
 ]
 
 _CUDA_ARCH = re.compile(r"sm_([0-9]+)[af]?")
-_driver_lock = threading.RLock()
+_replaced: list[tuple[Any, Any]] = []  # Triton's holder of the driver, and what it held; guarded by the lock below
+
+
+def _put_back() -> None:
+    # In a child made by fork: the thread that lowered is not there to do it.
+    for config, before in reversed(_replaced):
+        config.set_active(before)
+    _replaced.clear()
+
+
+_driver_lock = ReentrantMutex(lost=_put_back)
 
 
 def module(name: str) -> Any:  # noqa: ANN401  # Triton has no types
@@ -96,8 +107,10 @@ def lowering_for(target: object) -> Generator[None]:
     config = module("triton.runtime.driver").driver
     with _driver_lock:
         before = config._active  # noqa: SLF001  # reading `active` would make a driver, which fails without a GPU
+        _replaced.append((config, before))
         config.set_active(_LoweringDriver(target, config, before))
         try:
             yield
         finally:
             config.set_active(before)
+            _replaced.pop()
