@@ -61,6 +61,7 @@ static struct {
 
 static pthread_key_t scratch_key; /* frees the scratch of threads that end */
 static _Thread_local struct scratch *own_scratch;
+static _Thread_local bool launching; /* this thread holds pool.launch for a launch */
 
 static void *scratch_of_size(uint64_t bytes) {
     struct scratch *own = own_scratch;
@@ -278,7 +279,9 @@ int silo_cpu_run(silo_cpu_entry *entry, void *const *params, const uint32_t grid
         uint64_t pieces = (uint64_t)threads * CHUNKS_PER_THREAD;
         job.chunk = share.chunk != 0 ? share.chunk : total > pieces ? total / pieces : 1;
         atomic_store(&job.seats, threads - 1);
+        launching = true;
         run_on_pool(&job);
+        launching = false;
         pthread_mutex_unlock(&pool.launch);
     } else {
         work_on(&job);
@@ -293,21 +296,22 @@ int silo_cpu_run(silo_cpu_entry *entry, void *const *params, const uint32_t grid
     return job.error;
 }
 
-/* A child has only the thread that forked. Both locks are taken before, so that it inherits a pool
- * at rest; it then starts its own workers at its first launch. */
+/* A child has only the thread that forked; it starts workers of its own at its first launch.
+ * `mutex` is taken before, so that what it guards is whole. `launch` is not: a launch may take
+ * minutes, and may need the GIL, which the forking thread holds. */
 static void before_fork(void) {
-    pthread_mutex_lock(&pool.launch);
     pthread_mutex_lock(&pool.mutex);
 }
 
 static void after_fork_in_parent(void) {
     pthread_mutex_unlock(&pool.mutex);
-    pthread_mutex_unlock(&pool.launch);
 }
 
 static void after_fork_in_child(void) {
-    /* The condition variables may hold waiters that no longer exist. */
+    /* The condition variables may hold waiters that no longer exist, and `launch` a holder. */
     pthread_mutex_init(&pool.launch, NULL);
+    if (launching) /* a signal's handler forked within a launch, which goes on here */
+        pthread_mutex_lock(&pool.launch);
     pthread_mutex_init(&pool.mutex, NULL);
     pthread_cond_init(&pool.wake, NULL);
     pthread_cond_init(&pool.done, NULL);

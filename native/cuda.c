@@ -98,6 +98,28 @@ static SILO_HOT int cuda_launch(const struct silo_launch *launch) {
                : code;
 }
 
+static int refuse_launch(const struct cuda_launch_config *config, void *function, void **parameters,
+                         void **extra) {
+    (void)config, (void)function, (void)parameters, (void)extra;
+    return CUDA_NOT_INITIALIZED;
+}
+
+static int refuse_context(void **context) {
+    (void)context;
+    return CUDA_NOT_INITIALIZED;
+}
+
+static int refuse_context_set(void *context) {
+    (void)context;
+    return CUDA_NOT_INITIALIZED;
+}
+
+static void abandon(void) {
+    cu.launch = refuse_launch;
+    cu.context_get = refuse_context;
+    cu.context_set = cu.context_push = refuse_context_set;
+}
+
 /* ---- errors ---- */
 
 static const char *advice(int code) {
@@ -443,6 +465,7 @@ struct silo_gpu silo_cuda = {
     .locate = locate,
     .current_device = current_device,
     .drain = drain,
+    .abandon = abandon,
     .resolve = resolve,
     .start = start,
     .facts = facts,

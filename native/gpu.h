@@ -14,6 +14,7 @@
 
 /* Codes with the same number in both drivers. */
 #define SILO_GPU_OUT_OF_MEMORY 2
+#define SILO_GPU_NOT_INITIALIZED 3
 #define SILO_GPU_NOT_FOUND 500
 #define SILO_GPU_NOT_READY 600
 #define SILO_GPU_CAPTURE_IMPLICIT 906
@@ -73,6 +74,8 @@ struct silo_gpu {
     bool reads_image;                 /* of a loaded module, until it is unloaded */
     const char *oldest;               /* the oldest driver that has all functions, for messages */
     bool open;                        /* the functions below are there */
+    bool begun;     /* it is being started, or was; written under the lock of opening */
+    bool inherited; /* by a child made by fork, where it is of no use */
     int device_count;
     int version;                                    /* as the driver says it: 12040 */
     const char *path;                               /* what was opened; owned, never freed */
@@ -116,6 +119,8 @@ struct silo_gpu {
     /* For gpu_*.c. Wait for all work of the current device, in a way that a capture going on in
      * another thread survives. */
     int (*drain)(void);
+    /* In a child made by fork: launch no more, and call the driver for nothing. */
+    void (*abandon)(void);
     /* Resolve the functions; a static text of what is missing, NULL: all there. */
     const char *(*resolve)(void *library);
     /* After `resolve`: start the driver, fill device_count and version. */
@@ -155,6 +160,16 @@ SILO_INLINE struct silo_gpu *silo_gpu_of_memory(int32_t device_type) {
         return NULL;
     }
 }
+
+/* Whether this process may use the driver: -1 with a DeviceError where it was inherited. */
+int silo_gpu_check_owner(const struct silo_gpu *gpu);
+
+/* Register what happens in children made by fork; once. 0, or an errno. */
+int silo_gpu_forked_init(void);
+
+/* In such a child: locks that threads of the parent may hold (gpu_functions.c, gpu_module.c). */
+void silo_gpu_locks_renew(void);
+void silo_gpu_retired_renew(void);
 
 /* A device with its context made, or NULL with a DeviceError set. With the GIL. */
 struct silo_gpu_device *silo_gpu_device(struct silo_gpu *gpu, int32_t index);

@@ -12,6 +12,11 @@
 /* Held while a driver opens or a device is made; taken without the GIL. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
+void silo_gpu_locks_renew(void) {
+    pthread_mutex_init(&opening, NULL);
+    silo_gpu_retired_renew();
+}
+
 struct silo_gpu *silo_gpu_named(const char *name) {
     if (strcmp(name, "cuda") == 0)
         return &silo_cuda;
@@ -73,7 +78,9 @@ static enum opened open_driver(struct silo_gpu *gpu, const char *path, const cha
         snprintf(error, error_bytes, "%s", missing);
         return NO_SYMBOL;
     }
+    gpu->begun = true;
     *code = gpu->start();
+    gpu->begun = *code == 0;
     if (*code != 0) /* the library stays open: its threads may run */
         return NOT_STARTED;
     if (gpu->device_count > SILO_MAX_GPUS)
@@ -84,6 +91,8 @@ static enum opened open_driver(struct silo_gpu *gpu, const char *path, const cha
 }
 
 int silo_gpu_open(struct silo_gpu *gpu, const char *path) {
+    if (silo_gpu_check_owner(gpu) != 0)
+        return -1;
     if (__atomic_load_n(&gpu->open, __ATOMIC_ACQUIRE) && path == NULL)
         return 0;
     char error[512] = "";

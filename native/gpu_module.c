@@ -26,6 +26,10 @@ bool silo_gpu_ending(void) {
     return __atomic_load_n(&ending, __ATOMIC_RELAXED);
 }
 
+void silo_gpu_retired_renew(void) {
+    pthread_mutex_init(&retiring, NULL);
+}
+
 static struct silo_gpu_retired *take_retired(struct silo_gpu_device *device) {
     pthread_mutex_lock(&retiring);
     struct silo_gpu_retired *list = device->retired;

@@ -70,6 +70,21 @@ static int hip_launch(const struct silo_launch *launch) {
     return forget_error(code);
 }
 
+static int refuse_device(int *device) {
+    (void)device;
+    return SILO_GPU_NOT_INITIALIZED;
+}
+
+static int no_error(void) {
+    return 0;
+}
+
+/* A launch asks for the current device first. */
+static void abandon(void) {
+    hip.device_get = refuse_device;
+    hip.last_error = no_error;
+}
+
 static const char *hip_error_text(int code) {
     static _Thread_local char text[512]; /* valid until the thread asks again */
     const char *name = hip.error_name != NULL ? hip.error_name(code) : "unknown HIP error";
@@ -80,6 +95,9 @@ static const char *hip_error_text(int code) {
     if (code == 100)
         advice = "; the runtime sees no GPU: look at rocminfo, HIP_VISIBLE_DEVICES and the rights "
                  "on /dev/kfd";
+    else if (code == SILO_GPU_NOT_INITIALIZED)
+        advice = "; a process made by fork() cannot use HIP after its parent did: start it with "
+                 "'spawn'";
     else if (code == 700 || code == 710 || code == 719)
         advice = "; it may come from an earlier kernel on this device, and nothing more runs there "
                  "in this process";
@@ -325,6 +343,7 @@ struct silo_gpu silo_hip = {
     .locate = locate,
     .current_device = current_device,
     .drain = drain,
+    .abandon = abandon,
     .resolve = resolve,
     .start = start,
     .facts = facts,

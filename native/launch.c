@@ -338,8 +338,6 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
         Py_INCREF((PyObject *)self->fixed);
         return self->fixed;
     }
-    if (SILO_UNLIKELY(frame->device_type == SILO_DEVICE_UNKNOWN))
-        silo_place_call(&self->plan, frame);
     frame->device_word = frame->words++;
     frame->key[frame->device_word] = silo_device_word(frame);
     if (SILO_UNLIKELY(inputs->options != 0) && read_options(self, inputs, frame) != 0)
@@ -377,6 +375,8 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.descriptors_used = 0;
     PyObject *result = NULL;
     if (SILO_LIKELY(read_arguments(self, inputs, grid, &frame, guarded) == 0)) {
+        if (guarded && SILO_UNLIKELY(frame.device_type == SILO_DEVICE_UNKNOWN))
+            silo_place_call(&self->plan, &frame);
         if (mode == SILO_MODE_INSPECT) {
             result = silo_call_facts(self, inputs, grid, &frame);
         } else {

@@ -288,13 +288,6 @@ static int refuse_in_capture(const struct silo_launcher *self, const struct silo
 struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inputs *inputs,
                                const struct silo_grid_source *grid, struct silo_frame *frame,
                                uint64_t hash) {
-    if (frame->device_type == SILO_DEVICE_UNKNOWN && !silo_cuda.open && !silo_hip.open &&
-        silo_open_drivers()) {
-        /* From now on calls without arrays are placed before they are looked up. */
-        silo_place_call(&self->plan, frame);
-        frame->key[frame->device_word] = silo_device_word(frame);
-        hash = silo_guard_hash(frame->key, frame->words);
-    }
     if (refuse_in_capture(self, inputs, frame) != 0)
         return NULL;
     self->misses++;

@@ -246,8 +246,8 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
 #endif
     static bool pool_ready;
-    if (!pool_ready && silo_cpu_pool_init() != 0) {
-        PyErr_SetString(PyExc_OSError, "cannot set up the CPU thread pool");
+    if (!pool_ready && (silo_cpu_pool_init() != 0 || silo_gpu_forked_init() != 0)) {
+        PyErr_SetString(PyExc_OSError, "cannot set up the CPU thread pool and what fork() needs");
         Py_DECREF(module);
         return NULL;
     }

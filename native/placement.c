@@ -111,10 +111,10 @@ int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct 
 }
 
 void silo_place_call(const struct silo_plan *plan, struct silo_frame *frame) {
-    const struct silo_gpu *gpu = silo_cuda.open ? &silo_cuda : silo_hip.open ? &silo_hip : NULL;
-    int32_t type, index;
-    if (gpu == NULL)
+    if (!silo_open_drivers())
         return;
+    const struct silo_gpu *gpu = silo_cuda.open ? &silo_cuda : &silo_hip;
+    int32_t type, index;
     for (int32_t i = 0; i < plan->count; i++) {
         const unsigned kind = silo_code_kind(frame->key[i]);
         if (kind != SILO_VALUE_ADDRESS && kind != SILO_VALUE_POINTER &&
@@ -132,8 +132,10 @@ void silo_place_call(const struct silo_plan *plan, struct silo_frame *frame) {
         }
         return; /* the first one decides: an address does not say which of several it belongs to */
     }
-    if (gpu->current_device(&index) == 0) {
-        frame->device_type = gpu->memory_type;
-        frame->device_id = index;
-    }
+    if (gpu->device_count == 0)
+        return;
+    if (gpu->current_device(&index) != 0)
+        index = 0; /* nothing is current before somebody makes a context: frameworks start there */
+    frame->device_type = gpu->memory_type;
+    frame->device_id = index;
 }

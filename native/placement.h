@@ -10,7 +10,9 @@ const char *silo_device_name(int32_t type);
  * error. */
 int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
                       const struct silo_adapter *adapter, struct silo_frame *frame);
-/* Give a call without arrays a device: that of the first address it has, else the current one. */
+/* Give a call without arrays a device: that of the first address it has, else the current one of
+ * this thread or the first, else the CPU. Every way to ask about a call comes here, and the drivers
+ * are opened if nobody has: the answer depends neither on who asks nor on what ran before. */
 void silo_place_call(const struct silo_plan *plan, struct silo_frame *frame);
 /* A callable that opens the driver of a kind ("cuda", "hip") when it is first needed; borrowed. */
 void silo_set_driver_opener(PyObject *opener);

@@ -155,6 +155,7 @@ def sample(
                         DispatchRules.of(
                             ["n"], {(1024,): Config.of(BLOCK=64)}, Config.of(BLOCK=128), UNSEEN if k % 2 else None
                         ),
+                        5 * k,
                     ),
                 ),
                 cases=cases,

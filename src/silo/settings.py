@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 import os
 import sys
-import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Final, overload
 
 from silo.errors import SettingsError
+from silo.forks import Mutex
 from silo.frozen import frozen, replace
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ def unknown_in_environment() -> list[tuple[str, str | None]]:
     return unknown_variables(os.environ)
 
 
-_lock = threading.Lock()
+_lock = Mutex()
 _current: Settings | None = None
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gpu_launchers import Array, binding, launcher, module
 
+import gpu_stub
 from silo.core.dtypes import dtype
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.errors import ArgumentError, DeviceError, LaunchError
@@ -490,3 +491,51 @@ def test_hip_gets_its_trailing_pointers(stub):
     assert asked == [(10, 0)]
     assert (last.grid, last.block) == ((3, 1, 1), (256, 1, 1))
     assert last.parameters == (struct.pack("<Q", buffer.address), struct.pack("<i", 7), bytes(8), bytes(8))
+
+
+# ---- calls without arrays ----
+
+PLACED = """
+    from silo.core.signature import Parameter, ParameterKind, Signature
+    from silo.launch.runtime import inspect_call, make_launcher
+
+    seen = []
+
+    def on_miss(call):
+        seen.append(call.device)
+        raise LookupError("seen")
+
+    signature = Signature((Parameter("n", ParameterKind.INTEGER),))
+    launch = make_launcher("count", signature, on_miss=on_miss, grid=(1,))
+
+    def ask(way):
+        if way == "explain":
+            return inspect_call(launch, signature, 5).device
+        try:
+            launch.resolve(5) if way == "bind" else launch(5)
+        except LookupError:
+            return seen[-1]
+"""
+
+
+@pytest.mark.parametrize("way", ["bind", "call", "explain"])
+def test_a_call_without_arrays_goes_to_the_current_gpu_or_else_the_first(way):
+    """Whoever asks, and whether or not anything opened the driver or made a context before."""
+    gpu_stub.run(PLACED + f"    assert ask({way!r}) == (2, 0), seen")
+    gpu_stub.run(
+        PLACED
+        + f"""
+    from silo.launch.drivers import open_driver
+    open_driver("cuda")
+    assert ask({way!r}) == (2, 0), seen
+    import gpu_stub
+    gpu_stub.stub.set_context(gpu_stub.stub.other_context(1))
+    assert ask({way!r}) == (2, 1), seen
+    """,
+        devices=2,
+    )
+
+
+@pytest.mark.parametrize("way", ["bind", "call", "explain"])
+def test_a_call_without_arrays_goes_to_the_cpu_where_no_gpu_is(way):
+    gpu_stub.run(PLACED + f"    assert ask({way!r}) == (0, 0), seen", SILO_CUDA_LIBRARY="none", SILO_HIP_LIBRARY="none")

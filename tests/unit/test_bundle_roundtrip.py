@@ -2,6 +2,7 @@ import hashlib
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,7 +10,7 @@ from dataclasses import replace
 import pytest
 import zstandard
 
-from bundle_samples import Sample, put, sample, typed
+from bundle_samples import Sample, put, sample, sealed, typed
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, decode_documents, encode_documents
 from silo.bundle.reader import Bundle, open_bundle
@@ -97,7 +98,7 @@ def test_the_file_is_laid_out_as_specified(tmp_path):
     assert header.manifest_offset + header.manifest_bytes == len(data)
     assert hashlib.sha256(data[header.manifest_offset :]).hexdigest() == bundle.identity
     manifest = json.loads(zstandard.ZstdDecompressor().decompress(data[header.manifest_offset :]))
-    assert manifest["format"] == [1, 0]
+    assert manifest["format"] == [1, 1]
     assert (
         json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() == bundle.manifest_text
     )
@@ -319,3 +320,19 @@ def test_only_touched_pages_are_read(tmp_path):
     assert pages > 8000
     # One blob is 128 pages of the file and as many of the copy, the rest is the manifest and Python's own.
     assert faults < pages / 8
+
+
+def test_a_file_has_the_lowest_version_that_can_express_it(tmp_path):
+    plain, with_space = sample(1, 2), sample(2, 2)
+    assert [rules.space for kernel in with_space.contents.kernels for rules in kernel.rules] == [0, 5]
+    for name, made, minor in (("plain.silo", plain, 0), ("space.silo", with_space, 1)):
+        path = tmp_path / name
+        written(path, made).close()
+        assert struct.unpack_from("<HH", path.read_bytes(), 8) == (1, minor)
+    data = bytearray(path.read_bytes())
+    data[10] = 0  # 1.0 knows no such member
+    text = open_bundle(path).manifest_text.replace(b'"format":[1,1]', b'"format":[1,0]')
+    old = tmp_path / "old.silo"
+    old.write_bytes(sealed(bytes(data), text, compress=False))
+    with open_bundle(old) as bundle, pytest.raises(BundleFormatError, match=r"unknown members \['space'\]"):
+        bundle.contents()

@@ -14,6 +14,7 @@ triton = pytest.importorskip("triton")
 import triton.language as tl
 
 import cpu_samples
+import silo
 from silo.backends.cpu.compiler import CpuCompiler
 from silo.backends.cpu.levels import host_target
 from silo.core.config import Config
@@ -208,6 +209,31 @@ def job(kernel, debug=None, **arguments):
     return CpuCompiler().lower(source, variant)
 
 
+@triton.jit(debug=True)
+def speaks_of_itself(x, out):
+    v = tl.load(x)
+    tl.device_print("silo_kernel_speaks_of_itself is", v)
+    tl.device_assert(v > 0, "silo_kernel_speaks_of_itself needs more than 0")
+    tl.store(out, v)
+
+
+@modes
+def test_text_of_the_user_is_never_taken_for_code(mode, capfd):
+    x, out = np.array([3], np.int32), np.zeros(1, np.int32)
+    cpu_samples.run(speaks_of_itself, (1,), mode, x=x, out=out)
+    assert capfd.readouterr().out == "pid (0, 0, 0) idx () silo_kernel_speaks_of_itself is: 3\n"
+    assert out[0] == 3
+    x[0] = 0
+    with pytest.raises(LaunchError, match="silo_kernel_speaks_of_itself needs more than 0"):
+        cpu_samples.run(speaks_of_itself, (1,), mode, x=x, out=out)
+
+
+def test_a_checked_kernel_speaks_as_it_is_written(capfd):
+    x, out = np.array([3], np.int32), np.zeros(1, np.int32)
+    silo.check(speaks_of_itself)[(1,)](x, out)
+    assert "idx () silo_kernel_speaks_of_itself is: 3\n" in capfd.readouterr().out
+
+
 ARGUMENTS = {"x": np.ones(8, np.float32), "out": np.ones(8, np.float32), "n": 8, "BLOCK": 4}
 
 
@@ -245,3 +271,23 @@ def test_static_messages_come_at_compile_time(capfd):
     assert capfd.readouterr().out == ""
     with pytest.raises(CompileError, match="BLOCK is larger"):
         cpu_samples.run(static, (1,), "optimized", x=x, BLOCK=2)
+
+
+@triton.jit
+def prints_beside_a_product(x, y, out, depth):
+    i, k = tl.arange(0, 16), tl.arange(0, 16)
+    total = tl.zeros((16, 16), tl.float32)
+    for step in range(tl.cdiv(depth, 16)):
+        tl.device_print("step", step)
+        left = tl.load(x + i[:, None] * 32 + step * 16 + k[None, :], mask=k[None, :] < depth - step * 16, other=0.0)
+        right = tl.load(y + (step * 16 + k[:, None]) * 16 + i[None, :], mask=k[:, None] < depth - step * 16, other=0.0)
+        total = tl.dot(left, right, total)
+    tl.store(out + i[:, None] * 16 + k[None, :], total)
+
+
+@modes
+def test_a_loop_whose_rounds_may_become_one_product_prints_once_a_round(mode, capfd):
+    x, y, out = np.ones((16, 32), np.float32), np.ones((32, 16), np.float32), np.zeros((16, 16), np.float32)
+    cpu_samples.run(prints_beside_a_product, (1,), mode, x=x, y=y, out=out, depth=24)
+    assert capfd.readouterr().out.splitlines() == [f"pid (0, 0, 0) idx () step: {step}" for step in range(2)]
+    assert (out == 24).all()

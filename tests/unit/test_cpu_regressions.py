@@ -238,3 +238,25 @@ def test_panels_kept_for_the_next_program_share_no_memory_with_what_follows_thei
     run(centred_product, (4,), mode, x=x, y=y, out=out, K=steps)
     product = x @ y
     np.testing.assert_array_equal(out, product - product.mean(1, keepdims=True))
+
+
+@triton.jit
+def product_in_place(x, y, out, rounds, K: tl.constexpr):
+    i, k = tl.arange(0, 16), tl.arange(0, 16)
+    for _ in range(rounds):
+        total = tl.zeros((16, 16), tl.float32)
+        for step in range(K):
+            left = tl.load(x + i[:, None] * 16 * K + step * 16 + k[None, :])
+            total = tl.dot(left, tl.load(y + (step * 16 + k[:, None]) * 16 + i[None, :]), total)
+        tl.store(out + i[:, None] * 16 + k[None, :], total)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_product_reads_what_its_program_stored_through_another_argument(mode):
+    random = np.random.default_rng(0)
+    x, y = (random.integers(-2, 3, shape).astype(np.float32) for shape in ((16, 32), (32, 16)))
+    expected = y.copy()
+    for _ in range(3):
+        expected[:16] = x @ expected
+    run(product_in_place, (1,), mode, x=x, y=y, out=y, rounds=3, K=2)
+    np.testing.assert_array_equal(y, expected)

@@ -1,5 +1,6 @@
 import pytest
 
+from silo.compile.packing import Packing
 from silo.compile.plan import Chosen, PlanCase, PlanKernel, plan_variants
 from silo.core.config import Config
 from silo.core.dtypes import dtype
@@ -136,19 +137,54 @@ def test_each_case_has_its_own_winner():
     ]
 
 
-def test_a_target_without_device_gets_at_most_two_neighbours():
+def test_a_target_without_device_gets_the_whole_space():
     planned = plan(kernel(PlanCase("a", signature(), ALIGNED)), targets=(AWAY,))
     exact = [one for one in planned if not one.generic]
-    assert len(exact) == 3
-    assert exact[0].variant.config == SPACE.default
-    for one in exact[1:]:
-        assert one.variant.config in SPACE.neighbours(SPACE.default)
-        assert one.reasons == ("case a: a neighbour of the first config for cuda:sm_90",)
+    assert [one.variant.config for one in exact] == list(SPACE.configs())
+    assert [one.leads for one in exact] == [("a",)] + [()] * 11
     assert "no cuda:sm_90 is here" in exact[0].reasons[0]
+    assert exact[1].reasons == ("case a: one of 12 configs to measure on cuda:sm_90",)
     assert [one.generic for one in planned].count(True) == 1
 
 
-def test_the_heuristic_chooses_and_ranks_the_neighbours():
+def test_a_limit_keeps_the_choice_its_neighbours_and_others_from_all_over():
+    chosen = [
+        [one.variant.config for one in plan(kernel(case), targets=(AWAY,), packing=Packing(limit)) if not one.generic]
+        for limit in (1, 3, 8, None)
+        for case in [PlanCase("a", signature(), ALIGNED)]
+    ]
+    assert [len(configs) for configs in chosen] == [1, 3, 8, 12]
+    assert all(configs[0] == SPACE.default for configs in chosen)
+    assert set(chosen[1][1:]) == set(SPACE.neighbours(SPACE.default))
+    assert {config.as_dict()["BLOCK"] for config in chosen[2]} == {64, 128, 256, 512}
+    case = PlanCase("a", signature(), ALIGNED)
+    one = plan(kernel(case), targets=(AWAY,), packing=Packing(3))[1]
+    assert one.reasons == ("case a: one of 3 configs to measure on cuda:sm_90, of 12 that the space has",)
+
+
+def test_where_a_winner_is_known_the_rest_is_packed_only_if_asked_for():
+    winner = Config.of(BLOCK=256, num_warps=8)
+    asked = {"winners": {("k", "a", HERE): Chosen(winner)}, "packing": Packing(5, None, everywhere=True)}
+    exact = [one for one in plan(kernel(PlanCase("a", signature(), ALIGNED)), **asked) if not one.generic]
+    assert len(exact) == 5
+    assert exact[0].variant.config == winner
+    assert exact[0].leads == ("a",)
+
+
+def test_each_case_is_led_by_its_own_choice():
+    """Two cases that share their variants: the first one's order says nothing of the other's choice."""
+
+    def by_size(target, configs, hints):
+        return sorted(configs, key=lambda config: config.as_dict()["BLOCK"] != hints["n"])
+
+    cases = [PlanCase(str(n), signature(), ALIGNED, hints={"n": n}) for n in (64, 512)]
+    planned = plan(kernel(*cases), targets=(AWAY,), heuristic=by_size)
+    leads = {label: one.variant.config.as_dict()["BLOCK"] for one in planned for label in one.leads}
+    assert leads == {"64": 64, "512": 512}
+    assert len([one for one in planned if not one.generic]) == SPACE.size
+
+
+def test_the_heuristic_chooses_and_orders():
     asked = []
 
     def backwards(target, configs, hints):
@@ -158,13 +194,11 @@ def test_the_heuristic_chooses_and_ranks_the_neighbours():
     case = PlanCase("a", signature(), ALIGNED, hints={"n": 64})
     planned = plan(kernel(case), targets=(AWAY,), heuristic=backwards)
     exact = [one.variant.config for one in planned if not one.generic]
-    assert exact[0] == SPACE.configs()[-1]
-    ranked = [config for config in reversed(SPACE.configs()) if config in SPACE.neighbours(exact[0])]
-    assert exact[1:] == ranked[:2]
+    assert exact == list(reversed(SPACE.configs()))
     assert asked[0] == (AWAY, {"n": 64})
 
 
-def test_neighbours_stay_in_the_configs_of_the_case():
+def test_what_is_packed_stays_in_the_configs_of_the_case():
     few = SPACE.configs()[:1]
     planned = plan(kernel(PlanCase("a", signature(), ALIGNED, configs=few)), targets=(AWAY,))
     assert configs_of(planned) == [few[0], few[0]]
@@ -185,7 +219,7 @@ def test_targets_that_are_one_for_the_compiler_are_built_once():
         canonical=lambda target: specific if target == AWAY else target,
     )
     assert {str(one.variant.target) for one in planned} == {"cuda:sm_90a", "fake:here"}
-    assert len(planned) == 4 + 2
+    assert len(planned) == SPACE.size + 1 + 2
 
 
 def test_the_plan_is_deterministic_and_free_of_repetition():

@@ -276,6 +276,18 @@ def test_libdevice():
 
 
 @triton.jit
+def doubled(x: tl.const, out, n: tl.constexpr):
+    i = tl.arange(0, n)
+    tl.store(out + i, 2 * tl.load(x + i))
+
+
+def test_pointers_to_what_is_constant():
+    x, out = normal(16), zeros(16)
+    doubled[(1,)](x, out, 16)
+    np.testing.assert_array_equal(out.data, 2 * x.data)
+
+
+@triton.jit
 def small_dot(x, y, out):
     i = tl.arange(0, 4)
     at = i[:, None] * 4 + i[None, :]
@@ -356,7 +368,7 @@ def test_the_key_in_tritons_cache_names_level_and_compilers(monkeypatch):
     assert name in identity
     other = "x86-64-v2" if name != "x86-64-v2" else "x86-64-v3"
     assert CpuBackend(GPUTarget("cpu", other, 1)).hash() != identity
-    monkeypatch.setattr("silo.backends.cpu.triton_plugin.stages.package_digest", lambda _: "f" * 64)
+    monkeypatch.setattr("silo.backends.cpu.compiler.code_digest", lambda *_: "f" * 32)
     assert backend.hash() != identity
 
 
@@ -438,7 +450,7 @@ def test_the_clock_of_benchmarks():
 def test_types_have_c_names():
     names = ["*fp32", "i1", "i8", "u16", "i32", "i64", "fp16", "bf16", "fp32", "fp64"]
     found = [active_driver.active.map_python_to_cpp_type(name) for name in names]
-    assert found[:4] == ["void *", "int8_t", "int8_t", "uint16_t"]
+    assert found[:4] == ["uintptr_t", "int8_t", "int8_t", "uint16_t"]
     assert "float" in found
 
 

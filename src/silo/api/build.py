@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -12,21 +12,23 @@ import silo
 from silo.api.binaries import BinaryKernel, own_targets, planned_binaries
 from silo.api.bundle_tuning import study_document
 from silo.api.collect import collect_kernels
-from silo.api.compiling import Compilation, Pending, compiler_identity
+from silo.api.compiling import compiler_identity
 from silo.api.deciding import lock_advice
 from silo.api.derived import derive
 from silo.api.devices import device_named, devices_of_kind, resolve_target
 from silo.api.kernel import Kernel
-from silo.api.session import Session, session
+from silo.api.packed import PackedCode, compile_plans
+from silo.api.session import session
 from silo.api.studying import CaseStudy, Limits, call_arguments, case_studies, make_of, tune_case
-from silo.artifacts.artifact import Artifact
 from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRules, BundleVariant
 from silo.bundle.format import CASES_KIND, TRIALS_KIND
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
+from silo.compile.packing import Packing
 from silo.compile.plan import Chosen, PlanCase, PlanKernel, PlannedVariant, plan_variants
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
+from silo.core.config_set import ConfigSet
 from silo.core.dispatch import Bucket
 from silo.core.nodes import Node
 from silo.core.origins import Origin
@@ -54,11 +56,16 @@ OnTuning = Callable[[str, Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class BuildRow:
-    """One kernel for one target: how many variants, the config its first case gets, who chose it."""
+    """One kernel for one target: how many variants, of how many configs of its space, the first case's, who chose it.
+
+    ``configs`` are packed of the ``space`` that its cases have together; 0 of 0 where it has none.
+    """
 
     kernel: str
     target: str
     variants: int
+    configs: int
+    space: int
     choice: str
     measured: str
 
@@ -76,17 +83,21 @@ class BuildSummary:
     reused: int
     seconds: float
     rows: tuple[BuildRow, ...]
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Planned:
-    """One kernel on the way into a bundle."""
+    """One kernel on the way into a bundle; ``spaces`` has the configs of its cases by target and signature."""
 
     kernel: Kernel
     studies: tuple[CaseStudy, ...]
     tuned: tuple[CaseStudy, ...]  # those that chose a winner, on the device of their target
     winners: Mapping[tuple[str, str, Target], Chosen]
     variants: tuple[PlannedVariant, ...]
+    spaces: Mapping[tuple[Target, Signature], ConfigSet] = field(
+        default_factory=dict[tuple[Target, Signature], ConfigSet]
+    )
 
 
 def build_bundle(
@@ -97,6 +108,7 @@ def build_bundle(
     kernels: Sequence[str] | None = None,
     tune: str | None = None,
     budget_s: float | None = None,
+    configs: str | None = None,
     progress: OnStage | None = None,
     tuning: OnTuning | None = None,
 ) -> BuildSummary:
@@ -105,19 +117,23 @@ def build_bundle(
     Kernels are tuned on their cases where a target's device is here, unless ``tune`` is ``cached`` (known winners
     only), ``frozen`` (an error where there is none) or ``off`` (none); the lock (``SILO_LOCK``) comes before winners.
     The same inputs give the same bytes: with tuning off, whatever the folder and the time. Binaries (``silo.binary``)
-    are taken in where they run on one of the targets. Without ``targets`` kernels are compiled for this machine's CPU,
-    and all binaries are taken in.
+    are taken in where they run on one of the targets. ``configs``, a number or ``all``, is how many configs of each
+    case are packed; by default a target that nothing here measures gets its whole space within the limits of
+    :class:`silo.compile.packing.Packing`, and one that was measured its winners. Without ``targets`` kernels are
+    compiled for this machine's CPU, and all binaries are taken in.
 
     Raises:
         TargetError: a target that nothing here compiles for.
         CaseError: a kernel without cases.
         NoVariantError: a kernel none of whose binaries runs on any target.
         SourceError, CompileError: a kernel that does not compile.
+        SpaceError: ``configs`` is neither.
         TuneError: no config of a case can be used: each fails, or its result is wrong.
         FrozenError, LockError: see :mod:`silo.api.deciding`.
         BundleError: the file cannot be written; what was there before is untouched.
     """
     begin = time.monotonic()
+    packing = Packing.parse(configs)
     if output.suffix != ".silo":
         raise BundleError(
             f"{output}: a bundle's name ends in .silo; write for example -o {output.stem or 'kernels'}.silo"
@@ -139,13 +155,17 @@ def build_bundle(
     planned = [
         _Planned(kernel, (), (), {}, planned_binaries(kernel, given or own_targets(kernel)))
         if isinstance(kernel, BinaryKernel)
-        else _plan(kernel, concrete, here, mode, limits, report_tuning)
+        else _plan(kernel, concrete, here, mode, limits, packing, report_tuning)
         for kernel in found
     ]
-    artifacts, compiled, reused = _compile(shared, planned, report)
+    codes = compile_plans(shared, [(one.kernel.source, one.variants) for one in planned], packing, report)
+    kept = {one.kernel.name: code.variants for one, code in zip(planned, codes, strict=True)}
     documents: dict[str, bytes] = {}
     contents = BundleContents(
-        kernels=tuple(_contents(one, artifacts, mode, documents) for one in planned),
+        kernels=tuple(
+            _contents(replace(one, variants=code.variants), code, mode, documents)
+            for one, code in zip(planned, codes, strict=True)
+        ),
         producer=(("silo", silo.__version__),),
         toolchain=_toolchain(sources, concrete),
     )
@@ -160,10 +180,11 @@ def build_bundle(
         identity=written.identity,
         variants=sum(len(kernel.variants) for kernel in contents.kernels),
         blobs=len({ref.sha256 for kernel in contents.kernels for ref in kernel.refs}),
-        compiled=compiled,
-        reused=reused,
+        compiled=sum(code.compiled for code in codes),
+        reused=sum(code.reused for code in codes),
         seconds=time.monotonic() - begin,
-        rows=tuple(row for entry in planned for row in _rows(entry)),
+        rows=tuple(row for one in contents.kernels for row in _rows(one, kept[one.name])),
+        remarks=tuple(remark for code in codes for remark in code.remarks),
     )
 
 
@@ -181,6 +202,7 @@ def _plan(
     here: Mapping[Target, Device],
     mode: str,
     limits: Limits,
+    packing: Packing,
     report: OnTuning,
 ) -> _Planned:
     """Cases, winners and the variants to build. Winners are kept trials' where tuning is off the table."""
@@ -207,16 +229,22 @@ def _plan(
     for target in targets:
         distinct.setdefault(_canonical(kernel, target), target)
     plan: list[PlannedVariant] = []
-    for target in distinct.values():
+    spaces: dict[tuple[Target, Signature], ConfigSet] = {}
+    for canonical, target in distinct.items():
+        asked = _plan_kernel(kernel, studies, target, here.get(target))
+        for case in asked.cases:
+            key = (canonical, case.signature.without_effects())
+            spaces[key] = ConfigSet((*spaces.get(key, ConfigSet(())), *(case.configs or ())))
         plan += plan_variants(
-            [_plan_kernel(kernel, studies, target, here.get(target))],
+            [asked],
             [target],
             winners=winners,
             has_device=lambda target: target in here,
             canonical=lambda target: _canonical(kernel, target),
+            packing=packing,
         )
     derived = tuple(replace(one, variant=_with_derived(kernel, studies, one)) for one in plan)
-    return _Planned(kernel, studies, tuple(tuned), winners, derived)
+    return _Planned(kernel, studies, tuple(tuned), winners, derived, spaces)
 
 
 def _tune(kernel: Kernel, study: CaseStudy, limits: Limits, report: OnTuning) -> None:
@@ -321,32 +349,15 @@ def _with_derived(kernel: Kernel, studies: Sequence[CaseStudy], planned: Planned
     return replace(variant, specialization=Specialization(variant.specialization.facts, tuple(constants.items())))
 
 
-def _compile(shared: Session, planned: Sequence[_Planned], report: OnStage) -> tuple[dict[Variant, Artifact], int, int]:
-    """Every planned variant's artifact; lowering in this process overlaps the workers."""
-    total = sum(len({one.variant for one in entry.variants}) for entry in planned)
-    compilations: list[tuple[Compilation, dict[Variant, Pending]]] = []
-    for entry in planned:
-        compilation = Compilation(shared, entry.kernel.source)
-        started = {one.variant: compilation.start(one.variant) for one in entry.variants}
-        compilations.append((compilation, started))
-    artifacts: dict[Variant, Artifact] = {}
-    for compilation, started in compilations:
-        for variant, pending in started.items():
-            artifacts[variant] = compilation.finish(pending)
-            report("compiling", len(artifacts), total)
-    return artifacts, sum(c.compiled for c, _ in compilations), sum(c.reused for c, _ in compilations)
-
-
-def _contents(
-    entry: _Planned, artifacts: Mapping[Variant, Artifact], mode: str, documents: dict[str, bytes]
-) -> BundleKernel:
+def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str, bytes]) -> BundleKernel:
     kernel = entry.kernel
     variants: dict[Variant, BundleVariant] = {}
     for one in entry.variants:
-        chosen = [entry.winners.get((kernel.name, label, one.variant.target)) for label in one.cases]
+        labels = one.cases if one.generic else one.leads
+        chosen = [entry.winners.get((kernel.name, label, one.variant.target)) for label in labels]
         measured = any(choice is not None and choice.origin.measured for choice in chosen)
         basis = Basis.MEASURED if measured else Basis.HEURISTIC
-        variants.setdefault(one.variant, BundleVariant(artifacts[one.variant], "; ".join(one.reasons), basis))
+        variants.setdefault(one.variant, BundleVariant(code.artifacts[one.variant], "; ".join(one.reasons), basis))
     recipes: tuple[JSON, ...] = tuple(
         function.recipe(values, make_of(None)).to_json()
         for function in kernel.case_functions
@@ -407,16 +418,23 @@ def _rules(entry: _Planned) -> list[BundleRules]:
         if one.generic:
             continue
         for study in entry.studies:
-            if study.case.label in one.cases:
+            if study.case.label in one.leads:
                 table.setdefault(study.bucket, variant.config)
     return [
         BundleRules(
             target,
             signature,
             fitted_rules(_key(entry), tables[target, signature], fallback, _samples(entry, target, signature)),
+            _space_size(entry, target, signature),
         )
         for (target, signature), fallback in first.items()
     ]
+
+
+def _space_size(entry: _Planned, target: Target, signature: Signature) -> int:
+    """How many configs the cases of one target and signature have together; 0 where there is no choice."""
+    size = len(entry.spaces.get((target, signature), ()))
+    return size if size > 1 else 0
 
 
 def _samples(entry: _Planned, target: Target, signature: Signature) -> tuple[Sample, ...]:
@@ -447,13 +465,15 @@ def _toolchain(sources: Sequence[str], targets: Sequence[Target]) -> tuple[tuple
     return tuple(sorted(versions.items()))
 
 
-def _rows(entry: _Planned) -> list[BuildRow]:
+def _rows(contents: BundleKernel, planned: Sequence[PlannedVariant]) -> list[BuildRow]:
     by_target: dict[Target, dict[Variant, Origin]] = {}
-    for one in entry.variants:
+    for one in planned:
         by_target.setdefault(one.variant.target, {}).setdefault(one.variant, one.origin)
     rows: list[BuildRow] = []
-    for target, planned in by_target.items():
-        best, origin = next(iter(planned.items()))
+    for target, variants in by_target.items():
+        best, origin = next(iter(variants.items()))
         chosen = "measured" if origin in (Origin.EXACT, Origin.BUCKET) else origin.value
-        rows.append(BuildRow(entry.kernel.name, str(target), len(planned), str(best.config), chosen))
+        coverage = [one for one in contents.coverage if one.target == target]
+        packed, space = sum(one.packed for one in coverage), sum(one.space for one in coverage)
+        rows.append(BuildRow(contents.name, str(target), len(variants), packed, space, str(best.config), chosen))
     return rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -139,13 +140,23 @@ def _tune_case(
             budget=limits.budget,
             progress=progress,
         )
+    outcome = replace(outcome, remarks=(*_unpacked(kernel, study), *outcome.remarks))
     return case.label, study.bucket, study.signature, outcome
+
+
+def _unpacked(kernel: BundledKernel, study: Study) -> tuple[str, ...]:
+    """That configs of the space are not in the bundle, where they are not."""
+    for one in kernel.contents.coverage:
+        if (one.target, one.signature) == (study.target, study.signature) and one.packed < one.space:
+            packed = f"{one.packed} of the {one.space} configs of its space are packed for {one.target}"
+            return (f"{packed}, so only they can be measured; silo build --configs all packs all of them",)
+    return ()
 
 
 def _update(kernel: BundledKernel, outcomes: Sequence[tuple[str, Bucket, Signature, TuneOutcome]]) -> KernelUpdate:
     """New trials, and rules in which measured winners replace what was there for their buckets."""
     trials: list[JSON] = []
-    tables: dict[str, tuple[Any, Signature, dict[Bucket, Config], Config]] = {}
+    tables: dict[str, tuple[Any, Signature, dict[Bucket, Config], Config, int]] = {}
     samples: dict[str, dict[Bucket, Sample]] = {}
     for _, bucket, signature, outcome in outcomes:
         trials.extend(study_document(outcome.study, trial) for trial in outcome.trials)
@@ -154,18 +165,22 @@ def _update(kernel: BundledKernel, outcomes: Sequence[tuple[str, Bucket, Signatu
         target = outcome.study.target
         key = f"{target} {signature!r}"
         if key not in tables:
-            before = next(
-                (r.rules for r in kernel.contents.rules if r.target == target and r.signature == signature), None
-            )
-            table = dict(before.rules) if before else {}
-            tables[key] = (target, signature, table, before.fallback if before else outcome.winner.config)
+            own = next((r for r in kernel.contents.rules if r.target == target and r.signature == signature), None)
+            table = dict(own.rules.rules) if own else {}
+            fallback = own.rules.fallback if own else outcome.winner.config
+            tables[key] = (target, signature, table, fallback, own.space if own else 0)
         tables[key][2][bucket] = outcome.winner.config
         sample = Sample.of_trials(bucket, outcome.trials)
         if sample is not None:
             samples.setdefault(key, {})[bucket] = sample
     rules = tuple(
-        BundleRules(target, signature, fitted_rules(kernel.contents.key, table, fallback, tuple(samples[key].values())))
-        for key, (target, signature, table, fallback) in tables.items()
+        BundleRules(
+            target,
+            signature,
+            fitted_rules(kernel.contents.key, table, fallback, tuple(samples.get(key, {}).values())),
+            space,
+        )
+        for key, (target, signature, table, fallback, space) in tables.items()
     )
     return KernelUpdate(trials=tuple(trials), rules=rules)
 

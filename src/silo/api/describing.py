@@ -13,13 +13,13 @@ from silo.bundle.reader import Bundle, open_bundle
 from silo.core.cases import CaseRecipe
 from silo.core.config import Config
 from silo.core.launch_info import format_block
-from silo.core.signature import ParameterKind
+from silo.core.signature import ParameterKind, Signature
 from silo.core.values import JSON
 from silo.tune.progress import format_time
 from silo.tune.trial import Trial
 from silo.tune.winner import standings
 
-__all__ = ["BundleDescription", "CaseRow", "RuleRow", "VariantRow", "describe_bundle", "verify_bundle"]
+__all__ = ["BundleDescription", "CaseRow", "CoverageRow", "RuleRow", "VariantRow", "describe_bundle", "verify_bundle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,17 @@ class RuleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class CoverageRow:
+    """How many of the ``space`` configs of a kernel's cases are packed for one target and dtype signature."""
+
+    kernel: str
+    target: str
+    types: str
+    packed: int
+    space: int
+
+
+@dataclass(frozen=True, slots=True)
 class CaseRow:
     """One case."""
 
@@ -69,6 +80,7 @@ class BundleDescription:
     targets: tuple[str, ...]
     kernels: tuple[str, ...]
     variants: tuple[VariantRow, ...]
+    coverage: tuple[CoverageRow, ...]
     winners: tuple[RuleRow, ...]
     cases: tuple[CaseRow, ...]
 
@@ -90,6 +102,7 @@ def describe_bundle(path: Path) -> BundleDescription:
             targets=tuple(sorted({row.target for row in variants})),
             kernels=tuple(kernel.name for kernel in contents.kernels),
             variants=variants,
+            coverage=tuple(row for kernel in contents.kernels for row in _coverage(kernel)),
             winners=tuple(row for kernel in contents.kernels for row in _rules(bundle, kernel)),
             cases=tuple(row for kernel in contents.kernels for row in _cases(bundle, kernel)),
         )
@@ -103,11 +116,6 @@ def verify_bundle(path: Path) -> list[str]:
 def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
     artifact, launch = one.artifact, one.artifact.launch
     variant = artifact.variant
-    types = ", ".join(
-        f"{'*' if p.kind is ParameterKind.POINTER else ''}{p.dtype.triton}"
-        for p in variant.signature.parameters
-        if p.dtype
-    )
     constants = [f"{name}={value}" for name, value in variant.specialization.constants]
     facts = [f"{name} {fact.value}" for name, fact in variant.specialization.facts]
     resources = [f"{format_block(launch.block)} threads"] if launch.threads > 1 else []
@@ -118,7 +126,7 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
     return VariantRow(
         kernel=kernel.name,
         target=str(variant.target),
-        types=types,
+        types=_types(variant.signature),
         facts=", ".join([*constants, *facts]) or "nothing",
         config=str(variant.config),
         size_bytes=artifact.blob.size,
@@ -126,6 +134,17 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
         basis=one.basis.value,
         reason=one.reason,
     )
+
+
+def _types(signature: Signature) -> str:
+    return ", ".join(
+        f"{'*' if p.kind is ParameterKind.POINTER else ''}{p.dtype.triton}" for p in signature.parameters if p.dtype
+    )
+
+
+def _coverage(kernel: BundleKernel) -> Iterator[CoverageRow]:
+    for one in kernel.coverage:
+        yield CoverageRow(kernel.name, str(one.target), _types(one.signature), one.packed, one.space)
 
 
 def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import wait
@@ -19,6 +18,7 @@ from silo.artifacts.artifact import Artifact
 from silo.core.config import Config
 from silo.core.variant import Variant
 from silo.errors import BlobLostError, LaunchError, SiloError
+from silo.forks import Mutex
 from silo.tune.check import BaseCheck, Check, Comparison, RememberingCheck
 from silo.tune.faults import fault_of
 from silo.tune.lanes import Lanes, make_lanes
@@ -70,7 +70,7 @@ class CompiledArtifacts:
 
     compilation: Compilation
     variant_of: Callable[[Config], Variant]
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: Mutex = field(default_factory=Mutex)
     _pending: dict[bytes, Pending | SiloError] = field(default_factory=dict[bytes, "Pending | SiloError"])
     _found: dict[bytes, Compiled] = field(default_factory=dict[bytes, Compiled])
 

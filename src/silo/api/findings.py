@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from silo.core.config import Config
+from silo.forks import Mutex
 from silo.tune.statistics import median
 
 __all__ = ["Findings", "Measured"]
@@ -27,7 +27,7 @@ class Findings:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._best_ns: int | None = None
         self._codes: dict[str, Future[Measured | None]] = {}
 

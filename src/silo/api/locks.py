@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
-import threading
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from silo.core.config import Config
 from silo.errors import LockError
+from silo.forks import Mutex
 from silo.settings import settings
-from silo.store.files import AtomicFile, sweep_abandoned
+from silo.store.files import AtomicFile, file_lock, sweep_abandoned
 from silo.tune.lock import Lock, LockEntry, choose
 from silo.tune.outcome import TuneOutcome
 from silo.tune.trial import Study
@@ -36,7 +35,7 @@ class LockRow:
     reason: str
 
 
-_lock = threading.Lock()
+_lock = Mutex()
 _read: dict[str, tuple[tuple[int, ...], Lock]] = {}
 
 
@@ -133,8 +132,7 @@ def _alone(folder: Path) -> Generator[None]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         # Where the file system has no locks, the atomic replacement still keeps the file whole.
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        with file_lock(descriptor, exclusive=True):
+            yield
     finally:
         os.close(descriptor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -17,6 +16,7 @@ from silo.compile.process import WorkerDiedError, WorkerHungError, WorkerProcess
 from silo.compile.wire import Message, encode
 from silo.core.protocols import Device
 from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TuneError
+from silo.forks import Mutex
 from silo.launch import native
 from silo.launch.drivers import KINDS
 from silo.settings import settings
@@ -59,7 +59,7 @@ class ArgumentCopy:
     def __init__(self, device: Device, arguments: Mapping[str, object]) -> None:
         self._device = device
         self._arguments = arguments
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._shared: SharedArguments | None = None
         self._holders = 0
         self.made = 0

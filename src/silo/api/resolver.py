@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,6 +33,7 @@ from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BlobLostError, SpaceError
+from silo.forks import ReentrantMutex
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import Binding, Launcher, inspect_call
@@ -58,8 +59,8 @@ class Resolver:
     def __init__(self, kernel: DeclaredKernel) -> None:
         self._kernel = kernel
         # Tuning launches candidates through the same launcher, so a miss may come while one is being answered.
-        self._lock = threading.RLock()
-        self._tuning = False
+        self._lock = ReentrantMutex()
+        self._tuning_process = 0  # the one that tunes now; a child made by fork meanwhile does not
         self._guesses: dict[tuple[Signature, Specialization], BoundSpace] = {}
         self._numerics = NumericsOf(kernel)
         self._told: set[str] = set()  # why calls are not tuned
@@ -294,16 +295,16 @@ class Resolver:
     def _on_miss(self, call: Call) -> Binding:
         with self._lock:
             situation = self.understand(call)
-            decision = self.decide(situation, can_tune=not self._tuning)
+            decision = self.decide(situation, can_tune=self._tuning_process != os.getpid())
             config = decision.config
             if decision.action is Action.REFUSE:
                 raise frozen_error(self._kernel, self.problem(situation), situation)
             if decision.action is Action.TUNE:
-                self._tuning = True
+                self._tuning_process = os.getpid()
                 try:
                     config = self._tuned(situation) or config
                 finally:
-                    self._tuning = False
+                    self._tuning_process = 0
             variant = self.variant(situation, config)
             try:
                 return self._loaded(situation, variant, decision)

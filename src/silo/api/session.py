@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import atexit
-import threading
 from typing import TYPE_CHECKING
 
+from silo.forks import Mutex
 from silo.settings import Settings, settings
 from silo.store.store import MemoryStore, Store
 
@@ -21,7 +21,7 @@ class Session:
     def __init__(self, settings: Settings, store: Store | MemoryStore) -> None:
         self.settings = settings
         self.store = store
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._pool: WorkerPool | None = None
 
     @property
@@ -40,7 +40,7 @@ class Session:
         return pool
 
 
-_lock = threading.Lock()
+_lock = Mutex()
 _sessions: dict[Settings, Session] = {}
 
 

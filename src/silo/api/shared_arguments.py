@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +14,7 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.descriptors import TensorDescriptor
 from silo.core.values import JSON, value_from_json, value_to_json
 from silo.errors import ArgumentError, TuneError
+from silo.forks import Mutex
 from silo.launch.descriptors import with_base
 from silo.launch.host_memory import available_memory
 
@@ -124,7 +124,7 @@ class SharedArguments:
         self._shared = _SharedMemory(max(at, 1))
         self._arrays = arrays  # until they are copied
         self._given: dict[str, NDArray[Any]] = {}
-        self._lock = threading.Lock()  # held while they are, and while an array is added to those given
+        self._lock = Mutex()  # held while they are, and while an array is added to those given
 
     def fill(self) -> None:
         """Copy what the arrays hold, once: further calls wait until that is done. Any thread may call."""

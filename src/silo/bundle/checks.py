@@ -28,12 +28,14 @@ class Checker:
         """The error to raise for ``field``."""
         return BundleFormatError(f"{self.file}: {message}", field=field, offset=self.offset)
 
-    def members(self, data: JSON, field: str, names: frozenset[str]) -> Mapping[str, JSON]:
-        """``data`` as an object with exactly these members."""
+    def members(
+        self, data: JSON, field: str, names: frozenset[str], optional: frozenset[str] = frozenset()
+    ) -> Mapping[str, JSON]:
+        """``data`` as an object with exactly these members, and perhaps the ``optional`` ones."""
         if not isinstance(data, dict):
             raise self.error(field, f"a {type(data).__name__} where an object is needed")
-        if data.keys() != names:
-            unknown, missing = sorted(data.keys() - names), sorted(names - data.keys())
+        if frozenset(data) - optional != names:
+            unknown, missing = sorted(data.keys() - names - optional), sorted(names - data.keys())
             parts = [f"unknown members {unknown}"] if unknown else []
             parts += [f"members {missing} are missing"] if missing else []
             raise self.error(field, ", ".join(parts))

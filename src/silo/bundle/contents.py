@@ -21,6 +21,7 @@ __all__ = [
     "BundleKernel",
     "BundleRules",
     "BundleVariant",
+    "Coverage",
     "VariantGroup",
     "decode_documents",
     "encode_documents",
@@ -65,11 +66,22 @@ class VariantGroup:
 
 @frozen
 class BundleRules:
-    """Dispatch for one target and one typed signature."""
+    """Dispatch for one target and one typed signature; ``space``: of how many configs it was built, 0 if not known."""
 
     target: Target
     signature: Signature
     rules: DispatchRules
+    space: int = 0
+
+
+@frozen
+class Coverage:
+    """How many of the configs of a space are packed for one target and typed signature."""
+
+    target: Target
+    signature: Signature
+    packed: int
+    space: int
 
 
 @frozen
@@ -100,6 +112,20 @@ class BundleKernel:
         for document in (self.cases, self.trials):
             if document is not None:
                 yield document
+
+    @property
+    def coverage(self) -> tuple[Coverage, ...]:
+        """What is packed of the spaces that are known."""
+        found: dict[tuple[Target, Signature], set[bytes]] = {}
+        for one in self.variants:
+            variant = one.artifact.variant
+            key = (variant.target, variant.signature.without_effects())
+            found.setdefault(key, set()).add(variant.config.order_key)
+        return tuple(
+            Coverage(rules.target, rules.signature, len(found.get((rules.target, rules.signature), ())), rules.space)
+            for rules in self.rules
+            if rules.space
+        )
 
 
 @frozen

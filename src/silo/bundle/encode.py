@@ -7,13 +7,13 @@ from typing import cast
 
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant
-from silo.bundle.format import MAJOR, MINOR
+from silo.bundle.format import MAJOR
 from silo.bundle.manifest import TABLES, BlobEntry
 from silo.core import expressions
 from silo.core.values import JSON, canonical_json
 from silo.errors import BundleError
 
-__all__ = ["encode_manifest"]
+__all__ = ["encode_manifest", "minor_version"]
 
 
 class _Tables:
@@ -57,6 +57,7 @@ class _Encoder:
                     "target": self._row("targets", str(rules.target)),
                     "signature": self._row("signatures", rules.signature.to_json()),
                     "rules": rules.rules.to_json(),
+                    **({"space": rules.space} if rules.space else {}),
                 }
                 for rules in kernel.rules
             ],
@@ -91,13 +92,18 @@ class _Encoder:
         return self._blobs[ref.sha256, ref.kind]
 
 
+def minor_version(contents: BundleContents) -> int:
+    """The lowest minor version of the format that can express the contents."""
+    return int(any(rules.space for kernel in contents.kernels for rules in kernel.rules))
+
+
 def encode_manifest(contents: BundleContents, blobs: Sequence[BlobEntry]) -> bytes:
     """The manifest's canonical JSON. ``blobs`` is the blob table, sorted; it must hold every blob referred to."""
     encoder = _Encoder(blobs)
     kernels = [encoder.kernel(kernel) for kernel in sorted(contents.kernels, key=lambda kernel: kernel.name)]
     return canonical_json(
         {
-            "format": [MAJOR, MINOR],
+            "format": [MAJOR, minor_version(contents)],
             "producer": dict(contents.producer),
             "toolchain": dict(contents.toolchain),
             "notes": dict(contents.notes),

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 MAGIC = b"SILOBNDL"
-MAJOR, MINOR = 1, 0
+MAJOR, MINOR = 1, 1  # the newest that is read; what is written is the lowest that can express the contents
 HEADER_BYTES = 64
 ALIGNMENT = 64
 

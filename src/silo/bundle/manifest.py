@@ -27,6 +27,7 @@ from silo.bundle.format import (
     CODECS,
     HEADER_BYTES,
     KINDS,
+    MAJOR,
     MAX_BLOB_BYTES,
     MAX_BLOBS,
     MAX_KERNELS,
@@ -76,6 +77,7 @@ _VARIANT = frozenset(
     }
 )
 _RULES = frozenset({"rules", "signature", "target"})
+_RULES_1_1 = frozenset({"space"})  # what format 1.1 added
 _BASES = {basis.value: basis for basis in Basis}
 _HEX = "0123456789abcdef"
 _IDENTITY = operator.itemgetter("source", "signature", "specialization", "config", "target", "compiler")
@@ -178,6 +180,7 @@ class Manifest:
 
     def __init__(self, text: bytes, header: Header, *, file: str) -> None:
         self._check = check = Checker(file, header.manifest_offset)
+        self._minor = header.minor if header.major == MAJOR else 0
         # Also keeps json from taking the bytes for UTF-16 or UTF-32.
         if not text.startswith(b'{"'):
             raise check.error("manifest", "the manifest is no JSON object")
@@ -396,11 +399,12 @@ class Manifest:
         found: list[BundleRules] = []
         for number, item in enumerate(check.items(data, field, MAX_VARIANTS)):
             where = f"{field}[{number}]"
-            row = check.members(item, where, _RULES)
+            row = check.members(item, where, _RULES, _RULES_1_1 if self._minor >= 1 else frozenset())
             rules = BundleRules(
                 target=self._targets.get(row["target"], f"{where}.target"),
                 signature=self._signatures.get(row["signature"], f"{where}.signature"),
                 rules=check.decoded(row["rules"], f"{where}.rules", DispatchRules.from_json, DispatchRules.to_json),
+                space=check.integer(row["space"], f"{where}.space", 1, MAX_VARIANTS) if "space" in row else 0,
             )
             if any((rules.target, rules.signature) == (other.target, other.signature) for other in found):
                 raise check.error(where, "two dispatch rules for one target and signature")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 from collections.abc import Generator, Mapping
@@ -17,6 +16,7 @@ from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.writer import ReadBlob, Written, write_bundle
 from silo.core.values import JSON, canonical_json
 from silo.errors import BundleError
+from silo.store.files import file_lock
 
 __all__ = ["KernelUpdate", "document_blob", "update_bundle"]
 
@@ -108,11 +108,10 @@ def _locked(path: Path) -> Generator[None]:
             raise BundleError(f"cannot open the bundle {path}: {error.strerror}") from None
         try:
             # Where the file system has no locks, the atomic replacement still keeps the file whole.
-            with contextlib.suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if _names(path, descriptor):
-                yield
-                return
+            with file_lock(descriptor, exclusive=True):
+                if _names(path, descriptor):
+                    yield
+                    return
         finally:
             os.close(descriptor)
 

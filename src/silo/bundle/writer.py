@@ -12,7 +12,7 @@ from pathlib import Path
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.codec import ZSTD_VERSION, compress
 from silo.bundle.contents import BundleContents
-from silo.bundle.encode import encode_manifest
+from silo.bundle.encode import encode_manifest, minor_version
 from silo.bundle.format import (
     HEADER_BYTES,
     KINDS,
@@ -20,7 +20,6 @@ from silo.bundle.format import (
     MAX_BLOB_BYTES,
     MAX_BLOBS,
     MAX_MANIFEST_BYTES,
-    MINOR,
     Header,
     aligned,
     pack_header,
@@ -113,7 +112,7 @@ def _write(
     if len(text) > MAX_MANIFEST_BYTES:
         raise BundleError(f"a manifest of {len(text)} bytes is more than a bundle holds ({MAX_MANIFEST_BYTES})")
     sha256 = hashlib.sha256(manifest)
-    header = Header(MAJOR, MINOR, codec == "zstd", file.position, len(manifest), sha256.digest())
+    header = Header(MAJOR, minor_version(contents), codec == "zstd", file.position, len(manifest), sha256.digest())
     file.write(manifest)
     file.patch(0, pack_header(header))
     return Written(

@@ -16,11 +16,21 @@ from silo.tune.progress import format_bytes
 
 __all__ = ["command"]
 
+# The numbers are those of silo.compile.packing, which is not imported for --help. A test compares them.
+_CONFIGS = (
+    "How many configs of each case to pack. Default: for targets that nothing here measures the whole space, up to 128 "
+    "configs of each case and 64 MiB of code of each kernel, so that silo tune K.silo on the device finds the best; "
+    "for measured ones their winners."
+)
+
 
 def command(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Python files with kernels made by silo.kernel or silo.binary."),
+        typer.Argument(
+            metavar="FILE|MODULE...",
+            help="Python files or modules (pkg.kernels) with kernels made by silo.kernel or silo.binary.",
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="K.silo", help="The bundle to write.")],
     target: Annotated[
@@ -36,15 +46,18 @@ def command(
     kernel: Kernels = None,
     tune: TuneMode = None,
     budget: Budget = None,
+    configs: Annotated[str | None, typer.Option("--configs", metavar="N|all", help=_CONFIGS)] = None,
     *,
     deterministic: Deterministic = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Compile the kernels of FILE... for every target, tune them where the device is here, and pack one bundle.
+    """Compile the kernels of files and modules for every target, tune where the device is here, and pack one bundle.
 
     The bundle holds, for each kernel, the specializations of its cases and one generic fallback per dtype signature.
-    It is written in one piece: an existing file is replaced only by a finished one.
+    For a target that nothing here can measure it holds the configs of the space besides; calls use the heuristic's
+    until silo tune K.silo has measured them there. It is written in one piece: an existing file is replaced only by a
+    finished one.
     """
     from silo.api.build import build_bundle  # noqa: PLC0415  # heavy: only when the command runs
 
@@ -57,6 +70,7 @@ def command(
             kernels=kernel or None,
             tune=tune,
             budget_s=budget,
+            configs=configs,
             progress=progress.stage,
             tuning=progress.update,
         )
@@ -64,10 +78,25 @@ def command(
         print_json(asdict(summary))
         return
     if not quiet:
-        rows = [[row.kernel, row.target, str(row.variants), row.choice, row.measured] for row in summary.rows]
-        console().print(
-            table(str(output), ["kernel", "target", "variants", "best config", "chosen by"], rows, right=["variants"])
-        )
+        rows = [
+            [
+                row.kernel,
+                row.target,
+                str(row.variants),
+                f"{row.configs} of {row.space}" if row.space else "",
+                row.choice,
+                row.measured,
+            ]
+            for row in summary.rows
+        ]
+        columns = ["kernel", "target", "variants", "configs packed", "best config", "chosen by"]
+        console().print(table(str(output), columns, rows, right=["variants", "configs packed"]))
+        for remark in summary.remarks:
+            console().print(remark, markup=False, highlight=False, soft_wrap=True)
+        if any(row.configs < row.space and row.measured != "measured" for row in summary.rows):
+            console().print(
+                "what is not packed cannot be measured on the device: --configs all packs it", highlight=False
+            )
         console().print(
             f"{output}: {format_bytes(summary.size_bytes)}, {summary.variants} variants, {summary.blobs} blobs, "
             f"{summary.compiled} compiled, {summary.reused} from the store, {summary.seconds:.1f} s",

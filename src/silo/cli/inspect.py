@@ -54,6 +54,10 @@ def command(
     ]
     columns = ["kernel", "target", "types", "assumes", "config", "size", "resources", "for"]
     console().print(table("variants", columns, rows, right=["size"]))
+    if description.coverage:
+        packed = [[row.kernel, row.target, row.types, f"{row.packed} of {row.space}"] for row in description.coverage]
+        columns = ["kernel", "target", "types", "configs of the space"]
+        console().print(table("packed", columns, packed, right=["configs of the space"]))
     winners = [[row.kernel, row.target, row.key, row.config, row.time, row.reason] for row in description.winners]
     console().print(
         table("dispatch rules", ["kernel", "target", "key", "config", "time", "chosen by"], winners, right=["time"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from silo.compile.packing import Packing, first_of
 from silo.core.config import Config
 from silo.core.origins import Origin, default_origin
 from silo.core.protocols import Heuristic
@@ -15,10 +16,7 @@ from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import SpaceError
 
-__all__ = ["MAX_NEIGHBOURS", "Chosen", "PlanCase", "PlanKernel", "PlannedVariant", "first_config", "plan_variants"]
-
-# How many neighbours of the config that was chosen unmeasured are built for a target that nothing here can measure.
-MAX_NEIGHBOURS = 2
+__all__ = ["Chosen", "PlanCase", "PlanKernel", "PlannedVariant", "first_config", "plan_variants"]
 
 
 def first_config(target: Target, configs: Sequence[Config], hints: Mapping[str, int]) -> Sequence[Config]:
@@ -78,8 +76,9 @@ class PlanKernel:
 class PlannedVariant:
     """A variant to build. ``reasons`` says why it is in the plan, ``cases`` whom it serves; both in order.
 
-    ``generic`` marks the fallback that assumes nothing of alignment, divisibility or an integer being 1. ``origin``
-    says what chose its config first.
+    ``leads`` are those of its cases whose config it has by measurement or heuristic: calls get it until somebody
+    measures another one. ``generic`` marks the fallback that assumes nothing of alignment, divisibility or an integer
+    being 1. ``origin`` says what chose its config first.
     """
 
     variant: Variant
@@ -87,10 +86,7 @@ class PlannedVariant:
     cases: tuple[str, ...]
     generic: bool
     origin: Origin = Origin.ONLY
-
-
-# By variant, and whether it is a fallback: what chose its config, why it is there, whom it serves.
-_Entries: TypeAlias = "dict[tuple[Variant, bool], tuple[Origin, list[str], list[str]]]"
+    leads: tuple[str, ...] = ()
 
 
 def plan_variants(
@@ -101,12 +97,14 @@ def plan_variants(
     has_device: Callable[[Target], bool],
     heuristic: Heuristic = first_config,
     canonical: Callable[[Target], Target] = _itself,
+    packing: Packing = Packing(),  # noqa: B008  # frozen
 ) -> tuple[PlannedVariant, ...]:
     """Every variant that a build needs, without repetition, in a fixed order.
 
     For each kernel: the specializations of its cases, then one generic fallback per dtype signature. For each target:
     the measured winner of a case where one is known; otherwise the heuristic's choice (without one, the first config)
-    and, where no device of that target is here to measure on, up to two of its neighbours besides.
+    and, where no device of that target is here to measure on, as much of the space besides as ``packing`` allows, so
+    that its device can tune it.
 
     Args:
         kernels: what to plan for.
@@ -115,25 +113,28 @@ def plan_variants(
         has_device: whether variants of a target can be measured here.
         heuristic: orders a space for a target and sizes, best guess first.
         canonical: what code for a target is really for (``sm_90`` and ``sm_90a`` may be one); variants carry that.
+        packing: how many configs of a case to pack.
 
     Raises:
         SpaceError: a space without configs, or a heuristic that leaves none.
     """
     known = winners or {}
-    planned: _Entries = {}
+    planned: dict[tuple[Variant, bool], _Entry] = {}
     distinct = _distinct(targets, canonical)
     for kernel in kernels:
         for target in distinct:
-            chooser = _Chooser(kernel, target, known, heuristic, measured_here=has_device(target))
+            chooser = _Chooser(kernel, target, known, heuristic, packing, measured_here=has_device(target))
             for case in kernel.cases:
-                for config, origin, reason in chooser.configs(case):
+                for rank, (config, origin, reason) in enumerate(chooser.configs(case)):
                     variant = _variant(kernel, case.signature, case.specialization, config, canonical(target))
-                    _add(planned, variant, origin, f"case {case.label}: {reason}", case.label, generic=False)
+                    entry = planned.setdefault((variant, False), _Entry(origin))
+                    entry.add(f"case {case.label}: {reason}", case.label, leads=rank == 0)
             for case, specialization, labels in _fallbacks(kernel):
-                # One config serves every key that no variant was made for, so its neighbours would only add bytes.
+                # One config serves every key that no variant was made for, so others would only add bytes.
                 config, origin, reason = chooser.configs(case)[0]
                 variant = _variant(kernel, case.signature, specialization, config, canonical(target))
-                _add(planned, variant, origin, f"fallback that assumes nothing: {reason}", *labels, generic=True)
+                entry = planned.setdefault((variant, True), _Entry(origin))
+                entry.add(f"fallback that assumes nothing: {reason}", *labels, leads=False)
     return _merged(planned)
 
 
@@ -153,32 +154,66 @@ class _Chooser:
     target: Target
     winners: Mapping[tuple[str, str, Target], Chosen]
     heuristic: Heuristic
+    packing: Packing
     measured_here: bool
 
     def configs(self, case: PlanCase) -> list[tuple[Config, Origin, str]]:
+        """The configs to build, each with what chose it and the reason; the first is what calls get."""
         winner = self.winners.get((self.kernel.name, case.label, self.target))
         if winner is not None:
-            return [(winner.config, winner.origin, f"{winner.origin.phrase} on {self.target}")]
+            chosen = (winner.config, winner.origin, f"{winner.origin.phrase} on {self.target}")
+            if not self.packing.everywhere:
+                return [chosen]
+            rest = [config for config in self._ordered(case)[0] if config != winner.config]
+            return [chosen, *self._packed([winner.config, *rest], Origin.FIRST)]
+        ordered, origin = self._ordered(case)
+        if origin is Origin.ONLY:
+            return [(ordered[0], origin, f"{origin.phrase} there is for {self.target}")]
+        packed = self._packed(ordered, origin)
+        if self.measured_here:
+            chosen = (ordered[0], origin, f"{origin.phrase} for {self.target}, not measured yet")
+            return [chosen, *packed] if self.packing.everywhere else [chosen]
+        return [(ordered[0], origin, f"{origin.phrase}: no {self.target} is here to measure on"), *packed]
+
+    def _ordered(self, case: PlanCase) -> tuple[Sequence[Config], Origin]:
+        """The case's configs, best guess first, and what made that guess. ``SpaceError`` where there is none."""
         configs = self.kernel.configs if case.configs is None else case.configs
         if not configs:
             raise SpaceError(f"{self.kernel.name}: no config of its space can be used in the case {case.label}")
         ordered = tuple(self.heuristic(self.target, configs, case.hints))
         if not ordered:
             raise SpaceError(f"{self.kernel.name}: the heuristic leaves no config for {self.target}, case {case.label}")
-        choice = ordered[0]
         # Not the number that the heuristic leaves: what it left out was there to be chosen.
-        origin = default_origin(len(configs), ruled=case.ruled or self.heuristic is not first_config)
-        if origin is Origin.ONLY:
-            return [(choice, origin, f"{origin.phrase} there is for {self.target}")]
-        if self.measured_here:
-            return [(choice, origin, f"{origin.phrase} for {self.target}, not measured yet")]
-        near = [config for config in self.kernel.neighbours(choice) if config in configs and config != choice]
-        ranks = {config: rank for rank, config in enumerate(ordered)}
-        near.sort(key=lambda config: ranks.get(config, len(ranks)))  # stable: ties stay in the space's order
-        chosen = [(choice, origin, f"{origin.phrase}: no {self.target} is here to measure on")]
-        return chosen + [
-            (config, origin, f"a neighbour of {origin.phrase} for {self.target}") for config in near[:MAX_NEIGHBOURS]
-        ]
+        return ordered, default_origin(len(configs), ruled=case.ruled or self.heuristic is not first_config)
+
+    def _packed(self, ordered: Sequence[Config], origin: Origin) -> list[tuple[Config, Origin, str]]:
+        """What is packed besides the first config, to be measured where the bundle is used."""
+        packed = first_of(ordered, self._neighbours, self.packing.configs)
+        reason = f"one of {len(packed)} configs to measure on {self.target}"
+        if len(packed) < len(ordered):
+            reason += f", of {len(ordered)} that the space has"
+        return [(config, origin, reason) for config in packed[1:]]
+
+    def _neighbours(self, config: Config) -> Sequence[Config]:
+        # A winner may be a refinement, which is not of the space.
+        return self.kernel.neighbours(config) if config in self.kernel.configs else ()
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What chose a variant's config, why it is in the plan, and whom it serves."""
+
+    origin: Origin
+    reasons: list[str] = field(default_factory=list[str])
+    cases: list[str] = field(default_factory=list[str])
+    leads: list[str] = field(default_factory=list[str])
+
+    def add(self, reason: str, *labels: str, leads: bool) -> None:
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+        self.cases.extend(label for label in labels if label not in self.cases)
+        if leads:
+            self.leads.extend(label for label in labels if label not in self.leads)
 
 
 def _variant(
@@ -201,26 +236,17 @@ def _fallbacks(kernel: PlanKernel) -> list[tuple[PlanCase, Specialization, tuple
     return [(case, generic, tuple(labels)) for (_, generic), (case, labels) in groups.items()]
 
 
-def _add(planned: _Entries, variant: Variant, origin: Origin, reason: str, *labels: str, generic: bool) -> None:
-    _, reasons, cases = planned.setdefault((variant, generic), (origin, [], []))
-    if reason not in reasons:
-        reasons.append(reason)
-    cases.extend(label for label in labels if label not in cases)
-
-
-def _merged(planned: _Entries) -> tuple[PlannedVariant, ...]:
+def _merged(planned: Mapping[tuple[Variant, bool], _Entry]) -> tuple[PlannedVariant, ...]:
     """A case without any assumption asks for the fallback itself: one variant then serves as both."""
     merged: dict[Variant, PlannedVariant] = {}
-    for (variant, generic), (origin, reasons, cases) in planned.items():
-        before = merged.get(variant)
-        if before is None:
-            merged[variant] = PlannedVariant(variant, tuple(reasons), tuple(cases), generic, origin)
-        else:
-            merged[variant] = PlannedVariant(
-                variant,
-                (*before.reasons, *reasons),
-                tuple(dict.fromkeys((*before.cases, *cases))),
-                before.generic or generic,
-                before.origin,
-            )
+    for (variant, generic), entry in planned.items():
+        before = merged.get(variant) or PlannedVariant(variant, (), (), generic=False, origin=entry.origin)
+        merged[variant] = PlannedVariant(
+            variant,
+            (*before.reasons, *entry.reasons),
+            tuple(dict.fromkeys((*before.cases, *entry.cases))),
+            before.generic or generic,
+            before.origin,
+            tuple(dict.fromkeys((*before.leads, *entry.leads))),
+        )
     return tuple(merged.values())

@@ -18,6 +18,7 @@ from silo.compile.wire import decode_outcome, encode
 from silo.core.compiled import Compiled
 from silo.core.variant import CompileJob
 from silo.errors import CompileCrashError, CompileError, CompileTimeoutError, SiloError
+from silo.forks import in_child
 from silo.settings import settings
 
 __all__ = ["WorkerPool"]
@@ -41,6 +42,9 @@ class WorkerPool:
     A worker that passes a time limit fails only the job it was at and is replaced. Where one dies its job is tried once
     more in another: only a job that kills two is to blame. Equal jobs that are not finished yet share one compilation.
 
+    A child made by fork has none of the threads, so it begins anew: with no workers and no jobs. What was submitted
+    before is the parent's, and so are its futures.
+
     Args:
         workers: the most workers; ``SILO_JOBS`` or the CPUs this process may use by default.
         timeout_s: seconds one job may take; ``SILO_COMPILE_TIMEOUT`` by default.
@@ -61,6 +65,18 @@ class WorkerPool:
         self._idle = 0
         self._taken: defaultdict[str, list[float]] = defaultdict(list)  # seconds of jobs that ended well, by kernel
         self._closed = False
+        in_child(self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        # Whoever held the condition, and was in the middle of changing what it guards, is not here.
+        inherited, self._processes = self._processes, set()
+        self._changed = threading.Condition()
+        self._queue = deque()
+        self._entries = {}
+        self._threads = []
+        self._idle = 0
+        for process in inherited:
+            process.close()
 
     def submit(self, job: CompileJob, *, timeout_s: float | None = None, trial: bool = False) -> Future[Compiled]:
         """Queue ``job``. A job equal to one that is not finished yet is joined to it, with the first one's limit.

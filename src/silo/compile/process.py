@@ -40,6 +40,9 @@ class WorkerProcess:
 
     The worker leads a process group of its own, so that Ctrl-C in a terminal does not reach it and so that the
     compilers it starts end with it.
+
+    It belongs to the process that started it. In a child made by fork it counts as dead: the child neither talks to it,
+    for the parent would get or miss the answers, nor ends it.
     """
 
     def __init__(
@@ -75,6 +78,11 @@ class WorkerProcess:
         os.set_blocking(self._stdin.fileno(), False)
         os.set_blocking(self._stdout.fileno(), False)
         self._ready = False
+        self._owner = os.getpid()
+
+    @property
+    def _inherited(self) -> bool:
+        return os.getpid() != self._owner
 
     def exchange(self, request: bytes, limit_s: float) -> Message:
         """Send one job and wait for its outcome.
@@ -114,6 +122,8 @@ class WorkerProcess:
             raise WorkerHungError
 
     def _write(self, data: bytes, deadline: float) -> None:
+        if self._inherited:
+            raise WorkerDiedError
         rest = memoryview(data)
         while rest:
             self._wait(self._stdin.fileno(), select.POLLOUT, deadline)
@@ -125,6 +135,9 @@ class WorkerProcess:
                 raise WorkerDiedError from error
 
     def _read(self, deadline: float) -> Message:
+        if self._inherited:
+            raise WorkerDiedError
+
         def take(count: int) -> bytes:
             parts: list[bytes] = []
             while count:
@@ -151,7 +164,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """Stop the worker and everything it started, at once. The group exists until the leader was waited for."""
-        if self._process.returncode is None:
+        if self._process.returncode is None and not self._inherited:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -160,16 +173,22 @@ class WorkerProcess:
 
         With ``died`` the worker gets a moment to end by itself: its pipe closes before it can be waited for.
         """
+        if self._inherited:
+            self._process.returncode = 0  # or its finalizer would wait for it
+            self._close_pipes()
+            return "it belongs to the process that this one was forked from"
         if died:
             self._await_end()
         self.kill()
         code = self._process.wait()
-        self._stdin.close()
-        self._stdout.close()
         tail = self._tail()
-        self._stderr.close()
+        self._close_pipes()
         how = f"signal {_signal_name(-code)}" if code < 0 else f"exit status {code}"
         return f"{how}; its last output: {tail}" if tail else how
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            pipe.close()
 
     def _await_end(self) -> None:
         if not hasattr(os, "waitid"):  # macOS before Python 3.13; the exit status may then read as our own signal

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
@@ -14,6 +13,7 @@ from silo.core.device import DeviceModel, available_sms
 from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target
 from silo.errors import DeviceError
+from silo.forks import Mutex
 from silo.frozen import field, frozen
 from silo.launch import native
 from silo.launch.drivers import open_driver
@@ -37,7 +37,7 @@ class Vendor:
 
 # The same code loaded twice on a device would hold its memory twice. Modules live as long as kernels that use them.
 _modules: Final[WeakValueDictionary[tuple[str, int, str], native.GpuModule]] = WeakValueDictionary()
-_lock = threading.Lock()
+_lock = Mutex()
 
 
 @frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 
 from silo.core.signature import Effect
 from silo.errors import SettingsError
+from silo.forks import Mutex, in_child
 from silo.launch import native
 
 __all__ = ["LaunchEvent", "LaunchHook", "launch_hook", "nvtx_ranges", "on_launch", "torch_annotations", "without_hooks"]
@@ -42,9 +44,9 @@ class LaunchHook(Protocol):
 
 _EFFECTS = {effect.value: effect for effect in Effect}  # several times as fast as Effect(value)
 
-_lock = threading.Lock()
+_lock = Mutex()
 _hooks: tuple[LaunchHook, ...] = ()
-_suspended = 0
+_suspended: Counter[int] = Counter()  # how often, by thread; a child made by fork has one thread
 
 
 def on_launch(hook: LaunchHook) -> Callable[[], None]:
@@ -76,18 +78,30 @@ def _switch() -> None:
         native.set_hooks(None, None)
 
 
+def _survive() -> None:
+    for thread in list(_suspended):
+        if thread != threading.get_ident():
+            del _suspended[thread]
+    _switch()
+
+
+in_child(_survive)
+
+
 @contextmanager
 def without_hooks() -> Generator[None]:
     """No hook sees a launch until the block ends, in any thread: for measurements, which hooks would distort."""
-    global _suspended  # noqa: PLW0603
+    thread = threading.get_ident()
     with _lock:
-        _suspended += 1
+        _suspended[thread] += 1
         _switch()
     try:
         yield
     finally:
         with _lock:
-            _suspended -= 1
+            _suspended[thread] -= 1
+            if not _suspended[thread]:
+                del _suspended[thread]
             _switch()
 
 

@@ -12,7 +12,6 @@ import json
 import logging
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from typing import Any
 
 from silo.core.signature import Effect
 from silo.errors import DeviceError, LaunchError, SettingsError, SiloError
+from silo.forks import Mutex
 from silo.launch import native
 from silo.launch.descriptors import is_descriptor
 from silo.launch.hooks import LaunchEvent, on_launch
@@ -79,7 +79,7 @@ class LaunchProfile:
     """A hook that adds up what launches take; see :func:`profile_table` for what becomes of it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._totals: dict[tuple[str, str], list[int]] = {}  # the numbers of a KernelTotal
         self._pending: list[tuple[tuple[str, str], int, native.GpuEvent, native.GpuEvent]] = []
 

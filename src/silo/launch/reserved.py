@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-
 from silo.errors import SettingsError
+from silo.forks import Mutex
 from silo.launch import native
 
 __all__ = ["reserve_sms", "reserved_sms"]
 
-_lock = threading.Lock()
+_lock = Mutex()
 _reserved: dict[tuple[str, int], int] = {}
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
 from silo.errors import LaunchError
+from silo.forks import Mutex
 from silo.launch import native
 from silo.launch.frameworks import torch_with_gpu
 
@@ -21,7 +21,7 @@ Allocator = Callable[[int, int, int, str], Any]
 # What its caching allocator rounds addresses to (kMinBlockSize in c10's CUDACachingAllocator).
 _TORCH_ALIGNMENT = 512
 
-_lock = threading.Lock()
+_lock = Mutex()
 _user: Allocator | None = None
 # Without a framework: one growing buffer a stream, and those that a graph has captured, which stay.
 _pools: dict[tuple[str, int, int], native.GpuBuffer] = {}

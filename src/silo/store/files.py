@@ -7,11 +7,14 @@ import errno
 import fcntl
 import os
 import secrets
+import threading
 import time
 from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from silo.forks import in_child
 
 __all__ = [
     "TEMPORARY_PREFIX",
@@ -66,12 +69,37 @@ def make_directory(path: Path) -> None:
     sync_directory(path.parent)
 
 
+_locking: dict[int, int] = {}  # descriptors that have a lock or wait for it, and the thread
+
+
+def _let_go() -> None:
+    # Closing them would leave their numbers to files that the child opens, which a finalizer could then close.
+    for descriptor, thread in list(_locking.items()):
+        if thread != threading.get_ident():
+            nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            os.dup2(nothing, descriptor, inheritable=False)
+            os.close(nothing)
+            del _locking[descriptor]
+
+
+in_child(_let_go)
+
+
 @contextlib.contextmanager
 def file_lock(descriptor: int, *, exclusive: bool) -> Generator[bool]:
     """Hold an advisory lock on an open file; yields False where the file system has none.
 
-    The lock goes with the descriptor, so a killed process never leaves it behind.
+    The lock goes with the open file, so a killed process never leaves it behind. A child made by fork meanwhile shares
+    the open file: it lets go of it, or a lock whose holder was killed would last as long as the child.
     """
+    _locking[descriptor] = threading.get_ident()
+    try:
+        yield from _locked(descriptor, exclusive=exclusive)
+    finally:
+        del _locking[descriptor]
+
+
+def _locked(descriptor: int, *, exclusive: bool) -> Generator[bool]:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
     except OSError as error:

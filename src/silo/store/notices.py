@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from silo.forks import Mutex
 
 __all__ = ["Notices"]
 
@@ -11,7 +11,7 @@ class Notices:
     """Warnings on the ``silo.store`` logger, each subject at most once."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._told: set[str] = set()
 
     def once(self, subject: str, message: str) -> None:

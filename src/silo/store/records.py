@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
+from silo.forks import Mutex
 from silo.store.files import file_lock, make_directory, sync_directory, write_all
 from silo.store.framing import decode_line, encode_line
 from silo.store.notices import Notices
@@ -61,7 +61,7 @@ class DiskRecords:
     def __init__(self, directory: Path, notices: Notices) -> None:
         self._directory = directory
         self._notices = notices
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._named: set[str] = set()  # keys whose file name this process has made durable
 
     def _path(self, key: str) -> Path:

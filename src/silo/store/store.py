@@ -16,13 +16,13 @@ use it at once and any of them may be killed.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
+from silo.forks import Mutex
 from silo.store.artifacts import Artifacts, Blobs
 from silo.store.blobs import DiskBlobs, MemoryBlobs
 from silo.store.entries import DiskEntries, MemoryEntries
@@ -91,7 +91,7 @@ class Store(StoreBase):
     def __init__(self, root: Path) -> None:
         self.root: Path | None = root.absolute()
         self._directory = root.absolute()
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._prepared = False
         notices = Notices()
         self._check_schema()

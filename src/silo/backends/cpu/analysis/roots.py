@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from silo.backends.cpu.analysis.values import VOLATILE_LOAD, load_parts
 from silo.sources.triton.ssa import Module, Operation, Value
 
 __all__ = ["keeps_unchanged", "pointer_roots"]
@@ -39,24 +40,54 @@ def pointer_roots(pointer: Value) -> frozenset[Value] | None:
     return frozenset(roots)
 
 
-def keeps_unchanged(module: Module, pointer: Value) -> bool:
-    """Whether what lies behind ``pointer`` may be taken not to change while the programs of one launch run.
+def keeps_unchanged(module: Module, load: Operation) -> bool:
+    """Whether what ``load`` reads may be taken not to change while the programs of one launch run.
 
-    So it is where nothing is stored through an argument that it derives from, and where programs have no way to wait
-    for each other: then no program can tell whether another's stores came before its loads.
+    So it is where nothing is stored through an argument that its pointer derives from, and where programs have no way
+    to wait for each other: then no program can tell whether another's stores came before its loads. A program's own
+    stores it can tell, and two arguments may lie in one memory: so none may come before the load.
     """
-    roots = pointer_roots(pointer)
+    roots = pointer_roots(load_parts(load)[0])
     if roots is None:
         return False
     for operation in _operations(module.entry):
         name = operation.name
         if name == "tt.store":
             stored = pointer_roots(operation.operands[0])
-            if stored is None or stored & roots:
+            if stored is None or stored & roots or _may_precede(operation, load):
                 return False
-        elif "atomic" in name or name in {"tt.call", "tt.elementwise_inline_asm"} or "descriptor" in name:
+        elif "atomic" in name or name in {"tt.call", VOLATILE_LOAD} or "descriptor" in name:
             return False
     return True
+
+
+def _may_precede(one: Operation, other: Operation) -> bool:
+    """Whether a program may run ``one`` before it runs ``other``: in its order, or in the round of a loop before."""
+    paths = _path(one), _path(other)
+    for mine, its in zip(*paths, strict=False):
+        if mine is its:
+            if mine.name in {"scf.for", "scf.while"}:
+                return True
+            continue
+        assert mine.block is not None
+        assert its.block is not None
+        if mine.block is its.block:
+            operations = mine.block.operations
+            return operations.index(mine) < operations.index(its)
+        # Blocks of a function come in an order that jumps follow; of two sides of a branch one alone is run.
+        region = mine.block.region
+        if region is None or region is not its.block.region:
+            return False
+        return region.blocks.index(mine.block) < region.blocks.index(its.block)
+    return False
+
+
+def _path(operation: Operation) -> list[Operation]:
+    """The operations round ``operation``, outermost first, and itself."""
+    found = [operation]
+    while (block := found[0].block) is not None and block.region is not None and block.region.owner is not None:
+        found.insert(0, block.region.owner)
+    return found
 
 
 def _operations(operation: Operation) -> list[Operation]:

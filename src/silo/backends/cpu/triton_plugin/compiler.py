@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from importlib import import_module
 from typing import Any
 
 # Triton has no types, and its discovery wants one concrete subclass of this in the module.
 _Base: Any = import_module("triton.backends.compiler").BaseBackend
+
+# What this thread last compiled for, whichever backend did it: Triton's tools for C ask the active driver for the types
+# of parameters and do not say for which target, but Triton asks every backend before it chooses one for a target.
+last_target = threading.local()
 
 
 class CpuBackend(_Base):
@@ -21,6 +26,7 @@ class CpuBackend(_Base):
     @staticmethod
     def supports_target(target: Any) -> bool:  # noqa: ANN401
         """Whether this is a CPU. Triton asks for targets of every kind."""
+        last_target.kind = target.backend
         return target.backend == "cpu"
 
     def hash(self) -> str:

@@ -95,8 +95,9 @@ class CpuDriver(_Base):
         """See :meth:`get_empty_cache_for_benchmark`."""
 
     def map_python_to_cpp_type(self, ty: str) -> str:
-        """The C type of a parameter of one of Triton's types."""
-        return self._device.c_type(ty)
+        """The C type of a parameter of one of Triton's types, for what this thread last compiled for."""
+        compiler: Any = import_module("silo.backends.cpu.triton_plugin.compiler")
+        return self._device.c_type(ty, getattr(compiler.last_target, "kind", "cpu"))
 
 
 # A later Triton may ask for more: a class that Triton cannot make an instance of would fail `import triton`.

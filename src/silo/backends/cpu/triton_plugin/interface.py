@@ -8,12 +8,14 @@ from typing import Any
 
 from silo.backends.cpu.levels import host_target
 from silo.launch.threads import cpu_threads
-from silo.sources.triton.adapter import cpu_target
+from silo.sources.triton.adapter import cpu_target, plugin_driver
 
 __all__ = ["DEVICE", "CpuEvent", "CpuInterface", "c_type", "current_target", "device_properties"]
 
 DEVICE = -1
 _MANY = 2**31 - 1  # of what a CPU has no limit to: programs divide by it, compare with it
+
+_DRIVERS = {"cuda": "nvidia", "hip": "amd"}  # by kind of target: the name of Triton's own
 
 _C_TYPES = {
     "i1": "int8_t",
@@ -27,13 +29,23 @@ _C_TYPES = {
 }
 
 
-def c_type(name: str) -> str:
-    """The C type of a kernel parameter.
+def c_type(name: str, kind: str = "cpu") -> str:
+    """The C type of a kernel parameter, in one word: ``triton.tools.link`` leaves out parameters whose type has two.
 
-    >>> c_type("*fp32"), c_type("u32")
-    ('void *', 'uint32_t')
+    A pointer has the type that Triton's own driver gives it. Numbers have their own width on every kind of target, for
+    the C text passes the address of each.
+
+    >>> c_type("*fp32"), c_type("u32"), c_type("*fp32", "cuda")
+    ('uintptr_t', 'uint32_t', 'CUdeviceptr')
+
+    Args:
+        name: Triton's name of the parameter's type.
+        kind: of the target that the kernel was compiled for.
     """
-    return "void *" if name.startswith("*") else _C_TYPES[name]
+    if name in _C_TYPES:
+        return _C_TYPES[name]
+    driver = plugin_driver(_DRIVERS[kind]) if kind in _DRIVERS else None
+    return "uintptr_t" if driver is None else str(driver.map_python_to_cpp_type(None, name))
 
 
 @cache

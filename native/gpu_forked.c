@@ -1,0 +1,75 @@
+/* GPU drivers in a child made by fork. A driver that its parent had started is of no use there: it
+ * has neither the driver's threads nor its connections, and calls into it fail or wait for ever. So
+ * none is made: what a launch and the table of gpu.h would call is replaced, once, by functions
+ * that refuse. Nothing that runs in other processes reads a flag for it. */
+#include "gpu.h"
+
+#include "errors.h"
+
+#include <pthread.h>
+
+static int refuse_enter(struct silo_gpu_device *device, struct silo_gpu_scope *scope) {
+    (void)device, (void)scope;
+    return SILO_GPU_NOT_INITIALIZED;
+}
+
+static int refuse_capturing(void *stream, int *status) {
+    (void)stream, (void)status;
+    return SILO_GPU_NOT_INITIALIZED;
+}
+
+static int refuse_locate(uint64_t address, int32_t *type, int32_t *index) {
+    (void)address, (void)type, (void)index;
+    return SILO_GPU_NOT_INITIALIZED;
+}
+
+static int refuse_device(int32_t *index) {
+    (void)index;
+    return SILO_GPU_NOT_INITIALIZED;
+}
+
+static int refuse_query(void *event) {
+    (void)event;
+    return SILO_GPU_NOT_INITIALIZED;
+}
+
+static int refuse_elapsed(float *milliseconds, void *begin, void *end) {
+    (void)milliseconds, (void)begin, (void)end;
+    return SILO_GPU_NOT_INITIALIZED;
+}
+
+static void abandon(struct silo_gpu *gpu) {
+    if (!gpu->begun)
+        return;
+    gpu->inherited = true;
+    gpu->abandon();
+    /* Everything else is called between `enter` and `leave`. */
+    gpu->enter = refuse_enter;
+    gpu->stream_capturing = refuse_capturing;
+    gpu->locate = refuse_locate;
+    gpu->current_device = refuse_device;
+    gpu->event_query = refuse_query;
+    gpu->event_elapsed = refuse_elapsed;
+}
+
+/* The child has one thread, so nobody reads what is written here. */
+static void in_child(void) {
+    silo_gpu_locks_renew();
+    abandon(&silo_cuda);
+    abandon(&silo_hip);
+}
+
+int silo_gpu_check_owner(const struct silo_gpu *gpu) {
+    if (!gpu->inherited)
+        return 0;
+    PyErr_Format(silo_device_error,
+                 "the %s driver cannot be used in this process, which fork() made after its parent "
+                 "had started the driver: make processes that use a GPU with multiprocessing's "
+                 "'spawn' or 'forkserver', or fork before the first use of a GPU",
+                 gpu->name);
+    return -1;
+}
+
+int silo_gpu_forked_init(void) {
+    return pthread_atfork(NULL, NULL, in_child);
+}
