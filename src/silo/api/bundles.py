@@ -56,9 +56,11 @@ class Kernels:
             found = self._kernels[name] = _callable_kernel(self._bundle, kernel, self._origin, trust=self._trust)
         return found
 
-    def __getattr__(self, name: str) -> BundledKernel:
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # a kernel, or the kernels of a class
         if name.startswith("_"):
             raise AttributeError(name)
+        if name not in self._bundle.kernel_names and any(one.startswith(f"{name}.") for one in self):
+            return _InClass(self, name)
         try:
             return self[name]
         except BundleError as error:
@@ -78,6 +80,26 @@ class Kernels:
 
     def __repr__(self) -> str:
         return f"<kernels of {self._bundle.name}: {', '.join(self)}>"
+
+
+class _InClass:
+    """The kernels of a bundle that were written in one class: ``kernels.Ops.add`` is ``kernels["Ops.add"]``."""
+
+    def __init__(self, kernels: Kernels, name: str) -> None:
+        self._kernels = kernels
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # a kernel, or the kernels of a class within
+        return getattr(self._kernels, f"{self._name}.{name}")
+
+    def __dir__(self) -> list[str]:
+        return sorted(
+            {
+                one.removeprefix(f"{self._name}.").partition(".")[0]
+                for one in self._kernels
+                if one.startswith(f"{self._name}.")
+            }
+        )
 
 
 class BundledKernel:

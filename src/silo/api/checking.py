@@ -13,6 +13,7 @@ from silo.api.checked import check as checking_mode
 from silo.api.collect import collect_kernels
 from silo.api.devices import device_named
 from silo.api.kernel import Kernel
+from silo.api.loading import PlaceKind, kind_of
 from silo.api.studying import call_arguments, case_studies, materializer
 from silo.core.protocols import Device
 from silo.core.values import Value
@@ -70,7 +71,7 @@ def run_cases(
     found = device_named(device)
     if check and found.target.kind != "cpu":
         raise DeviceError(f"checking runs on the CPU, not on {device}: leave --device out")
-    if path.suffix == ".py":
+    if kind_of(path) is not PlaceKind.BUNDLE:
         with override(**({} if tune is None else {"tune": tune})):
             return [
                 row

@@ -8,6 +8,7 @@ from pathlib import Path
 from silo.api.collect import collect_kernels
 from silo.api.deciding import lock_advice
 from silo.api.devices import device_named
+from silo.api.loading import PlaceKind, kind_of
 from silo.api.refining import spill_limit_of
 from silo.api.seeding import study_seeds
 from silo.api.studying import CaseStudy, case_studies
@@ -23,12 +24,12 @@ __all__ = ["explain_case", "explain_tuning"]
 def explain_tuning(
     path: Path, *, device: str = "cpu", kernels: Sequence[str] | None = None, lock: Path | None = None
 ) -> list[tuple[str, Explanation]]:
-    """For each case of a Python file, what is known of its study and which kept results were not used, field by field.
+    """What is known of the study of each case of a Python file or module, and why the rest does not count.
 
     Raises:
         CaseError: there is no case, or the path is no Python file.
     """
-    if path.suffix != ".py":
+    if kind_of(path) is PlaceKind.BUNDLE:
         raise CaseError(f"{path}: kept results are explained for the kernels of a Python file; see also silo inspect")
     found = device_named(device)
     return [

@@ -9,6 +9,7 @@ from silo.api.collect import collect_kernels
 from silo.api.compiling import compiler_identity
 from silo.api.devices import device_named
 from silo.api.kernel import Kernel
+from silo.api.loading import PlaceKind, kind_of
 from silo.api.session import session
 from silo.api.studying import make_of
 from silo.bundle.reader import Bundle, open_bundle
@@ -40,7 +41,7 @@ def kept_studies(path: Path, device: str | None = None, kernels: Sequence[str] |
         DeviceError: no such device.
     """
     model = None if device is None else device_named(device).model
-    if path.suffix == ".py":
+    if kind_of(path) is not PlaceKind.BUNDLE:
         found = [kept for kernel in collect_kernels([path], kernels) for kept in _of_kernel(kernel)]
     else:
         with open_bundle(path) as bundle:

@@ -9,6 +9,7 @@ from pathlib import Path
 from silo.api.bundle_tuning import tune_bundle
 from silo.api.collect import collect_kernels
 from silo.api.devices import devices_named
+from silo.api.loading import PlaceKind, kind_of
 from silo.api.locks import LockRow, read_lock, update_lock
 from silo.api.studying import Limits, case_studies, tune_case
 from silo.errors import LockError
@@ -48,7 +49,7 @@ class TuneRow:
 def row_of(tuned: TunedCase) -> TuneRow:
     """An outcome as a row; why nothing won where nothing did."""
     kernel, case, outcome = tuned.kernel, tuned.case, tuned.outcome
-    winner, remarks = outcome.winner, (*outcome.remarks, *outcome.notes)
+    winner, remarks = outcome.winner, (*filter(None, [outcome.fault_remark]), *outcome.remarks, *outcome.notes)
     if winner is None:
         first = next((trial for trial in outcome.trials if trial.message), None)
         reason = "no config can be used" + (f"; {first.config}: {first.message.splitlines()[0]}" if first else "")
@@ -105,7 +106,7 @@ def tune_path(
     limits = replace(limits, devices=devices_named(device))
     found = limits.devices[0]
     report = progress or _silent
-    if path.suffix != ".py":
+    if kind_of(path) is PlaceKind.BUNDLE:
         if lock is not None:
             raise LockError(
                 f"{path}: a lock is about the kernels of a Python file; a bundle holds its own decisions. Tune the "

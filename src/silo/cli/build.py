@@ -27,7 +27,10 @@ _CONFIGS = (
 def command(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Python files with kernels made by silo.kernel or silo.binary."),
+        typer.Argument(
+            metavar="FILE|MODULE...",
+            help="Python files or modules (pkg.kernels) with kernels made by silo.kernel or silo.binary.",
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="K.silo", help="The bundle to write.")],
     target: Annotated[
@@ -49,7 +52,7 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Compile the kernels of FILE... for every target, tune them where the device is here, and pack one bundle.
+    """Compile the kernels of files and modules for every target, tune where the device is here, and pack one bundle.
 
     The bundle holds, for each kernel, the specializations of its cases and one generic fallback per dtype signature.
     For a target that nothing here can measure it holds the configs of the space besides; calls use the heuristic's

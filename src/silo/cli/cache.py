@@ -8,14 +8,18 @@ from typing import Annotated
 
 import typer
 
-from silo.cli.console import console, print_json, table
-from silo.cli.options import Json, Kernels, OfDevice
+from silo.cli.console import ExitCode, console, print_json, table
+from silo.cli.options import PLACES, Json, Kernels, OfDevice
+from silo.cli.shapes import Command, Group
 from silo.tune.progress import format_bytes
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Show the store, make it smaller, move trials in and out.", no_args_is_help=False, invoke_without_command=True
+    cls=Group,
+    help="Show the store, make it smaller, move trials in and out.",
+    no_args_is_help=False,
+    invoke_without_command=True,
 )
 
 
@@ -38,7 +42,7 @@ def show(context: typer.Context, *, json: Json = False) -> None:
     console().print(f"{'total':10} {format_bytes(int(usage['total_bytes'])):>26}", highlight=False)
 
 
-@app.command()
+@app.command(cls=Command)
 def prune(
     size: Annotated[int, typer.Option("--size", metavar="MIB", help="Keep at most so many MiB of blobs, the newest.")],
 ) -> None:
@@ -49,17 +53,17 @@ def prune(
     console().print(f"removed {format_bytes(removed)}", highlight=False)
 
 
-@app.command()
+@app.command(cls=Command)
 def clear(*, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
     """Remove everything, trials too: all tuning starts again."""
     from silo.api.cache import clear_store, store_usage  # noqa: PLC0415
 
-    if not yes:
-        typer.confirm(f"Remove everything under {store_usage()['root']}, every trial too?", abort=True)
+    if not yes and not typer.confirm(f"Remove everything under {store_usage()['root']}, every trial too?"):
+        raise typer.Exit(ExitCode.FAILED)
     clear_store()
 
 
-@app.command("import")
+@app.command("import", cls=Command)
 def import_(
     paths: Annotated[
         list[Path],
@@ -92,9 +96,9 @@ def import_(
     console().print(table("imported", columns, cells, right=columns[3:]))
 
 
-@app.command()
+@app.command(cls=Command)
 def export(
-    path: Annotated[Path, typer.Argument(metavar="FILE|K.silo", help="A Python file with kernels, or a bundle.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to: one file for each study.")],
     form: Annotated[str, typer.Option("--format", metavar="F", help="t4, kernel-tuner or triton.")] = "t4",
     device: OfDevice = None,

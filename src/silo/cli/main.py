@@ -10,6 +10,7 @@ import typer
 
 from silo.cli import build, cache, doctor, inspect, report, run, trust, tune
 from silo.cli.console import ExitCode, console
+from silo.cli.shapes import EPILOG, Command, Group
 from silo.errors import SiloError
 
 __all__ = ["app", "main"]
@@ -18,18 +19,22 @@ app = typer.Typer(
     name="silo",
     help="Compile, tune, pack and run compute kernels.",
     no_args_is_help=True,
-    add_completion=False,
+    cls=Group,
+    epilog=EPILOG,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("build")(build.command)
-app.command("tune")(tune.command)
-app.command("run")(run.command)
-app.command("inspect")(inspect.command)
-app.command("report")(report.command)
-app.command("doctor")(doctor.command)
-app.command("trust")(trust.command)
+for _name, _command in {
+    "build": build.command,
+    "tune": tune.command,
+    "run": run.command,
+    "inspect": inspect.command,
+    "report": report.command,
+    "doctor": doctor.command,
+    "trust": trust.command,
+}.items():
+    app.command(_name, cls=Command)(_command)
 app.add_typer(cache.app, name="cache")
 
 
@@ -65,7 +70,7 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     debug = "--debug" in sys.argv[1:]
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="silo", standalone_mode=False)
     except SiloError as error:
         if debug:
             raise

@@ -8,7 +8,10 @@ import typer
 
 from silo.settings import TUNE_MODES
 
-__all__ = ["Budget", "Deterministic", "Device", "Json", "Kernels", "OfDevice", "Quiet", "TuneMode"]
+__all__ = ["PLACES", "Budget", "Deterministic", "Device", "Json", "Kernels", "OfDevice", "Quiet", "TuneMode"]
+
+
+PLACES = "A Python file with kernels, a module by its dotted name (pkg.kernels), or a bundle."
 
 
 def _mode(value: str | None) -> str | None:

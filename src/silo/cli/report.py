@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from silo.cli.console import console, print_json, table
-from silo.cli.options import Json, Kernels, OfDevice, Quiet
+from silo.cli.options import PLACES, Json, Kernels, OfDevice, Quiet
 from silo.tune.progress import format_time
 
 __all__ = ["command"]
 
 
 def command(
-    path: Annotated[Path, typer.Argument(metavar="FILE|K.silo", help="A Python file with kernels, or a bundle.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder of the pages.")] = Path(
         "report"
     ),
@@ -33,7 +33,7 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write one self-contained page for each kernel of FILE or K.silo from the trials that are kept.
+    """Write one self-contained page for each kernel of FILE, MODULE or K.silo from the trials that are kept.
 
     For FILE these are the trials in the store of its kernels as they are now, for K.silo those that it carries.
     Nothing is measured but what --ceilings asks for.

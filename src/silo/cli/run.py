@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from silo.cli.console import ExitCode, console, print_json, table
-from silo.cli.options import Device, Json, Kernels, Quiet, TuneMode
+from silo.cli.options import PLACES, Device, Json, Kernels, Quiet, TuneMode
 from silo.tune.progress import format_time
 
 __all__ = ["command"]
 
 
 def command(
-    path: Annotated[Path, typer.Argument(metavar="FILE|K.silo", help="A Python file with kernels, or a bundle.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
     device: Device = "cpu",
     kernel: Kernels = None,
     arrays: Annotated[
@@ -34,7 +34,7 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run every case of FILE or K.silo and compare with the expected values; exit code 1 if one is wrong."""
+    """Run every case of FILE, MODULE or K.silo and compare with the expected values; exit code 1 if one is wrong."""
     from silo.api.checking import run_cases  # noqa: PLC0415  # heavy: only when the command runs
 
     outcomes = run_cases(

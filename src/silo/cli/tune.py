@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from silo.cli.console import console, print_json, table
-from silo.cli.options import Budget, Deterministic, Device, Json, Kernels, Quiet
+from silo.cli.options import PLACES, Budget, Deterministic, Device, Json, Kernels, Quiet
 from silo.cli.progress import TuneProgress, event_lines
 from silo.errors import TuneError
 from silo.settings import override
@@ -28,9 +28,7 @@ _EVALUATIONS = "At most so many configs for each case. Default: 256 for auto wit
 
 
 def command(
-    path: Annotated[
-        Path, typer.Argument(metavar="FILE|K.silo", help="A Python file with kernels, or a bundle to refine in place.")
-    ],
+    path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=f"{PLACES} A bundle is refined in place.")],
     device: Device = "cpu",
     kernel: Kernels = None,
     searcher: Annotated[str, typer.Option("--searcher", metavar="NAME", help=_SEARCHERS)] = "auto",
@@ -65,7 +63,7 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Measure the configs of every case of FILE or K.silo on a device and keep each trial.
+    """Measure the configs of every case of FILE, MODULE or K.silo on a device and keep each trial.
 
     What was measured before is not measured again. Ctrl-C loses only the trial in flight; the next run goes on.
     A bundle is refined in place, in one piece. ``--explain`` says why kept results do not count, and measures nothing.

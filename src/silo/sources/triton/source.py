@@ -96,7 +96,8 @@ class TritonSource:
                 block_shapes[config] = shapes
                 shape_hooks[config] = tuned.pre_hook
         return cls(
-            name=kernel.function.fn.__name__,
+            # Of a kernel in a class, the class too; what function made it is no part of its name.
+            name=kernel.function.fn.__qualname__.rpartition("<locals>.")[2],
             signature=Signature(tuple(_parameter(parameter) for parameter in kernel.parameters)),
             function=kernel.function,
             location=kernel.location,

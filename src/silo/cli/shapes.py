@@ -1,0 +1,36 @@
+"""How commands show themselves: flags without a type, exit codes at the end of the help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+__all__ = ["EPILOG", "Command", "Group"]
+
+EPILOG = (
+    "Exit codes: 0 all is well; 1 a check failed (a wrong result, a damaged bundle, a missing part); 2 wrong usage; "
+    "3 an error, with its message; 130 interrupted."
+)
+
+
+def _plain(params: list[Any]) -> list[Any]:
+    """The parameters, with nothing where newer versions of the parser would call a flag's type ``<bool>``."""
+    for one in params:
+        if getattr(one, "is_flag", False) and one.metavar is None:
+            one.metavar = ""
+    return params
+
+
+class Command(TyperCommand):
+    """One command."""
+
+    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401, D102  # the parser's own
+        return _plain(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """A command of commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401, D102  # the parser's own
+        return _plain(super().get_params(ctx))
