@@ -33,7 +33,7 @@ from silo.core.space import Space
 from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant
-from silo.errors import ArgumentError, SpaceError
+from silo.errors import ArgumentError, BlobLostError, SpaceError
 from silo.forks import ReentrantMutex
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
@@ -308,7 +308,15 @@ class Resolver:
                     config = self._tuned(situation, decision.origin) or config
                 finally:
                     self._tuning_process = 0
-            return self._bind(situation, self._compiled(self.variant(situation, config)), decision)
+            variant = self.variant(situation, config)
+            try:
+                return self._loaded(situation, variant, decision)
+            except BlobLostError as error:
+                _log.info("%s; it is compiled again", error)
+                return self._loaded(situation, variant, decision)
+
+    def _loaded(self, situation: Situation, variant: Variant, decision: PolicyDecision) -> Binding:
+        return self._bind(situation, self._compiled(variant), decision)
 
     def _compiled(self, variant: Variant) -> Artifact:
         """The artifact of a variant; where it has to be made, that is said."""
