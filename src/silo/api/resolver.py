@@ -324,8 +324,9 @@ class Resolver:
         with working(f"compiling {variant.kernel} for {variant.target}") as task:
             artifact = compilation.artifact(variant)
         if compilation.compiled:
-            took = format_duration(task.seconds)
-            announce(f"compiled {variant.kernel} for {variant.target} in {took} ({variant.config}); kept in the store")
+            announce(
+                f"compiled {variant.kernel} for {variant.target} in {format_duration(task.seconds)} ({variant.config})"
+            )
         return artifact
 
     def _tuned(self, situation: Situation, unmeasured: Origin) -> Config | None:
