@@ -13,7 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 __all__ = ["Mutex", "ReentrantMutex", "in_child"]
 
@@ -107,7 +107,7 @@ def _renew_cached_properties(modules: Iterable[tuple[str, Any]]) -> None:
     from functools import cached_property  # noqa: PLC0415  # loaded long ago
 
     for name, module in modules:
-        namespace: dict[str, object] = vars(module) if name.startswith("silo.") else {}
+        namespace: Any = module.__dict__ if name.startswith("silo.") else {}
         for made in list(namespace.values()):
             own: Any = made if isinstance(made, type) and made.__module__ == name else object
             for attribute in own.__dict__.values():
