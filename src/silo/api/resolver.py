@@ -80,9 +80,14 @@ class Resolver:
         defaults = {p.name: p.default for p in parameters if not isinstance(p.default, NoDefault)}
         return HeuristicLauncher(self.native, kernel.source.signature.names, defaults, kernel.derived)
 
-    def warmup(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> None:
-        """Compile and load what a call needs."""
-        self.native.resolve(*args, **self._completed(args, kwargs), **({} if grid is None else {"grid": grid}))
+    def compiled(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> CompiledKernel:
+        """Compile and load what a call needs; what came of it."""
+        from silo.api.compiled import compiled_kernel, default_place, stand_in  # noqa: PLC0415  # few calls look at it
+
+        args = tuple(stand_in(value, default_place) for value in args)
+        named = self._completed(args, {name: stand_in(value, default_place) for name, value in kwargs.items()})
+        binding = self.native.resolve(*args, **named, **({} if grid is None else {"grid": grid}))
+        return compiled_kernel(self._kernel, cast("Resolved", binding.tag).artifact, binding, self.native)
 
     def bind(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> Any:  # noqa: ANN401
         """A launcher without a guard for calls like this one."""
