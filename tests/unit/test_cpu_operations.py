@@ -78,6 +78,7 @@ def _integer_rows(kind: str) -> Iterator[Row]:
         yield Row("math.ctlz", (kind,), kind, _each(lambda a: _bits(kind) - u(a).bit_length()))
         yield Row("math.cttz", (kind,), kind, _each(lambda a: _bits(kind) if a == 0 else (a & -a).bit_length() - 1))
     yield Row("arith.constant", (), kind, lambda: -77, attributes={"value": -77})
+    yield Row("ub.poison", (), kind, lambda: 0)
     if kind in {"i32", "i64"}:
         yield Row("tt.mulhiui", (kind, kind), kind, _each(lambda a, b: u(a) * u(b) >> _bits(kind)))
 
@@ -263,6 +264,7 @@ def _float_rows(kind: str) -> Iterator[Row]:
         yield Row(name, (kind,), kind, function, values=values)
     yield Row("math.fma", (kind,) * 3, kind, _fused(kind), ulp=0.5 if kind in {"f16", "bf16"} else 0, values=_moderate)
     yield Row("arith.constant", (), kind, lambda: -2.5, attributes={"value": -2.5})
+    yield Row("ub.poison", (), kind, lambda: 0.0)
     for word, function in (("isnan", np.isnan), ("isinf", np.isinf), ("isfinite", np.isfinite)):
         yield Row(f"math.{word}", (kind,), "i1", lambda a, f=function: f(a))
     for flag, nan in ((0, False), (0xFFFF, True)):

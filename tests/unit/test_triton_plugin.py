@@ -276,6 +276,18 @@ def test_libdevice():
 
 
 @triton.jit
+def doubled(x: tl.const, out, n: tl.constexpr):
+    i = tl.arange(0, n)
+    tl.store(out + i, 2 * tl.load(x + i))
+
+
+def test_pointers_to_what_is_constant():
+    x, out = normal(16), zeros(16)
+    doubled[(1,)](x, out, 16)
+    np.testing.assert_array_equal(out.data, 2 * x.data)
+
+
+@triton.jit
 def small_dot(x, y, out):
     i = tl.arange(0, 4)
     at = i[:, None] * 4 + i[None, :]

@@ -15,7 +15,7 @@ from silo.backends.cpu import runtime
 from silo.backends.cpu.analysis.supported import check_supported, unsupported_operations
 from silo.backends.cpu.build import Toolchain, build, compile_flags, find_toolchain, llvm_of
 from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
-from silo.backends.cpu.emit.kernel import EmittedKernel, emit_c
+from silo.backends.cpu.emit.kernel import emit_c
 from silo.backends.cpu.levels import Level, level_of
 from silo.backends.cpu.options import CpuOptions
 from silo.core.compiled import Compiled, CompiledBlob
@@ -240,10 +240,10 @@ def emit_job(job: CompileJob, toolchain: Toolchain) -> EmittedJob:
     _check_layout(job.kernel, module, layout)
     for operation, line in zip(_asserts(module), lines, strict=False):
         operation.location = line
-    emitted = emit_c(module, options)
     entry = entry_name(job.kernel, job.key(compiler_identity(level, toolchain)))
+    emitted = emit_c(module, options, entry)
     launch = LaunchInfo(
-        entry=entry,
+        entry=emitted.entry,
         layout=layout,
         threads=1,
         scratch_bytes=emitted.scratch_bytes,
@@ -252,7 +252,7 @@ def emit_job(job: CompileJob, toolchain: Toolchain) -> EmittedJob:
         cpu_threads=options.threads,
     )
     flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses)
-    return EmittedJob(_with_entry(emitted, entry), flags, launch, module)
+    return EmittedJob(emitted.source, flags, launch, module)
 
 
 def entry_name(kernel: str, key: str) -> str:
@@ -377,7 +377,3 @@ def _check_layout(kernel: str, module: Module, layout: tuple[LayoutSlot, ...]) -
     found = ["pointer" if type_.pointer else type_.element for type_ in arguments]
     if expected != found:
         raise CompileError(f"{kernel} was lowered to the parameters {found}, its layout says {expected}")
-
-
-def _with_entry(emitted: EmittedKernel, entry: str) -> str:
-    return re.sub(rf"\b{re.escape(emitted.entry)}\b", entry, emitted.source)

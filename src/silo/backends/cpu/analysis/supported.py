@@ -131,8 +131,6 @@ def _structural_refusal(operation: Operation) -> str:
         return "only plain pointers"
     if name in {"scf.for", "scf.if", "scf.while"} and any(len(region.blocks) > 1 for region in operation.regions):
         return "a region of several blocks"
-    if name == "cf.cond_br" and operation.successors[0] is operation.successors[1]:
-        return "two edges to one block"
     return ""
 
 
