@@ -22,6 +22,7 @@ from silo.sources.binary.parameters import parse_signature
 from silo.sources.binary.source import BinaryCode, BinarySource
 
 if TYPE_CHECKING:
+    from silo.api.compiled import CompiledKernel
     from silo.core.cases import Case
 
 __all__ = ["Binary", "BinaryFunction", "BinaryKernel", "binary", "own_targets", "planned_binaries"]

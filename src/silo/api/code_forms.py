@@ -118,10 +118,10 @@ def code_text(forms: CodeForms, form: str, artifact: Artifact, *, bundled: bool)
                 "a target with --target"
             ) from None
         if bundled:
+            held = ", ".join(_held(forms, artifact))
             raise BundleError(
-                f"{artifact.variant.kernel}: the bundle keeps no {form} of its code for {target}, it has "
-                f"{', '.join(_held(forms, artifact))}; ask the Python file that it was built from: silo inspect FILE.py "
-                f"--code {form} --target {target}"
+                f"{artifact.variant.kernel}: the bundle keeps no {form} of its code for {target}, it has {held}; ask "
+                f"the Python file that it was built from: silo inspect FILE.py --code {form} --target {target}"
             ) from None
         raise SourceError(
             f"{artifact.variant.kernel}: there is no {form} of its code for {target}; there is "

@@ -89,7 +89,7 @@ class CompiledKernel:
         arch = int(digits) if target.kind == "cuda" and digits else target.arch
         found["target"] = CompiledTarget(target.kind, arch, found["warp_size"])
         names = sorted(name for name in found if name.isidentifier() and not name.startswith("_"))
-        return namedtuple("KernelMetadata", names)(**{name: found[name] for name in names})  # noqa: PYI024
+        return namedtuple("KernelMetadata", names)(**{name: found[name] for name in names})  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  # members by what there is
 
     @property
     def n_regs(self) -> int:

@@ -133,7 +133,7 @@ def _target(asked: _Asked) -> Target:
 def _config(kernel: Kernel, study: CaseStudy, target: Target, asked: _Asked) -> Config:
     here = study.situation.device
     if here.target == target and not asked.config:
-        return kernel.resolver.chosen(study.situation, mode=Mode.CACHED)
+        return kernel.resolver.chosen(study.situation, mode=Mode.CACHED).config
     candidates = study.situation.candidates_on(target, here.facts() if here.target == target else {})
     for config in candidates:
         if asked.fits(config):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.compiling import Compilation, compiler_identity
 from silo.api.deciding import decide_call, frozen_error, mode_of
@@ -39,6 +39,9 @@ from silo.launch.binding import bind
 from silo.launch.runtime import Binding, Launcher, inspect_call
 from silo.tune.heuristics.space import BoundSpace
 from silo.tune.policy import Action, Mode, PolicyDecision
+
+if TYPE_CHECKING:
+    from silo.api.compiled import CompiledKernel
 
 __all__ = ["Resolved", "Resolver"]
 

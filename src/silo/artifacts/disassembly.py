@@ -30,7 +30,7 @@ class _Tool:
 
 
 _CUDA = "it is in the CUDA toolkit and in Triton's package (pip install triton)"
-_LLVM = "install LLVM (Debian, Ubuntu: apt-get install llvm) or ROCm"
+_LLVM = "install an LLVM that knows the target (Debian, Ubuntu: apt-get install llvm), or ROCm for amdgcn"
 _TOOLS = {
     "cubin": (
         _Tool("nvdisasm", ("-c",), _CUDA, ("/usr/local/cuda/bin",)),
@@ -70,7 +70,8 @@ def disassemble(data: bytes, kind: str) -> str:
                 continue
         if done.returncode == 0:
             return done.stdout.decode(errors="replace").replace(str(file), file.name)
-        problems.append(f"{place} refuses it: {done.stderr.decode(errors='replace').strip()[:300]}")
+        said = done.stderr.decode(errors="replace").replace(str(file), file.name).strip()[:300]
+        problems.append(f"{place} refuses it ({said}): {tool.install}")
     raise ToolchainError(f"the {kind} cannot be disassembled to {DISASSEMBLED[kind]}: {'; '.join(problems)}")
 
 

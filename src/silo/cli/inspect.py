@@ -129,8 +129,8 @@ def _print_code(
         return
     for one in listings:
         if len(listings) > 1:
-            print(f"// {one.kernel} for {one.target}, {one.config}")  # noqa: T201  # text to be piped, no table
-        print(one.text.rstrip("\n"))  # noqa: T201
+            print(f"// {one.kernel} for {one.target}, {one.config}")
+        print(one.text.rstrip("\n"))
 
 
 def _short_facts(facts: str) -> str:
