@@ -32,7 +32,7 @@ from silo.core.space import Space
 from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant
-from silo.errors import ArgumentError, SpaceError
+from silo.errors import ArgumentError, BlobLostError, SpaceError
 from silo.forks import ReentrantMutex
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
@@ -313,9 +313,16 @@ class Resolver:
                     config = self._tuned(situation) or config
                 finally:
                     self._tuning_process = 0
-            compilation = Compilation(session(), self._kernel.source)
-            artifact = compilation.artifact(self.variant(situation, config))
-            return self._bind(situation, artifact, decision)
+            variant = self.variant(situation, config)
+            try:
+                return self._loaded(situation, variant, decision)
+            except BlobLostError as error:
+                _log.info("%s; it is compiled again", error)
+                return self._loaded(situation, variant, decision)
+
+    def _loaded(self, situation: Situation, variant: Variant, decision: PolicyDecision) -> Binding:
+        artifact = Compilation(session(), self._kernel.source).artifact(variant)
+        return self._bind(situation, artifact, decision)
 
     def _tuned(self, situation: Situation) -> Config | None:
         return tune_live(

@@ -60,7 +60,7 @@ _LINK_FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A C compiler: the command that runs it, and the first line of its ``--version``, which names no path."""
+    """A C compiler: the command that runs it, and what its ``--version`` says of it, which names no path."""
 
     command: tuple[str, ...]
     version: str
@@ -122,8 +122,10 @@ def _identify(command: tuple[str, ...]) -> Toolchain:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise CompilerMissingError(f"the C compiler {shlex.join(command)} does not run: {error}") from error
-    lines = answer.stdout.decode(errors="replace").splitlines()
-    return Toolchain(command, lines[0].strip() if lines else "unknown")
+    lines = [line.strip() for line in answer.stdout.decode(errors="replace").splitlines()]
+    # clang says on a line of its own for which machine it compiles; the lines after it name folders.
+    named = [*lines[:1], *(line for line in lines[1:] if line.startswith("Target:"))]
+    return Toolchain(command, ", ".join(named) or "unknown")
 
 
 def compile_flags(level: Level, *, contract: bool = True, libm: bool = False) -> tuple[str, ...]:
@@ -154,6 +156,11 @@ def build(source: str, flags: tuple[str, ...], toolchain: Toolchain) -> BuiltObj
                 cwd=folder,
                 env=child_environment(LC_ALL="C", TMPDIR=folder),
             )
+        except FileNotFoundError as error:
+            raise CompilerMissingError(
+                f"the C compiler {toolchain.command[0]} is not there any more ({error}); install it again or name "
+                "another in SILO_CC"
+            ) from error
         except OSError as error:
             raise CompileError(f"the C compiler {toolchain.command[0]} could not be run: {error}") from error
         log = done.stderr.decode(errors="replace")

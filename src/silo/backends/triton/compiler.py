@@ -8,8 +8,8 @@ from typing import Any, Protocol, cast
 
 from silo.artifacts.inspect import BinaryKernel, inspect_binary
 from silo.artifacts.strip import free_of_folders
-from silo.backends.triton.identity import compiler_identity
 from silo.backends.triton.layout import argument_slots, complete_layout, tensor_maps
+from silo.compile.identity import code_digest
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo, LayoutSlot, TensorMap
@@ -19,10 +19,19 @@ from silo.core.values import JSON, Value, value_from_json, value_to_json
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError, ToolchainError
 from silo.settings import settings
-from silo.sources.triton.adapter import GpuStages, compile_gpu, load_gpu_backends, lower_for_gpu, require_triton
+from silo.sources.triton.adapter import (
+    GpuStages,
+    compile_gpu,
+    load_gpu_backends,
+    lower_for_gpu,
+    require_triton,
+    triton_identity,
+)
 
 __all__ = ["TritonCompiler"]
 
+# What makes the job, what it is made from, and what reads the launch info off the binary.
+_CODE = ("silo.backends.triton", "silo.sources.triton", "silo.artifacts")
 _BINARY_KINDS = {"cuda": "cubin", "hip": "hsaco"}
 _FIRST_SPECIFIC = 90  # from this compute capability on Triton compiles for the architecture-specific form only
 _LONGEST_MESSAGE = 1200
@@ -42,8 +51,12 @@ class TritonCompiler:
         self._shown: tuple[CompileJob, GpuStages] | None = None
 
     def identity(self, target: Target) -> str:
-        """Triton's version and files, this plug-in's schema; a few milliseconds once, then nothing."""
-        return compiler_identity(target, force=settings().force_triton)
+        """Triton with its assemblers, and Silo's code round it; some milliseconds once, then next to nothing.
+
+        Raises:
+            ToolchainError: no usable Triton.
+        """
+        return f"{triton_identity(force=settings().force_triton)} {target.kind} code {code_digest(*_CODE)}"
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Triton sources, concrete cuda and hip targets in forms that Triton makes, with a usable Triton here."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from silo.backends.cpu.build import Toolchain, build, find_toolchain
 from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
-from silo.backends.cpu.compiler import EmittedJob, compiler_identity, emit_job, make_job, module_layout, package_digest
+from silo.backends.cpu.compiler import EmittedJob, compiler_identity, emit_job, make_job, module_layout
 from silo.backends.cpu.levels import level_of
 from silo.backends.cpu.options import CpuOptions
 from silo.core.launch_info import LaunchInfo, LayoutSlot
@@ -53,9 +53,8 @@ class CpuStages:
         Raises:
             CompilerMissingError: no usable C compiler.
         """
-        front_end = package_digest("silo.sources.triton")[:16]
         checked = " checked" if settings().check else ""
-        return f"silo {self.target} {compiler_identity(self._level, _toolchain())} front end {front_end}{checked}"
+        return f"silo {self.target} {compiler_identity(self._level, _toolchain())}{checked}"
 
     def parse_options(self, given: Mapping[str, Any]) -> Any:  # noqa: ANN401  # the front end's
         """See the front end; with checks on, assertions are kept and Triton adds none of its own."""
