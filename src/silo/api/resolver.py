@@ -26,6 +26,7 @@ from silo.core.config import Config
 from silo.core.config_set import ConfigSet
 from silo.core.decisions import Decision, Rejected
 from silo.core.grouped_space import GroupedSpace
+from silo.core.origins import Origin
 from silo.core.protocols import Device
 from silo.core.signature import NoDefault, Signature
 from silo.core.space import Space
@@ -37,8 +38,10 @@ from silo.forks import ReentrantMutex
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import Binding, Launcher, inspect_call
+from silo.status_line import announce, working
 from silo.tune.heuristics.space import BoundSpace
 from silo.tune.policy import Action, Mode, PolicyDecision
+from silo.tune.progress import format_duration
 
 if TYPE_CHECKING:
     from silo.api.compiled import CompiledKernel
@@ -270,7 +273,7 @@ class Resolver:
             found = measurable(self._kernel, situation, self.variant(situation, situation.candidates[0]))
             if isinstance(found, Rejected) and found.reason not in self._told:
                 self._told.add(found.reason)
-                _log.info("%s is not tuned on calls such as this one: %s", self._kernel.name, found.reason)
+                announce(f"{self._kernel.name} is not tuned on calls such as this one: {found.reason}")
             return found
 
         problem = self.problem(situation)
@@ -310,7 +313,7 @@ class Resolver:
             if decision.action is Action.TUNE:
                 self._tuning_process = os.getpid()
                 try:
-                    config = self._tuned(situation) or config
+                    config = self._tuned(situation, decision.origin) or config
                 finally:
                     self._tuning_process = 0
             variant = self.variant(situation, config)
@@ -321,16 +324,27 @@ class Resolver:
                 return self._loaded(situation, variant, decision)
 
     def _loaded(self, situation: Situation, variant: Variant, decision: PolicyDecision) -> Binding:
-        artifact = Compilation(session(), self._kernel.source).artifact(variant)
-        return self._bind(situation, artifact, decision)
+        return self._bind(situation, self._compiled(variant), decision)
 
-    def _tuned(self, situation: Situation) -> Config | None:
+    def _compiled(self, variant: Variant) -> Artifact:
+        """The artifact of a variant; where it has to be made, that is said."""
+        compilation = Compilation(session(), self._kernel.source)
+        with working(f"compiling {variant.kernel} for {variant.target}") as task:
+            artifact = compilation.artifact(variant)
+        if compilation.compiled:
+            announce(
+                f"compiled {variant.kernel} for {variant.target} in {format_duration(task.seconds)} ({variant.config})"
+            )
+        return artifact
+
+    def _tuned(self, situation: Situation, unmeasured: Origin) -> Config | None:
         return tune_live(
             self._kernel,
             situation,
             self.problem(situation),
             lambda config: self.variant(situation, config),
             self.direct,
+            unmeasured,
         )
 
     def _bind(self, situation: Situation, artifact: Artifact, decision: PolicyDecision) -> Binding:
