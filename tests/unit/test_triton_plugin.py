@@ -302,7 +302,7 @@ def test_dots_may_be_small():
 
 @triton.jit
 def assembled(out):
-    value = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [tl.load(out)], dtype=tl.int32, is_pure=True, pack=1)
+    value = tl.inline_asm_elementwise("brev.b32 $0, $1;", "=r,r", [tl.load(out)], dtype=tl.int32, is_pure=True, pack=1)
     tl.store(out, value)
 
 

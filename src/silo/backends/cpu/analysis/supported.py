@@ -55,7 +55,6 @@ STRUCTURAL = (
 )
 # Why families of operations, by the start of their names, mean nothing here.
 _FOREIGN = (
-    ("tt.elementwise_inline_asm", "inline assembly is for one kind of GPU; write it with Triton's own operations"),
     ("ttng.", "it is for NVIDIA GPUs alone; write it with Triton's own operations"),
     ("nvws.", "it is for NVIDIA GPUs alone; write it with Triton's own operations"),
     ("nvvm.", "it is for NVIDIA GPUs alone; write it with Triton's own operations"),
