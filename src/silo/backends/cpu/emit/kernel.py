@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from silo.backends.cpu import runtime
 from silo.backends.cpu.analysis.mirror import find_mirrors
 from silo.backends.cpu.analysis.networks import fold_networks
+from silo.backends.cpu.analysis.orders import free_orders
 from silo.backends.cpu.analysis.supported import check_supported
 from silo.backends.cpu.emit.c import kernel_text
 from silo.backends.cpu.emit.prelude import PRELUDE
@@ -43,6 +44,7 @@ def lower(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]
 
 
 def _lower_supported(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]:
+    free_orders(module)
     if options.mode == "optimized":
         fold_networks(module)
         find_mirrors(module)
