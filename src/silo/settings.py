@@ -71,6 +71,13 @@ VARIABLES: Final = (
     ),
     Variable("SILO_TUNE_BUDGET", "seconds", "10", "The longest a first call may spend on measuring."),
     Variable(
+        "SILO_TUNE_TOTAL",
+        "seconds",
+        "60",
+        "The longest that first calls of one key may spend on measuring in all, in this process and later ones; at"
+        " least the budget of one.",
+    ),
+    Variable(
         "SILO_DETERMINISTIC",
         "0 or 1",
         "0",
@@ -145,6 +152,7 @@ class Settings:
     tune: str = "auto"
     lock: str | os.PathLike[str] | None = None
     tune_budget_s: float = 10.0
+    tune_total_s: float = 60.0
     deterministic: bool = False
     spills: int | None = None
     l2: str = "cold"
@@ -185,6 +193,7 @@ class Settings:
             tune=_choice(given, "SILO_TUNE", TUNE_MODES, "auto"),
             lock=_path(given, "SILO_LOCK"),
             tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 10.0),
+            tune_total_s=_seconds(given, "SILO_TUNE_TOTAL", 60.0),
             deterministic=_flag(given, "SILO_DETERMINISTIC", default=False),
             spills=_count(given, "SILO_SPILLS", None, least=0),
             l2=_choice(given, "SILO_L2", L2_STATES, "cold"),
