@@ -46,10 +46,15 @@ def _compiled(kernel, signature, facts, mode, options, target):
     return load(compiler.compile(compiler.lower(source, variant)))
 
 
+def compiled(kernel, mode, *, options=None, target=None, **arguments):
+    """``kernel`` for these arguments, compiled with the ``options`` of a config for ``target``."""
+    signature, facts = TritonSource.of(kernel).specialize({name: _facts(value) for name, value in arguments.items()})
+    return _compiled(kernel, signature, facts, mode, tuple((options or {}).items()), target or host_target())
+
+
 def run(kernel, grid, mode, *, options=None, target=None, **arguments):
     """Run ``kernel``, compiled with the ``options`` of a config for ``target``; arrays are written in place."""
-    signature, facts = TritonSource.of(kernel).specialize({name: _facts(value) for name, value in arguments.items()})
-    loaded = _compiled(kernel, signature, facts, mode, tuple((options or {}).items()), target or host_target())
+    loaded = compiled(kernel, mode, options=options, target=target, **arguments)
     loaded.run(grid, {slot.name: arguments[slot.name] for slot in loaded.launch.layout})
 
 

@@ -13,7 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 __all__ = ["Mutex", "ReentrantMutex", "in_child"]
 
@@ -107,12 +107,12 @@ def _renew_cached_properties(modules: Iterable[tuple[str, Any]]) -> None:
     from functools import cached_property  # noqa: PLC0415  # loaded long ago
 
     for name, module in modules:
-        if name.startswith("silo."):
-            for made in cast("list[object]", list(vars(module).values())):
-                if isinstance(made, type) and made.__module__ == name:
-                    for attribute in vars(made).values():
-                        if isinstance(attribute, cached_property):
-                            attribute.lock = threading.RLock()  # pyright: ignore[reportAttributeAccessIssue]
+        namespace: dict[str, object] = vars(module) if name.startswith("silo.") else {}
+        for made in list(namespace.values()):
+            own: Any = made if isinstance(made, type) and made.__module__ == name else object
+            for attribute in own.__dict__.values():
+                if isinstance(attribute, cached_property):
+                    attribute.lock = threading.RLock()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 os.register_at_fork(after_in_child=_after_fork)

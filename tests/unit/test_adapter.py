@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 import threading
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,7 +22,7 @@ from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.errors import CompileError, SourceError, TargetError, ToolchainError
 from silo.sources.triton import adapter
-from silo.sources.triton.adapter import toolchain
+from silo.sources.triton.adapter import installation, toolchain
 from silo.sources.triton.effects import effects_of
 from silo.sources.triton.source import TritonSource
 from silo.sources.triton.specialize import ArgumentFacts as Facts
@@ -45,19 +47,35 @@ def test_the_installed_version_is_usable():
     assert adapter.require_triton() == adapter.triton_version() == triton.__version__
 
 
+def installed(monkeypatch, version):
+    """Let another Triton be installed, or none."""
+
+    def found(name):
+        assert name == "triton"
+        if version is None:
+            raise PackageNotFoundError
+        return SimpleNamespace(version=version)
+
+    monkeypatch.setattr(installation.metadata, "distribution", found)
+    monkeypatch.setattr(installation, "_installation", installation._Installation)
+
+
 @pytest.mark.parametrize("version", ["3.5.1", "3.10.0", "4.0"])
 def test_other_versions_are_refused_unless_forced(monkeypatch, version):
-    monkeypatch.setattr(toolchain.metadata, "version", lambda _: version)
-    with pytest.raises(ToolchainError, match=rf"Triton {version}.*3\.6\.x and 3\.9\.x"):
+    installed(monkeypatch, version)
+    with pytest.raises(ToolchainError, match=rf"Triton {version}.*3\.6, 3\.7, 3\.8 and 3\.9 only"):
         adapter.require_triton()
     assert adapter.require_triton(force=True) == version
 
 
-def test_absence_says_what_to_install(monkeypatch):
-    def absent(_):
-        raise toolchain.metadata.PackageNotFoundError
+@pytest.mark.parametrize("version", ["3.6.0", "3.7.1", "3.8.0", "3.9.0"])
+def test_versions_that_were_tested_are_taken(monkeypatch, version):
+    installed(monkeypatch, version)
+    assert adapter.require_triton() == version
 
-    monkeypatch.setattr(toolchain.metadata, "version", absent)
+
+def test_absence_says_what_to_install(monkeypatch):
+    installed(monkeypatch, None)
     assert adapter.triton_version() is None
     with pytest.raises(ToolchainError, match="pip install"):
         adapter.require_triton(force=True)

@@ -60,7 +60,7 @@ def test_a_load_behind_the_end():
         at="v = tl.load",
     )
     assert (error.program, error.index, error.argument) == ((3, 0, 0), (4,), "x")
-    assert "byte 400 of x (numpy array of 400 bytes), 4 bytes beyond its end" in str(error)
+    assert "byte 400 of x (numpy array of 400 bytes), up to 4 bytes beyond its end" in str(error)
 
 
 def test_a_store_behind_the_end():
@@ -101,7 +101,7 @@ def test_a_view_may_reach_all_of_its_base():
     out = np.zeros(16, np.float32)
     error = fault(shifted, (1,), base[N : 2 * N], out, 2 * N - 15, BLOCK=16, expected="out of bounds", at="tl.load")
     assert error.index == (15,)
-    assert "byte 800 of x (numpy base array of 1200 bytes), 4 bytes beyond its end" in str(error)
+    assert "byte 800 of x (numpy base array of 1200 bytes), up to 4 bytes beyond its end" in str(error)
 
 
 def test_torch_tensors_may_reach_all_of_their_storage():
@@ -110,8 +110,58 @@ def test_torch_tensors_may_reach_all_of_their_storage():
     out = torch.zeros(16)
     silo.check(shifted)[(1,)](base[100:200], out, 184, BLOCK=16)
     assert out.tolist() == list(range(284, 300))
-    with pytest.raises(CheckError, match=r"torch storage of 1200 bytes\), 4 bytes beyond its end"):
+    with pytest.raises(CheckError, match=r"torch storage of 1200 bytes\), up to 4 bytes beyond its end"):
         silo.check(shifted)[(1,)](base[100:200], out, 185, BLOCK=16)
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        (40, "It writes 4 bytes: byte 40 of out (numpy array of 40 bytes), up to 4 bytes beyond its end"),
+        (44, "It writes 4 bytes: byte 44 of out (numpy array of 40 bytes), up to 8 bytes beyond its end"),
+        (38, "It writes 4 bytes: byte 38 of out (numpy array of 40 bytes), up to 2 bytes beyond its end"),
+        (-4, "It writes 4 bytes: byte -4 of out (numpy array of 40 bytes), 4 bytes before its start"),
+        (-2, "It writes 4 bytes: byte -2 of out (numpy array of 40 bytes), 2 bytes before its start"),
+    ],
+)
+def test_how_far_out_of_bounds(at, said):
+    out = np.zeros(10, np.float32)
+    error = fault(put_at, (1,), out, at, expected="out of bounds", at="tl.store")
+    assert str(error).splitlines()[1].strip() == said
+
+
+@pytest.mark.parametrize("at", [0, 36])
+def test_the_first_and_the_last_element_are_inside(at):
+    out = np.zeros(10, np.float32)
+    clean(put_at, (1,), out, at)
+    assert out[at // 4] == 1
+
+
+@triton.jit
+def put_at(out, at):
+    place = (out.to(tl.pointer_type(tl.int8)) + at).to(tl.pointer_type(tl.float32))
+    tl.store(place, 1.0)
+
+
+@triton.jit
+def put_unloaded(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n))
+
+
+def test_a_result_in_the_last_element_is_told_as_inside():
+    """The first byte that differs may be any of an element: the element counts, which ends where the array does."""
+    for kind, size in ((np.float32, 4), (np.float16, 2), (np.int64, 8)):
+        x, out = np.zeros(16, kind), np.zeros(16, kind)
+        error = fault(put_unloaded, (1,), x, out, 15, BLOCK=16, expected="masked-off value", at="tl.load")
+        assert (
+            str(error)
+            .splitlines()[1]
+            .strip()
+            .startswith(
+                f"A result depends on it: byte {15 * size} of out (numpy array of {16 * size} bytes), stored at "
+            )
+        )
 
 
 @triton.jit

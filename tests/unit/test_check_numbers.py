@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pytest
 
@@ -134,6 +136,40 @@ def test_multiples():
     clean(promises, (1,), x, out, 32, BLOCK=16, UNIT=16)
     error = fault(promises, (1,), x, out, 36, BLOCK=16, UNIT=8, expected="hint", at="i = start + ")
     assert "tl.multiple_of promises that the element is divisible by 8; it is 36" in str(error)
+
+
+@triton.jit
+def promises_address(x, out, by, BLOCK: tl.constexpr, UNIT: tl.constexpr):
+    at = tl.multiple_of(x + by, UNIT)
+    tl.store(out + tl.arange(0, BLOCK), tl.load(at + tl.arange(0, BLOCK)))
+
+
+def odd(size):
+    """An array of the host whose memory begins at no multiple of 32, as a GPU's always does."""
+    memory = bytearray(4 * size + 64)
+    start = -np.frombuffer(memory, np.uint8).ctypes.data % 32 + 16
+    return np.frombuffer(memory, np.float32, size, start)
+
+
+def test_an_address_of_the_host_that_no_gpu_would_give_is_noted_and_the_rest_is_checked(caplog):
+    caplog.set_level(logging.INFO, "silo")
+    x, out = odd(N), np.zeros(N, np.float32)
+    clean(promises_address, (1,), x, out, 0, BLOCK=16, UNIT=32)
+    clean(promises_address, (1,), x, out, 32, BLOCK=16, UNIT=128)
+    assert [record.getMessage().partition(": ")[2].partition(": ")[2] for record in caplog.records] == [
+        f"tl.multiple_of promises an address that is divisible by {unit}, which this one is not: what libraries "
+        "allocate on a GPU begins at such an address, and this memory of the host does not, so it counts as no fault"
+        for unit in (32, 128)
+    ]
+    caplog.clear()
+    error = fault(promises_address, (1,), x, out, N - 4, BLOCK=16, UNIT=32, expected="out of bounds", at="tl.store")
+    assert "up to 4 bytes beyond its end" in str(error)
+
+
+def test_an_address_inside_an_array_that_is_none_on_a_gpu_either():
+    x, out = odd(N), np.zeros(N, np.float32)
+    error = fault(promises_address, (1,), x, out, 3, BLOCK=16, UNIT=32, expected="hint", at="tl.multiple_of")
+    assert "the address is divisible by 32; it is byte 12 of x (numpy array of 400 bytes)" in str(error)
 
 
 def test_contiguity():

@@ -14,8 +14,6 @@ triton = pytest.importorskip("triton")
 
 import triton.language as tl
 
-from silo.backends.cpu import compiler as compiler_module
-from silo.backends.cpu.build import Toolchain
 from silo.backends.cpu.compiler import CpuCompiler, entry_name
 from silo.backends.cpu.levels import gather_facts, highest_level, host_target
 from silo.backends.cpu.load import load, run
@@ -170,16 +168,10 @@ def test_constants_leave_the_layout(source):
     np.testing.assert_array_equal(out, [5, 0, 0, 0])
 
 
-def test_the_identity_follows_compiler_runtime_and_level(monkeypatch):
-    compiler = CpuCompiler()
-    before = compiler.identity(host_target())
-    assert "/" not in before.replace("cpu/", "")
-    assert compiler.identity(host_target()) == before
-    assert compiler.identity(Target("cpu", "x86-64-v2")) != compiler.identity(Target("cpu", "x86-64-v3"))
-    monkeypatch.setattr(compiler_module.runtime, "runtime_digest", lambda: "f" * 64)
-    assert compiler.identity(host_target()) != before
-    monkeypatch.setattr(compiler_module, "find_toolchain", lambda _: Toolchain(("cc",), "other cc 1.0"))
-    assert "other cc 1.0" in compiler.identity(host_target())
+def test_the_identity_is_stable_and_free_of_paths():
+    identity = CpuCompiler().identity(host_target())
+    assert "/" not in identity
+    assert CpuCompiler().identity(host_target()) == identity
 
 
 def test_what_it_accepts():

@@ -14,6 +14,7 @@ triton = pytest.importorskip("triton")
 import triton.language as tl
 
 import cpu_samples
+import silo
 from silo.backends.cpu.compiler import CpuCompiler
 from silo.backends.cpu.levels import host_target
 from silo.core.config import Config
@@ -206,6 +207,31 @@ def job(kernel, debug=None, **arguments):
     config = Config() if debug is None else Config.of(debug=debug)
     variant = Variant(source.name, source.fingerprint, signature, facts, config, host_target())
     return CpuCompiler().lower(source, variant)
+
+
+@triton.jit(debug=True)
+def speaks_of_itself(x, out):
+    v = tl.load(x)
+    tl.device_print("silo_kernel_speaks_of_itself is", v)
+    tl.device_assert(v > 0, "silo_kernel_speaks_of_itself needs more than 0")
+    tl.store(out, v)
+
+
+@modes
+def test_text_of_the_user_is_never_taken_for_code(mode, capfd):
+    x, out = np.array([3], np.int32), np.zeros(1, np.int32)
+    cpu_samples.run(speaks_of_itself, (1,), mode, x=x, out=out)
+    assert capfd.readouterr().out == "pid (0, 0, 0) idx () silo_kernel_speaks_of_itself is: 3\n"
+    assert out[0] == 3
+    x[0] = 0
+    with pytest.raises(LaunchError, match="silo_kernel_speaks_of_itself needs more than 0"):
+        cpu_samples.run(speaks_of_itself, (1,), mode, x=x, out=out)
+
+
+def test_a_checked_kernel_speaks_as_it_is_written(capfd):
+    x, out = np.array([3], np.int32), np.zeros(1, np.int32)
+    silo.check(speaks_of_itself)[(1,)](x, out)
+    assert "idx () silo_kernel_speaks_of_itself is: 3\n" in capfd.readouterr().out
 
 
 ARGUMENTS = {"x": np.ones(8, np.float32), "out": np.ones(8, np.float32), "n": 8, "BLOCK": 4}

@@ -78,6 +78,7 @@ def _integer_rows(kind: str) -> Iterator[Row]:
         yield Row("math.ctlz", (kind,), kind, _each(lambda a: _bits(kind) - u(a).bit_length()))
         yield Row("math.cttz", (kind,), kind, _each(lambda a: _bits(kind) if a == 0 else (a & -a).bit_length() - 1))
     yield Row("arith.constant", (), kind, lambda: -77, attributes={"value": -77})
+    yield Row("ub.poison", (), kind, lambda: 0)
     if kind in {"i32", "i64"}:
         yield Row("tt.mulhiui", (kind, kind), kind, _each(lambda a, b: u(a) * u(b) >> _bits(kind)))
 
@@ -263,6 +264,7 @@ def _float_rows(kind: str) -> Iterator[Row]:
         yield Row(name, (kind,), kind, function, values=values)
     yield Row("math.fma", (kind,) * 3, kind, _fused(kind), ulp=0.5 if kind in {"f16", "bf16"} else 0, values=_moderate)
     yield Row("arith.constant", (), kind, lambda: -2.5, attributes={"value": -2.5})
+    yield Row("ub.poison", (), kind, lambda: 0.0)
     for word, function in (("isnan", np.isnan), ("isinf", np.isinf), ("isfinite", np.isfinite)):
         yield Row(f"math.{word}", (kind,), "i1", lambda a, f=function: f(a))
     for flag, nan in ((0, False), (0xFFFF, True)):
@@ -329,6 +331,11 @@ def _function_rows() -> Iterator[Row]:
         yield Row("tt.extern_elementwise", (kind,), kind, np.hypot(3, 4) and np.exp, ulp=4 if kind == "f64" else 1.2,
                   attributes={"symbol": "__nv_exp" if kind == "f64" else "__nv_expf", "libname": "", "libpath": "",
                               "pure": True})  # fmt: skip
+    for kind in ("f32", "f16", "bf16"):
+        text = {"asm_string": f"tanh.approx.{kind} $0, $1;", "constraints": "=r,r", "packed_element": 1, "pure": True}
+        yield Row(
+            "tt.elementwise_inline_asm", (kind,), kind, np.tanh, ulp=1.6 if kind == "f32" else 0.51, attributes=text
+        )
 
 
 def _power(a: float, b: float) -> float:

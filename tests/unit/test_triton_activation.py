@@ -213,8 +213,8 @@ def test_a_setting_without_sense_does_not_fail_the_import(tmp_path):
 
 OTHER_VERSION = """
 import importlib.metadata as metadata
-real = metadata.version
-metadata.version = lambda name: "3.12.0" if name == "triton" else real(name)
+real = metadata.Distribution.version
+metadata.Distribution.version = property(lambda self: "3.12.0" if self.name == "triton" else real.fget(self))
 """
 
 

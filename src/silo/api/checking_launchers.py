@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_STEPS", "CheckLimits", "CheckingBundle", "CheckingKernel", "CheckingLauncher"]
 
-_log = logging.getLogger("silo")
 
 # Turns of loops and accesses of one program, where nobody says.
 MOST_STEPS = 100_000_000
@@ -74,12 +72,8 @@ class CheckingLauncher(ABC):
         call = inspect_call(self._native, self._signature, *args, **named)
         binding = self._native.resolve(*args, **named)
         checked = cast("CheckedKernel", binding.tag)
-        with checked.over(
-            call.values, uninitialized=limits.uninitialized, memory=limits.memory, steps=limits.steps
-        ) as notes:
+        with checked.over(call.values, uninitialized=limits.uninitialized, memory=limits.memory, steps=limits.steps):
             self._native(*args, **named)
-        for note in notes:
-            _log.info("%s: %s", self._name, note)
 
     @cached_property
     def _native(self) -> Any:  # noqa: ANN401  # the native launcher

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from silo.artifacts.choice import choose_code
 from silo.artifacts.device_code import check_layout, read_device_code
+from silo.compile.identity import code_digest
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo
@@ -18,6 +19,8 @@ from silo.errors import CompileError, NoVariantError, SourceError
 from silo.sources.binary.source import BinarySource
 
 __all__ = ["BinaryCompiler"]
+
+_CODE = ("silo.backends.binary", "silo.sources.binary", "silo.artifacts")
 
 
 class BinaryCompiler:
@@ -31,9 +34,9 @@ class BinaryCompiler:
         return True
 
     def identity(self, target: Target) -> str:
-        """The version of what is checked: the bytes are those of the source."""
+        """Silo's own code, which reads and checks: the bytes are those of the source."""
         del target
-        return "binary/1"
+        return f"binary code {code_digest(*_CODE)}"
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Binary sources."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
 from typing import cast
 
-from silo.backends.cpu import runtime
 from silo.backends.cpu.analysis.supported import check_supported, unsupported_operations
-from silo.backends.cpu.build import Toolchain, build, compile_flags, find_toolchain
+from silo.backends.cpu.build import Toolchain, build, compile_flags, find_toolchain, llvm_of
 from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
-from silo.backends.cpu.emit.kernel import EmittedKernel, emit_c
+from silo.backends.cpu.emit.kernel import emit_c
 from silo.backends.cpu.levels import Level, level_of
 from silo.backends.cpu.options import CpuOptions
+from silo.compile.identity import code_digest
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
@@ -29,7 +25,7 @@ from silo.core.values import JSON, digest
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError, UnsupportedError
 from silo.settings import settings
-from silo.sources.triton.adapter import Ttir, debug_by_default, lower_to_ttir, triton_version
+from silo.sources.triton.adapter import Ttir, lower_to_ttir, triton_identity, triton_version
 from silo.sources.triton.parameters import ModuleArgument, module_arguments
 from silo.sources.triton.source import TritonSource
 from silo.sources.triton.ssa import Module, Operation
@@ -39,15 +35,16 @@ from silo.sources.triton.verifier import verify
 __all__ = [
     "CpuCompiler",
     "EmittedJob",
+    "code_identity",
     "compile_ttir",
     "compiler_identity",
     "emit_job",
-    "emitter_digest",
     "make_job",
     "module_layout",
-    "package_digest",
 ]
 
+# What turns a kernel into C text: its front end and parser, and this package with the pieces it emits.
+_CODE = ("silo.backends.cpu", "silo.sources.triton")
 _SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
 
 
@@ -66,10 +63,11 @@ class CpuCompiler:
         return "cpu"
 
     def identity(self, target: Target) -> str:
-        """Emitter, runtime text, C compiler and flags. Asks the C compiler its version once per process.
+        """Triton, Silo's own code, C compiler and flags. Asks the C compiler its version once per process.
 
         Raises:
             CompilerMissingError: no usable C compiler.
+            ToolchainError: no usable Triton.
         """
         toolchain = find_toolchain(settings().cc)
         return compiler_identity(level_of(target), toolchain)
@@ -124,6 +122,23 @@ class CpuCompiler:
             CompileError: the text or the parameters make no sense, or the C compiler refused.
         """
         return compile_ttir(job, find_toolchain(settings().cc))
+
+    def code_forms(self, target: Target) -> tuple[str, ...]:
+        """The module in MLIR's generic form, and the C text."""
+        del target
+        return ("ttir", "c")
+
+    def code_form(self, job: CompileJob, form: str) -> str:
+        """One of these, or LLVM's form of the C text (``llir``) where clang is here. Emits again, builds nothing.
+
+        Raises:
+            CompileError: see :meth:`compile`.
+            ToolchainError: no clang.
+        """
+        if form == "ttir":
+            return job.text
+        emitted = emit_job(job, find_toolchain(settings().cc))
+        return emitted.text if form == "c" else llvm_of(emitted.text, emitted.flags)
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
         """Code that checks itself, with the lines of the source. Assertions are kept."""
@@ -223,10 +238,10 @@ def emit_job(job: CompileJob, toolchain: Toolchain) -> EmittedJob:
     _check_layout(job.kernel, module, layout)
     for operation, line in zip(_asserts(module), lines, strict=False):
         operation.location = line
-    emitted = emit_c(module, options)
-    entry = entry_name(job.kernel, job.key(compiler_identity(level, toolchain)))
+    entry = entry_name(job.kernel, job.key(code_identity(level, toolchain)))
+    emitted = emit_c(module, options, entry)
     launch = LaunchInfo(
-        entry=entry,
+        entry=emitted.entry,
         layout=layout,
         threads=1,
         scratch_bytes=emitted.scratch_bytes,
@@ -235,7 +250,7 @@ def emit_job(job: CompileJob, toolchain: Toolchain) -> EmittedJob:
         cpu_threads=options.threads,
     )
     flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses)
-    return EmittedJob(_with_entry(emitted, entry), flags, launch, module)
+    return EmittedJob(emitted.source, flags, launch, module)
 
 
 def entry_name(kernel: str, key: str) -> str:
@@ -258,34 +273,18 @@ def _lines(located: str) -> Iterator[str]:
 
 
 def compiler_identity(level: Level, toolchain: Toolchain) -> str:
-    """What decides the bytes that a job leads to, besides the job."""
-    flags = digest("cpu-flags/1", [*compile_flags(level)])[:16]
-    debug = "debug " if debug_by_default() else ""
-    return (
-        f"cpu {debug}{emitter_digest()[:16]} runtime {runtime.runtime_digest()[:16]} flags {flags} {toolchain.version}"
-    )
+    """What decides the bytes that a kernel leads to, besides the kernel: Triton, whose front end makes the job, too.
 
-
-def emitter_digest() -> str:
-    """sha256 over this package's modules: what turns equal TTIR into C text. Some 200 KB, read once per process.
-
-    A version number raised by hand would, the one time it is forgotten, let old objects pass for new ones.
+    Raises:
+        ToolchainError: no usable Triton.
     """
-    return package_digest("silo.backends.cpu")
+    return f"{code_identity(level, toolchain)} {triton_identity(force=settings().force_triton)}"
 
 
-@cache
-def package_digest(package: str) -> str:
-    """sha256 over the modules of a package and of those in it."""
-    state = hashlib.sha256()
-    pending: list[tuple[str, Traversable]] = [("", resources.files(package))]
-    while pending:
-        name, place = pending.pop()
-        if place.is_dir():
-            pending += sorted((f"{name}/{inner.name}", inner) for inner in place.iterdir())
-        elif name.endswith(".py"):
-            state.update(f"{name}\0".encode() + place.read_bytes())
-    return state.hexdigest()
+def code_identity(level: Level, toolchain: Toolchain) -> str:
+    """What decides the bytes that a job leads to, besides the job: Silo's code with its runtime, C compiler, flags."""
+    flags = digest("cpu-flags/1", [*compile_flags(level), *toolchain.command[1:]])[:16]
+    return f"cpu code {code_digest(*_CODE)} flags {flags} {toolchain.version}"
 
 
 def _layout(signature: Signature, specialization: Specialization, module: Module) -> tuple[LayoutSlot, ...]:
@@ -360,7 +359,3 @@ def _check_layout(kernel: str, module: Module, layout: tuple[LayoutSlot, ...]) -
     found = ["pointer" if type_.pointer else type_.element for type_ in arguments]
     if expected != found:
         raise CompileError(f"{kernel} was lowered to the parameters {found}, its layout says {expected}")
-
-
-def _with_entry(emitted: EmittedKernel, entry: str) -> str:
-    return re.sub(rf"\b{re.escape(emitted.entry)}\b", entry, emitted.source)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
-from silo.backends.cpu.ops_types import C_TYPES, FP8, HALVES, literal
+from silo.backends.cpu.ops_types import C_TYPES, FP8, HALVES, literal, zero
 from silo.sources.triton.ssa import Dense
 
 __all__ = ["ARITH"]
@@ -171,6 +171,11 @@ def _cmpf(call: Call) -> str:
     return f"(uint8_t)({_CMPF[predicate].format(a=call.float_operand(0), b=call.float_operand(1))})"
 
 
+def _poison(call: Call) -> str:
+    """A value that nobody may depend on, such as a loop's variable after the loop: zero, the same each time."""
+    return zero(call.result)
+
+
 def _select(call: Call) -> str:
     return f"(({call.operands[0]}) ? ({call.operands[1]}) : ({call.operands[2]}))"
 
@@ -250,6 +255,7 @@ ARITH: Mapping[str, Renderer] = MappingProxyType(
         "arith.maximumf": _float_call("maximum", "minmax"),
         "arith.minimumf": _float_call("minimum", "minmax"),
         "arith.select": _select,
+        "ub.poison": _poison,
         "math.absf": _absf,
         "math.absi": _integer_call("absi", signed=True),
         "math.ctlz": _integer_call("ctlz", signed=False, least=32),

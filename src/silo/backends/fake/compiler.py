@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import cast
 
+from silo.compile.identity import code_digest
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
@@ -39,7 +40,7 @@ class FakeCompiler:
 
     def identity(self, target: Target) -> str:
         """Changes when the bytes do."""
-        return f"fake compiler 1 for {target}"
+        return f"fake code {code_digest('silo.backends.fake')} for {target}"
 
     def artifact_target(self, target: Target) -> Target:
         """The same: code for a target is for that target."""

@@ -8,8 +8,8 @@ from typing import Any, Protocol, cast
 
 from silo.artifacts.inspect import BinaryKernel, inspect_binary
 from silo.artifacts.strip import free_of_folders
-from silo.backends.triton.identity import compiler_identity
 from silo.backends.triton.layout import argument_slots, complete_layout, tensor_maps
+from silo.compile.identity import code_digest
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo, LayoutSlot, TensorMap
@@ -19,10 +19,19 @@ from silo.core.values import JSON, Value, value_from_json, value_to_json
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError, ToolchainError
 from silo.settings import settings
-from silo.sources.triton.adapter import compile_gpu, load_gpu_backends, lower_for_gpu, require_triton
+from silo.sources.triton.adapter import (
+    GpuStages,
+    compile_gpu,
+    load_gpu_backends,
+    lower_for_gpu,
+    require_triton,
+    triton_identity,
+)
 
 __all__ = ["TritonCompiler"]
 
+# What makes the job, what it is made from, and what reads the launch info off the binary.
+_CODE = ("silo.backends.triton", "silo.sources.triton", "silo.artifacts")
 _BINARY_KINDS = {"cuda": "cubin", "hip": "hsaco"}
 _FIRST_SPECIFIC = 90  # from this compute capability on Triton compiles for the architecture-specific form only
 _LONGEST_MESSAGE = 1200
@@ -38,9 +47,16 @@ class TritonCompiler:
 
     name = "triton"
 
+    def __init__(self) -> None:
+        self._shown: tuple[CompileJob, GpuStages] | None = None
+
     def identity(self, target: Target) -> str:
-        """Triton's version and files, this plug-in's schema; a few milliseconds once, then nothing."""
-        return compiler_identity(target, force=settings().force_triton)
+        """Triton with its assemblers, and Silo's code round it; some milliseconds once, then next to nothing.
+
+        Raises:
+            ToolchainError: no usable Triton.
+        """
+        return f"{triton_identity(force=settings().force_triton)} {target.kind} code {code_digest(*_CODE)}"
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Triton sources, concrete cuda and hip targets in forms that Triton makes, with a usable Triton here."""
@@ -122,6 +138,19 @@ class TritonCompiler:
         if not clean:
             log += f"not reproducible from another folder: {clean.reason}\n"
         return Compiled(launch, CompiledBlob(kind, stages.binary), log=log)
+
+    def code_forms(self, target: Target) -> tuple[str, ...]:
+        """Triton's names for what its stages leave."""
+        return ("ttir", "ttgir", "llir", "ptx" if target.kind == "cuda" else "amdgcn")
+
+    def code_form(self, job: CompileJob, form: str) -> str:
+        """What a stage left. Compiles in this process, once for all forms of a job. See :meth:`compile`."""
+        shown = self._shown
+        if shown is None or shown[0] != job:
+            options, _ = _read_parameters(job)
+            shown = (job, compile_gpu(job.text, job.target, options, force=settings().force_triton))
+            self._shown = shown
+        return str(shown[1].stages[form])
 
 
 def launch_info(

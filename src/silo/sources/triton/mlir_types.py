@@ -18,7 +18,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
 _DIALECT = re.compile(r"![A-Za-z_][A-Za-z0-9_.$]*")
 _EXTENT = re.compile(r"([0-9]{1,18})x")
 _STRANGE_EXTENT = re.compile(r"[?*]")
-_SPACE = re.compile(r"[0-9]+")
+_SPACE = re.compile(r'[0-9]+|"[a-z_]+"')  # Triton 3.9 writes "constant" for tl.const, others numbers alone
 
 
 def is_scalar_type(name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from silo.backends.cpu.analysis.values import load_parts
+from silo.backends.cpu.analysis.values import VOLATILE_LOAD, load_parts
 from silo.sources.triton.ssa import Module, Operation, Value
 
 __all__ = ["keeps_unchanged", "pointer_roots"]
@@ -56,7 +56,7 @@ def keeps_unchanged(module: Module, load: Operation) -> bool:
             stored = pointer_roots(operation.operands[0])
             if stored is None or stored & roots or _may_precede(operation, load):
                 return False
-        elif "atomic" in name or name in {"tt.call", "tt.elementwise_inline_asm"} or "descriptor" in name:
+        elif "atomic" in name or name in {"tt.call", VOLATILE_LOAD} or "descriptor" in name:
             return False
     return True
 

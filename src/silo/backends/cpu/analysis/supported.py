@@ -55,7 +55,6 @@ STRUCTURAL = (
 )
 # Why families of operations, by the start of their names, mean nothing here.
 _FOREIGN = (
-    ("tt.elementwise_inline_asm", "inline assembly is for one kind of GPU; write it with Triton's own operations"),
     ("ttng.", "it is for NVIDIA GPUs alone; write it with Triton's own operations"),
     ("nvws.", "it is for NVIDIA GPUs alone; write it with Triton's own operations"),
     ("nvvm.", "it is for NVIDIA GPUs alone; write it with Triton's own operations"),
@@ -131,8 +130,6 @@ def _structural_refusal(operation: Operation) -> str:
         return "only plain pointers"
     if name in {"scf.for", "scf.if", "scf.while"} and any(len(region.blocks) > 1 for region in operation.regions):
         return "a region of several blocks"
-    if name == "cf.cond_br" and operation.successors[0] is operation.successors[1]:
-        return "two edges to one block"
     return ""
 
 

@@ -8,12 +8,14 @@ from silo.sources.triton.ssa import Block, Operation, Value
 __all__ = [
     "DOTS",
     "EFFECTS",
+    "FENCE",
     "NETWORK",
     "NO_EFFECT",
     "OPAQUE",
     "REGION_RETURNS",
     "TERMINATORS",
     "VIEWS",
+    "VOLATILE_LOAD",
     "WHOLE",
     "WRITES",
     "arithmetic_cost",
@@ -41,15 +43,27 @@ TERMINATORS = frozenset({"tt.return", "scf.yield", "scf.condition", "cf.br", "cf
 NETWORK = "silo.network"
 # Operations that take whole tensors from memory and leave whole tensors there.
 WHOLE = frozenset({NETWORK, "tt.call", "tt.map_elementwise"})
+# What `analysis.waiting` puts in the place of volatile loads and barriers, and before stores.
+VOLATILE_LOAD = "silo.volatile_load"
+FENCE = "silo.fence"
 # Operations whose loop nest is theirs alone and runs in order.
 _ORDERED = frozenset(
-    {"tt.assert", "tt.atomic_cas", "tt.atomic_rmw", "tt.histogram", "tt.print", "tt.scan", "tt.unsplat"}
+    {
+        VOLATILE_LOAD,
+        "tt.assert",
+        "tt.atomic_cas",
+        "tt.atomic_rmw",
+        "tt.histogram",
+        "tt.print",
+        "tt.scan",
+        "tt.unsplat",
+    }
 )
 DOTS = frozenset({"tt.dot", "tt.dot_scaled"})
 # Operations whose results live in a buffer (or a variable) of their own.
 OPAQUE = frozenset({"tt.reduce", "scf.for", "scf.if", "scf.while"}) | DOTS | WHOLE | _ORDERED
-# Operations that write memory which others may read.
-WRITES = frozenset({"tt.atomic_cas", "tt.atomic_rmw", "tt.call", "tt.store"})
+# Operations that write memory which others may read, or that no load may be moved across.
+WRITES = frozenset({FENCE, VOLATILE_LOAD, "tt.atomic_cas", "tt.atomic_rmw", "tt.call", "tt.store"})
 # Operations that the world sees, in the order of the program.
 EFFECTS = WRITES | {"tt.assert", "tt.print"}
 # Hints and orderings that mean nothing where one thread runs a whole program.
@@ -75,6 +89,7 @@ _DEAR = {
     "tt.precise_divf": 8.0,
     "tt.precise_sqrt": 8.0,
     "tt.clampf": 2.0,
+    "tt.elementwise_inline_asm": 15.0,
     "tt.extern_elementwise": 15.0,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from silo.sources.triton.ttir import parse_ttir
 from silo.sources.triton.verifier import verify
 
 __all__ = ["CheckedKernel", "compile_checked"]
+
+_log = logging.getLogger("silo")
 
 _FRONT = ctypes.CFUNCTYPE(
     ctypes.c_int32,
@@ -66,6 +69,7 @@ class CheckedKernel:
         self._kernel = kernel
         self._code = code
         self._lock = Mutex()
+        self._told: set[str] = set()
         self._current: CheckedLaunch | None = None
         self._error: BaseException | None = None
         self._callback = _FRONT(self._front)
@@ -83,8 +87,8 @@ class CheckedKernel:
         uninitialized: Sequence[str] = (),
         memory: Sequence[object] = (),
         steps: int,
-    ) -> Generator[list[str]]:
-        """Check launches within the block, which are over ``arguments``; gives a list that notes are added to.
+    ) -> Generator[None]:
+        """Check launches within the block, which are over ``arguments``. What was noted goes to the log, once.
 
         Raises:
             CheckError: what was found.
@@ -99,7 +103,7 @@ class CheckedKernel:
             )
             self._error = None
             try:
-                yield notes
+                yield
             except LaunchError:
                 if self._error is None:
                     raise
@@ -107,6 +111,10 @@ class CheckedKernel:
             finally:
                 self._current = None
                 self._error = None
+                for note in notes:
+                    if note not in self._told:
+                        self._told.add(note)
+                        _log.info("%s: %s", self._kernel, note)
 
     def _front(self, params: int, grid: Any, begin: int, _end: int, scratch: int | None, _context: int) -> int:  # noqa: ANN401
         """Stands for the kernel. The pool calls it for each chunk of programs; the first call runs them all."""

@@ -260,7 +260,9 @@ class _Instrumenting:
             if not innermost:
                 continue
             if any(part > 1 for part in parts.values()):
-                site = self._site(SiteKind.HINT, operation, details={"axis": axis, **parts})
+                details = {"axis": axis, "address": value.type.pointer, **parts}
+                pointer = value if value.type.pointer else None
+                site = self._site(SiteKind.HINT, operation, pointer=pointer, details=details)
                 numbers: dict[str, Attribute] = {name: parts.get(name, 1) for name in _HINTS}
                 self._add("silo.hint", [value], _like(value.type, "i1"), block, site=site, axis=axis, **numbers)
 
@@ -346,6 +348,7 @@ def _may_make_nan(operation: Operation) -> bool:
         return False
     dialect = operation.name.partition(".")[0]
     known = dialect in {"arith", "math"} or operation.name in {
+        "tt.elementwise_inline_asm",
         "tt.extern_elementwise",
         "tt.fp_to_fp",
         "tt.precise_divf",

@@ -117,13 +117,14 @@ class _Reporter:
         )
 
     def _where(self, site: Site, address: int) -> tuple[str | None, str]:
-        """The argument that an address belongs to, or derives from, and where in it the address is."""
+        """The argument that an address belongs to, or derives from, and where in it an access of it is."""
         allocations = self.launch.allocations
+        size = site.bytes if site.use else 0
         inside = [one for one in allocations if one.low <= address < one.high]
         mine = self._mine(site)
         own = next((one for one in inside if one in mine), None)
         if own is not None:
-            return own.name, f"{_offset(own, address)} of {own.name} ({own.words}){_reach(own, address, site.bytes)}"
+            return own.name, f"{_offset(own, address)} of {own.name} ({own.words}){_reach(own, address, size)}"
         elsewhere = f", inside of {inside[0].name}" if inside else ""
         if site.roots is None:
             return None, (
@@ -136,7 +137,7 @@ class _Reporter:
         nearest = min(mine, key=lambda one: max(one.low - address, address - one.high))
         return nearest.name, (
             f"{_offset(nearest, address)} of {nearest.name} ({nearest.words})"
-            f"{_reach(nearest, address, site.bytes)}{elsewhere}"
+            f"{_reach(nearest, address, size)}{elsewhere}"
         )
 
     def _mine(self, site: Site) -> list[Allocation]:
@@ -165,9 +166,14 @@ class _Reporter:
     def _hint(self, site: Site, fault: Fault) -> _Words:
         attribute, name, promise = _PROMISES[fault.kind]
         value, before = _signed(fault.address), _signed(fault.other)
+        what = f"a promise of {name} that does not hold"
+        if fault.kind is FaultKind.DIVISIBLE and site.details.get("address"):
+            owner, where = self._where(site, fault.address)
+            said = f"{name} promises that the address {promise} {site.details.get(attribute)}; it is {where}"
+            return _Words("hint", what, [said], owner)
         said = f"{name} promises that the element {promise} {site.details.get(attribute)}"
         shown = f"it is {value}" + ("" if fault.kind is FaultKind.DIVISIBLE else f" after {before}")
-        return _Words("hint", f"a promise of {name} that does not hold", [f"{said}; {shown}"])
+        return _Words("hint", what, [f"{said}; {shown}"])
 
     # ---- values that are none
 
@@ -180,7 +186,8 @@ class _Reporter:
             number, program, lane = found.store
             store = self.launch.sites[number]
             index = store.index(lane)
-            argument, where = self._where(store, found.address)
+            # The first byte that differs may be any of the element; accesses are aligned.
+            argument, where = self._where(store, found.address & -store.bytes)
             at = f", index {_tuple(index)}" if index else ""
             details.append(
                 f"A result depends on it: {where}, stored {self._place(store)} by program {self._program(program)}{at}"
@@ -208,7 +215,7 @@ def _reach(allocation: Allocation, address: int, size: int) -> str:
     if address < allocation.low:
         return f", {allocation.low - address} bytes before its start"
     beyond = address + size - allocation.high
-    return f", {beyond} bytes beyond its end" if beyond > 0 else ""
+    return f", up to {beyond} bytes beyond its end" if beyond > 0 else ""
 
 
 def _tuple(index: Sequence[int]) -> str:

@@ -135,6 +135,7 @@ class CheckedLaunch:
 
     def _find(self, kept: dict[int, bytearray]) -> Finding | None:
         fault = self._run_programs(range(self.total))
+        self._note_addresses()
         suspects = self._suspects()
         if fault is not None:
             return Finding(self._cause(fault, suspects, kept) or fault)
@@ -160,6 +161,15 @@ class CheckedLaunch:
                 continue
             return Finding(fault, order)
         return None
+
+    def _note_addresses(self) -> None:
+        for site in self.sites:
+            if site.kind is SiteKind.HINT and self._cells[site.number].events:
+                self.notes.append(
+                    f"{site.place or site.operation}: tl.multiple_of promises an address that is divisible by "
+                    f"{site.details.get('tt.divisibility')}, which this one is not: what libraries allocate on a GPU "
+                    "begins at such an address, and this memory of the host does not, so it counts as no fault"
+                )
 
     # ---- values that are none
 

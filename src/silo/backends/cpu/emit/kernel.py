@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from silo.backends.cpu import runtime
+from silo.backends.cpu.analysis.edges import join_edges
 from silo.backends.cpu.analysis.mirror import find_mirrors
 from silo.backends.cpu.analysis.networks import fold_networks
 from silo.backends.cpu.analysis.orders import free_orders
 from silo.backends.cpu.analysis.supported import check_supported
+from silo.backends.cpu.analysis.waiting import order_memory
 from silo.backends.cpu.emit.c import kernel_text
 from silo.backends.cpu.emit.prelude import PRELUDE
 from silo.backends.cpu.loop_ir import Program
@@ -40,32 +42,39 @@ class EmittedKernel:
 def lower(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]:
     """The loop program of the kernel of ``module``, which is rewritten on the way, and the runtime pieces it calls."""
     check_supported(module)
-    return _lower_supported(module, options)
+    return _lower_supported(module, options, "")
 
 
-def _lower_supported(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]:
+def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[Program, frozenset[str]]:
+    join_edges(module)
+    order_memory(module)
     free_orders(module)
     if options.mode == "optimized":
         fold_networks(module)
         find_mirrors(module)
-    program, uses = lower_kernel(module, options)
+    program, uses = lower_kernel(module, options, entry)
     if options.mode == "optimized" and options.vector_bits > _WITHOUT_F16 and convert_in_blocks(program):
         uses |= {PIECE}
     return program, uses
 
 
-def emit_c(module: Module, options: CpuOptions | None = None) -> EmittedKernel:
+def emit_c(module: Module, options: CpuOptions | None = None, entry: str = "") -> EmittedKernel:
     """The C text of the kernel of ``module``.
+
+    Args:
+        module: parsed and verified; it is rewritten on the way.
+        options: how it is compiled.
+        entry: the symbol to export; "" makes one of the kernel's name.
 
     Raises:
         UnsupportedError: listing every operation the CPU cannot express, with its place and count.
     """
     check_supported(module)
-    return emit_supported(module, options or CpuOptions())
+    return emit_supported(module, options or CpuOptions(), entry)
 
 
-def emit_supported(module: Module, options: CpuOptions) -> EmittedKernel:
+def emit_supported(module: Module, options: CpuOptions, entry: str = "") -> EmittedKernel:
     """:func:`emit_c` of a module that was checked already; it may have been instrumented since."""
-    program, uses = _lower_supported(module, options)
+    program, uses = _lower_supported(module, options, entry)
     source = "\n".join((runtime.text(uses, options.vector_bits, options.dot_units), PRELUDE, kernel_text(program)))
     return EmittedKernel(source, program.entry, program.total_bytes, runtime.with_needs(uses))

@@ -1,18 +1,29 @@
-"""Atomic read-modify-write operations and compare-and-swap as calls of the runtime."""
+"""Atomics and volatile loads as calls of the runtime."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.affine import is_structurally_affine
 from silo.backends.cpu.loop_ir import Call, Define
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.ops_atomic import ATOMIC_BITS, ATOMIC_KINDS, MEMORY_ORDERS
-from silo.sources.triton.ssa import Operation, Value
+from silo.sources.triton.ssa import Operation, Type, Value
 
-__all__ = ["Combined", "atomic_call", "atomic_mask", "combined"]
+__all__ = ["Combined", "atomic_call", "atomic_mask", "combined", "volatile_load"]
 
 _COMBINE_FROM = 256  # elements of a tile
+_VOLATILE_SUFFIX = {
+    "int8_t": "i8",
+    "uint8_t": "u8",
+    "int16_t": "i16",
+    "uint16_t": "u16",
+    "int32_t": "i32",
+    "int64_t": "i64",
+    "float": "f32",
+    "double": "f64",
+}
 
 
 def atomic_mask(operation: Operation) -> Value | None:
@@ -35,6 +46,13 @@ def atomic_call(scope: Scope, operation: Operation, operands: list[str]) -> str:
         return f"silo_atomic_fadd_{element}({pointer}, {value}, {order})"
     suffix = ATOMIC_BITS[element] if kind == "exchange" else element
     return f"silo_atomic_{kind}_{suffix}({pointer}, {value}, {order})"
+
+
+def volatile_load(scope: Scope, type_: Type, pointer: str, mask: str, other: str) -> str:
+    """The C expression of one element of a volatile load; ``mask`` and ``other`` are "" where it has none."""
+    scope.pieces.add("volatile")
+    text = f"silo_volatile_load_{_VOLATILE_SUFFIX.get(ops.c_type(type_), 'pointer')}({pointer})"
+    return f"{mask} ? {text} : {other or ops.zero(type_)}" if mask else text
 
 
 @dataclass(frozen=True, slots=True)

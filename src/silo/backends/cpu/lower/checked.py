@@ -71,7 +71,8 @@ def _hint(operation: Operation, value: str, lane: str, index: Sequence[str]) -> 
     promised = ", ".join(
         str(operation.attributes[name]) for name in ("tt.divisibility", "tt.contiguity", "tt.constancy")
     )
-    return f"silo_check_hint(context, {_site(operation)}, {lane}, {along}, (int64_t){value}, {unit}, {promised})"
+    about = f"{_site(operation)}, {lane}, {along}, (int64_t){value}, {unit}, {promised}, {int(type_.pointer)}"
+    return f"silo_check_hint(context, {about})"
 
 
 def _suspect(scope: Scope, operation: Operation, operands: Sequence[str], lane: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.streams import enclosing_loops
-from silo.backends.cpu.analysis.values import REGION_RETURNS, load_parts, store_parts
+from silo.backends.cpu.analysis.values import FENCE, REGION_RETURNS, VOLATILE_LOAD, load_parts, store_parts
 from silo.backends.cpu.loop_ir import (
     Assign,
     Break,
@@ -20,7 +20,7 @@ from silo.backends.cpu.loop_ir import (
     Return,
     Statement,
 )
-from silo.backends.cpu.lower.atomic import atomic_call, atomic_mask
+from silo.backends.cpu.lower.atomic import atomic_call, atomic_mask, volatile_load
 from silo.backends.cpu.lower.checked import CHECKED, checked_expression, checked_statement
 from silo.backends.cpu.lower.dot import leading_products, lower_dot
 from silo.backends.cpu.lower.group import lower_group
@@ -113,6 +113,9 @@ class FunctionLowering:
             condition = scope.scalar(mask) if mask is not None else ""
             scope.emit(Assign(f"*{scope.scalar(pointer)}", scope.scalar(value), condition))
             return
+        if operation.name == FENCE:
+            scope.emit(Call("__atomic_thread_fence(__ATOMIC_ACQ_REL)"))
+            return
         if operation.name in ATOMICS:
             mask = atomic_mask(operation)
             condition = scope.scalar(mask) if mask is not None else ""
@@ -160,6 +163,9 @@ class FunctionLowering:
                     return text
                 fill = scope.scalar(other) if other is not None else ops.zero(operation.result.type)
                 return f"{scope.scalar(mask)} ? {text} : {fill}"
+            case name if name == VOLATILE_LOAD:
+                texts = [scope.scalar(part) if part is not None else "" for part in load_parts(operation)]
+                return volatile_load(scope, operation.result.type, *texts)
             case name if name in CHECKED:
                 return checked_expression(scope, operation, [scope.scalar(operand) for operand in operation.operands])
             case _:

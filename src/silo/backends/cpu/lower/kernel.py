@@ -26,13 +26,16 @@ def frame_name(function: str) -> str:
     return f"{function}_frame"
 
 
-def lower_kernel(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]:
-    """The loop program of the kernel of ``module``, and the runtime pieces its text calls."""
+def lower_kernel(module: Module, options: CpuOptions, entry: str = "") -> tuple[Program, frozenset[str]]:
+    """The loop program of the kernel of ``module``, and the runtime pieces its text calls.
+
+    ``entry`` is the C name of the kernel; "" makes one of its own name.
+    """
     split_prints(module)
     scope = Scope(options, module)
     applied = element_functions(scope, module)
     called = [_function(scope, symbol, module.functions[symbol]) for symbol in _called(module)]
-    entry = "silo_kernel_" + re.sub(r"\W", "_", module.kernel)
+    entry = entry or "silo_kernel_" + re.sub(r"[^A-Za-z0-9_]", "_", module.kernel)
     arguments = module.entry.regions[0].blocks[0].arguments
     parameters: list[Parameter] = []
     for argument in arguments:

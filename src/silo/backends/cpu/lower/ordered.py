@@ -1,10 +1,11 @@
-"""Lowers the nests that one operation has for itself: scans, general reductions, atomics, histograms, messages."""
+"""Lowers the nests that one operation has for itself: scans, general reductions, ordered memory, messages."""
 
 from __future__ import annotations
 
 from silo.backends.cpu import ops
+from silo.backends.cpu.analysis.values import VOLATILE_LOAD, load_parts
 from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
-from silo.backends.cpu.lower.atomic import atomic_call, atomic_mask, combined
+from silo.backends.cpu.lower.atomic import atomic_call, atomic_mask, combined, volatile_load
 from silo.backends.cpu.lower.messages import MESSAGES, flush_statement, message_statements
 from silo.backends.cpu.lower.nest import Nest, linear_index
 from silo.backends.cpu.lower.scope import Scope
@@ -31,6 +32,8 @@ def lower_ordered(scope: Scope, group: Group) -> None:
         _message(scope, nest, operation)
     elif operation.name in ATOMICS:
         _atomic(scope, nest, operation)
+    elif operation.name == VOLATILE_LOAD:
+        _volatile(scope, nest, operation)
     elif operation.name == "tt.histogram":
         _histogram(scope, nest, operation)
     else:
@@ -188,6 +191,14 @@ def _atomic(scope: Scope, nest: Nest, operation: Operation) -> None:
     _emit(scope, nest.loops([*nest.levels[nest.depth], *body]))
     if table is not None:
         scope.emit(table.end)
+
+
+def _volatile(scope: Scope, nest: Nest, operation: Operation) -> None:
+    (buffer,) = _results(scope, operation)
+    texts = [nest.value(part, nest.index) if part is not None else "" for part in load_parts(operation)]
+    element = volatile_load(scope, operation.result.type, *texts)
+    body = [Assign(f"{buffer.name}[{linear_index(nest.index, nest.shape)}]", element)]
+    _emit(scope, nest.loops([*nest.levels[nest.depth], *body]))
 
 
 def _histogram(scope: Scope, nest: Nest, operation: Operation) -> None:

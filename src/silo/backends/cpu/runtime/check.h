@@ -304,11 +304,13 @@ static __attribute__((unused)) uint8_t silo_check_holds(void *context, int32_t k
 }
 
 /* What tl.multiple_of, tl.max_contiguous and tl.max_constancy promise of one element. `along` is
- * its index on the axis, and the element before on that axis is the one seen last. */
+ * its index on the axis, and the element before on that axis is the one seen last. An address that
+ * is no multiple of what was promised, in an allocation that begins at none either, is noted and no
+ * fault: a GPU's allocations begin at multiples of much. */
 static __attribute__((unused)) uint8_t silo_check_hint(void *context, uint32_t number, int64_t lane,
                                                        int64_t along, int64_t value, int64_t unit,
                                                        int64_t divisor, int64_t contiguity,
-                                                       int64_t constancy) {
+                                                       int64_t constancy, int pointer) {
     struct silo_check *check = (struct silo_check *)context;
     int64_t const before = check->last;
     check->last = value;
@@ -321,6 +323,14 @@ static __attribute__((unused)) uint8_t silo_check_hint(void *context, uint32_t n
         kind = SILO_CHECK_CONTIGUOUS;
     else if (constancy > 1 && along % constancy != 0 && value != before)
         kind = SILO_CHECK_CONSTANT;
+    if (kind == SILO_CHECK_DIVISIBLE && pointer) {
+        struct silo_site *site = &check->sites[number];
+        uint64_t const base = site->count == 1 ? check->bounds[check->reach[site->first]].low : 0;
+        if (site->count != 1 || ((uint64_t)value - base) % (uint64_t)divisor == 0) {
+            (void)silo_check_suspect(context, number, lane, 1);
+            return 1;
+        }
+    }
     if (kind)
         silo_check_fail(check, kind, number, lane, (uint64_t)value, (uint64_t)before);
     return kind == 0;

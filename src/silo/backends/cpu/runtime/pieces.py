@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-__all__ = ["DOT_DEPTH_BYTES", "PIECES", "Piece", "runtime_digest", "text", "with_needs"]
+__all__ = ["DOT_DEPTH_BYTES", "PIECES", "Piece", "text", "with_needs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +102,7 @@ PIECES: dict[str, Piece] = {
     "tanh": Piece("tanh.h", ("exp",)),
     "erf": Piece("erf.h", ("exp",)),
     "atomic": Piece("atomic.h", ("types", "half")),
+    "volatile": Piece("volatile.h", ("types",)),
     "combine_i32": Piece("combine.h", ("types",), (("SUFFIX", "i32"), ("UTYPE", "uint32_t"), ("TYPE", "int32_t"))),
     "combine_i64": Piece("combine.h", ("types",), (("SUFFIX", "i64"), ("UTYPE", "uint64_t"), ("TYPE", "int64_t"))),
     "stream": Piece("stream.h", ("types",)),
@@ -193,15 +193,6 @@ def text(pieces: AbstractSet[str], vector_bits: int, dot_units: int = 2) -> str:
     head += f"enum {{ SILO_VECTOR_BYTES = {vector_bits // 8}, SILO_DOT_DEPTH_BYTES = {DOT_DEPTH_BYTES} }};\n"
     head += f"#define SILO_DOT_UNITS {dot_units}\n" if "dot_unit" in wanted else ""
     return head + "\n".join(_piece_text(name) for name in PIECES if name in wanted)
-
-
-@cache
-def runtime_digest() -> str:
-    """sha256 over every piece: changes whenever emitted code may change because of the runtime."""
-    state = hashlib.sha256()
-    for name in PIECES:
-        state.update(f"{name}\0{_piece_text(name)}\0".encode())
-    return state.hexdigest()
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -31,7 +30,6 @@ _KINDS = {
     DTypeKind.UINT: ParameterKind.INTEGER,
     DTypeKind.FLOAT: ParameterKind.FLOAT,
 }
-_log = logging.getLogger("silo")
 _ABI = {"u1": AbiType.I1, **{kind.value: kind for kind in AbiType}}
 
 
@@ -115,10 +113,8 @@ class CpuLauncher:
     def _check(
         self, checked: CheckedKernel, launcher: Launcher, grid: tuple[int, int, int], values: tuple[object, ...]
     ) -> None:
-        with checked.over(dict(zip(self._names, values, strict=True)), steps=Limits().steps) as notes:
+        with checked.over(dict(zip(self._names, values, strict=True)), steps=Limits().steps):
             launcher[grid](*values)
-        for note in notes:
-            _log.info("%s: %s", self._name, note)
 
     def _load(self, module: CpuModule) -> Launcher:
         if self._checked is None:

@@ -1,4 +1,4 @@
-"""The one place that touches Triton's internals (3.6 and 3.9).
+"""The one place that touches Triton's internals (3.6 to 3.9).
 
 Nothing here is imported before a function needs it, so ``import silo`` loads no Triton.
 """
@@ -13,14 +13,15 @@ from silo.sources.triton.adapter.decorators import (
     read_kernel,
 )
 from silo.sources.triton.adapter.gpu import GpuStages, compile_gpu, load_gpu_backends
-from silo.sources.triton.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir, read_off
-from silo.sources.triton.adapter.toolchain import (
+from silo.sources.triton.adapter.installation import (
     TESTED_VERSIONS,
     debug_by_default,
-    plugin_driver,
     require_triton,
+    triton_identity,
     triton_version,
 )
+from silo.sources.triton.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir, read_off
+from silo.sources.triton.adapter.toolchain import plugin_driver
 from silo.sources.triton.adapter.wrap import wrap
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "read_off",
     "require_triton",
     "run_cpu_passes",
+    "triton_identity",
     "triton_version",
     "wrap",
 ]

@@ -15,8 +15,9 @@ from typing import Any
 from silo.core.target import Target
 from silo.core.values import Value
 from silo.errors import CompileError
+from silo.sources.triton.adapter.installation import require_triton
 from silo.sources.triton.adapter.lowering import gpu_options
-from silo.sources.triton.adapter.toolchain import backend_for, gpu_target, module, require_triton
+from silo.sources.triton.adapter.toolchain import backend_for, gpu_target, module
 
 __all__ = ["GpuStages", "compile_gpu"]
 

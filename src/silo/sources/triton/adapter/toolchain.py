@@ -1,15 +1,13 @@
-"""Which Triton is installed, its backends, and the driver it believes to be active while we lower."""
+"""Triton's modules and backends, and the driver it believes to be active while we lower."""
 
 from __future__ import annotations
 
 import importlib
 import re
-import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import lru_cache
-from importlib import metadata
 from typing import Any
 
 from silo.core.target import Target
@@ -17,18 +15,12 @@ from silo.errors import TargetError, ToolchainError
 from silo.forks import ReentrantMutex
 
 __all__ = [
-    "TESTED_VERSIONS",
     "backend_for",
-    "debug_by_default",
     "gpu_target",
     "lowering_for",
     "module",
     "plugin_driver",
-    "require_triton",
-    "triton_version",
 ]
-
-TESTED_VERSIONS = ("3.6", "3.9")
 
 _CUDA_ARCH = re.compile(r"sm_([0-9]+)[af]?")
 _replaced: list[tuple[Any, Any]] = []  # Triton's holder of the driver, and what it held; guarded by the lock below
@@ -44,47 +36,12 @@ def _put_back() -> None:
 _driver_lock = ReentrantMutex(lost=_put_back)
 
 
-def triton_version() -> str | None:
-    """The installed version, such as ``3.9.0``, without importing Triton; None where it is not installed."""
-    try:
-        return metadata.version("triton")
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def require_triton(*, force: bool = False) -> str:
-    """The version of a Triton that can be used.
-
-    Raises:
-        ToolchainError: it is absent, or of a version Silo was not tested with and ``force`` is not set.
-    """
-    version = triton_version()
-    if version is None:
-        raise ToolchainError(
-            "Triton is not installed here, and this kernel must be compiled from its source: "
-            "pip install 'kernel-silo[triton]', or load a bundle that holds it already"
-        )
-    if version.rpartition(".")[0] not in TESTED_VERSIONS and not force:
-        raise ToolchainError(
-            f"Triton {version} is installed; Silo reads Triton's internals and was tested with "
-            f"{' and '.join(f'{tested}.x' for tested in TESTED_VERSIONS)} only. Install one of those, "
-            "or force it with SILO_FORCE_TRITON=1 and check the results"
-        )
-    return version
-
-
 def module(name: str) -> Any:  # noqa: ANN401  # Triton has no types
     """Import one of Triton's modules."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise ToolchainError(f"Triton's module {name} cannot be imported: {error}") from error
-
-
-def debug_by_default() -> bool:
-    """Whether Triton itself would compile with ``debug=True`` now (``TRITON_DEBUG``, or its knob)."""
-    knobs: Any = sys.modules.get("triton.knobs")
-    return knobs is not None and bool(knobs.runtime.debug)
 
 
 def plugin_driver(name: str) -> Any | None:  # noqa: ANN401

@@ -1,0 +1,41 @@
+"""Branches whose two edges lead to one block, as Triton leaves chains of ``if ...: return ...``."""
+
+from __future__ import annotations
+
+from silo.sources.triton.ssa import Module, Operation, Value
+
+__all__ = ["join_edges"]
+
+
+def join_edges(module: Module) -> None:
+    """Make each such branch a jump, in place: what the edges pass is selected before it."""
+    for operation in list(module.walk()):
+        if operation.name == "cf.cond_br" and operation.successors[0] is operation.successors[1]:
+            _join(operation)
+
+
+def _join(branch: Operation) -> None:
+    (condition,), *edges = branch.operand_segments()
+    block = branch.block
+    assert block is not None
+    for operand in branch.operands:
+        operand.uses.remove(branch)
+    pairs = zip(*edges, strict=True)
+    passed = [left if left is right else _select(branch, condition, left, right) for left, right in pairs]
+    branch.name, branch.operands, branch.attributes = "cf.br", passed, {}
+    branch.successors = branch.successors[:1]
+    for operand in passed:
+        operand.uses.append(branch)
+
+
+def _select(branch: Operation, condition: Value, left: Value, right: Value) -> Value:
+    block = branch.block
+    assert block is not None
+    operands = [condition, left, right]
+    operation = Operation("arith.select", operands, [], {}, block=block, location=branch.location)
+    result = Value(f"{left.name}_or_{right.name}", left.type, operation)
+    operation.results.append(result)
+    for operand in operands:
+        operand.uses.append(operation)
+    block.operations.insert(block.operations.index(branch), operation)
+    return result

@@ -1,0 +1,59 @@
+"""Makes the order of memory accesses explicit where programs may wait for each other.
+
+A program waits by reading a place again and again: with volatile loads, or with atomics in a loop that runs until
+they give what is waited for. What it waits for was written before by a program on another thread, so in such a kernel
+
+- volatile loads are operations of their own (``silo.volatile_load``), which are done each time, once, in their place,
+  and acquire: what follows them reads what was written before what they read;
+- every store has a fence (``silo.fence``) before it, and barriers are fences: a flag that is stored, by whatever
+  operation, is seen after what was stored before it. A GPU needs more from the kernel; here it costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from silo.backends.cpu.analysis.values import FENCE, NO_EFFECT, VOLATILE_LOAD
+from silo.backends.cpu.ops_atomic import ATOMICS
+from silo.sources.triton.ssa import Block, Module, Operation
+
+__all__ = ["order_memory"]
+
+_BARRIERS = NO_EFFECT - {"llvm.intr.assume"}
+
+
+def order_memory(module: Module) -> None:
+    """Give volatile loads their own name and add the fences, in place; nothing changes where no program may wait."""
+    volatile = [op for op in module.walk() if op.name == "tt.load" and op.attributes.get("isVolatile")]
+    for operation in volatile:
+        operation.name = VOLATILE_LOAD
+    if not volatile and not any(op.name in ATOMICS and _is_repeated(op) for op in module.walk()):
+        return
+    for block in _blocks(module):
+        ordered: list[Operation] = []
+        for operation in block.operations:
+            if operation.name == "tt.store" or operation.name in _BARRIERS:
+                ordered.append(Operation(FENCE, [], [], {}, block=block, location=operation.location))
+            if operation.name not in _BARRIERS:
+                ordered.append(operation)
+        block.operations = ordered
+
+
+def _blocks(module: Module) -> Iterator[Block]:
+    pending = list(module.functions.values())
+    while pending:
+        operation = pending.pop()
+        for region in operation.regions:
+            yield from region.blocks
+            pending.extend(op for block in region.blocks for op in block.operations)
+
+
+def _is_repeated(operation: Operation) -> bool:
+    """Whether it is in a loop that runs until a condition holds."""
+    block = operation.block
+    while block is not None and block.region is not None and block.region.owner is not None:
+        owner = block.region.owner
+        if owner.name == "scf.while":
+            return True
+        block = owner.block
+    return False

@@ -1,0 +1,271 @@
+"""A compiler's identity follows all that decides its bytes: what was kept under an old one is not found again."""
+# ruff: noqa: E402  # what follows needs Triton
+
+import csv
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+triton = pytest.importorskip("triton", reason="Triton is not installed")
+
+import silo
+from silo.backends.cpu import build
+from silo.backends.cpu import compiler as cpu_compiler
+from silo.backends.cpu.levels import host_target
+from silo.compile.toolchain import Toolchain, installed_plugins
+from silo.core.config import Config
+from silo.core.device import DeviceModel
+from silo.core.signature import Signature
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.core.variant import CompileJob, Variant
+from silo.settings import override
+from silo.sources.triton.adapter import installation
+from silo.tune.trial import Study
+
+COMPILERS = {
+    "binary": [Target.parse("cuda:sm_90")],
+    "cpu": [host_target()],
+    "fake": [Target.parse("fake:one")],
+    "triton": [Target.parse("cuda:sm_90"), Target.parse("hip:gfx942")],
+}
+OF_TRITON = ("cpu", "triton")
+PAIRS = [(name, target) for name, targets in COMPILERS.items() for target in targets]
+WITH_TRITON = [pair for pair in PAIRS if pair[0] in OF_TRITON]
+SOURCE = Path(silo.__file__).parent
+
+pytestmark = pytest.mark.usefixtures("_as_installed")
+
+
+@pytest.fixture
+def _as_installed(monkeypatch):
+    """Nothing of the environment, and nothing remembered."""
+    for name in [one for one in os.environ if one.startswith(installation._PREFIXES)]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(installation, "_installation", installation._Installation)
+
+
+def identity(name, target):
+    return Toolchain().compiler(name).identity(target)
+
+
+def keys(compiler):
+    """What is kept under an identity: artifacts, outcomes of jobs, trials."""
+    target, signature, facts = Target.parse("cuda:sm_90"), Signature(()), Specialization()
+    variant = Variant("k", "source", signature, facts, Config(), target)
+    device = DeviceModel("nvidia", "H100", "sm_90", 132, 80 << 30)
+    study = Study("k", "source", signature, facts, target, compiler, (), (), device, "policy")
+    return {variant.artifact_key(compiler), CompileJob("c", "k", target, "", {}).key(compiler), study.key}
+
+
+def test_every_compiler_is_looked_at_here():
+    assert set(installed_plugins()) == set(COMPILERS)
+
+
+@pytest.mark.parametrize(("name", "target"), PAIRS, ids=str)
+def test_it_is_stable_one_line_and_free_of_paths(name, target):
+    found = identity(name, target)
+    assert found == identity(name, target)
+    assert "/" not in found
+    assert "\n" not in found
+
+
+def test_everything_kept_is_under_it():
+    assert not keys("one") & keys("other")
+
+
+# -- Silo's own code -------------------------------------------------------------------------------------------------
+
+# In a copy of Silo: the identities as they are, and after a byte was added to each of some files.
+EDITED = """
+import json, sys
+from pathlib import Path
+import silo
+from silo.compile.identity import code_digest
+from silo.compile.toolchain import Toolchain
+from silo.core.target import Target
+
+root = Path(silo.__file__).parent
+assert str(root) == sys.argv[1], root
+
+def identities():
+    code_digest.cache_clear()
+    compilers = json.loads(sys.argv[2])
+    return {f"{name} {target}": Toolchain().compiler(name).identity(Target.parse(target)) for name, target in compilers}
+
+found = {"": identities()}
+for file in json.loads(sys.argv[3]):
+    text = (root / file).read_bytes()
+    (root / file).write_bytes(text + b" ")
+    found[file] = identities()
+    (root / file).write_bytes(text)
+print(json.dumps(found))
+"""
+
+FILES = {
+    "backends/binary/compiler.py": {"binary"},
+    "sources/binary/source.py": {"binary"},
+    "backends/fake/compiler.py": {"fake"},
+    "artifacts/inspect.py": {"binary", "triton"},
+    "backends/triton/layout.py": {"triton"},
+    "sources/triton/ttir.py": {"cpu", "triton"},
+    "sources/triton/adapter/lowering.py": {"cpu", "triton"},
+    "backends/cpu/build.py": {"cpu"},
+    "backends/cpu/emit/c.py": {"cpu"},
+    "backends/cpu/runtime/fp8.h": {"cpu"},
+    "cli/main.py": set(),
+}
+
+
+def test_it_follows_the_code_that_a_compiler_runs(tmp_path):
+    copy = tmp_path / "silo"
+    shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    pairs = json.dumps([(name, str(target)) for name, target in PAIRS])
+    done = subprocess.run(
+        [sys.executable, "-c", EDITED, str(copy), pairs, json.dumps([*FILES])],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    before = found.pop("")
+    changed = {file: {one.split()[0] for one in before if before[one] != after[one]} for file, after in found.items()}
+    assert changed == FILES
+
+
+# -- Triton ----------------------------------------------------------------------------------------------------------
+
+
+def reinstalled(monkeypatch, version=None, changes=(), *, record=True):
+    """Let the installer have recorded something else of Triton: another version, other digests or sizes of files."""
+    real = installation.metadata.distribution("triton")
+    rows = [*csv.reader(io.StringIO(real.read_text("RECORD")))]
+    for row in rows:
+        for part, column, value in changes:
+            if row[0].endswith(part):
+                row[column] = value
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    found = SimpleNamespace(
+        version=version or real.version,
+        read_text=lambda _: text.getvalue() if record else None,
+        locate_file=real.locate_file,
+    )
+    monkeypatch.setattr(installation.metadata, "distribution", lambda _: found)
+
+
+@pytest.mark.parametrize(("name", "target"), WITH_TRITON, ids=str)
+def test_it_follows_triton(name, target, monkeypatch):
+    before = identity(name, target)
+    reinstalled(monkeypatch)
+    assert identity(name, target) == before
+    seen = {before}
+    # ptxas and LLVM come inside Triton: the latter is linked into libtriton.
+    for part in ("_C/libtriton.so", "nvidia/bin/ptxas", "triton/language/semantic.py"):
+        reinstalled(monkeypatch, changes=[(part, 1, "sha256=another")])
+        seen.add(identity(name, target))
+    reinstalled(monkeypatch, version=f"{triton.__version__.rpartition('.')[0]}.99")
+    seen.add(identity(name, target))
+    assert len(seen) == 5
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"record": False},
+        {"changes": [("_C/libtriton.so", 2, "12345")]},
+        {"changes": [("", 1, "")]},
+    ],
+    ids=["no record", "another binary than recorded", "no digests"],
+)
+def test_a_triton_of_ones_own_making_counts_by_its_files(how, monkeypatch, tmp_path):
+    package = tmp_path / "triton"
+    (package / "_C").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    library = package / "_C" / "libtriton.so"
+    library.write_bytes(b"built once")
+    os.utime(library, ns=(1, 1))
+    before = identity("cpu", host_target())
+    monkeypatch.setattr(installation, "_package", lambda: package)
+    reinstalled(monkeypatch, **how)
+    made = identity("cpu", host_target())
+    os.utime(library, ns=(2, 2))
+    assert len({before, made, identity("cpu", host_target())}) == 3
+    assert "changed" in made
+
+
+def test_a_triton_before_the_recorded_one_on_the_path_counts_by_its_files(monkeypatch, tmp_path):
+    (tmp_path / "__init__.py").touch()
+    before = identity("cpu", host_target())
+    monkeypatch.setattr(installation, "_package", lambda: tmp_path)
+    assert identity("cpu", host_target()) != before
+
+
+@pytest.mark.parametrize(("name", "target"), WITH_TRITON, ids=str)
+def test_it_follows_the_variables_that_change_tritons_code(name, target, monkeypatch, tmp_path):
+    tool = tmp_path / "ptxas"
+    seen = {identity(name, target)}
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/somewhere/else")
+    assert identity(name, target) in seen
+    monkeypatch.setenv("TRITON_F32_DEFAULT", "ieee")
+    seen.add(identity(name, target))
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(tool))
+    seen.add(identity(name, target))
+    tool.write_text("a tool")
+    seen.add(identity(name, target))
+    tool.write_text("another tool")
+    seen.add(identity(name, target))
+    monkeypatch.setattr(triton.knobs.runtime, "debug", True)
+    seen.add(identity(name, target))
+    assert len(seen) == 6
+
+
+# -- the C compiler --------------------------------------------------------------------------------------------------
+
+
+def compiler_saying(folder, version):
+    folder.mkdir()
+    script = folder / "cc"
+    script.write_text(f"#!/bin/sh\nprintf '%s\\n' {version}\n")
+    script.chmod(0o755)
+    return str(script)
+
+
+def test_it_follows_the_c_compiler_its_flags_and_the_level(tmp_path, monkeypatch):
+    other = "x86-64-v2" if host_target().arch != "x86-64-v2" else "x86-64-v3"
+    seen = {identity("cpu", host_target()), identity("cpu", Target("cpu", other))}
+    one = compiler_saying(tmp_path / "one", "'made up 1.0'")
+    asked = [
+        one,
+        f"{one} -mno-fma",
+        compiler_saying(tmp_path / "next", "'made up 1.1'"),
+        compiler_saying(tmp_path / "clang", "'made up 1.0' 'Target: x86_64-linux-gnu'"),
+        compiler_saying(tmp_path / "elsewhere", "'made up 1.0' 'Target: x86_64-linux-musl' 'InstalledDir: /opt'"),
+    ]
+    for command in asked:
+        with override(cc=command):
+            found = identity("cpu", host_target())
+            assert "/" not in found
+            seen.add(found)
+    monkeypatch.setattr(build, "_CODE_FLAGS", (*build._CODE_FLAGS, "-fno-strict-aliasing"))
+    seen.add(identity("cpu", host_target()))
+    assert len(seen) == 2 + len(asked) + 1
+
+
+def test_the_entry_of_an_object_needs_no_triton(monkeypatch):
+    """What a worker makes of a job depends on the job alone: it knows neither Triton nor what the caller set."""
+    toolchain = build.Toolchain(("cc",), "made up 1.0")
+    level = cpu_compiler.level_of(host_target())
+    before = cpu_compiler.code_identity(level, toolchain)
+    monkeypatch.setenv("TRITON_F32_DEFAULT", "ieee")
+    reinstalled(monkeypatch, version="0.1")
+    assert cpu_compiler.code_identity(level, toolchain) == before
