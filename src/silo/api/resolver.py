@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.compiling import Compilation, compiler_identity
-from silo.api.deciding import decide_call, frozen_error, mode_of
+from silo.api.deciding import decide_call, frozen_error, mode_of, unfinished
 from silo.api.declared import DeclaredKernel
 from silo.api.derived import derive
 from silo.api.determinism import NumericsOf, is_deterministic
@@ -42,6 +42,9 @@ from silo.status_line import announce, working
 from silo.tune.heuristics.space import BoundSpace
 from silo.tune.policy import Action, Mode, PolicyDecision
 from silo.tune.progress import format_duration
+
+if TYPE_CHECKING:
+    from silo.api.compiled import CompiledKernel
 
 __all__ = ["Resolved", "Resolver"]
 
@@ -83,9 +86,14 @@ class Resolver:
         defaults = {p.name: p.default for p in parameters if not isinstance(p.default, NoDefault)}
         return HeuristicLauncher(self.native, kernel.source.signature.names, defaults, kernel.derived)
 
-    def warmup(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> None:
-        """Compile and load what a call needs."""
-        self.native.resolve(*args, **self._completed(args, kwargs), **({} if grid is None else {"grid": grid}))
+    def compiled(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> CompiledKernel:
+        """Compile and load what a call needs; what came of it."""
+        from silo.api.compiled import compiled_kernel, default_place, stand_in  # noqa: PLC0415  # few calls look at it
+
+        args = tuple(stand_in(value, default_place) for value in args)
+        named = self._completed(args, {name: stand_in(value, default_place) for name, value in kwargs.items()})
+        binding = self.native.resolve(*args, **named, **({} if grid is None else {"grid": grid}))
+        return compiled_kernel(self._kernel, cast("Resolved", binding.tag).artifact, binding, self.native)
 
     def bind(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> Any:  # noqa: ANN401
         """A launcher without a guard for calls like this one."""
@@ -121,9 +129,15 @@ class Resolver:
             f"config: {decision.config} ({decision.origin.value}: {decision.reason})",
             f"artifact: {variant.artifact_key(compiler)[:16]}, " + ("in the store" if known else "not compiled yet"),
             *self._heuristic(situation),
+            *self._progress(situation),
             *self._rivals(situation, decision.config),
         ]
         return "\n".join(lines)
+
+    def _progress(self, situation: Situation) -> list[str]:
+        """How far first calls came that were cut off."""
+        found = unfinished(self.problem(situation), situation)
+        return [] if found is None else [f"measured: {found}"]
 
     def _heuristic(self, situation: Situation) -> list[str]:
         """How a heuristic came to the space, where one did."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from silo.backends.cpu.analysis.supported import check_supported, unsupported_operations
-from silo.backends.cpu.build import Toolchain, build, compile_flags, find_toolchain
+from silo.backends.cpu.build import Toolchain, build, compile_flags, find_toolchain, llvm_of
 from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
 from silo.backends.cpu.emit.kernel import emit_c
 from silo.backends.cpu.levels import Level, level_of
@@ -123,6 +123,23 @@ class CpuCompiler:
         """
         return compile_ttir(job, find_toolchain(settings().cc))
 
+    def code_forms(self, target: Target) -> tuple[str, ...]:
+        """The module in MLIR's generic form, and the C text."""
+        del target
+        return ("ttir", "c")
+
+    def code_form(self, job: CompileJob, form: str) -> str:
+        """One of these, or LLVM's form of the C text (``llir``) where clang is here. Emits again, builds nothing.
+
+        Raises:
+            CompileError: see :meth:`compile`.
+            ToolchainError: no clang.
+        """
+        if form == "ttir":
+            return job.text
+        emitted = emit_job(job, find_toolchain(settings().cc))
+        return emitted.text if form == "c" else llvm_of(emitted.text, emitted.flags)
+
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
         """Code that checks itself, with the lines of the source. Assertions are kept."""
         if not isinstance(source, TritonSource):
@@ -227,9 +244,11 @@ def emit_job(job: CompileJob, toolchain: Toolchain) -> EmittedJob:
         entry=emitted.entry,
         layout=layout,
         threads=1,
+        cooperative=options.cooperative,
         scratch_bytes=emitted.scratch_bytes,
         scratch_align=_SCRATCH_ALIGN if emitted.scratch_bytes else 1,
-        cpu_chunk=options.chunk,
+        # Programs that may wait for each other are handed out one by one: nobody waits behind one that waits.
+        cpu_chunk=options.chunk or (1 if "wait" in emitted.uses else 0),
         cpu_threads=options.threads,
     )
     flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses)
