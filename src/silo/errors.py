@@ -30,6 +30,7 @@
         ├── CheckError           a kernel that was checked does what no kernel may; carries where and what
         ├── LaunchTimeoutError   a kernel that was tried did not end in time and was stopped
         └── DeviceError          the device is absent or cannot do what was asked
+            └── BlobLostError    compiled code left the store before it was loaded
 
 Messages say what happened, where, why, and what to do about it.
 """
@@ -40,6 +41,7 @@ from collections.abc import Sequence
 
 __all__ = [
     "ArgumentError",
+    "BlobLostError",
     "BundleError",
     "BundleFormatError",
     "BundleVersionError",
@@ -216,3 +218,7 @@ class LaunchTimeoutError(LaunchError):
 
 class DeviceError(LaunchError):
     """The device is absent or cannot do what was asked."""
+
+
+class BlobLostError(DeviceError):
+    """Compiled code left the store before it was loaded: somebody pruned it, or it was damaged. It is made again."""

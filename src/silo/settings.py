@@ -71,6 +71,13 @@ VARIABLES: Final = (
     ),
     Variable("SILO_TUNE_BUDGET", "seconds", "10", "The longest a first call may spend on measuring."),
     Variable(
+        "SILO_TUNE_TOTAL",
+        "seconds",
+        "60",
+        "The longest that first calls of one key may spend on measuring in all, in this process and later ones; at"
+        " least the budget of one.",
+    ),
+    Variable(
         "SILO_DETERMINISTIC",
         "0 or 1",
         "0",
@@ -114,7 +121,14 @@ VARIABLES: Final = (
         "`auto`; `cpu` where `TRITON_DEFAULT_BACKEND=silo`",
         "Whether Triton's own calls run on the CPU through Silo: where no GPU is; always; never.",
     ),
-    Variable("SILO_LOG", "`debug`, `info`, `warning` or `error`", "`info`", "The least severe message that is shown."),
+    Variable(
+        "SILO_LOG",
+        "`debug`, `info`, `warning` or `error`",
+        "`info` for commands; for programs, warnings, and one line for each first call on a terminal",
+        "The least severe message that is shown. A program that configures logging gets records of the logger `silo`"
+        " from there on, and decides itself.",
+    ),
+    Variable("SILO_QUIET", "0 or 1", "0", "Show nothing on standard error but errors: no progress, no notices."),
     Variable("SILO_CHECK", "0 or 1", "0", "Run every kernel in checking mode, on the CPU."),
     Variable("SILO_DEBUG", "0 or 1", "0", "Show tracebacks and check more at every step."),
 )
@@ -138,6 +152,7 @@ class Settings:
     tune: str = "auto"
     lock: str | os.PathLike[str] | None = None
     tune_budget_s: float = 10.0
+    tune_total_s: float = 60.0
     deterministic: bool = False
     spills: int | None = None
     l2: str = "cold"
@@ -152,7 +167,8 @@ class Settings:
     profile: str | os.PathLike[str] | None = None
     force_triton: bool = False
     triton: str = "auto"
-    log: str = "info"
+    log: str | None = None
+    quiet: bool = False
     check: bool = False
     debug: bool = False
 
@@ -177,6 +193,7 @@ class Settings:
             tune=_choice(given, "SILO_TUNE", TUNE_MODES, "auto"),
             lock=_path(given, "SILO_LOCK"),
             tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 10.0),
+            tune_total_s=_seconds(given, "SILO_TUNE_TOTAL", 60.0),
             deterministic=_flag(given, "SILO_DETERMINISTIC", default=False),
             spills=_count(given, "SILO_SPILLS", None, least=0),
             l2=_choice(given, "SILO_L2", L2_STATES, "cold"),
@@ -191,7 +208,8 @@ class Settings:
             profile=_path(given, "SILO_PROFILE"),
             force_triton=_flag(given, "SILO_FORCE_TRITON", default=False),
             triton=_triton_mode(given),
-            log=_choice(given, "SILO_LOG", LOG_LEVELS, "info"),
+            log=_choice(given, "SILO_LOG", LOG_LEVELS, "info") if "SILO_LOG" in given else None,
+            quiet=_flag(given, "SILO_QUIET", default=False),
             check=_flag(given, "SILO_CHECK", default=False),
             debug=_flag(given, "SILO_DEBUG", default=False),
         )
@@ -301,7 +319,17 @@ def settings() -> Settings:
     with _lock:
         if _current is None:
             _current = Settings.from_environment(os.environ)
+            _tell(_current)
         return _current
+
+
+def _tell(current: Settings) -> None:
+    """What the user wants to see, to what shows it; that is not loaded for nothing."""
+    if current.log is None and not current.quiet and "silo.status_line" not in sys.modules:
+        return
+    from silo.status_line import configure  # noqa: PLC0415  # see above
+
+    configure(current.log, quiet=current.quiet)
 
 
 def triton_mode() -> str:
@@ -319,11 +347,13 @@ def override(**changes: object) -> Generator[Settings]:
     changed = replace(before, **changes)  # pyright: ignore[reportArgumentType]  # dataclass refuses unknown names
     with _lock:
         _current = changed
+        _tell(changed)
     try:
         yield changed
     finally:
         with _lock:
             _current = before
+            _tell(before)
 
 
 def child_environment(**changes: str) -> dict[str, str]:

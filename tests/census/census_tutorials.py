@@ -44,7 +44,7 @@ def softmax():
     arguments = (out, x, x.stride(0), out.stride(0), *x.shape)
     kernel = softmax_kernel.warmup(*arguments, BLOCK=block, num_stages=2, num_warps=8, grid=(1,))
     kernel._init_handles()
-    by_registers = facts["max_num_regs"] // (kernel.n_regs * facts["warpSize"])
+    by_registers = facts["max_num_regs"] // (kernel.n_regs * facts["warpSize"] * 8)
     programs = facts["multiprocessor_count"] * min(by_registers, facts["max_shared_mem"] // kernel.metadata.shared)
     softmax_kernel[(min(programs, x.shape[0]), 1, 1)](*arguments, block, 2)
     close(out, torch.softmax(x.double(), -1))

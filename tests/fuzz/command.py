@@ -20,6 +20,8 @@ __all__ = ["main"]
 
 _BATCH = 16  # kernels compiled together
 _STUCK_S = 300  # for one batch
+_SHOWN_S = 20  # between two summaries on the way
+_SHRUNK_S = 120  # for making one failure small
 _JUDGED = 0.98  # the least share of kernels that must have been compared
 
 
@@ -29,7 +31,7 @@ def main(words: list[str]) -> int:
     work = [(seed, profile) for seed in range(options.first, options.last) for profile in [_profile(options, seed)]]
     batches = [work[start : start + _BATCH] for start in range(0, len(work), _BATCH)]
     started = time.monotonic()
-    tally = _Tally(options, len(work))
+    tally = _Tally(options, len(work), started)
     with tempfile.TemporaryDirectory(prefix="silo-fuzz-") as folder:
         library = Path(folder, "functions.so")
         build_functions(library)
@@ -37,14 +39,25 @@ def main(words: list[str]) -> int:
         threads = [threading.Thread(target=_drive, args=(queue, library, options, tally)) for _ in range(options.jobs)]
         for thread in threads:
             thread.start()
+        done = threading.Event()
+        showing = threading.Thread(target=_show, args=(done, tally, options))
+        showing.start()
         for thread in threads:
             thread.join()
-    summary = tally.summary(time.monotonic() - started)
+        done.set()
+        showing.join()
+    summary = tally.keep(options.json)
     print(json.dumps({key: value for key, value in summary.items() if key != "failures"}, indent=2))
-    if options.json:
-        Path(options.json).write_text(json.dumps(summary, indent=2) + "\n")
     judged = summary["statuses"].get("same", 0) + len(summary["failures"])
     return 1 if summary["failures"] or judged < _JUDGED * summary["kernels"] else 0
+
+
+def _show(done: threading.Event, tally: _Tally, options: argparse.Namespace) -> None:
+    """Say every now and then how far it is, and keep the summary, so that it survives whatever ends the process."""
+    while not done.wait(_SHOWN_S):
+        summary = tally.keep(options.json)
+        statuses = ", ".join(f"{count} {status}" for status, count in summary["statuses"].items())
+        print(f"[{summary['seconds']:.0f} s] {summary['kernels']} kernels: {statuses}", flush=True)
 
 
 def _profile(options: argparse.Namespace, seed: int) -> str:
@@ -57,7 +70,7 @@ def _options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("first", type=int, help="first seed")
     parser.add_argument("last", type=int, help="one past the last seed")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes; each has an interpreter beside it")
-    parser.add_argument("--time", type=float, default=1e9, help="stop handing out work after so many seconds")
+    parser.add_argument("--time", type=float, default=1e9, help="end within so many seconds, with what was judged")
     parser.add_argument("--profile", action="append", choices=sorted(PROFILES), help="only these (may be repeated)")
     parser.add_argument("--json", help="write the summary and every failure here")
     parser.add_argument("--shrink", type=int, default=8, help="make this many failures of different kinds small")
@@ -66,19 +79,30 @@ def _options(words: list[str]) -> argparse.Namespace:
 
 
 class _Queue:
-    """Batches still to do."""
+    """Batches still to do until ``deadline``."""
 
     def __init__(self, batches: list[list[tuple[int, str]]], deadline: float) -> None:
         self._batches = batches[::-1]
         self._deadline = deadline
+        self._longest = 0.0
         self._lock = threading.Lock()
 
+    @property
+    def left_s(self) -> float:
+        """Seconds to the deadline."""
+        return self._deadline - time.monotonic()
+
     def take(self) -> list[tuple[int, str]] | None:
-        """The next batch; None where there is none or time is up."""
+        """The next batch; None where there is none or the time left is too short for one."""
         with self._lock:
-            if not self._batches or time.monotonic() > self._deadline:
+            if not self._batches or self.left_s < 1.2 * self._longest:
                 return None
             return self._batches.pop()
+
+    def took(self, seconds: float) -> None:
+        """Note how long a batch took."""
+        with self._lock:
+            self._longest = max(self._longest, seconds)
 
     def put_back(self, batch: list[tuple[int, str]]) -> None:
         """Work that a process left behind."""
@@ -89,8 +113,8 @@ class _Queue:
 class _Tally:
     """What came of every kernel."""
 
-    def __init__(self, options: argparse.Namespace, total: int) -> None:
-        self._options, self._total = options, total
+    def __init__(self, options: argparse.Namespace, total: int, started: float) -> None:
+        self._options, self._total, self._started = options, total, started
         self._counts: Counter[tuple[str, str]] = Counter()
         self._features: Counter[str] = Counter()
         self._reasons: Counter[tuple[str, str]] = Counter()
@@ -115,7 +139,17 @@ class _Tally:
             self._seen[symptom] += 1
             return self._seen[symptom] == 1 and len(self._seen) <= self._options.shrink
 
-    def summary(self, seconds: float) -> dict[str, Any]:
+    def keep(self, place: str | None) -> dict[str, Any]:
+        """The summary, written to the file ``place`` where one is named."""
+        with self._lock:
+            summary = self._summary(time.monotonic() - self._started)
+        if place:
+            whole = Path(f"{place}.part")
+            whole.write_text(json.dumps(summary, indent=2) + "\n")
+            whole.replace(place)
+        return summary
+
+    def _summary(self, seconds: float) -> dict[str, Any]:
         """Everything, as JSON."""
         done = sum(self._counts.values())
         statuses: Counter[str] = Counter()
@@ -132,7 +166,7 @@ class _Tally:
             "profiles": profiles,
             "features": dict(self._features.most_common()),
             "not_judged": [[count, *reason] for reason, count in self._reasons.most_common(30)],
-            "failures": self._failures,
+            "failures": list(self._failures),
         }
 
 
@@ -146,11 +180,13 @@ def _drive(queue: _Queue, library: Path, options: argparse.Namespace, tally: _Ta
     worker = None
     while (batch := queue.take()) is not None:
         worker = worker or _Worker(library, options)
-        left = worker.run(batch, tally)
+        left = worker.run(batch, tally, queue)
         if not left:
             continue
         status = worker.stop()
         worker = None
+        if queue.left_s <= 0:
+            return
         if len(batch) > 1:  # one by one from here, so that nobody is blamed for another
             for work in left:
                 queue.put_back([work])
@@ -183,22 +219,27 @@ class _Worker:
             words.append("--no-interpreter")
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def run(self, batch: list[tuple[int, str]], tally: _Tally) -> list[tuple[int, str]]:
-        """Judge a batch; what is left of it where the process ended or hung."""
+    def run(self, batch: list[tuple[int, str]], tally: _Tally, queue: _Queue) -> list[tuple[int, str]]:
+        """Judge a batch; what is left of it where the process ended, hung or had no more time."""
         assert self._process.stdout is not None
-        timer = threading.Timer(_STUCK_S, self._process.kill)
-        timer.start()
+        started = time.monotonic()
+        timer = self._timer(queue)
         left = list(batch)
         try:
             self._send({"batch": batch})
             for line in self._process.stdout:
                 found = json.loads(line)
                 if found.get("end"):
+                    queue.took(time.monotonic() - started)
                     return []
                 left.remove((found["seed"], found["profile"]))
-                if found["status"] in {"differs", "broken"} and tally.wants_shrinking(found["symptom"]):
+                seconds = min(_SHRUNK_S, queue.left_s / 3)
+                failed = found["status"] in {"differs", "broken"}
+                if failed and seconds > _SHOWN_S and tally.wants_shrinking(found["symptom"]):
                     timer.cancel()
-                    found = self._shrunk(found)
+                    started += seconds
+                    found = self._shrunk(found, seconds)
+                    timer = self._timer(queue)
                 tally.add(found)
                 self._send({"next": True})
         except BrokenPipeError:
@@ -207,11 +248,20 @@ class _Worker:
             timer.cancel()
         return left
 
-    def _shrunk(self, found: dict[str, Any]) -> dict[str, Any]:
+    def _timer(self, queue: _Queue) -> threading.Timer:
+        """What ends the process when it is stuck or out of time."""
+        timer = threading.Timer(max(min(_STUCK_S, queue.left_s), 0), self._process.kill)
+        timer.start()
+        return timer
+
+    def _shrunk(self, found: dict[str, Any], seconds: float) -> dict[str, Any]:
         """The same with the smallest kernel that shows it; unchanged where the process does not survive the search."""
-        self._send({"shrink": True})
+        self._send({"shrink": seconds})
         assert self._process.stdout is not None
+        timer = threading.Timer(3 * seconds, self._process.kill)
+        timer.start()
         line = self._process.stdout.readline()
+        timer.cancel()
         return {**found, **json.loads(line)} if line else found
 
     def _send(self, request: dict[str, Any]) -> None:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from .maker import HOME, MOST_ELEMENTS, Maker
+from .maker import HOME, Maker
 from .program import Exact, Var
 
-__all__ = ["dot"]
+__all__ = ["SUMS", "dot"]
 
-_SUMS = {"f16": "f32", "bf16": "f32", "f32": "f32", "f64": "f64", "i8": "i32"}
+# The type that products of each type are summed in.
+SUMS = {"f16": "f32", "bf16": "f32", "f32": "f32", "f64": "f64", "i8": "i32"}
 
 
 def dot(m: Maker) -> None:
     """A product whose every partial sum is exact."""
     kind = m.rng.choice(["f32", "f32", "f16", "bf16", "f64", "i8"])
     rows, depth, columns = (m.rng.choice(_extents(m)) for _ in range(3))
-    if max(rows * depth, depth * columns, rows * columns) > MOST_ELEMENTS:
+    if max(rows * depth, depth * columns, rows * columns) > m.most:
         return
     m.feature("dot")
     left, right = _operand(m, kind, (rows, depth)), _operand(m, kind, (depth, columns))
-    sums = _SUMS[kind]
+    sums = SUMS[kind]
     shape = (rows, columns)
     exact = None
     text = f"tl.dot({left.name}, {right.name}"

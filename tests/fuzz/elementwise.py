@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .functions import FUNCTIONS
 from .kinds import KINDS, TINY
-from .maker import MOST_ELEMENTS, Maker
+from .maker import Maker
 from .program import Exact, Var
 
 __all__ = ["bitcast", "branchless", "cast", "compare", "float_binary", "helper", "int_binary", "unary", "wide"]
@@ -14,17 +14,17 @@ def _partner(m: Maker, var: Var) -> tuple[Var, tuple[int, ...]]:
     """Another value of ``var``'s type that may be combined with it, and the shape of the result."""
 
     def wanted(other: Var) -> bool:
-        return other.kind == var.kind and _joint(var.shape, other.shape) is not None
+        return other.kind == var.kind and _joint(m, var.shape, other.shape) is not None
 
     other = m.pick(wanted) if not m.chance(0.2) else None
     if other is None:
         other = m.value(var.kind, var.shape)
-    shape = _joint(var.shape, other.shape)
+    shape = _joint(m, var.shape, other.shape)
     assert shape is not None
     return other, shape
 
 
-def _joint(one: tuple[int, ...], two: tuple[int, ...]) -> tuple[int, ...] | None:
+def _joint(m: Maker, one: tuple[int, ...], two: tuple[int, ...]) -> tuple[int, ...] | None:
     if not one or not two:
         return one or two
     if len(one) != len(two):
@@ -36,7 +36,7 @@ def _joint(one: tuple[int, ...], two: tuple[int, ...]) -> tuple[int, ...] | None
             return None
         shape.append(max(a, b))
         count *= max(a, b)
-    return tuple(shape) if count <= MOST_ELEMENTS else None
+    return tuple(shape) if count <= m.most else None
 
 
 def int_binary(m: Maker) -> None:

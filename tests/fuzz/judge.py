@@ -15,6 +15,7 @@ from .batch import Part, compile_parts, part_of
 from .inputs import Memory, contents
 from .interpreter import Interpreter, InterpreterError
 from .kinds import KINDS, to_float64
+from .launches import THREADS, Scratch, launch
 from .lowered import Lowered, arguments_of, lower
 from .program import Kernel, Storage
 from .rounded import error, shadow, tolerance
@@ -59,6 +60,7 @@ class _Case:
     results: dict[str, Arrays] = field(default_factory=dict)
     shadow: _Case | None = None
     exact: Arrays | None = None
+    by_turns: str = ""  # how launches that took turns with another kernel's differ from one alone
     interpreted: Future[Arrays] | None = None
 
     def end(self, status: str, reason: str = "") -> None:
@@ -89,6 +91,8 @@ def judge(kernels: Sequence[Kernel], interpreter: Interpreter | None, note=lambd
         _compile(everything)
         for case in everything:
             _run(case, note)
+        _run_by_turns([case for case in everything if case.verdict is None], note)
+        for case in everything:
             case.memory.close()
         for case in cases:
             if case.shadow is not None and case.verdict is None:
@@ -144,24 +148,47 @@ def _run(case: _Case, note) -> None:
     if case.verdict is not None:
         return
     for mode in _MODES:
-        for name, array in case.memory.arrays.items():
-            if case.kernel.storages[name].written:
-                array[:] = case.filled[name]
         note(f"{case.kernel.profile} {case.kernel.seed} {mode}")
-        arguments = arguments_of(case.kernel, case.memory.arrays)
-        loaded = case.loaded[mode]
-        loaded.run(case.kernel.grid, {slot.name: arguments[slot.name] for slot in loaded.launch.layout})
-        case.results[mode] = case.memory.copies()
+        case.results[mode] = _launched(case, mode, [Scratch(case.loaded[mode].launch.scratch_bytes)])
+    note("")
+
+
+def _launched(case: _Case, mode: str, scratches: list[Scratch]) -> Arrays:
+    """The storages after one launch, from their state at the start."""
+    for name, array in case.memory.arrays.items():
+        if case.kernel.storages[name].written:
+            array[:] = case.filled[name]
+    launch(case.kernel, case.loaded[mode], arguments_of(case.kernel, case.memory.arrays), scratches)
+    return case.memory.copies()
+
+
+def _run_by_turns(cases: list[_Case], note) -> None:
+    """Launch two kernels in turn on the same threads, one and several: each does what it did alone.
+
+    What programs and launches before left in scratch memory must not show.
+    """
+    for one, other in zip(cases, [*cases[1:], *cases[:1]], strict=True):
+        size = max(case.loaded["optimized"].launch.scratch_bytes for case in (one, other))
+        for threads in (1, THREADS):
+            scratches = [Scratch(size) for _ in range(threads)]
+            for turn, case in enumerate((one, other, one, other)):
+                note(f"{case.kernel.profile} {case.kernel.seed} turn {turn} of {threads} threads")
+                found = _launched(case, "optimized", scratches)
+                reason = difference(case.kernel, case.results["optimized"], found)
+                if reason and not case.by_turns:
+                    case.by_turns = f"launches alone and in turn, by {threads} threads: {reason}"
     note("")
 
 
 def _compare(case: _Case) -> None:
     if case.verdict is None:
         reason = _difference(case, case.results["optimized"])
-        if reason is None:
+        if reason is None and not case.by_turns:
             case.end("sensitive")
         elif reason:
             case.end("differs", f"optimized and reference: {reason}")
+        elif case.by_turns:
+            case.end("differs", case.by_turns)
     if case.interpreted is None:
         case.end("same")
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,11 @@ from .program import Exact, Kernel, Node, Parameter, Storage, Var
 __all__ = ["HOME", "MOST_ELEMENTS", "Maker", "view_of"]
 
 MOST_ELEMENTS = 256  # of one tile, so that the interpreter is quick
+_LARGE_ELEMENTS = 512  # where there are products, whose panels are of whole vectors
+_GRIDS = [(1,)] * 5 + [(2,), (3,), (2, 2), (1, 3), (2, 1, 2)]
+_LARGE_GRIDS = [(3,), (4,), (5,), (7,), (3, 2), (2, 3), (2, 2, 2)]
+_EXTENTS = [(16, 8), (8, 4), (32, 4), (16, 16), (4, 8), (64, 2), (128, 2), (1, 16), (2, 4)]
+_LARGE_EXTENTS = [(16, 16), (16, 32), (32, 16), (16, 8), (8, 32), (32, 8), (4, 64), (64, 8), (16, 4)]
 # What floats are brought back to in kernels with exact arithmetic, once results would no longer fit.
 HOME = {
     "e4m3": Exact(8.0),
@@ -30,9 +36,12 @@ def view_of(axis: int, rank: int) -> str:
 
 
 class Maker:
-    """One kernel being made, all choices drawn from one seed."""
+    """One kernel being made, all choices drawn from one seed.
 
-    def __init__(self, seed: int, profile: str, arithmetic: str) -> None:
+    ``large`` ones run several programs, more than a machine's first two threads take, over larger tiles.
+    """
+
+    def __init__(self, seed: int, profile: str, arithmetic: str, *, large: bool = False) -> None:
         assert arithmetic in {"exact", "wild", "rounded"}
         self.rng = random.Random(f"{profile} {seed}")
         self.exact = arithmetic == "exact"
@@ -48,9 +57,10 @@ class Maker:
         self.features: set[str] = set()
         self.read: set[str] = set()  # names of values as they were read from memory, with no mask
         self.seed, self.profile = seed, profile
-        grids = [(1,)] * 5 + [(2,), (3,), (2, 2), (1, 3), (2, 1, 2)]
-        self.grid = self.rng.choice(grids)
-        extents = self.rng.choice([(16, 8), (8, 4), (32, 4), (16, 16), (4, 8), (64, 2), (128, 2), (1, 16), (2, 4)])
+        self.large = large
+        self.most = _LARGE_ELEMENTS if large else MOST_ELEMENTS  # elements of one tile
+        self.grid = self.rng.choice(_LARGE_GRIDS if large else _GRIDS)
+        extents = self.rng.choice(_LARGE_EXTENTS if large else _EXTENTS)
         self.extents = (*extents, self.rng.choice([1, 2, 4]))
         self.kinds = self._some_kinds()
         self.shapes = self._some_shapes()
@@ -66,22 +76,24 @@ class Maker:
     def _some_shapes(self) -> list[tuple[int, ...]]:
         a, b, c = self.extents
         shapes = [(a,), (a,), (b,), (a, b), (a, b), (b, a)]
-        if a * b * c <= MOST_ELEMENTS:
+        if a * b * c <= self.most:
             shapes += [(c, a, b), (a, b, c)]
-        return [shape for shape in shapes if _elements(shape) <= MOST_ELEMENTS]
+        return [shape for shape in shapes if _elements(shape) <= self.most]
 
     def _start(self) -> None:
         for extent in sorted(set(self.extents)):
             self.put_node(Node([f"r{extent} = tl.arange(0, {extent})"], (Var(f"r{extent}", "i32", (extent,)),)))
-        programs = 1
-        for extent in self.grid:
-            programs *= extent
         places = " + ".join(
             f"tl.program_id({axis})" + "".join(f" * {extent}" for extent in self.grid[:axis])
             for axis in range(len(self.grid))
         )
-        pid = Var("pid", "i32", (), interval=(0, programs - 1))
+        pid = Var("pid", "i32", (), interval=(0, self.programs - 1))
         self.put_node(Node([f"pid = {places}"], (pid,)))
+
+    @property
+    def programs(self) -> int:
+        """Programs in the grid."""
+        return math.prod(self.grid)
 
     # --- writing ---
 
@@ -167,7 +179,7 @@ class Maker:
                 var.kind != "i1"
                 and (floating is None or var.floating is floating)
                 and (bool(var.shape) or not tile)
-                and var.elements <= MOST_ELEMENTS
+                and var.elements <= self.most
             )
 
         return (self.pick(wanted) if not self.chance(0.15) else None) or self.fresh(
@@ -322,7 +334,10 @@ class Maker:
         narrow = var.kind in {"f16", "bf16"}
         if var.exact.lsb < home.lsb:
             text = f"tl.floor({text}.to(tl.float32)).to({self.tl(var.kind)})" if narrow else f"tl.floor({text})"
-        if var.exact.bound > bound:
+        if var.exact.bound > bound and self.large and not narrow and Exact(var.exact.bound + bound).fits(var.kind):
+            # Folded over and over: what differs still shows.
+            text = f"{text} - tl.floor({text} * {0.5 / bound} + 0.5) * {2 * bound}"
+        elif var.exact.bound > bound:
             text = f"tl.where(tl.abs({var.name}) <= {bound}, {text}, {float(self.rng.choice([-1, 0, 1]))})"
             if narrow:
                 text += f".to({self.tl(var.kind)})"

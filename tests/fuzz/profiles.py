@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import control, dots, elementwise, memory, reductions, rounded, shapes
+from . import calls, control, dots, elementwise, memory, products, reductions, rounded, shapes
 from .maker import Maker
 from .program import Kernel
 
@@ -24,6 +24,8 @@ _BASE: dict[Writer, int] = {
     memory.store: 2,
     memory.shifted_copy: 2,
 }
+
+_HALF = {writer: (weight + 2) // 4 for writer, weight in _BASE.items()}  # where other statements are many
 _REDUCE: dict[Writer, int] = {reductions.reduce: 9}
 _SHAPE: dict[Writer, int] = {
     shapes.transpose: 6,
@@ -86,6 +88,33 @@ _ROUNDED: dict[Writer, int] = {
     memory.store: 3,
     shapes.transpose: 2,
 }
+_SCAN: dict[Writer, int] = {reductions.scan: 8, reductions.custom_scan: 6}
+_GENERAL: dict[Writer, int] = {reductions.arg_reduce: 8, reductions.custom_reduce: 8}
+
+
+def _products(table: dict[Writer, int], weights: tuple[int, int, int, int]) -> dict[Writer, int]:
+    """``table`` with loops of products, in which its statements may stand, and with what is made of sums."""
+    inner = dict(table)
+
+    def body(m: Maker) -> None:
+        for _ in range(m.rng.randint(1, 2)):
+            _statement(m, inner)
+
+    def product(m: Maker) -> None:
+        if m.depth < 2:
+            products.product_loop(m, body)
+
+    def nested(m: Maker) -> None:
+        products.nested_products(m, body)
+
+    def use(m: Maker) -> None:
+        found = m.pick(lambda var: len(var.shape) == 2 and var.kind != "i1")
+        if found is not None:
+            products.used(m, found)
+
+    return _with_blocks({**table, product: 14, nested: 5, use: 8}, weights)
+
+
 # Statements of each profile with their weights, and how floats are: "exact" in any order, "wild" (anything, but nothing
 # depends on an order), "rounded", or "" for either of the first two.
 PROFILES: dict[str, tuple[dict[Writer, int], str]] = {
@@ -100,17 +129,43 @@ PROFILES: dict[str, tuple[dict[Writer, int], str]] = {
     "shape": (_with_blocks({**_BASE, **_REDUCE, **_SHAPE}, (1, 1, 1, 1)), ""),
     "atomic": (_with_blocks({**_BASE, memory.atomic: 12}, (2, 1, 1, 1)), ""),
     "rounded": (_with_blocks(_ROUNDED, (3, 1, 2, 2)), "rounded"),
+    "product": (_products({**_HALF, **_REDUCE, **_SCAN, **_SHAPE, dots.dot: 6}, (3, 2, 2, 2)), "exact"),
+    "mixed": (
+        _products(
+            {**_HALF, **_REDUCE, **_GENERAL, memory.atomic: 6, control.early_return: 5, dots.dot: 3}, (2, 2, 4, 2)
+        ),
+        "exact",
+    ),
+    "function": (
+        _products(
+            {
+                **_HALF,
+                **_REDUCE,
+                calls.call: 12,
+                calls.call_with_memory: 8,
+                calls.call_product: 6,
+                control.early_return: 2,
+            },
+            (3, 2, 3, 1),
+        ),
+        "exact",
+    ),
+    "attention": (_products({**_ROUNDED, products.attention: 8}, (2, 1, 1, 1)), "rounded"),
     "call": (_with_blocks({**_BASE, elementwise.helper: 9}, (2, 1, 1, 1)), ""),
 }
+# Profiles whose kernels begin with a product and run several programs.
+_LARGE = frozenset({"product", "mixed", "function", "attention"})
 
 
 def generate(seed: int, profile: str) -> Kernel:
     """The kernel of a seed: the same on every machine and Python."""
     table, arithmetic = PROFILES[profile]
     # Profiles take turns from seed to seed, so that a seed being odd or even says the profile.
-    m = Maker(seed, profile, arithmetic or ("exact", "wild")[seed // len(PROFILES) % 2])
+    m = Maker(seed, profile, arithmetic or ("exact", "wild")[seed // len(PROFILES) % 2], large=profile in _LARGE)
     for _ in range(m.rng.randint(1, 3)):
         memory.load(m)
+    if profile in _LARGE:
+        products.product_loop(m)
     for _ in range(m.rng.randint(3, 14)):
         _statement(m, table)
     memory.finish_stores(m, m.rng.randint(2, 4))

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from .kinds import KINDS, from_float64, to_float64
-from .maker import MOST_ELEMENTS, Maker
+from .maker import Maker
 from .program import Kernel, Node, Var
 
 __all__ = ["arithmetic", "dot", "error", "function", "mean", "normalize", "shadow", "softmax", "tolerance", "unit"]
@@ -104,7 +104,7 @@ def dot(m: Maker) -> None:
     kind = m.rng.choice(["f32", "f32", "f16", "bf16"])
     extents = sorted({extent for extent in m.extents if extent <= 32} | {16})
     rows, depth, columns = (m.rng.choice(extents) for _ in range(3))
-    if max(rows * depth, depth * columns, rows * columns) > MOST_ELEMENTS:
+    if max(rows * depth, depth * columns, rows * columns) > m.most:
         return
     left, right = m.value(kind, (rows, depth)), m.value(kind, (depth, columns))
     total = f", {m.value('f32', (rows, columns)).name}" if m.chance(0.4) else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .maker import MOST_ELEMENTS, Maker
+from .maker import Maker
 from .program import Var
 
 __all__ = ["cat", "expand", "flip", "gather", "histogram", "join", "reshape", "sort", "split", "transpose"]
@@ -50,7 +50,7 @@ def expand(m: Maker) -> None:
 def join(m: Maker) -> None:
     """Two tiles side by side along a new last axis, or interleaved."""
     var = _tile(m)
-    if var.elements * 2 > MOST_ELEMENTS or len(var.shape) > 2:
+    if var.elements * 2 > m.most or len(var.shape) > 2:
         return
     m.feature("join")
     other = m.value(var.kind, var.shape)
@@ -91,7 +91,7 @@ def split(m: Maker) -> None:
 def cat(m: Maker) -> None:
     """Two rows, one after the other; the order of the elements is Triton's to choose, so only a sum is used."""
     var = _tile(m, 1)
-    if var.floating or var.elements * 2 > MOST_ELEMENTS or len(var.shape) != 1:
+    if var.floating or var.elements * 2 > m.most or len(var.shape) != 1:
         return
     m.feature("cat")
     other = m.value(var.kind, var.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
 
@@ -29,15 +30,22 @@ def symptom(verdict: Verdict) -> str:
 
 
 def shrink(
-    kernel: Kernel, verdict: Verdict, judge: Callable[[list[Kernel]], list[Verdict]], rounds: int = 150
+    kernel: Kernel,
+    verdict: Verdict,
+    judge: Callable[[list[Kernel]], list[Verdict]],
+    rounds: int = 150,
+    seconds: float = 1e9,
 ) -> Kernel:
-    """The smallest kernel found that has the symptom of ``verdict``."""
+    """The smallest kernel found, in about so many seconds, that has the symptom of ``verdict``."""
     wanted = symptom(verdict)
     best = kernel
+    deadline = time.monotonic() + seconds
     for _ in range(rounds):
         found = None
         candidates = list(_smaller(best))
         for first in range(0, len(candidates), _TRIES):
+            if time.monotonic() > deadline:
+                return best
             tried = candidates[first : first + _TRIES]
             for candidate, result in zip(tried, judge(tried), strict=True):
                 if symptom(result) == wanted and (found is None or _size(candidate) < _size(found)):

@@ -54,8 +54,9 @@ def main(words: list[str], answers: TextIO) -> None:
         kernels = [generate(seed, profile) for seed, profile in json.loads(line)["batch"]]
         for kernel, verdict in zip(kernels, judge(kernels, interpreter), strict=True):
             say(_answer(verdict, kernel))
-            if json.loads(sys.stdin.readline()).get("shrink"):
-                small = shrink(kernel, verdict, lambda tried: judge(tried, interpreter))
+            seconds = json.loads(sys.stdin.readline()).get("shrink")
+            if seconds:
+                small = shrink(kernel, verdict, lambda tried: judge(tried, interpreter), seconds=seconds)
                 (again,) = judge([small], interpreter)
                 say({"source": small.text(), "reason": again.reason, "arguments": _arguments(small)})
                 sys.stdin.readline()

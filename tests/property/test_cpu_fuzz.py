@@ -5,6 +5,7 @@ More seeds than the suite runs: ``python -m tests.fuzz FIRST LAST``.
 
 import random
 import re
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from fuzz.judge import Verdict, difference, judge
 from fuzz.profiles import PROFILES, generate
 from fuzz.rounded import tolerance
 from fuzz.shrink import shrink
+from silo.backends.cpu.schedule.scratch import Lifetimes
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore:tl.cat")]
 SEEDS = 4  # of each profile
@@ -80,6 +82,26 @@ def test_a_difference_is_seen_and_named():
     assert difference(kernel, one, two) == ""
     two[name].view(np.uint8)[0] ^= 1
     assert "at" in difference(kernel, one, two)
+
+
+@contextmanager
+def _loop_that_forgets_what_is_kept(lifetimes):
+    lifetimes.clock += 1
+    start = lifetimes.clock
+    yield
+    lifetimes.clock += 1
+    for span in lifetimes.spans.values():
+        if span[0] < start <= span[1]:
+            span[1] = lifetimes.clock
+
+
+def test_panels_that_do_not_last_from_program_to_program_are_seen(monkeypatch):
+    """A fault that was there once: what a product keeps for the next program shared memory with what came after."""
+    kernels = [generate(seed, "product") for seed in range(6)]
+    assert [verdict.reason for verdict in judge(kernels, None) if verdict.failed] == []
+    monkeypatch.setattr(Lifetimes, "loop", _loop_that_forgets_what_is_kept)
+    verdicts = judge(kernels, None)
+    assert any(verdict.status == "differs" for verdict in verdicts)
 
 
 def test_a_kernel_too_sensitive_to_rounding_has_no_tolerance():

@@ -200,8 +200,8 @@ def test_unsupported_operations_are_all_listed():
     @triton.jit
     def counts(x, out, BLOCK: tl.constexpr):
         i = tl.arange(0, BLOCK)
-        v = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [tl.load(x + i)], tl.float32, is_pure=True, pack=1)
-        v = tl.inline_asm_elementwise("neg.f32 $0, $1;", "=r,r", [v], tl.float32, is_pure=True, pack=1)
+        v = tl.inline_asm_elementwise("brev.b32 $0, $1;", "=r,r", [tl.load(x + i)], tl.float32, is_pure=True, pack=1)
+        v = tl.inline_asm_elementwise("brev.b32 $0, $1;", "=r,r", [v], tl.float32, is_pure=True, pack=1)
         tl.store(out + i, v)
 
     with pytest.raises(UnsupportedError) as caught:

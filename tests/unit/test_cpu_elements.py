@@ -162,7 +162,7 @@ def test_inline_assembly_is_refused_with_its_line_and_the_reason():
     def timed(out, BLOCK: tl.constexpr):
         i = tl.arange(0, BLOCK)
         tl.store(
-            out + i, tl.inline_asm_elementwise("mov.u32 $0, $1;", "=r,r", [i], dtype=tl.int32, is_pure=True, pack=1)
+            out + i, tl.inline_asm_elementwise("brev.b32 $0, $1;", "=r,r", [i], dtype=tl.int32, is_pure=True, pack=1)
         )
 
     with pytest.raises(UnsupportedError, match="inline assembly is for one kind of GPU"):

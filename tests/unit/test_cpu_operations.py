@@ -331,6 +331,11 @@ def _function_rows() -> Iterator[Row]:
         yield Row("tt.extern_elementwise", (kind,), kind, np.hypot(3, 4) and np.exp, ulp=4 if kind == "f64" else 1.2,
                   attributes={"symbol": "__nv_exp" if kind == "f64" else "__nv_expf", "libname": "", "libpath": "",
                               "pure": True})  # fmt: skip
+    for kind in ("f32", "f16", "bf16"):
+        text = {"asm_string": f"tanh.approx.{kind} $0, $1;", "constraints": "=r,r", "packed_element": 1, "pure": True}
+        yield Row(
+            "tt.elementwise_inline_asm", (kind,), kind, np.tanh, ulp=1.6 if kind == "f32" else 0.51, attributes=text
+        )
 
 
 def _power(a: float, b: float) -> float:

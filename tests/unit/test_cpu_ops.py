@@ -385,7 +385,7 @@ def test_constants():
         (operation("tt.bitcast", ("f32",), "i16"), "a bitcast from f32 to i16"),
         (operation("arith.divsi", ("i1", "i1"), "i1"), "i1"),
         (operation("arith.cmpi", ("i32", "i32"), "i1", predicate=10), "predicate 10"),
-        (operation("tt.dot", ("f32", "f32"), "f32"), "tt.dot"),
+        (operation("tt.dot", ("f32", "f32"), "f32"), "not an elementwise operation"),
         (operation("arith.constant", (), "f32", value=Dense((1.0, 2.0), Type("f32", (2,), tensor=True))), "differ"),
     ],
 )

@@ -523,9 +523,9 @@ def test_masked_loads_that_leave_the_inner_loop_keep_their_mask(mode, n, m):
 @triton.jit
 def unsupported(x, out, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
-    v = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [tl.load(x + i)], tl.float32, is_pure=True, pack=1)
+    v = tl.inline_asm_elementwise("brev.b32 $0, $1;", "=r,r", [tl.load(x + i)], tl.float32, is_pure=True, pack=1)
     tl.atomic_add(out + i, v, sem="release")
-    v = tl.inline_asm_elementwise("add.f32 $0, $1, $1;", "=r,r", [v], tl.float32, is_pure=True, pack=1)
+    v = tl.inline_asm_elementwise("brev.b32 $0, $1;", "=r,r", [v], tl.float32, is_pure=True, pack=1)
     tl.store(out + i, v)
 
 

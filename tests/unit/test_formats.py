@@ -131,6 +131,19 @@ def test_newer_failures_stand_beside_the_time():
     assert found.trials[0].samples_ns == (2_500_000,)
 
 
+def test_samples_that_are_not_what_a_time_averages_are_left_for_the_time():
+    found = read_cache(
+        json.dumps(
+            cache(
+                {"B": 1, "time": 52.5, "times": [0.49, 0.5]},
+            )
+        )
+    )
+    assert found.trials[0].samples_ns == (52_500_000,)
+    found = read_cache(json.dumps(cache({"B": 1, "time": 0.495, "times": [0.49, 0.5]})))
+    assert found.trials[0].samples_ns == (490_000, 500_000)
+
+
 def test_t4_gives_the_very_trials_back():
     text = write_t4((STUDY, trial) for trial in TRIALS)
     found = read_t4(text)

@@ -95,7 +95,7 @@ class AlikeLandscape(FakeLandscape):
         return 100_000
 
 
-@pytest.mark.parametrize("error", [None, LaunchError("out of memory"), CompileError("gone")])
+@pytest.mark.parametrize("error", [None, LaunchError("an illegal address"), CompileError("gone")])
 def test_a_finalist_that_fails_later_is_out_and_others_are_compared(error):
     class Fragile(FakeEvaluator):
         def compare(self, configs):

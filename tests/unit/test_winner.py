@@ -108,6 +108,14 @@ def test_finalists_compared_side_by_side_decide():
     assert [standing.config for standing in winner.runners_up] == [A]
 
 
+def test_a_config_measured_later_wins_where_it_leaves_all_that_were_compared_far_behind():
+    trials = [ok(A, 1000), ok(B, 1050), ok(A, 1300, stage=Stage.FINAL), ok(B, 1200, stage=Stage.FINAL)]
+    for time_ns, wins in ((950, B), (908, C)):  # within 10 % they are to be compared first
+        winner = choose_winner([*trials, ok(C, time_ns)])
+        assert winner is not None
+        assert winner.config == wins
+
+
 def test_where_every_finalist_turned_out_wrong_the_rest_decides():
     trials = [ok(A, 100), ok(A, 100, stage=Stage.FINAL), STUDY.failed(A, Status.WRONG, "x"), ok(B, 200)]
     winner = choose_winner(trials)

@@ -22,6 +22,7 @@ from silo.sources.binary.parameters import parse_signature
 from silo.sources.binary.source import BinaryCode, BinarySource
 
 if TYPE_CHECKING:
+    from silo.api.compiled import CompiledKernel
     from silo.core.cases import Case
 
 __all__ = ["Binary", "BinaryFunction", "BinaryKernel", "binary", "own_targets", "planned_binaries"]
@@ -67,9 +68,13 @@ class BinaryFunction:
         """Register a function that makes cases; see :meth:`silo.Kernel.cases`."""
         return self.kernel.cases(**parameters)
 
-    def warmup(self, *args: object, grid: object = None, **kwargs: object) -> None:
-        """Load what a call with such arguments needs, without launching."""
-        self.kernel.warmup(*args, grid=grid, **kwargs)
+    def warmup(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """Load what a call with such arguments needs, without launching; see :meth:`silo.Kernel.compiled`."""
+        return self.kernel.warmup(*args, grid=grid, **kwargs)
+
+    def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """The code that serves a call with such arguments; see :meth:`silo.Kernel.compiled`."""
+        return self.kernel.compiled(*args, grid=grid, **kwargs)
 
     def bind(self, *args: object, grid: object = None, **kwargs: object) -> Any:  # noqa: ANN401  # a launcher
         """A launcher for calls like this example, without the guard; see :meth:`silo.Kernel.bind`."""

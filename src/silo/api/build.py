@@ -252,7 +252,7 @@ def _tune(kernel: Kernel, study: CaseStudy, limits: Limits, report: OnTuning) ->
     name = f"{kernel.name} {study.case.label}"
     study.case.verify()
     outcome, _ = tune_case(study, limits, lambda event: report(name, event))
-    if outcome.trials:  # without any, the budget is used up, and the first config does
+    if outcome.trials or outcome.faults:  # without any, the budget is used up, and the first config does
         require_winners([TunedCase(kernel.name, study.case.label, study.case.elements, outcome)])
 
 

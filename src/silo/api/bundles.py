@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.devices import device_of
@@ -24,6 +24,7 @@ from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_la
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from silo.api.compiled import CompiledKernel
     from silo.api.derived import Derived
     from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
     from silo.bundle.manifest import OpenKernel
@@ -164,17 +165,28 @@ class BundledKernel:
         assumed = (group.specialization.constants for group in self._kernel.groups)
         return frozenset(name for constants in assumed for name, _ in constants if name in scalars)
 
-    def warmup(self, *args: object, **kwargs: object) -> None:
-        """Load what a call with such arguments needs, without launching."""
-        self.launcher.resolve(*args, **kwargs)
+    def warmup(self, *args: object, **kwargs: object) -> CompiledKernel:
+        """Load what a call with such arguments needs, without launching; see :meth:`silo.Kernel.compiled`."""
+        return self.compiled(*args, **kwargs)
+
+    def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """The code that serves a call with such arguments; see :meth:`silo.Kernel.compiled`."""
+        from silo.api.code_forms import CodeForms  # noqa: PLC0415  # few calls look at it
+        from silo.api.compiled import CompiledKernel  # noqa: PLC0415
+
+        binding = self.launcher.resolve(*args, **kwargs, **({} if grid is None else {"grid": grid}))
+        artifact = cast("BundleVariant", binding.tag).artifact
+        forms = CodeForms(artifact, lambda ref: self.bundle.blob(ref.sha256))
+        return CompiledKernel(artifact, forms, partial(self._bound, binding, None), artifact.variant.config.as_dict())
+
+    def _bound(self, binding: Binding, grid: object) -> Launcher | CheckedLauncher:
+        variant = cast("BundleVariant", binding.tag).artifact.variant
+        return bound_launcher(self.launcher, self._head.signature, binding, variant, grid=grid, release_gil=True)
 
     def bind(self, *args: object, grid: object = None, **kwargs: object) -> Launcher | CheckedLauncher:
         """A launcher for calls like this example, without the guard; see :meth:`silo.Kernel.bind`."""
         binding = self.launcher.resolve(*args, **kwargs, **({} if grid is None else {"grid": grid}))
-        chosen = cast("BundleVariant", binding.tag)
-        return bound_launcher(
-            self.launcher, self._head.signature, binding, chosen.artifact.variant, grid=grid, release_gil=True
-        )
+        return self._bound(binding, grid)
 
     def explain(self, *args: object, **kwargs: object) -> str:
         """Which variant a call with such arguments gets, why, and why not the others."""

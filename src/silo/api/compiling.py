@@ -146,6 +146,11 @@ class Compilation:
         pending.artifact = artifact
         return artifact
 
+    def forget(self, pending: Pending) -> None:
+        """Its blob is lost, so what is known of its job leads nowhere: the next one to ask has it compiled again."""
+        self._outcomes.pop(pending.job, None)
+        self._futures.pop(pending.job, None)
+
     def artifact(self, variant: Variant) -> Artifact:
         """The artifact of a variant, compiled now if need be."""
         return self.finish(self.start(variant))

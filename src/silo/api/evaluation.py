@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from silo.api.benches import Bench
 from silo.api.compiling import Compilation, Pending
@@ -16,9 +17,10 @@ from silo.api.findings import Findings, Measured
 from silo.artifacts.artifact import Artifact
 from silo.core.config import Config
 from silo.core.variant import Variant
-from silo.errors import LaunchError, SiloError
+from silo.errors import BlobLostError, LaunchError, SiloError
 from silo.forks import Mutex
 from silo.tune.check import BaseCheck, Check, Comparison, RememberingCheck
+from silo.tune.faults import fault_of
 from silo.tune.lanes import Lanes, make_lanes
 from silo.tune.measure import is_suspicious
 from silo.tune.trial import Status, Study, Trial, resources_of
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Artifacts", "BenchEvaluator", "Compiled", "CompiledArtifacts", "KnownArtifacts", "evaluators"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("silo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,10 @@ class Artifacts(Protocol):
 
     def get(self, config: Config) -> Compiled:
         """Await the artifact. Raises the config's own errors."""
+        ...
+
+    def forget(self, config: Config) -> None:
+        """Its code is lost: make it again when it is asked for."""
         ...
 
 
@@ -107,6 +117,14 @@ class CompiledArtifacts:
         self._found[config.order_key] = found
         return found
 
+    def forget(self, config: Config) -> None:
+        """See :class:`Artifacts`."""
+        with self._lock:
+            known = self._pending.pop(config.order_key, None)
+            self._found.pop(config.order_key, None)
+            if isinstance(known, Pending):
+                self.compilation.forget(known)
+
 
 @dataclass(frozen=True)
 class KnownArtifacts:
@@ -125,6 +143,10 @@ class KnownArtifacts:
     def get(self, config: Config) -> Compiled:
         """See :class:`Artifacts`."""
         return Compiled(self.artifacts[config.order_key])
+
+    def forget(self, config: Config) -> None:
+        """A bundle loses nothing, and there is nobody to make it again."""
+        del config
 
 
 class BenchEvaluator:
@@ -168,7 +190,19 @@ class BenchEvaluator:
         return self._artifacts.get(config).artifact.launch.spills
 
     def evaluate(self, config: Config) -> Trial:
-        """Await the artifact, check its result, measure it."""
+        """Await the artifact, check its result, measure it. Code that left the store is compiled again."""
+        return self._with_code([config], lambda: self._evaluated(config))
+
+    def _with_code(self, configs: Sequence[Config], step: Callable[[], T]) -> T:
+        try:
+            return step()
+        except BlobLostError as error:
+            _log.info("%s", error)
+            for config in configs:
+                self._artifacts.forget(config)
+            return step()
+
+    def _evaluated(self, config: Config) -> Trial:
         found = self._artifacts.get(config)
         artifact = found.artifact
         comparison = self._compared(config)
@@ -227,7 +261,10 @@ class BenchEvaluator:
         )
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
-        """Measure finalists side by side."""
+        """Measure finalists side by side. Code that left the store is compiled again."""
+        return self._with_code(configs, lambda: self._side_by_side(configs))
+
+    def _side_by_side(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
         artifacts = {config: self._artifacts.get(config).artifact for config in configs}
         first: dict[str, Config] = {}
         for config in configs:
@@ -240,9 +277,10 @@ class BenchEvaluator:
         if (known := self._failed.get(config.order_key)) is not None:
             raise known
         try:
-            return self._bench.results(config, self._artifacts.get(config).artifact)
+            return self._with_code([config], lambda: self._bench.results(config, self._artifacts.get(config).artifact))
         except LaunchError as error:
-            self._failed[config.order_key] = error
+            if not fault_of(error):
+                self._failed[config.order_key] = error
             raise
 
     def interrupt(self) -> None:

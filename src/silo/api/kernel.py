@@ -28,6 +28,7 @@ from silo.tune.heuristics.names import open_blocks, open_sizes
 from silo.tune.heuristics.space import HeuristicSpace
 
 if TYPE_CHECKING:
+    from silo.api.compiled import CompiledKernel
     from silo.api.resolver import Resolver
 
 __all__ = ["GridFunction", "Kernel", "kernel", "kernel_of", "traced_grid"]
@@ -94,9 +95,20 @@ class Kernel(DeclaredKernel):
 
         return register
 
-    def warmup(self, *args: object, grid: object = None, **kwargs: object) -> None:
-        """Compile and load what a call with such arguments needs, without launching. Blocks until it is there."""
-        self.resolver.warmup(args, grid, kwargs)
+    def warmup(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """Compile and load what a call with such arguments needs, without launching. Blocks until it is there.
+
+        A dtype (``torch.float32``) may stand for an array whose address is a multiple of 16. See :meth:`compiled`.
+        """
+        return self.resolver.compiled(args, grid, kwargs)
+
+    def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """The code that serves a call with such arguments, compiled and loaded now if need be; launches nothing.
+
+        It has the members that what Triton's ``warmup`` returns has: ``asm``, ``n_regs``, ``n_spills``, ``metadata``
+        (``shared``, ``num_warps``, ...), and is launched by ``compiled[grid](*args)`` without a guard.
+        """
+        return self.resolver.compiled(args, grid, kwargs)
 
     def bind(self, *args: object, grid: object = None, **kwargs: object) -> Any:  # noqa: ANN401  # a launcher
         """A launcher for calls like this example, without the guard: the caller promises that the facts hold.
@@ -287,6 +299,7 @@ def _make(
         {
             "cases": known.cases,
             "warmup": known.warmup,
+            "compiled": known.compiled,
             "bind": known.bind,
             "explain": known.explain,
             "kernel": known,

@@ -11,7 +11,7 @@ from silo.core.decisions import Decision
 from silo.core.signature import ParameterKind, Signature
 from silo.core.values import Value
 from silo.core.variant import Variant
-from silo.errors import ArgumentError, DeviceError
+from silo.errors import ArgumentError, BlobLostError
 from silo.launch.arguments import describe_call
 from silo.launch.dispatch import accepts
 from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_bound_launcher, make_launcher
@@ -51,17 +51,17 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
 
 
 def stored_blob(store: Store | MemoryStore, artifact: Artifact) -> bytes:
-    """An artifact's verified blob. ``DeviceError`` when the store lost it meanwhile."""
+    """An artifact's verified blob. ``BlobLostError`` when the store lost it meanwhile."""
     blob = store.blobs.get(artifact.blob.sha256)
     if blob is None:
-        raise DeviceError(
+        raise BlobLostError(
             f"{artifact.variant.kernel}: its compiled code left the store while it was being loaded; call it again"
         )
     return blob
 
 
 def load_artifact(store: Store | MemoryStore, device: Device, artifact: Artifact) -> LoadedKernel:
-    """Hand an artifact's verified blob to the device. ``DeviceError`` when the store lost it meanwhile."""
+    """Hand an artifact's verified blob to the device. ``BlobLostError`` when the store lost it meanwhile."""
     return device.load(artifact.launch, stored_blob(store, artifact), artifact.blob.kind, artifact.variant.kernel)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from silo.api.arrays import array_behind, duplicate, extent_of
 from silo.api.benches import RUN_LIMIT_S, Bench, LocalBench, benches_on, grid_at
 from silo.api.compiling import Compilation, memory_is_shown
+from silo.api.deciding import tuning_allowance_s
 from silo.api.evaluation import BenchEvaluator, CompiledArtifacts
 from silo.api.locks import lock_of
 from silo.api.refining import refiner_of, spill_limit_of
@@ -16,11 +19,15 @@ from silo.api.seeding import study_seeds
 from silo.api.session import session
 from silo.core.config import Config
 from silo.core.decisions import Decision, Rejected
+from silo.core.origins import Origin
 from silo.errors import ArgumentError, TuneError
 from silo.launch.arguments import Argument, ValueKind
 from silo.launch.descriptors import with_base
 from silo.settings import settings
+from silo.status_line import Task, announce, working
+from silo.tune.effort import BEGUN, note_effort, read_effort
 from silo.tune.outcome import Budget
+from silo.tune.progress import Progress, note_of
 from silo.tune.session import tune
 
 if TYPE_CHECKING:
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from silo.api.situation import Situation
     from silo.api.studies import Problem
     from silo.core.variant import Variant
+    from silo.tune.trial import Study
 
 __all__ = ["measurable", "tune_live"]
 
@@ -71,10 +79,11 @@ def tune_live(
     problem: Problem,
     variant_of: Callable[[Config], Variant],
     launcher: Any,  # noqa: ANN401  # what launches the kernel without a check
+    unmeasured: Origin,
 ) -> Config | None:
-    """Tune one call within the budget and say so in one log line; the winner, or None where no config works.
+    """Tune one call within the budget and say so in one line; the winner, or None where no config works.
 
-    The caller's arrays are only read: candidates run on copies.
+    ``unmeasured`` is what is used then. The caller's arrays are only read: candidates run on copies.
     """
     bench = _bench(kernel, situation, launcher)
     if bench is None:
@@ -82,9 +91,16 @@ def tune_live(
     bucket = problem.bucket(situation.values)
     study = problem.study(situation.specialization, bucket)
     artifacts = CompiledArtifacts(Compilation(session(), kernel.source, trials=True), variant_of)
+    spent_s = read_effort(study, problem.records).seconds
+    left_s = max(tuning_allowance_s() - spent_s, settings().tune_budget_s / 10)
+    budget = Budget(seconds=min(settings().tune_budget_s, left_s))
+    begin, ended = time.monotonic(), "interrupted"
+    _note(study, problem, BEGUN)
     try:
-        budget = Budget(seconds=settings().tune_budget_s)
-        with BenchEvaluator(study, artifacts, bench, None, situation.candidates) as evaluator:
+        with (
+            BenchEvaluator(study, artifacts, bench, None, situation.candidates) as evaluator,
+            working(f"tuning {study}") as task,
+        ):
             locked = lock_of(kernel)
             outcome = tune(
                 study,
@@ -95,13 +111,26 @@ def tune_live(
                 budget=budget,
                 most_spills=spill_limit_of(situation),
                 refiner=refiner_of(situation, lambda config: _grid(kernel, situation, variant_of(config))),
+                progress=partial(_show, task),
             )
+        ended = outcome.stopped
         winner = outcome.require_winner()
     except TuneError as error:
-        _log.warning("%s; the first config is used", error)
+        _log.warning("%s; %s is used", error, unmeasured.phrase)
         return None
-    _log.info("%s", outcome.summary)
+    finally:
+        _note(study, problem, ended, time.monotonic() - begin)
+    announce(outcome.summary)
     return winner.config
+
+
+def _note(study: Study, problem: Problem, ended: str, seconds: float = 0.0) -> None:
+    if trouble := note_effort(study, problem.records, ended, seconds):
+        _log.warning("%s", trouble)
+
+
+def _show(task: Task, progress: Progress) -> None:
+    task.note = "; ".join(filter(None, [f"{progress.done} of {progress.total} configs", note_of(progress)]))
 
 
 def _bench(kernel: DeclaredKernel, situation: Situation, launcher: Any) -> Bench | None:  # noqa: ANN401

@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.compiling import Compilation, compiler_identity
-from silo.api.deciding import decide_call, frozen_error, mode_of
+from silo.api.deciding import decide_call, frozen_error, mode_of, unfinished
 from silo.api.declared import DeclaredKernel
 from silo.api.derived import derive
 from silo.api.determinism import NumericsOf, is_deterministic
@@ -26,19 +26,25 @@ from silo.core.config import Config
 from silo.core.config_set import ConfigSet
 from silo.core.decisions import Decision, Rejected
 from silo.core.grouped_space import GroupedSpace
+from silo.core.origins import Origin
 from silo.core.protocols import Device
 from silo.core.signature import NoDefault, Signature
 from silo.core.space import Space
 from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant
-from silo.errors import ArgumentError, SpaceError
+from silo.errors import ArgumentError, BlobLostError, SpaceError
 from silo.forks import ReentrantMutex
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import Binding, Launcher, inspect_call
+from silo.status_line import announce, working
 from silo.tune.heuristics.space import BoundSpace
 from silo.tune.policy import Action, Mode, PolicyDecision
+from silo.tune.progress import format_duration
+
+if TYPE_CHECKING:
+    from silo.api.compiled import CompiledKernel
 
 __all__ = ["Resolved", "Resolver"]
 
@@ -80,9 +86,14 @@ class Resolver:
         defaults = {p.name: p.default for p in parameters if not isinstance(p.default, NoDefault)}
         return HeuristicLauncher(self.native, kernel.source.signature.names, defaults, kernel.derived)
 
-    def warmup(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> None:
-        """Compile and load what a call needs."""
-        self.native.resolve(*args, **self._completed(args, kwargs), **({} if grid is None else {"grid": grid}))
+    def compiled(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> CompiledKernel:
+        """Compile and load what a call needs; what came of it."""
+        from silo.api.compiled import compiled_kernel, default_place, stand_in  # noqa: PLC0415  # few calls look at it
+
+        args = tuple(stand_in(value, default_place) for value in args)
+        named = self._completed(args, {name: stand_in(value, default_place) for name, value in kwargs.items()})
+        binding = self.native.resolve(*args, **named, **({} if grid is None else {"grid": grid}))
+        return compiled_kernel(self._kernel, cast("Resolved", binding.tag).artifact, binding, self.native)
 
     def bind(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> Any:  # noqa: ANN401
         """A launcher without a guard for calls like this one."""
@@ -118,9 +129,15 @@ class Resolver:
             f"config: {decision.config} ({decision.origin.value}: {decision.reason})",
             f"artifact: {variant.artifact_key(compiler)[:16]}, " + ("in the store" if known else "not compiled yet"),
             *self._heuristic(situation),
+            *self._progress(situation),
             *self._rivals(situation, decision.config),
         ]
         return "\n".join(lines)
+
+    def _progress(self, situation: Situation) -> list[str]:
+        """How far first calls came that were cut off."""
+        found = unfinished(self.problem(situation), situation)
+        return [] if found is None else [f"measured: {found}"]
 
     def _heuristic(self, situation: Situation) -> list[str]:
         """How a heuristic came to the space, where one did."""
@@ -262,7 +279,7 @@ class Resolver:
             found = measurable(self._kernel, situation, self.variant(situation, situation.candidates[0]))
             if isinstance(found, Rejected) and found.reason not in self._told:
                 self._told.add(found.reason)
-                _log.info("%s is not tuned on calls such as this one: %s", self._kernel.name, found.reason)
+                announce(f"{self._kernel.name} is not tuned on calls such as this one: {found.reason}")
             return found
 
         problem = self.problem(situation)
@@ -302,20 +319,38 @@ class Resolver:
             if decision.action is Action.TUNE:
                 self._tuning_process = os.getpid()
                 try:
-                    config = self._tuned(situation) or config
+                    config = self._tuned(situation, decision.origin) or config
                 finally:
                     self._tuning_process = 0
-            compilation = Compilation(session(), self._kernel.source)
-            artifact = compilation.artifact(self.variant(situation, config))
-            return self._bind(situation, artifact, decision)
+            variant = self.variant(situation, config)
+            try:
+                return self._loaded(situation, variant, decision)
+            except BlobLostError as error:
+                _log.info("%s; it is compiled again", error)
+                return self._loaded(situation, variant, decision)
 
-    def _tuned(self, situation: Situation) -> Config | None:
+    def _loaded(self, situation: Situation, variant: Variant, decision: PolicyDecision) -> Binding:
+        return self._bind(situation, self._compiled(variant), decision)
+
+    def _compiled(self, variant: Variant) -> Artifact:
+        """The artifact of a variant; where it has to be made, that is said."""
+        compilation = Compilation(session(), self._kernel.source)
+        with working(f"compiling {variant.kernel} for {variant.target}") as task:
+            artifact = compilation.artifact(variant)
+        if compilation.compiled:
+            announce(
+                f"compiled {variant.kernel} for {variant.target} in {format_duration(task.seconds)} ({variant.config})"
+            )
+        return artifact
+
+    def _tuned(self, situation: Situation, unmeasured: Origin) -> Config | None:
         return tune_live(
             self._kernel,
             situation,
             self.problem(situation),
             lambda config: self.variant(situation, config),
             self.direct,
+            unmeasured,
         )
 
     def _bind(self, situation: Situation, artifact: Artifact, decision: PolicyDecision) -> Binding:

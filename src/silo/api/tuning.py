@@ -49,7 +49,7 @@ class TuneRow:
 def row_of(tuned: TunedCase) -> TuneRow:
     """An outcome as a row; why nothing won where nothing did."""
     kernel, case, outcome = tuned.kernel, tuned.case, tuned.outcome
-    winner, remarks = outcome.winner, (*outcome.remarks, *outcome.notes)
+    winner, remarks = outcome.winner, (*filter(None, [outcome.fault_remark]), *outcome.remarks, *outcome.notes)
     if winner is None:
         first = next((trial for trial in outcome.trials if trial.message), None)
         reason = "no config can be used" + (f"; {first.config}: {first.message.splitlines()[0]}" if first else "")

@@ -1,28 +1,71 @@
-"""``silo inspect``: what is in a bundle."""
+"""``silo inspect``: what is in a bundle, and the code of kernels."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from silo.cli.console import ExitCode, console, print_json, table
-from silo.cli.options import Json
+from silo.cli.options import Json, Kernels
 from silo.tune.progress import format_bytes
 
 __all__ = ["command"]
 
+# Written out: what makes them is not imported for --help. A test compares them.
+_NAMES = ("ttir", "ttgir", "c", "llvm", "ptx", "sass", "amdgcn", "asm")
+_FORMS = (
+    "Print the code as ttir, ttgir, llvm, ptx and sass (cuda), amdgcn (hip), c and asm (cpu). sass needs nvdisasm or "
+    "cuobjdump, which Triton's package has; asm objdump; amdgcn of a bundle llvm-objdump; llvm for a CPU clang."
+)
+
+
+def _form(value: str | None) -> str | None:
+    if value is not None and value not in _NAMES:
+        raise typer.BadParameter(f"{value!r} is none of {', '.join(_NAMES)}")
+    return value
+
 
 def command(
-    path: Annotated[Path, typer.Argument(metavar="K.silo", help="A bundle.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="K.silo|FILE", help="A bundle; with --code also a Python file with kernels.")
+    ],
+    code: Annotated[str | None, typer.Option("--code", metavar="FORM", callback=_form, help=_FORMS)] = None,
+    kernel: Kernels = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="T",
+            help="Code for this target. Default: the CPU for a file, or this machine's GPU for forms of GPUs alone.",
+        ),
+    ] = None,
+    case: Annotated[
+        str | None,
+        typer.Option("--case", metavar="LABEL", help="The types and facts of this case of a file. Default: the first."),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config", metavar="NAME=VALUE,...", help="Code of this config. Default: the one that calls get."
+        ),
+    ] = None,
     *,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check every byte; exit code 1 if something is damaged.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show the kernels, targets, variants, winners and sizes of K.silo, and what made it. Nothing in it is executed."""
+    """Show the kernels, targets, variants, winners and sizes of K.silo, and what made it. Nothing in it is executed.
+
+    With --code, print the code of each kernel instead: of K.silo what it holds, of FILE what is compiled now.
+    """
+    if code is not None:
+        _print_code(path, code, kernel, target, case, config, json=json)
+        return
     from silo.api.describing import describe_bundle, verify_bundle  # noqa: PLC0415
 
     problems = verify_bundle(path) if verify else []
@@ -66,6 +109,28 @@ def command(
     console().print(table("cases", ["kernel", "case", "checks"], cases))
     if verify:
         console().print("every byte verified")
+
+
+def _print_code(
+    path: Path,
+    form: str,
+    kernels: list[str] | None,
+    target: str | None,
+    case: str | None,
+    config: str | None,
+    *,
+    json: bool,
+) -> None:
+    from silo.api.inspecting import code_of  # noqa: PLC0415  # heavy: only when the command runs
+
+    listings = code_of(path, form, kernels=kernels or None, target=target, case=case, config=config)
+    if json:
+        print_json([asdict(one) for one in listings])
+        return
+    for one in listings:
+        if len(listings) > 1:
+            print(f"// {one.kernel} for {one.target}, {one.config}")
+        print(one.text.rstrip("\n"))
 
 
 def _short_facts(facts: str) -> str:

@@ -62,7 +62,9 @@ def options(
     del version
     from silo.settings import settings  # noqa: PLC0415  # after the options are read
 
-    level = logging.DEBUG if debug else getattr(logging, settings().log.upper(), logging.INFO)
+    asked = settings()
+    quiet, said = asked.quiet and not debug, "debug" if debug else asked.log or "info"
+    level = logging.ERROR if quiet else logging.getLevelNamesMapping()[said.upper()]
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr, force=True)
 
 

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Self
 
 from silo.cli.console import console
 from silo.errors import SettingsError
-from silo.tune.progress import Progress, event_to_json, format_duration, format_time
+from silo.tune.progress import Progress, event_to_json, note_of
 from silo.tune.refine import reason_of
 
 if TYPE_CHECKING:
@@ -95,16 +95,10 @@ class TuneProgress(_Bar):
         if self._lines is not None:
             self._lines.write(json.dumps(event_to_json(name, progress), ensure_ascii=False) + "\n")
             self._lines.flush()  # whoever reads it wants to know now
-        parts: list[str] = []
-        if progress.best_ns is not None:
-            parts.append(f"best {format_time(progress.best_ns)} ({progress.best})")
-        if progress.eta_s is not None and progress.done < progress.total:
-            parts.append(f"{format_duration(progress.eta_s)} left")
-        parts += [f"{count} {kind}" for kind, count in progress.failures.items()]
-        parts += [f"{progress.aside} set aside"] if progress.aside else []
+        parts = [note_of(progress)]
         if progress.last is not None and progress.phase == "search" and (reason := reason_of(progress.last)):
             parts.append(f"refined: {reason}")
-        self.show(name, progress.done, progress.total, "; ".join(parts))
+        self.show(name, progress.done, progress.total, "; ".join(filter(None, parts)))
 
 
 class BuildProgress(TuneProgress):

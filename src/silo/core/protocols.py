@@ -27,6 +27,7 @@ __all__ = [
     "RecordStore",
     "RunsInProcess",
     "Searcher",
+    "ShowsCode",
     "Source",
     "Timer",
     "WarmsUp",
@@ -103,6 +104,19 @@ class WarmsUp(Protocol):
 
     def warm_up(self) -> None:
         """Load that. Raises SiloError as ``compile`` would."""
+        ...
+
+
+@runtime_checkable
+class ShowsCode(Protocol):
+    """A compiler that shows what its stages make of a job, as text."""
+
+    def code_forms(self, target: Target) -> tuple[str, ...]:
+        """The names of the stages' texts for a target, in order: ``ttir``, ``ttgir``, ``llir``, ``ptx``, ..."""
+        ...
+
+    def code_form(self, job: CompileJob, form: str) -> str:
+        """One of them, or ``llir`` where that takes a tool. Raises CompileError, ToolchainError."""
         ...
 
 

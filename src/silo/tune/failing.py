@@ -47,6 +47,8 @@ def _of_kernel(failed: Sequence[TunedCase], count: int) -> str:
     smallest = min(failed, key=lambda one: one.elements)
     outcome = smallest.outcome
     tried = {trial.config.order_key: trial for trial in outcome.trials if trial.status is not Status.OK}
+    if not tried and outcome.fault_remark:
+        return f"{smallest.kernel}: no config could be tried for the case {smallest.case}: {outcome.fault_remark}"
     if not tried:
         return (
             f"{smallest.kernel}: no config was tried for the case {smallest.case} (stopped: {outcome.stopped}); "

@@ -9,6 +9,7 @@ from silo.core.config import Config
 from silo.core.protocols import RecordStore
 from silo.errors import StoreError
 from silo.tune.catalog import note_study
+from silo.tune.faults import fault_told
 from silo.tune.trial import Stage, Status, Study, Trial, trials_from_record, trials_to_record
 
 __all__ = ["Ledger", "read_trials"]
@@ -97,6 +98,8 @@ class Ledger:
         for trial in record:
             if reason := self._study.refuses(trial):
                 self._notes[f"a kept trial was left out: {reason}"] = None
+            elif trial.status is not Status.OK and fault_told(trial.message):
+                continue  # of a version that blamed configs for it
             elif (identity := trial.identity) not in self._trials:
                 self._trials[identity] = trial
                 self._by_config.setdefault(trial.config.order_key, []).append(trial)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from silo.core.config import Config
 from silo.errors import TuneError
 from silo.tune.progress import format_duration, format_time
 from silo.tune.spilling import SpillingConfig
@@ -40,11 +41,12 @@ class TuneOutcome:
     """What a session found.
 
     ``trials`` are all that are known of the configs of the space; ``measured`` and ``reused`` count configs;
-    ``failures`` counts configs by kind of failure. ``stopped`` is ``complete``, ``evaluations``, ``seconds`` or
-    ``interrupted``. ``notes`` say what went wrong with the store, ``remarks`` what was done besides going through the
-    space, and why, a line each. ``aside`` are configs of the space that spill too much and were not measured: no
-    failures, and no trials. ``comparison`` are the trials of the latest comparison of finalists with the config that is
-    deployed, where one is.
+    ``failures`` counts configs by kind of failure. ``stopped`` is ``complete``, ``evaluations``, ``seconds``,
+    ``interrupted`` or ``faults``. ``notes`` say what went wrong with the store, ``remarks`` what was done besides going
+    through the space, and why, a line each. ``aside`` are configs of the space that spill too much and were not
+    measured: no failures, and no trials. ``comparison`` are the trials of the latest comparison of finalists with the
+    config that is deployed, where one is. ``faults`` are configs that the machine kept from being tried
+    (:mod:`silo.tune.faults`), and how: nothing of them is kept, so the next session tries them.
     """
 
     study: Study
@@ -59,6 +61,7 @@ class TuneOutcome:
     remarks: tuple[str, ...] = ()
     aside: tuple[SpillingConfig, ...] = ()
     comparison: tuple[Trial, ...] = ()
+    faults: tuple[tuple[Config, str], ...] = ()
 
     def require_winner(self) -> Winner:
         """The winner.
@@ -71,8 +74,17 @@ class TuneOutcome:
         failed = {trial.config.order_key: trial for trial in self.trials if trial.status is not Status.OK}
         listing = "".join(f"\n  - {trial.config}: {trial.status.value}: {trial.message}" for trial in failed.values())
         tried = "no config was tried" if not failed else f"all {len(failed)} configs that were tried failed"
-        listing += "".join(f"\n  {remark}" for remark in self.remarks)
+        listing += "".join(f"\n  {remark}" for remark in (*filter(None, [self.fault_remark]), *self.remarks))
         raise TuneError(f"{self.study}: no config can be used, {tried} (stopped: {self.stopped}){listing}")
+
+    @property
+    def fault_remark(self) -> str:
+        """How many configs the machine kept from being tried, and how; "" where it kept none."""
+        if not self.faults:
+            return ""
+        config, first = self.faults[0]
+        count = f"{len(self.faults)} config{'s were' if len(self.faults) > 1 else ' was'}"
+        return f"{count} not tried, by no fault of their own, and will be next time; {config}: {first.splitlines()[0]}"
 
     @property
     def summary(self) -> str:
@@ -88,9 +100,10 @@ class TuneOutcome:
         kept = "; ".join(self.notes) or "kept in the store"
         if self.stopped == "interrupted":
             kept += "; interrupted, the next run goes on from here"
-        elif self.stopped != "complete":
+        elif self.stopped not in {"complete", "faults"}:
             kept += f"; stopped by its budget of {self.stopped}"
-        return "; ".join([f"tuned {self.study}: {effort}", won, *self.remarks, kept])
+        remarks = (*filter(None, [self.fault_remark]), *self.remarks)
+        return "; ".join([f"tuned {self.study}: {effort}", won, *remarks, kept])
 
 
 class TuneInterrupted(KeyboardInterrupt):

@@ -11,7 +11,7 @@ from silo.core.values import Value
 from silo.tune.statistics import median
 from silo.tune.trial import Trial
 
-__all__ = ["Progress", "ProgressCallback", "event_to_json", "format_bytes", "format_duration", "format_time"]
+__all__ = ["Progress", "ProgressCallback", "event_to_json", "format_bytes", "format_duration", "format_time", "note_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,18 @@ def event_to_json(session: str, progress: Progress) -> dict[str, object]:
         "set_aside": progress.aside,
         "last": trial,
     }
+
+
+def note_of(progress: Progress) -> str:
+    """The best so far, what is left, what failed: what people want to know besides how many configs are done."""
+    parts: list[str] = []
+    if progress.best_ns is not None:
+        parts.append(f"best {format_time(progress.best_ns)} ({progress.best})")
+    if progress.eta_s is not None and progress.done < progress.total:
+        parts.append(f"{format_duration(progress.eta_s)} left")
+    parts += [f"{count} {kind}" for kind, count in progress.failures.items()]
+    parts += [f"{progress.aside} set aside"] if progress.aside else []
+    return "; ".join(parts)
 
 
 def _plain_members(config: Config) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
@@ -21,6 +22,7 @@ from silo.errors import (
 )
 from silo.tune.aside import Aside
 from silo.tune.evaluator import Evaluator
+from silo.tune.faults import fault_of
 from silo.tune.lanes import InlineLane, Lanes
 from silo.tune.ledger import Ledger
 from silo.tune.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
@@ -41,6 +43,8 @@ _NO_BUDGET = Budget()
 _SEARCH_SHARE = 0.85
 # When so much of what the search may use is spent, the searcher is told to make the best sure.
 FINISH_SHARE = 0.9
+# So many configs in a row that the machine kept from being tried end a session: the next would fare no better.
+_MOST_FAULTS = 8
 # How many configs the default searcher looks at when no budget says: whoever wants all of a larger space says so.
 _DEFAULT_EVALUATIONS = 256
 
@@ -177,6 +181,8 @@ class _Session:
         self._more = 0  # configs on top of the search: of those set aside, and of the refiner's
         self._refinements: dict[bytes, Refinement] = {}  # proposed in this session
         self._troubles: list[str] = []
+        self._faults: dict[bytes, tuple[Config, str]] = {}  # configs that the machine kept from being tried, and how
+        self._faults_running = 0  # since a config was tried
         self._begun: dict[bytes, int] = {}  # when each config that is being evaluated was started
 
     def search(self) -> str:
@@ -195,7 +201,7 @@ class _Session:
                     self._observe(config, known)
                     self.report("search")
                     break  # the searcher may have more to say now
-                if self._spent(_SEARCH_SHARE):
+                if self._spent(_SEARCH_SHARE) and not self._is_first:
                     out_of_time = True
                     queue.clear()
                 else:
@@ -204,7 +210,7 @@ class _Session:
                 if self._lanes.busy:
                     self._finish_one()
                 elif out_of_time:
-                    return "seconds"
+                    return "faults" if self._hopeless else "seconds"
                 else:
                     return "evaluations" if self._total <= self._asked < self._eligible else "complete"
 
@@ -246,6 +252,11 @@ class _Session:
             self.report("search")
             return
         trial, refinement = self._trial(config, result), self._refinements.get(config.order_key)
+        if trial is None:
+            if config in self._space:
+                self._searcher.observe(config, None)
+            self.report("search")
+            return
         known = [trial if refinement is None else refinement.explained(trial)]
         self._ledger.keep(known)
         self._measured += 1
@@ -330,6 +341,8 @@ class _Session:
         while chosen and not self._spent(1.0) and not all(self._ledger.of(config, Stage.FINAL) for config in chosen):
             self.report("final")
             samples = self._side_by_side(chosen)
+            if any(config.order_key in self._faults for config in chosen):
+                return  # nothing is known of what the machine kept from being compared; the next session compares
             # One record: a reader never sees some finalists compared and others not.
             self._ledger.keep([self._remeasured(config, samples.get(config, ())) for config in chosen])
             chosen = finalists(self._trials(), count, self._deployed)  # others, where one of them failed
@@ -339,8 +352,10 @@ class _Session:
             return self._lanes.compare(chosen)
         except CompilerMissingError:
             raise
-        except (CompileError, LaunchError):
+        except (CompileError, LaunchError) as error:
             if len(chosen) == 1:
+                if fault := fault_of(error):
+                    self._faults[chosen[0].order_key] = chosen[0], f"{fault}: {error}"
                 return {}
             # One of them fails now and did not at first. Each by itself shows which; the others still have samples
             # of about the same time.
@@ -396,6 +411,7 @@ class _Session:
                 *describe_refinements(trials),
             ),
             aside=self._unmeasured,
+            faults=tuple(self._faults.values()),
             comparison=self._ledger.comparison_with(self._deployed) if self._deployed is not None else (),
         )
 
@@ -417,12 +433,33 @@ class _Session:
     def _elapsed_s(self) -> float:
         return (self._clock() - self._start) / 1e9
 
+    @property
+    def _is_first(self) -> bool:
+        """Whether nothing was tried yet: one config is, however long its compilation takes, so that sessions get on."""
+        return not (self._measured or self._lanes.busy or self._faults)
+
+    @property
+    def _hopeless(self) -> bool:
+        return self._faults_running >= _MOST_FAULTS
+
     def _spent(self, share: float) -> bool:
+        if self._hopeless:
+            return True
         return self._budget.seconds is not None and self._elapsed_s() >= self._budget.seconds * share
 
-    def _trial(self, config: Config, result: Trial | SiloError) -> Trial:
-        """What came of a config as a trial. Raises what is no config's fault: every other config would meet it too."""
+    def _trial(self, config: Config, result: Trial | SiloError) -> Trial | None:
+        """What came of a config as a trial; None where it was the machine's fault, which nobody is told for ever.
+
+        Raises what is no config's fault and every other one would meet too.
+        """
         compile_ns = self._clock() - self._begun.pop(config.order_key)
+        failed = isinstance(result, CompileError | LaunchError) and not isinstance(result, CompilerMissingError)
+        if fault := fault_of(cast("SiloError", result)) if failed else "":
+            self._faults[config.order_key] = config, f"{fault}: {result}"
+            self._faults_running += 1
+            return None
+        self._faults_running = 0
+        self._faults.pop(config.order_key, None)
         match result:
             case Trial():
                 if result.config.order_key != config.order_key:

@@ -51,13 +51,16 @@ def choose_winner(trials: Iterable[Trial]) -> Winner | None:
 
     The order of the trials does not matter, and a trial given twice counts once. Samples of a config's trials are
     pooled. Where finalists were compared with one another, only they can win, by the samples of those comparisons:
-    samples taken side by side are not distorted by a machine that drifts. Configs that cannot be told from the
-    fastest are ranked by the threads, shared memory and registers they need, then by lexical order.
+    samples taken side by side are not distorted by a machine that drifts. But a config measured later that leaves all
+    of them so far behind that no comparison is needed (:func:`finalists`) makes theirs one of losers. Configs that
+    cannot be told from the fastest are ranked by the threads, shared memory and registers they need, then by lexical
+    order.
     """
     known = tuple(trials)
     usable = _usable(known)
     compared = [[trial for trial in pool if trial.stage is Stage.FINAL] for pool in usable]
-    ranking = _rank([pool for pool in compared if pool] or usable)
+    compared = [pool for pool in compared if pool]
+    ranking = _rank(usable if _outrun(usable) else compared or usable)
     if not ranking:
         return None
     fastest = ranking[0]
@@ -72,6 +75,19 @@ def choose_winner(trials: Iterable[Trial]) -> Winner | None:
         ),
         runners_up=tuple(standing for standing in ranking if standing is not best),
     )
+
+
+def _outrun(usable: Iterable[list[Trial]]) -> bool:
+    """Whether every config that was compared is out of reach of one that was not, as they did in the search."""
+    medians: dict[bool, list[int]] = {False: [], True: []}
+    for pool in usable:
+        alone = [sample for trial in pool if trial.stage is Stage.SEARCH for sample in trial.samples_ns]
+        if alone:
+            medians[any(trial.stage is Stage.FINAL for trial in pool)].append(estimate(alone).median_ns)
+    best = min(medians[False], default=None)
+    if best is None or not medians[True]:
+        return False
+    return all(one * 1000 > best * (1000 + FINALIST_PERMILLE) for one in medians[True])
 
 
 def disqualified(trials: Iterable[Trial]) -> bool:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from silo.backends.cpu.levels import Level
-from silo.errors import CompileError, CompilerMissingError
+from silo.errors import CompileError, CompilerMissingError, ToolchainError
 from silo.settings import child_environment
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "choose_compiler",
     "compile_flags",
     "find_toolchain",
+    "llvm_of",
 ]
 
 # Tried in this order where nobody named a compiler.
@@ -155,6 +156,11 @@ def build(source: str, flags: tuple[str, ...], toolchain: Toolchain) -> BuiltObj
                 cwd=folder,
                 env=child_environment(LC_ALL="C", TMPDIR=folder),
             )
+        except FileNotFoundError as error:
+            raise CompilerMissingError(
+                f"the C compiler {toolchain.command[0]} is not there any more ({error}); install it again or name "
+                "another in SILO_CC"
+            ) from error
         except OSError as error:
             raise CompileError(f"the C compiler {toolchain.command[0]} could not be run: {error}") from error
         log = done.stderr.decode(errors="replace")
@@ -164,6 +170,27 @@ def build(source: str, flags: tuple[str, ...], toolchain: Toolchain) -> BuiltObj
             return BuiltObject(output.read_bytes(), log)
         except OSError as error:
             raise CompileError(f"{toolchain.version} left no object: {error}") from error
+
+
+def llvm_of(source: str, flags: tuple[str, ...]) -> str:
+    """What clang makes of the C text before machine code. ``ToolchainError`` where it is not here, or refuses."""
+    place = shutil.which("clang")
+    if place is None:
+        raise ToolchainError(
+            "LLVM's form of CPU code is made by clang, which is not on PATH: install it (Debian, Ubuntu: apt-get "
+            "install clang), or look at --code c and --code asm, which need none"
+        )
+    kept = [flag for flag in flags if not flag.startswith("-Wl,") and flag not in ("-shared", "-nostartfiles", "-lm")]
+    done = subprocess.run(
+        [place, *kept, "-x", "c", "-", "-S", "-emit-llvm", "-o", "-"],
+        input=source.encode(),
+        capture_output=True,
+        check=False,
+        env=child_environment(LC_ALL="C"),
+    )
+    if done.returncode != 0:
+        raise ToolchainError(f"clang refuses the C text: {done.stderr.decode(errors='replace').strip()[:500]}")
+    return done.stdout.decode()
 
 
 def _refusal(source: str, log: str, status: int, command: list[str], toolchain: Toolchain) -> str:

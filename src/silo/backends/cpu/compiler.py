@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from silo.backends.cpu.analysis.supported import check_supported, unsupported_operations
-from silo.backends.cpu.build import Toolchain, build, compile_flags, find_toolchain
+from silo.backends.cpu.build import Toolchain, build, compile_flags, find_toolchain, llvm_of
 from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
 from silo.backends.cpu.emit.kernel import emit_c
 from silo.backends.cpu.levels import Level, level_of
@@ -122,6 +122,23 @@ class CpuCompiler:
             CompileError: the text or the parameters make no sense, or the C compiler refused.
         """
         return compile_ttir(job, find_toolchain(settings().cc))
+
+    def code_forms(self, target: Target) -> tuple[str, ...]:
+        """The module in MLIR's generic form, and the C text."""
+        del target
+        return ("ttir", "c")
+
+    def code_form(self, job: CompileJob, form: str) -> str:
+        """One of these, or LLVM's form of the C text (``llir``) where clang is here. Emits again, builds nothing.
+
+        Raises:
+            CompileError: see :meth:`compile`.
+            ToolchainError: no clang.
+        """
+        if form == "ttir":
+            return job.text
+        emitted = emit_job(job, find_toolchain(settings().cc))
+        return emitted.text if form == "c" else llvm_of(emitted.text, emitted.flags)
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
         """Code that checks itself, with the lines of the source. Assertions are kept."""

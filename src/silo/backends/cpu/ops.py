@@ -12,6 +12,7 @@ from types import MappingProxyType
 from silo.backends.cpu.ops_arith import ARITH
 from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
 from silo.backends.cpu.ops_cast import CASTS
+from silo.backends.cpu.ops_inline import inline_renderer
 from silo.backends.cpu.ops_libdevice import extern_renderer
 from silo.backends.cpu.ops_math import MATH
 from silo.backends.cpu.ops_types import c_type, element_bytes, has_c_type, literal, zero
@@ -32,7 +33,13 @@ __all__ = [
 ]
 
 _RENDERERS: Mapping[str, Renderer] = MappingProxyType(
-    {**ARITH, **CASTS, **MATH, "tt.extern_elementwise": extern_renderer}
+    {
+        **ARITH,
+        **CASTS,
+        **MATH,
+        "tt.elementwise_inline_asm": inline_renderer,
+        "tt.extern_elementwise": extern_renderer,
+    }
 )
 
 # Operations whose every operand and result has one element per index: the ones :func:`scalar_expression` knows.
@@ -80,10 +87,12 @@ def runtime_pieces(op: Operation) -> set[str]:
 
 def refusal(op: Operation) -> str:
     """Why ``op`` has no expression, or "" where it has one."""
+    if len(op.results) != 1:
+        return f"it gives {len(op.results)} values; only operations that give one are known"
     try:
         runtime_pieces(op)
     except UnsupportedError as error:
-        return str(error)
+        return str(error).removeprefix(f"{op.name}: ")
     return ""
 
 

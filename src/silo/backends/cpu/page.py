@@ -10,6 +10,7 @@ from pathlib import Path
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.supported import STRUCTURAL
+from silo.backends.cpu.ops_inline import INLINE
 from silo.backends.cpu.ops_libdevice import LIBDEVICE
 
 __all__ = ["operations_table", "updated"]
@@ -26,7 +27,7 @@ _DIALECTS = {
 
 
 def operations_table() -> str:
-    """Supported operations by dialect, then the libdevice functions."""
+    """Supported operations by dialect, then the instructions of inline assembly and the libdevice functions."""
     names = sorted(set(ops.SUPPORTED) | STRUCTURAL)
     lines = ["| dialect | operations |", "| --- | --- |"]
     for dialect in dict.fromkeys([*_DIALECTS, *(name.partition(".")[0] for name in names)]):
@@ -34,8 +35,18 @@ def operations_table() -> str:
         if mine:
             title = f"`{dialect}`: {_DIALECTS[dialect]}" if dialect in _DIALECTS else f"`{dialect}`"
             lines.append(f"| {title} | {', '.join(mine)} |")
+    lines.append(f"| PTX, with and without `.ftz` | {', '.join(_instructions())} |")
     lines.append(f"| libdevice, without `__nv_` | {', '.join(_libdevice_names())} |")
     return "\n".join(lines) + "\n"
+
+
+def _instructions() -> list[str]:
+    """The types of each instruction beside it."""
+    types: dict[str, list[str]] = {}
+    for name in INLINE:
+        stem, _, kind = name.rpartition(".")
+        types.setdefault(stem, []).append(kind)
+    return [f"{stem}.{kinds[0]}" if len(kinds) == 1 else f"{stem} ({' '.join(kinds)})" for stem, kinds in types.items()]
 
 
 def _libdevice_names() -> list[str]:

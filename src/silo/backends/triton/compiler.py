@@ -19,7 +19,14 @@ from silo.core.values import JSON, Value, value_from_json, value_to_json
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError, ToolchainError
 from silo.settings import settings
-from silo.sources.triton.adapter import compile_gpu, load_gpu_backends, lower_for_gpu, require_triton, triton_identity
+from silo.sources.triton.adapter import (
+    GpuStages,
+    compile_gpu,
+    load_gpu_backends,
+    lower_for_gpu,
+    require_triton,
+    triton_identity,
+)
 
 __all__ = ["TritonCompiler"]
 
@@ -39,6 +46,9 @@ class TritonCompiler:
     """The plug-in ``triton``: source kind ``triton``, targets ``cuda:*`` and ``hip:*``. Needs no GPU."""
 
     name = "triton"
+
+    def __init__(self) -> None:
+        self._shown: tuple[CompileJob, GpuStages] | None = None
 
     def identity(self, target: Target) -> str:
         """Triton with its assemblers, and Silo's code round it; some milliseconds once, then next to nothing.
@@ -128,6 +138,19 @@ class TritonCompiler:
         if not clean:
             log += f"not reproducible from another folder: {clean.reason}\n"
         return Compiled(launch, CompiledBlob(kind, stages.binary), log=log)
+
+    def code_forms(self, target: Target) -> tuple[str, ...]:
+        """Triton's names for what its stages leave."""
+        return ("ttir", "ttgir", "llir", "ptx" if target.kind == "cuda" else "amdgcn")
+
+    def code_form(self, job: CompileJob, form: str) -> str:
+        """What a stage left. Compiles in this process, once for all forms of a job. See :meth:`compile`."""
+        shown = self._shown
+        if shown is None or shown[0] != job:
+            options, _ = _read_parameters(job)
+            shown = (job, compile_gpu(job.text, job.target, options, force=settings().force_triton))
+            self._shown = shown
+        return str(shown[1].stages[form])
 
 
 def launch_info(

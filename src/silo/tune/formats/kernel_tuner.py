@@ -1,8 +1,9 @@
 """Kernel Tuner's cache files: one JSON object with a row for each config, times in milliseconds.
 
 The form is that of ``kernel_tuner.util.process_cache`` and ``store_cache`` (1.4.0). A file of a run that was cut off
-ends in a comma with two objects open. A failure is the name of a class where a measured value would be: under ``time``
-in older files, under ``__error__`` too in newer ones.
+ends in a comma with two objects open. ``time`` is what the tool ranks a config by,
+``times`` are what it averages; in some files these are of something else, and then ``time`` is taken. A failure is the
+name of a class where a measured value would be: under ``time`` in older files, under ``__error__`` too in newer ones.
 """
 
 from __future__ import annotations
@@ -80,6 +81,10 @@ def _trial(names: Sequence[str], what: str, row: object) -> ForeignTrial:
     if not times:
         raise ValueError(f"{what} has no times, and no failure")
     samples = tuple(nanoseconds(sample, f"{what}: times") for sample in times)
+    if (time := members.get("time")) is not None:
+        time_ns = nanoseconds(time, f"{what}: time")
+        if not min(samples) <= time_ns <= max(samples):  # no average of these
+            samples = (time_ns,)
     return ForeignTrial(config, Status.OK, samples, compile_ns, bench_ns)
 
 

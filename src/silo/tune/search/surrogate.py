@@ -13,7 +13,14 @@ from silo.errors import TuneError
 from silo.tune.search.blas import one_thread
 from silo.tune.search.board import Board, draws
 from silo.tune.search.features import features
-from silo.tune.search.model import Kernel, Posterior, expected_improvement, fit_kernel
+from silo.tune.search.model import (
+    Kernel,
+    Posterior,
+    expected_improvement,
+    fit_kernel,
+    left_out,
+    rank_correlation,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +36,9 @@ _DRAWN = 20  # of so many drawn at random, the one farthest from the others join
 _REFIT = 8  # the kernel is chosen anew each time so many more are known
 _TOO_FEW = 3  # different times; with fewer there is nothing to model
 _CLIP = 0.6  # times above this quantile are all the same to the model: how bad a bad config is does not matter
+# Where what the model says of an outcome that it was not told goes with what that was, as rank correlation, at least so
+# well, it names every config; where not at all, none: then configs are drawn. Between, in proportion.
+_TRUSTED = 0.2
 _KNOWN = 240  # the model looks at so many observations at most
 _CANDIDATES = 16_384  # and at so many configs of a larger space, besides the neighbours of the best
 
@@ -38,10 +48,12 @@ class _Model:
     """The model made when ``fitted`` outcomes were known.
 
     ``known`` are the observed configs that it looks at; ``rows`` those its posterior for ``candidates`` holds;
-    ``places`` says where a config stands among the candidates.
+    ``places`` says where a config stands among the candidates. ``trust`` is the part of the configs that it may name,
+    by how well it foretells what it knows.
     """
 
     fitted: int
+    trust: float
     known: tuple[int, ...]
     kernel: Kernel
     candidates: list[int]
@@ -81,6 +93,9 @@ class Surrogate:
         model = self._refitted()
         if model is None:
             return next(index for index in draws(len(board), board.random("rest")) if board.is_free(index))
+        if not self._is_trusted(board, model):
+            generator = board.random(f"drawn {len(board.times) + len(board.pending)}")
+            return next(index for index in draws(len(board), generator) if board.is_free(index))
         return self._most_promising(board, model)
 
     def _near_best(self, board: Board) -> int | None:
@@ -92,10 +107,16 @@ class Surrogate:
         model = self._refitted()
         if not near or model is None:
             return near[0] if near else None
+        if not self._is_trusted(board, model):  # it says that neighbours are not alike
+            return None
         known = self._known(model)
         posterior = Posterior(model.kernel, self._points[near])
         posterior.extend(self._points[known])
         return near[int(np.argmin(posterior.predict(_standardised(board.times, known)).mean))]
+
+    def _is_trusted(self, board: Board, model: _Model) -> bool:
+        """Whether the model names the next config; follows from how many were named, so a resumed search agrees."""
+        return board.random(f"trust {len(board.times) + len(board.pending)}").random() < model.trust
 
     @cached_property
     def _points(self) -> Array:
@@ -141,11 +162,14 @@ class Surrogate:
             if len({time for time in early.values() if time is not None}) < _TOO_FEW:
                 early = times
             known = _representative(early)
-            kernel = fit_kernel(self._points[list(known)], _standardised(times, known))
+            points, values = self._points[list(known)], _standardised(times, known)
+            kernel = fit_kernel(points, values)
+            foretold = rank_correlation(left_out(kernel, points, values), _costs(times, known))
+            trust = min(max(foretold / _TRUSTED, 0.0), 1.0)
             candidates = self._candidates(known)
             posterior = Posterior(kernel, self._points[candidates])
             places = {index: at for at, index in enumerate(candidates)}
-            self._model = _Model(fitted, known, kernel, candidates, places, posterior, [])
+            self._model = _Model(fitted, trust, known, kernel, candidates, places, posterior, [])
         return self._model
 
     def _known(self, model: _Model) -> list[int]:
@@ -200,6 +224,13 @@ def _representative(times: dict[int, float | None]) -> tuple[int, ...]:
     fastest = sorted(cost, key=lambda index: (cost[index], index))[: _KNOWN // 2]
     kept = {*fastest, *list(times)[-_KNOWN // 2 :]}
     return tuple(index for index in times if index in kept)
+
+
+def _costs(times: dict[int, float | None], known: Sequence[int]) -> Array:
+    """Times, infinite where a config failed."""
+    import numpy as np  # noqa: PLC0415
+
+    return np.array([math.inf if (time := times[index]) is None else time for index in known])
 
 
 def _standardised(times: dict[int, float | None], known: Sequence[int]) -> Array:

@@ -89,6 +89,7 @@ _DEAR = {
     "tt.precise_divf": 8.0,
     "tt.precise_sqrt": 8.0,
     "tt.clampf": 2.0,
+    "tt.elementwise_inline_asm": 15.0,
     "tt.extern_elementwise": 15.0,
 }
 

@@ -23,7 +23,12 @@ _BARRIERS = NO_EFFECT - {"llvm.intr.assume"}
 
 
 def order_memory(module: Module) -> None:
-    """Give volatile loads their own name and add the fences, in place; nothing changes where no program may wait."""
+    """Give volatile loads their own name and add the fences, in place; nothing changes where no program may wait.
+
+    A module that was ordered before stays as it is.
+    """
+    if any(op.name in {FENCE, VOLATILE_LOAD} for op in module.walk()):
+        return
     volatile = [op for op in module.walk() if op.name == "tt.load" and op.attributes.get("isVolatile")]
     for operation in volatile:
         operation.name = VOLATILE_LOAD

@@ -348,6 +348,7 @@ def _may_make_nan(operation: Operation) -> bool:
         return False
     dialect = operation.name.partition(".")[0]
     known = dialect in {"arith", "math"} or operation.name in {
+        "tt.elementwise_inline_asm",
         "tt.extern_elementwise",
         "tt.fp_to_fp",
         "tt.precise_divf",

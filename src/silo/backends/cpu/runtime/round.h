@@ -11,3 +11,10 @@ SILO_INLINE double silo_round_f64(double x) {
     double step = __builtin_fabs(x - whole) >= 0.5 ? 1.0 : 0.0;
     return whole + __builtin_copysign(step, x);
 }
+
+/* To the 10 fraction bits of TF32, ties away from zero; infinities and NaNs as they are. */
+SILO_INLINE float silo_round_tf32(float x) {
+    uint32_t bits = silo_bits_f32(x);
+    uint32_t rounded = (bits + 0x1000u) & 0xffffe000u;
+    return silo_f32_of_bits((bits & 0x7f800000u) == 0x7f800000u ? bits : rounded);
+}

@@ -14,6 +14,7 @@ __all__ = ["DEVICE", "CpuEvent", "CpuInterface", "c_type", "current_target", "de
 
 DEVICE = -1
 _MANY = 2**31 - 1  # of what a CPU has no limit to: programs divide by it, compare with it
+_MOST_WARPS = 64  # of a block, more than any GPU takes
 
 _DRIVERS = {"cuda": "nvidia", "hip": "amd"}  # by kind of target: the name of Triton's own
 
@@ -57,11 +58,13 @@ def current_target() -> Any:  # noqa: ANN401
 def device_properties() -> dict[str, int]:
     """What Triton programs ask of a device. A thread of the pool is a multiprocessor with one lane.
 
-    Nothing but threads is scarce, so a grid sized by occupancy has as many programs as other limits allow.
+    Nothing but threads is scarce, so a grid sized by occupancy has as many programs as other limits allow. Programs
+    divide the registers by those of a block, one for each of its warps here: the most warps a block may have must
+    leave one block, or the grid would be empty and the result what was in memory.
     """
     return {
         "max_shared_mem": _MANY,
-        "max_num_regs": 1,
+        "max_num_regs": _MOST_WARPS,
         "multiprocessor_count": cpu_threads(),
         "warpSize": 1,
         "sm_clock_rate": 0,

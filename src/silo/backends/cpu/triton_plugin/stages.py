@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
@@ -20,6 +21,7 @@ from silo.settings import settings
 from silo.sources.triton.adapter import CpuFrontEnd, read_off, run_cpu_passes
 from silo.sources.triton.adapter.toolchain import module
 from silo.sources.triton.effects import argument_effects
+from silo.status_line import SLOW_S, announce, working
 
 __all__ = ["CpuStages", "compile_check", "read_launch_info"]
 
@@ -72,6 +74,8 @@ class CpuStages:
         if module("triton.knobs").compilation.store_binary_only:
             raise SourceError("TRITON_STORE_BINARY_ONLY keeps only binaries of GPUs: unset it to run on the CPU")
         emitted: list[EmittedJob] = []
+        names: list[str] = []
+        begin = time.monotonic()  # Triton reads the kernel next
 
         def ttir(made: Any, metadata: dict[str, Any]) -> Any:  # noqa: ANN401
             metadata.update(_METADATA)
@@ -83,7 +87,9 @@ class CpuStages:
             chosen = CpuOptions(vector_bits=self._level.vector_bits, fp_contract=options.enable_fp_fusion)
             text = read_off(made)
             job = make_job(name, self.target, text, module_layout, chosen)
-            emitted.append(emit_job(job, _toolchain()))
+            names.append(name)
+            with working(f"compiling {name} for {self.target}"):
+                emitted.append(emit_job(job, _toolchain()))
             metadata.update(_METADATA)
             metadata["name"] = name
             metadata[_LAUNCH] = emitted[0].launch.to_json()
@@ -95,7 +101,12 @@ class CpuStages:
         def shared_object(text: Any, _metadata: dict[str, Any]) -> bytes:  # noqa: ANN401
             if not emitted:
                 raise CompileError("the CPU backend starts from TTIR: C text alone does not say how it is launched")
-            return _built(str(text), emitted[0].flags, _toolchain())
+            with working(f"compiling {names[0]} for {self.target}"):
+                built = _built(str(text), emitted[0].flags, _toolchain())
+            seconds = time.monotonic() - begin
+            if seconds >= SLOW_S:
+                announce(f"compiled {names[0]} for {self.target} in {seconds:.1f} s; kept in Triton's cache")
+            return built
 
         stages.update({"ttir": ttir, "c": c_text, "so": shared_object})
 

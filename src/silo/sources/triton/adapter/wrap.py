@@ -62,7 +62,8 @@ def _run_through(launcher: Any, base: Any) -> Any:  # noqa: ANN401
     def run(self: Any, *args: object, grid: Any, warmup: bool = False, **options: object) -> Any:  # noqa: ANN401
         """Triton's own entry: launch, or only compile where ``warmup`` is set."""
         if warmup:
-            return base.run(self, *args, grid=grid, warmup=True, **options)
+            own = self.__dict__.get("warmup")
+            return base.run(self, *args, grid=grid, warmup=True, **options) if own is None else own(*args, **options)
         return launcher[grid](*args, **options)
 
     return run

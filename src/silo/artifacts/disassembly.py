@@ -1,0 +1,83 @@
+"""Machine code as text, by the disassemblers that are here: Triton's package carries those for NVIDIA."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from silo.errors import ToolchainError
+
+__all__ = ["DISASSEMBLED", "disassemble"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    """A disassembler: its command without the file, folders besides PATH where it may be, how to get it."""
+
+    name: str
+    arguments: tuple[str, ...]
+    install: str
+    folders: tuple[str, ...] = ()
+
+    def find(self) -> str | None:
+        """Where it is; None: nowhere."""
+        return shutil.which(self.name) or shutil.which(self.name, path=os.pathsep.join((*self.folders, *_packaged())))
+
+
+_CUDA = "it is in the CUDA toolkit and in Triton's package (pip install triton)"
+_LLVM = "install an LLVM that knows the target (Debian, Ubuntu: apt-get install llvm), or ROCm for amdgcn"
+_TOOLS = {
+    "cubin": (
+        _Tool("nvdisasm", ("-c",), _CUDA, ("/usr/local/cuda/bin",)),
+        _Tool("cuobjdump", ("-sass",), _CUDA, ("/usr/local/cuda/bin",)),
+    ),
+    "hsaco": (_Tool("llvm-objdump", ("-d",), _LLVM, ("/opt/rocm/llvm/bin",)),),
+    "so": (
+        _Tool("objdump", ("-d", "--no-show-raw-insn"), "install binutils (Debian, Ubuntu: apt-get install binutils)"),
+        _Tool("llvm-objdump", ("-d", "--no-show-raw-insn"), _LLVM),
+    ),
+}
+
+# What each kind of blob is called once it is text.
+DISASSEMBLED = {"cubin": "sass", "hsaco": "amdgcn", "so": "asm"}
+
+
+def disassemble(data: bytes, kind: str) -> str:
+    """The instructions of a blob of kind ``cubin``, ``hsaco`` or ``so``.
+
+    Raises:
+        ToolchainError: no disassembler is here, or the one that is refuses; says what to install.
+    """
+    tools = _TOOLS[kind]
+    problems: list[str] = []
+    for tool in tools:
+        place = tool.find()
+        if place is None:
+            problems.append(f"{tool.name} is not on PATH: {tool.install}")
+            continue
+        with tempfile.TemporaryDirectory(prefix="silo-") as folder:
+            file = Path(folder, f"kernel.{kind}")
+            file.write_bytes(data)
+            try:
+                done = subprocess.run([place, *tool.arguments, str(file)], capture_output=True, check=False, cwd=folder)
+            except OSError as error:
+                problems.append(f"{place} does not run: {error}")
+                continue
+        if done.returncode == 0:
+            return done.stdout.decode(errors="replace").replace(str(file), file.name)
+        said = done.stderr.decode(errors="replace").replace(str(file), file.name).strip()[:300]
+        problems.append(f"{place} refuses it ({said}): {tool.install}")
+    raise ToolchainError(f"the {kind} cannot be disassembled to {DISASSEMBLED[kind]}: {'; '.join(problems)}")
+
+
+def _packaged() -> tuple[str, ...]:
+    """The folder of NVIDIA's tools in Triton's package, found without importing it."""
+    spec = importlib.util.find_spec("triton")
+    if spec is None or spec.origin is None:
+        return ()
+    return (str(Path(spec.origin).parent / "backends" / "nvidia" / "bin"),)

@@ -1,0 +1,178 @@
+"""Inline assembly: the single PTX instructions that kernels carry for their speed, as C expressions.
+
+What is approximate on a GPU is computed as exactly as the same function elsewhere, and nothing is flushed to zero. Any
+other text is refused: it may mean anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from silo.backends.cpu.ops_arith import ARITH
+from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
+from silo.backends.cpu.ops_cast import CASTS, float_cast
+from silo.backends.cpu.ops_libdevice import LIBDEVICE
+from silo.backends.cpu.ops_math import fma, function
+from silo.backends.cpu.ops_types import HALVES
+from silo.sources.triton.ssa import Type
+
+__all__ = ["INLINE", "inline_renderer"]
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_INSTRUCTION = re.compile(r"([a-z][\w.]*)\s+((?:\$\d+\s*,\s*)*\$\d+)\s*;?", re.ASCII)
+_CONSTRAINT = re.compile(r"[rfhldb]")
+# How PTX and libdevice call the ways to round.
+_ROUNDINGS = {"rn": "rn", "rz": "rz", "rm": "rd", "rp": "ru"}
+# The elements that an instruction of each type takes; bits are whatever has as many.
+_TYPES = {
+    "f64": "f64",
+    "f32": "f32",
+    "f16": "f16",
+    "bf16": "bf16",
+    "f16x2": "f16",
+    "bf16x2": "bf16",
+    **{f"{kind}{bits}": f"i{bits}" for kind in "bsu" for bits in (16, 32, 64)},
+}
+_PAIRS = frozenset({"f16x2", "bf16x2"})
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction: the type it works on (and the one it gives, where that differs), and what it computes."""
+
+    kind: str
+    render: Renderer
+    gives: str = ""
+
+
+def _reciprocal(call: Call) -> str:
+    one = "1.0" if call.element == "f64" else "1.0f"
+    return call.float_result(f"({one} / {call.float_operand(0)})")
+
+
+def _same(call: Call) -> str:
+    return call.operands[0]
+
+
+def _tf32(call: Call) -> str:
+    call.use("round")
+    return f"silo_round_tf32({call.operands[0]})"
+
+
+def _directed(name: str, rounding: str, kind: str) -> Renderer | None:
+    """Arithmetic that is never fused with its neighbours, as PTX says of what names its rounding."""
+    if kind in HALVES:
+        if rounding != "rn":
+            return None
+        return {"add": ARITH["arith.addf"], "sub": ARITH["arith.subf"], "mul": ARITH["arith.mulf"]}.get(name)
+    letter = "f" if kind == "f32" else "d"
+    return LIBDEVICE.get(f"__nv_{letter}{name}_{_ROUNDINGS[rounding]}")
+
+
+def _table() -> dict[str, Instruction]:
+    """Every instruction by its name, without ``.ftz``, which changes nothing here."""
+    found: dict[str, Instruction] = {}
+    for name, kinds in {
+        "sin": "f32",
+        "cos": "f32",
+        "lg2": "f32",
+        "ex2": "f32 f16 bf16 f16x2 bf16x2",
+        "tanh": "f32 f16 bf16 f16x2 bf16x2",
+        "sqrt": "f32",
+        "rsqrt": "f32 f64",
+    }.items():
+        render = function({"lg2": "log2", "ex2": "exp2"}.get(name, name))
+        found |= {f"{name}.approx.{kind}": Instruction(kind, render) for kind in kinds.split()}
+    found |= {f"rcp.approx.{kind}": Instruction(kind, _reciprocal) for kind in ("f32", "f64")}
+    found |= {f"div.{how}.f32": Instruction("f32", ARITH["arith.divf"]) for how in ("approx", "full")}
+    for kind in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
+        element = _TYPES[kind]
+        found[f"neg.{kind}"] = Instruction(kind, ARITH["arith.negf"])
+        found[f"abs.{kind}"] = Instruction(kind, ARITH["math.absf"])
+        for name in ("min", "max"):
+            found[f"{name}.{kind}"] = Instruction(kind, ARITH[f"arith.{name}numf"])
+            found[f"{name}.NaN.{kind}"] = Instruction(kind, ARITH[f"arith.{name}imumf"])
+        for rounding, libdevice in _ROUNDINGS.items():
+            for name in ("add", "sub", "mul", "div", "rcp", "sqrt"):
+                render = _directed(name, rounding, element)
+                if render is not None:
+                    found[f"{name}.{rounding}.{kind}"] = Instruction(kind, render)
+                    if rounding == "rn" and name in {"add", "sub", "mul"}:
+                        found[f"{name}.{kind}"] = Instruction(kind, render)
+            fused = fma if rounding == "rn" else LIBDEVICE.get(f"__nv_fmaf_{libdevice}") if kind == "f32" else None
+            if fused is not None:
+                found[f"fma.{rounding}.{kind}"] = Instruction(kind, fused)
+    found |= {f"mov.{kind}": Instruction(kind, _same) for kind in _TYPES if kind not in {"f16", "bf16", *_PAIRS}}
+    found |= {f"cvt.{how}.tf32.f32": Instruction("f32", _tf32) for how in ("rna", "rn")}
+    for half in sorted(HALVES):
+        found[f"cvt.rn.{half}.f32"] = Instruction("f32", float_cast, half)
+        found[f"cvt.f32.{half}"] = Instruction(half, float_cast, "f32")
+    return found
+
+
+INLINE: Mapping[str, Instruction] = MappingProxyType(_table())
+
+
+def inline_renderer(call: Call) -> str:
+    """``tt.elementwise_inline_asm`` where its text is one instruction of ``INLINE``."""
+    call.pointer_free()
+    name, order = _parsed(call)
+    instruction = INLINE.get(name.replace(".ftz", ""))
+    if instruction is None:
+        raise _refused(call, f"{name} is no instruction that is known here")
+    pack = call.attribute("packed_element", 1)
+    if pack != 1 + (instruction.kind in _PAIRS):
+        raise _refused(call, f"{name} takes {1 + (instruction.kind in _PAIRS)} elements at a time, not {pack}")
+    taken, given = _TYPES[instruction.kind], _TYPES[instruction.gives or instruction.kind]
+    texts = [_as(call, call.operands[place], call.types[place].element, taken) for place in order]
+    inner = Call(call.operation, texts, [Type(taken)] * len(texts), Type(given), call.pieces)
+    try:
+        text = instruction.render(inner)
+    except (RefusedError, IndexError) as error:
+        raise _refused(call, f"{name} does not take these operands: {error}") from None
+    return _as(call, f"({text})", given, call.element)
+
+
+def _parsed(call: Call) -> tuple[str, list[int]]:
+    """The name of the only instruction, and which operand each of its own is, in its order."""
+    text = call.operation.attributes.get("asm_string")
+    constraints = call.operation.attributes.get("constraints")
+    if not isinstance(text, str) or not isinstance(constraints, str):
+        raise RefusedError("inline assembly without a text")
+    plain = _COMMENT.sub(" ", text).strip()
+    if plain.startswith("{") and plain.endswith("}"):
+        plain = plain[1:-1].strip()
+    match = _INSTRUCTION.fullmatch(plain)
+    if match is None:
+        raise _refused(call, "it is no single instruction over registers")
+    first, *others = (int(number) for number in re.findall(r"\d+", match.group(2)))
+    inputs = range(1, len(call.operands) + 1)
+    output, *taken = (word.strip() for word in constraints.split(","))
+    fits = (
+        len(taken) == len(inputs) and output.startswith("=") and all(map(_CONSTRAINT.fullmatch, [output[1:], *taken]))
+    )
+    if first != 0 or sorted(others) != [*inputs] or not fits:
+        raise _refused(call, "it must write $0 and read each operand once")
+    return match.group(1), [number - 1 for number in others]
+
+
+def _as(call: Call, text: str, source: str, target: str) -> str:
+    """The bits of a value as another type of the same width."""
+    if source == target:
+        return text
+    try:
+        return CASTS["arith.bitcast"](Call(call.operation, [text], [Type(source)], Type(target), call.pieces))
+    except RefusedError:
+        raise _refused(call, f"it takes or gives {target} where the kernel has {source}") from None
+
+
+def _refused(call: Call, reason: str) -> RefusedError:
+    attributes = call.operation.attributes
+    text = " ".join(str(attributes.get("asm_string")).split())
+    return RefusedError(
+        "inline assembly is for one kind of GPU; of PTX the CPU knows single instructions, which docs/cpu.md lists;"
+        f" {reason}: {text!r}, constraints {attributes.get('constraints')!r}; write it with Triton's own operations"
+    )

@@ -1,0 +1,219 @@
+"""What first calls say on standard error: progress while one takes long, one line when it is done.
+
+A program that configured logging gets records of the logger ``silo`` and nothing else. In any other, lines are shown
+where standard error is a terminal; ``SILO_LOG`` shows log messages anywhere, ``SILO_QUIET`` nothing but errors.
+Nothing is printed by importing Silo, and ``logging`` is imported only where there is something to say.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from silo.forks import ReentrantMutex, in_child
+
+if TYPE_CHECKING:
+    from logging import Handler
+
+__all__ = ["SLOW_S", "Task", "announce", "configure", "working"]
+
+# What takes longer shows its progress, rewritten so often.
+SLOW_S = 1.0
+_PERIOD_S = 0.2
+
+# What the settings say: the least severe log message that is shown, None where nobody said; whether all is hidden.
+_level: str | None = None
+_quiet = False
+
+
+class Task:
+    """Something that takes time: what it is, and how far it got."""
+
+    __slots__ = ("note", "start", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.note = ""
+        self.start = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been going on."""
+        return time.monotonic() - self.start
+
+    def line(self) -> str:
+        """What is shown of it."""
+        note = f": {self.note}" if self.note else ""
+        return f"silo: {self.text}{note}, {self.seconds:.0f} s"
+
+
+def announce(message: str) -> None:
+    """Say that something was done: a record of level info where these are taken, else a line on a terminal."""
+    import logging  # noqa: PLC0415  # see the module's docstring
+
+    log = logging.getLogger("silo")
+    if log.isEnabledFor(logging.INFO):
+        log.info("%s", message)
+    elif _is_wanted():
+        _line.say(f"silo: {message}")
+
+
+@contextmanager
+def working(text: str) -> Generator[Task]:
+    """Show on a terminal that the block is at work, from :data:`SLOW_S` on; ``note`` of the task says how far it is."""
+    task = Task(text)
+    try:
+        if _is_wanted():
+            _line.add(task)
+        yield task
+    finally:
+        _line.remove(task)
+
+
+def configure(level: str | None, *, quiet: bool) -> None:
+    """Show log messages from ``level`` on, in a program that does not say itself where its log goes; ``settings`` asks.
+
+    What a program sets on the logger ``silo`` stays.
+    """
+    global _level, _quiet  # settings are one for the process
+    import logging  # noqa: PLC0415  # see the module's docstring
+
+    log = logging.getLogger("silo")
+    known = logging.NOTSET if _level is None else logging.getLevelNamesMapping()[_level.upper()]
+    if log.level == known:  # nobody else set it
+        log.setLevel(logging.NOTSET if level is None else level.upper())
+    _level, _quiet = level, quiet
+    handler = next((one for one in log.handlers if _is_own(one)), None)
+    if level is None and not quiet:
+        if handler is not None:
+            log.removeHandler(handler)
+        return
+    if handler is None:
+        handler = _own_handler()
+        log.addHandler(handler)
+    handler.setLevel(logging.ERROR if quiet else logging.NOTSET)
+
+
+def _own_handler() -> Handler:
+    import logging  # noqa: PLC0415  # see the module's docstring
+
+    class Shown(logging.Handler):
+        """Prints records while nobody else takes them: the program may configure its logging at any time."""
+
+        silo_own = True
+
+        def emit(self, record: logging.LogRecord) -> None:
+            if not _is_configured():
+                _line.say(f"silo: {self.format(record)}")
+
+    return Shown()
+
+
+def _is_own(handler: object) -> bool:
+    return getattr(handler, "silo_own", False)
+
+
+def _is_configured() -> bool:
+    """Whether the program says where Silo's log messages go."""
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return False
+    log = logging.getLogger("silo")
+    handlers = [*log.handlers, *(logging.getLogger().handlers if log.propagate else ())]
+    return any(_is_foreign(one) for one in handlers)
+
+
+def _is_foreign(handler: Handler) -> bool:
+    """Whether a handler is the program's, and does something."""
+    return not _is_own(handler) and not isinstance(handler, sys.modules["logging"].NullHandler)
+
+
+def _is_wanted() -> bool:
+    """Whether lines are shown that are no log messages."""
+    return not _quiet and _level in (None, "info", "debug") and _is_terminal() and not _is_configured()
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison]  # pythonw
+    except ValueError:  # it is closed
+        return False
+
+
+def _width() -> int:
+    import shutil  # noqa: PLC0415  # see the module's docstring
+
+    return shutil.get_terminal_size((80, 24)).columns - 1
+
+
+class _Line:
+    """The last line of the terminal: the oldest task's, rewritten by a thread that lives while there are tasks."""
+
+    def __init__(self) -> None:
+        self._lock = ReentrantMutex()
+        self._tasks: list[Task] = []
+        self._shown = 0  # columns
+        self._thread: threading.Thread | None = None
+
+    def add(self, task: Task) -> None:
+        """Show a task if it takes long."""
+        with self._lock:
+            self._tasks.append(task)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._tick, name="silo status line", daemon=True)
+                self._thread.start()
+
+    def remove(self, task: Task) -> None:
+        """The task is over."""
+        with self._lock:
+            if task in self._tasks:  # it was shown, and this is no child that was forked meanwhile
+                self._tasks.remove(task)
+                self._write("")
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        with self._lock:
+            self._write("")
+            self._put(text + "\n")
+
+    def forget(self) -> None:
+        """In a child made by fork: its parent shows what it was doing."""
+        self._tasks.clear()
+        self._thread = None
+        self._shown = 0
+
+    def _tick(self) -> None:
+        while True:
+            time.sleep(_PERIOD_S)
+            with self._lock:
+                if not self._tasks:
+                    self._thread = None
+                    return
+                slow = [task for task in self._tasks if task.seconds >= SLOW_S]
+                if slow:
+                    more = f" (and {len(slow) - 1} more)" if len(slow) > 1 else ""
+                    self._write(slow[0].line() + more)
+
+    def _write(self, text: str) -> None:
+        """Put ``text`` in the place of what is shown. Blanks, not control codes: notebooks show those."""
+        if not text and not self._shown:
+            return
+        text = text[: _width()]
+        self._put("\r" + text.ljust(self._shown) + ("" if text else "\r"))
+        self._shown = len(text)
+
+    @staticmethod
+    def _put(text: str) -> None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (OSError, ValueError, AttributeError):  # it is gone or closed: there is nobody to tell
+            return
+
+
+_line = _Line()
+in_child(_line.forget)

@@ -1,0 +1,70 @@
+"""Launches of one loaded kernel as threads do them: some programs at a time, in scratch memory that others used."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from silo.backends.cpu.load import KernelObject
+
+from .program import Kernel
+
+__all__ = ["THREADS", "Scratch", "launch"]
+
+THREADS = 2
+
+
+class Scratch:
+    """The scratch memory of one thread, kept from launch to launch. At first it holds NaNs: nothing may be read that
+    was not written."""
+
+    def __init__(self, size: int) -> None:
+        self._map = mmap.mmap(-1, max(size, 1))
+        self._map.write(b"\xff" * len(self._map))
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+
+
+def launch(kernel: Kernel, loaded: KernelObject, arguments: Mapping[str, Any], scratches: list[Scratch]) -> None:
+    """Run all programs, at once on one thread, or by turns on as many as there are ``scratches``."""
+    values = [arguments[slot.name] for slot in loaded.launch.layout]
+    cells = [
+        KernelObject._cell(slot.name, slot.type, value)
+        for slot, value in zip(loaded.launch.layout, values, strict=True)
+    ]
+    addresses = (ctypes.c_void_p * max(len(cells), 1))(*[ctypes.addressof(cell) for cell in cells])
+    grid = (ctypes.c_uint32 * 3)(*(*kernel.grid, 1, 1)[:3])
+    function = loaded.function
+
+    codes: list[int] = []
+
+    def run(scratch: Scratch, begin: int, end: int) -> None:
+        codes.append(function(addresses, grid, begin, end, scratch.address, None))
+
+    if len(scratches) == 1:
+        run(scratches[0], 0, kernel.programs)
+    else:
+        _by_turns(run, kernel.programs, scratches)
+    assert not any(codes), f"a launch failed with {codes}"
+
+
+def _by_turns(run: Callable[[Scratch, int, int], None], programs: int, scratches: list[Scratch]) -> None:
+    share = max(programs // (2 * len(scratches)), 1)
+    starts = iter(range(0, programs, share))
+    lock = threading.Lock()
+
+    def work(scratch: Scratch) -> None:
+        while True:
+            with lock:
+                begin = next(starts, None)
+            if begin is None:
+                return
+            run(scratch, begin, min(begin + share, programs))
+
+    threads = [threading.Thread(target=work, args=(scratch,)) for scratch in scratches]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
