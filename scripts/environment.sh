@@ -8,7 +8,7 @@ PY="$VENV/bin/python"
 TORCH=torch==2.13.0
 TRITON=triton==3.9.0
 OLD_TRITON=triton==3.6.0
-LIGER=liger-kernel==0.8.5
+KERNEL_LIBRARIES=(liger-kernel==0.8.5 conch-triton-kernels==1.3 fla-core==0.6.0 einops==0.8.2)
 cd "$ROOT"
 
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
@@ -55,8 +55,8 @@ ensure_environment() {
     "$PY" -m pip install --quiet --disable-pip-version-check "$TORCH" || say "torch could not be installed: its rows and tests are skipped"
     "$PY" -m pip install --quiet --disable-pip-version-check "$TRITON" || say "Triton could not be installed: kernels cannot be compiled, only bundles run"
     "$PY" -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable ".[triton,report,dev]"
-    # A library of kernels that know nothing of Silo: the census runs them on the CPU.
-    "$PY" -m pip install --quiet --disable-pip-version-check --no-deps "$LIGER" || say "Liger could not be installed: its kinds are left out of the census"
+    # Libraries of kernels that know nothing of Silo: the census runs them on the CPU. Their own lists of what they need ask for GPU builds.
+    "$PY" -m pip install --quiet --disable-pip-version-check --no-deps "${KERNEL_LIBRARIES[@]}" || say "libraries of kernels could not be installed: their kinds are left out of the census"
     now=$(fingerprint)
     echo "$now" > "$stamp"
   fi

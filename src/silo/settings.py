@@ -71,6 +71,13 @@ VARIABLES: Final = (
     ),
     Variable("SILO_TUNE_BUDGET", "seconds", "10", "The longest a first call may spend on measuring."),
     Variable(
+        "SILO_TUNE_TOTAL",
+        "seconds",
+        "60",
+        "The longest that first calls of one key may spend on measuring in all, in this process and later ones; at"
+        " least the budget of one.",
+    ),
+    Variable(
         "SILO_DETERMINISTIC",
         "0 or 1",
         "0",
@@ -91,6 +98,12 @@ VARIABLES: Final = (
         " Measurements of both are kept apart.",
     ),
     Variable("SILO_THREADS", "count", "the CPUs this process may use", "Threads that run one launch on the CPU."),
+    Variable(
+        "SILO_PROGRAMS_AT_ONCE",
+        "count",
+        "1024",
+        "The most programs of a CPU launch that run at once, a thread each, where they wait for each other.",
+    ),
     Variable("SILO_JOBS", "count", "the CPUs this process may use", "Compile workers at one time."),
     Variable("SILO_CC", "command", "`CC`, then the first of cc, gcc, clang", "The C compiler for CPU kernels."),
     Variable("SILO_COMPILE_TIMEOUT", "seconds", "300", "The longest one variant may compile before it is stopped."),
@@ -145,10 +158,12 @@ class Settings:
     tune: str = "auto"
     lock: str | os.PathLike[str] | None = None
     tune_budget_s: float = 10.0
+    tune_total_s: float = 60.0
     deterministic: bool = False
     spills: int | None = None
     l2: str = "cold"
     threads: int = 1
+    programs_at_once: int = 1024
     jobs: int = 1
     cc: str | None = None
     compile_timeout_s: float = 300.0
@@ -185,10 +200,12 @@ class Settings:
             tune=_choice(given, "SILO_TUNE", TUNE_MODES, "auto"),
             lock=_path(given, "SILO_LOCK"),
             tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 10.0),
+            tune_total_s=_seconds(given, "SILO_TUNE_TOTAL", 60.0),
             deterministic=_flag(given, "SILO_DETERMINISTIC", default=False),
             spills=_count(given, "SILO_SPILLS", None, least=0),
             l2=_choice(given, "SILO_L2", L2_STATES, "cold"),
             threads=_count(given, "SILO_THREADS", cpus),
+            programs_at_once=_count(given, "SILO_PROGRAMS_AT_ONCE", 1024),
             jobs=_count(given, "SILO_JOBS", cpus),
             cc=given.get("SILO_CC") or given.get("CC"),
             compile_timeout_s=_seconds(given, "SILO_COMPILE_TIMEOUT", 300.0),

@@ -22,12 +22,19 @@ MODULES = (
     "census_liger_positions",
     "census_liger_mixtures",
     "census_liger_bfloat16",
+    "census_conch",
+    "census_fla",
 )
+LIBRARIES = {  # by the source that names it, the package to import
+    "liger": "liger_kernel",
+    "conch": "conch",
+    "fla": "fla",
+}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind: where it comes from (``tutorial``, ``feature``, ``liger``), what it is called, what runs it."""
+    """One kind: where it comes from (``tutorial``, ``feature``, a library), what it is called, what runs it."""
 
     source: str
     name: str
@@ -51,17 +58,22 @@ def kind(source, name):
 
 
 def load_kinds():
-    """All kinds in order, and why those of Liger are left out, or None."""
-    absent = "Liger takes the GPU that torch finds for its device" if torch.cuda.is_available() else None
+    """All kinds in order, and why those of some libraries are left out, by the source that names the library."""
+    absent = {}
+    if torch.cuda.is_available():
+        absent = {
+            source: f"{package} takes the GPU that torch finds for its device" for source, package in LIBRARIES.items()
+        }
     for name in MODULES:
-        if absent and "liger" in name:
+        source = name.split("_")[1]
+        if source in absent:
             continue
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "liger_kernel":
+            if (error.name or "").partition(".")[0] != LIBRARIES.get(source):
                 raise
-            absent = "liger-kernel is not installed"
+            absent[source] = f"{error.name} is not installed"
     return KINDS, absent
 
 

@@ -50,8 +50,8 @@ def main(words):
         if "-v" in sys.argv:
             print(f"  {seconds:.1f} s", flush=True)
     print(f"\n{counts['right']} of {len(chosen)} kinds run and are right; {counts['kernels']} compiled kernels ran.")
-    if absent:
-        print(f"Kinds of Liger are left out: {absent}.")
+    for source, reason in absent.items():
+        print(f"Kinds of {source} are left out: {reason}.")
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def planted(x, out, n, BLOCK: tl.constexpr, MODE: tl.constexpr):
     if MODE == 1:
         tl.store(out + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
     elif MODE == 2:
-        v = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [i], tl.float32, is_pure=True, pack=1)
+        v = tl.inline_asm_elementwise("brev.b32 $0, $1;", "=r,r", [i], tl.float32, is_pure=True, pack=1)
         tl.store(out + i, v, mask=i < n)
     else:
         tl.store(out + i, tl.load(x + i, mask=i < n), mask=i < n)

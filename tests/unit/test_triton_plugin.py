@@ -102,6 +102,13 @@ def test_options_for_gpus_are_taken_and_lead_to_the_same_code():
     assert (given.metadata.num_warps, plain.metadata.num_warps) == (8, 4)
 
 
+@pytest.mark.parametrize("warps", [0, 3, 6.0])
+def test_warps_are_counted_as_triton_counts_them(warps):
+    """A program that asserts on it, or tries configs until none raises, meets the same as with a GPU."""
+    with pytest.raises(AssertionError, match=f"num_warps must be a power of 2, not {warps}"):
+        added((8,), BLOCK=128, num_warps=warps)
+
+
 def test_fusing_can_be_switched_off():
     assert added((8,), BLOCK=128).metadata.enable_fp_fusion
     assert not added((8,), BLOCK=128, enable_fp_fusion=False).metadata.enable_fp_fusion

@@ -28,6 +28,7 @@ from silo.core.values import JSON
 from silo.errors import BundleError, CaseError, TuneError
 from silo.launch.runtime import inspect_call
 from silo.settings import settings
+from silo.tune.effort import settle
 from silo.tune.failing import TunedCase
 from silo.tune.outcome import TuneOutcome
 from silo.tune.progress import Progress
@@ -140,6 +141,7 @@ def _tune_case(
             budget=limits.budget,
             progress=progress,
         )
+    settle(study, records)
     outcome = replace(outcome, remarks=(*_unpacked(kernel, study), *outcome.remarks))
     return case.label, study.bucket, study.signature, outcome
 

@@ -14,6 +14,7 @@ from silo.core.config import Config
 from silo.core.decisions import Decision
 from silo.errors import FrozenError
 from silo.settings import settings
+from silo.tune.effort import Unfinished, read_effort
 from silo.tune.explain import near_lines
 from silo.tune.lock import Advice
 from silo.tune.policy import Action, Mode, PolicyDecision, decide
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from silo.api.situation import Situation
     from silo.api.studies import Problem
 
-__all__ = ["decide_call", "frozen_error", "lock_advice", "mode_of"]
+__all__ = ["decide_call", "frozen_error", "lock_advice", "mode_of", "tuning_allowance_s", "unfinished"]
 
 _log = logging.getLogger("silo")
 _told: set[str] = set()  # locks that were found not to fit, each said once
@@ -73,10 +74,32 @@ def decide_call(
         rule=rule,
         elsewhere=guess,
         heuristic=configs[0] if situation.rule else None,
+        unfinished=_to_go_on(problem, situation) if winner is not None and mode is Mode.AUTO else "",
     )
     decision = decided()
     # Asked only where it matters, for the kernel may have to be lowered to know.
     return decided(can_measure=can_measure()) if decision.action is Action.TUNE else decision
+
+
+def unfinished(problem: Problem, situation: Situation) -> Unfinished | None:
+    """How far first calls came with a study that they were cut off from; None where they were not."""
+    bucket = problem.bucket(situation.values)
+    effort = read_effort(problem.study(situation.specialization, bucket), problem.records)
+    if not effort.is_cut_off:
+        return None
+    trials = problem.trials(situation.specialization, bucket)
+    tried = {trial.config.order_key for trial in trials if trial.config in situation.searched}
+    return Unfinished(len(tried), situation.searched.effort, effort.seconds, tuning_allowance_s())
+
+
+def tuning_allowance_s() -> float:
+    """Seconds that first calls may spend on one study in all."""
+    return max(settings().tune_total_s, settings().tune_budget_s)
+
+
+def _to_go_on(problem: Problem, situation: Situation) -> str:
+    found = unfinished(problem, situation)
+    return str(found) if found is not None and found.goes_on else ""
 
 
 def _split(advice: Advice | None) -> tuple[Config | None, Config | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from silo.api.arrays import array_behind, duplicate, extent_of
 from silo.api.benches import RUN_LIMIT_S, Bench, LocalBench, benches_on, grid_at
 from silo.api.compiling import Compilation, memory_is_shown
+from silo.api.deciding import tuning_allowance_s
 from silo.api.evaluation import BenchEvaluator, CompiledArtifacts
 from silo.api.locks import lock_of
 from silo.api.refining import refiner_of, spill_limit_of
@@ -17,12 +19,14 @@ from silo.api.seeding import study_seeds
 from silo.api.session import session
 from silo.core.config import Config
 from silo.core.decisions import Decision, Rejected
+from silo.core.host_arrays import has_numpy
 from silo.core.origins import Origin
 from silo.errors import ArgumentError, TuneError
 from silo.launch.arguments import Argument, ValueKind
 from silo.launch.descriptors import with_base
 from silo.settings import settings
 from silo.status_line import Task, announce, working
+from silo.tune.effort import BEGUN, note_effort, read_effort
 from silo.tune.outcome import Budget
 from silo.tune.progress import Progress, note_of
 from silo.tune.session import tune
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from silo.api.situation import Situation
     from silo.api.studies import Problem
     from silo.core.variant import Variant
+    from silo.tune.trial import Study
 
 __all__ = ["measurable", "tune_live"]
 
@@ -42,7 +47,7 @@ def measurable(kernel: DeclaredKernel, situation: Situation, variant: Variant) -
     """Whether candidates, of which ``variant`` is one, can be measured on copies of this call's arguments."""
     if kernel.grid is None and situation.call.grid is None:
         return Rejected("the call gives no grid that other configs could use")
-    if not importable("numpy"):
+    if not has_numpy():
         return Rejected("numpy is not installed, and results are compared with it")
     ranges: list[tuple[int, int, object, str]] = []
     for argument in situation.call.arguments:
@@ -60,13 +65,6 @@ def measurable(kernel: DeclaredKernel, situation: Situation, variant: Variant) -
             ranges.append((start, end, array, argument.name))
     shown = memory_is_shown(kernel.source, variant, _passed(situation))
     return shown or Rejected(f"{shown.reason}, and what lies there cannot be copied")
-
-
-def importable(name: str) -> bool:
-    """Whether a package is installed, without importing it."""
-    import importlib.util  # noqa: PLC0415
-
-    return importlib.util.find_spec(name) is not None
 
 
 def tune_live(
@@ -87,8 +85,12 @@ def tune_live(
     bucket = problem.bucket(situation.values)
     study = problem.study(situation.specialization, bucket)
     artifacts = CompiledArtifacts(Compilation(session(), kernel.source, trials=True), variant_of)
+    spent_s = read_effort(study, problem.records).seconds
+    left_s = max(tuning_allowance_s() - spent_s, settings().tune_budget_s / 10)
+    budget = Budget(seconds=min(settings().tune_budget_s, left_s))
+    begin, ended = time.monotonic(), "interrupted"
+    _note(study, problem, BEGUN)
     try:
-        budget = Budget(seconds=settings().tune_budget_s)
         with (
             BenchEvaluator(study, artifacts, bench, None, situation.candidates) as evaluator,
             working(f"tuning {study}") as task,
@@ -105,12 +107,20 @@ def tune_live(
                 refiner=refiner_of(situation, lambda config: _grid(kernel, situation, variant_of(config))),
                 progress=partial(_show, task),
             )
+        ended = outcome.stopped
         winner = outcome.require_winner()
     except TuneError as error:
         _log.warning("%s; %s is used", error, unmeasured.phrase)
         return None
+    finally:
+        _note(study, problem, ended, time.monotonic() - begin)
     announce(outcome.summary)
     return winner.config
+
+
+def _note(study: Study, problem: Problem, ended: str, seconds: float = 0.0) -> None:
+    if trouble := note_effort(study, problem.records, ended, seconds):
+        _log.warning("%s", trouble)
 
 
 def _show(task: Task, progress: Progress) -> None:

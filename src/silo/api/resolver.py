@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.compiling import Compilation, compiler_identity
-from silo.api.deciding import decide_call, frozen_error, mode_of
+from silo.api.deciding import decide_call, frozen_error, mode_of, unfinished
 from silo.api.declared import DeclaredKernel
 from silo.api.derived import derive
 from silo.api.determinism import NumericsOf, is_deterministic
@@ -129,9 +129,15 @@ class Resolver:
             f"config: {decision.config} ({decision.origin.value}: {decision.reason})",
             f"artifact: {variant.artifact_key(compiler)[:16]}, " + ("in the store" if known else "not compiled yet"),
             *self._heuristic(situation),
+            *self._progress(situation),
             *self._rivals(situation, decision.config),
         ]
         return "\n".join(lines)
+
+    def _progress(self, situation: Situation) -> list[str]:
+        """How far first calls came that were cut off."""
+        found = unfinished(self.problem(situation), situation)
+        return [] if found is None else [f"measured: {found}"]
 
     def _heuristic(self, situation: Situation) -> list[str]:
         """How a heuristic came to the space, where one did."""

@@ -31,6 +31,7 @@ from silo.launch import cases as arrays
 from silo.launch.descriptors import is_descriptor
 from silo.launch.drivers import KINDS
 from silo.launch.runtime import inspect_call
+from silo.tune.effort import settle
 from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
 from silo.tune.search.registry import DEFAULT_SEARCHER, check_searcher
@@ -193,6 +194,7 @@ def tune_case(
             budget=limits.budget,
             progress=progress,
         )
+    settle(made, records)
     if remark := deterministic_remark(situation):
         outcome = replace(outcome, remarks=(remark, *outcome.remarks))
     return outcome, compilation

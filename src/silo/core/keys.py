@@ -6,12 +6,12 @@ from silo.core.device import DeviceModel
 from silo.core.dispatch import Bucket, bucket_to_json
 from silo.core.values import JSON, digest
 
-__all__ = ["SCHEMAS", "case_key", "ceilings_key", "seeds_key", "spills_key", "studies_key", "trial_key"]
+__all__ = ["SCHEMAS", "case_key", "ceilings_key", "effort_key", "seeds_key", "spills_key", "studies_key", "trial_key"]
 
 # Every schema a key is made under. A change of what goes into one is a new version, so old entries are never misread.
 SCHEMAS = (
-    *("artifact-key/1", "case-key/1", "ceilings-key/1", "job-key/1", "seeds-key/1", "space-key/1", "spills-key/1"),
-    *("studies-key/1", "trial-key/1"),
+    *("artifact-key/1", "case-key/1", "ceilings-key/1", "effort-key/1", "job-key/1", "seeds-key/1", "space-key/1"),
+    *("spills-key/1", "studies-key/1", "trial-key/1"),
 )
 
 
@@ -28,6 +28,11 @@ def studies_key(kernel: str) -> str:
 def spills_key(study: str) -> str:
     """The key of what was found of how much a study's configs spill, by the study's own key."""
     return digest("spills-key/1", study)
+
+
+def effort_key(study: str) -> str:
+    """The key of what first calls have spent on tuning a study, by the study's own key."""
+    return digest("effort-key/1", study)
 
 
 def case_key(recipe: JSON) -> str:

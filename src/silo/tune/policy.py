@@ -57,6 +57,7 @@ def decide(
     device_present: bool = True,
     can_measure: Decision = Accepted(),  # noqa: B008  # frozen
     only: str = "there is one config",
+    unfinished: str = "",
 ) -> PolicyDecision:
     """Decide for one key. Pure.
 
@@ -74,6 +75,7 @@ def decide(
         can_measure: Whether this call allows measuring, and why not (no memory for copies, a graph is captured, ...).
         only: Why there is one config alone, where there is: then nothing is measured at a call, and a refinement of it
             that was measured before is used.
+        unfinished: How far first calls came that were cut off, where a later one is to go on; "" otherwise.
     """
     first = configs[0]
     default = default_origin(len(configs), ruled=heuristic is not None)
@@ -88,7 +90,13 @@ def decide(
     if exact is not None:
         return PolicyDecision(Action.USE, exact, Origin.EXACT, "measured for these values")
     if bucket is not None:
-        return PolicyDecision(Action.USE, bucket, Origin.BUCKET, "measured for this bucket")
+        reason = "measured for this bucket"
+        if mode is not Mode.AUTO or not unfinished or not device_present:
+            return PolicyDecision(Action.USE, bucket, Origin.BUCKET, reason)
+        if not can_measure:
+            reason += f"; {unfinished}, and this call does not go on: {can_measure.reason}"
+            return PolicyDecision(Action.USE, bucket, Origin.BUCKET, reason)
+        return PolicyDecision(Action.TUNE, bucket, Origin.BUCKET, f"{unfinished}; until more are, the best of these")
     if len(configs) == 1:
         return PolicyDecision(Action.USE, first, Origin.ONLY, only)
     if lock_rule is not None and mode is not Mode.AUTO:

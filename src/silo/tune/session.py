@@ -201,7 +201,7 @@ class _Session:
                     self._observe(config, known)
                     self.report("search")
                     break  # the searcher may have more to say now
-                if self._spent(_SEARCH_SHARE):
+                if self._spent(_SEARCH_SHARE) and not self._is_first:
                     out_of_time = True
                     queue.clear()
                 else:
@@ -432,6 +432,11 @@ class _Session:
 
     def _elapsed_s(self) -> float:
         return (self._clock() - self._start) / 1e9
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether nothing was tried yet: one config is, however long its compilation takes, so that sessions get on."""
+        return not (self._measured or self._lanes.busy or self._faults)
 
     @property
     def _hopeless(self) -> bool:
