@@ -187,6 +187,8 @@ SILO_INLINE int check_grid(const struct silo_plan *plan, const struct silo_funct
 static int raise_launch_error(const struct silo_launcher *self, const struct silo_binding *binding,
                               const struct silo_launch *launch, int code) {
     const struct silo_driver *driver = binding->loaded->driver;
+    if (PyErr_Occurred()) /* a signal's handler raised while the launch waited */
+        return -1;
     PyErr_Format(silo_launch_error,
                  "%U: %s (code %d) from '%U' on %s; grid=(%u, %u, %u), config %R",
                  self->plan.kernel, driver->error_text(code), code, binding->loaded->entry,
