@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import control, dots, elementwise, memory, products, reductions, rounded, shapes
+from . import calls, control, dots, elementwise, memory, products, reductions, rounded, shapes
 from .maker import Maker
 from .program import Kernel
 
@@ -136,11 +136,25 @@ PROFILES: dict[str, tuple[dict[Writer, int], str]] = {
         ),
         "exact",
     ),
+    "function": (
+        _products(
+            {
+                **_HALF,
+                **_REDUCE,
+                calls.call: 12,
+                calls.call_with_memory: 8,
+                calls.call_product: 6,
+                control.early_return: 2,
+            },
+            (3, 2, 3, 1),
+        ),
+        "exact",
+    ),
     "attention": (_products({**_ROUNDED, products.attention: 8}, (2, 1, 1, 1)), "rounded"),
     "call": (_with_blocks({**_BASE, elementwise.helper: 9}, (2, 1, 1, 1)), ""),
 }
 # Profiles whose kernels begin with a product and run several programs.
-_LARGE = frozenset({"product", "mixed", "attention"})
+_LARGE = frozenset({"product", "mixed", "function", "attention"})
 
 
 def generate(seed: int, profile: str) -> Kernel:

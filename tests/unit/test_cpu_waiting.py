@@ -228,6 +228,8 @@ def test_volatile_loads_are_neither_merged_nor_dropped(mode):
     body = text.partition("program++")[2]
     loop = body.partition("for (")[2]
     assert loop.count("silo_volatile_load_i32(") == body.count("silo_volatile_load_i32(") == 2
+    module = module_of(reads_in_a_loop, arguments)
+    assert emit_c(module, CpuOptions(mode=mode)) == emit_c(module, CpuOptions(mode=mode)), "lowering it twice is fine"
     run(reads_in_a_loop, (1,), mode, **arguments)
     assert arguments["out"][0] == 5
 

@@ -7,23 +7,34 @@ they give what is waited for. What it waits for was written before by a program 
   and acquire: what follows them reads what was written before what they read;
 - every store has a fence (``silo.fence``) before it, and barriers are fences: a flag that is stored, by whatever
   operation, is seen after what was stored before it. A GPU needs more from the kernel; here it costs next to nothing.
+
+A loop that may wait does nothing but read and use atomics: one that stores is at work. In each of its turns the kernel
+lets other programs run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from silo.backends.cpu.analysis.values import FENCE, NO_EFFECT, VOLATILE_LOAD
 from silo.backends.cpu.ops_atomic import ATOMICS
 from silo.sources.triton.ssa import Block, Module, Operation
 
-__all__ = ["order_memory"]
+__all__ = ["jump_may_wait", "may_wait", "order_memory"]
 
+_WATCHES = frozenset({VOLATILE_LOAD, "tt.call", *ATOMICS})
+# What a program does that is not waiting.
+_WORK = frozenset({"tt.store", "tt.dot", "tt.descriptor_store"})
 _BARRIERS = NO_EFFECT - {"llvm.intr.assume"}
 
 
 def order_memory(module: Module) -> None:
-    """Give volatile loads their own name and add the fences, in place; nothing changes where no program may wait."""
+    """Give volatile loads their own name and add the fences, in place; nothing changes where no program may wait.
+
+    A module that was ordered before stays as it is.
+    """
+    if any(op.name in {FENCE, VOLATILE_LOAD} for op in module.walk()):
+        return
     volatile = [op for op in module.walk() if op.name == "tt.load" and op.attributes.get("isVolatile")]
     for operation in volatile:
         operation.name = VOLATILE_LOAD
@@ -46,6 +57,32 @@ def _blocks(module: Module) -> Iterator[Block]:
         for region in operation.regions:
             yield from region.blocks
             pending.extend(op for block in region.blocks for op in block.operations)
+
+
+def may_wait(loop: Operation) -> bool:
+    """Whether an ``scf.while`` may wait for another program."""
+    return _reads_and_waits(op for region in loop.regions for block in region.blocks for op in block.operations)
+
+
+def jump_may_wait(block: Block, blocks: Sequence[Block]) -> bool:
+    """Whether the jump at the end of ``block`` may close a loop, over ``blocks`` of one function, that waits."""
+    order = {one: number for number, one in enumerate(blocks)}
+    targets = [order[one] for one in block.operations[-1].successors if order[one] <= order[block]]
+    return any(
+        _reads_and_waits(op for one in blocks[target : order[block] + 1] for op in one.operations) for target in targets
+    )
+
+
+def _reads_and_waits(operations: Iterable[Operation]) -> bool:
+    waits = False
+    pending = list(operations)
+    while pending:
+        operation = pending.pop()
+        if operation.name in _WORK:
+            return False
+        waits = waits or operation.name in _WATCHES
+        pending.extend(op for region in operation.regions for block in region.blocks for op in block.operations)
+    return waits
 
 
 def _is_repeated(operation: Operation) -> bool:
