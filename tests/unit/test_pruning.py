@@ -1,4 +1,4 @@
-"""``prune_configs_by`` of ``triton.autotune`` is asked as Triton asks it wherever a config is chosen; no hook is run."""
+"""``prune_configs_by`` of ``triton.autotune`` is asked as Triton asks it wherever a config is chosen; no hook runs."""
 
 import logging
 import re

@@ -318,8 +318,8 @@ def _check_tuner(source: TritonSource) -> None:
             raise SourceError(
                 f"{source.name} ({source.location}): triton.autotune has the {name} "
                 f"{getattr(hook, '__name__', hook)!r}, which Triton runs at each measurement, and Silo runs no hook: "
-                "it measures on copies and puts back what a kernel writes; leave the hook out if that is what it does, or "
-                "give silo.kernel a space="
+                "it measures on copies and puts back what a kernel writes; leave the hook out if that is what it does, "
+                "or give silo.kernel a space="
             )
     if source.measured_by:
         logging.getLogger("silo").info(
