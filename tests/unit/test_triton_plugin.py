@@ -326,6 +326,20 @@ def test_a_constexpr_that_is_missing_stays_tritons_error():
 # -- around a launch -------------------------------------------------------------------------------------------------
 
 
+@triton.jit
+def filled(BLOCK: tl.constexpr, out, value):
+    tl.store(out + tl.arange(0, BLOCK), value)
+
+
+def test_a_compiled_kernel_wants_its_constexprs_too():
+    out = zeros(16)
+    compiled = filled[(1,)](16, out, 2.0)
+    compiled[(1,)](16, out, 3.0)
+    assert (out.data == 3.0).all()
+    with pytest.raises(LaunchError, match=r"filled was launched with 2 values.* out, value: .* constexprs too"):
+        compiled[(1,)](out, 3.0)
+
+
 def test_warmup_compiles_and_runs_nothing():
     out = zeros(16)
     kernel = biased.warmup(zeros(16), None, out, 16, grid=(1,))
