@@ -9,17 +9,24 @@ kernel
 - every store, atomic or not, has a fence (``silo.fence``) before it, and barriers are fences: a flag that is stored,
   by whatever operation, is seen after what was stored before it. A GPU needs more from the kernel; here it costs next
   to nothing.
+
+A loop that may wait does nothing but read and use atomics: one that stores is at work. In each of its turns the kernel
+lets other programs run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from silo.backends.cpu.analysis.values import BARRIERS, FENCE, VOLATILE_LOAD
 from silo.backends.cpu.ops_atomic import ATOMICS
 from silo.sources.triton.ssa import Block, Module, Operation
 
-__all__ = ["order_memory"]
+__all__ = ["jump_may_wait", "may_wait", "order_memory"]
+
+_WATCHES = frozenset({VOLATILE_LOAD, "tt.call", *ATOMICS})
+# What a program does that is not waiting.
+_WORK = frozenset({"tt.store", "tt.dot", "tt.descriptor_store"})
 
 
 def order_memory(module: Module) -> None:
@@ -55,6 +62,32 @@ def _blocks(module: Module) -> Iterator[Block]:
         for region in operation.regions:
             yield from region.blocks
             pending.extend(op for block in region.blocks for op in block.operations)
+
+
+def may_wait(loop: Operation) -> bool:
+    """Whether an ``scf.while`` may wait for another program."""
+    return _reads_and_waits(op for region in loop.regions for block in region.blocks for op in block.operations)
+
+
+def jump_may_wait(block: Block, blocks: Sequence[Block]) -> bool:
+    """Whether the jump at the end of ``block`` may close a loop, over ``blocks`` of one function, that waits."""
+    order = {one: number for number, one in enumerate(blocks)}
+    targets = [order[one] for one in block.operations[-1].successors if order[one] <= order[block]]
+    return any(
+        _reads_and_waits(op for one in blocks[target : order[block] + 1] for op in one.operations) for target in targets
+    )
+
+
+def _reads_and_waits(operations: Iterable[Operation]) -> bool:
+    waits = False
+    pending = list(operations)
+    while pending:
+        operation = pending.pop()
+        if operation.name in _WORK:
+            return False
+        waits = waits or operation.name in _WATCHES
+        pending.extend(op for region in operation.regions for block in region.blocks for op in block.operations)
+    return waits
 
 
 def _is_repeated(operation: Operation) -> bool:

@@ -61,6 +61,7 @@ PIECES: dict[str, Piece] = {
     "types": Piece("types.h"),
     "fault": Piece("fault.h"),
     "check": Piece("check.h", ("types",)),
+    "wait": Piece("wait.h", ("types",)),
     "print": Piece("print.h"),
     "libm": Piece("libm.h"),
     "half": Piece("half.h", ("types",)),
