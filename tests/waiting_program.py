@@ -151,7 +151,7 @@ def fault(programs, wrong):
 
 def fault_elsewhere():
     """A fault outside of any kernel, after a launch."""
-    import ctypes  # noqa: PLC0415
+    import ctypes
 
     run(stray, (4, 1), np.zeros(16, np.float32), 0, 0)
     ctypes.string_at(8)
