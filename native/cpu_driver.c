@@ -23,15 +23,24 @@ static int cpu_launch(const struct silo_launch *launch) {
     memcpy(&entry, &function->handle, sizeof entry);
     const uint64_t total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
     struct silo_fault *own = &fault;
-    own->bytes = sizeof *own;
-    own->claimed = 0;
     own->text[0] = '\0';
-    return silo_cpu_run(entry, launch->params, launch->grid, total, function->scratch_bytes,
-                        (struct silo_cpu_share){function->cpu_chunk, function->cpu_threads}, own,
-                        &function->cost);
+    const struct silo_cpu_launch asked = {
+        .entry = entry,
+        .name = function->name,
+        .params = launch->params,
+        .grid = launch->grid,
+        .total = total,
+        .scratch_bytes = function->scratch_bytes,
+        .share = {function->cpu_chunk, function->cpu_threads, function->cpu_together,
+                  function->cooperative != 0},
+        .fault = own,
+    };
+    return silo_cpu_run(&asked, &function->cost);
 }
 
 static const char *cpu_error_text(int code) {
+    if (code == SILO_CPU_INTERRUPTED)
+        return "it was interrupted";
     if (code == SILO_CPU_NO_MEMORY)
         return "no memory for the scratch of a thread";
     return fault.text[0] != '\0' ? fault.text : "the kernel reported an error";

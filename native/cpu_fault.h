@@ -1,17 +1,31 @@
-/* What a launch on the CPU lends its kernel to say what went wrong. The same struct is declared in
- * the emitted C (src/silo/backends/cpu/runtime/fault.h) and in silo.backends.cpu.load. */
+/* What a launch on the CPU lends its kernel: room to say what went wrong, and where it may be
+ * reached while it runs. The first struct is also declared in silo.backends.cpu.load, both in the
+ * emitted C (src/silo/backends/cpu/runtime/fault.h, emit/c.py, runtime/wait.h). */
 #ifndef SILO_CPU_FAULT_H
 #define SILO_CPU_FAULT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* Only the first bytes are set for a launch; the text is written by a kernel that fails. */
 struct silo_fault {
-    uint32_t bytes;  /* of this struct: what lies beyond is not there */
+    uint32_t bytes;  /* of the struct that this begins: what lies beyond is not there */
     int32_t claimed; /* atomic: whoever turns 0 into 1 may write the text, the first to fail */
     char text[1016]; /* what happened, where; ends with 0; "" where the kernel says nothing */
 };
 
+/* What each thread of a launch gives its kernel. */
+struct silo_context {
+    struct silo_fault fault;
+    uint64_t program; /* written by the kernel as each begins; UINT64_MAX: it does not say */
+    /* Called in every turn of a loop that may wait for another program; NULL: nothing to call. It
+     * need not return. */
+    void (*wait)(void *context);
+};
+
 _Static_assert(sizeof(struct silo_fault) == 1024, "as emitted code declares it");
+_Static_assert(offsetof(struct silo_context, program) == 1024 &&
+                   sizeof(struct silo_context) == 1040,
+               "as emitted code declares it");
 
 #endif

@@ -1,14 +1,11 @@
-#include "cpu_pool.h"
+#include "cpu_job.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Chunks per thread: enough that threads finish together, few enough that the counter is cheap. */
@@ -19,33 +16,14 @@
 #define SPINS 600
 #define MAX_THREADS 1024
 
-/* One thread's scratch: owned by the thread, grown on demand, kept between launches. */
-struct scratch {
-    void *memory;
-    uint64_t size;
-};
-
-struct job {
-    silo_cpu_entry *entry;
-    void *const *params;
-    const uint32_t *grid;
-    uint64_t total;
-    uint64_t chunk;
-    uint64_t scratch_bytes;
-    _Atomic int seats; /* workers that may still join */
-    void *context;
-    _Atomic uint64_t next;
-    _Atomic int error;
-};
-
 /* Locks: `launch` is held by the thread that has the pool for a launch or a change of size, and is
  * taken first; `mutex` guards the fields below it. */
 static struct {
     pthread_mutex_t launch;
     pthread_mutex_t mutex;
-    pthread_cond_t wake; /* workers wait for a job */
-    pthread_cond_t done; /* the launching thread waits for workers */
-    struct job *job;     /* NULL: closed to workers; owned by the launching thread's stack */
+    pthread_cond_t wake;      /* workers wait for a job */
+    pthread_cond_t done;      /* the launching thread waits for workers */
+    struct silo_cpu_job *job; /* NULL: closed to workers; owned by the launching thread's stack */
     _Atomic uint64_t generation; /* goes up with every job, and when workers must stop */
     int working;                 /* workers inside the job */
     int running;                 /* workers that exist */
@@ -59,19 +37,41 @@ static struct {
     .done = PTHREAD_COND_INITIALIZER,
 };
 
-static pthread_key_t scratch_key; /* frees the scratch of threads that end */
-static _Thread_local struct scratch *own_scratch;
+static struct silo_cpu_thread *_Atomic threads; /* every one; only ever grows */
+static pthread_key_t thread_key;                /* gives those of threads that end to others */
+static _Thread_local struct silo_cpu_thread *this_thread;
 static _Thread_local bool launching; /* this thread holds pool.launch for a launch */
 
-static void *scratch_of_size(uint64_t bytes) {
-    struct scratch *own = own_scratch;
+struct silo_cpu_thread *silo_cpu_this_thread(void) {
+    const pthread_t self = pthread_self();
+    for (struct silo_cpu_thread *one = atomic_load(&threads); one != NULL; one = one->next)
+        if (atomic_load(&one->used) && pthread_equal(one->self, self))
+            return one;
+    return NULL;
+}
+
+/* NULL: no memory. */
+static __attribute__((noinline)) struct silo_cpu_thread *new_thread(void) {
+    struct silo_cpu_thread *own = atomic_load(&threads);
+    for (bool used = false; own != NULL; own = own->next, used = false)
+        if (atomic_compare_exchange_strong(&own->used, &used, true))
+            break;
     if (own == NULL) {
-        own = calloc(1, sizeof *own); /* owned by the thread through scratch_key */
+        own = calloc(1, sizeof *own);
         if (own == NULL)
             return NULL;
-        own_scratch = own;
-        pthread_setspecific(scratch_key, own);
+        own->used = true;
+        own->self = pthread_self(); /* before others can find it */
+        own->next = atomic_load(&threads);
+        while (!atomic_compare_exchange_weak(&threads, &own->next, own))
+            ;
     }
+    own->self = pthread_self();
+    pthread_setspecific(thread_key, own);
+    return this_thread = own;
+}
+
+static void *scratch_of_size(struct silo_cpu_thread *own, uint64_t bytes) {
     if (own->size < bytes) {
         free(own->memory);
         own->size = 0;
@@ -86,45 +86,71 @@ static void *scratch_of_size(uint64_t bytes) {
     return own->memory;
 }
 
-static void scratch_free(void *value) {
-    struct scratch *own = value;
+static void thread_free(void *value) {
+    struct silo_cpu_thread *own = value;
     free(own->memory);
-    free(own);
+    own->memory = NULL;
+    own->size = 0;
+    atomic_store(&own->used, false);
 }
 
-static inline void relax(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
-static uint64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
-}
-
-/* Take chunks until none is left or one failed. */
-static void work_on(struct job *job) {
-    void *scratch = NULL;
+/* Run chunks until none is left or one failed; whether one did. */
+static int run_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *scratch) {
+    const struct silo_cpu_launch *launch = job->launch;
     int error = 0;
-    if (job->scratch_bytes != 0) {
-        scratch = scratch_of_size(job->scratch_bytes);
+    while (error == 0 && atomic_load_explicit(&job->error, memory_order_relaxed) == 0) {
+        const uint64_t begin =
+            atomic_fetch_add_explicit(&job->next, job->chunk, memory_order_relaxed);
+        if (begin >= launch->total)
+            return 0;
+        own->begin = begin;
+        own->end = launch->total - begin < job->chunk ? launch->total : begin + job->chunk;
+        if (job->waits) {
+            own->turns = own->since = 0;
+            atomic_store_explicit(&job->event, silo_cpu_now(), memory_order_relaxed);
+        }
+        error =
+            launch->entry(launch->params, launch->grid, begin, own->end, scratch, &own->context);
+    }
+    return error;
+}
+
+/* The same where a loop that waits may be left for good: `silo_cpu_wait` comes back here. */
+static __attribute__((noinline)) int
+run_waiting_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *scratch) {
+    return setjmp(own->out) == 0 ? run_chunks(job, own, scratch) : 0;
+}
+
+void silo_cpu_work_on(struct silo_cpu_job *job) {
+    const struct silo_cpu_launch *launch = job->launch;
+    struct silo_cpu_thread *thread = this_thread != NULL ? this_thread : new_thread();
+    struct silo_cpu_runner own;
+    own.context.fault.bytes = sizeof own.context;
+    own.context.fault.claimed = 0;
+    own.context.fault.text[0] = '\0';
+    own.context.program = UINT64_MAX;
+    own.context.wait = job->waits ? silo_cpu_wait : NULL;
+    own.job = job;
+    void *scratch = NULL;
+    int error = thread == NULL ? SILO_CPU_NO_MEMORY : 0;
+    if (launch->scratch_bytes != 0 && error == 0) {
+        scratch = scratch_of_size(thread, launch->scratch_bytes);
         if (scratch == NULL)
             error = SILO_CPU_NO_MEMORY;
     }
-    while (error == 0 && atomic_load_explicit(&job->error, memory_order_relaxed) == 0) {
-        uint64_t begin = atomic_fetch_add_explicit(&job->next, job->chunk, memory_order_relaxed);
-        if (begin >= job->total)
-            return;
-        uint64_t end = job->total - begin < job->chunk ? job->total : begin + job->chunk;
-        error = job->entry(job->params, job->grid, begin, end, scratch, job->context);
+    if (error == 0) {
+        /* A kernel that runs Python may launch another. */
+        struct silo_cpu_runner *outer =
+            atomic_load_explicit(&thread->running, memory_order_relaxed);
+        atomic_store_explicit(&thread->running, &own, memory_order_relaxed);
+        error =
+            job->waits ? run_waiting_chunks(job, &own, scratch) : run_chunks(job, &own, scratch);
+        atomic_store_explicit(&thread->running, outer, memory_order_relaxed);
     }
     if (error != 0) {
-        int expected = 0; /* the first error stays */
-        atomic_compare_exchange_strong(&job->error, &expected, error);
+        int expected = 0; /* the first error stays, and what it says */
+        if (atomic_compare_exchange_strong(&job->error, &expected, error) && launch->fault != NULL)
+            memcpy(launch->fault->text, own.context.fault.text, sizeof launch->fault->text);
     }
 }
 
@@ -141,7 +167,7 @@ static void *worker(void *unused) {
             for (int i = 0; i < SPINS && !changed; i++) {
                 changed =
                     atomic_load_explicit(&pool.generation, memory_order_relaxed) != generation;
-                relax();
+                silo_cpu_relax();
             }
             pthread_mutex_lock(&pool.mutex);
             if (!changed && !pool.stop && atomic_load(&pool.generation) == generation) {
@@ -152,13 +178,15 @@ static void *worker(void *unused) {
         }
         if (pool.stop)
             break;
-        struct job *job = pool.job;
+        struct silo_cpu_job *job = pool.job;
         seen = atomic_load(&pool.generation);
         if (atomic_fetch_sub(&job->seats, 1) <= 0)
             continue;
         pool.working++;
         pthread_mutex_unlock(&pool.mutex);
-        work_on(job);
+        atomic_fetch_add(&job->inside, 1);
+        silo_cpu_work_on(job);
+        atomic_fetch_sub(&job->inside, 1);
         pthread_mutex_lock(&pool.mutex);
         if (--pool.working == 0)
             pthread_cond_signal(&pool.done);
@@ -169,13 +197,22 @@ static void *worker(void *unused) {
     return NULL;
 }
 
+void silo_cpu_block_signals(sigset_t *before) {
+    /* Signals are for Python's threads: one of ours would only delay them. One that is raised by a
+     * fault while it is blocked would end the process without a word. */
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+    sigset_t others;
+    sigfillset(&others);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        sigdelset(&others, own[i]);
+    pthread_sigmask(SIG_SETMASK, &others, before);
+}
+
 /* Bring the number of workers up to what is wanted. Caller holds both locks. Fewer than wanted is
  * no error: the launch goes on with those there are. */
 static void start_workers(void) {
-    sigset_t all, old;
-    sigfillset(&all);
-    /* Signals are for Python's threads: a worker would only delay them. */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
+    sigset_t before;
+    silo_cpu_block_signals(&before);
     while (pool.running < pool.threads - 1) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, worker, NULL) != 0)
@@ -183,7 +220,7 @@ static void start_workers(void) {
         pthread_detach(thread);
         pool.running++;
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 int silo_cpu_affinity(void) {
@@ -231,7 +268,28 @@ int silo_cpu_set_threads(int count) {
     return 0;
 }
 
-static void run_on_pool(struct job *job) {
+/* Until no worker is inside, asking now and then whether to give up. Caller holds pool.mutex. */
+static void await_workers(struct silo_cpu_job *job) {
+    while (pool.working > 0) {
+        if (!job->waits) {
+            pthread_cond_wait(&pool.done, &pool.mutex);
+            continue;
+        }
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 20000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        if (pthread_cond_timedwait(&pool.done, &pool.mutex, &until) == ETIMEDOUT &&
+            job->error == 0) {
+            pthread_mutex_unlock(&pool.mutex);
+            silo_cpu_ask(job); /* may wait for the GIL */
+            pthread_mutex_lock(&pool.mutex);
+        }
+    }
+}
+
+static void run_on_pool(struct silo_cpu_job *job) {
     pthread_mutex_lock(&pool.mutex);
     start_workers();
     pool.job = job;
@@ -240,59 +298,71 @@ static void run_on_pool(struct job *job) {
         pthread_cond_broadcast(&pool.wake);
     pthread_mutex_unlock(&pool.mutex);
 
-    work_on(job);
+    silo_cpu_work_on(job);
 
     pthread_mutex_lock(&pool.mutex);
     pool.job = NULL; /* a worker that wakes from now on finds nothing and goes back to sleep */
-    while (pool.working > 0)
-        pthread_cond_wait(&pool.done, &pool.mutex);
+    await_workers(job);
     pthread_mutex_unlock(&pool.mutex);
 }
 
-int silo_cpu_run(silo_cpu_entry *entry, void *const *params, const uint32_t grid[3], uint64_t total,
-                 uint64_t scratch_bytes, struct silo_cpu_share share, void *context,
-                 uint64_t *cost) {
-    struct job job = {
-        .entry = entry,
-        .params = params,
-        .grid = grid,
-        .total = total,
-        .chunk = total,
-        .scratch_bytes = scratch_bytes,
-        .context = context,
-    };
-    if (total == 0)
-        return 0;
-    int threads = total == 1 ? 1 : silo_cpu_threads();
-    if (share.threads != 0 && share.threads < (uint32_t)threads)
-        threads = (int)share.threads;
-    if (threads == 1) {
-        work_on(&job);
-        return job.error;
-    }
-    uint64_t known = __atomic_load_n(cost, __ATOMIC_RELAXED);
-    uint64_t limit = UINT64_C(16) * INLINE_NANOSECONDS;
-    bool small = known != 0 && total <= limit / known;
-    bool pooled = !small && pthread_mutex_trylock(&pool.launch) == 0;
-    uint64_t started = now();
+/* On the pool where it is free and worth it, else on this thread. */
+static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
+    const struct silo_cpu_share share = job->launch->share;
+    const uint64_t total = job->launch->total;
+    const uint64_t known = __atomic_load_n(cost, __ATOMIC_RELAXED);
+    const uint64_t limit = UINT64_C(16) * INLINE_NANOSECONDS;
+    const bool small = known != 0 && total <= limit / known;
+    const bool pooled = !small && pthread_mutex_trylock(&pool.launch) == 0;
+    const uint64_t started = silo_cpu_now();
     if (pooled) {
-        uint64_t pieces = (uint64_t)threads * CHUNKS_PER_THREAD;
-        job.chunk = share.chunk != 0 ? share.chunk : total > pieces ? total / pieces : 1;
-        atomic_store(&job.seats, threads - 1);
+        const uint64_t pieces = (uint64_t)threads * CHUNKS_PER_THREAD;
+        job->chunk = share.chunk != 0 ? share.chunk : total > pieces ? total / pieces : 1;
+        atomic_store(&job->seats, threads - 1);
         launching = true;
-        run_on_pool(&job);
+        run_on_pool(job);
         launching = false;
         pthread_mutex_unlock(&pool.launch);
     } else {
-        work_on(&job);
+        silo_cpu_work_on(job);
     }
-    uint64_t spent = (now() - started) * (pooled ? (uint64_t)threads : 1);
+    const uint64_t spent = (silo_cpu_now() - started) * (pooled ? (uint64_t)threads : 1);
     uint64_t each = spent * 16 / total; /* 2^60 nanoseconds are 36 years */
     /* Launches of one kernel differ: a heavy one is remembered for some time after a light one, for
      * to run it on one thread costs more than to wake the others for nothing. */
     const uint64_t faded = known - known / 8;
     each = each > faded ? each : faded;
     __atomic_store_n(cost, each ? each : 1, __ATOMIC_RELAXED);
+}
+
+int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
+    const struct silo_cpu_share share = launch->share;
+    const uint64_t total = launch->total;
+    if (total == 0)
+        return 0;
+    silo_cpu_watch_faults();
+    struct silo_cpu_job job = {
+        .launch = launch,
+        .chunk = total,
+        .inside = 1,
+        .waits = share.chunk == 1 || share.cooperative,
+    };
+    int threads = total == 1 ? 1 : silo_cpu_threads();
+    if (share.threads != 0 && share.threads < (uint32_t)threads)
+        threads = (int)share.threads;
+    if (job.waits) {
+        job.chunk = 1;
+        job.launcher = pthread_self();
+        atomic_store_explicit(&job.event, silo_cpu_now(), memory_order_relaxed);
+    }
+    if (share.cooperative && silo_cpu_gather(&job) == SILO_CPU_REFUSED)
+        ; /* the helpers there are leave at once */
+    else if (threads == 1 || share.cooperative)
+        silo_cpu_work_on(&job);
+    else
+        run_usual(&job, threads, cost);
+    if (job.waits)
+        silo_cpu_disperse(&job);
     return job.error;
 }
 
@@ -320,9 +390,15 @@ static void after_fork_in_child(void) {
     pool.running = 0;
     pool.sleeping = 0;
     pool.stop = false;
+    silo_cpu_waiting_renew();
+    for (struct silo_cpu_thread *one = atomic_load(&threads); one != NULL; one = one->next)
+        if (one != this_thread && one->used) {
+            one->running = NULL;
+            one->used = false; /* whoever takes it has its memory as well */
+        }
 }
 
 int silo_cpu_pool_init(void) {
-    int error = pthread_key_create(&scratch_key, scratch_free);
+    int error = pthread_key_create(&thread_key, thread_free);
     return error ? error : pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }

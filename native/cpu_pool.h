@@ -2,6 +2,9 @@
 #ifndef SILO_CPU_POOL_H
 #define SILO_CPU_POOL_H
 
+#include "cpu_fault.h"
+
+#include <stdbool.h>
 #include <stdint.h>
 
 /* One kernel of a CPU object: runs programs begin..end-1; 0 or a positive error code. */
@@ -9,19 +12,37 @@ typedef int32_t silo_cpu_entry(void *const *params, const uint32_t grid[3], uint
                                uint64_t end, void *scratch, void *context);
 
 #define SILO_CPU_NO_MEMORY (-1)
+#define SILO_CPU_INTERRUPTED (-2) /* by `silo_cpu_interrupted` */
+#define SILO_CPU_REFUSED (-3)     /* programs that wait for each other: the fault's text says why */
 
-/* How a launch is shared out: programs of one task, and the most threads; 0: as usual. */
+/* How a launch is shared out: programs of one task, and the most threads; 0: as usual. With one
+ * program a task, programs may wait for each other: where they do, and those they wait for have not
+ * begun, threads are added, up to `together` in all. `cooperative`: all programs run at once. */
 struct silo_cpu_share {
-    uint32_t chunk, threads;
+    uint32_t chunk, threads, together;
+    bool cooperative;
 };
 
-/* Run `total` programs. Returns 0, the first positive code of the kernel, or SILO_CPU_NO_MEMORY.
- * `context` goes to the kernel as it is: a struct silo_fault, or NULL.
+/* What is launched. */
+struct silo_cpu_launch {
+    silo_cpu_entry *entry;
+    const char *name; /* of the kernel, for messages */
+    void *const *params;
+    const uint32_t *grid;
+    uint64_t total; /* programs */
+    uint64_t scratch_bytes;
+    struct silo_cpu_share share;
+    struct silo_fault *fault; /* gets what the first program to fail says; NULL: nobody asks */
+};
+
+/* Run every program. Returns 0, the first positive code of the kernel, or one of the codes above.
  * `cost` is the hint of struct silo_function. Safe from any thread: a launch that finds the pool
  * busy runs on the calling thread. */
-int silo_cpu_run(silo_cpu_entry *entry, void *const *params, const uint32_t grid[3], uint64_t total,
-                 uint64_t scratch_bytes, struct silo_cpu_share share, void *context,
-                 uint64_t *cost);
+int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost);
+
+/* Asked now and then by a thread whose launch waits: whether to give it up. NULL: never. Set once,
+ * before the first launch. */
+extern bool (*silo_cpu_interrupted)(void);
 
 /* Threads a launch may use, the calling one included. */
 int silo_cpu_threads(void);

@@ -29,8 +29,10 @@ struct silo_function {
     uint32_t scratch_align, profile_align;
     int cooperative;
     int pdl;
-    uint32_t cpu_chunk;   /* programs of one task on a CPU; 0: by the number of threads */
-    uint32_t cpu_threads; /* the most threads of a CPU that share a launch; 0: all it may use */
+    uint32_t cpu_chunk;    /* programs of one task on a CPU; 0: by the number of threads */
+    uint32_t cpu_threads;  /* the most threads of a CPU that share a launch; 0: all it may use */
+    uint32_t cpu_together; /* the most programs of a CPU that run at once where they wait */
+    const char *name;      /* the kernel's, on a CPU; owned by who owns this */
     _Alignas(8) uint8_t attributes[SILO_MAX_ATTRIBUTES * SILO_ATTRIBUTE_BYTES];
     /* Nanoseconds one program takes on a CPU, times 16; 0: not run yet. Relaxed atomics; a hint. */
     uint64_t cost;

@@ -78,6 +78,9 @@ static int resolve_function(struct silo_loaded *self) {
         return -1;
     if (Py_TYPE(self->module) == silo_module_type) {
         self->driver = &silo_cpu_driver;
+        self->function.name = PyUnicode_AsUTF8AndSize(self->name, NULL); /* lives with `name` */
+        if (self->function.name == NULL)
+            return -1;
         return cpu_function((struct silo_module *)self->module, self->entry, symbol,
                             &self->function);
     }
@@ -102,19 +105,21 @@ static int set_block(struct silo_function *function, PyObject *kernel, const lon
 }
 
 static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {
-        "module",       "entry",         "name",          "block",         "cluster",
-        "shared_bytes", "scratch_bytes", "scratch_align", "profile_bytes", "profile_align",
-        "chunk",        "threads",       "cooperative",   "pdl",           NULL};
+    static char *names[] = {"module",        "entry",         "name",          "block",
+                            "cluster",       "shared_bytes",  "scratch_bytes", "scratch_align",
+                            "profile_bytes", "profile_align", "chunk",         "threads",
+                            "together",      "cooperative",   "pdl",           NULL};
     PyObject *module, *entry, *name = NULL;
     unsigned long long scratch = 0, profile = 0;
     long long block[3] = {1, 1, 1};
-    struct silo_function asked = {.cluster = {1, 1, 1}, .scratch_align = 1, .profile_align = 1};
-    if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "OU|U$(LLL)(III)IKIKIIIpp", names, &module, &entry, &name, &block[0],
-            &block[1], &block[2], &asked.cluster[0], &asked.cluster[1], &asked.cluster[2],
-            &asked.shared_bytes, &scratch, &asked.scratch_align, &profile, &asked.profile_align,
-            &asked.cpu_chunk, &asked.cpu_threads, &asked.cooperative, &asked.pdl))
+    struct silo_function asked = {
+        .cluster = {1, 1, 1}, .scratch_align = 1, .profile_align = 1, .cpu_together = 1024};
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OU|U$(LLL)(III)IKIKIIIIpp", names, &module,
+                                     &entry, &name, &block[0], &block[1], &block[2],
+                                     &asked.cluster[0], &asked.cluster[1], &asked.cluster[2],
+                                     &asked.shared_bytes, &scratch, &asked.scratch_align, &profile,
+                                     &asked.profile_align, &asked.cpu_chunk, &asked.cpu_threads,
+                                     &asked.cpu_together, &asked.cooperative, &asked.pdl))
         return NULL;
     if (Py_TYPE(module) != silo_module_type && Py_TYPE(module) != silo_gpu_module_type)
         return PyErr_Format(PyExc_TypeError,

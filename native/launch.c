@@ -2,6 +2,7 @@
 #include "constants.h"
 #include "errors.h"
 #include "expression.h"
+#include "flat.h"
 #include "frame.h"
 #include "gpu.h"
 #include "hooks.h"
@@ -130,7 +131,7 @@ static int call_grid(struct silo_launcher *self, const struct silo_inputs *input
     PyObject *meta = silo_call_mapping(self, inputs, binding);
     if (meta == NULL)
         return -1;
-    PyObject *grid = PyObject_Vectorcall(callable, &meta, 1, NULL);
+    PyObject *grid = silo_call_one(callable, meta);
     Py_DECREF(meta);
     int result = grid ? silo_grid_parse(self->plan.kernel, grid, dims) : -1;
     Py_XDECREF(grid);
@@ -186,6 +187,8 @@ SILO_INLINE int check_grid(const struct silo_plan *plan, const struct silo_funct
 static int raise_launch_error(const struct silo_launcher *self, const struct silo_binding *binding,
                               const struct silo_launch *launch, int code) {
     const struct silo_driver *driver = binding->loaded->driver;
+    if (PyErr_Occurred()) /* a signal's handler raised while the launch waited */
+        return -1;
     PyErr_Format(silo_launch_error,
                  "%U: %s (code %d) from '%U' on %s; grid=(%u, %u, %u), config %R",
                  self->plan.kernel, driver->error_text(code), code, binding->loaded->entry,

@@ -209,6 +209,7 @@ static PyMethodDef methods[] = {
     {"read", py_read, METH_O,
      "(address, code, bits, readonly, (device type, index), sizes, strides) of an array."},
     {"evaluate", silo_py_evaluate, METH_VARARGS, silo_py_evaluate_doc},
+    {"tabulate", silo_py_tabulate, METH_VARARGS, silo_py_tabulate_doc},
     {"bucket", silo_py_bucket, METH_O, "The bucket of one integer."},
     {"generate", silo_py_generate, METH_VARARGS, silo_py_generate_doc},
     {"narrow", silo_py_narrow, METH_VARARGS,
@@ -236,6 +237,14 @@ static int add_absent(PyObject *module) {
     return silo_absent ? PyModule_AddObjectRef(module, "ABSENT", silo_absent) : -1;
 }
 
+/* Without or with the GIL: let Python handle what signals came, as it does in its own waits. */
+static bool interrupted(void) {
+    const PyGILState_STATE state = PyGILState_Ensure();
+    const bool raised = PyErr_CheckSignals() != 0;
+    PyGILState_Release(state);
+    return raised;
+}
+
 PyMODINIT_FUNC PyInit__native(void);
 
 PyMODINIT_FUNC PyInit__native(void) {
@@ -252,6 +261,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         return NULL;
     }
     pool_ready = true;
+    silo_cpu_interrupted = interrupted;
     if (silo_errors_init() != 0 || silo_adapters_init() != 0 || silo_arguments_init() != 0 ||
         silo_stream_init() != 0 || add_absent(module) != 0 ||
         PyModule_AddFunctions(module, silo_gpu_methods) != 0 || silo_gpu_module_init(module) != 0 ||

@@ -88,8 +88,8 @@ KERNEL(all_fail) {
     struct fault *fault = context;
     if (__atomic_exchange_n(&fault->claimed, 1, __ATOMIC_RELAXED))
         return 1;
-    memset(fault->text, 'a' + (int)(begin % 26), fault->bytes - 9);
-    fault->text[fault->bytes - 9] = 0;
+    memset(fault->text, 'a' + (int)(begin % 26), 1015);
+    fault->text[1015] = 0;
     return 1;
 }
 /* Every program fills its scratch with its id, waits, and finds it unchanged: 1 if not, 2 if misaligned. */

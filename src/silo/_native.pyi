@@ -85,6 +85,7 @@ class LoadedKernel:
         profile_align: int = 1,
         chunk: int = 0,
         threads: int = 0,
+        together: int = 1024,
         cooperative: bool = False,
         pdl: bool = False,
     ) -> LoadedKernel: ...
@@ -200,6 +201,7 @@ def evaluate(
     arrays: Sequence[tuple[Sequence[int], Sequence[int], int] | None] | None = None,
     /,
 ) -> tuple[int, int]: ...
+def tabulate(program: bytes, shape: tuple[int, ...], out: object, /) -> tuple[int, int]: ...
 def bucket(value: int, /) -> int: ...
 def generate(
     fill: int,

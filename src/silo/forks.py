@@ -107,7 +107,7 @@ def _renew_cached_properties(modules: Iterable[tuple[str, Any]]) -> None:
     from functools import cached_property  # noqa: PLC0415  # loaded long ago
 
     for name, module in modules:
-        namespace: dict[str, object] = vars(module) if name.startswith("silo.") else {}
+        namespace: Any = module.__dict__ if name.startswith("silo.") else {}
         for made in list(namespace.values()):
             own: Any = made if isinstance(made, type) and made.__module__ == name else object
             for attribute in own.__dict__.values():

@@ -98,6 +98,12 @@ VARIABLES: Final = (
         " Measurements of both are kept apart.",
     ),
     Variable("SILO_THREADS", "count", "the CPUs this process may use", "Threads that run one launch on the CPU."),
+    Variable(
+        "SILO_PROGRAMS_AT_ONCE",
+        "count",
+        "1024",
+        "The most programs of a CPU launch that run at once, a thread each, where they wait for each other.",
+    ),
     Variable("SILO_JOBS", "count", "the CPUs this process may use", "Compile workers at one time."),
     Variable("SILO_CC", "command", "`CC`, then the first of cc, gcc, clang", "The C compiler for CPU kernels."),
     Variable("SILO_COMPILE_TIMEOUT", "seconds", "300", "The longest one variant may compile before it is stopped."),
@@ -157,6 +163,7 @@ class Settings:
     spills: int | None = None
     l2: str = "cold"
     threads: int = 1
+    programs_at_once: int = 1024
     jobs: int = 1
     cc: str | None = None
     compile_timeout_s: float = 300.0
@@ -198,6 +205,7 @@ class Settings:
             spills=_count(given, "SILO_SPILLS", None, least=0),
             l2=_choice(given, "SILO_L2", L2_STATES, "cold"),
             threads=_count(given, "SILO_THREADS", cpus),
+            programs_at_once=_count(given, "SILO_PROGRAMS_AT_ONCE", 1024),
             jobs=_count(given, "SILO_JOBS", cpus),
             cc=given.get("SILO_CC") or given.get("CC"),
             compile_timeout_s=_seconds(given, "SILO_COMPILE_TIMEOUT", 300.0),

@@ -160,7 +160,7 @@ def _moved(m: Maker, place: Place) -> Place:
         text += f" + {m.scalar(start)}"
         low, high = low + start, high + start
     counter = m.pick(lambda var: var.shape == () and var.interval is not None and var.name != "pid")
-    if counter is not None and counter.interval is not None and m.chance(0.4):
+    if counter is not None and counter.interval is not None and m.chance(0.02):
         step = m.rng.choice([1, 2, 8, 16])
         text += f" + {counter.name} * {step}"
         low, high = low + counter.interval[0] * step, high + counter.interval[1] * step
@@ -209,7 +209,15 @@ def load(m: Maker) -> None:
         options = f", mask={mask}"
         if m.chance(0.7):
             options += f", other={_other(m, parameter.kind, shape)}"
-    _loaded(m, parameter, storage, f"tl.load({parameter.name} + ({place.text}){options})", shape)
+    _loaded(m, parameter, storage, f"tl.load({parameter.name} + ({place.text}){options}{_volatile(m)})", shape)
+
+
+def _volatile(m: Maker) -> str:
+    """Rarely: one such load orders every access of its kernel."""
+    if not m.chance(0.02):
+        return ""
+    m.feature("volatile")
+    return ", volatile=True"
 
 
 def _gathered(m: Maker, shape: tuple[int, ...]) -> Place:
@@ -326,7 +334,7 @@ def scalar_load(m: Maker) -> None:
     parameter, storage = _pointer(m, written=m.chance(0.5))
     place = _moved(m, Place(m.scalar(0), None, 0, 0))
     _checked(m, parameter, storage, place)
-    _loaded(m, parameter, storage, f"tl.load({parameter.name} + {place.text})", ())
+    _loaded(m, parameter, storage, f"tl.load({parameter.name} + {place.text}{_volatile(m)})", ())
 
 
 def scalar_store(m: Maker) -> None:
@@ -347,7 +355,7 @@ def atomic(m: Maker) -> None:
     kinds = ["i32", "i64", "u32", "u64", *(["f32", "f64"] if m.exact else [])]
     kind = m.rng.choice(kinds)
     shape = m.shape() if not m.chance(0.2) else ()
-    used = m.chance(0.4)
+    used = m.chance(0.02)
     name = f"S{len(m.storages)}"
     storage = Storage(name, kind, "zero" if KINDS[kind].floating else "wild", written=True)
     m.storages[name] = storage
@@ -365,7 +373,7 @@ def atomic(m: Maker) -> None:
         if m.depth:
             return
     place = _tile(m, shape, injective=used) if shape else Place("0", None, 0, 0)
-    mask = f", mask={m.mask(shape).name}" if m.chance(0.4) and shape else ""
+    mask = f", mask={m.mask(shape).name}" if m.chance(0.02) and shape else ""
     _checked(m, parameter, storage, place)
     order = m.rng.choice(["", "", ', sem="relaxed"', ', sem="acq_rel"', ', sem="release", scope="cta"'])
     pointer = f"{parameter.name} + ({place.text})"

@@ -1,4 +1,5 @@
-/* Launches from several threads while the number of workers changes, for ThreadSanitizer. */
+/* Launches from several threads while the number of workers changes, some of programs that wait for
+ * each other, for the sanitizers. */
 #include "cpu_pool.h"
 
 #include <pthread.h>
@@ -19,21 +20,92 @@ static int32_t mark(void *const *params, const uint32_t grid[3], uint64_t begin,
     return 0;
 }
 
+/* Each program waits for the next one. params: flags, how many programs. */
+static int32_t wait_for_next(void *const *params, const uint32_t grid[3], uint64_t begin,
+                             uint64_t end, void *scratch, void *context) {
+    (void)scratch;
+    _Atomic uint8_t *flags = params[0];
+    struct silo_context *own = context;
+    for (uint64_t p = begin; p < end; p++) {
+        own->program = p;
+        while (p + 1 < grid[0] && flags[p + 1] == 0)
+            own->wait(context);
+        flags[p] = 1;
+    }
+    return 0;
+}
+
+static int32_t fail_or_wait(void *const *params, const uint32_t grid[3], uint64_t begin,
+                            uint64_t end, void *scratch, void *context) {
+    (void)params, (void)grid, (void)end, (void)scratch;
+    struct silo_context *own = context;
+    if (begin == 5) {
+        memcpy(own->fault.text, "five", 5);
+        return 7;
+    }
+    for (;;)
+        own->wait(context);
+}
+
+static bool give_up(void) {
+    return true;
+}
+
+static int run(silo_cpu_entry *entry, void *params[1], const uint32_t *grid,
+               struct silo_cpu_share share, struct silo_fault *fault) {
+    uint64_t cost = 0; /* or the launch would be judged too small for the pool */
+    const struct silo_cpu_launch launch = {
+        .entry = entry,
+        .name = "check",
+        .params = params,
+        .grid = grid,
+        .total = grid[0],
+        .scratch_bytes = 64,
+        .share = share,
+        .fault = fault,
+    };
+    return silo_cpu_run(&launch, &cost);
+}
+
+static const char *launch_waiting(bool cooperative) {
+    enum { WAITING = 24 };
+    _Atomic uint8_t flags[WAITING];
+    struct silo_fault fault;
+    void *params[1] = {(void *)flags};
+    const uint32_t grid[3] = {WAITING, 1, 1};
+    memset((void *)flags, 0, sizeof flags);
+    struct silo_cpu_share share = {1, 0, 100, cooperative};
+    if (run(wait_for_next, params, grid, share, &fault) != 0)
+        return "programs that wait were not run";
+    for (int p = 0; p < WAITING; p++)
+        if (flags[p] != 1)
+            return "a program that waits did not run";
+    if (run(fail_or_wait, params, grid, share, &fault) != 7 || strcmp(fault.text, "five") != 0)
+        return "a failure does not end those that wait";
+    share.together = WAITING - 1;
+    if (cooperative && run(wait_for_next, params, grid, share, &fault) != SILO_CPU_REFUSED)
+        return "too many programs were not refused";
+    return NULL;
+}
+
 static void *launcher(void *unused) {
     (void)unused;
-    uint64_t cost = 0;
     for (int turn = 0; turn < TURNS; turn++) {
         uint8_t out[PROGRAMS];
         memset(out, 0, sizeof out);
         void *params[1] = {out};
         const uint32_t grid[3] = {PROGRAMS, 1, 1};
-        cost = 0; /* or the launch would be judged too small for the pool */
-        const struct silo_cpu_share share = {(uint32_t)turn % 4, (uint32_t)turn % 3};
-        if (silo_cpu_run(mark, params, grid, PROGRAMS, 64, share, NULL, &cost) != 0)
+        const struct silo_cpu_share share = {(uint32_t)turn % 4, (uint32_t)turn % 3, 100, false};
+        if (run(mark, params, grid, share, NULL) != 0)
             return "error";
         for (int p = 0; p < PROGRAMS; p++)
             if (out[p] != 1)
                 return "a program did not run once";
+        if (turn % 40 == 0) {
+            const char *said = launch_waiting(turn % 80 == 0);
+            if (said != NULL)
+                return (void *)said;
+        }
     }
     return NULL;
 }
@@ -53,6 +125,13 @@ int main(void) {
             printf("%s\n", (const char *)said);
             return 1;
         }
+    }
+    silo_cpu_interrupted = give_up;
+    for (uint32_t programs = 1; programs < 5; programs++) {
+        const uint32_t grid[3] = {programs, 1, 1};
+        if (run(fail_or_wait, NULL, grid, (struct silo_cpu_share){1, 0, 100, false}, NULL) !=
+            SILO_CPU_INTERRUPTED)
+            return 1;
     }
     printf("done\n");
     return 0;

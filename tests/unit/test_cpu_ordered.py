@@ -40,6 +40,50 @@ def test_places_of_extremes(mode):
 
 
 @triton.jit
+def places_beside_nans(x, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    i, j = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    tile = tl.load(x + i[:, None] * COLUMNS + j[None, :])
+    tl.store(out + i, tl.argmax(tile, 1))
+    tl.store(out + ROWS + i, tl.argmin(tile, 1, tie_break_left=False))
+    largest, place = tl.max(tl.trans(tile), 0, return_indices=True)
+    tl.store(out + 2 * ROWS + i, place)
+    tl.store(out + 3 * ROWS + i, largest.to(tl.int32))
+
+
+@pytest.mark.parametrize("columns", [4, 64])
+def test_places_of_extremes_are_those_of_numbers(mode, columns):
+    values = np.random.default_rng(1).permuted(np.tile(np.arange(columns), (16, 1)), axis=1).astype(np.float32)
+    values[np.random.default_rng(2).random(values.shape) < 0.4] = np.nan
+    values[np.isnan(values).all(1), 1] = 0.0
+    out = np.zeros((4, 16), np.int32)
+    run(places_beside_nans, (1,), mode, x=values, out=out, ROWS=16, COLUMNS=columns)
+    np.testing.assert_array_equal(out[0], np.nanargmax(values, 1))
+    np.testing.assert_array_equal(out[1], np.nanargmin(values, 1))
+    np.testing.assert_array_equal(out[2], np.nanargmax(values, 1))
+    np.testing.assert_array_equal(out[3], np.nanmax(values, 1))
+
+
+@triton.jit
+def kept_first(a, i, b, j):
+    less = (a < b) | ((a == b) & (i > j))
+    return tl.where(less, b, a), tl.where(less, j, i)
+
+
+@triton.jit
+def by_another_rule(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    number, place = tl.reduce((tl.load(x + i), i), 0, kept_first)
+    tl.store(out, number)
+    tl.store(out + 1, place)
+
+
+def test_places_by_a_rule_of_ones_own(mode):
+    x, out = np.array([3.0, 7.0, 7.0, -1.0], np.float32), np.zeros(2, np.float32)
+    run(by_another_rule, (1,), mode, x=x, out=out, BLOCK=4)
+    np.testing.assert_array_equal(out, [7.0, 1.0])
+
+
+@triton.jit
 def welford(mean, square, count, mean2, square2, count2):
     delta, total = mean2 - mean, count + count2
     share = tl.where(total == 0.0, 0.0, count2 / total)
@@ -126,6 +170,44 @@ def test_running_sums_of_every_type_leave_their_source_alone(mode, reverse, dtyp
 
     wanted = np.stack([summed(x * 2), x * 2, summed(np.cumsum(x, 1))]).astype(x.dtype)
     assert out.tobytes() == wanted.tobytes()
+
+
+@triton.jit
+def narrow_runs(x, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BF16: tl.constexpr, REVERSE: tl.constexpr):
+    i, j = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    place = i[:, None] * COLUMNS + j[None, :]
+    tile = tl.load(x + place).to(tl.bfloat16 if BF16 else tl.float16)
+    tl.store(out + place, tl.associative_scan(tile, 1, added, REVERSE))
+    tl.store(out + ROWS * COLUMNS + place, tl.associative_scan(tile, 0, added, REVERSE))
+    tl.store(out + 2 * ROWS * COLUMNS + place, tl.associative_scan(tile, 1, multiplied, REVERSE))
+
+
+@triton.jit
+def added(a, b):
+    return a + b
+
+
+@triton.jit
+def multiplied(a, b):
+    return a * b
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("bits", [8, 11], ids=["bf16", "f16"])
+def test_running_sums_of_narrow_types_are_rounded_once(mode, reverse, bits):
+    """Rounded at each of 256 elements they would be off by several percent."""
+    x = (1.0 + np.random.default_rng(3).integers(-3, 4, (8, 256)) / 128).astype(np.float32)  # exact in either type
+    out = np.zeros((3, 8, 256), np.float32)
+    run(narrow_runs, (1,), mode, x=x, out=out, ROWS=8, COLUMNS=256, BF16=bits == 8, REVERSE=reverse)
+
+    def expected(scan, axis):
+        wide = x.astype(np.float64)
+        return np.flip(scan(np.flip(wide, axis), axis), axis) if reverse else scan(wide, axis)
+
+    for found, wanted in zip(
+        out, [expected(np.cumsum, 1), expected(np.cumsum, 0), expected(np.cumprod, 1)], strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=2.0**-bits * 1.01)
 
 
 @triton.jit

@@ -244,9 +244,11 @@ def emit_job(job: CompileJob, toolchain: Toolchain) -> EmittedJob:
         entry=emitted.entry,
         layout=layout,
         threads=1,
+        cooperative=options.cooperative,
         scratch_bytes=emitted.scratch_bytes,
         scratch_align=_SCRATCH_ALIGN if emitted.scratch_bytes else 1,
-        cpu_chunk=options.chunk,
+        # Programs that may wait for each other are handed out one by one: nobody waits behind one that waits.
+        cpu_chunk=options.chunk or (1 if "wait" in emitted.uses else 0),
         cpu_threads=options.threads,
     )
     flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses)

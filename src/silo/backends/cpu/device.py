@@ -18,6 +18,7 @@ from silo.frozen import frozen
 from silo.launch.native import CpuModule, LoadedKernel
 from silo.launch.reserved import reserved_sms
 from silo.launch.threads import cpu_threads
+from silo.settings import settings
 
 __all__ = ["CpuDevice", "devices", "load_entry"]
 
@@ -82,6 +83,8 @@ def load_entry(module: CpuModule, launch: LaunchInfo, name: str) -> LoadedKernel
         scratch_bytes=launch.scratch_bytes,
         chunk=launch.cpu_chunk,
         threads=launch.cpu_threads,
+        together=settings().programs_at_once,
+        cooperative=launch.cooperative,
     )
 
 

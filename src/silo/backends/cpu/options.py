@@ -30,7 +30,7 @@ class CpuOptions:
     use where the CPU turns out to have it: 0 the instructions of the level alone, 1 also vector instructions beyond it
     (AVX512-BF16, VNNI), 2 also matrix tiles (AMX). ``dot_rows`` and ``dot_vectors`` are the block of a dot's sums that
     stays in registers: rows (1 to 16) and vectors a row (1 to 4); 0 leaves the choice to the compiler.
-    ``chunk`` and ``threads`` go to the launch info.
+    ``chunk``, ``threads`` and ``cooperative`` (programs wait for each other, so all run at once) go to the launch info.
     """
 
     mode: Literal["optimized", "reference"] = "optimized"
@@ -41,6 +41,7 @@ class CpuOptions:
     dot_vectors: int = 0
     chunk: int = 0
     threads: int = 0
+    cooperative: bool = False
 
     @classmethod
     def of(cls, config: Config, mode: Literal["optimized", "reference"], vector_bits: int) -> CpuOptions:
@@ -51,7 +52,13 @@ class CpuOptions:
         """
         members = config.as_dict()
         chosen = {name.removeprefix("cpu_"): _number(name, members[name]) for name in _RANGES if name in members}
-        return cls(mode, vector_bits, members.get("enable_fp_fusion", True) is not False, **chosen)
+        return cls(
+            mode,
+            vector_bits,
+            members.get("enable_fp_fusion", True) is not False,
+            **chosen,
+            cooperative=members.get("launch_cooperative_grid") is True,
+        )
 
     def to_json(self) -> JSON:
         """The canonical form."""

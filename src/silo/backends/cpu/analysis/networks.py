@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from silo.backends.cpu.analysis.combining import combining_operation
+from silo.backends.cpu.analysis.rewriting import cast, drop, replace
 from silo.backends.cpu.analysis.values import NETWORK, VIEWS, constant_scalar, is_unit_reshape
 from silo.sources.triton.ssa import Block, Module, Operation, Type, Value
 
@@ -206,23 +207,8 @@ def _put_network(block: Block, select: Operation, found: _Found) -> None:
     result.owner = network
     source.uses.append(network)
     block.operations.insert(block.operations.index(select), network)
-    _replace(select.result, result)
-    _drop(block, select)
-
-
-def _replace(old: Value, new: Value) -> None:
-    for user in dict.fromkeys(old.uses):
-        for position, operand in enumerate(user.operands):
-            if operand is old:
-                user.operands[position] = new
-                new.uses.append(user)
-    old.uses.clear()
-
-
-def _drop(block: Block, operation: Operation) -> None:
-    for operand in operation.operands:
-        operand.uses.remove(operation)
-    block.operations.remove(operation)
+    replace(select.result, result)
+    drop(block, select)
 
 
 def _is_pure(operation: Operation) -> bool:
@@ -235,7 +221,7 @@ def _drop_unused(block: Block) -> None:
     """Drop what only the replaced operations used, and join networks that follow each other."""
     for operation in list(reversed(block.operations)):
         if _is_pure(operation) and not any(result.uses for result in operation.results):
-            _drop(block, operation)
+            drop(block, operation)
     for operation in list(block.operations):
         before = operation.operands[0].owner if operation.name == NETWORK else None
         if before is None or before.name != NETWORK or before.block is not block or len(before.result.uses) != 1:
@@ -247,8 +233,8 @@ def _drop_unused(block: Block) -> None:
         assert isinstance(second, tuple)
         operation.attributes["steps"] = (*first, *second)
         source = before.operands[0]
-        _replace(before.result, source)
-        _drop(block, before)
+        replace(before.result, source)
+        drop(block, before)
 
 
 def _flatten(block: Block) -> None:
@@ -263,14 +249,14 @@ def _flatten(block: Block) -> None:
         network.operands[0] = flat
         flat.uses.append(network)
         network.results[0] = Value(f"{result.name}_flat", flat.type, network)
-        _replace(result, _cast(block, "tt.reshape", network.result, result.type, network, after=True))
+        replace(result, cast(block, "tt.reshape", network.result, result.type, network, after=True))
     for operation in [operation for operation in block.operations if operation.name == "tt.reshape"]:
         inner = operation.operands[0].owner
         if inner is None or inner.name != "tt.reshape":
             continue
         source = inner.operands[0]
         if source.type.shape == operation.result.type.shape:
-            _replace(operation.result, source)
+            replace(operation.result, source)
         else:
             inner.result.uses.remove(operation)
             operation.operands[0] = source
@@ -287,20 +273,11 @@ def _widen(block: Block) -> None:
         floats = wide == "f32"
         extend = "arith.extf" if floats else ("arith.extui" if network.attributes["unsigned"] else "arith.extsi")
         type_ = Type(wide, source.type.shape, tensor=True)
-        before = _cast(block, extend, source, type_, network, after=False)
+        before = cast(block, extend, source, type_, network, after=False)
         source.uses.remove(network)
         network.operands[0] = before
         before.uses.append(network)
         sorted_ = Value(f"{result.name}_wide", type_, network)
         network.results[0] = sorted_
-        narrow = _cast(block, "arith.truncf" if floats else "arith.trunci", sorted_, result.type, network, after=True)
-        _replace(result, narrow)
-
-
-def _cast(block: Block, name: str, value: Value, type_: Type, beside: Operation, *, after: bool) -> Value:
-    result = Value(f"{value.name}_{type_.element}", type_)
-    operation = Operation(name, [value], [result], {}, block=block, location=beside.location)
-    result.owner = operation
-    value.uses.append(operation)
-    block.operations.insert(block.operations.index(beside) + after, operation)
-    return result
+        narrow = cast(block, "arith.truncf" if floats else "arith.trunci", sorted_, result.type, network, after=True)
+        replace(result, narrow)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.combining import combining_operation
-from silo.backends.cpu.analysis.values import DOTS, NO_EFFECT, TERMINATORS
+from silo.backends.cpu.analysis.values import DOTS, FENCE, NO_EFFECT, TERMINATORS, VOLATILE_LOAD
 from silo.backends.cpu.ops_atomic import ATOMICS, atomic_refusal
 from silo.errors import UnsupportedError
 from silo.sources.triton.ssa import Module, Operation
@@ -20,6 +20,9 @@ STRUCTURAL = (
             "tt.func",
             "tt.assert",
             "tt.atomic_cas",
+            "tt.atomic_load",
+            "tt.atomic_poll",
+            "tt.atomic_store",
             "tt.atomic_rmw",
             "tt.call",
             "tt.cat",
@@ -113,6 +116,8 @@ def _refusal(operation: Operation) -> str:
     for value in [*operation.operands, *operation.results]:
         if not ops.has_c_type(value.type):
             return f"values of type {value.type.element}"
+    if name in {FENCE, VOLATILE_LOAD}:  # a module that was lowered before, in another mode
+        return ""
     if name in STRUCTURAL:
         return _structural_refusal(operation)
     if name not in ops.SUPPORTED:

@@ -1,40 +1,56 @@
 """Makes the order of memory accesses explicit where programs may wait for each other.
 
-A program waits by reading a place again and again: with volatile loads, or with atomics in a loop that runs until
-they give what is waited for. What it waits for was written before by a program on another thread, so in such a kernel
+A program waits by reading a place again and again: with volatile or atomic loads, or with other atomics in a loop that
+runs until they give what is waited for. What it waits for is written by a program on another thread, so in such a
+kernel
 
-- volatile loads are operations of their own (``silo.volatile_load``), which are done each time, once, in their place,
-  and acquire: what follows them reads what was written before what they read;
-- every store has a fence (``silo.fence``) before it, and barriers are fences: a flag that is stored, by whatever
-  operation, is seen after what was stored before it. A GPU needs more from the kernel; here it costs next to nothing.
+- volatile and atomic loads are operations of their own (``silo.volatile_load``), which are done each time, once, in
+  their place, and acquire: what follows them reads what was written before what they read;
+- every store, atomic or not, has a fence (``silo.fence``) before it, and barriers are fences: a flag that is stored,
+  by whatever operation, is seen after what was stored before it. A GPU needs more from the kernel; here it costs next
+  to nothing.
+
+A loop that may wait does nothing but read and use atomics: one that stores is at work. In each of its turns the kernel
+lets other programs run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from silo.backends.cpu.analysis.values import FENCE, NO_EFFECT, VOLATILE_LOAD
+from silo.backends.cpu.analysis.values import BARRIERS, FENCE, VOLATILE_LOAD
 from silo.backends.cpu.ops_atomic import ATOMICS
 from silo.sources.triton.ssa import Block, Module, Operation
 
-__all__ = ["order_memory"]
+__all__ = ["jump_may_wait", "may_wait", "order_memory"]
 
-_BARRIERS = NO_EFFECT - {"llvm.intr.assume"}
+_WATCHES = frozenset({VOLATILE_LOAD, "tt.call", *ATOMICS})
+# What a program does that is not waiting.
+_WORK = frozenset({"tt.store", "tt.dot", "tt.descriptor_store"})
 
 
 def order_memory(module: Module) -> None:
-    """Give volatile loads their own name and add the fences, in place; nothing changes where no program may wait."""
-    volatile = [op for op in module.walk() if op.name == "tt.load" and op.attributes.get("isVolatile")]
-    for operation in volatile:
-        operation.name = VOLATILE_LOAD
-    if not volatile and not any(op.name in ATOMICS and _is_repeated(op) for op in module.walk()):
+    """Give volatile loads their own name and add the fences, in place; nothing changes where no program may wait.
+
+    A module that was ordered before stays as it is.
+    """
+    if any(op.name in {FENCE, VOLATILE_LOAD} for op in module.walk()):
+        return
+    named = False
+    for operation in module.walk():
+        is_volatile = operation.name == "tt.load" and operation.attributes.get("isVolatile")
+        if is_volatile or operation.name == "tt.atomic_load":
+            operation.name, named = VOLATILE_LOAD, True
+        elif operation.name == "tt.atomic_store":
+            operation.name, named = "tt.store", True
+    if not named and not any(op.name in ATOMICS and _is_repeated(op) for op in module.walk()):
         return
     for block in _blocks(module):
         ordered: list[Operation] = []
         for operation in block.operations:
-            if operation.name == "tt.store" or operation.name in _BARRIERS:
+            if operation.name == "tt.store" or operation.name in BARRIERS:
                 ordered.append(Operation(FENCE, [], [], {}, block=block, location=operation.location))
-            if operation.name not in _BARRIERS:
+            if operation.name not in BARRIERS:
                 ordered.append(operation)
         block.operations = ordered
 
@@ -46,6 +62,32 @@ def _blocks(module: Module) -> Iterator[Block]:
         for region in operation.regions:
             yield from region.blocks
             pending.extend(op for block in region.blocks for op in block.operations)
+
+
+def may_wait(loop: Operation) -> bool:
+    """Whether an ``scf.while`` may wait for another program."""
+    return _reads_and_waits(op for region in loop.regions for block in region.blocks for op in block.operations)
+
+
+def jump_may_wait(block: Block, blocks: Sequence[Block]) -> bool:
+    """Whether the jump at the end of ``block`` may close a loop, over ``blocks`` of one function, that waits."""
+    order = {one: number for number, one in enumerate(blocks)}
+    targets = [order[one] for one in block.operations[-1].successors if order[one] <= order[block]]
+    return any(
+        _reads_and_waits(op for one in blocks[target : order[block] + 1] for op in one.operations) for target in targets
+    )
+
+
+def _reads_and_waits(operations: Iterable[Operation]) -> bool:
+    waits = False
+    pending = list(operations)
+    while pending:
+        operation = pending.pop()
+        if operation.name in _WORK:
+            return False
+        waits = waits or operation.name in _WATCHES
+        pending.extend(op for region in operation.regions for block in region.blocks for op in block.operations)
+    return waits
 
 
 def _is_repeated(operation: Operation) -> bool:

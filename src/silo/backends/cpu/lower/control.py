@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from silo.backends.cpu import ops
+from silo.backends.cpu.analysis.polls import CLOCK
 from silo.backends.cpu.analysis.streams import enclosing_loops
 from silo.backends.cpu.analysis.values import FENCE, REGION_RETURNS, VOLATILE_LOAD, load_parts, store_parts
+from silo.backends.cpu.analysis.waiting import jump_may_wait, may_wait
 from silo.backends.cpu.loop_ir import (
     Assign,
     Break,
@@ -163,6 +165,9 @@ class FunctionLowering:
                     return text
                 fill = scope.scalar(other) if other is not None else ops.zero(operation.result.type)
                 return f"{scope.scalar(mask)} ? {text} : {fill}"
+            case name if name == CLOCK:
+                scope.pieces.add("clock")
+                return "silo_nanoseconds()"
             case name if name == VOLATILE_LOAD:
                 texts = [scope.scalar(part) if part is not None else "" for part in load_parts(operation)]
                 return volatile_load(scope, operation.result.type, *texts)
@@ -283,7 +288,14 @@ class FunctionLowering:
             scope.unstage(before.arguments)
             yielded = [value for value in after.operations[-1].operands if not value.type.tensor]
             self._assign_all(list(zip(variables, yielded, strict=True)))
+            if may_wait(operation):
+                self._wait()
         scope.emit(Forever(body))
+
+    def _wait(self) -> None:
+        """In a turn of a loop that may wait for another program: let others run."""
+        self.scope.pieces.add("wait")
+        self.scope.emit(Call("silo_wait(context)"))
 
     def _branch(self, step: Branch) -> None:
         scope = self.scope
@@ -320,8 +332,11 @@ class FunctionLowering:
             elif len(self.labels) > 1:
                 scope.emit(Goto(NEXT_PROGRAM))
             return
+        back = operation.block is not None and jump_may_wait(operation.block, list(self.labels))
         if operation.name == "cf.br":
             self._pass(operation.operands, operation.successors[0])
+            if back:
+                self._wait()
             scope.emit(Goto(self.labels[operation.successors[0]]))
             return
         condition, *edges = operation.operand_segments()
@@ -329,6 +344,8 @@ class FunctionLowering:
         for values, successor in zip(edges, operation.successors, strict=True):
             with scope.collecting() as side:
                 self._pass(list(values), successor)
+                if back:
+                    self._wait()
                 scope.emit(Goto(self.labels[successor]))
             sides.append(side)
         scope.emit(If(scope.scalar(condition[0]), sides[0], sides[1]))

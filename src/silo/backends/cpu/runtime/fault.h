@@ -1,6 +1,6 @@
 /* What went wrong in a kernel, told to whoever launched it. Codes are what the entry returns. */
 struct silo_fault {
-    uint32_t bytes;  /* of the caller's struct; text is what of it lies behind `claimed` */
+    uint32_t bytes;  /* of the caller's struct, which may be longer */
     int32_t claimed; /* the first to fail has the text */
     char text[1016];
 };
@@ -13,7 +13,7 @@ int snprintf(char *, __SIZE_TYPE__, char const *, ...);
  * or nobody wants to know. */
 static __attribute__((noinline, unused)) __SIZE_TYPE__ silo_fault_claim(void *context) {
     struct silo_fault *fault = (struct silo_fault *)context;
-    if (!fault || fault->bytes <= 8 || __atomic_exchange_n(&fault->claimed, 1, __ATOMIC_RELAXED))
+    if (!fault || fault->bytes < sizeof *fault || __atomic_exchange_n(&fault->claimed, 1, __ATOMIC_RELAXED))
         return 0;
-    return fault->bytes - 8;
+    return sizeof fault->text;
 }

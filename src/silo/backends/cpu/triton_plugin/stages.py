@@ -84,7 +84,11 @@ class CpuStages:
 
         def c_text(made: Any, metadata: dict[str, Any]) -> str:  # noqa: ANN401
             name = str(made.get_entry_func_name())
-            chosen = CpuOptions(vector_bits=self._level.vector_bits, fp_contract=options.enable_fp_fusion)
+            chosen = CpuOptions(
+                vector_bits=self._level.vector_bits,
+                fp_contract=options.enable_fp_fusion,
+                cooperative=bool(options.launch_cooperative_grid),
+            )
             text = read_off(made)
             job = make_job(name, self.target, text, module_layout, chosen)
             names.append(name)

@@ -101,6 +101,10 @@ def cpu_target(target: Target) -> Any:  # noqa: ANN401
     return module("triton.backends.compiler").GPUTarget("cpu", target.arch, 1)
 
 
+class _OptionError(CompileError, AssertionError):
+    """An option that Triton's own back ends refuse by an assertion: programs that catch that catch this."""
+
+
 class CpuFrontEnd:
     """What Triton's front end asks of a compiler backend, by Triton's names for it."""
 
@@ -120,8 +124,8 @@ class CpuFrontEnd:
         known["extern_libs"] = tuple(dict(known.get("extern_libs", ())).items())
         known["arch"] = self.target.arch
         warps = known.get("num_warps", 1)
-        if not isinstance(warps, int) or warps < 1:
-            raise CompileError(f"num_warps is a count, not {warps!r}")
+        if not isinstance(warps, int) or warps < 1 or warps & (warps - 1):
+            raise _OptionError(f"num_warps must be a power of 2, not {warps!r}")
         return CpuOptions(**known)
 
     def load_dialects(self, _context: object) -> None:

@@ -1,0 +1,137 @@
+/* A kernel that reads or writes where there is no memory ends the process with a signal. Before it
+ * does, this says which kernel and which program it was.
+ *
+ * Only faults are claimed that a thread raises while it runs a kernel. Everything else, and those
+ * too once they are told, go to whoever had the signal before, or to the system, in the way they
+ * would have without this: by the same signal, at the same instruction. Whatever is called here is
+ * safe in a signal handler. */
+#include "cpu_job.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+static const int watched[] = {SIGSEGV, SIGBUS};
+enum { WATCHED = sizeof watched / sizeof *watched };
+
+static struct sigaction previous[WATCHED];
+
+struct line {
+    char text[512];
+    size_t used;
+};
+
+static void add_text(struct line *line, const char *text) {
+    while (*text != '\0' && line->used < sizeof line->text - 1)
+        line->text[line->used++] = *text++;
+}
+
+static void add_number(struct line *line, uint64_t value, unsigned base) {
+    char digits[24];
+    size_t at = sizeof digits;
+    digits[--at] = '\0';
+    do {
+        digits[--at] = "0123456789abcdef"[value % base];
+        value /= base;
+    } while (value != 0);
+    add_text(line, digits + at);
+}
+
+static void add_program(struct line *line, const uint32_t grid[3], uint64_t program) {
+    add_text(line, "(");
+    add_number(line, program % grid[0], 10);
+    add_text(line, ", ");
+    add_number(line, program / grid[0] % grid[1], 10);
+    add_text(line, ", ");
+    add_number(line, program / grid[0] / grid[1], 10);
+    add_text(line, ")");
+}
+
+static void tell(const struct silo_cpu_runner *runner, int signal, const siginfo_t *info) {
+    const struct silo_cpu_launch *launch = runner->job->launch;
+    const uint64_t program =
+        __atomic_load_n(&runner->context.program, __ATOMIC_RELAXED); /* by the kernel, volatile */
+    struct line line = {.used = 0};
+    add_text(&line, "silo: ");
+    add_text(&line, signal == SIGBUS ? "SIGBUS" : "SIGSEGV");
+    add_text(&line, " in kernel ");
+    add_text(&line, launch->name != NULL ? launch->name : "?");
+    if (program >= runner->begin && program < runner->end) {
+        add_text(&line, ", program ");
+        add_program(&line, launch->grid, program);
+    } else { /* code that does not say which */
+        add_text(&line, ", a program from ");
+        add_program(&line, launch->grid, runner->begin);
+        add_text(&line, " to ");
+        add_program(&line, launch->grid, runner->end - 1);
+    }
+    add_text(&line, " of a grid of (");
+    for (int axis = 0; axis < 3; axis++) {
+        add_number(&line, launch->grid[axis], 10);
+        add_text(&line, axis < 2 ? ", " : ")");
+    }
+    if (info->si_code == SEGV_MAPERR || info->si_code == SEGV_ACCERR) {
+        add_text(&line, ", at address 0x");
+        add_number(&line, (uint64_t)(uintptr_t)info->si_addr, 16);
+    }
+    add_text(&line, ": run with SILO_CHECK=1, or silo.check, to find the access\n");
+    ssize_t unused = write(STDERR_FILENO, line.text, line.used);
+    (void)unused;
+}
+
+/* As if this handler were not there. */
+static void pass_on(int signal, siginfo_t *info, void *machine, struct sigaction *before) {
+    if (before->sa_flags & SA_SIGINFO) {
+        before->sa_sigaction(signal, info, machine);
+    } else if (before->sa_handler == SIG_IGN && info->si_code <= 0) {
+        return; /* somebody sent it; a fault cannot be ignored */
+    } else if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN) {
+        before->sa_handler(signal);
+    } else {
+        struct sigaction usual;
+        memset(&usual, 0, sizeof usual);
+        usual.sa_handler = SIG_DFL;
+        sigaction(signal, &usual, NULL);
+        /* A fault comes again at the same instruction; what somebody sent does not. */
+        if (info->si_code <= 0)
+            raise(signal);
+    }
+}
+
+static void handle(int signal, siginfo_t *info, void *machine) {
+    const int kept = errno;
+    struct silo_cpu_thread *thread = silo_cpu_this_thread();
+    struct silo_cpu_runner *runner = thread != NULL ? thread->running : NULL;
+    if (runner != NULL && info->si_code > 0) {
+        thread->running = NULL; /* once, should it come again on its way to others */
+        tell(runner, signal, info);
+    }
+    for (int i = 0; i < WATCHED; i++)
+        if (watched[i] == signal)
+            pass_on(signal, info, machine, &previous[i]);
+    /* Whoever had it before may have put the fault right: then the kernel goes on. */
+    if (runner != NULL)
+        thread->running = runner;
+    errno = kept;
+}
+
+static void install(void) {
+    struct sigaction ours;
+    memset(&ours, 0, sizeof ours);
+    ours.sa_sigaction = handle;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK; /* on the thread's other stack, if it has one */
+    sigemptyset(&ours.sa_mask);
+    for (int i = 0; i < WATCHED; i++)
+        if (sigaction(watched[i], NULL, &previous[i]) == 0)
+            sigaction(watched[i], &ours, NULL);
+}
+
+void silo_cpu_watch_faults(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static bool done; /* relaxed: set late is asked once more */
+    if (__atomic_load_n(&done, __ATOMIC_RELAXED))
+        return;
+    pthread_once(&once, install);
+    __atomic_store_n(&done, true, __ATOMIC_RELAXED);
+}

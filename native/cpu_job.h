@@ -1,0 +1,96 @@
+/* A launch on the CPU while it runs: shared by the pool, by launches whose programs wait for each
+ * other, and by what tells of a crash. */
+#ifndef SILO_CPU_JOB_H
+#define SILO_CPU_JOB_H
+
+#include "cpu_pool.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+
+struct silo_cpu_job {
+    const struct silo_cpu_launch *launch;
+    uint64_t chunk;
+    _Atomic int seats; /* workers of the pool that may still join */
+    _Atomic uint64_t next;
+    _Atomic int error;
+    /* Of launches whose programs may wait (cpu_waiting.c): */
+    bool waits;
+    bool gated;              /* helpers wait until all are there; guarded by the lock there */
+    uint32_t helpers;        /* threads made for this launch that have not left; likewise */
+    pthread_t launcher;      /* the thread that launched */
+    _Atomic uint32_t inside; /* threads that run programs, or are about to */
+    _Atomic uint64_t event;  /* nanoseconds: when a program last began, or a thread was added */
+};
+
+/* One thread's part of a launch, on its stack. */
+struct silo_cpu_runner {
+    struct silo_context context; /* first: it is what the kernel gets, and gives back to `wait` */
+    struct silo_cpu_job *job;
+    uint64_t begin, end; /* programs it was given */
+    /* Since `begin`: turns of loops that wait, and when they were found to; 0: not yet. */
+    uint64_t turns, since, asked;
+    jmp_buf out; /* back to the pool from within a kernel, which has nothing to release */
+};
+
+/* A thread that has run a kernel. Made when it first does and used again by another once it has
+ * ended; never freed, for signal handlers walk the list of them: thread storage that is made on
+ * first use would not be safe there. */
+struct silo_cpu_thread {
+    struct silo_cpu_thread *next;            /* never changed */
+    pthread_t self;                          /* while `used` */
+    struct silo_cpu_runner *_Atomic running; /* NULL between kernels; written by the thread alone */
+    _Atomic bool used;
+    void *memory; /* scratch, owned; grown on demand, kept between launches */
+    uint64_t size;
+};
+
+/* The calling thread's, or NULL where it never ran a kernel. Safe in a signal handler. */
+struct silo_cpu_thread *silo_cpu_this_thread(void);
+
+/* Take chunks until none is left or one failed (cpu_pool.c). */
+void silo_cpu_work_on(struct silo_cpu_job *job);
+
+/* Signals that a thread of ours leaves to others; those of its own faults are not among them. */
+void silo_cpu_block_signals(sigset_t *before);
+
+/* ---- cpu_waiting.c ---- */
+
+/* At each turn of a loop that waits. */
+void silo_cpu_wait(void *context);
+
+/* Have as many threads as there are programs; 0, or SILO_CPU_REFUSED with the fault's text. */
+int silo_cpu_gather(struct silo_cpu_job *job);
+
+/* Await the threads that were added. */
+void silo_cpu_disperse(struct silo_cpu_job *job);
+
+/* For the thread that launched, while it waits for others: ask whether to give up, and do so. */
+void silo_cpu_ask(struct silo_cpu_job *job);
+
+/* In a child made by fork. */
+void silo_cpu_waiting_renew(void);
+
+/* ---- cpu_crash.c ---- */
+
+/* Say so when a kernel faults, from the first launch on. Cheap when done before. */
+void silo_cpu_watch_faults(void);
+
+static inline uint64_t silo_cpu_now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
+
+static inline void silo_cpu_relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+#endif

@@ -1,0 +1,192 @@
+/* Launches whose programs wait for each other. On a GPU many programs run at once; here a thread
+ * runs one after another, so a program that waits for one that has not begun would wait for ever.
+ * Where that happens threads are added for the next programs, until all run. A cooperative launch
+ * says beforehand that its programs wait, and gets a thread for each.
+ *
+ * Locks: `crowd.mutex` guards `gated` and `helpers` of every job; nothing else is taken under it. A
+ * job lies on the stack of the thread that launched, which leaves only when `helpers` is 0; the
+ * last helper touches nothing of it after it has released the lock. */
+#include "cpu_job.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+
+/* Turns that only pause: what is waited for is about to happen. Then the CPU is given to others. */
+#define PAUSES 64
+/* How often (in turns that give the CPU away) a waiting thread looks at the clock. */
+#define GLANCE 16
+/* No program began for so long, nanoseconds, and some have not: threads are added. The holder of a
+ * lock that others wait for is seldom kept from the CPU for longer. */
+#define STALLED 2000000
+/* Likewise, and there may be no more threads: it will not get better. */
+#define STUCK UINT64_C(10000000000)
+/* A wait so long is not about to end: sleep between turns, so that others get the CPU. */
+#define LONG 5000000
+#define NAP 50000
+/* How often the thread that launched asks whether to give up. */
+#define ASK 20000000
+
+bool (*silo_cpu_interrupted)(void);
+
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+} crowd = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER};
+
+void silo_cpu_waiting_renew(void) {
+    pthread_mutex_init(&crowd.mutex, NULL);
+    pthread_cond_init(&crowd.changed, NULL);
+}
+
+static void fail(struct silo_cpu_job *job, int error) {
+    int none = 0; /* the first error stays */
+    atomic_compare_exchange_strong(&job->error, &none, error);
+}
+
+static void *helper(void *argument) {
+    struct silo_cpu_job *job = argument;
+    pthread_mutex_lock(&crowd.mutex);
+    while (job->gated)
+        pthread_cond_wait(&crowd.changed, &crowd.mutex);
+    pthread_mutex_unlock(&crowd.mutex);
+    silo_cpu_work_on(job);
+    atomic_fetch_sub(&job->inside, 1);
+    pthread_mutex_lock(&crowd.mutex);
+    job->helpers--;
+    pthread_cond_broadcast(&crowd.changed);
+    pthread_mutex_unlock(&crowd.mutex);
+    return NULL;
+}
+
+/* 0, or an errno. */
+static int add_thread(struct silo_cpu_job *job) {
+    sigset_t before;
+    pthread_t thread;
+    pthread_mutex_lock(&crowd.mutex);
+    silo_cpu_block_signals(&before);
+    const int error = pthread_create(&thread, NULL, helper, job);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0) {
+        pthread_detach(thread);
+        atomic_fetch_add(&job->inside, 1);
+        job->helpers++;
+    }
+    pthread_mutex_unlock(&crowd.mutex);
+    return error;
+}
+
+static void refuse(struct silo_cpu_job *job, const char *form, uint64_t number) {
+    struct silo_fault *fault = job->launch->fault;
+    int none = 0;
+    /* Whoever sets the error has the text. */
+    if (atomic_compare_exchange_strong(&job->error, &none, SILO_CPU_REFUSED) && fault != NULL)
+        snprintf(fault->text, sizeof fault->text, form, (unsigned long long)job->launch->total,
+                 (unsigned long long)number);
+}
+
+int silo_cpu_gather(struct silo_cpu_job *job) {
+    const struct silo_cpu_launch *launch = job->launch;
+    const uint64_t most = launch->share.together;
+    if (launch->total > most) {
+        refuse(job,
+               "its programs wait for each other (launch_cooperative_grid), so all %llu must run "
+               "at once, and a CPU launch may have %llu at once: make the grid smaller, or set "
+               "SILO_PROGRAMS_AT_ONCE",
+               most);
+        return SILO_CPU_REFUSED;
+    }
+    job->gated = true;
+    uint64_t made = 1;
+    while (made < launch->total && add_thread(job) == 0)
+        made++;
+    if (made < launch->total)
+        refuse(job,
+               "its programs wait for each other (launch_cooperative_grid), so all %llu must run "
+               "at once, and the system gives this process threads for %llu: make the grid smaller",
+               made);
+    pthread_mutex_lock(&crowd.mutex);
+    job->gated = false;
+    pthread_cond_broadcast(&crowd.changed);
+    pthread_mutex_unlock(&crowd.mutex);
+    return job->error;
+}
+
+void silo_cpu_ask(struct silo_cpu_job *job) {
+    if (silo_cpu_interrupted != NULL && silo_cpu_interrupted())
+        fail(job, SILO_CPU_INTERRUPTED);
+}
+
+void silo_cpu_disperse(struct silo_cpu_job *job) {
+    pthread_mutex_lock(&crowd.mutex);
+    while (job->helpers > 0) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += ASK;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        if (pthread_cond_timedwait(&crowd.changed, &crowd.mutex, &until) == ETIMEDOUT &&
+            job->error == 0) {
+            pthread_mutex_unlock(&crowd.mutex);
+            silo_cpu_ask(job); /* may wait for the GIL */
+            pthread_mutex_lock(&crowd.mutex);
+        }
+    }
+    pthread_mutex_unlock(&crowd.mutex);
+}
+
+/* Some programs have not begun: `left` of them. Where none did for a while, have twice the threads.
+ */
+static void look_for_threads(struct silo_cpu_job *job, uint64_t left, uint64_t time) {
+    uint64_t event = atomic_load_explicit(&job->event, memory_order_relaxed);
+    if (time < event + STALLED)
+        return;
+    const uint32_t inside = atomic_load_explicit(&job->inside, memory_order_relaxed);
+    const uint32_t most = job->launch->share.together;
+    uint32_t wanted = inside < left ? inside : (uint32_t)left;
+    if (wanted > most - inside || most < inside)
+        wanted = most > inside ? most - inside : 0;
+    /* One of those that wait adds them. */
+    if (wanted > 0 && !atomic_compare_exchange_strong(&job->event, &event, time))
+        return;
+    uint32_t added = 0;
+    while (added < wanted && add_thread(job) == 0)
+        added++;
+    if (added > 0)
+        return;
+    if (wanted > 0)
+        atomic_store(&job->event, event); /* it stays the time of the last that went well */
+    if (time >= event + STUCK)
+        refuse(job,
+               "its programs wait for ones that have not begun: the launch has %llu programs, and "
+               "%llu run at once: make the grid smaller, or set SILO_PROGRAMS_AT_ONCE",
+               inside);
+}
+
+void silo_cpu_wait(void *context) {
+    struct silo_cpu_runner *own = context;
+    struct silo_cpu_job *job = own->job;
+    if (atomic_load_explicit(&job->error, memory_order_relaxed) != 0)
+        longjmp(own->out, 1);
+    const uint64_t turn = own->turns++;
+    if (turn < PAUSES) {
+        silo_cpu_relax();
+        return;
+    }
+    sched_yield();
+    if (turn % GLANCE != 0)
+        return;
+    const uint64_t time = silo_cpu_now();
+    if (own->since == 0)
+        own->since = own->asked = time;
+    if (time - own->asked > ASK && pthread_equal(job->launcher, pthread_self())) {
+        own->asked = time;
+        silo_cpu_ask(job);
+    }
+    const uint64_t next = atomic_load_explicit(&job->next, memory_order_relaxed);
+    if (next < job->launch->total)
+        look_for_threads(job, job->launch->total - next, time);
+    if (time - own->since > LONG)
+        nanosleep(&(struct timespec){0, NAP}, NULL);
+}
