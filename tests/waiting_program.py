@@ -97,8 +97,8 @@ def cooperative():
     try:
         run(barrier, (2000,), np.zeros(1, np.int32), np.zeros(2000, np.int32), 2000, launch_cooperative_grid=True)
     except LaunchError as error:
-        assert "all 2000 must run at once, and a CPU launch may have 1024 at once" in str(error), error
-        assert "SILO_PROGRAMS_AT_ONCE" in str(error)
+        assert "all 2000 must run at once, and a CPU launch may have 1024 at once" in str(error), error  # noqa: PT017
+        assert "SILO_PROGRAMS_AT_ONCE" in str(error)  # noqa: PT017
     else:
         raise AssertionError("it ran")
 
@@ -109,7 +109,7 @@ def stuck():
     try:
         run(later, (50,), np.zeros(50, np.int32), np.zeros(50, np.int32), 50)
     except LaunchError as error:
-        assert "the launch has 50 programs, and 3 run at once" in str(error), error
+        assert "the launch has 50 programs, and 3 run at once" in str(error), error  # noqa: PT017
     else:
         raise AssertionError("it ran")
 
@@ -151,7 +151,7 @@ def fault(programs, wrong):
 
 def fault_elsewhere():
     """A fault outside of any kernel, after a launch."""
-    import ctypes  # noqa: PLC0415
+    import ctypes
 
     run(stray, (4, 1), np.zeros(16, np.float32), 0, 0)
     ctypes.string_at(8)
