@@ -97,7 +97,7 @@ def cooperative():
     run(barrier, (40,), np.zeros(1, np.int32), out, 40, launch_cooperative_grid=True)
     assert (out == 40).all()
     with pytest.raises(
-        LaunchError, match="all 2000 must run at once, and a CPU launch may have 1024 at once.*SILO_PROG"
+        LaunchError, match=r"all 2000 must run at once, .* have 1024 at once.*SILO_PROGRAMS"
     ):
         run(barrier, (2000,), np.zeros(1, np.int32), np.zeros(2000, np.int32), 2000, launch_cooperative_grid=True)
 
