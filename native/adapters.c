@@ -1,5 +1,6 @@
 #include "adapters.h"
 
+#include "flat.h"
 #include "locks.h"
 #include "names.h"
 #include "torch_shim.h"
@@ -179,9 +180,9 @@ static const struct silo_adapter *insert(struct silo_adapter entry) {
 
 const struct silo_adapter *silo_adapter_add(PyTypeObject *type) {
     if (type_hook != NULL) {
-        PyObject *hook = type_hook, *argument = (PyObject *)type;
+        PyObject *hook = type_hook;
         Py_INCREF(hook);
-        PyObject *result = PyObject_Vectorcall(hook, &argument, 1, NULL);
+        PyObject *result = silo_call_one(hook, (PyObject *)type);
         Py_DECREF(hook);
         if (result == NULL)
             return NULL;

@@ -97,6 +97,10 @@ struct silo_dtype silo_dtype_of_object(PyObject *object);
 /* A new DLPack capsule of the object, asking the producer not to wait for its stream. */
 PyObject *silo_capsule_of(PyObject *object);
 
+/* After a failed buffer: whether the object gives capsules, with the exception gone, else the
+ * exception stays. */
+bool silo_buffer_failed(PyObject *object);
+
 /* The tensor inside a capsule of either DLPack generation, or NULL with an exception set. */
 const struct dl_tensor *silo_tensor_of_capsule(PyObject *capsule, bool *readonly);
 

@@ -1,5 +1,7 @@
 #include "launcher.h"
 
+#include "flat.h"
+
 static PyTypeObject *bound_type;
 
 static SILO_HOT PyObject *bound_call(PyObject *self, PyObject *const *arguments, size_t flagged,
@@ -102,6 +104,10 @@ static SILO_HOT void bound_dealloc(PyObject *self) {
     Py_DECREF((PyObject *)type);
 }
 
+static PyObject *bound_tuple_call(PyObject *self, PyObject *args, PyObject *keywords) {
+    return silo_flat_call(self, args, keywords, bound_call);
+}
+
 static PyObject *bound_repr(PyObject *self) {
     struct silo_bound *bound = (struct silo_bound *)self;
     return PyUnicode_FromFormat("<%U[%R]>", bound->launcher->plan.kernel, bound->grid_object);
@@ -115,7 +121,7 @@ int silo_bound_init(PyObject *module) {
     static PyType_Slot slots[] = {
         {Py_tp_dealloc, (void *)bound_dealloc},
         {Py_tp_traverse, (void *)bound_traverse},
-        {Py_tp_call, (void *)PyVectorcall_Call},
+        {Py_tp_call, (void *)bound_tuple_call},
         {Py_tp_repr, (void *)bound_repr},
         {Py_tp_members, members},
         {Py_tp_doc, "A launcher with a grid: kernel[grid]."},

@@ -89,12 +89,33 @@ PyObject *silo_describe(PyObject *object) {
     return result;
 }
 
+/* What Python says of an argument that could not be read, such as what kind of wrapper it is; NULL
+ * where it says nothing. Never leaves an exception. */
+static PyObject *remark_on(PyObject *object) {
+    PyObject *module = PyImport_ImportModule("silo.launch.wrapped_tensors");
+    PyObject *explain = module ? PyObject_GetAttrString(module, "explain_wrapped") : NULL;
+    PyObject *remark =
+        explain && object ? PyObject_CallFunctionObjArgs(explain, object, NULL) : NULL;
+    Py_XDECREF(explain);
+    Py_XDECREF(module);
+    PyErr_Clear();
+    if (remark != NULL && (!PyUnicode_Check(remark) || PyUnicode_GetLength(remark) == 0))
+        Py_CLEAR(remark);
+    return remark;
+}
+
 int silo_bad_argument(PyObject *kernel, PyObject *name, const char *wanted, PyObject *got) {
     PyObject *cause = silo_take_exception();
     PyObject *description = silo_describe(got);
     if (description != NULL) {
-        PyErr_Format(silo_argument_error, "%U: argument '%U' needs %s, got %U", kernel, name,
-                     wanted, description);
+        PyObject *remark = remark_on(got);
+        if (remark != NULL)
+            PyErr_Format(silo_argument_error, "%U: argument '%U' needs %s, got %U: %U", kernel,
+                         name, wanted, description, remark);
+        else
+            PyErr_Format(silo_argument_error, "%U: argument '%U' needs %s, got %U", kernel, name,
+                         wanted, description);
+        Py_XDECREF(remark);
         Py_DECREF(description);
     }
     silo_chain(cause);

@@ -9,6 +9,12 @@ const char silo_py_evaluate_doc[] =
     "evaluate(program, values, arrays=None) -> (error, value)\n\n"
     "Run an expression program. `arrays` has one (sizes, strides, itemsize) or None a slot.";
 
+const char silo_py_tabulate_doc[] =
+    "tabulate(program, shape, out) -> (error, element)\n\n"
+    "Run an expression program over an array's indices, slot k the one of axis k, and store its\n"
+    "value for each element in C order into a writable buffer of 64-bit integers. Stops at the\n"
+    "first element whose value is an error, and says which.";
+
 const char silo_py_generate_doc[] =
     "generate(fill, code, bits, seed, first, count, a, b, low, span, out) -> None\n\n"
     "Fill a writable buffer with elements first ... first + count - 1 of a generated array.";
@@ -105,6 +111,61 @@ PyObject *silo_py_evaluate(PyObject *module, PyObject *args) {
     }
     PyMem_Free(program);
     PyMem_Free(gathered);
+    return result;
+}
+
+/* `count` values; the number of the element that failed is left in *at. */
+static int tabulate(const silo_instruction *program, int32_t length, const int64_t *shape,
+                    int32_t axes, int64_t *out, int64_t count, int64_t *at) {
+    int64_t index[8] = {0};
+    const silo_bindings bindings = {.slot_count = axes, .values = index};
+    for (*at = 0; *at < count; ++*at) {
+        const int error = silo_expression_eval(program, length, &bindings, &out[*at]);
+        if (error != 0)
+            return error;
+        for (int32_t axis = axes - 1; axis >= 0 && ++index[axis] == shape[axis]; axis--)
+            index[axis] = 0;
+    }
+    return 0;
+}
+
+PyObject *silo_py_tabulate(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *data;
+    Py_ssize_t size;
+    PyObject *shape;
+    Py_buffer out;
+    int64_t extents[8], count = 1, at = 0;
+    if (!PyArg_ParseTuple(args, "y#O!w*", &data, &size, &PyTuple_Type, &shape, &out))
+        return NULL;
+    const int axes = gather_numbers(shape, extents);
+    for (int axis = 0; axis < axes; axis++) {
+        const int64_t extent = extents[axis];
+        /* No product beyond what the buffer holds, so none overflows. */
+        count = extent < 0 || (extent != 0 && count > out.len / 8 / extent) ? -1 : count * extent;
+        if (count < 0)
+            break;
+    }
+    silo_instruction *program = PyMem_Malloc((size_t)size + 1); /* aligned */
+    PyObject *result = NULL;
+    if (axes < 0) {
+        ; /* said */
+    } else if (program == NULL) {
+        PyErr_NoMemory();
+    } else if ((size_t)size % sizeof *program != 0 || count < 0 || count > out.len / 8 ||
+               (uintptr_t)out.buf % 8 != 0) {
+        PyErr_Format(PyExc_ValueError, "%zd bytes are no program, or %zd no buffer for it", size,
+                     out.len);
+    } else {
+        memcpy(program, data, (size_t)size);
+        const int32_t length = (int32_t)((size_t)size / sizeof *program);
+        int error;
+        Py_BEGIN_ALLOW_THREADS error =
+            tabulate(program, length, extents, axes, out.buf, count, &at);
+        Py_END_ALLOW_THREADS result = Py_BuildValue("(iL)", error, (long long)at);
+    }
+    PyMem_Free(program);
+    PyBuffer_Release(&out);
     return result;
 }
 

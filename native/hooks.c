@@ -1,5 +1,6 @@
 #include "hooks.h"
 
+#include "flat.h"
 #include "gpu.h"
 
 bool silo_hooks_on;
@@ -68,7 +69,7 @@ int silo_hooks_exit(PyObject *token) {
     if (hook != NULL) {
         Py_INCREF(hook);
         Py_DECREF(result);
-        result = PyObject_Vectorcall(hook, &token, 1, NULL);
+        result = silo_call_one(hook, token);
         Py_DECREF(hook);
     }
     Py_DECREF(token);

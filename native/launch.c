@@ -2,6 +2,7 @@
 #include "constants.h"
 #include "errors.h"
 #include "expression.h"
+#include "flat.h"
 #include "frame.h"
 #include "gpu.h"
 #include "hooks.h"
@@ -130,7 +131,7 @@ static int call_grid(struct silo_launcher *self, const struct silo_inputs *input
     PyObject *meta = silo_call_mapping(self, inputs, binding);
     if (meta == NULL)
         return -1;
-    PyObject *grid = PyObject_Vectorcall(callable, &meta, 1, NULL);
+    PyObject *grid = silo_call_one(callable, meta);
     Py_DECREF(meta);
     int result = grid ? silo_grid_parse(self->plan.kernel, grid, dims) : -1;
     Py_XDECREF(grid);

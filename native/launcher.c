@@ -1,6 +1,7 @@
 #include "launcher.h"
 
 #include "errors.h"
+#include "flat.h"
 #include "miss.h"
 
 PyObject *silo_absent;
@@ -96,32 +97,20 @@ static SILO_HOT PyObject *launcher_subscript(PyObject *self, PyObject *grid) {
 static PyObject *examine(PyObject *object, PyObject *args, PyObject *keywords,
                          enum silo_mode mode) {
     struct silo_launcher *self = (struct silo_launcher *)object;
-    const Py_ssize_t positional = PyTuple_Size(args), named = keywords ? PyDict_Size(keywords) : 0;
-    PyObject **flat = PyMem_Calloc((size_t)(positional + named) + 1, sizeof *flat);
-    PyObject *names = PyTuple_New(named), *result = NULL;
-    struct silo_form *form = NULL;
-    if (flat == NULL || names == NULL) {
-        PyErr_NoMemory();
-        goto done;
+    struct silo_flat flat;
+    PyObject *result = NULL;
+    if (silo_flat_make(&flat, args, keywords) == 0) {
+        struct silo_form *form = silo_form_new(&self->plan, flat.positional, flat.names);
+        if (form != NULL)
+            result = invoke_form(self, NULL, flat.values, form, mode);
+        silo_form_free(form);
     }
-    for (Py_ssize_t i = 0; i < positional; i++)
-        flat[i] = PyTuple_GetItem(args, i);
-    Py_ssize_t at = 0, cursor = 0;
-    PyObject *name, *value;
-    while (keywords != NULL && PyDict_Next(keywords, &cursor, &name, &value)) {
-        flat[positional + at] = value;
-        Py_INCREF(name);
-        if (PyTuple_SetItem(names, at++, name) != 0)
-            goto done;
-    }
-    form = silo_form_new(&self->plan, positional, named ? names : NULL);
-    if (form != NULL)
-        result = invoke_form(self, NULL, flat, form, mode);
-done:
-    silo_form_free(form);
-    Py_XDECREF(names);
-    PyMem_Free(flat);
+    silo_flat_free(&flat);
     return result;
+}
+
+static PyObject *launcher_tuple_call(PyObject *self, PyObject *args, PyObject *keywords) {
+    return silo_flat_call(self, args, keywords, launcher_call);
 }
 
 static PyObject *launcher_resolve(PyObject *self, PyObject *args, PyObject *keywords) {
@@ -281,7 +270,7 @@ int silo_launcher_init(PyObject *module) {
         {Py_tp_dealloc, (void *)launcher_dealloc},
         {Py_tp_traverse, (void *)launcher_traverse},
         {Py_tp_clear, (void *)launcher_clear},
-        {Py_tp_call, (void *)PyVectorcall_Call},
+        {Py_tp_call, (void *)launcher_tuple_call},
         {Py_tp_repr, (void *)launcher_repr},
         {Py_mp_subscript, (void *)launcher_subscript},
         {Py_tp_members, members},

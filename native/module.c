@@ -209,6 +209,7 @@ static PyMethodDef methods[] = {
     {"read", py_read, METH_O,
      "(address, code, bits, readonly, (device type, index), sizes, strides) of an array."},
     {"evaluate", silo_py_evaluate, METH_VARARGS, silo_py_evaluate_doc},
+    {"tabulate", silo_py_tabulate, METH_VARARGS, silo_py_tabulate_doc},
     {"bucket", silo_py_bucket, METH_O, "The bucket of one integer."},
     {"generate", silo_py_generate, METH_VARARGS, silo_py_generate_doc},
     {"narrow", silo_py_narrow, METH_VARARGS,

@@ -1,6 +1,6 @@
-/* Python's stable ABI (3.11), plus the vectorcall names that CPython has exported since 3.9 but
- * that joined the limited API only in 3.12; the whole API where Python has no GIL. Include this
- * before any other header. */
+/* Python's stable ABI (3.11), plus the type and the flag of the vectorcall protocol, which CPython
+ * has had since 3.9 and shows in the limited API from 3.12 on; the whole API where Python has no
+ * GIL. Include this before any other header. */
 #ifndef SILO_PYTHON_H
 #define SILO_PYTHON_H
 
@@ -18,8 +18,6 @@
 
 #if defined(Py_LIMITED_API) && Py_LIMITED_API < 0x030c0000
 typedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObject *);
-PyAPI_FUNC(PyObject *) PyObject_Vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
-PyAPI_FUNC(PyObject *) PyVectorcall_Call(PyObject *, PyObject *, PyObject *);
 #define PY_VECTORCALL_ARGUMENTS_OFFSET ((size_t)1 << (8 * sizeof(size_t) - 1))
 #ifndef Py_TPFLAGS_HAVE_VECTORCALL
 #define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)

@@ -112,9 +112,13 @@ int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
     }
     if (adapter->kind == SILO_ADAPT_DESCRIPTOR)
         return silo_descriptor_shape(object, shape);
-    if (adapter->kind == SILO_ADAPT_BUFFER)
-        return shape_of_buffer(object, shape);
-    if (adapter->kind == SILO_ADAPT_DLPACK) {
+    if (adapter->kind == SILO_ADAPT_BUFFER) {
+        if (shape_of_buffer(object, shape) == 0)
+            return 0;
+        if (!silo_buffer_failed(object))
+            return -1;
+    }
+    if (adapter->kind == SILO_ADAPT_BUFFER || adapter->kind == SILO_ADAPT_DLPACK) {
         PyObject *capsule = silo_capsule_of(object);
         bool readonly;
         const struct dl_tensor *tensor =

@@ -1,6 +1,7 @@
 #include "stream.h"
 
 #include "errors.h"
+#include "flat.h"
 #include "names.h"
 
 static PyObject *s_cuda_stream, *s_protocol, *s_ptr, *s_handle, *s_value;
@@ -87,7 +88,7 @@ int silo_stream_slow(const struct silo_adapter *adapter, int32_t device_type, in
     if (adapter->stream == NULL)
         return 0;
     PyObject *index = PyLong_FromLong(device_id);
-    PyObject *handle = index ? PyObject_Vectorcall(adapter->stream, &index, 1, NULL) : NULL;
+    PyObject *handle = index ? silo_call_one(adapter->stream, index) : NULL;
     Py_XDECREF(index);
     if (handle == NULL)
         return -1;

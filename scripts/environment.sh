@@ -7,7 +7,8 @@ VENV="$ROOT/.venv"
 PY="$VENV/bin/python"
 TORCH=torch==2.13.0
 TRITON=triton==3.9.0
-OLD_TRITON=triton==3.6.0
+OLD_TRITON=3.6.0
+BETWEEN_TRITONS="3.7.1 3.8.0"
 KERNEL_LIBRARIES=(liger-kernel==0.8.5 conch-triton-kernels==1.3 fla-core==0.6.0 einops==0.8.2)
 cd "$ROOT"
 
@@ -62,14 +63,29 @@ ensure_environment() {
   fi
 }
 
-# A second environment with the oldest supported Triton: the adapter's tests run there too.
+# A second environment with the oldest supported Triton.
+OLD_VENV="$ROOT/.venv-triton36"
 ensure_old_triton() {
-  local old="$ROOT/.venv-triton36"
-  if [ ! -f "$old/silo-stamp" ] || [ "$(cat "$old/silo-stamp")" != "$OLD_TRITON" ]; then
-    say "making .venv-triton36 with $OLD_TRITON"
-    "$PY" -m venv "$old"
-    "$old/bin/python" -m pip install --quiet --disable-pip-version-check "$OLD_TRITON" "setuptools>=77,<83" numpy ml_dtypes \
-      "pytest>=8,<10" "pytest-timeout>=2.3,<3" "hypothesis>=6.100,<7" "zstandard>=0.22,<1" "platformdirs>=4,<5" "typer>=0.12,<1" "rich>=13,<16" || return 1
-    echo "$OLD_TRITON" > "$old/silo-stamp"
+  local stamp="$OLD_VENV/silo-stamp" wanted="triton==$OLD_TRITON and pytest-xdist"
+  if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+    say "making .venv-triton36 with triton==$OLD_TRITON"
+    "$PY" -m venv "$OLD_VENV"
+    "$OLD_VENV/bin/python" -m pip install --quiet --disable-pip-version-check "triton==$OLD_TRITON" "setuptools>=77,<83" numpy ml_dtypes \
+      "pytest>=8,<10" "pytest-timeout>=2.3,<3" "pytest-xdist>=3.5,<4" "hypothesis>=6.100,<7" "zstandard>=0.22,<1" "platformdirs>=4,<5" \
+      "typer>=0.12,<1" "rich>=13,<16" || return 1
+    echo "$wanted" > "$stamp"
+  fi
+}
+
+# Those between the oldest and the newest: each is unpacked alone, and takes all else from the oldest's environment.
+ensure_between_triton() { # VERSION, as 3.7.1; sets BETWEEN_VENV
+  BETWEEN_VENV="$ROOT/.venv-triton${1:0:1}${1:2:1}"
+  if [ "$(cat "$BETWEEN_VENV/silo-stamp" 2>/dev/null)" != "$1" ]; then
+    say "making ${BETWEEN_VENV##*/} with triton==$1"
+    rm -rf "$BETWEEN_VENV"
+    "$PY" -m venv --without-pip "$BETWEEN_VENV"
+    "$OLD_VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --target "$BETWEEN_VENV/triton" "triton==$1" || return 1
+    printf '%s\n' "$BETWEEN_VENV/triton" "$OLD_VENV"/lib/python3*/site-packages > "$(echo "$BETWEEN_VENV"/lib/python3*/site-packages)/silo.pth"
+    echo "$1" > "$BETWEEN_VENV/silo-stamp"
   fi
 }

@@ -96,9 +96,7 @@ def cooperative():
     out = np.zeros(40, np.int32)
     run(barrier, (40,), np.zeros(1, np.int32), out, 40, launch_cooperative_grid=True)
     assert (out == 40).all()
-    with pytest.raises(
-        LaunchError, match=r"all 2000 must run at once, .* have 1024 at once.*SILO_PROGRAMS"
-    ):
+    with pytest.raises(LaunchError, match=r"all 2000 must run at once, .* have 1024 at once.*SILO_PROGRAMS"):
         run(barrier, (2000,), np.zeros(1, np.int32), np.zeros(2000, np.int32), 2000, launch_cooperative_grid=True)
 
 

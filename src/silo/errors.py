@@ -92,6 +92,10 @@ class ToolchainError(SourceError):
     """A framework is absent or of a version Silo was not tested with."""
 
 
+class PackageError(SiloError, ImportError):
+    """A package that only a part of Silo needs is not installed."""
+
+
 class TraceError(SourceError):
     """A lambda cannot become an expression."""
 

@@ -47,6 +47,26 @@ def test_every_form_of_a_call(arrays, form):
     assert launch.misses == 1
 
 
+def test_a_call_by_the_slot_with_a_tuple_and_a_dict(arrays):
+    launch, _ = kernels.add(grid=4)
+    x, y, out = arrays
+    for call in (launch.__call__, launch[4].__call__):
+        for args, kwargs in (
+            ((x, y, out, 200), {}),
+            ((x, y), {"n": 200, "out": out}),
+            ((), {"n": 200, "out": out, "y": y, "x": x}),
+        ):
+            out[:] = -1
+            assert call(*args, **kwargs) is None
+            np.testing.assert_array_equal(out, x + y)
+        with pytest.raises(ArgumentError, match="nowhere"):
+            call(x, y, out, 200, nowhere=1)
+        held = [sys.getrefcount(one) for one in arrays]
+        for _ in range(50):
+            call(x, y, out=out, n=200)
+        assert [sys.getrefcount(one) for one in arrays] == held
+
+
 def test_a_callable_grid_sees_config_arguments_and_options(arrays):
     launch, _ = kernels.add()
     x, y, out = arrays

@@ -89,3 +89,64 @@ def test_the_project_speaks_of_itself_alone():
             if FOREIGN.search(line):
                 found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
     assert found == []
+
+
+def climbs(node):
+    """How many folders an expression goes up from what it starts with, and that: ``Path(__file__).parents[2]`` is 3."""
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "parents":
+        up, start = climbs(node.value.value)
+        index = node.slice.value if isinstance(node.slice, ast.Constant) else 0
+        return up + index + 1, start
+    if isinstance(node, ast.Attribute) and node.attr == "parent":
+        up, start = climbs(node.value)
+        return up + 1, start
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in {"resolve", "absolute"}
+    ):
+        return climbs(node.func.value)
+    return 0, ast.unparse(node)
+
+
+def outside(path, text):
+    """Where a program names a folder above the checkout, or one of this machine."""
+    depth = len(path.relative_to(ROOT).parts)  # that many folders up from a file is the checkout
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute | ast.Subscript):
+            up, start = climbs(node)
+            if ("__file__" in start and up > depth) or (up and start in {"ROOT", "REPOSITORY"}):
+                found.append(f"line {node.lineno}: {ast.unparse(node)}")
+        named = node.args[:1] if isinstance(node, ast.Call) and ast.unparse(node.func) in {"Path", "open"} else []
+        named += [node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) else []
+        folders = ("../", "/home/", "/mnt/", "/data/")
+        texts = [one.value for one in named if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        found += [f"line {node.lineno}: {text!r}" for text in texts if f"{text}/".startswith(folders)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("Path(__file__).parents[2]", None),
+        ("Path(__file__).resolve().parents[3] / 'data'", "line 1: Path(__file__).resolve().parents[3]"),
+        ("Path(__file__).parent.parent.parent", None),
+        ("Path(__file__).parent.parent.parent.parent", "line 1: Path(__file__).parent.parent.parent.parent"),
+        ("ROOT.parent / 'data'", "line 1: ROOT.parent"),
+        ("open('../data')", "line 1: '../data'"),
+        ("ROOT / '..' / 'data'", "line 1: '..'"),
+    ],
+)
+def test_what_counts_as_outside(text, fault):
+    assert outside(ROOT / "tests" / "unit" / "made_up.py", text) == ([fault] if fault else [])
+
+
+def test_no_program_reads_outside_of_the_checkout():
+    """What lies elsewhere is named by an argument or by a SILO_TEST_ variable, and tests skip where it is not named."""
+    found = []
+    for folder in ("tests", "bench", "scripts", "examples"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            faults = outside(path, path.read_text(encoding="utf-8"))
+            found += [f"{path.relative_to(ROOT)}: {fault}" for fault in faults]
+    assert found == []

@@ -1,11 +1,9 @@
 import pytest
 
 from silo.core.config import Config
-from silo.core.device import DeviceModel
 from silo.core.dispatch import EXACT_LIMIT, DispatchRules, bucket_from_json, bucket_of, bucket_to_json, distance
 from silo.core.dtypes import dtype
 from silo.core.expressions import INT64_MAX, INT64_MIN
-from silo.core.keys import SCHEMAS, case_key, studies_key, trial_key
 from silo.core.values import canonical_json, parse_json
 
 SMALL, LARGE, OTHER = Config.of(BLOCK=64), Config.of(BLOCK=1024), Config.of(BLOCK=256)
@@ -121,31 +119,3 @@ def test_json_round_trip():
 def test_json_refuses_what_it_never_writes(change):
     with pytest.raises(ValueError, match="not "):
         DispatchRules.from_json({**rules().to_json(), **change})
-
-
-def test_keys_depend_on_every_part():
-    device = DeviceModel("cpu", "stub", "x86-64-v3", 4, 0)
-    other = DeviceModel("cpu", "stub", "x86-64-v3", 8, 0)
-    keys = {
-        trial_key("a", (1,), device, {}),
-        trial_key("b", (1,), device, {}),
-        trial_key("a", (2,), device, {}),
-        trial_key("a", (1,), other, {}),
-        trial_key("a", (1,), device, {"repeats": 3}),
-        studies_key("a"),
-        studies_key("b"),
-        case_key({"label": "a"}),
-    }
-    assert len(keys) == 8
-    assert all(len(key) == 64 for key in keys)
-
-
-def test_every_schema_in_use_is_listed():
-    import re
-    from pathlib import Path
-
-    import silo.core
-
-    texts = [path.read_text() for path in Path(silo.core.__file__).parent.glob("*.py")]
-    used = {schema for text in texts for schema in re.findall(r'digest\(\s*"([^"]+)"', text)}
-    assert used == set(SCHEMAS)

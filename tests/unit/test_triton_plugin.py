@@ -326,6 +326,20 @@ def test_a_constexpr_that_is_missing_stays_tritons_error():
 # -- around a launch -------------------------------------------------------------------------------------------------
 
 
+@triton.jit
+def filled(BLOCK: tl.constexpr, out, value):
+    tl.store(out + tl.arange(0, BLOCK), value)
+
+
+def test_a_compiled_kernel_wants_its_constexprs_too():
+    out = zeros(16)
+    compiled = filled[(1,)](16, out, 2.0)
+    compiled[(1,)](16, out, 3.0)
+    assert (out.data == 3.0).all()
+    with pytest.raises(LaunchError, match=r"filled was launched with 2 values.* out, value: .* constexprs too"):
+        compiled[(1,)](out, 3.0)
+
+
 def test_warmup_compiles_and_runs_nothing():
     out = zeros(16)
     kernel = biased.warmup(zeros(16), None, out, 16, grid=(1,))
@@ -454,11 +468,22 @@ def test_the_clock_of_benchmarks():
     assert interface.current_device() == active_driver.active.get_current_device()
 
 
-def test_types_have_c_names():
+@pytest.mark.parametrize(
+    ("target", "pointer"),
+    [
+        (GPUTarget("cuda", 80, 32), "CUdeviceptr"),
+        (GPUTarget("hip", "gfx942", 64), "hipDeviceptr_t"),
+        (GPUTarget("cpu", host_target().arch, 1), "uintptr_t"),
+    ],
+    ids=["cuda", "hip", "cpu"],
+)
+def test_types_have_c_names_of_the_target_that_was_compiled_for(target, pointer):
+    triton.compiler.make_backend(target)
     names = ["*fp32", "i1", "i8", "u16", "i32", "i64", "fp16", "bf16", "fp32", "fp64"]
     found = [active_driver.active.map_python_to_cpp_type(name) for name in names]
-    assert found[:4] == ["uintptr_t", "int8_t", "int8_t", "uint16_t"]
+    assert found[:4] == [pointer, "int8_t", "int8_t", "uint16_t"]
     assert "float" in found
+    assert not any(" " in name for name in found), "triton.tools.link leaves out parameters whose type has two words"
 
 
 # -- checks ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ import pytest
 
 from triton_entry import SILO, answer
 
-pytest.importorskip("triton", reason="Triton is not installed")
+triton = pytest.importorskip("triton", reason="Triton is not installed")
+VERSION = tuple(map(int, triton.__version__.split(".")[:2]))
 
 KERNELS = """
 import triton
@@ -83,8 +84,14 @@ def generated(folder, target, **options):
 @pytest.mark.parametrize(
     ("target", "driver", "real", "pointer"),
     [
-        ("cuda:80:32", "nvidia", "'cuda', 80, 32", "CUdeviceptr"),
-        ("hip:gfx942:64", "amd", "'hip', 'gfx942', 64", "hipDeviceptr_t"),
+        pytest.param(
+            *("cuda:80:32", "nvidia", "'cuda', 80, 32", "CUdeviceptr"),
+            marks=pytest.mark.skipif(VERSION < (3, 9), reason="this Triton's tool fails for every target cuda:..."),
+        ),
+        pytest.param(
+            *("hip:gfx942:64", "amd", "'hip', 'gfx942', 64", "hipDeviceptr_t"),
+            marks=pytest.mark.skipif(VERSION < (3, 7), reason="this Triton's tool does not link for hip"),
+        ),
     ],
     ids=["cuda", "hip"],
 )

@@ -19,6 +19,7 @@ __all__ = [
     "duplicate",
     "extent_of",
     "host_bits",
+    "host_bytes",
     "is_array",
     "is_device_memory",
     "library_of",
@@ -130,11 +131,15 @@ def host_bits(array: Any) -> NDArray[Any]:  # noqa: ANN401  # any library's arra
         host = cast("NDArray[Any]", _torch_bits(array).cpu().numpy())
     elif isinstance(array, Buffer):
         extent = extent_of(array)
-        memory = array.raw if array.device == "cpu" else memoryview(_copied(array))
-        return extent.view(memory)
+        return extent.view(host_bytes(array))
     else:
         host = to_host(array)
     return host.view(np.dtype(f"uint{8 * host.dtype.itemsize}"))
+
+
+def host_bytes(buffer: Buffer) -> memoryview:
+    """The bytes of a buffer: its own memory on the host, a copy of a device's."""
+    return buffer.raw if buffer.device == "cpu" else memoryview(_copied(buffer))
 
 
 def _copied(buffer: Buffer) -> bytearray:

@@ -10,15 +10,18 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from silo.api.arrays import array_behind, to_host
+from silo.api.arrays import array_behind, host_bytes, to_host
 from silo.api.restoring import restorer_of_all
 from silo.core.cases import Case, CaseRecipe, CheckResult, Make, check, compare, label_of, record
 from silo.core.expressions import Bindings, evaluate
 from silo.core.generator import Fill
+from silo.core.host_arrays import dtype_named, has_numpy, require_numpy
 from silo.core.nodes import Node
-from silo.core.recipes import ArrayRecipe, Work
+from silo.core.plain_checks import PlainArray, check_plain
+from silo.core.recipes import ArrayRecipe, ExpectedRecipe, Work
 from silo.core.values import Value
-from silo.errors import CaseError, SiloError
+from silo.errors import CaseError, PackageError, SiloError
+from silo.launch.buffers import Buffer
 from silo.tune.check import Comparison
 
 __all__ = ["CaseFunction", "PreparedCase", "prepare_recipe"]
@@ -64,7 +67,7 @@ class PreparedCase:
         worst: CheckResult | None = None
         name = ""
         for owner, compare_with in self.checks.items():
-            result = compare_with(to_host(array_behind(self.arguments[owner])) if results is None else results[owner])
+            result = compare_with(_result(self.arguments[owner]) if results is None else results[owner])
             if worst is None or (worst.ok, -worst.max_abs_error) > (result.ok, -result.max_abs_error):
                 worst, name = result, owner
         return worst, name
@@ -113,8 +116,17 @@ def _empty_arrays(recipe: CaseRecipe) -> tuple[str, ...]:
     return tuple(name for name, one in arrays.items() if one.fill is Fill.EMPTY)
 
 
-def _checker(expected: Any) -> Callable[[Any], CheckResult]:  # noqa: ANN401
-    return lambda actual: check(actual, expected)
+def _checker(expected: ExpectedRecipe) -> Callable[[Any], CheckResult]:
+    return lambda actual: check_plain(actual, expected) if isinstance(actual, PlainArray) else check(actual, expected)
+
+
+def _result(value: object) -> Any:  # noqa: ANN401  # a numpy array, or a plain one
+    """What an argument holds now. A bundle's cases can be checked without numpy."""
+    array = array_behind(value)
+    if not isinstance(array, Buffer) or has_numpy():
+        require_numpy("checking the results of a case")
+        return to_host(array)
+    return PlainArray(host_bytes(array), dtype_named(array.dtype), tuple(array.shape))
 
 
 @dataclass(frozen=True)
@@ -188,6 +200,8 @@ class CaseFunction:
         what = f"the case {label_of(values) or '(without parameters)'} of {self.kernel} ({self.location})"
         try:
             yield
+        except PackageError:
+            raise  # no case is to blame
         except SiloError as error:
             raise CaseError(f"{what}: {error}") from error
         except Exception as error:  # a user's function may raise anything

@@ -23,6 +23,7 @@ from silo.errors import (
     CompilerMissingError,
     DeviceError,
     LockError,
+    PackageError,
     SiloError,
     TrustError,
 )
@@ -34,7 +35,7 @@ __all__ = ["CaseOutcome", "run_cases"]
 _REPEATS = 5
 
 # Not a case's fault, and every further case would meet it.
-_FATAL = (TrustError, CompilerMissingError, DeviceError, BundleFormatError, LockError)
+_FATAL = (TrustError, CompilerMissingError, DeviceError, BundleFormatError, LockError, PackageError)
 
 
 @dataclass(frozen=True, slots=True)

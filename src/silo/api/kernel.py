@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -257,6 +258,8 @@ def _make(
             f"({config}) does more than set block shapes of tensor descriptors, and Silo runs no hook; do before the "
             "call what it does, or give silo.kernel a space="
         )
+    if space is None and len(source.originals) > 1:
+        _check_tuner(source)
     if isinstance(grid, Grid):
         constraints = (*constraints, *(requirement for requirement, _ in grid.requires))
     made_space: Space | GroupedSpace | Rule | None
@@ -290,6 +293,7 @@ def _make(
         open_blocks=open_blocks(source.signature, source.heuristics) if free else (),
         open_key=open_sizes(source.signature) if free else (),
         open_constraints=tuple(constraints) if free else (),
+        prunes=space is None and source.prunes,
     )
     if grid is not None:
         known.grid = traced_grid(known, grid)
@@ -305,6 +309,26 @@ def _make(
             "kernel": known,
         },
     )
+
+
+def _check_tuner(source: TritonSource) -> None:
+    """Refuse what ``triton.autotune`` was given and Silo does not do; say what has no effect."""
+    for name, hook in (("pre_hook", source.hooks.pre), ("post_hook", source.hooks.post)):
+        if hook is not None:
+            raise SourceError(
+                f"{source.name} ({source.location}): triton.autotune has the {name} "
+                f"{getattr(hook, '__name__', hook)!r}, which Triton runs at each measurement, and Silo runs no hook: "
+                "it measures on copies and puts back what a kernel writes; leave the hook out if that is what it does, "
+                "or give silo.kernel a space="
+            )
+    if source.measured_by:
+        logging.getLogger("silo").info(
+            "%s (%s): %s of triton.autotune %s no effect: Silo measures every kernel in one way, and keeps results",
+            source.name,
+            source.location,
+            ", ".join(source.measured_by),
+            "has" if len(source.measured_by) == 1 else "have",
+        )
 
 
 def _key_of(source: TritonSource, space: Rule, key: tuple[str, ...]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from silo.api.seeding import study_seeds
 from silo.api.session import session
 from silo.core.config import Config
 from silo.core.decisions import Decision, Rejected
+from silo.core.host_arrays import has_numpy
 from silo.core.origins import Origin
 from silo.errors import ArgumentError, TuneError
 from silo.launch.arguments import Argument, ValueKind
@@ -46,7 +47,7 @@ def measurable(kernel: DeclaredKernel, situation: Situation, variant: Variant) -
     """Whether candidates, of which ``variant`` is one, can be measured on copies of this call's arguments."""
     if kernel.grid is None and situation.call.grid is None:
         return Rejected("the call gives no grid that other configs could use")
-    if not importable("numpy"):
+    if not has_numpy():
         return Rejected("numpy is not installed, and results are compared with it")
     ranges: list[tuple[int, int, object, str]] = []
     for argument in situation.call.arguments:
@@ -64,13 +65,6 @@ def measurable(kernel: DeclaredKernel, situation: Situation, variant: Variant) -
             ranges.append((start, end, array, argument.name))
     shown = memory_is_shown(kernel.source, variant, _passed(situation))
     return shown or Rejected(f"{shown.reason}, and what lies there cannot be copied")
-
-
-def importable(name: str) -> bool:
-    """Whether a package is installed, without importing it."""
-    import importlib.util  # noqa: PLC0415
-
-    return importlib.util.find_spec(name) is not None
 
 
 def tune_live(

@@ -12,6 +12,7 @@ from silo.api.devices import devices_named
 from silo.api.loading import PlaceKind, kind_of
 from silo.api.locks import LockRow, read_lock, update_lock
 from silo.api.studying import Limits, case_studies, tune_case
+from silo.core.host_arrays import require_numpy
 from silo.errors import LockError
 from silo.tune.failing import TunedCase, failure_of
 from silo.tune.outcome import Budget
@@ -106,6 +107,7 @@ def tune_path(
     limits = replace(limits, devices=devices_named(device))
     found = limits.devices[0]
     report = progress or _silent
+    require_numpy("tuning, which compares results,")
     if kind_of(path) is PlaceKind.BUNDLE:
         if lock is not None:
             raise LockError(

@@ -38,6 +38,15 @@ for _name, _command in {
 app.add_typer(cache.app, name="cache")
 
 
+# Packages that parts of Silo need, and how to get each.
+_OPTIONAL = {
+    "numpy": "'kernel-silo[numpy]'",
+    "jinja2": "'kernel-silo[report]'",
+    "triton": "'kernel-silo[triton]'",
+    "ml_dtypes": "ml_dtypes",
+    "torch": "torch",
+}
+
 # The common base of the parser's errors about the command line, which has no public name.
 _USAGE_ERROR: type = typer.BadParameter.__mro__[2]
 
@@ -78,6 +87,13 @@ def main() -> None:
             raise
         console(stderr=True).print("[bold red]error:[/] ", end="")
         console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
+        sys.exit(ExitCode.ERROR)
+    except ModuleNotFoundError as error:
+        if debug or error.name not in _OPTIONAL:
+            raise  # a defect: its traceback is wanted
+        console(stderr=True).print("[bold red]error:[/] ", end="")
+        advice = f"this needs {error.name}, which is not installed: pip install {_OPTIONAL[error.name]}"
+        console(stderr=True).print(advice, markup=False, highlight=False, soft_wrap=True)
         sys.exit(ExitCode.ERROR)
     except (KeyboardInterrupt, typer.Abort):
         code = ExitCode.INTERRUPTED

@@ -12,6 +12,8 @@ from silo.core.config import OPTION_NAMES
 from silo.core.descriptors import TensorDescriptor
 from silo.core.dtypes import DType
 from silo.core.generator import Fill
+from silo.core.host_arrays import require_numpy
+from silo.core.own_data import OwnData, formula_of, values_of
 from silo.core.recipes import (
     AliasRecipe,
     ArgumentRecipe,
@@ -76,6 +78,7 @@ class Handle:
     def host(self) -> NDArray[Any]:
         """Its values as they were made, in a read-only numpy array (ml_dtypes for bfloat16 and 8-bit floats)."""
         if self._host is None:
+            require_numpy("the host copy of a case's array (.host)")
             host = self.recipe.host(self._make.fill)
             host.flags.writeable = False
             self._host = host
@@ -158,7 +161,8 @@ class Make:
 
     ``materialize`` makes the array of the wanted library from a recipe; ``fill``, if given, makes a recipe's elements
     (flat, in C order) faster than numpy does. Each array gets the next seed, so that no two are equal by accident.
-    Shapes are given as ``make.normal(m, n)`` or ``make.normal((m, n))``.
+    Every method takes the shape first, as ``make.normal(m, n)`` or ``make.normal((m, n))``, and the rest by name:
+    ``dtype`` and ``strides`` (in elements; C order without) everywhere, ``seed`` where numbers are random.
 
     >>> make = Make(lambda recipe: recipe.host())
     >>> make.arange(4).host
@@ -200,16 +204,15 @@ class Make:
 
     def integers(
         self,
-        shape: Extents,
-        low: int,
+        *shape: Extents,
         high: int,
-        *,
+        low: int = 0,
         dtype: object = "int32",
         seed: int | None = None,
         strides: Sequence[int] | None = None,
     ) -> Handle:
         """Integers from ``low`` to ``high - 1``; of a float dtype, their values."""
-        return self._made(Fill.INTEGERS, (shape,), dtype, seed, strides, low=low, high=high)
+        return self._made(Fill.INTEGERS, shape, dtype, seed, strides, low=low, high=high)
 
     def empty(self, *shape: Extents, dtype: object = "float32", strides: Sequence[int] | None = None) -> Handle:
         """An array to be written, filled so that an element nobody wrote shows: NaN, or 0xA5 bytes."""
@@ -220,10 +223,10 @@ class Make:
         return self._made(Fill.ZEROS, shape, dtype, 0, strides)
 
     def full(
-        self, shape: Extents, value: float, *, dtype: object = "float32", strides: Sequence[int] | None = None
+        self, *shape: Extents, value: float, dtype: object = "float32", strides: Sequence[int] | None = None
     ) -> Handle:
         """One value everywhere."""
-        return self._made(Fill.FULL, (shape,), dtype, 0, strides, value=value)
+        return self._made(Fill.FULL, shape, dtype, 0, strides, value=value)
 
     def arange(
         self,
@@ -235,6 +238,37 @@ class Make:
     ) -> Handle:
         """``start + step * i`` for the elements in C order."""
         return self._made(Fill.ARANGE, shape, dtype, 0, strides, start=start, step=step)
+
+    def array(
+        self,
+        values: object,
+        *,
+        shape: Extents | None = None,
+        dtype: object = None,
+        strides: Sequence[int] | None = None,
+    ) -> Handle:
+        """Data of your own: values, or a function of an element's indices.
+
+        Values (lists of numbers, arrays on the host) are kept whole in the case, up to 256 KiB; their shape and dtype
+        are their own unless given. A function gets one index an axis and computes an integer with ``+ - * // %``,
+        comparisons, ``min``, ``max``, ``silo.select`` and their like, as a grid does; it needs a ``shape``, and is of
+        int32 unless ``dtype`` says otherwise. Either travels in a bundle.
+
+        >>> Make(lambda recipe: recipe.host()).array(lambda i, j: 10 * i + j, shape=(2, 3)).host
+        array([[ 0,  1,  2],
+               [10, 11, 12]], dtype=int32)
+        """
+        wanted = None if shape is None else _extents((shape,), "array")
+        if callable(values) and not hasattr(values, "shape"):
+            if wanted is None:
+                raise CaseError("make.array of a function needs the shape too: make.array(lambda i: ..., shape=n)")
+            return self._made(
+                Fill.OWN, wanted, "int32" if dtype is None else dtype, 0, strides, own=formula_of(values, wanted)
+            )
+        own, natural, element = values_of(values, dtype)
+        if wanted is not None and math.prod(wanted) != math.prod(natural):
+            raise CaseError(f"make.array: {math.prod(natural)} values do not make an array of shape {wanted}")
+        return self._made(Fill.OWN, natural if wanted is None else wanted, element, 0, strides, own=own)
 
     def descriptor(
         self, array: Handle, block_shape: Sequence[int], *, padding: str = "zero", round_f32_to_tf32: bool = False
@@ -250,17 +284,21 @@ class Make:
         dtype: object,
         seed: int | None,
         strides: Sequence[int] | None,
+        own: OwnData | None = None,
         **params: Value,
     ) -> Handle:
-        extents = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
-        if not all(hasattr(extent, "__index__") for extent in extents):
-            raise CaseError(f"make.{fill.word}: a shape is made of integers, not {shape!r}")
+        extents = _extents(shape, fill.word)
         if seed is None:
             seed = self._next_seed
             self._next_seed += 1
-        return Handle(
-            ArrayRecipe.of(fill, cast("Sequence[int]", extents), dtype, seed=seed, strides=strides, **params), self
-        )
+        return Handle(ArrayRecipe.of(fill, extents, dtype, seed=seed, strides=strides, own=own, **params), self)
+
+
+def _extents(shape: Sequence[Extents], word: str) -> tuple[int, ...]:
+    extents = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+    if not all(hasattr(extent, "__index__") for extent in extents):
+        raise CaseError(f"make.{word}: a shape is made of integers, not {', '.join(map(repr, extents))}")
+    return tuple(int(cast("int", extent)) for extent in extents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +360,7 @@ class Case:
 
 
 def _reference(name: str, expected: object, bound: Mapping[str, Any]) -> NDArray[Any]:
+    require_numpy("what a case function expects")
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     if name not in bound:
@@ -386,7 +425,10 @@ def _float(value: float | None) -> float | None:
 
 def _scalar(name: str, value: object) -> Value:
     if hasattr(value, "shape") and getattr(value, "shape", None) != ():
-        raise CaseError(f"the array {name!r} of a case was not made by make.*, so no recipe can make it again")
+        raise CaseError(
+            f"the array {name!r} of a case was not made by make.*, so no recipe can make it again; "
+            "make.array(...) keeps its values"
+        )
     item = getattr(value, "item", None)  # numpy's scalars
     plain = cast("Callable[[], Value]", item)() if callable(item) else cast("Value", value)
     try:

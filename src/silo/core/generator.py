@@ -37,7 +37,7 @@ __all__ = ["Fill", "FillParams", "generate", "generate_bits", "philox", "sample_
 
 
 class Fill(IntEnum):
-    """What an array is filled with; ``native/generator.h`` has the same numbers (``SILO_FILL_...``)."""
+    """What an array is filled with; ``native/generator.h`` has the numbers, ``SILO_FILL_...``, of all but the last."""
 
     ZEROS = 0
     EMPTY = 1
@@ -46,6 +46,7 @@ class Fill(IntEnum):
     UNIFORM = 4
     NORMAL = 5
     INTEGERS = 6
+    OWN = 7  # what the author gave (:mod:`silo.core.own_data`): nothing for a generator
 
     @property
     def word(self) -> str:

@@ -6,17 +6,42 @@ bfloat16 and the 8-bit floats are numpy dtypes only where ml_dtypes is installed
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from silo.core.dtypes import DType, DTypeKind, dtype
-from silo.errors import CaseError
+from silo.errors import CaseError, PackageError
 from silo.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["SMALL_FLOATS", "SmallFloat", "dtype_named", "numpy_dtype", "round_to_bits", "strided"]
+__all__ = [
+    "SMALL_FLOATS",
+    "SmallFloat",
+    "dtype_named",
+    "has_numpy",
+    "numpy_dtype",
+    "require_numpy",
+    "round_to_bits",
+    "strided",
+]
+
+
+def has_numpy() -> bool:
+    """Whether numpy is installed; it is not imported to know."""
+    if "numpy" in sys.modules:
+        return sys.modules["numpy"] is not None  # pyright: ignore[reportUnnecessaryComparison]  # None: it is blocked
+    import importlib.util  # noqa: PLC0415  # rarely asked
+
+    return importlib.util.find_spec("numpy") is not None
+
+
+def require_numpy(purpose: str) -> None:
+    """``PackageError`` that says what numpy is needed for, where it is not installed."""
+    if not has_numpy():
+        raise PackageError(f"{purpose} needs numpy, which is not installed: pip install 'kernel-silo[numpy]'")
 
 
 @frozen

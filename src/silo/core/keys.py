@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from silo.core.device import DeviceModel
-from silo.core.dispatch import Bucket, bucket_to_json
 from silo.core.values import JSON, digest
 
 __all__ = ["SCHEMAS", "case_key", "ceilings_key", "effort_key", "seeds_key", "spills_key", "studies_key", "trial_key"]
@@ -15,9 +14,9 @@ SCHEMAS = (
 )
 
 
-def trial_key(artifact_key: str, bucket: Bucket, device: DeviceModel, policy: JSON) -> str:
-    """The key of one measured artifact: artifact, bucket, device model, measurement policy."""
-    return digest("trial-key/1", [artifact_key, bucket_to_json(bucket), device.to_json(), policy])
+def trial_key(study: JSON) -> str:
+    """The key under which the trials of a study lie together, by all that they have in common: ``Study.to_json``."""
+    return digest("trial-key/1", study)
 
 
 def studies_key(kernel: str) -> str:

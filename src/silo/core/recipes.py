@@ -13,6 +13,7 @@ from silo.core.dtypes import DType, DTypeKind
 from silo.core.generator import Fill, FillParams, generate, sample_indices
 from silo.core.host_arrays import dtype_named, numpy_dtype, strided
 from silo.core.nodes import INT64_MAX, INT64_MIN, Node, from_json, to_json
+from silo.core.own_data import OwnData, Tabulate, own_from_json
 from silo.core.reading import (
     read_bool,
     read_dtype,
@@ -59,6 +60,7 @@ _PARAMETERS: dict[Fill, dict[str, Value]] = {
     Fill.UNIFORM: {"low": 0.0, "high": 1.0},
     Fill.NORMAL: {"mean": 0.0, "std": 1.0},
     Fill.INTEGERS: {"low": 0, "high": None},
+    Fill.OWN: {},
 }
 _FILLS = {fill.word: fill for fill in Fill}
 
@@ -79,6 +81,7 @@ class ArrayRecipe:
     seed: int = 0
     params: tuple[tuple[str, Value], ...] = ()
     strides: tuple[int, ...] | None = None
+    own: OwnData | None = None
 
     def __post_init__(self) -> None:
         where = f"an array of {self.fill.word} values"
@@ -93,6 +96,10 @@ class ArrayRecipe:
         if [name for name, _ in self.params] != sorted(_PARAMETERS[self.fill]):
             wanted = ", ".join(_PARAMETERS[self.fill]) or "none"
             raise CaseError(f"{where} has the parameters {self.params}; it takes {wanted}")
+        if (self.own is None) != (self.fill is not Fill.OWN):
+            raise CaseError(f"{where} has{' no' if self.own is None else ''} data of its own")
+        if self.own is not None and (refusal := self.own.refusal(self.dtype, self.shape)):
+            raise CaseError(f"{where} of {self.dtype} with shape {self.shape} {refusal}")
         self._check_numbers(where)
 
     @classmethod
@@ -104,6 +111,7 @@ class ArrayRecipe:
         *,
         seed: int = 0,
         strides: Sequence[int] | None = None,
+        own: OwnData | None = None,
         **params: Value,
     ) -> ArrayRecipe:
         """A recipe with defaults filled in; ``dtype`` as :func:`~silo.core.host_arrays.dtype_named` takes it.
@@ -137,6 +145,7 @@ class ArrayRecipe:
             seed=seed,
             params=tuple(sorted(numbers.items())),
             strides=None if strides is None else tuple(int(stride) for stride in strides),
+            own=own,
         )
 
     @property
@@ -175,18 +184,30 @@ class ArrayRecipe:
 
     def host(self, fill: Callable[[ArrayRecipe], NDArray[Any]] | None = None) -> NDArray[Any]:
         """The array in numpy; ``fill`` makes its elements in C order faster than the default, with the same bits."""
-        flat = (
-            generate(self.fill, self.dtype, self.seed, 0, self.size, params=self.fill_params)
-            if fill is None
-            else fill(self)
-        )
+        if fill is not None:
+            flat = fill(self)
+        elif self.own is not None:
+            flat = self._own_elements()
+        else:
+            flat = generate(self.fill, self.dtype, self.seed, 0, self.size, params=self.fill_params)
         values = flat.reshape(self.shape)
         if self.strides is None:
             return values
         return strided(values, self.strides, generate(Fill.EMPTY, self.dtype, 0, 0, 1)[0])
 
+    def _own_elements(self) -> NDArray[Any]:
+        import numpy as np  # noqa: PLC0415  # numpy is optional
+
+        bits = np.frombuffer(self.own_bytes(), dtype=np.dtype(f"u{self.dtype.itemsize}"))
+        return bits.copy().view(numpy_dtype(self.dtype))
+
+    def own_bytes(self, tabulate: Tabulate | None = None) -> bytes:
+        """The elements of an array with data of its own, in C order and the machine's byte order."""
+        assert self.own is not None
+        return self.own.elements(self.dtype, self.shape, tabulate)
+
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """The canonical form. ``own`` is a member only where there is such data, as before there could be."""
         return {
             "fill": self.fill.word,
             "shape": list(self.shape),
@@ -194,12 +215,15 @@ class ArrayRecipe:
             "seed": self.seed if self.seed <= INT64_MAX else value_to_json(self.seed),
             "params": {name: value_to_json(value) for name, value in self.params},
             "strides": None if self.strides is None else list(self.strides),
+            **({} if self.own is None else {"own": self.own.to_json()}),
         }
 
     @classmethod
     def from_json(cls, data: JSON) -> ArrayRecipe:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or senseless members."""
-        members = read_object(data, ("fill", "shape", "dtype", "seed", "params", "strides"), "an array recipe")
+        own = ("own",) if isinstance(data, dict) and "own" in data else ()
+        names = ("fill", "shape", "dtype", "seed", "params", "strides", *own)
+        members = read_object(data, names, "an array recipe")
         fill = members["fill"]
         params = members["params"]
         if not isinstance(fill, str) or fill not in _FILLS or not isinstance(params, dict):
@@ -213,6 +237,7 @@ class ArrayRecipe:
                 seed=_seed(members["seed"]),
                 params=tuple(sorted((name, value_from_json(value)) for name, value in params.items())),
                 strides=None if strides is None else read_integers(strides, "strides"),
+                own=own_from_json(members["own"]) if own else None,
             )
         )
 

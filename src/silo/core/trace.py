@@ -13,12 +13,23 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from silo.core.function_copies import Copier
-from silo.core.nodes import Node
+from silo.core.nodes import Argument, Node
 from silo.core.stand_ins import Namespace
 from silo.core.traced import Integer, Traced, as_node, cdiv, maximum, minimum, next_pow2, select
 from silo.errors import ExpressionError, TraceError
 
-__all__ = ["Integer", "Traced", "cdiv", "maximum", "minimum", "next_pow2", "select", "trace_grid", "trace_value"]
+__all__ = [
+    "Integer",
+    "Traced",
+    "cdiv",
+    "maximum",
+    "minimum",
+    "next_pow2",
+    "select",
+    "trace_grid",
+    "trace_indices",
+    "trace_value",
+]
 
 
 def trace_grid(
@@ -32,7 +43,7 @@ def trace_grid(
     >>> [str(axis) for axis in trace_grid(lambda a: (cdiv(a.n, a.BLOCK), 1), ["n"], ["BLOCK"])]
     ['cdiv(n, BLOCK)', '1']
     """
-    result = _run(function, arguments, config) if callable(function) else function
+    result = _run(function, [Namespace(arguments, config)]) if callable(function) else function
     axes = tuple(cast("Iterable[object]", result)) if isinstance(result, tuple | list) else (result,)
     if not 1 <= len(axes) <= 3:
         raise TraceError(f"a grid has 1 to 3 axes, and {_place(function)} gives {len(axes)}")
@@ -41,13 +52,21 @@ def trace_grid(
 
 def trace_value(function: Callable[[Any], object], arguments: Sequence[str], config: Sequence[str] = ()) -> Node:
     """The expression of one value, as :func:`trace_grid` does."""
-    return as_node(_run(function, arguments, config))
+    return as_node(_run(function, [Namespace(arguments, config)]))
 
 
-def _run(function: Callable[[Any], object], arguments: Sequence[str], config: Sequence[str]) -> object:
-    namespace = Namespace(arguments, config)
+def trace_indices(function: Callable[..., object], names: Sequence[str]) -> Node:
+    """The expression of one value of as many integers as there are names, given to the function by place.
+
+    >>> str(trace_indices(lambda i, j: i * 8 + j % 3, ["i", "j"]))
+    'i * 8 + j % 3'
+    """
+    return as_node(_run(function, [Traced(Argument(name)) for name in names]))
+
+
+def _run(function: Callable[..., object], given: Sequence[object]) -> object:
     try:
-        return Copier().callable(function)(namespace)
+        return Copier().callable(function)(*given)
     except (TraceError, ExpressionError) as error:
         raise TraceError(f"{_place(function)} cannot become an expression: {error}") from None
     except Exception as error:  # whatever the user's function raised is reported with its place

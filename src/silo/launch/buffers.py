@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from silo.core.dtypes import DType
-from silo.core.host_arrays import dtype_named, numpy_dtype
+from silo.core.host_arrays import dtype_named, numpy_dtype, require_numpy
 from silo.errors import ArgumentError
 from silo.launch import native
 from silo.launch.drivers import KINDS, open_driver
@@ -139,6 +139,7 @@ class Buffer:
 
     def numpy(self) -> NDArray[Any]:
         """A numpy array (of ml_dtypes where numpy lacks the type): the same memory on the host, a device's copied."""
+        require_numpy("a numpy array of a silo.Buffer")
         import numpy as np  # noqa: PLC0415  # numpy is optional
 
         flat = np.frombuffer(self._host_bytes(), dtype=np.uint8)

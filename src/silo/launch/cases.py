@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from silo.core.host_arrays import numpy_dtype
+from silo.core.host_arrays import has_numpy, numpy_dtype, require_numpy
+from silo.core.programs import EvalError
 from silo.core.recipes import ArrayRecipe
-from silo.errors import CaseError
+from silo.errors import CaseError, ExpressionError
 from silo.launch import native
 from silo.launch.buffers import Buffer
 from silo.launch.frameworks import torch_with_gpu
@@ -20,6 +21,10 @@ __all__ = ["LIBRARIES", "default_library", "fill", "fill_into", "materialize"]
 
 def fill_into(recipe: ArrayRecipe, out: object) -> None:
     """Write every element of the recipe, in C order, to a contiguous writable buffer of its size."""
+    if recipe.own is not None:
+        if recipe.size:  # a view of nothing has no bytes to cast to
+            memoryview(cast("Any", out)).cast("B")[:] = recipe.own_bytes(_tabulate)
+        return
     params = recipe.fill_params
     element = recipe.dtype
     native.generate(
@@ -37,6 +42,16 @@ def fill_into(recipe: ArrayRecipe, out: object) -> None:
     )
 
 
+def _tabulate(program: bytes, shape: tuple[int, ...], out: object) -> None:
+    error, number = native.tabulate(program, shape, out)
+    if error:
+        place: list[int] = []
+        for extent in reversed(shape):
+            number, index = divmod(number, extent)
+            place.insert(0, index)
+        raise ExpressionError(f"at {place}: {EvalError(error).name.lower()}")
+
+
 def fill(recipe: ArrayRecipe) -> NDArray[Any]:
     """The elements, flat, in numpy: what ``core.generator.generate`` makes, some hundred times faster."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
@@ -51,8 +66,8 @@ def materialize(recipe: ArrayRecipe, library: str | None = None, device: str = "
 
     Args:
         recipe: what to make.
-        library: one of :data:`LIBRARIES`; None: numpy on the CPU, on a GPU torch where it is loaded and Buffers
-            elsewhere.
+        library: one of :data:`LIBRARIES`; None: on the CPU numpy where it is installed, on a GPU torch where it is
+            loaded, and Buffers elsewhere.
         device: ``cpu``, or a GPU as ``cuda:0``.
 
     Raises:
@@ -69,11 +84,12 @@ def default_library(device: str) -> str:
     """What makes the arrays of cases on a device where nobody says."""
     kind = device.partition(":")[0]
     if kind == "cpu":
-        return "numpy"
+        return "numpy" if has_numpy() else "buffer"
     return "buffer" if torch_with_gpu(kind) is None else "torch"
 
 
 def _numpy(recipe: ArrayRecipe, device: str) -> object:
+    require_numpy("--arrays numpy")
     if device != "cpu":
         raise CaseError(f"numpy has no arrays on {device}: --arrays torch or --arrays buffer")
     return recipe.host(fill)

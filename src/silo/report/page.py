@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from silo.core.config import Config
-from silo.errors import ToolchainError
+from silo.errors import PackageError
 from silo.report.ceilings import Ceilings, SpeedOfLight, dot_dtype, speed_of_light
 from silo.report.charts import effect_chart, progress_chart
 from silo.report.ranking import Comparison, compare, effects, failure_groups, parameter_names, value_text
@@ -66,7 +66,7 @@ def kernel_page(kernel: str, origin: str, studies: Sequence[StudyReport]) -> str
     """The page of one kernel. ``origin`` is the name of the file the trials were found by.
 
     Raises:
-        ToolchainError: Jinja2 is not installed.
+        PackageError: Jinja2 is not installed.
     """
     sections = [_section(number, report) for number, report in enumerate(studies, start=1)]
     labels = [section["label"] for section in sections]
@@ -83,7 +83,9 @@ def _template() -> Template:
     try:
         import jinja2  # noqa: PLC0415  # an extra
     except ImportError:
-        raise ToolchainError("reports need Jinja2: pip install 'kernel-silo[report]'") from None
+        raise PackageError(
+            "silo report needs Jinja2, which is not installed: pip install 'kernel-silo[report]'"
+        ) from None
     made = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return made.from_string(_resource("page.html"))
 

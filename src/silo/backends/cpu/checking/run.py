@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from silo.backends.cpu.checking.memory import Allocation, Region, allocation_of, holding, regions_of
 from silo.backends.cpu.checking.sites import Site, SiteKind, Use
 from silo.backends.cpu.checking.state import BoundsCell, CheckState, FaultKind, SiteCell
+from silo.core.host_arrays import require_numpy
 from silo.errors import CheckError
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class CheckedLaunch:
         limits: Limits,
         notes: list[str],
     ) -> None:
+        require_numpy("checking mode")
         import numpy  # noqa: PLC0415, ICN001  # numpy is optional, and here
 
         self._np = numpy

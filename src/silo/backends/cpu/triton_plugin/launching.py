@@ -96,13 +96,20 @@ class CpuLauncher:
 
         Raises:
             ArgumentError: a tensor that is not in host memory, a value out of its type's range, a grid out of range.
-            LaunchError: the kernel reported a fault.
+            LaunchError: the kernel reported a fault, or there are fewer values than parameters.
             CheckError: checks are on, and found something.
         """
         launcher = self._launcher or self._load(function)
         if enter_hook is not None:
             enter_hook(launch_metadata)
-        values, grid = self._values(arguments), (grid_x, grid_y, grid_z)
+        try:
+            values, grid = self._values(arguments), (grid_x, grid_y, grid_z)
+        except IndexError as error:
+            raise LaunchError(
+                f"{self._name} was launched with {len(arguments)} values, which do not reach its parameters"
+                f" {', '.join(self._names)}: a compiled kernel takes a value for each parameter of the function in"
+                " order, constexprs too"
+            ) from error
         if self._checked is None:
             launcher[grid](*values)
         else:

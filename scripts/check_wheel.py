@@ -1,0 +1,67 @@
+"""What no other tool looks at in a wheel and an sdist that are to be published: ``check_wheel.py WHEEL SDIST``.
+
+Exit status 1 with a list where something is wrong.
+"""
+
+from __future__ import annotations
+
+import email
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+from long_description import relative_links
+
+MOST_BYTES = 1_500_000  # of the wheel
+_SECTIONS = (b".debug_info", b".symtab")
+
+
+def faults_of_wheel(path: Path) -> list[str]:
+    """What is wrong with a wheel."""
+    faults: list[str] = []
+    if path.stat().st_size > MOST_BYTES:
+        faults.append(f"{path.name} has {path.stat().st_size} bytes, more than {MOST_BYTES}")
+    if "-cp311-abi3-manylinux_" not in path.name and "-cp311-abi3-musllinux_" not in path.name:
+        faults.append(f"{path.name} is not tagged for the stable ABI and a range of systems")
+    with zipfile.ZipFile(path) as wheel:
+        names = wheel.namelist()
+        for name in names:
+            if name.endswith(".so"):
+                faults += [f"{name} is not stripped: {one.decode()}" for one in _SECTIONS if one in wheel.read(name)]
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        faults += faults_of_metadata(wheel.read(metadata).decode())
+    odd = [name for name in names if not name.startswith(("silo/", "kernel_silo-"))]
+    return faults + [f"{name} would be installed outside of the package" for name in odd]
+
+
+def faults_of_metadata(text: str) -> list[str]:
+    """What an index would refuse or show wrong."""
+    from trove_classifiers import classifiers  # in the environment that builds wheels
+
+    message = email.message_from_string(text)
+    unknown = sorted(set(message.get_all("Classifier", [])) - set(classifiers))
+    faults = [f"no such classifier: {one}" for one in unknown]
+    page = message.get_payload()
+    assert isinstance(page, str)
+    return faults + [f"a link that leads nowhere on an index page: {one}" for one in relative_links(page)]
+
+
+def faults_of_sdist(path: Path) -> list[str]:
+    """What is missing in an sdist."""
+    with tarfile.open(path) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    wanted = {"LICENSE", "README.md", "CHANGELOG.md", "docs/quickstart.md", "native/python.h", "src/silo/py.typed"}
+    return [f"the sdist lacks {name}" for name in sorted(wanted - names)]
+
+
+def main(wheel: str, sdist: str) -> int:
+    """Print what is wrong."""
+    faults = faults_of_wheel(Path(wheel)) + faults_of_sdist(Path(sdist))
+    for fault in faults:
+        print(fault)
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

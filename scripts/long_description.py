@@ -1,0 +1,48 @@
+"""The page of a package index, made of the README: links that lead nowhere there become text or absolute.
+
+No public address of the project is written down anywhere. Who publishes it names one when building, by
+``SILO_PROJECT_URL``: links then lead there, and it becomes the project's URLs.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LINK = re.compile(r"\[([^\]\n]*)\]\((?!https?://|mailto:|#)([^)\s]+)\)")
+
+
+def long_description(readme: str, version: str, url: str | None = None) -> str:
+    r"""The README without relative links.
+
+    >>> long_description("see [launching](docs/launching.md) and [docs/a.md](docs/a.md)", "1.0")
+    'see launching (`docs/launching.md`) and `docs/a.md`\n\nPages named here lie in the source distribution.\n'
+    >>> long_description("see [launching](docs/launching.md)", "1.0", "https://host.example/silo")
+    'see [launching](https://host.example/silo/blob/v1.0/docs/launching.md)'
+    """
+
+    def changed(link: re.Match[str]) -> str:
+        label, place = link.groups()
+        if url is not None:
+            return f"[{label}]({url}/blob/v{version}/{place})"
+        return f"`{place}`" if label == place else f"{label} (`{place}`)"
+
+    text = _LINK.sub(changed, readme)
+    return text if url is not None else f"{text.rstrip()}\n\nPages named here lie in the source distribution.\n"
+
+
+def project_urls(version: str, url: str | None) -> dict[str, str]:
+    """By the names that index pages know; none where no address was named."""
+    if url is None:
+        return {}
+    at = f"{url}/blob/v{version}"
+    return {
+        "Homepage": url,
+        "Source": url,
+        "Documentation": f"{at}/docs/quickstart.md",
+        "Changelog": f"{at}/CHANGELOG.md",
+    }
+
+
+def relative_links(page: str) -> list[str]:
+    """Where links of a page lead that have no address of their own."""
+    return [link.group(2) for link in _LINK.finditer(page)]
