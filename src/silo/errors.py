@@ -58,6 +58,7 @@ __all__ = [
     "LaunchTimeoutError",
     "LockError",
     "NoVariantError",
+    "PackageError",
     "SettingsError",
     "SiloError",
     "SourceError",
