@@ -63,7 +63,7 @@ def test_nothing_where_there_is_no_terminal(terminal, monkeypatch):
     monkeypatch.setattr(terminal, "isatty", lambda: False)
     announce("compiled f")
     with working("compiling f"):
-        assert status_line._line._thread is None
+        assert status_line._line._tasks == []
     assert terminal.getvalue() == ""
 
 
@@ -115,7 +115,7 @@ def test_a_program_with_its_own_log_gets_records_and_nothing_else(terminal):
         root.setLevel(logging.INFO)
         announce("compiled f")
         with working("compiling f"):
-            assert status_line._line._thread is None
+            assert status_line._line._tasks == []
         with override(log="debug"):
             logging.getLogger("silo").debug("a detail")
     finally:
