@@ -1,5 +1,9 @@
 """Launching on a real NVIDIA GPU: every kind of argument and grid."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 import silo
@@ -122,6 +126,40 @@ def test_no_arguments_at_all():
     k = silo.kernel(nothing)
     k[(3,)]()
     torch.cuda.synchronize()
+
+
+WITHOUT_ARRAYS = """
+import sys
+import silo, triton
+
+@triton.jit
+def nothing(n):
+    pass
+
+k = silo.kernel(nothing)
+seen = []
+with silo.launch_hook(lambda event: seen.append(event.device)):
+    for way in sys.argv[1].split():
+        if way == "explain":
+            assert "device: cuda:" in k.explain(5, grid=(3,)), k.explain(5, grid=(3,))
+        elif way == "bind":
+            k.bind(5, grid=(3,))(5)
+        else:
+            k[(3,)](5)
+assert seen == ["cuda:0"] * len(seen) and seen, seen
+"""
+
+
+@pytest.mark.parametrize("ways", ["bind call", "call bind", "explain bind call"])
+def test_a_call_without_arrays_goes_to_the_gpu_whoever_asks_first(ways, tmp_path):
+    """In a process of its own: no driver is open and no context is current there."""
+    program = tmp_path / "program.py"
+    program.write_text(WITHOUT_ARRAYS)
+    environment = {**os.environ, "SILO_HOME": str(tmp_path / "store"), "SILO_TUNE": "off"}
+    done = subprocess.run(
+        [sys.executable, str(program), ways], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_more_than_121_arguments(tmp_path):

@@ -117,6 +117,7 @@ def test_a_graph_outlives_the_kernel_it_captured():
     assert torch.equal(out, x + y)
 
 
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty:UserWarning")  # torch's, of the capture that was refused
 def test_a_miss_during_capture_is_a_clear_error(kernel):
     x, y, out = (tensor.double() for tensor in vectors())
     graph = torch.cuda.CUDAGraph()
@@ -167,6 +168,7 @@ def test_bound_launchers(kernel):
     assert torch.equal(out, x + y)
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events at the end:UserWarning")  # torch's, of every profile
 def test_hooks_see_stream_and_device(kernel):
     x, y, out = vectors()
     events = []

@@ -131,3 +131,48 @@ def test_the_variable_of_a_loop_after_it():
         assert (np.diff(found["places"]) == 1).all()
     silo.check(forgets)[(1,)](*arguments.values(), 3)
     assert arguments["out"][:3].tolist() == [1, 2, 3]
+
+
+# ---- pointers that are chosen
+
+
+@triton.jit(noinline=True)
+def chosen(x, y, which):
+    if which > 0:
+        return x, 1.5
+    return y, 2.5
+
+
+@triton.jit
+def follows(x, y, out, n, turn, BLOCK: tl.constexpr):
+    """Pointers out of functions, branches and loops, of tiles and alone."""
+    i = tl.arange(0, BLOCK)
+    first, factor = chosen(x, y, turn)
+    place = y + i if turn > 1 else x + i
+    count = 0
+    total = tl.load(first + i) * factor
+    while (count < n) & (tl.sum(total) < 1000.0):
+        count += 1
+        total += tl.load(place)
+        place += 0 if count < 3 else 1
+    last = y if count % 2 == 0 else x
+    for step in range(2):
+        if step == turn:
+            last += 1
+    tl.store(tl.where(total > 0, out + i, out + BLOCK + i), total)
+    tl.store(out + 2 * BLOCK, tl.load(last))
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2])
+def test_pointers_go_through_functions_branches_and_loops(turn):
+    x, y = np.random.default_rng(turn).standard_normal((2, 40)).astype(np.float32)
+    wanted = np.zeros(65, np.float32)
+    total = (x[:32] * 1.5 if turn > 0 else y[:32] * 2.5).astype(np.float64)
+    source, at = (y if turn > 1 else x), 0
+    for count in range(1, 6):
+        total = total + source[at : at + 32]
+        at += count >= 3
+    wanted[:32], wanted[32:64] = np.where(total > 0, total, 0), np.where(total > 0, 0, total)
+    wanted[64] = x[1 if turn < 2 else 0]
+    for found in cpu_samples.both(follows, (1,), x=x, y=y, out=wanted * 0, n=5, turn=turn, BLOCK=32):
+        np.testing.assert_allclose(found["out"], wanted, rtol=1e-4, atol=1e-5)

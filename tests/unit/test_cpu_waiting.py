@@ -19,6 +19,7 @@ import silo
 from cpu_samples import module_of, run
 from silo.backends.cpu.emit.kernel import emit_c
 from silo.backends.cpu.options import CpuOptions
+from silo.errors import CheckError
 
 pytestmark = [cpu_samples.needs_compiler, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 modes = pytest.mark.parametrize("mode", cpu_samples.MODES)
@@ -244,3 +245,71 @@ def plain(x, out, BLOCK: tl.constexpr):
 def test_kernels_that_wait_for_nothing_have_no_fences():
     arguments = {"x": np.ones(16, np.int32), "out": np.zeros(16, np.int32), "BLOCK": 16}
     assert "fence" not in emit_c(module_of(plain, arguments)).source
+
+
+@triton.jit
+def passes_on(data, flags, TURNS: tl.constexpr):
+    """Programs in a ring: each waits for the one before it, adds, and hands over to the one after it."""
+    pid = tl.program_id(0)
+    last = tl.num_programs(0) - 1
+    for turn in range(TURNS):
+        come = tl.atomic_poll(flags + pid, turn + 1)
+        tl.store(data, tl.load(data) + come.to(tl.int32))
+        after = tl.where(pid == last, 0, pid + 1)
+        tl.atomic_store(flags + after, turn + 1 + (pid == last).to(tl.int32))
+
+
+@triton.jit
+def polls_tiles(flags, out, wait, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    if tl.program_id(0) == 0:
+        tl.store(out + i, tl.atomic_poll(flags + i, i + 1).to(tl.int32))
+        tl.store(out + BLOCK + i, tl.atomic_poll(flags + i, i + (i > 3).to(tl.int32), timeout_ns=wait).to(tl.int32))
+        tl.store(out + 2 * BLOCK + i, tl.atomic_load(flags + i, mask=i < 5), mask=i < 5)
+    else:
+        tl.atomic_store(flags + i, i + 1, mask=i < BLOCK)
+
+
+needs_polls = pytest.mark.skipif(not hasattr(tl, "atomic_poll"), reason="this Triton has no atomic_poll")
+
+
+@needs_polls
+@modes
+def test_polls_pass_a_number_round(mode):
+    data, flags = np.zeros(1, np.int64), np.array([1, 0, 0], np.int32)
+    at_once(passes_on, 3, mode, (2, 0, 1), data=data, flags=flags, TURNS=5)
+    assert data[0] == 15
+    assert flags.tolist() == [6, 5, 5]
+
+
+@needs_polls
+@modes
+def test_polls_of_tiles_and_with_a_limit(mode):
+    flags, out = np.zeros(16, np.int64), np.zeros((3, 16), np.int32)
+    at_once(polls_tiles, 2, mode, (0, 1), flags=flags, out=out, wait=1000, BLOCK=16)
+    assert (out[0] == 1).all()
+    assert out[1].tolist() == [0] * 4 + [1] * 12
+    assert out[2][:5].tolist() == [1, 2, 3, 4, 5]
+
+
+@needs_polls
+def test_a_poll_that_nothing_ends_is_found_by_a_check():
+    flags, out = np.zeros(16, np.int64), np.zeros((3, 16), np.int32)
+    with pytest.raises(CheckError, match="polls_tiles"):
+        silo.check(polls_tiles)[(2,)](flags, out, 1000, BLOCK=16)
+    flags[:] = np.arange(1, 17)
+    silo.check(polls_tiles)[(1,)](flags, out, 1000, BLOCK=16)
+    assert (out[0] == 1).all()
+
+
+@triton.jit
+def after_another(x, out):
+    tl.extra.cuda.gdc_wait()
+    tl.store(out, tl.load(x) + 1)
+    tl.extra.cuda.gdc_launch_dependents()
+
+
+def test_launches_follow_one_another():
+    out = np.zeros(1, np.int32)
+    run(after_another, (1,), "optimized", x=np.ones(1, np.int32), out=out)
+    assert out[0] == 2

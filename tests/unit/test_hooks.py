@@ -188,6 +188,7 @@ def test_annotations_need_their_library():
     assert "need torch, imported before" in done.stdout
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events at the end:UserWarning")  # torch's, of every profile
 def test_torch_profiler_names_launches(call):
     torch = pytest.importorskip("torch", reason="annotates torch's profiler")
     run, _, _ = call

@@ -17,7 +17,7 @@ from silo.tune.search.registry import make_searcher
 
 BETWEEN, BLOCKS, TILES = range(4), range(32, 416, 32), (1, 2, 4, 6, 8, 10)
 SPACE = tuple(Config.of(between=a, block=b, tile=c) for a in BETWEEN for b in BLOCKS for c in TILES)
-SEEDS, EVALUATIONS, LEARNT = 16, 64, 24
+SEEDS, EVALUATIONS, LEARNT = 16, 100, 48
 
 
 def is_good(config, seed):

@@ -128,7 +128,7 @@ def test_importing_triton_loads_next_to_nothing_of_silo(tmp_path):
     plugin = "silo.backends.cpu.triton_plugin"
     assert answer(tmp_path, LIGHT) == sorted(
         {
-            *("silo", "silo.core", "silo.core.decisions", "silo.errors", "silo.frozen", "silo.settings"),
+            *("silo", "silo.core", "silo.core.decisions", "silo.errors", "silo.forks", "silo.frozen", "silo.settings"),
             *("silo.backends", "silo.backends.cpu", plugin),
             *(f"{plugin}.{name}" for name in ("activation", "compiler", "driver")),
         }

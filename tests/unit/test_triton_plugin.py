@@ -334,10 +334,10 @@ def filled(BLOCK: tl.constexpr, out, value):
 def test_a_compiled_kernel_wants_its_constexprs_too():
     out = zeros(16)
     compiled = filled[(1,)](16, out, 2.0)
-    compiled[(1,)](16, out, 3.0)
+    compiled[(1, 1, 1)](16, out, 3.0)
     assert (out.data == 3.0).all()
     with pytest.raises(LaunchError, match=r"filled was launched with 2 values.* out, value: .* constexprs too"):
-        compiled[(1,)](out, 3.0)
+        compiled[(1, 1, 1)](out, 3.0)
 
 
 def test_warmup_compiles_and_runs_nothing():

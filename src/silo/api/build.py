@@ -18,6 +18,7 @@ from silo.api.derived import derive
 from silo.api.devices import device_named, devices_of_kind, resolve_target
 from silo.api.kernel import Kernel
 from silo.api.packed import PackedCode, compile_plans
+from silo.api.pruning import allowed_configs
 from silo.api.session import session
 from silo.api.studying import CaseStudy, Limits, call_arguments, case_studies, make_of, tune_case
 from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRules, BundleVariant
@@ -376,7 +377,7 @@ def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str,
         signature=kernel.source.signature,
         key=_key(entry),
         config_names=tuple(sorted({*kernel.config_names, *_open_names(entry)})),
-        derived=(*kernel.derived.nodes, *_needed(entry)),
+        derived=(*kernel.derived.nodes, *_needed(entry), *_allowed(entry)),
         grid=kernel.grid,
         variants=tuple(variants.values()),
         rules=tuple(_rules(entry)),
@@ -394,6 +395,11 @@ def _needed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
     """What the heuristics of its cases set that a call of another size must not take over."""
     rules = [study.situation.rule for study in entry.studies]
     return tuple(dict.fromkeys(pair for rule in rules if rule is not None for pair in rule.needed))
+
+
+def _allowed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
+    """Which configs the author's pruner allowed in which cases."""
+    return allowed_configs(entry.kernel, [study.situation for study in entry.studies])
 
 
 def _trials(entry: _Planned) -> tuple[JSON, ...]:

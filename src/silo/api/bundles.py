@@ -285,7 +285,7 @@ class BundledKernel:
     ) -> Rejected | None:
         if self._derived is None:
             return None
-        from silo.api.derived import derive  # noqa: PLC0415  # few kernels have some
+        from silo.api.derived import FORBIDDEN, derive  # noqa: PLC0415  # few kernels have some
 
         variant = one.artifact.variant
         constants = {**variant.config.as_dict(), **variant.specialization.constant_values}
@@ -294,6 +294,9 @@ class BundledKernel:
         except ExpressionError as error:
             return Rejected(str(error))
         for name, value in needed.items():
+            if value == FORBIDDEN:
+                config = variant.config
+                return Rejected(f"its author's pruner did not allow {config} in any case with these values of the key")
             if name in constants and constants[name] != value:
                 return Rejected(f"it was compiled for {name}={constants[name]}, and the call needs {name}={value}")
         return None

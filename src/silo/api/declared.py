@@ -11,6 +11,7 @@ from silo.api.derived import Derived, trace_heuristics
 from silo.core.config import Config
 from silo.core.grouped_space import GroupedSpace
 from silo.core.nodes import Node
+from silo.core.signature import ParameterKind
 from silo.core.space import Constraint, Space
 from silo.core.target import Target
 from silo.core.values import Value
@@ -40,6 +41,7 @@ class DeclaredKernel:
         open_blocks: tuple[str, ...] = (),
         open_key: tuple[str, ...] = (),
         open_constraints: tuple[Constraint, ...] = (),
+        prunes: bool = False,
     ) -> None:
         self.source = source
         self.rule = space if isinstance(space, BoundSpace | BoundCombo) else None
@@ -56,6 +58,8 @@ class DeclaredKernel:
         self.check = check
         self.lock = lock
         self.deterministic = deterministic
+        # Whether the author's own functions say at each call which configs may be used.
+        self.prunes = prunes
         self.case_functions: list[CaseFunction] = []
 
     @property
@@ -112,4 +116,6 @@ class DeclaredKernel:
     @property
     def exact_names(self) -> tuple[str, ...]:
         """Scalar arguments whose very value is part of the guard, sorted."""
-        return tuple(sorted(self.derived.reads | self.source.exact))
+        parameters = self.source.signature
+        pruned = {name for name in self.key if self.prunes and parameters[name].kind is not ParameterKind.CONSTEXPR}
+        return tuple(sorted(self.derived.reads | self.source.exact | pruned))

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from silo.core.nodes import Argument, Bindings, ConfigValue, DeviceFact, Node, Op, evaluate, leaves
+from silo.core.nodes import INT64_MIN, Argument, Bindings, ConfigValue, DeviceFact, Node, Op, evaluate, leaves
 from silo.core.values import Value
 from silo.errors import ExpressionError, TraceError
 
-__all__ = ["Derived", "derive", "trace_heuristics"]
+__all__ = ["FORBIDDEN", "Derived", "derive", "trace_heuristics"]
+
+# What a config's value must be in a call for which the kernel's author does not allow the config: nothing is that.
+FORBIDDEN = INT64_MIN
 
 
 @dataclass(frozen=True)

@@ -44,12 +44,12 @@ def _plain_reason(situation: Situation) -> str:
 def deterministic_remark(situation: Situation) -> str:
     """What deterministic mode did to the candidates of a call; "" where nothing."""
     rule = situation.rule
-    if not situation.left_out:
+    if not situation.other_bits:
         ruled = situation.deterministic and rule is not None and rule.made_by.kind != "pointwise"
         ruled = ruled and len(situation.candidates) == 1
         return f"deterministic mode: the {rule.made_by.kind} heuristic makes one config" if rule and ruled else ""
-    count = len(situation.left_out)
-    reasons = "; ".join(dict.fromkeys(situation.left_out.values()))
+    count = len(situation.other_bits)
+    reasons = "; ".join(dict.fromkeys(situation.other_bits.values()))
     return f"deterministic mode leaves out {count} of {count + len(situation.candidates)} configs: {reasons}"
 
 

@@ -17,6 +17,7 @@ from silo.api.determinism import NumericsOf, is_deterministic
 from silo.api.devices import device_of
 from silo.api.launching import HeuristicLauncher, bound_launcher, guarded_launcher, load_artifact
 from silo.api.live import measurable, tune_live
+from silo.api.pruning import prune
 from silo.api.session import session
 from silo.api.situation import Situation, searched_of
 from silo.api.studies import Problem, measure_policy
@@ -160,7 +161,7 @@ class Resolver:
             if config.order_key == chosen.order_key:
                 continue
             if config.order_key in situation.left_out:
-                reason = f"deterministic mode: {situation.left_out[config.order_key]}"
+                reason = situation.left_out[config.order_key]
             elif config not in situation.searched:
                 reason = "the call sets " + ", ".join(f"{name}={value}" for name, value in situation.given.items())
             elif config.order_key in failed:
@@ -204,6 +205,9 @@ class Resolver:
         integers = {name: key_values[name] for name in key if isinstance(key_values.get(name), int)}
         space = kernel.space if rule is None else rule.space(device.target, device.facts(), key_values)
         specialization = Specialization(specialization.facts, tuple(constants.items()))
+        searched, left_out = self._searched(space, integers, given), dict[bytes, str]()
+        if kernel.prunes and isinstance(searched, ConfigSet):
+            searched, left_out = prune(kernel, call, searched)
         situation = Situation(
             call=call,
             device=device,
@@ -211,18 +215,20 @@ class Resolver:
             specialization=specialization,
             values=cast("Mapping[str, Value]", key_values),
             given=given,
-            searched=self._searched(space, integers, given),
+            searched=searched,
             space=space,
             key=key,
             config_names=tuple(sorted(config_names)),
             rule=rule,
             deterministic=deterministic,
+            left_out=left_out,
         )
         if not deterministic:
             return situation
         # Of a space of groups those that it lists: nobody looked at the code of their combinations.
-        candidates, left_out = self.same_bits(situation, situation.candidates)
-        return replace(situation, searched=ConfigSet(candidates), left_out=left_out)
+        candidates, other_bits = self.same_bits(situation, situation.candidates)
+        said = {key: f"deterministic mode: {reason}" for key, reason in other_bits.items()}
+        return replace(situation, searched=ConfigSet(candidates), left_out={**left_out, **said}, other_bits=other_bits)
 
     def same_bits(
         self, situation: Situation, configs: tuple[Config, ...]

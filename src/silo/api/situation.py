@@ -28,8 +28,9 @@ class Situation:
 
     ``values`` are its scalars by name; ``given`` the config's constexprs and options that the caller set himself;
     ``searched`` the configs of ``space`` that agree with them. ``rule`` is the heuristic that made the space, where
-    one did; ``key`` names the scalars that tuning depends on, ``config_names`` what configs set. Where results must be
-    the same bits everywhere (``deterministic``), ``left_out`` says of configs of the space why they are no candidates.
+    one did; ``key`` names the scalars that tuning depends on, ``config_names`` what configs set. ``left_out`` says of
+    configs of the space why they are no candidates: their author prunes them in such a call, or results must be the
+    same bits everywhere (``deterministic``) and ``other_bits`` says why theirs are not.
     """
 
     call: Call
@@ -45,6 +46,7 @@ class Situation:
     rule: Rule | None = None
     deterministic: bool = False
     left_out: Mapping[bytes, str] = field(default_factory=dict[bytes, str])
+    other_bits: Mapping[bytes, str] = field(default_factory=dict[bytes, str])
 
     @property
     def candidates(self) -> tuple[Config, ...]:

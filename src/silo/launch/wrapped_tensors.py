@@ -62,7 +62,7 @@ def _type_named(*names: str) -> Callable[[Any, Any], bool]:
 
 
 def _wraps_others(torch: Any, tensor: Any) -> bool:  # noqa: ANN401
-    kind: Any = type(tensor)
+    kind: Any = tensor.__class__
     dispatch = getattr(kind, "__torch_dispatch__", None)
     return kind is not torch.Tensor and dispatch is not getattr(torch.Tensor, "__torch_dispatch__", None)
 

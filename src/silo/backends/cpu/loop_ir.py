@@ -33,7 +33,8 @@ __all__ = [
 class Buffer:
     """A range of scratch memory holding ``elements`` values of the C type ``ctype``, row-major.
 
-    An ``external`` one is memory that a function's caller lends it, named by a parameter.
+    An ``external`` one is memory that a function's caller lends it, named by a parameter. What a ``kept`` one holds
+    lasts from program to program.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Buffer:
     item_bytes: int
     offset: int = -1  # bytes from the start of the function's scratch memory, set by `schedule.scratch`
     external: bool = False
+    kept: bool = False
 
     @property
     def bytes(self) -> int:

@@ -36,7 +36,7 @@ _BY_TRITON_NAME = {
 _TRAILING = (LayoutSlot("", AbiType.SCRATCH), LayoutSlot("", AbiType.PROFILE))
 
 
-# Flags of a descriptor that was taken apart: Triton 3.9 has both, 3.6 the first.
+# Flags of a descriptor that was taken apart: Triton 3.6 has the first, later ones both.
 _FLAGS = ("nan", "tf32")
 
 # The device's numbers of element types that differ from CUtensorMapDataType's: bfloat16, float32 (flush), float64.

@@ -23,6 +23,9 @@ _READS, _WRITES = 1, 2
 _ACCESSES = {
     "tt.load": _READS,
     "tt.store": _WRITES,
+    "tt.atomic_load": _READS,
+    "tt.atomic_poll": _READS,
+    "tt.atomic_store": _WRITES,
     "tt.atomic_rmw": _READS | _WRITES,
     "tt.atomic_cas": _READS | _WRITES,
     "tt.descriptor_load": _READS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -47,7 +47,9 @@ class TritonSource:
 
     ``function`` is Triton's own object for the kernel, without the other decorators.
     ``shape_hooks`` are the hooks of configs that set block shapes of descriptors and nothing else; ``block_shapes``
-    gives, per config, what they set, where that does not depend on constexprs of a call.
+    gives, per config, what they set, where that does not depend on constexprs of a call. ``tuner`` is Triton's own
+    object where it prunes its configs, of which ``originals`` are those behind Silo's; ``measured_by`` names what the
+    decorator says of how to measure.
     """
 
     name: str
@@ -65,6 +67,9 @@ class TritonSource:
         default_factory=dict[Config, Mapping[str, tuple[int, ...]]]
     )
     shape_hooks: Mapping[Config, Callable[..., object]] = field(default_factory=dict[Config, Callable[..., object]])
+    tuner: Any = None
+    originals: tuple[tuple[Config, Any], ...] = ()
+    measured_by: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, decorated: object) -> TritonSource:
@@ -116,7 +121,30 @@ class TritonSource:
             ),
             block_shapes=block_shapes,
             shape_hooks=shape_hooks,
+            tuner=kernel.tuner,
+            originals=tuple((config, tuned.original) for config, tuned in zip(configs, kernel.configs, strict=True)),
+            measured_by=kernel.measured_by,
         )
+
+    @property
+    def prunes(self) -> bool:
+        """Whether which of its configs may be used depends on the call."""
+        return self.tuner is not None and len(self.originals) > 1
+
+    def prune(self, configs: Sequence[Config], given: Mapping[str, object]) -> tuple[Config, ...]:
+        """What the author's ``prune_configs_by`` leaves of ``configs`` in a call, best guess first.
+
+        ``given`` are the call's arguments and options by name. Raises whatever the author's functions raise.
+        """
+        wanted = {config.order_key for config in configs}
+        originals = [original for config, original in self.originals if config.order_key in wanted]
+        known = {id(original): config for config, original in self.originals}
+        left = adapter.pruned_configs(self.tuner, originals, given)
+        return tuple(known.get(id(one)) or self._read(one) for one in left)
+
+    def _read(self, original: Any) -> Config:  # noqa: ANN401
+        """A config that a pruner made."""
+        return _config(self.function, self.signature.names, adapter.read_tuned_config(self.function, original).members)
 
     @property
     def kind(self) -> str:

@@ -36,9 +36,11 @@ _DRAWN = 20  # of so many drawn at random, the one farthest from the others join
 _REFIT = 8  # the kernel is chosen anew each time so many more are known
 _TOO_FEW = 3  # different times; with fewer there is nothing to model
 _CLIP = 0.6  # times above this quantile are all the same to the model: how bad a bad config is does not matter
-# Where what the model says of an outcome that it was not told goes with what that was, as rank correlation, at least so
-# well, it names every config; where not at all, none: then configs are drawn. Between, in proportion.
+# Where what the model says of outcomes that it was not told goes with what they were, as rank correlation, at least so
+# well, it names every config; where not at all, none: then configs are drawn. Between, in proportion. It has the
+# benefit of the doubt, for few outcomes tell little: what chance does not explain has to speak against it.
 _TRUSTED = 0.2
+_JUDGED = 40  # outcomes; with fewer it is believed
 _KNOWN = 240  # the model looks at so many observations at most
 _CANDIDATES = 16_384  # and at so many configs of a larger space, besides the neighbours of the best
 
@@ -165,7 +167,8 @@ class Surrogate:
             points, values = self._points[list(known)], _standardised(times, known)
             kernel = fit_kernel(points, values)
             foretold = rank_correlation(left_out(kernel, points, values), _costs(times, known))
-            trust = min(max(foretold / _TRUSTED, 0.0), 1.0)
+            doubt = (len(known) - 1) ** -0.5  # the standard error of what has no correlation
+            trust = min(max((foretold + doubt) / _TRUSTED, 0.0), 1.0) if fitted >= _JUDGED else 1.0
             candidates = self._candidates(known)
             posterior = Posterior(kernel, self._points[candidates])
             places = {index: at for at, index in enumerate(candidates)}

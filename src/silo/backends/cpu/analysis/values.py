@@ -6,6 +6,7 @@ from silo.backends.cpu.analysis.combining import combining_operation
 from silo.sources.triton.ssa import Block, Operation, Value
 
 __all__ = [
+    "BARRIERS",
     "DOTS",
     "EFFECTS",
     "FENCE",
@@ -66,8 +67,9 @@ OPAQUE = frozenset({"tt.reduce", "scf.for", "scf.if", "scf.while"}) | DOTS | WHO
 WRITES = frozenset({FENCE, VOLATILE_LOAD, "tt.atomic_cas", "tt.atomic_rmw", "tt.call", "tt.store"})
 # Operations that the world sees, in the order of the program.
 EFFECTS = WRITES | {"tt.assert", "tt.print"}
-# Hints and orderings that mean nothing where one thread runs a whole program.
-NO_EFFECT = frozenset({"llvm.intr.assume", "ttg.barrier", "gpu.barrier", "ttg.local_barrier"})
+BARRIERS = frozenset({"ttg.barrier", "gpu.barrier", "ttg.local_barrier"})
+# Hints and orderings that mean nothing where one thread runs a whole program, and launches one after the other.
+NO_EFFECT = BARRIERS | {"llvm.intr.assume", "tt.grid_dependency_launch_dependents", "tt.grid_dependency_wait"}
 
 _LOAD_COST = 2.0**20
 _COST_LIMIT = 2.0**40

@@ -1,12 +1,14 @@
 """Makes the order of memory accesses explicit where programs may wait for each other.
 
-A program waits by reading a place again and again: with volatile loads, or with atomics in a loop that runs until
-they give what is waited for. What it waits for was written before by a program on another thread, so in such a kernel
+A program waits by reading a place again and again: with volatile or atomic loads, or with other atomics in a loop that
+runs until they give what is waited for. What it waits for is written by a program on another thread, so in such a
+kernel
 
-- volatile loads are operations of their own (``silo.volatile_load``), which are done each time, once, in their place,
-  and acquire: what follows them reads what was written before what they read;
-- every store has a fence (``silo.fence``) before it, and barriers are fences: a flag that is stored, by whatever
-  operation, is seen after what was stored before it. A GPU needs more from the kernel; here it costs next to nothing.
+- volatile and atomic loads are operations of their own (``silo.volatile_load``), which are done each time, once, in
+  their place, and acquire: what follows them reads what was written before what they read;
+- every store, atomic or not, has a fence (``silo.fence``) before it, and barriers are fences: a flag that is stored,
+  by whatever operation, is seen after what was stored before it. A GPU needs more from the kernel; here it costs next
+  to nothing.
 
 A loop that may wait does nothing but read and use atomics: one that stores is at work. In each of its turns the kernel
 lets other programs run.
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from silo.backends.cpu.analysis.values import FENCE, NO_EFFECT, VOLATILE_LOAD
+from silo.backends.cpu.analysis.values import BARRIERS, FENCE, VOLATILE_LOAD
 from silo.backends.cpu.ops_atomic import ATOMICS
 from silo.sources.triton.ssa import Block, Module, Operation
 
@@ -25,7 +27,6 @@ __all__ = ["jump_may_wait", "may_wait", "order_memory"]
 _WATCHES = frozenset({VOLATILE_LOAD, "tt.call", *ATOMICS})
 # What a program does that is not waiting.
 _WORK = frozenset({"tt.store", "tt.dot", "tt.descriptor_store"})
-_BARRIERS = NO_EFFECT - {"llvm.intr.assume"}
 
 
 def order_memory(module: Module) -> None:
@@ -35,17 +36,21 @@ def order_memory(module: Module) -> None:
     """
     if any(op.name in {FENCE, VOLATILE_LOAD} for op in module.walk()):
         return
-    volatile = [op for op in module.walk() if op.name == "tt.load" and op.attributes.get("isVolatile")]
-    for operation in volatile:
-        operation.name = VOLATILE_LOAD
-    if not volatile and not any(op.name in ATOMICS and _is_repeated(op) for op in module.walk()):
+    named = False
+    for operation in module.walk():
+        is_volatile = operation.name == "tt.load" and operation.attributes.get("isVolatile")
+        if is_volatile or operation.name == "tt.atomic_load":
+            operation.name, named = VOLATILE_LOAD, True
+        elif operation.name == "tt.atomic_store":
+            operation.name, named = "tt.store", True
+    if not named and not any(op.name in ATOMICS and _is_repeated(op) for op in module.walk()):
         return
     for block in _blocks(module):
         ordered: list[Operation] = []
         for operation in block.operations:
-            if operation.name == "tt.store" or operation.name in _BARRIERS:
+            if operation.name == "tt.store" or operation.name in BARRIERS:
                 ordered.append(Operation(FENCE, [], [], {}, block=block, location=operation.location))
-            if operation.name not in _BARRIERS:
+            if operation.name not in BARRIERS:
                 ordered.append(operation)
         block.operations = ordered
 

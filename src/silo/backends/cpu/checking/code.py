@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from silo.backends.cpu.analysis.networks import fold_networks
+from silo.backends.cpu.analysis.polls import spell_out_polls
 from silo.backends.cpu.analysis.supported import check_supported
 from silo.backends.cpu.build import Toolchain, build, compile_flags
 from silo.backends.cpu.checking.instrument import instrument
@@ -175,6 +176,7 @@ def _compiled(
     check_supported(module)
     effects = argument_effects(module)
     fold_networks(module)  # a sort step by step takes the C compiler half a minute
+    spell_out_polls(module)  # so that a wait that never ends is a loop that never ends
     sites = instrument(module, nan=nan)
     emitted = emit_supported(module, options)
     flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses)

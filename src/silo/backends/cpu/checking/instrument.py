@@ -20,7 +20,9 @@ from silo.sources.triton.ssa import Attribute, Block, Dense, Module, Operation, 
 
 __all__ = ["instrument"]
 
-_ACCESSES = {"tt.load": SiteKind.LOAD, "tt.store": SiteKind.STORE}
+_LOADS = frozenset({"tt.load", "tt.atomic_load"})
+_STORES = frozenset({"tt.store", "tt.atomic_store"})
+_ACCESSES = {**dict.fromkeys(_LOADS, SiteKind.LOAD), **dict.fromkeys(_STORES, SiteKind.STORE)}
 _RELAXED, _ACQUIRE, _RELEASE = 1, 2, 3  # Triton's MemSemantic; 4 is both
 _DIVISIONS = frozenset(
     {"arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi"}
@@ -131,12 +133,11 @@ class _Instrumenting:
     # ---- memory
 
     def _access(self, operation: Operation, block: Block) -> None:
-        pointer, mask, other = load_parts(operation) if operation.name == "tt.load" else _store_parts(operation)
-        use = Use.READS if operation.name == "tt.load" else Use.WRITES
-        if operation.name == "tt.load" and operation.attributes.get("isVolatile"):
-            use |= Use.ATOMIC | (Use.ACQUIRES if _is_flag(operation.result.type) else Use.NONE)
+        loads = operation.name in _LOADS
+        pointer, mask, other = load_parts(operation) if loads else _store_parts(operation)
+        use = (Use.READS if loads else Use.WRITES) | _ordering(operation, pointer)
         allowed = self._allowed(_ACCESSES[operation.name], operation, use, pointer, mask, block)
-        if operation.name == "tt.store":
+        if not loads:
             operation.operands = [*operation.operands[:2], allowed]
             self.out.append(operation)
             return
@@ -325,6 +326,17 @@ def _store_parts(operation: Operation) -> tuple[Value, Value | None, None]:
     return operands[0], operands[2] if len(operands) > 2 else None, None
 
 
+def _ordering(operation: Operation, pointer: Value) -> Use:
+    """What a load or a store is besides: atomic, and ordered with others where it can be a flag."""
+    atomic = operation.name in {"tt.atomic_load", "tt.atomic_store"}
+    if not atomic and not operation.attributes.get("isVolatile"):
+        return Use.NONE
+    what = Type(pointer.type.element, pointer.type.shape, tensor=pointer.type.tensor)
+    if not _is_flag(what) or (atomic and operation.attributes.get("sem") == _RELAXED):
+        return Use.ATOMIC
+    return Use.ATOMIC | (Use.ACQUIRES if operation.name in _LOADS else Use.RELEASES)
+
+
 def _like(type_: Type, element: str) -> Type:
     return Type(element, type_.shape, tensor=type_.tensor)
 
@@ -382,7 +394,7 @@ def _addressing(module: Module) -> set[Value]:
 
 
 def _addresses(operation: Operation) -> list[Value]:
-    if operation.name == "tt.load":
+    if operation.name in _LOADS:
         pointer, mask, _ = load_parts(operation)
         return [pointer] if mask is None else [pointer, mask]
     if operation.name == "tt.atomic_cas":

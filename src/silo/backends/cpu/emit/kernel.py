@@ -9,6 +9,7 @@ from silo.backends.cpu.analysis.edges import join_edges
 from silo.backends.cpu.analysis.mirror import find_mirrors
 from silo.backends.cpu.analysis.networks import fold_networks
 from silo.backends.cpu.analysis.orders import free_orders
+from silo.backends.cpu.analysis.polls import spell_out_polls
 from silo.backends.cpu.analysis.supported import check_supported
 from silo.backends.cpu.analysis.waiting import order_memory
 from silo.backends.cpu.emit.c import kernel_text
@@ -47,6 +48,7 @@ def lower(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]
 
 def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[Program, frozenset[str]]:
     join_edges(module)
+    spell_out_polls(module)
     order_memory(module)
     free_orders(module)
     if options.mode == "optimized":

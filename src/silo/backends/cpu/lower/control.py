@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from silo.backends.cpu import ops
+from silo.backends.cpu.analysis.polls import CLOCK
 from silo.backends.cpu.analysis.streams import enclosing_loops
 from silo.backends.cpu.analysis.values import FENCE, REGION_RETURNS, VOLATILE_LOAD, load_parts, store_parts
 from silo.backends.cpu.analysis.waiting import jump_may_wait, may_wait
@@ -164,6 +165,9 @@ class FunctionLowering:
                     return text
                 fill = scope.scalar(other) if other is not None else ops.zero(operation.result.type)
                 return f"{scope.scalar(mask)} ? {text} : {fill}"
+            case name if name == CLOCK:
+                scope.pieces.add("clock")
+                return "silo_nanoseconds()"
             case name if name == VOLATILE_LOAD:
                 texts = [scope.scalar(part) if part is not None else "" for part in load_parts(operation)]
                 return volatile_load(scope, operation.result.type, *texts)

@@ -11,6 +11,7 @@ from silo.backends.cpu.lower.control import FunctionLowering
 from silo.backends.cpu.lower.messages import split_prints
 from silo.backends.cpu.lower.regions import element_functions
 from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.lower.sharing import check_sharing
 from silo.backends.cpu.lower.whole import callee_of, function_name
 from silo.backends.cpu.options import CpuOptions
 from silo.backends.cpu.schedule.control import declare_results
@@ -65,7 +66,9 @@ def _lower(scope: Scope, function: Operation, name: str, *, kernel: bool) -> int
     scope.frame = frame_name(name)
     blocks = function.regions[0].blocks
     FunctionLowering(scope, blocks, kernel=kernel).function(plan_function(function, scope.options))
-    return scope.lifetimes.assign(shared=len(blocks) == 1)
+    size = scope.lifetimes.assign(shared=len(blocks) == 1)
+    check_sharing(name, _buffers(scope), scope.out)
+    return size
 
 
 def _buffers(scope: Scope) -> list[Buffer]:

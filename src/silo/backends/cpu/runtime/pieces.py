@@ -103,6 +103,7 @@ PIECES: dict[str, Piece] = {
     "tanh": Piece("tanh.h", ("exp",)),
     "erf": Piece("erf.h", ("exp",)),
     "atomic": Piece("atomic.h", ("types", "half")),
+    "clock": Piece("clock.h", ("types",)),
     "volatile": Piece("volatile.h", ("types",)),
     "combine_i32": Piece("combine.h", ("types",), (("SUFFIX", "i32"), ("UTYPE", "uint32_t"), ("TYPE", "int32_t"))),
     "combine_i64": Piece("combine.h", ("types",), (("SUFFIX", "i64"), ("UTYPE", "uint64_t"), ("TYPE", "int64_t"))),

@@ -34,6 +34,7 @@ class Lifetimes:
 
     def keep(self, buffer: Buffer) -> None:
         """Say that ``buffer`` holds its values from program to program, so that nothing may share its memory."""
+        buffer.kept = True
         self.spans[buffer] = [0, sys.maxsize]
 
     def advance(self) -> None:

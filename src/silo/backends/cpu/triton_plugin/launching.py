@@ -107,8 +107,8 @@ class CpuLauncher:
         except IndexError as error:
             raise LaunchError(
                 f"{self._name} was launched with {len(arguments)} values, which do not reach its parameters"
-                f" {', '.join(self._names)}: a compiled kernel takes a value for each parameter of the function in order,"
-                " constexprs too"
+                f" {', '.join(self._names)}: a compiled kernel takes a value for each parameter of the function in"
+                " order, constexprs too"
             ) from error
         if self._checked is None:
             launcher[grid](*values)

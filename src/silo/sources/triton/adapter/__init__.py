@@ -10,7 +10,9 @@ from silo.sources.triton.adapter.decorators import (
     descriptor_type,
     is_interpreted,
     is_kernel,
+    pruned_configs,
     read_kernel,
+    read_tuned_config,
 )
 from silo.sources.triton.adapter.gpu import GpuStages, compile_gpu, load_gpu_backends
 from silo.sources.triton.adapter.installation import (
@@ -42,8 +44,10 @@ __all__ = [
     "lower_for_gpu",
     "lower_to_ttir",
     "plugin_driver",
+    "pruned_configs",
     "read_kernel",
     "read_off",
+    "read_tuned_config",
     "require_triton",
     "run_cpu_passes",
     "triton_identity",

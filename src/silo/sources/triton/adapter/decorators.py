@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -18,7 +19,9 @@ __all__ = [
     "is_interpreted",
     "is_kernel",
     "location_of",
+    "pruned_configs",
     "read_kernel",
+    "read_tuned_config",
 ]
 
 
@@ -41,15 +44,19 @@ class JitParameter:
 
 @dataclass(frozen=True, slots=True)
 class TunedConfig:
-    """One ``triton.Config``: everything it passes to the kernel, and its hook."""
+    """One ``triton.Config``, which is the ``original``: everything it passes to the kernel, and its hook."""
 
     members: Mapping[str, object]
     pre_hook: Callable[..., object] | None
+    original: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class DecoratedKernel:
-    """What the decorators say. ``function`` is the ``JITFunction`` (or ``InterpretedFunction``) innermost."""
+    """What the decorators say. ``function`` is the ``JITFunction`` (or ``InterpretedFunction``) innermost.
+
+    ``tuner`` is the ``Autotuner`` where it prunes its configs; ``measured_by`` names what it says of how to measure.
+    """
 
     function: Any
     parameters: tuple[JitParameter, ...]
@@ -64,6 +71,8 @@ class DecoratedKernel:
     early_config_prune: Callable[..., object] | None = None
     perf_model: Callable[..., object] | None = None
     top_k: float | None = None
+    tuner: Any = None
+    measured_by: tuple[str, ...] = ()
 
 
 def descriptor_type() -> type[Any] | None:
@@ -131,7 +140,7 @@ def _with_tuner(found: DecoratedKernel, tuner: Any) -> DecoratedKernel:  # noqa:
         found.function,
         found.parameters,
         found.location,
-        configs=tuple(_tuned_config(found, config) for config in tuner.configs),
+        configs=tuple(read_tuned_config(found.function, config) for config in tuner.configs),
         key=tuple(tuner.keys),
         reset_to_zero=tuple(tuner.reset_to_zero),
         restore_value=tuple(tuner.restore_value),
@@ -141,18 +150,54 @@ def _with_tuner(found: DecoratedKernel, tuner: Any) -> DecoratedKernel:  # noqa:
         early_config_prune=tuner.early_config_prune,
         perf_model=tuner.perf_model,
         top_k=tuner.configs_top_k if tuner.perf_model is not None else None,
+        tuner=tuner if tuner.early_config_prune or tuner.perf_model else None,
+        measured_by=_measured_by(tuner),
     )
 
 
-def _tuned_config(found: DecoratedKernel, config: Any) -> TunedConfig:  # noqa: ANN401
+def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """The arguments of a tuner that say how it measures."""
+    said = {"warmup": tuner.num_warmups, "rep": tuner.num_reps, "use_cuda_graph": tuner.use_cuda_graph or None}
+    found = tuple(name for name, value in said.items() if value is not None)
+    # Each of those sets a benchmark of its own.
+    own: Any = getattr(tuner, "_do_bench", None)
+    return found or (("do_bench",) if own is not None else ())
+
+
+def pruned_configs(tuner: Any, configs: Sequence[Any], given: Mapping[str, object]) -> list[Any]:  # noqa: ANN401
+    """What a tuner's own pruning leaves of ``configs`` in a call with these arguments: Triton's code, of any version.
+
+    Triton tells a pruner positional arguments in a mapping and the others by keyword, a model all by keyword. Which
+    were which is not known here, so a pruner gets all of them in both.
+    """
+    pruner = copy.copy(tuner)
+    pruner.configs, pruner.nargs = list(configs), {}
+    early, model = tuner.early_config_prune, tuner.perf_model
+    if early is not None:
+        own = list(inspect.signature(early).parameters)[:2]
+        by_keyword = {name: value for name, value in given.items() if name not in own}
+
+        def pruning(configs: list[Any], _named: object, **_: object) -> Any:  # noqa: ANN401
+            return early(configs, dict(given), **by_keyword)
+
+        pruner.early_config_prune = pruning
+    if model is not None:
+
+        def guessing(**config: object) -> Any:  # noqa: ANN401
+            return model(**{**given, **config})
+
+        pruner.perf_model = guessing
+    return list(pruner.prune_configs({}))
+
+
+def read_tuned_config(kernel: Any, config: Any) -> TunedConfig:  # noqa: ANN401
+    """One ``triton.Config`` of a kernel. ``SourceError`` for what Silo has no counterpart for."""
     members = dict(config.all_kwargs())
     if members.pop("ir_override", None) is not None:
-        raise SourceError(
-            f"a config of {_name(found.function)} replaces the IR by a file (ir_override); Silo has no such"
-        )
+        raise SourceError(f"a config of {_name(kernel)} replaces the IR by a file (ir_override); Silo has no such")
     if members.get("num_ctas") == 1:
         del members["num_ctas"]
-    return TunedConfig(members, config.pre_hook)
+    return TunedConfig(members, config.pre_hook, config)
 
 
 def _parameters(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401

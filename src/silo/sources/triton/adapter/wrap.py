@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from silo.sources.triton.adapter.decorators import is_interpreted
+from silo.sources.triton.adapter.references import reference_to
 
 __all__ = ["wrap"]
 
@@ -18,6 +20,8 @@ def wrap(
     attributes: Mapping[str, object] | None = None,
 ) -> Any:  # noqa: ANN401
     """A twin of ``function`` whose calls and subscripts outside of kernels go to a launcher.
+
+    Copies of the twin are the twin, and a pickle holds its name, as with functions.
 
     The twin is an instance of a subclass of the function's own class, so another ``@triton.jit`` function can call
     it: Triton compiles it inline and never calls the object. ``twin(...)`` and ``twin[grid]`` reach the launcher with
@@ -32,9 +36,17 @@ def wrap(
         attributes: set on the twin, such as ``explain``, ``cases``, ``warmup`` and ``tune``; they win over Triton's.
     """
     base: Any = function.__class__
-    kind: Any = type(f"Silo{base.__name__}", (base,), {"__module__": __name__, "__repr__": _described})
+    members: dict[str, Any] = {
+        "__module__": __name__,
+        "__repr__": _described,
+        "__reduce_ex__": _reduced,
+        "__copy__": _itself,
+        "__deepcopy__": _itself,
+    }
+    kind: Any = type(f"Silo{base.__name__}", (base,), members)
     twin = object.__new__(kind)
     twin.__dict__.update(function.__dict__)
+    twin.__dict__["__signature__"] = inspect.signature(function.fn)
     if hasattr(base, "create_binder"):  # compiled kernels are kept per function object, by a method of it
         twin.__dict__["device_caches"] = defaultdict(twin.create_binder)
     launcher = launcher_factory(twin)
@@ -52,6 +64,14 @@ def wrap(
 
 def _described(self: Any) -> str:  # noqa: ANN401
     return f"<silo kernel {self.fn.__module__}.{self.fn.__qualname__}>"
+
+
+def _reduced(self: Any, _protocol: int) -> tuple[Any, tuple[str, str]]:  # noqa: ANN401
+    return reference_to(self)
+
+
+def _itself(self: Any, _memo: object = None) -> Any:  # noqa: ANN401
+    return self
 
 
 def _unbound(candidate: Any) -> Any:  # noqa: ANN401
