@@ -12,6 +12,8 @@ import triton.language as tl
 
 import forked
 import silo
+from silo import settings
+from silo.api import session
 
 LIMIT_S = 60
 
@@ -26,7 +28,7 @@ def scaled(x, out, n, FACTOR: tl.constexpr, BLOCK: tl.constexpr):
 def use(factor, *, tune="off", n=1000):
     """Compile (each factor is another variant) and launch."""
     x, out = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
-    with silo.settings.override(tune=tune, tune_budget_s=3.0):
+    with settings.override(tune=tune, tune_budget_s=3.0):
         scaled(x, out, n, FACTOR=factor)
     assert (out == x * factor).all()
     return factor
@@ -34,13 +36,13 @@ def use(factor, *, tune="off", n=1000):
 
 def stored(factor):
     """Whether another process has compiled it."""
-    folder = silo.settings.settings().store_folder / "artifacts"
+    folder = settings.settings().store_folder / "artifacts"
     return any(str(factor).encode() in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
 def compile_workers():
     """The numbers of this process's compile workers."""
-    pools = [made._pool for made in silo.api.session._sessions.values() if made._pool]
+    pools = [made._pool for made in session._sessions.values() if made._pool]
     return {process._process.pid for pool in pools for process in pool._processes}
 
 

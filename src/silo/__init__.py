@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from silo.api.binaries import Binary, binary
     from silo.api.bundles import Kernels, load
     from silo.api.checked import check
-    from silo.api.kernel import Kernel, kernel
+    from silo.api.kernel import Kernel, KernelFunction, kernel
     from silo.api.machine import DeviceInfo, device, devices
     from silo.core.cases import Case
     from silo.core.config import Config
@@ -34,6 +34,7 @@ __all__ = [
     "Config",
     "DeviceInfo",
     "Kernel",
+    "KernelFunction",
     "Kernels",
     "LaunchEvent",
     "SiloError",
@@ -66,6 +67,7 @@ _HOMES = {
     "Config": "silo.core.config",
     "DeviceInfo": "silo.api.machine",
     "Kernel": "silo.api.kernel",
+    "KernelFunction": "silo.api.kernel",
     "Kernels": "silo.api.bundles",
     "LaunchEvent": "silo.launch.hooks",
     "SiloError": "silo.errors",

@@ -5,6 +5,7 @@
     SiloError
     ├── SettingsError            a SILO_* variable or an option has a value Silo cannot use
     ├── TargetError              a target that does not parse, or that nothing here can build or run
+    ├── PackageError             a package that only a part of Silo needs is not installed (also an ImportError)
     ├── SourceError              a kernel that cannot be read
     │   ├── ToolchainError       Triton (or another framework) is absent or of an unsupported version
     │   └── TraceError           a lambda that cannot become an expression

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.errors import SourceError
+from silo.errors import ArgumentError, SourceError
 
 
 @silo.kernel
@@ -69,7 +69,7 @@ def test_a_pickle_holds_the_name(kernel, protocol):
 
 
 def test_a_kernel_without_a_name_in_a_module_is_refused_with_what_to_do():
-    with pytest.raises(pickle.PicklingError, match=r"plain is in no module's variable.*assign what silo\.kernel gives"):
+    with pytest.raises(ArgumentError, match=r"plain is in no module's variable.*assign what silo\.kernel gives"):
         pickle.dumps(silo.kernel(plain))
 
 
@@ -129,7 +129,7 @@ def test_another_process_finds_it_by_its_module(module, tmp_path):
 
 
 def test_a_kernel_inside_a_function_is_refused_as_such_functions_are(module):
-    with pytest.raises(pickle.PicklingError, match=r"local\.<locals>\.inside is inside a function.*top of a module"):
+    with pytest.raises(ArgumentError, match=r"local\.<locals>\.inside is inside a function.*top of a module"):
         pickle.dumps(module.local())
 
 

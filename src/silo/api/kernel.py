@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
 
 from silo.api.casework import CaseFunction
 from silo.api.declared import DeclaredKernel
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from silo.api.compiled import CompiledKernel
     from silo.api.resolver import Resolver
 
-__all__ = ["GridFunction", "Kernel", "kernel", "kernel_of", "traced_grid"]
+__all__ = ["GridFunction", "Kernel", "KernelFunction", "kernel", "kernel_of", "traced_grid"]
 
 GridFunction = Callable[[Any], object]
 GridLike: TypeAlias = GridFunction | Sequence[int] | Grid
@@ -128,6 +128,53 @@ class Kernel(DeclaredKernel):
         return self.resolver.explain(args, grid, kwargs)
 
 
+class KernelFunction(Protocol):
+    """What ``silo.kernel`` gives, for type checkers: a twin of the Triton function, called with or without a grid."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """What Silo knows of it."""
+        ...
+
+    @property
+    def __name__(self) -> str:
+        """The function's name."""
+        ...
+
+    @property
+    def fn(self) -> Callable[..., Any]:
+        """The Python function."""
+        ...
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # inside kernels it is the plain function
+        """Launch with the declared grid."""
+        ...
+
+    def __getitem__(self, grid: Any, /) -> Callable[..., None]:  # noqa: ANN401  # a tuple, an integer, a callable
+        """What launches with this grid."""
+        ...
+
+    def cases(self, **parameters: Iterable[object]) -> Callable[[Callable[..., Case]], Callable[..., Case]]:
+        """See :meth:`Kernel.cases`."""
+        ...
+
+    def warmup(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """See :meth:`Kernel.warmup`."""
+        ...
+
+    def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """See :meth:`Kernel.compiled`."""
+        ...
+
+    def bind(self, *args: object, grid: object = None, **kwargs: object) -> Any:  # noqa: ANN401  # a launcher
+        """See :meth:`Kernel.bind`."""
+        ...
+
+    def explain(self, *args: object, grid: object = None, **kwargs: object) -> str:
+        """See :meth:`Kernel.explain`."""
+        ...
+
+
 def kernel_of(value: object) -> Kernel | None:
     """The :class:`Kernel` behind what ``silo.kernel`` gave, or None for any other object."""
     if isinstance(value, Kernel):
@@ -137,7 +184,20 @@ def kernel_of(value: object) -> Kernel | None:
 
 
 @overload
-def kernel(function: object, /) -> Any: ...  # noqa: ANN401  # a twin of the caller's own kernel
+def kernel(
+    function: object,
+    /,
+    *,
+    space: SpaceLike | None = None,
+    key: Sequence[str] | None = None,
+    grid: GridLike | None = None,
+    constraints: Sequence[Constraint] = (),
+    tune: str | None = None,
+    release_gil: bool = True,
+    check: bool | None = None,
+    lock: str | os.PathLike[str] | None = None,
+    deterministic: bool | None = None,
+) -> KernelFunction: ...
 
 
 @overload
@@ -152,7 +212,7 @@ def kernel(
     check: bool | None = None,
     lock: str | os.PathLike[str] | None = None,
     deterministic: bool | None = None,
-) -> Callable[[object], Any]: ...
+) -> Callable[[object], KernelFunction]: ...
 
 
 def kernel(

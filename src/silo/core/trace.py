@@ -59,7 +59,7 @@ def trace_indices(function: Callable[..., object], names: Sequence[str]) -> Node
     """The expression of one value of as many integers as there are names, given to the function by place.
 
     >>> str(trace_indices(lambda i, j: i * 8 + j % 3, ["i", "j"]))
-    'i * 8 + j % 3'
+    '((i * 8) + (j % 3))'
     """
     return as_node(_run(function, [Traced(Argument(name)) for name in names]))
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import pickle
 import sys
 from functools import reduce
 from typing import Any
 
-from silo.errors import SourceError
+from silo.errors import ArgumentError, SourceError
 
 __all__ = ["kernel_named", "reference_to"]
 
@@ -20,7 +19,7 @@ def reference_to(kernel: Any) -> tuple[Any, tuple[str, str]]:  # noqa: ANN401  #
     ``fast = silo.kernel(existing)`` has the name of the function within.
 
     Raises:
-        pickle.PicklingError: no module has it.
+        ArgumentError: no module has it; a TypeError, as for all that cannot be pickled.
     """
     function = kernel.fn
     module, name = str(function.__module__), str(function.__qualname__)
@@ -32,7 +31,7 @@ def reference_to(kernel: Any) -> tuple[Any, tuple[str, str]]:  # noqa: ANN401  #
             if value is kernel:
                 return kernel_named, (place, variable)
     where = "inside a function" if "<locals>" in name else "in no module's variable"
-    raise pickle.PicklingError(
+    raise ArgumentError(
         f"the kernel {module}.{name} is {where}, and pickles hold kernels by name, as they do functions: define it at "
         "the top of a module, or assign what silo.kernel gives to a variable there"
     )

@@ -36,12 +36,12 @@ def wrap(
         attributes: set on the twin, such as ``explain``, ``cases``, ``warmup`` and ``tune``; they win over Triton's.
     """
     base: Any = function.__class__
-    members = {
+    members: dict[str, Any] = {
         "__module__": __name__,
         "__repr__": _described,
-        "__reduce_ex__": lambda self, _protocol: reference_to(self),
-        "__copy__": lambda self: self,
-        "__deepcopy__": lambda self, _memo: self,
+        "__reduce_ex__": _reduced,
+        "__copy__": _itself,
+        "__deepcopy__": _itself,
     }
     kind: Any = type(f"Silo{base.__name__}", (base,), members)
     twin = object.__new__(kind)
@@ -64,6 +64,14 @@ def wrap(
 
 def _described(self: Any) -> str:  # noqa: ANN401
     return f"<silo kernel {self.fn.__module__}.{self.fn.__qualname__}>"
+
+
+def _reduced(self: Any, _protocol: int) -> tuple[Any, tuple[str, str]]:  # noqa: ANN401
+    return reference_to(self)
+
+
+def _itself(self: Any, _memo: object = None) -> Any:  # noqa: ANN401
+    return self
 
 
 def _unbound(candidate: Any) -> Any:  # noqa: ANN401
