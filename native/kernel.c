@@ -428,7 +428,7 @@ int silo_kernel_init(PyObject *module) {
         {Py_tp_doc,
          "LoadedKernel(module, entry, name=entry, *, block=(1, 1, 1), cluster=(1, 1, 1), "
          "shared_bytes=0, scratch_bytes=0, scratch_align=1, profile_bytes=0, "
-         "profile_align=1, chunk=0, threads=0, cooperative=False, pdl=False)\n--\n\n"
+         "profile_align=1, chunk=0, threads=0, together=1024, cooperative=False, pdl=False)\n--\n\n"
          "A kernel handed to a driver; keeps its module loaded."},
         {0, NULL},
     };

@@ -67,10 +67,9 @@ def call(m: Maker) -> None:
         )
     count = m.pick(lambda other: other.shape == () and other.interval is not None and other.interval[0] >= 0)
     number = f"{count.name} % 4" if count is not None and m.chance(0.4) else m.scalar(m.rng.choice([0, 1, 2, 3]))
-    if not number.isdigit() or not (apart or name == "halved"):
-        text = f"{called}({var.name}, {number})"
-    else:  # a constant would be part of the function
-        text = f"{called}({var.name}, {number} + 0 * pid)"
+    if apart or name == "halved":  # a constant would be part of the function, and cannot change in it
+        number += " + 0 * pid"
+    text = f"{called}({var.name}, {number})"
     if results == 1:
         found = (shape[0] // 2,) if name == "folded" else shape
         m.define(f"{text}.to({m.tl(kind)})", kind, found)

@@ -1,0 +1,68 @@
+"""A plug-in of pytest that runs the tests of the Triton language, which lie in Triton's public repository, on the CPU.
+
+In the folder ``python/test`` of a checkout of https://github.com/triton-lang/triton-cpu (whose tests take any device):
+
+    PYTHONPATH=SILO/scripts SILO_TRITON=cpu python -m pytest -p triton_tests --device cpu --timeout 600 \
+        unit/language/test_core.py unit/language/test_standard.py ...
+
+They were written for a GPU, or for another compiler for CPUs. So that they leave out nothing for its sake, they are
+told that this is no CPU; where a test names torch's CUDA and needs none, it gets the CPU. TESTS_SAMPLE keeps so many of
+them, a few of each function first; TESTS_SHARD=2/8 keeps every eighth from the third on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections import Counter
+from importlib import import_module
+from typing import Any
+
+__all__ = ["pytest_collection_modifyitems", "pytest_configure"]
+
+# These look at the text of a GPU's back end unless they take the device for a CPU; at results they look always.
+_GPU_TEXT = frozenset({"test_optimize_thread_locality"})
+_MAKERS = ("arange", "empty", "empty_like", "full", "ones", "rand", "randint", "randn", "tensor", "zeros", "zeros_like")
+
+
+def pytest_configure() -> None:
+    """Prepare Triton's helpers and torch."""
+    helpers: Any = import_module("triton._internal_testing")
+    helpers.is_cpu = _is_cpu
+    torch: Any = import_module("torch")
+    torch.cuda.device = lambda *_: contextlib.nullcontext()
+    torch.cuda.synchronize = lambda *_: None
+    torch.cuda.get_device_capability = lambda *_: (0, 0)
+    for name in _MAKERS:
+        setattr(torch, name, _on_cpu(getattr(torch, name)))
+
+
+def _is_cpu() -> bool:
+    name = os.environ.get("PYTEST_CURRENT_TEST", "").split("::")[-1].split(" ")[0].split("[")[0]
+    return name in _GPU_TEXT
+
+
+def _on_cpu(real: Any) -> Any:  # noqa: ANN401  # a function of torch
+    def make(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if str(kwargs.get("device", "")).startswith("cuda"):
+            kwargs["device"] = "cpu"
+        return real(*args, **kwargs)
+
+    return make
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Keep a sample, or a share."""
+    order = sorted(items, key=lambda item: item.nodeid)
+    random.Random(1).shuffle(order)  # the same in every process
+    before: Counter[str] = Counter()
+    ranks: dict[str, int] = {}
+    for item in order:
+        function = item.nodeid.split("[")[0]
+        ranks[item.nodeid] = before[function]
+        before[function] += 1
+    order.sort(key=lambda item: ranks[item.nodeid])
+    sample = int(os.environ.get("TESTS_SAMPLE", "0"))
+    index, shards = (int(part) for part in os.environ.get("TESTS_SHARD", "0/1").split("/"))
+    items[:] = order[: sample or None][index::shards]
