@@ -196,7 +196,9 @@ def test_host_code_needs_somebody_to_vouch_for_it(bundle, tmp_path):
         with pytest.raises(TrustError, match="silo trust"):
             silo.load(bundle).scale(x, out, 16, 2.0)
         assert (out == 0).all()
-        silo.load(bundle, trust=True).scale(x, out, 16, 2.0)
+        loaded = silo.load(bundle, trust=True)
+        assert repr(loaded.scale) == f"<silo kernel scale of {bundle.name}>"
+        loaded.scale(x, out, 16, 2.0)
         assert (out == 2).all()
         assert describe_bundle(bundle).kernels == ("scale", "total")  # reading needs no trust
         assert trust_bundle(bundle)

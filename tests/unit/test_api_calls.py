@@ -304,3 +304,14 @@ def test_a_type_that_triton_does_not_have_is_refused(kernel):
     x = np.zeros(N, ml_dtypes.float8_e4m3b11fnuz)
     with pytest.raises(CompileError, match="Triton has no type float8_e4m3b11fnuz: pass the array as uint8"):
         kernel[(4,)](x, np.zeros(N, np.float32), N)
+
+
+def test_a_call_without_config_says_that_it_compiled_without_one(caplog):
+    @triton.jit
+    def nothing_to_choose(out):
+        tl.store(out, 1.0)
+
+    with caplog.at_level("INFO", logger="silo"):
+        silo.kernel(nothing_to_choose)[(1,)](np.empty(1, dtype=np.float32))
+    (said,) = (record.getMessage() for record in caplog.records if "compiled nothing_to_choose" in record.getMessage())
+    assert "default" not in said

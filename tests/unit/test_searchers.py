@@ -293,6 +293,7 @@ def test_without_numpy_the_model_says_what_to_do(monkeypatch):
 
 def test_the_command_names_every_searcher():
     assert DEFAULT_SEARCHER == "auto"
+    assert set(command._NAMES) == set(SEARCHERS)
     for name in SEARCHERS:
         assert name in command._SEARCHERS
 

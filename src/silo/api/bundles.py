@@ -114,6 +114,9 @@ class BundledKernel:
         self._trust = trust
         self._loaded: dict[str, LoadedKernel] = {}
 
+    def __repr__(self) -> str:
+        return f"<silo kernel {self.name} of {self.bundle.name}>"
+
     @property
     def name(self) -> str:
         """The kernel's name."""

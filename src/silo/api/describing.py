@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
+from silo.api.loading import PlaceKind, kind_of
 from silo.bundle import verify as verification
 from silo.bundle.contents import BundleKernel, BundleVariant
 from silo.bundle.reader import Bundle, open_bundle
@@ -15,6 +16,7 @@ from silo.core.config import Config
 from silo.core.launch_info import format_block
 from silo.core.signature import ParameterKind, Signature
 from silo.core.values import JSON
+from silo.errors import SourceError
 from silo.tune.progress import format_time
 from silo.tune.trial import Trial
 from silo.tune.winner import standings
@@ -89,22 +91,28 @@ class BundleDescription:
         return cast("JSON", asdict(self))
 
 
-def describe_bundle(path: Path) -> BundleDescription:
-    """Read a bundle's manifest, cases and trials. Nothing in it is executed."""
+def describe_bundle(path: Path, kernels: Sequence[str] | None = None) -> BundleDescription:
+    """Read a bundle's manifest, cases and trials, of all its kernels or of these alone. Nothing in it is executed."""
+    if kind_of(path) is not PlaceKind.BUNDLE:
+        raise SourceError(
+            f"{path} names {kind_of(path).value}, and it takes a bundle (K.silo) to show more than code: "
+            f"add --code c for the code of its kernels, or build a bundle with silo build {path} -o K.silo"
+        )
     with open_bundle(path) as bundle:
         contents = bundle.contents()
-        variants = tuple(_variant(kernel, one) for kernel in contents.kernels for one in kernel.variants)
+        chosen = [bundle.kernel(name) for name in kernels] if kernels else contents.kernels
+        variants = tuple(_variant(kernel, one) for kernel in chosen for one in kernel.variants)
         return BundleDescription(
             path=str(path),
             identity=bundle.identity,
             size_bytes=bundle.size_bytes,
             producer={**dict(contents.producer), **dict(contents.toolchain)},
             targets=tuple(sorted({row.target for row in variants})),
-            kernels=tuple(kernel.name for kernel in contents.kernels),
+            kernels=tuple(kernel.name for kernel in chosen),
             variants=variants,
-            coverage=tuple(row for kernel in contents.kernels for row in _coverage(kernel)),
-            winners=tuple(row for kernel in contents.kernels for row in _rules(bundle, kernel)),
-            cases=tuple(row for kernel in contents.kernels for row in _cases(bundle, kernel)),
+            coverage=tuple(row for kernel in chosen for row in _coverage(kernel)),
+            winners=tuple(row for kernel in chosen for row in _rules(bundle, kernel)),
+            cases=tuple(row for kernel in chosen for row in _cases(bundle, kernel)),
         )
 
 

@@ -43,7 +43,7 @@ def examine() -> list[Finding]:
 
 _LIBRARIES = (
     ("triton", "to compile kernels; pip install 'kernel-silo[triton]'"),
-    ("numpy", "for cases and expected values"),
+    ("numpy", "for arrays, tuning and checking; pip install 'kernel-silo[numpy]'"),
     ("torch", "only to pass torch tensors"),
     ("ml_dtypes", "for bfloat16 and fp8 numpy arrays"),
 )

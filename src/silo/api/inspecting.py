@@ -176,6 +176,12 @@ def _packed(bundle: Bundle, kernel: BundleKernel, asked: _Asked) -> Artifact:
         )
         raise BundleError(f"{bundle.name}: no variant of {kernel.name} is {what}; it has code for {targets}")
     kind = _KIND_OF.get(asked.form)
+    if kind is not None and all(one.variant.target.kind != kind for one in artifacts):
+        targets = ", ".join(dict.fromkeys(str(one.variant.target) for one in artifacts))
+        raise BundleError(
+            f"{bundle.name}: {asked.form} is of code for {kind}, and {kernel.name} has code for {targets} alone; "
+            f"build it with --target {_EXAMPLES.get(kind, kind)} too"
+        )
     return next((one for one in fitting if one.variant.target.kind == kind), fitting[0])
 
 

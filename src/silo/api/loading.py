@@ -59,7 +59,7 @@ def load_module(place: Path) -> ModuleType:
         what = "is a folder; name a file or a module in it" if place.is_dir() else "is no Python file (NAME.py) and no"
         raise SourceError(f"{place} {what}" + ("" if place.is_dir() else " module (a dotted name such as pkg.kernels)"))
     if not place.is_file():
-        raise SourceError(f"{place}: no such file")
+        raise SourceError(f"{place}: no such file" + ("" if place.is_absolute() else f" in {Path.cwd()}"))
     path = place.resolve()
     home = _home_of(path)
     if home is None:

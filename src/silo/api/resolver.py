@@ -344,9 +344,8 @@ class Resolver:
         with working(f"compiling {variant.kernel} for {variant.target}") as task:
             artifact = compilation.artifact(variant)
         if compilation.compiled:
-            announce(
-                f"compiled {variant.kernel} for {variant.target} in {format_duration(task.seconds)} ({variant.config})"
-            )
+            config = f" ({variant.config})" if variant.config.as_dict() else ""
+            announce(f"compiled {variant.kernel} for {variant.target} in {format_duration(task.seconds)}{config}")
         return artifact
 
     def _tuned(self, situation: Situation, unmeasured: Origin) -> Config | None:

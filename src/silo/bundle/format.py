@@ -106,7 +106,7 @@ def parse_header(data: bytes, file_bytes: int, name: str = "the file") -> Header
     if not data.startswith(MAGIC):
         if MAGIC.startswith(data):
             raise truncated
-        raise fail("not a .silo file: it does not begin with SILOBNDL", "magic")
+        raise fail("not a .silo file, which silo build writes: it does not begin with SILOBNDL", "magic")
     if len(data) < HEADER_BYTES:
         raise truncated
     _, major, minor, flags, offset, length, sha256 = _STRUCT.unpack_from(data)
@@ -125,7 +125,9 @@ def parse_header(data: bytes, file_bytes: int, name: str = "the file") -> Header
         raise fail(f"a manifest of {length} bytes is not allowed (1 to {MAX_MANIFEST_BYTES})", "manifest_bytes")
     if offset + length > file_bytes:
         raise fail(
-            f"the file is truncated: {offset + length} bytes are needed, {file_bytes} are there", "manifest_bytes"
+            f"the file is truncated: {offset + length} bytes are needed, {file_bytes} are there; "
+            "copy or build it again",
+            "manifest_bytes",
         )
     if offset + length < file_bytes:
         raise fail(

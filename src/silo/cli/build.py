@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from silo.cli.console import console, print_json, table
-from silo.cli.options import Budget, Deterministic, Json, Kernels, Quiet, TuneMode
+from silo.cli.options import Budget, Deterministic, Json, Kernels, Quiet, TuneMode, targets_named
 from silo.cli.progress import BuildProgress
 from silo.settings import override
 from silo.tune.progress import format_bytes
@@ -22,6 +22,12 @@ _CONFIGS = (
     "configs of each case and 64 MiB of code of each kernel, so that silo tune K.silo on the device finds the best; "
     "for measured ones their winners."
 )
+
+
+def _number(value: str | None) -> str | None:
+    if value not in (None, "all") and not (value.isdecimal() and int(value)):
+        raise typer.BadParameter(f"{value!r} is neither a number of configs from 1 on nor all")
+    return value
 
 
 def command(
@@ -39,6 +45,7 @@ def command(
             "--target",
             "-t",
             metavar="T",
+            callback=targets_named,
             help="A target such as cpu, cuda:sm_90, hip:gfx942; repeatable. "
             "Default: cpu; for kernels made by silo.binary, what they were built for.",
         ),
@@ -46,7 +53,7 @@ def command(
     kernel: Kernels = None,
     tune: TuneMode = None,
     budget: Budget = None,
-    configs: Annotated[str | None, typer.Option("--configs", metavar="N|all", help=_CONFIGS)] = None,
+    configs: Annotated[str | None, typer.Option("--configs", metavar="N|all", callback=_number, help=_CONFIGS)] = None,
     *,
     deterministic: Deterministic = False,
     quiet: Quiet = False,
@@ -89,7 +96,7 @@ def command(
             ]
             for row in summary.rows
         ]
-        columns = ["kernel", "target", "variants", "configs packed", "best config", "chosen by"]
+        columns = ["kernel", "target", "variants", "configs packed", "config", "chosen by"]
         console().print(table(str(output), columns, rows, right=["variants", "configs packed"]))
         for remark in summary.remarks:
             console().print(remark, markup=False, highlight=False, soft_wrap=True)

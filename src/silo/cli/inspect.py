@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from silo.cli.console import ExitCode, console, print_json, table
-from silo.cli.options import Json, Kernels
+from silo.cli.options import Json, Kernels, one_of, target_named
 from silo.tune.progress import format_bytes
 
 __all__ = ["command"]
@@ -22,17 +22,11 @@ _FORMS = (
 )
 
 
-def _form(value: str | None) -> str | None:
-    if value is not None and value not in _NAMES:
-        raise typer.BadParameter(f"{value!r} is none of {', '.join(_NAMES)}")
-    return value
-
-
 def command(
     path: Annotated[
-        Path, typer.Argument(metavar="K.silo|FILE", help="A bundle; with --code also a Python file with kernels.")
+        Path, typer.Argument(metavar="K.silo|FILE|MODULE", help="A bundle; with --code also a Python file or module.")
     ],
-    code: Annotated[str | None, typer.Option("--code", metavar="FORM", callback=_form, help=_FORMS)] = None,
+    code: Annotated[str | None, typer.Option("--code", metavar="FORM", callback=one_of(_NAMES), help=_FORMS)] = None,
     kernel: Kernels = None,
     target: Annotated[
         str | None,
@@ -40,6 +34,7 @@ def command(
             "--target",
             "-t",
             metavar="T",
+            callback=target_named,
             help="Code for this target. Default: the CPU for a file, or this machine's GPU for forms of GPUs alone.",
         ),
     ] = None,
@@ -61,11 +56,15 @@ def command(
 ) -> None:
     """Show the kernels, targets, variants, winners and sizes of K.silo, and what made it. Nothing in it is executed.
 
-    With --code, print the code of each kernel instead: of K.silo what it holds, of FILE what is compiled now.
+    With --code, print the code of each kernel instead: of K.silo what it holds, of FILE or MODULE what is
+    compiled now.
     """
     if code is not None:
         _print_code(path, code, kernel, target, case, config, json=json)
         return
+    of_code = [name for name, value in (("--target", target), ("--case", case), ("--config", config)) if value]
+    if of_code:
+        raise typer.BadParameter(f"{', '.join(of_code)} says which code to print; say its form too, such as --code c")
     from silo.api.describing import describe_bundle, verify_bundle  # noqa: PLC0415
 
     problems = verify_bundle(path) if verify else []
@@ -73,7 +72,7 @@ def command(
         for problem in problems:
             console(stderr=True).print(problem, markup=False, highlight=False)
         raise typer.Exit(ExitCode.FAILED)
-    description = describe_bundle(path)
+    description = describe_bundle(path, kernel or None)
     if json:
         print_json(description.to_json())
         return

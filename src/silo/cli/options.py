@@ -2,21 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
 from silo.settings import TUNE_MODES
 
-__all__ = ["PLACES", "Budget", "Deterministic", "Device", "Json", "Kernels", "OfDevice", "Quiet", "TuneMode"]
+__all__ = [
+    "PLACES",
+    "Budget",
+    "Deterministic",
+    "Device",
+    "Json",
+    "Kernels",
+    "OfDevice",
+    "Quiet",
+    "TuneMode",
+    "one_of",
+    "target_named",
+    "targets_named",
+]
 
 
 PLACES = "A Python file with kernels, a module by its dotted name (pkg.kernels), or a bundle."
 
 
-def _mode(value: str | None) -> str | None:
-    if value is not None and value not in TUNE_MODES:
-        raise typer.BadParameter(f"{value!r} is none of {', '.join(TUNE_MODES)}")
+def one_of(choices: Sequence[str]) -> Callable[[str | None], str | None]:
+    """A check that an option has one of these values, or none: anything else is wrong usage."""
+
+    def checked(value: str | None) -> str | None:
+        if value is not None and value not in choices:
+            raise typer.BadParameter(f"{value!r} is none of {', '.join(choices)}")
+        return value
+
+    return checked
+
+
+def target_named(value: str | None) -> str | None:
+    """A check that a target is written as one."""
+    if value is not None:
+        from silo.core.target import Target  # noqa: PLC0415  # after the options are read
+        from silo.errors import TargetError  # noqa: PLC0415
+
+        try:
+            Target.parse(value)
+        except TargetError as error:
+            raise typer.BadParameter(str(error)) from None
+    return value
+
+
+def targets_named(values: list[str] | None) -> list[str] | None:
+    """:func:`target_named` of each."""
+    for value in values or ():
+        target_named(value)
+    return values
+
+
+def _seconds(value: float | None) -> float | None:
+    if value is not None and not value > 0:
+        raise typer.BadParameter(f"{value:g} seconds measure nothing; give more than 0, or leave it out for no limit")
     return value
 
 
@@ -28,12 +73,15 @@ TuneMode = Annotated[
     typer.Option(
         "--tune",
         metavar="MODE",
-        callback=_mode,
+        callback=one_of(TUNE_MODES),
         help="auto: measure what is not known; cached: never measure; frozen: nor guess; off: first config.",
     ),
 ]
 Budget = Annotated[
-    float | None, typer.Option("--budget", metavar="SECONDS", help="Time for each kernel and case. Default: no limit.")
+    float | None,
+    typer.Option(
+        "--budget", metavar="SECONDS", callback=_seconds, help="Time for each kernel and case. Default: no limit."
+    ),
 ]
 Deterministic = Annotated[
     bool,

@@ -9,10 +9,13 @@ from typing import Annotated
 import typer
 
 from silo.cli.console import ExitCode, console, print_json, table
-from silo.cli.options import PLACES, Device, Json, Kernels, Quiet, TuneMode
+from silo.cli.options import PLACES, Device, Json, Kernels, Quiet, TuneMode, one_of
 from silo.tune.progress import format_time
 
 __all__ = ["command"]
+
+# Written out: what makes them is not imported for --help. A test compares them.
+_LIBRARIES = ("numpy", "torch", "buffer")
 
 
 def command(
@@ -21,7 +24,12 @@ def command(
     kernel: Kernels = None,
     arrays: Annotated[
         str | None,
-        typer.Option("--arrays", metavar="LIBRARY", help="numpy, torch or buffer. Default: numpy on the CPU."),
+        typer.Option(
+            "--arrays",
+            metavar="LIBRARY",
+            callback=one_of(_LIBRARIES),
+            help="numpy, torch or buffer. Default: numpy on the CPU.",
+        ),
     ] = None,
     tune: TuneMode = "cached",
     *,

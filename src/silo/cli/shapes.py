@@ -1,4 +1,4 @@
-"""How commands show themselves: flags without a type, exit codes at the end of the help."""
+"""How commands show themselves: flags and arguments without a type, exit codes at the end of the help."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ EPILOG = (
 )
 
 
+def _untyped(**_: object) -> None:
+    """The type of an argument: its name says it already, and the parser would write ``<list[Path]>``."""
+
+
 def _plain(params: list[Any]) -> list[Any]:
-    """The parameters, with nothing where newer versions of the parser would call a flag's type ``<bool>``."""
+    """The parameters, with nothing where newer versions of the parser would show the type in the code."""
     for one in params:
         if getattr(one, "is_flag", False) and one.metavar is None:
             one.metavar = ""
+        if getattr(one, "param_type_name", "") == "argument":
+            one.display_type_rich = _untyped
     return params
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from silo.cli.console import console, print_json, table
-from silo.cli.options import PLACES, Budget, Deterministic, Device, Json, Kernels, Quiet
+from silo.cli.options import PLACES, Budget, Deterministic, Device, Json, Kernels, Quiet, one_of
 from silo.cli.progress import TuneProgress, event_lines
 from silo.errors import TuneError
 from silo.settings import override
@@ -19,22 +19,41 @@ __all__ = ["command"]
 
 
 # Written out: the registry is not imported for --help. A test compares them.
+_NAMES = (
+    "auto",
+    "exhaustive",
+    "random",
+    "descent",
+    "descent-all-directions",
+    "neighbourhood",
+    "genetic",
+    "surrogate",
+    "sequential",
+    "sequential-descent",
+)
 _SEARCHERS = (
-    "auto, exhaustive, random, descent, descent-all-directions, neighbourhood, genetic, surrogate, sequential or "
-    "sequential-descent. auto measures small spaces whole, models the times of larger ones, and goes through a combo's "
-    "sub-kernels one group after the other."
+    f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}. auto measures small spaces whole, models the times of larger ones, and "
+    "goes through a combo's sub-kernels one group after the other."
 )
 _EVALUATIONS = "At most so many configs for each case. Default: 256 for auto without --budget, else no limit."
+
+
+def _some(value: int | None) -> int | None:
+    if value is not None and value < 1:
+        raise typer.BadParameter(f"{value} measure nothing; give 1 or more, or leave it out for no limit")
+    return value
 
 
 def command(
     path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=f"{PLACES} A bundle is refined in place.")],
     device: Device = "cpu",
     kernel: Kernels = None,
-    searcher: Annotated[str, typer.Option("--searcher", metavar="NAME", help=_SEARCHERS)] = "auto",
+    searcher: Annotated[
+        str, typer.Option("--searcher", metavar="NAME", callback=one_of(_NAMES), help=_SEARCHERS)
+    ] = "auto",
     evaluations: Annotated[
         int | None,
-        typer.Option("--evaluations", metavar="N", help=_EVALUATIONS),
+        typer.Option("--evaluations", metavar="N", callback=_some, help=_EVALUATIONS),
     ] = None,
     budget: Budget = None,
     lock: Annotated[

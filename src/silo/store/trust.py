@@ -111,8 +111,8 @@ class TrustLedger:
             listing = "".join(f"\n  - {line}" for line in refused)
             raise TrustError(
                 f"{origin} brings native code that would run in this process, and it may not be loaded:{listing}\n"
-                f"If you know where it comes from, run 'silo trust {origin}' once or pass trust=True; "
-                f"or build it here with 'silo build'."
+                f"If you know where it comes from, run 'silo trust {origin}' once or pass trust=True (a command: "
+                f"--trust); or build it here with 'silo build'."
             )
 
     def _add(self, name: str, sha256: str, record: JSON) -> None:

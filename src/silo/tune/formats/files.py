@@ -25,6 +25,8 @@ def read_text(path: Path, what: str) -> str:
     try:
         raw = path.read_bytes()
         return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+    except FileNotFoundError as error:
+        raise TuneError(f"{path}: no such file") from error
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise TuneError(f"{path}: not {what}: {type(error).__name__}: {error}") from error
 
