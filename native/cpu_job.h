@@ -68,8 +68,9 @@ int silo_cpu_gather(struct silo_cpu_job *job);
 /* Await the threads that were added. */
 void silo_cpu_disperse(struct silo_cpu_job *job);
 
-/* For the thread that launched, while it waits for others: ask whether to give up, and do so. */
-void silo_cpu_ask(struct silo_cpu_job *job);
+/* For the thread that launched, with `mutex` locked: wait for `changed`, not for long. Where
+ * nothing comes, ask whether to give up, with `mutex` free, and do so. */
+void silo_cpu_await(struct silo_cpu_job *job, pthread_cond_t *changed, pthread_mutex_t *mutex);
 
 /* In a child made by fork. */
 void silo_cpu_waiting_renew(void);

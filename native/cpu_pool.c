@@ -271,21 +271,10 @@ int silo_cpu_set_threads(int count) {
 /* Until no worker is inside, asking now and then whether to give up. Caller holds pool.mutex. */
 static void await_workers(struct silo_cpu_job *job) {
     while (pool.working > 0) {
-        if (!job->waits) {
+        if (job->waits)
+            silo_cpu_await(job, &pool.done, &pool.mutex);
+        else
             pthread_cond_wait(&pool.done, &pool.mutex);
-            continue;
-        }
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 20000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        if (pthread_cond_timedwait(&pool.done, &pool.mutex, &until) == ETIMEDOUT &&
-            job->error == 0) {
-            pthread_mutex_unlock(&pool.mutex);
-            silo_cpu_ask(job); /* may wait for the GIL */
-            pthread_mutex_lock(&pool.mutex);
-        }
     }
 }
 

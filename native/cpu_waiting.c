@@ -113,26 +113,28 @@ int silo_cpu_gather(struct silo_cpu_job *job) {
     return job->error;
 }
 
-void silo_cpu_ask(struct silo_cpu_job *job) {
+static void ask(struct silo_cpu_job *job) {
     if (silo_cpu_interrupted != NULL && silo_cpu_interrupted())
         fail(job, SILO_CPU_INTERRUPTED);
 }
 
+void silo_cpu_await(struct silo_cpu_job *job, pthread_cond_t *changed, pthread_mutex_t *mutex) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += ASK;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (pthread_cond_timedwait(changed, mutex, &until) == ETIMEDOUT && job->error == 0) {
+        pthread_mutex_unlock(mutex);
+        ask(job); /* may wait for the GIL */
+        pthread_mutex_lock(mutex);
+    }
+}
+
 void silo_cpu_disperse(struct silo_cpu_job *job) {
     pthread_mutex_lock(&crowd.mutex);
-    while (job->helpers > 0) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += ASK;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        if (pthread_cond_timedwait(&crowd.changed, &crowd.mutex, &until) == ETIMEDOUT &&
-            job->error == 0) {
-            pthread_mutex_unlock(&crowd.mutex);
-            silo_cpu_ask(job); /* may wait for the GIL */
-            pthread_mutex_lock(&crowd.mutex);
-        }
-    }
+    while (job->helpers > 0)
+        silo_cpu_await(job, &crowd.changed, &crowd.mutex);
     pthread_mutex_unlock(&crowd.mutex);
 }
 
@@ -182,7 +184,7 @@ void silo_cpu_wait(void *context) {
         own->since = own->asked = time;
     if (time - own->asked > ASK && pthread_equal(job->launcher, pthread_self())) {
         own->asked = time;
-        silo_cpu_ask(job);
+        ask(job);
     }
     const uint64_t next = atomic_load_explicit(&job->next, memory_order_relaxed);
     if (next < job->launch->total)

@@ -43,13 +43,16 @@ void silo_set_driver_opener(PyObject *opener) {
 }
 
 bool silo_open_drivers(void) {
-    static bool asked; /* once: a driver does not appear in a running process */
-    if (!asked && driver_opener != NULL) {
-        asked = true;
+    /* Once, for a driver does not appear in a running process; set when it is done, so that another
+     * thread that comes meanwhile opens them too (which waits for the first) and is not told that
+     * there are none. */
+    static bool asked;
+    if (!__atomic_load_n(&asked, __ATOMIC_ACQUIRE) && driver_opener != NULL) {
         PyObject *done = PyObject_CallNoArgs(driver_opener);
         if (done == NULL)
             PyErr_Clear(); /* it logs; a machine without a GPU is none of a CPU call's business */
         Py_XDECREF(done);
+        __atomic_store_n(&asked, true, __ATOMIC_RELEASE);
     }
     return silo_cuda.open || silo_hip.open;
 }

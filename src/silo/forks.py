@@ -8,74 +8,50 @@ not, its maker says what puts it right.
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, Self
 
-__all__ = ["Mutex", "ReentrantMutex", "in_child"]
-
-
-class _Inner(Protocol):
-    def acquire(self) -> bool: ...
-
-    def release(self) -> None: ...
+__all__ = ["Mutex", "in_child"]
 
 
-class Mutex:
-    """A lock for ``with``, held by one thread, that a child made by fork finds free unless the forking thread has it.
+class Mutex(_thread.RLock):  # pyright: ignore[reportGeneralTypeIssues]  # final in the stubs alone
+    """A lock for ``with`` that its holder may take again, and that a child made by fork finds free unless it is its.
+
+    It is taken and given back in one step, by C code: an exception that a signal raises between two steps of Python
+    (Ctrl-C) would leave a lock that is taken in several held for good.
 
     Args:
         lost: called in the child where another thread held it: to undo what that thread will not.
     """
 
-    __slots__ = ("__weakref__", "_depth", "_inner", "_lost", "_owner")
+    __slots__ = ("_lost",)
 
     def __init__(self, lost: Callable[[], object] | None = None) -> None:
-        self._inner = self._new()
+        super().__init__()
         self._lost = lost
-        # Written by the holder alone, after it takes the lock and before it gives it back; so whoever finds its own
-        # number here holds the lock. The number stays the same over a fork.
-        self._owner = 0
-        self._depth = 0
         _locks.add(self)
 
-    @staticmethod
-    def _new() -> _Inner:
-        return threading.Lock()
+    def __new__(cls, lost: Callable[[], object] | None = None) -> Self:
+        """The lock itself; the base takes no arguments."""
+        del lost
+        return super().__new__(cls)
 
-    def __enter__(self) -> None:
-        self._inner.acquire()
-        self._owner = threading.get_ident()
-        self._depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self._owner = 0
-        self._inner.release()
-
-    def renew(self, survivor: int) -> None:
-        """In a child whose one thread is ``survivor``: be free, unless that thread holds it."""
-        owner = self._owner
-        if owner == survivor:
+    def renew(self) -> None:
+        """In a child: be free, unless its one thread holds it."""
+        mine: Any = self  # the stubs leave these two out; threading itself calls them
+        if mine._is_owned():  # noqa: SLF001
             return
-        self._inner = self._new()
-        self._owner = self._depth = 0
-        if owner and self._lost is not None:
+        if self.acquire(blocking=False):
+            self.release()
+            return
+        mine._at_fork_reinit()  # noqa: SLF001
+        if self._lost is not None:
             self._lost()
-
-
-class ReentrantMutex(Mutex):
-    """A :class:`Mutex` that its holder may take again."""
-
-    __slots__ = ()
-
-    @staticmethod
-    def _new() -> _Inner:
-        return threading.RLock()
 
 
 _locks: weakref.WeakSet[Mutex] = weakref.WeakSet()
@@ -92,9 +68,8 @@ def in_child(handler: Callable[[], object]) -> None:
 
 
 def _after_fork() -> None:
-    survivor = threading.get_ident()
     for lock in list(_locks):
-        lock.renew(survivor)
+        lock.renew()
     if sys.version_info < (3, 12):
         _renew_cached_properties(list(sys.modules.items()))
     for one in _handlers:

@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from silo.forks import ReentrantMutex, in_child
+from silo.forks import Mutex, in_child
 
 if TYPE_CHECKING:
     from logging import Handler
@@ -154,7 +154,7 @@ class _Line:
     """The last line of the terminal: the oldest task's, rewritten by a thread that lives while there are tasks."""
 
     def __init__(self) -> None:
-        self._lock = ReentrantMutex()
+        self._lock = Mutex()
         self._tasks: list[Task] = []
         self._shown = 0  # columns
         self._thread: threading.Thread | None = None

@@ -141,7 +141,7 @@ def test_a_tool_that_refuses_is_quoted_and_the_next_one_asked(tmp_path, monkeypa
     for name, line in (("nvdisasm", "echo no such thing >&2; exit 1"), ("cuobjdump", "echo the code")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
         (tmp_path / name).chmod(0o755)
-    monkeypatch.setattr(disassembly, "_packaged", lambda: ())
+    monkeypatch.setattr(disassembly, "nvidia_tools", lambda: ())
     monkeypatch.setenv("PATH", str(tmp_path), prepend=None)
     assert disassemble(b"data", "cubin") == "the code\n"
     (tmp_path / "cuobjdump").unlink()

@@ -63,6 +63,7 @@ SHAPES = (
     (32, 64, 32),
     (64, 16, 128),
     (16, 32, 1),
+    (16, 32, 4),  # beside the same rows and columns of a depth that fills no word of several elements
     (1, 128, 1024),
     (128, 32, 2),
 )

@@ -177,6 +177,19 @@ def test_tf32_and_halves_by_conversion():
     np.testing.assert_array_equal(half, x.astype(np.float16))
 
 
+@pytest.mark.parametrize(("how", "ties"), [("rna", (1, 2, 2)), ("rn", (0, 2, 2))])
+def test_ties_between_two_numbers_of_tf32(how, ties):
+    """In halves of the last place: 0.5, 1.5, and what is just above 1.5."""
+    bits = np.full(64, 0x3F80_0000, np.uint32)
+    bits[:3] += np.array([0x1000, 0x3000, 0x3001], np.uint32)
+    bits[3:6] = bits[:3] | 0x8000_0000
+    text = f"cvt.{how}.tf32.f32 $0, $1;"
+    x = bits.view(np.float32).copy()
+    for found in both(applies, (1,), x=x, out=np.zeros_like(x), TEXT=text, CONSTRAINTS="=r,f", PACK=1):
+        steps = (found["out"].view(np.uint32) & 0x7FFF_FFFF) - 0x3F80_0000 >> 13
+        assert [*map(int, steps[:6])] == [*ties, *ties]
+
+
 REFUSED = {
     "mov.u32 $0, %smid;": "no single instruction",
     "tanh.approx.f32 $0, $1; neg.f32 $0, $0;": "no single instruction",

@@ -11,7 +11,7 @@ pytest.importorskip("triton", reason="these tests compile Triton kernels")
 from typer.testing import CliRunner
 
 import silo
-from silo.api import bundle_tuning
+from silo.api import bundle_tuning, packed
 from silo.api.build import build_bundle
 from silo.api.describing import describe_bundle, verify_bundle
 from silo.api.tuning import tune_path
@@ -152,6 +152,19 @@ def test_configs_that_do_not_compile_are_left_out_and_named(folder):
     assert re.match(r"scale: 1 of its variants for cpu:x86-64-v2 do not compile.*BLOCK=65", remark)
     with pytest.raises(CompileError):  # calls would get it
         built(folder, space[1:], tune="cached")
+
+
+def test_what_no_config_is_to_blame_for_leaves_none_out(folder, monkeypatch):
+    """A full disk would otherwise make a smaller bundle of the same inputs."""
+    start = packed._start
+
+    def full(compilation, one):
+        wanted = dict(one.variant.config.as_dict())["BLOCK"] == 128
+        return CompileError("cannot write kernel.s: No space left on device") if wanted else start(compilation, one)
+
+    monkeypatch.setattr(packed, "_start", full)
+    with pytest.raises(CompileError, match="No space left"):
+        built(folder, {"BLOCK": [64, 128]}, tune="cached")
 
 
 def test_code_over_the_limit_is_left_out_by_rank():

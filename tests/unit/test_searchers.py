@@ -8,7 +8,7 @@ from silo.cli import tune as command
 from silo.core.config import Config
 from silo.core.values import canonical_json, parse_json
 from silo.errors import TuneError
-from silo.tune.search import auto
+from silo.tune.search import auto, surrogate
 from silo.tune.search.registry import DEFAULT_SEARCHER, SEARCHERS, make_searcher
 from silo.tune.search.seed import Seed
 
@@ -285,7 +285,7 @@ def test_an_empty_space_is_refused():
 
 
 def test_without_numpy_the_model_says_what_to_do(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(surrogate, "has_numpy", lambda: False)
     with pytest.raises(TuneError, match=r"needs numpy.*pip install numpy.*neighbourhood"):
         make_searcher("surrogate", SPACE, "")
     assert make_searcher("auto", SMALL, "").suggest(1) == SMALL[:1]
@@ -299,7 +299,7 @@ def test_the_command_names_every_searcher():
 
 
 def test_without_numpy_the_default_search_says_so_and_goes_by_neighbourhoods(monkeypatch, caplog):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(auto, "has_numpy", lambda: False)
     with caplog.at_level("WARNING", logger="silo"):
         searcher = make_searcher("auto", SPACE, "a")
     assert f"numpy is not installed, so {len(SPACE)} configs are searched by neighbourhoods" in caplog.text

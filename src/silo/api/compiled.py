@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from silo.api.code_forms import CodeForms
 from silo.api.devices import devices_of_kind
-from silo.api.launching import bound_launcher
+from silo.api.launching import bound_launcher, stored_blob
 from silo.api.session import session
 from silo.core.dtypes import dtype
-from silo.errors import ArgumentError, DeviceError
+from silo.errors import ArgumentError
 from silo.frozen import replace
+from silo.launch import native
 from silo.launch.drivers import KINDS
 
 if TYPE_CHECKING:
     from silo.api.declared import DeclaredKernel
-    from silo.artifacts.artifact import Artifact, BlobRef
+    from silo.artifacts.artifact import Artifact
     from silo.core.config import Config
     from silo.launch.runtime import Binding, Launcher
 
@@ -76,7 +77,7 @@ class CompiledKernel:
             "num_warps": self._options.get("num_warps", 4) if on_cpu else launch.num_warps,
             "num_ctas": launch.cluster[0] * launch.cluster[1] * launch.cluster[2],
             "cluster_dims": launch.cluster,
-            "shared": max(launch.shared_bytes, int(on_cpu)),
+            "shared": max(launch.shared_bytes, int(on_cpu)),  # 1 on a CPU, as ``n_regs``: programs divide by it
             "warp_size": 1 if on_cpu else launch.threads // max(launch.num_warps, 1),
             "global_scratch_size": launch.scratch_bytes,
             "global_scratch_align": launch.scratch_align,
@@ -133,7 +134,7 @@ def compiled_kernel(kernel: DeclaredKernel, artifact: Artifact, binding: Binding
     """What serves a call of a kernel of this process."""
     variant = artifact.variant
     asked = replace(variant, signature=variant.signature.without_effects())
-    forms = CodeForms(artifact, lambda ref: _stored(artifact, ref), kernel.source, asked)
+    forms = CodeForms(artifact, lambda ref: stored_blob(session().store, artifact, ref), kernel.source, asked)
 
     def launcher() -> Any:  # noqa: ANN401
         return bound_launcher(
@@ -150,18 +151,11 @@ def compiled_kernel(kernel: DeclaredKernel, artifact: Artifact, binding: Binding
     return CompiledKernel(artifact, forms, launcher, options)
 
 
-def _stored(artifact: Artifact, ref: BlobRef) -> bytes:
-    data = session().store.blobs.get(ref.sha256)
-    if data is None:
-        raise DeviceError(f"{artifact.variant.kernel}: the {ref.kind} of its code left the store; call it again")
-    return data
-
-
 def default_place() -> str:
-    """Where a call without arrays goes: the first GPU, else the CPU."""
+    """Where a call without arrays goes, by the rule of calls: the current GPU, else the first, else the CPU."""
     for kind in KINDS:
-        if found := devices_of_kind(kind):
-            return f"{kind}:{found[0].index}"
+        if devices_of_kind(kind):
+            return f"{kind}:{native.gpu_current(kind) or 0}"
     return "cpu"
 
 

@@ -1,4 +1,4 @@
-"""``silo inspect --code``: the code of kernels of Python files, and of those in a bundle."""
+"""``silo inspect --code``: the code of kernels of Python files and modules, and of those in a bundle."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from silo.api.collect import collect_kernels
 from silo.api.compiling import Compilation
 from silo.api.devices import device_named, devices_of_kind, resolve_target
 from silo.api.kernel import Kernel
+from silo.api.launching import stored_blob
+from silo.api.loading import PlaceKind, kind_of
 from silo.api.session import session
 from silo.api.studying import CaseStudy, case_studies
-from silo.artifacts.artifact import Artifact, BlobRef
+from silo.artifacts.artifact import Artifact
 from silo.artifacts.disassembly import DISASSEMBLED, disassemble
 from silo.bundle.contents import BundleKernel
 from silo.bundle.reader import Bundle, open_bundle
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.target import Target
-from silo.errors import BundleError, CaseError, SourceError, SpaceError, StoreError, TargetError
+from silo.errors import BundleError, CaseError, SourceError, SpaceError, TargetError
 from silo.tune.policy import Mode
 
 __all__ = ["CodeListing", "code_of"]
@@ -69,10 +71,10 @@ def code_of(
     case: str | None = None,
     config: str | None = None,
 ) -> list[CodeListing]:
-    """One form of the code of each kernel of a Python file or a bundle: that of one variant of it.
+    """One form of the code of each kernel of a Python file, a module or a bundle: that of one variant of it.
 
     Args:
-        path: the file.
+        path: the file, or the dotted name of the module.
         form: one of ``silo.api.code_forms.CODE_FORMS``.
         kernels: only these.
         target: what it is compiled for; by default the CPU, or this machine's GPU for the forms that only its code has.
@@ -86,7 +88,7 @@ def code_of(
         ToolchainError: what makes the form is not here; says what to install.
     """
     asked = _Asked(form, target, case, _values(config))
-    if path.suffix == ".silo":
+    if kind_of(path) is PlaceKind.BUNDLE:
         with open_bundle(path) as bundle:
             return list(_of_bundle(bundle, kernels, asked))
     return [_of_kernel(kernel, asked) for kernel in collect_kernels([path], kernels)]
@@ -115,7 +117,7 @@ def _of_kernel(kernel: Kernel, asked: _Asked) -> CodeListing:
     target = select_compiler(kernel.source.kind, _target(asked)).artifact_target(_target(asked))
     variant = replace(kernel.resolver.variant(study.situation, _config(kernel, study, target, asked)), target=target)
     artifact = Compilation(session(), kernel.source).artifact(variant)
-    forms = CodeForms(artifact, _stored, kernel.source, variant)
+    forms = CodeForms(artifact, lambda ref: stored_blob(session().store, artifact, ref), kernel.source, variant)
     return _listing(artifact, code_text(forms, asked.form, artifact, bundled=False))
 
 
@@ -194,10 +196,3 @@ def _is_for(target: Target, wanted: Target) -> bool:
 def _listing(artifact: Artifact, text: str) -> CodeListing:
     variant = artifact.variant
     return CodeListing(variant.kernel, str(variant.target), str(variant.config), text)
-
-
-def _stored(ref: BlobRef) -> bytes:
-    data = session().store.blobs.get(ref.sha256)
-    if data is None:
-        raise StoreError(f"the {ref.kind} {ref.sha256} left the store; run the command again")
-    return data

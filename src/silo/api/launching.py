@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from silo.artifacts.artifact import Artifact
+from silo.artifacts.artifact import Artifact, BlobRef
 from silo.artifacts.runs_on import runs_on
 from silo.core.decisions import Decision
 from silo.core.signature import ParameterKind, Signature
@@ -50,12 +50,13 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
     )
 
 
-def stored_blob(store: Store | MemoryStore, artifact: Artifact) -> bytes:
-    """An artifact's verified blob. ``BlobLostError`` when the store lost it meanwhile."""
-    blob = store.blobs.get(artifact.blob.sha256)
+def stored_blob(store: Store | MemoryStore, artifact: Artifact, ref: BlobRef | None = None) -> bytes:
+    """An artifact's verified blob, or the sidecar ``ref``. ``BlobLostError`` when the store lost it meanwhile."""
+    blob = store.blobs.get((ref or artifact.blob).sha256)
     if blob is None:
+        what = "compiled code" if ref is None else ref.kind
         raise BlobLostError(
-            f"{artifact.variant.kernel}: its compiled code left the store while it was being loaded; call it again"
+            f"{artifact.variant.kernel}: its {what} left the store while it was being loaded; call it again"
         )
     return blob
 

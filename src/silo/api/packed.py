@@ -13,7 +13,8 @@ from silo.compile.plan import PlannedVariant
 from silo.core.protocols import Source
 from silo.core.target import Target
 from silo.core.variant import Variant
-from silo.errors import CompileError, CompilerMissingError
+from silo.errors import CompileError
+from silo.tune.faults import fault_of
 
 __all__ = ["PackedCode", "compile_plans"]
 
@@ -37,7 +38,8 @@ def compile_plans(
 ) -> list[PackedCode]:
     """Compile every planned variant, side by side; lowering in this process overlaps the workers.
 
-    A config that does not compile is left out, unless calls would get it: then its ``CompileError`` is raised.
+    A config that does not compile is left out, unless calls would get it: then its ``CompileError`` is raised. So is
+    one that is no config's fault, or what is packed would depend on the machine's state.
     """
     total = sum(len({one.variant for one in plan}) for _, plan in plans)
     started: list[tuple[Compilation, Mapping[Variant, Pending | CompileError]]] = []
@@ -56,7 +58,7 @@ def compile_plans(
                     raise state
                 artifacts[one.variant] = compilation.finish(state)
             except CompileError as error:
-                if _is_needed(one) or isinstance(error, CompilerMissingError):
+                if _is_needed(one) or fault_of(error):
                     raise
                 failures[one.variant] = error
             done += 1

@@ -35,7 +35,7 @@ from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BlobLostError, SpaceError
-from silo.forks import ReentrantMutex
+from silo.forks import Mutex
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import Binding, Launcher, inspect_call
@@ -66,7 +66,7 @@ class Resolver:
     def __init__(self, kernel: DeclaredKernel) -> None:
         self._kernel = kernel
         # Tuning launches candidates through the same launcher, so a miss may come while one is being answered.
-        self._lock = ReentrantMutex()
+        self._lock = Mutex()
         self._tuning_process = 0  # the one that tunes now; a child made by fork meanwhile does not
         self._guesses: dict[tuple[Signature, Specialization], BoundSpace] = {}
         self._numerics = NumericsOf(kernel)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from silo.errors import ToolchainError
+from silo.sources.triton.adapter import nvidia_tools
 
 __all__ = ["DISASSEMBLED", "disassemble"]
 
@@ -26,7 +26,9 @@ class _Tool:
 
     def find(self) -> str | None:
         """Where it is; None: nowhere."""
-        return shutil.which(self.name) or shutil.which(self.name, path=os.pathsep.join((*self.folders, *_packaged())))
+        return shutil.which(self.name) or shutil.which(
+            self.name, path=os.pathsep.join((*self.folders, *nvidia_tools()))
+        )
 
 
 _CUDA = "it is in the CUDA toolkit and in Triton's package (pip install triton)"
@@ -73,11 +75,3 @@ def disassemble(data: bytes, kind: str) -> str:
         said = done.stderr.decode(errors="replace").replace(str(file), file.name).strip()[:300]
         problems.append(f"{place} refuses it ({said}): {tool.install}")
     raise ToolchainError(f"the {kind} cannot be disassembled to {DISASSEMBLED[kind]}: {'; '.join(problems)}")
-
-
-def _packaged() -> tuple[str, ...]:
-    """The folder of NVIDIA's tools in Triton's package, found without importing it."""
-    spec = importlib.util.find_spec("triton")
-    if spec is None or spec.origin is None:
-        return ()
-    return (str(Path(spec.origin).parent / "backends" / "nvidia" / "bin"),)

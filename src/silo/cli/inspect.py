@@ -24,7 +24,10 @@ _FORMS = (
 
 def command(
     path: Annotated[
-        Path, typer.Argument(metavar="K.silo|FILE|MODULE", help="A bundle; with --code also a Python file or module.")
+        Path,
+        typer.Argument(
+            metavar="K.silo|FILE|MODULE", help="A bundle; with --code also a Python file or a module with kernels."
+        ),
     ],
     code: Annotated[str | None, typer.Option("--code", metavar="FORM", callback=one_of(_NAMES), help=_FORMS)] = None,
     kernel: Kernels = None,
@@ -56,8 +59,7 @@ def command(
 ) -> None:
     """Show the kernels, targets, variants, winners and sizes of K.silo, and what made it. Nothing in it is executed.
 
-    With --code, print the code of each kernel instead: of K.silo what it holds, of FILE or MODULE what is
-    compiled now.
+    With --code, print the code of each kernel instead: of K.silo what it holds, of others what is compiled now.
     """
     if code is not None:
         _print_code(path, code, kernel, target, case, config, json=json)

@@ -77,6 +77,12 @@ def options(
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr, force=True)
 
 
+def _failed(message: str) -> ExitCode:
+    console(stderr=True).print("[bold red]error:[/] ", end="")
+    console(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
+    return ExitCode.ERROR
+
+
 def main() -> None:
     """Run the command line and leave with its exit code."""
     debug = "--debug" in sys.argv[1:]
@@ -85,16 +91,11 @@ def main() -> None:
     except SiloError as error:
         if debug:
             raise
-        console(stderr=True).print("[bold red]error:[/] ", end="")
-        console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
-        sys.exit(ExitCode.ERROR)
+        code = _failed(str(error))
     except ModuleNotFoundError as error:
         if debug or error.name not in _OPTIONAL:
             raise  # a defect: its traceback is wanted
-        console(stderr=True).print("[bold red]error:[/] ", end="")
-        advice = f"this needs {error.name}, which is not installed: pip install {_OPTIONAL[error.name]}"
-        console(stderr=True).print(advice, markup=False, highlight=False, soft_wrap=True)
-        sys.exit(ExitCode.ERROR)
+        code = _failed(f"this needs {error.name}, which is not installed: pip install {_OPTIONAL[error.name]}")
     except (KeyboardInterrupt, typer.Abort):
         code = ExitCode.INTERRUPTED
     except Exception as error:

@@ -59,9 +59,12 @@ def _same(call: Call) -> str:
     return call.operands[0]
 
 
-def _tf32(call: Call) -> str:
-    call.use("round")
-    return f"silo_round_tf32({call.operands[0]})"
+def _tf32(how: str) -> Renderer:
+    def render(call: Call) -> str:
+        call.use("round")
+        return f"silo_round_tf32_{how}({call.operands[0]})"
+
+    return render
 
 
 def _directed(name: str, rounding: str, kind: str) -> Renderer | None:
@@ -108,7 +111,7 @@ def _table() -> dict[str, Instruction]:
             if fused is not None:
                 found[f"fma.{rounding}.{kind}"] = Instruction(kind, fused)
     found |= {f"mov.{kind}": Instruction(kind, _same) for kind in _TYPES if kind not in {"f16", "bf16", *_PAIRS}}
-    found |= {f"cvt.{how}.tf32.f32": Instruction("f32", _tf32) for how in ("rna", "rn")}
+    found |= {f"cvt.{how}.tf32.f32": Instruction("f32", _tf32(how)) for how in ("rna", "rn")}
     for half in sorted(HALVES):
         found[f"cvt.rn.{half}.f32"] = Instruction("f32", float_cast, half)
         found[f"cvt.f32.{half}"] = Instruction(half, float_cast, "f32")

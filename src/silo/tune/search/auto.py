@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 
+from silo.core.host_arrays import has_numpy
 from silo.tune.search.board import Board
 from silo.tune.search.exhaustive import plan as exhaustive_plan
 from silo.tune.search.neighbourhood import plan as neighbourhood_plan
@@ -39,7 +39,7 @@ def plan(board: Board) -> Plan:
         return sequential_plan(board)
     if len(board) <= SMALL:
         return exhaustive_plan(board)
-    if importlib.util.find_spec("numpy") is None:
+    if not has_numpy():
         _log.warning(
             "numpy is not installed, so %d configs are searched by neighbourhoods, which takes more measurements",
             len(board),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from silo.core.host_arrays import has_numpy
 from silo.errors import TuneError
 from silo.tune.search.blas import one_thread
 from silo.tune.search.board import Board, draws
@@ -68,7 +68,7 @@ class Surrogate:
     """Names configs by expected improvement. Made for one board; what it remembers follows from the observations."""
 
     def __init__(self, board: Board) -> None:
-        if importlib.util.find_spec("numpy") is None:
+        if not has_numpy():
             raise TuneError(
                 f"the model that searches a space of {len(board)} configs needs numpy, which is not installed: "
                 "install it (pip install numpy), or choose the searcher neighbourhood, genetic or exhaustive"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from silo.backends.cpu.analysis.rewriting import insert
 from silo.sources.triton.ssa import Module, Operation, Value
 
 __all__ = ["join_edges"]
@@ -31,11 +32,7 @@ def _join(branch: Operation) -> None:
 def _select(branch: Operation, condition: Value, left: Value, right: Value) -> Value:
     block = branch.block
     assert block is not None
-    operands = [condition, left, right]
-    operation = Operation("arith.select", operands, [], {}, block=block, location=branch.location)
-    result = Value(f"{left.name}_or_{right.name}", left.type, operation)
-    operation.results.append(result)
-    for operand in operands:
-        operand.uses.append(operation)
-    block.operations.insert(block.operations.index(branch), operation)
+    result = Value(f"{left.name}_or_{right.name}", left.type)
+    operation = Operation("arith.select", [condition, left, right], [result], {}, location=branch.location)
+    insert(block, block.operations.index(branch), operation)
     return result

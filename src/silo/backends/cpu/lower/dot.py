@@ -320,7 +320,8 @@ def _call(
 def _product(scope: Scope, shape: _Shape, real: str, total: str) -> str:
     """The name of the C function for products of one shape and type, which is emitted once."""
     kind, left, right, packed = shape.kind, shape.left, shape.right, shape.packed
-    name = f"silo_product_{left}_{right}_{shape.rows}x{shape.columns}" + ("_fresh" if shape.fresh else "")
+    name = f"silo_product_{left}_{right}_{shape.rows}x{shape.columns}" + ("_packed" if packed else "")
+    name += "_fresh" if shape.fresh else ""
     width = max(shape.columns, shape.lanes)
     sizes = [str(shape.rows), str(width), str(shape.columns), "k"]
     before = str(int(shape.fresh))

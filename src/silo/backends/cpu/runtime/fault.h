@@ -13,7 +13,8 @@ int snprintf(char *, __SIZE_TYPE__, char const *, ...);
  * or nobody wants to know. */
 static __attribute__((noinline, unused)) __SIZE_TYPE__ silo_fault_claim(void *context) {
     struct silo_fault *fault = (struct silo_fault *)context;
-    if (!fault || fault->bytes < sizeof *fault || __atomic_exchange_n(&fault->claimed, 1, __ATOMIC_RELAXED))
+    if (!fault || fault->bytes < sizeof *fault ||
+        __atomic_exchange_n(&fault->claimed, 1, __ATOMIC_RELAXED))
         return 0;
     return sizeof fault->text;
 }

@@ -12,9 +12,18 @@ SILO_INLINE double silo_round_f64(double x) {
     return whole + __builtin_copysign(step, x);
 }
 
-/* To the 10 fraction bits of TF32, ties away from zero; infinities and NaNs as they are. */
-SILO_INLINE float silo_round_tf32(float x) {
-    uint32_t bits = silo_bits_f32(x);
-    uint32_t rounded = (bits + 0x1000u) & 0xffffe000u;
+/* To the 10 fraction bits of TF32, ties away from zero (`rna`) or to even (`rn`); infinities and
+ * NaNs as they are. */
+SILO_INLINE float silo_round_tf32(uint32_t bits, uint32_t half) {
+    uint32_t rounded = (bits + half) & 0xffffe000u;
     return silo_f32_of_bits((bits & 0x7f800000u) == 0x7f800000u ? bits : rounded);
+}
+
+SILO_INLINE float silo_round_tf32_rna(float x) {
+    return silo_round_tf32(silo_bits_f32(x), 0x1000u);
+}
+
+SILO_INLINE float silo_round_tf32_rn(float x) {
+    uint32_t bits = silo_bits_f32(x);
+    return silo_round_tf32(bits, 0x0fffu + (bits >> 13 & 1u));
 }

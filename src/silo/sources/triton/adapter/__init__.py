@@ -18,6 +18,7 @@ from silo.sources.triton.adapter.gpu import GpuStages, compile_gpu, load_gpu_bac
 from silo.sources.triton.adapter.installation import (
     TESTED_VERSIONS,
     debug_by_default,
+    nvidia_tools,
     require_triton,
     triton_identity,
     triton_version,
@@ -43,6 +44,7 @@ __all__ = [
     "load_gpu_backends",
     "lower_for_gpu",
     "lower_to_ttir",
+    "nvidia_tools",
     "plugin_driver",
     "pruned_configs",
     "read_kernel",

@@ -15,7 +15,14 @@ from silo.core.values import canonical_json
 from silo.errors import ToolchainError
 from silo.settings import child_environment
 
-__all__ = ["TESTED_VERSIONS", "debug_by_default", "require_triton", "triton_identity", "triton_version"]
+__all__ = [
+    "TESTED_VERSIONS",
+    "debug_by_default",
+    "nvidia_tools",
+    "require_triton",
+    "triton_identity",
+    "triton_version",
+]
 
 TESTED_VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 
@@ -88,6 +95,12 @@ def triton_identity(*, force: bool = False) -> str:
     if environment := _environment(child_environment()):
         line += f" env {_short(canonical_json(environment))}"
     return f"{line} debug" if debug_by_default() else line
+
+
+def nvidia_tools() -> tuple[str, ...]:
+    """The folder of NVIDIA's programs in Triton's package; none where Triton is not installed."""
+    package = _package()
+    return () if package is None else (str(package / "backends" / "nvidia" / "bin"),)
 
 
 class _Installation:

@@ -12,7 +12,7 @@ from typing import Any
 
 from silo.core.target import Target
 from silo.errors import TargetError, ToolchainError
-from silo.forks import ReentrantMutex
+from silo.forks import Mutex
 
 __all__ = [
     "backend_for",
@@ -33,7 +33,7 @@ def _put_back() -> None:
     _replaced.clear()
 
 
-_driver_lock = ReentrantMutex(lost=_put_back)
+_driver_lock = Mutex(lost=_put_back)
 
 
 def module(name: str) -> Any:  # noqa: ANN401  # Triton has no types
