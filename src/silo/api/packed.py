@@ -41,7 +41,7 @@ def compile_plans(
     A config that does not compile is left out, unless calls would get it: then its ``CompileError`` is raised. So is
     one that is no config's fault, or what is packed would depend on the machine's state.
     """
-    total = sum(len({one.variant for one in plan}) for _, plan in plans)
+    total = sum(len(plan) for _, plan in plans)
     started: list[tuple[Compilation, Mapping[Variant, Pending | CompileError]]] = []
     for source, plan in plans:
         compilation = Compilation(shared, source)
