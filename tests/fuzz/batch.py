@@ -69,7 +69,7 @@ def compile_parts(
 ) -> list[KernelObject | str]:
     """Compile and load; for each part its kernel, or what the C compiler (SILO_CC, or as named) said against it.
 
-    Reference code is compiled with -O0: nothing is vectorized in it, it is the oracle, and it compiles in a quarter of the time.
+    Reference code is compiled with -O0: nothing is vectorized in it, it is the oracle, and this takes a quarter of -O1.
     """
     compiler = compiler or settings().cc
     try:
