@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -124,9 +125,24 @@ FILES = {
 }
 
 
+def _install(folder):
+    """What an installer writes of the plug-ins: in some environments of the tests Silo is on the path alone."""
+    groups = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "entry-points"
+    ]
+    lines = [
+        line for name, points in groups.items() for line in (f"[{name}]", *(f"{k} = {v}" for k, v in points.items()))
+    ]
+    info = folder / "kernel_silo-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: kernel-silo\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("\n".join(lines))
+
+
 def test_it_follows_the_code_that_a_compiler_runs(tmp_path):
     copy = tmp_path / "silo"
     shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    _install(tmp_path)
     pairs = json.dumps([(name, str(target)) for name, target in PAIRS])
     done = subprocess.run(
         [sys.executable, "-c", EDITED, str(copy), pairs, json.dumps([*FILES])],
