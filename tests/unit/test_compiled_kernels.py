@@ -228,7 +228,9 @@ def test_members_of_a_compiled_kernel():
     assert "compiled softmax_of_rows" in repr(compiled)
 
 
-@pytest.mark.parametrize("like", [torch.float32, tl.float32, MockTensor(torch.float32)], ids=str)
+@pytest.mark.parametrize(
+    "like", [torch.float32, tl.float32, MockTensor(torch.float32)], ids=["torch", "triton", "mock"]
+)
 def test_a_dtype_stands_for_an_aligned_array(like):
     x = torch.randn(4, 64)
     real = WRAPPED.warmup(torch.empty_like(x), x, 64, 64, 4, 64, BLOCK=64, num_stages=2, grid=(1,))
