@@ -24,7 +24,9 @@ def native(fill, element, seed, first, count, params):  # as the C function has 
 
 def test_fills_agree_with_the_header():
     found = {name: int(value) for name, value in re.findall(r"SILO_FILL_([A-Z]+) = (\d+)", HEADER)}
-    assert found == {fill.name: fill.value for fill in Fill}
+    assert found == {
+        fill.name: fill.value for fill in Fill if fill is not Fill.OWN
+    }  # the author's data, made by nothing
 
 
 CASES = [

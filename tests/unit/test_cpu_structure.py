@@ -577,7 +577,9 @@ def test_no_operation_is_without_a_test():
     kinds = {(case.kernel.fn.__name__, case.arguments.get("KIND")): case for case in cases}
     seen: set[str] = set().union(*(names_of(case) for case in kinds.values()))
     # One barrier and one hint stand for all that have no effect; the next test says that they have none.
-    assert seen >= STRUCTURAL - NO_EFFECT, STRUCTURAL - NO_EFFECT - seen
+    # Triton 3.9 alone has these three: test_cpu_waiting.py.
+    wanted = STRUCTURAL - NO_EFFECT - {"tt.atomic_load", "tt.atomic_poll", "tt.atomic_store"}
+    assert seen >= wanted, wanted - seen
     assert seen & NO_EFFECT
 
 

@@ -12,7 +12,7 @@ from silo.core.config import Config
 from silo.core.dtypes import dtype
 from silo.core.recipes import Work
 from silo.core.signature import Parameter, ParameterKind, Signature
-from silo.errors import ToolchainError
+from silo.errors import PackageError
 from silo.report import page
 from silo.report.ceilings import Ceilings, dot_dtype, speed_of_light
 from silo.report.charts import effect_chart, progress_chart
@@ -278,5 +278,5 @@ def test_pages_stay_small():
 def test_without_jinja(monkeypatch):
     page._template.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(ToolchainError, match=r"kernel-silo\[report\]"):
+    with pytest.raises(PackageError, match=r"kernel-silo\[report\]"):
         kernel_page("conv", "conv.py", [])

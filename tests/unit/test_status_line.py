@@ -29,9 +29,12 @@ def terminal(monkeypatch):
     # Not sys.stderr: pytest puts its own there between the fixture and the test.
     monkeypatch.setattr(status_line, "sys", SimpleNamespace(stderr=made, modules=sys.modules))
     foreign = status_line._is_foreign
-    monkeypatch.setattr(
-        status_line, "_is_foreign", lambda one: foreign(one) and not type(one).__module__.startswith("_pytest")
-    )
+    before = [*logging.getLogger().handlers, *logging.getLogger("silo").handlers]  # of what other tests imported
+
+    def of_this_test(one):
+        return foreign(one) and one not in before and not type(one).__module__.startswith("_pytest")
+
+    monkeypatch.setattr(status_line, "_is_foreign", of_this_test)
     monkeypatch.setattr(status_line, "_PERIOD_S", 0.01)
     return made
 
