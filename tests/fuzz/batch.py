@@ -33,6 +33,8 @@ _DEFINED = re.compile(
     r"[^(;=]*?\b(\w+)\()",
     re.MULTILINE,
 )
+# Functions of the runtime that a kernel asks for by a macro: one for all kernels of a text.
+_SHARED = re.compile(r"^SILO_DOT_KERNEL_\w+\(.*\)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,9 @@ def compile_parts(
 def whole_text(parts: Sequence[Part]) -> str:
     """One C text with all of ``parts``."""
     uses = frozenset().union(*(part.uses for part in parts))
-    return "\n".join((runtime.text(uses, level_of(host_target()).vector_bits), PRELUDE, *(part.text for part in parts)))
+    shared = dict.fromkeys(line for part in parts for line in _SHARED.findall(part.text))
+    texts = (_SHARED.sub("", part.text) for part in parts)
+    return "\n".join((runtime.text(uses, level_of(host_target()).vector_bits), PRELUDE, *shared, *texts))
 
 
 def _compiled(parts: Sequence[Part], compiler: str | None, *, contract: bool, optimize: bool) -> list[KernelObject]:
