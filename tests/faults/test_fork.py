@@ -1,12 +1,12 @@
 """Children made by fork of processes that compile, tune and launch; each in a process of its own, with a time limit."""
 
 import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from timed_program import run_timed
 
 pytest.importorskip("triton")
 
@@ -24,20 +24,5 @@ def test_a_child_made_by_fork_works(what, tmp_path):
         "SILO_TRITON": "cpu",
         "PYTHONWARNINGS": "ignore",
     }
-    program = subprocess.Popen(
-        [sys.executable, str(PROGRAM), what],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        said, _ = program.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        pytest.fail(f"it hangs: {what}")
-    finally:
-        if program.poll() is None:
-            os.killpg(program.pid, signal.SIGKILL)
-            program.wait()
-    assert program.returncode == 0, said[-4000:]
+    status, said, complained = run_timed([sys.executable, str(PROGRAM), what], environment, LIMIT_S)
+    assert status == 0, (said + complained)[-4000:]

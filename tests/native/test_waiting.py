@@ -3,13 +3,13 @@
 import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import cpu_samples
+from timed_program import run_timed
 
 pytest.importorskip("triton")
 pytestmark = cpu_samples.needs_compiler
@@ -25,23 +25,9 @@ def store(tmp_path_factory):
 
 def run(store, *arguments, python=(), **variables):
     environment = os.environ | {"SILO_HOME": str(store), "SILO_TUNE": "off", **variables}
-    program = subprocess.Popen(
-        [sys.executable, *python, str(PROGRAM), *arguments],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        _, said = program.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        pytest.fail(f"it hangs: {arguments}")
-    finally:
-        if program.poll() is None:
-            os.killpg(program.pid, signal.SIGKILL)
-            program.wait()
-    return program.returncode, said
+    command = [sys.executable, *python, str(PROGRAM), *arguments]
+    status, _, said = run_timed(command, environment, LIMIT_S)
+    return status, said
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])

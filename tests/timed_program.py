@@ -1,0 +1,28 @@
+"""Programs of the tests that may hang: each runs in a session of its own and is killed with all it started."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+
+def run_timed(command, environment, limit_s):
+    """(status, standard output, standard error) of ``command``; the test fails where it takes ``limit_s`` seconds."""
+    program = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said, complained = program.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"it hangs: {command}")
+    finally:
+        if program.poll() is None:
+            os.killpg(program.pid, signal.SIGKILL)
+            program.wait()
+    return program.returncode, said, complained
