@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pytest
 
@@ -12,3 +14,14 @@ def _same_numbers(request):
     generator = getattr(request.module, "RNG", None)
     if generator is not None:
         generator.bit_generator.state = np.random.default_rng(1).bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def _same_logging():
+    """The command line and imported libraries configure logging for their process: the next test finds it as it was."""
+    logs = [logging.getLogger(), logging.getLogger("silo")]
+    before = [(log, log.level, list(log.handlers)) for log in logs]
+    yield
+    for log, level, handlers in before:
+        log.setLevel(level)
+        log.handlers[:] = handlers

@@ -62,6 +62,7 @@ class _Case:
     exact: Arrays | None = None
     by_turns: str = ""  # how launches that took turns with another kernel's differ from one alone
     interpreted: Future[Arrays] | None = None
+    modes: tuple[str, ...] = _MODES
 
     def end(self, status: str, reason: str = "") -> None:
         if self.verdict is None:
@@ -84,14 +85,14 @@ def judge(kernels: Sequence[Kernel], interpreter: Interpreter | None, note=lambd
                 case.interpreted = pool.submit(interpreter.run, kernel, filled)
             if kernel.rounded:
                 wide, arrays = shadow(kernel, filled)
-                case.shadow = _Case(wide, arrays, Memory(wide, arrays))
+                case.shadow = _Case(wide, arrays, Memory(wide, arrays), modes=("reference",))
         everything = [*cases, *(case.shadow for case in cases if case.shadow is not None)]
         for place, case in enumerate(everything):
             _lower(case, place)
         _compile(everything)
         for case in everything:
             _run(case, note)
-        _run_by_turns([case for case in everything if case.verdict is None], note)
+        _run_by_turns([case for case in cases if case.verdict is None], note)
         for case in everything:
             case.memory.close()
         for case in cases:
@@ -114,7 +115,7 @@ def _lower(case: _Case, place: int) -> None:
         refused = "cannot be lowered" in str(error)
         case.end("refused" if refused else "broken", str(error))
         return
-    for mode in _MODES:
+    for mode in case.modes:
         try:
             case.parts[mode] = part_of(case.lowered, mode, place, contract=_contracts(kernel, mode))
         except UnsupportedError as error:
@@ -129,7 +130,8 @@ def _contracts(kernel: Kernel, mode: str) -> bool:
 
 def _compile(cases: list[_Case]) -> None:
     for mode, contract in (("reference", False), ("optimized", False), ("optimized", True)):
-        chosen = [case for case in cases if case.verdict is None and _contracts(case.kernel, mode) is contract]
+        wanted = [case for case in cases if case.verdict is None and mode in case.modes]
+        chosen = [case for case in wanted if _contracts(case.kernel, mode) is contract]
         if not chosen:
             continue
         parts = [case.parts[mode] for case in chosen]
@@ -147,7 +149,7 @@ def _compile(cases: list[_Case]) -> None:
 def _run(case: _Case, note) -> None:
     if case.verdict is not None:
         return
-    for mode in _MODES:
+    for mode in case.modes:
         note(f"{case.kernel.profile} {case.kernel.seed} {mode}")
         case.results[mode] = _launched(case, mode, [Scratch(case.loaded[mode].launch.scratch_bytes)])
     note("")

@@ -29,7 +29,10 @@ def terminal(monkeypatch):
     # Not sys.stderr: pytest puts its own there between the fixture and the test.
     monkeypatch.setattr(status_line, "sys", SimpleNamespace(stderr=made, modules=sys.modules))
     foreign = status_line._is_foreign
-    before = [*logging.getLogger().handlers, *logging.getLogger("silo").handlers]  # of what other tests imported
+    root, own = logging.getLogger(), logging.getLogger("silo")
+    before = [*root.handlers, *own.handlers]  # of what other tests imported
+    root.setLevel(logging.WARNING)
+    own.setLevel(logging.NOTSET)
 
     def of_this_test(one):
         return foreign(one) and one not in before and not type(one).__module__.startswith("_pytest")
