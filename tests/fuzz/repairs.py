@@ -38,6 +38,7 @@ def repair(functions: Functions) -> None:
     _fused_multiply_add()
     _approximations(functions)
     _dots()
+    _called_functions_patch_once()
     _reductions()
     _atomics()
     _older_faults()
@@ -345,6 +346,34 @@ def _scalar(value: Any, like: Any) -> Any:
     if like.type.is_block():
         return value
     return tl.core.tensor(_Handle(value.handle.data.reshape(1), value.handle.dtype), value.dtype)
+
+
+def _called_functions_patch_once() -> None:
+    """The language is patched for a launch, and again, all of it, at every call of a function in the kernel: a third
+    of the time of kernels that sort. Here it is patched once a launch for each set of modules that functions see.
+    """
+    patch = interpreter._patch_lang
+    seen: set[tuple[bool, ...]] = set()
+
+    def once(function: Any) -> Any:
+        visible = list(function.__globals__.values())
+        modules = tuple(any(value is module for value in visible) for module in (tl, tl.core))
+        if modules in seen:
+            return interpreter._LangPatchScope()
+        is_launch = not seen
+        seen.add(modules)
+        scope = patch(function)
+        if is_launch:
+            restore = scope.restore
+
+            def ended() -> None:
+                seen.clear()
+                restore()
+
+            scope.restore = ended
+        return scope
+
+    interpreter._patch_lang = once
 
 
 def _older_faults() -> None:
