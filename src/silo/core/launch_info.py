@@ -124,7 +124,7 @@ class LaunchInfo:
     ``layout`` lists the parameters that remain after constants were folded away, in the binary's order.
     ``scratch_bytes`` is per program on a CPU thread's own stack of scratch, per program instance in global memory on
     a GPU. ``registers`` and ``spills`` are read from the binary; None where the target has no such thing.
-    ``cpu_chunk`` is how many programs a CPU's thread takes at a time and ``cpu_threads`` the most threads that share a
+    ``cpu_chunk`` is the most programs a CPU's thread takes at a time and ``cpu_threads`` the most threads that share a
     launch there, never more than ``SILO_THREADS``; 0 leaves them to the launcher.
     ``tensor_maps`` has one entry for each parameter of type ``tensormap`` in the layout, in its order.
     """
