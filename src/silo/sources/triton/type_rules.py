@@ -481,8 +481,8 @@ _SAME_TYPE = (
     "math.log math.log2 math.sqrt math.rsqrt math.sin math.cos math.absf math.absi math.floor math.ceil math.erf "
     "math.fma tt.mulhiui tt.precise_sqrt tt.precise_divf tt.approx_divf tt.clampf arith.ceildivsi arith.ceildivui "
     "arith.floordivsi math.acos math.acosh math.asin math.asinh math.atan math.atan2 math.atanh math.cbrt "
-    "math.copysign math.cosh math.ctlz math.ctpop math.cttz math.erfc math.expm1 math.log10 math.log1p math.powf math.round "
-    "math.roundeven math.sinh math.tan math.tanh math.trunc"
+    "math.copysign math.cosh math.ctlz math.ctpop math.cttz math.erfc math.expm1 math.log10 math.log1p math.powf "
+    "math.round math.roundeven math.sinh math.tan math.tanh math.trunc"
 )
 _KEEPS_SHAPE = (
     "arith.extsi arith.extui arith.trunci arith.extf arith.truncf arith.sitofp arith.uitofp arith.fptosi arith.fptoui "
