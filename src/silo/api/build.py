@@ -10,7 +10,6 @@ from pathlib import Path
 
 import silo
 from silo.api.binaries import BinaryKernel, own_targets, planned_binaries
-from silo.api.bundle_tuning import study_document
 from silo.api.collect import collect_kernels
 from silo.api.compiling import compiler_identity
 from silo.api.deciding import lock_advice
@@ -43,6 +42,7 @@ from silo.core.variant import Variant
 from silo.errors import BundleError, CaseError
 from silo.settings import settings
 from silo.tune.failing import TunedCase, require_winners
+from silo.tune.kept import pair_to_document
 from silo.tune.ledger import read_trials
 from silo.tune.outcome import Budget
 from silo.tune.policy import Mode
@@ -408,7 +408,7 @@ def _trials(entry: _Planned) -> tuple[JSON, ...]:
     for study in entry.tuned:
         problem = entry.kernel.resolver.problem(study.situation)
         made = problem.study(study.situation.specialization, study.bucket)
-        found[made.key] = tuple(study_document(made, trial) for trial in read_trials(made, problem.records))
+        found[made.key] = tuple(pair_to_document(made, trial) for trial in read_trials(made, problem.records))
     return tuple(document for documents in found.values() for document in documents)
 
 

@@ -204,9 +204,9 @@ class BundledKernel:
 
     def recipes(self) -> list[CaseRecipe]:
         """The recipes of its cases."""
-        from silo.core.recipes import CaseRecipe  # noqa: PLC0415  # a program that only launches needs no cases
+        from silo.bundle.documents import case_recipes  # noqa: PLC0415  # a program that only launches needs no cases
 
-        return [CaseRecipe.from_json(document) for document in self.bundle.cases(self.name)]
+        return case_recipes(self.bundle, self.name)
 
     def rank(self, call: Call, device: Device) -> list[BundleVariant]:
         """The variants that a call may use on a device, best first."""
