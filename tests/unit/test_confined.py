@@ -15,6 +15,7 @@ import silo
 from silo.api.benches import ConfinedBench, benches_on
 from silo.api.devices import device_named
 from silo.api.evaluation import KnownArtifacts, evaluators
+from silo.api.launching import VouchedCode
 from silo.api.measuring import ArgumentCopy, Candidate, MeasuringProcess
 from silo.api.shared_arguments import describable
 from silo.api.tuning import tune_path
@@ -28,6 +29,7 @@ from silo.core.variant import Variant
 from silo.errors import DeviceError, LaunchError, LaunchTimeoutError, TuneError
 from silo.settings import override
 from silo.store.store import MemoryStore
+from silo.store.trust import consent_to_compiled
 from silo.tune.session import tune
 from silo.tune.trial import Study
 
@@ -71,7 +73,11 @@ def candidate(tmp_path, body, *, grid=(8,), block=0):
     import hashlib
 
     ref = BlobRef(hashlib.sha256(blob).hexdigest(), "so", len(blob))
-    return Candidate(Artifact(variant, LaunchInfo("entry", layout), ref, (), "cc", "job"), blob, grid)
+    return Candidate(vouched(Artifact(variant, LaunchInfo("entry", layout), ref, (), "cc", "job"), blob), grid)
+
+
+def vouched(artifact, blob):
+    return VouchedCode(artifact, blob, consent_to_compiled(artifact.host_code(), "made here"))
 
 
 @pytest.fixture
@@ -193,7 +199,8 @@ def test_what_cannot_be_given_to_another_process():
 def test_code_that_does_not_load_leaves_the_process(process, tmp_path):
     good = candidate(tmp_path, packed(ADD))
     process.results(good, ["out"])
-    missing = replace(good, artifact=replace(good.artifact, launch=replace(good.artifact.launch, entry="absent")))
+    absent = replace(good.artifact, launch=replace(good.artifact.launch, entry="absent"))
+    missing = replace(good, code=vouched(absent, good.code.blob))
     with pytest.raises(DeviceError, match="absent"):
         process.results(missing, ["out"])
     process.results(good, ["out"])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from silo.artifacts.artifact import Artifact, BlobRef
+from silo.core import nodes
 from silo.core.dispatch import DispatchRules
 from silo.core.nodes import Node
 from silo.core.signature import Signature
@@ -14,6 +16,9 @@ from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.frozen import frozen
+
+if TYPE_CHECKING:
+    from silo.core.consent import HostCode
 
 __all__ = [
     "Basis",
@@ -25,6 +30,7 @@ __all__ = [
     "VariantGroup",
     "decode_documents",
     "encode_documents",
+    "host_code",
     "parse_document",
 ]
 
@@ -140,6 +146,21 @@ class BundleContents:
     producer: tuple[tuple[str, str], ...] = ()
     toolchain: tuple[tuple[str, str], ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
+
+
+def host_code(kernel: BundleKernel, one: BundleVariant) -> HostCode:
+    """What consent to a variant's native code is about, in a bundle: all that decides how it is called.
+
+    The kernel's own ``variants`` are not looked at, so a kernel that was read without them does.
+    """
+    calls: JSON = {
+        "signature": kernel.signature.to_json(),
+        "config_names": list(kernel.config_names),
+        "derived": [[name, nodes.to_json(node)] for name, node in kernel.derived],
+        "grid": None if kernel.grid is None else [nodes.to_json(axis) for axis in kernel.grid],
+        "config": one.artifact.variant.config.to_json(),
+    }
+    return one.artifact.host_code(calls)
 
 
 def encode_documents(documents: Iterable[JSON]) -> bytes:
