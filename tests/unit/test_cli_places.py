@@ -41,7 +41,7 @@ def run(folder, *words, module=True, given="", **variables):
     done = subprocess.run(
         command, env=environment, cwd=folder, capture_output=True, text=True, check=False, input=given
     )
-    assert "Traceback" not in done.stderr, done.stderr
+    assert "--debug" in words or "Traceback" not in done.stderr, done.stderr
     return done
 
 
@@ -130,6 +130,19 @@ def test_exit_codes_are_as_documented(folder, code, words):
     done = run(folder, *words, given="n\n")
     assert done.returncode == code, (done.stdout, done.stderr)
     assert done.stderr.startswith("error: ") == (code == 3)
+
+
+def test_an_error_with_its_traceback_has_the_same_exit_code(folder):
+    done = run(folder, "--debug", "inspect", "nope.silo")
+    assert done.returncode == 3
+    assert "Traceback" in done.stderr
+
+
+def test_a_defect_is_no_failed_check():
+    program = "import sys; from silo.cli import main; main.app = lambda **_: 1 / 0; main.main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 3
+    assert "ZeroDivisionError" in done.stderr
 
 
 @pytest.mark.parametrize("words", [(), ("build",), ("tune",), ("run",), ("inspect",), ("cache",), ("cache", "import")])

@@ -260,3 +260,22 @@ def test_a_product_reads_what_its_program_stored_through_another_argument(mode):
         expected[:16] = x @ expected
     run(product_in_place, (1,), mode, x=x, y=y, out=y, rounds=3, K=2)
     np.testing.assert_array_equal(y, expected)
+
+
+@triton.jit
+def sums_of_carried_places(out, rounds):
+    i = tl.arange(0, 16)
+    place = i * 0 + tl.program_id(0)
+    total = tl.zeros((16,), tl.int32)
+    for _ in range(rounds):
+        total += tl.cumsum(place, 0)
+        place = place + 3
+    tl.store(out + tl.program_id(0) * 16 + i, total + tl.cumsum(place, 0, reverse=True))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_running_sum_takes_what_a_loop_carries_by_a_uniform_step(mode):
+    out = np.zeros((3, 16), np.int32)
+    run(sums_of_carried_places, (3,), mode, out=out, rounds=4)
+    first, last = np.arange(3)[:, None] * 4 + 3 * (0 + 1 + 2 + 3), np.arange(3)[:, None] + 12
+    np.testing.assert_array_equal(out, first * np.arange(1, 17) + last * np.arange(16, 0, -1))

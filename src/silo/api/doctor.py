@@ -130,9 +130,14 @@ def _plain_triton() -> list[Finding]:
 
 
 def _store() -> Finding:
-    from silo.store.store import Store  # noqa: PLC0415
+    from silo.store.store import Store, privacy_of  # noqa: PLC0415
 
     root = settings().store_folder
+    private = privacy_of(root)
+    if isinstance(private, Rejected):
+        return Finding(
+            "store", "optional", f"{root} is not used: {private.reason}", "mend it, for until then results are not kept"
+        )
     try:
         Store(root)
     except SiloError as error:

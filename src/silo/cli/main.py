@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
 from typing import Annotated, Any, cast
 
 import typer
@@ -84,24 +85,29 @@ def _failed(message: str) -> ExitCode:
     return ExitCode.ERROR
 
 
+def _traced() -> ExitCode:
+    """Show where the exception in hand comes from; left to Python, it would end as a failed check does, with 1."""
+    traceback.print_exc()
+    return ExitCode.ERROR
+
+
 def main() -> None:
     """Run the command line and leave with its exit code."""
     debug = "--debug" in sys.argv[1:]
     try:
         code = app(prog_name="silo", standalone_mode=False)
     except SiloError as error:
-        if debug:
-            raise
-        code = _failed(str(error))
+        code = _traced() if debug else _failed(str(error))
     except ModuleNotFoundError as error:
-        if debug or error.name not in _OPTIONAL:
-            raise  # a defect: its traceback is wanted
-        code = _failed(f"this needs {error.name}, which is not installed: pip install {_OPTIONAL[error.name]}")
+        known = error.name in _OPTIONAL and not debug
+        needs = f"this needs {error.name}, which is not installed: pip install {_OPTIONAL.get(error.name or '')}"
+        code = _failed(needs) if known else _traced()
     except (KeyboardInterrupt, typer.Abort):
         code = ExitCode.INTERRUPTED
-    except Exception as error:
-        if not isinstance(error, _USAGE_ERROR):
-            raise  # a defect: its traceback is wanted
-        cast("Any", error).show()
-        sys.exit(ExitCode.USAGE)
+    except Exception as error:  # noqa: BLE001  # a defect: its traceback is wanted
+        if isinstance(error, _USAGE_ERROR):
+            cast("Any", error).show()
+            code = ExitCode.USAGE
+        else:
+            code = _traced()
     sys.exit(code if isinstance(code, int) else ExitCode.OK)

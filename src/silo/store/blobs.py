@@ -12,6 +12,7 @@ from pathlib import Path
 from silo.errors import StoreError
 from silo.store.files import publish
 from silo.store.notices import Notices
+from silo.store.privacy import NotPrivateError, open_private, private_size, read_private
 
 __all__ = ["DiskBlobs", "MemoryBlobs", "check_sha256"]
 
@@ -76,7 +77,7 @@ class DiskBlobs:
         sha256 = hashlib.sha256(data).hexdigest()
         path = self._path(sha256)
         try:
-            present = path.stat().st_size == len(data) and path.read_bytes() == data
+            present = private_size(path) == len(data) and read_private(path) == data
         except OSError:
             present = False
         if present:
@@ -91,11 +92,9 @@ class DiskBlobs:
         """The verified bytes; None on a miss or a damaged entry."""
         path = self._path(sha256)
         try:
-            data = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+            data = read_private(path)
         except OSError as error:
-            self._notices.once(f"read {sha256}", f"blob {sha256} cannot be read: {error.strerror}; taken as absent")
+            self._unreadable(sha256, error)
             return None
         return data if self._verified(sha256, data) else None
 
@@ -105,8 +104,9 @@ class DiskBlobs:
         The view stays valid after the blob was pruned: files are replaced and unlinked, never written in place.
         """
         try:
-            descriptor = os.open(self._path(sha256), os.O_RDONLY)
-        except OSError:
+            descriptor = open_private(self._path(sha256))
+        except OSError as error:
+            self._unreadable(sha256, error)
             return None
         try:
             size = os.fstat(descriptor).st_size
@@ -118,10 +118,14 @@ class DiskBlobs:
 
     def holds(self, sha256: str, size: int) -> bool:
         """Whether a blob of this name and size is here; its bytes are not read, and it may be gone a moment later."""
-        try:
-            return self._path(sha256).stat().st_size == size
-        except OSError:
-            return False
+        return private_size(self._path(sha256)) == size
+
+    def _unreadable(self, sha256: str, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            where = f" ({error.filename})" if isinstance(error, NotPrivateError) else ""
+            self._notices.once(
+                f"read {sha256}", f"blob {sha256} cannot be read: {error.strerror}{where}; taken as absent"
+            )
 
     def _verified(self, sha256: str, data: bytes | memoryview) -> bool:
         if hashlib.sha256(data).hexdigest() == sha256:

@@ -10,6 +10,7 @@ from silo.store.blobs import check_sha256, set_aside
 from silo.store.files import publish
 from silo.store.framing import decode_line, encode_line
 from silo.store.notices import Notices
+from silo.store.privacy import read_private
 
 __all__ = ["DiskEntries", "Entries", "MemoryEntries"]
 
@@ -72,7 +73,7 @@ class DiskEntries:
         """The document, or None on a miss or a damaged entry."""
         path = self._path(key)
         try:
-            data = path.read_bytes()
+            data = read_private(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from silo.forks import in_child
+from silo.store.privacy import check_folder
 
 __all__ = [
     "TEMPORARY_PREFIX",
@@ -189,8 +190,12 @@ def sweep_abandoned(directory: Path, *, older_than_s: float = 60) -> tuple[int, 
 
 
 def publish(path: Path, data: bytes) -> None:
-    """Write a small file atomically and durably; its directory is made when it is missing."""
+    """Write a small file of the store atomically and durably; its directory is made when it is missing.
+
+    ``OSError`` where the disk refuses, and where others may write that directory.
+    """
     make_directory(path.parent)
+    check_folder(path.parent)
     with AtomicFile(path) as file:
         file.write(data)
         file.commit()

@@ -13,6 +13,7 @@ from silo.forks import Mutex
 from silo.store.files import file_lock, make_directory, sync_directory, write_all
 from silo.store.framing import decode_line, encode_line
 from silo.store.notices import Notices
+from silo.store.privacy import open_private
 
 __all__ = ["DiskRecords", "MemoryRecords", "check_key"]
 
@@ -72,7 +73,7 @@ class DiskRecords:
         line = encode_line(f"record/{key}", record)
         path = self._path(key)
         make_directory(self._directory)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        descriptor = open_private(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             with file_lock(descriptor, exclusive=True) as locked:
                 _append_line(descriptor, line, locked=locked)
@@ -88,7 +89,7 @@ class DiskRecords:
         """Every whole record of the key, in the order they were appended; damaged lines are skipped, told once."""
         path = self._path(key)
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = open_private(path)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:

@@ -11,7 +11,8 @@
     damaged/                    what was found damaged and set aside
 
 Nothing in the directory names its own place, so it can be moved or copied; every write is atomic, so many processes
-use it at once and any of them may be killed.
+use it at once and any of them may be killed. It is its user's alone: a directory that others own or may write is not
+used (:mod:`silo.store.privacy`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from silo.core.decisions import Decision, Rejected
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
 from silo.forks import Mutex
@@ -27,15 +29,25 @@ from silo.store.artifacts import Artifacts, Blobs
 from silo.store.blobs import DiskBlobs, MemoryBlobs
 from silo.store.entries import DiskEntries, MemoryEntries
 from silo.store.fallback import DiskGate, FallbackBlobs, FallbackEntries, FallbackRecords
-from silo.store.files import publish
+from silo.store.files import make_directory, publish
 from silo.store.notices import Notices
+from silo.store.privacy import NotPrivateError, examine, read_private
 from silo.store.records import DiskRecords, MemoryRecords
 from silo.store.trust import TrustLedger
 
-__all__ = ["SCHEMA_VERSION", "KeyedRecords", "MemoryStore", "Store", "StoreBase"]
+__all__ = ["SCHEMA_VERSION", "KeyedRecords", "MemoryStore", "Store", "StoreBase", "privacy_of"]
 
 SCHEMA_VERSION = 1
 _SCHEMA_FILE = "silo-store.json"
+_NAMES = (_SCHEMA_FILE, "blobs", "artifacts", "jobs", "records", "trust", "damaged")
+
+# Of all stores of the process: each set of settings opens one, and what is wrong with a directory is said once.
+_refused = Notices()
+
+
+def privacy_of(root: Path) -> Decision:
+    """Whether a store in this directory can only hold what this user wrote; if not, it must not be used."""
+    return examine(root.absolute(), _NAMES)
 
 
 class KeyedRecords(Protocol):
@@ -62,6 +74,12 @@ class StoreBase:
     artifacts: Artifacts
     trust: TrustLedger
 
+    def _keep_in_memory(self, notices: Notices) -> None:
+        self.blobs = MemoryBlobs()
+        self.records = MemoryRecords()
+        self.trust = TrustLedger(MemoryRecords(), notices)
+        self.artifacts = Artifacts(MemoryEntries(), MemoryEntries(), self.blobs, self.trust, notices)
+
 
 class MemoryStore(StoreBase):
     """A store of this process only, with the interface of :class:`Store`.
@@ -74,18 +92,15 @@ class MemoryStore(StoreBase):
     root: Path | None = None
 
     def __init__(self) -> None:
-        notices = Notices()
-        self.blobs = MemoryBlobs()
-        self.records = MemoryRecords()
-        self.trust = TrustLedger(MemoryRecords(), notices)
-        self.artifacts = Artifacts(MemoryEntries(), MemoryEntries(), self.blobs, self.trust, notices)
+        self._keep_in_memory(Notices())
 
 
 class Store(StoreBase):
     """A store in a directory, which is made at the first write.
 
     ``StoreError`` when the directory was written by a newer Silo. A directory that cannot be written is no error:
-    what is kept there is used, new results stay in memory, and one warning says so.
+    what is kept there is used, new results stay in memory, and one warning says so. Nor is one that is not this user's
+    alone: nothing of it is read, all stays in memory, and one warning says which path is wrong and how to mend it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -94,6 +109,15 @@ class Store(StoreBase):
         self._lock = Mutex()
         self._prepared = False
         notices = Notices()
+        private = privacy_of(self._directory)
+        if isinstance(private, Rejected):
+            _refused.once(
+                f"{self._directory} {private.reason}",
+                f"the store {self._directory} is not used, for what it holds could be somebody else's: "
+                f"{private.reason}. Going on in memory: results of this process are lost at its end",
+            )
+            self._keep_in_memory(notices)
+            return
         self._check_schema()
         gate = DiskGate(self._directory, notices, self._prepare)
         self.blobs = FallbackBlobs(gate, DiskBlobs(self._directory, notices))
@@ -115,7 +139,7 @@ class Store(StoreBase):
         """Whether the schema file is there and known; ``StoreError`` when this Silo must not touch the store."""
         path = self._directory / _SCHEMA_FILE
         try:
-            text = path.read_bytes()
+            text = read_private(path)
         except OSError:
             return False
         try:
@@ -138,6 +162,11 @@ class Store(StoreBase):
     def _prepare(self) -> None:
         with self._lock:
             if not self._prepared:
+                # It may have been made meanwhile, by this process or another.
+                make_directory(self._directory)
+                private = privacy_of(self._directory)
+                if isinstance(private, Rejected):
+                    raise NotPrivateError(private.reason, self._directory)
                 if not self._check_schema():
                     publish(self._directory / _SCHEMA_FILE, canonical_json({"silo-store": SCHEMA_VERSION}) + b"\n")
                 self._prepared = True

@@ -1,0 +1,282 @@
+"""Whether a store is its user's alone: what others could have written there is never read.
+
+Compiled code of the store runs in its user's processes, so whoever may write there could run code as that user. Two
+looks make sure that nobody else may. Before a store is used, :func:`examine` walks from ``/`` to its root and over its
+folders. Whenever a file of it is opened, :func:`open_private` looks at the folder and at the very file that was opened:
+no exchange between two moments matters, for a file that is read was written by this user, whatever led to it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.frozen import frozen
+
+__all__ = [
+    "Node",
+    "NotPrivateError",
+    "check_folder",
+    "examine",
+    "is_private",
+    "is_safe_on_the_way",
+    "open_private",
+    "private_size",
+    "read_private",
+]
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_MOST_LINKS = 40  # as many as Linux follows
+_ROOT = 0
+
+
+class NotPrivateError(OSError):
+    """A file or folder of the store that others may have written. ``strerror`` is the reason."""
+
+    def __init__(self, reason: str, path: object) -> None:
+        super().__init__(errno.EPERM, reason, str(path))
+
+
+@frozen
+class Node:
+    """One name on the way to a store, or in it, as ``lstat`` tells of it."""
+
+    path: str
+    mode: int
+    owner: int
+    group: int
+
+    @property
+    def rights(self) -> str:
+        """Owner and mode, for people."""
+        return f"owner {_user_name(self.owner)}, mode {stat.S_IMODE(self.mode):o}"
+
+
+def is_private(mode: int, owner: int, user: int) -> Decision:
+    """Whether the contents of a file or folder can only be the user's own, so that its word may be taken.
+
+    >>> is_private(0o100644, 1000, 1000)
+    Accepted(reason='')
+    >>> is_private(0o100664, 1000, 1000).reason
+    'others may write it (mode 664)'
+    >>> is_private(0o120777, 1000, 1000).reason
+    'it is a symbolic link'
+    """
+    if stat.S_ISLNK(mode):
+        return Rejected("it is a symbolic link")
+    if owner != user:
+        return Rejected(f"it belongs to user {owner}, not {user}")
+    if mode & _OTHERS_WRITE:
+        return Rejected(f"others may write it (mode {stat.S_IMODE(mode):o})")
+    return Accepted()
+
+
+def is_safe_on_the_way(node: Node, user: int, *, own_group: int | None = None, unmapped: int | None = None) -> Decision:
+    """Whether nobody but the user and root could put something else in the place of what lies in a folder.
+
+    A link is its owner's word on where the way goes on. A folder that others may write passes with the sticky bit, as
+    ``/tmp`` has it: only the owner of what lies there may replace that, and that owner is looked at next.
+
+    ``own_group``, a group that the user alone is in, may write too: systems where everybody has one make folders so.
+    ``unmapped`` is the owner that this user namespace shows for every user it does not know, root too; None where it
+    knows root.
+
+    >>> is_safe_on_the_way(Node("/tmp", 0o41777, 0, 0), 1000)
+    Accepted(reason='')
+    >>> is_safe_on_the_way(Node("/shared", 0o40777, 0, 0), 1000).reason
+    'others may put something else in the place of what it holds'
+    >>> is_safe_on_the_way(Node("/home/eve", 0o40755, 1001, 1001), 1000).reason
+    'it belongs to user 1001, who may put something else in the place of what it holds'
+    """
+    if node.owner not in (user, _ROOT, unmapped):
+        return Rejected(f"it belongs to user {node.owner}, who may put something else in the place of what it holds")
+    writers = node.mode & _OTHERS_WRITE
+    if stat.S_ISLNK(node.mode) or not writers or node.mode & stat.S_ISVTX:
+        return Accepted()
+    if writers == stat.S_IWGRP and own_group is not None and node.group == own_group:
+        return Accepted()
+    return Rejected("others may put something else in the place of what it holds")
+
+
+def examine(root: Path, names: tuple[str, ...]) -> Decision:
+    """Whether the store at ``root`` can only hold what this user wrote; a rejection says where not, why and what helps.
+
+    Looked at are the folders and links from ``/`` on, ``root`` itself and the ``names`` in it, as far as they are
+    there. What cannot be looked at cannot be read either, and passes.
+    """
+    user = os.geteuid()
+    way, found = _way_to(str(root))
+    for node in way:
+        safe = is_safe_on_the_way(node, user)
+        if not safe:  # as a rule it is, and neither of these is asked for
+            safe = is_safe_on_the_way(node, user, own_group=_own_group(user), unmapped=_unmapped_owner())
+        if isinstance(safe, Rejected):
+            return Rejected(f"{node.path} ({node.rights}): {safe.reason}; {_mended_on_the_way(node, user)}")
+    if found is None:
+        return Accepted()
+    for path in (found, *(f"{found}/{name}" for name in names)):
+        node = _look(path)
+        private = Accepted() if node is None else is_private(node.mode, node.owner, user)
+        if node is not None and isinstance(private, Rejected):
+            return Rejected(f"{path} ({node.rights}): {private.reason}; {_mended(node, user)}")
+    return Accepted()
+
+
+def open_private(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a file of the store that only its user may have written, in a folder of which that is true too.
+
+    Raises:
+        NotPrivateError: one of them is another user's, others may write it, or it is a link or no plain file.
+        OSError: it cannot be opened.
+    """
+    check_folder(path.parent)
+    try:
+        # Not to wait where somebody put a pipe.
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise NotPrivateError("it is a symbolic link", path) from None
+        raise
+    try:
+        _check(path, os.fstat(descriptor))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_private(path: Path) -> bytes:
+    """The bytes of a file that :func:`open_private` opens, with its errors."""
+    with os.fdopen(open_private(path), "rb") as file:
+        return file.read()
+
+
+def private_size(path: Path) -> int | None:
+    """The size of a file that :func:`open_private` would open; None where it would not."""
+    try:
+        check_folder(path.parent)
+        found = path.lstat()
+        _check(path, found)
+    except OSError:
+        return None
+    return found.st_size
+
+
+def check_folder(path: Path) -> None:
+    """Raise :class:`NotPrivateError` unless a folder of the store is its user's alone; ``OSError`` if it is missing."""
+    found = path.lstat()
+    private = is_private(found.st_mode, found.st_uid, os.geteuid())
+    if isinstance(private, Rejected):
+        raise NotPrivateError(private.reason, path)
+
+
+def _check(path: Path, found: os.stat_result) -> None:
+    private = is_private(found.st_mode, found.st_uid, os.geteuid())
+    if private and not stat.S_ISREG(found.st_mode):
+        private = Rejected("it is no plain file")
+    if isinstance(private, Rejected):
+        raise NotPrivateError(private.reason, path)
+
+
+def _way_to(root: str) -> tuple[list[Node], str | None]:
+    """The folders and links that lead to ``root``, and where that lies without links; None while it is not there."""
+    way: list[Node] = []
+    rest, links = _parts(root), 0
+    node = _look("/")
+    while node is not None:
+        at = node.path
+        if stat.S_ISLNK(node.mode):
+            links += 1
+            target = _target(at)
+            if target is None or links > _MOST_LINKS:
+                break
+            way.append(node)
+            rest += _parts(target)
+            at = "/" if target.startswith("/") else _parent(at)
+        elif rest:
+            way.append(node)
+        if not rest:
+            return way, at
+        part = rest.pop()
+        node = _look(_parent(at) if part == ".." else f"{at.rstrip('/')}/{part}")
+    return way, None
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _look(path: str) -> Node | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return Node(path, found.st_mode, found.st_uid, found.st_gid)
+
+
+def _target(path: str) -> str | None:
+    try:
+        return os.readlink(path)  # noqa: PTH115  # needs no pathlib
+    except OSError:
+        return None
+
+
+def _own_group(user: int) -> int | None:
+    """The group that is this user's alone: the primary one, if it bears the user's name and lists nobody else."""
+    import grp  # noqa: PLC0415  # both may ask a server, and are seldom needed
+    import pwd  # noqa: PLC0415
+
+    try:
+        known = pwd.getpwuid(user)
+        group = grp.getgrgid(known.pw_gid)
+    except KeyError:
+        return None
+    return group.gr_gid if group.gr_name == known.pw_name and set(group.gr_mem) <= {known.pw_name} else None
+
+
+def _unmapped_owner() -> int | None:
+    """Whom root's files belong to in a user namespace that does not know root (a sandbox); None in any other."""
+    try:
+        text = Path("/proc/self/uid_map").read_text(encoding="ascii")
+        overflow = int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    return None if any(line.split()[0] == "0" for line in text.splitlines()) else overflow
+
+
+def _user_name(user: int) -> str:
+    import pwd  # noqa: PLC0415  # see _own_group
+
+    try:
+        return f"{user} ({pwd.getpwuid(user).pw_name})"
+    except KeyError:
+        return str(user)
+
+
+def _mended_on_the_way(node: Node, user: int) -> str:
+    import shlex  # noqa: PLC0415  # only where something is wrong
+
+    if node.owner in (user, _ROOT):
+        who = "" if node.owner == user else "sudo "
+        return f"mend it with: {who}chmod go-w {shlex.quote(node.path)}"
+    return "name a folder of your own with SILO_HOME"
+
+
+def _mended(node: Node, user: int) -> str:
+    import shlex  # noqa: PLC0415  # see _mended_on_the_way
+
+    path = shlex.quote(node.path)
+    if stat.S_ISLNK(node.mode):
+        return f"move what it leads to into its place, or start anew with: rm {path}"
+    known = "if you know who wrote what it holds, mend it with"
+    if node.owner != user:
+        sudo = "" if user == _ROOT else "sudo "
+        return f"name a folder of your own with SILO_HOME or, {known}: {sudo}chown -R {user} {path}"
+    return f"{known}: chmod -R go-w {path}"
