@@ -194,9 +194,9 @@ def test_the_entry_lies_in_the_object_itself(entry):
 def test_the_cpu_loads_nothing_without_consent_to_it():
     (cpu,) = devices()
     blob, launch = kernels.blob(), LaunchInfo("add", LAYOUT)
-    with pytest.raises(TrustError, match="vector add: native code .* without consent"):
+    with pytest.raises(TrustError, match=r"vector add: native code .* without consent"):
         cpu.load(launch, blob, "so", "vector add")
-    with pytest.raises(TrustError, match="vector add: consent was given to so .*, which these bytes are not"):
+    with pytest.raises(TrustError, match=r"vector add: consent was given to so .*, which these bytes are not"):
         cpu.load(launch, blob + b"\0", "so", "vector add", consent=consent("add", blob))
     for other in (
         LaunchInfo("abort", LAYOUT),

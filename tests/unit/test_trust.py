@@ -17,7 +17,7 @@ from silo.core.variant import Variant
 from silo.errors import TrustError
 from silo.frozen import replace
 from silo.store.store import MemoryStore, Store
-from silo.store.trust import consent_to_confirmed, is_private, may_load
+from silo.store.trust import consent_to_confirmed, may_load
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 LAUNCH = LaunchInfo("f", (LayoutSlot("x", AbiType.POINTER), LayoutSlot("n", AbiType.I32)), scratch_bytes=64)
@@ -78,21 +78,6 @@ def test_who_vouches(digest, trust, expected):
         assert isinstance(decision, Rejected)
     else:
         assert decision == Accepted(expected)
-
-
-@pytest.mark.parametrize(
-    ("mode", "owner", "private"),
-    [
-        (0o100600, 7, True),
-        (0o100644, 7, True),
-        (0o100620, 7, False),
-        (0o100602, 7, False),
-        (0o100600, 8, False),
-        (0o100600, 0, False),
-    ],
-)
-def test_only_what_is_the_users_own_is_believed(mode, owner, private):
-    assert bool(is_private(mode, owner, 7)) is private
 
 
 def compiled(kind="so", data=b"native code"):

@@ -10,8 +10,6 @@ Notes that an older Silo took cover the bytes alone. They give no consent; a ref
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +19,6 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import JSON
 from silo.errors import TrustError
 from silo.frozen import frozen
-from silo.store.notices import Notices
 
 if TYPE_CHECKING:
     from silo.core.protocols import RecordStore
@@ -31,7 +28,6 @@ __all__ = [
     "TrustLedger",
     "consent_to_compiled",
     "consent_to_confirmed",
-    "is_private",
     "may_load",
 ]
 
@@ -65,21 +61,6 @@ def may_load(
             "more than those"
         )
     return Rejected("nobody here built it, and nobody vouched for it")
-
-
-def is_private(mode: int, owner: int, user: int) -> Decision:
-    """Whether a file's contents can only be the user's own, so that its word may be taken.
-
-    >>> is_private(0o100644, 1000, 1000)
-    Accepted(reason='')
-    >>> is_private(0o100664, 1000, 1000).reason
-    'others may write it (mode 664)'
-    """
-    if owner != user:
-        return Rejected(f"it belongs to user {owner}, not {user}")
-    if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return Rejected(f"others may write it (mode {stat.S_IMODE(mode):o})")
-    return Accepted()
 
 
 @frozen
@@ -131,13 +112,12 @@ class _Listing:
 class TrustLedger:
     """What native code was built here or trusted here, and consent to load it.
 
-    ``directory`` is where ``records`` live, None when they are in memory: lists that others could have written are
-    not believed.
+    ``directory`` is where ``records`` live, None when they are in memory; lists that others could have written are
+    never read (:mod:`silo.store.privacy`).
     """
 
-    def __init__(self, records: RecordStore, notices: Notices, directory: Path | None = None) -> None:
+    def __init__(self, records: RecordStore, directory: Path | None = None) -> None:
         self._records = records
-        self._notices = notices
         self._directory = directory
         self._lists: dict[str, _Listing] = {BUILT: _Listing(), TRUSTED: _Listing()}
         # By this process, whatever the disk says.
@@ -249,9 +229,8 @@ class TrustLedger:
             return
         fresh = _Listing()
         fresh.read, fresh.is_read = stamp, True
-        if self._is_believed(name):
-            for record in self._records.read(name):
-                fresh.take(record)
+        for record in self._records.read(name):
+            fresh.take(record)
         self._lists[name] = fresh
 
     def _stamp(self, name: str) -> tuple[int, int, int] | None:
@@ -262,23 +241,6 @@ class TrustLedger:
         except OSError:
             return None
         return status.st_ino, status.st_size, status.st_mtime_ns
-
-    def _is_believed(self, name: str) -> bool:
-        if self._directory is None:
-            return True
-        for path in (self._directory.parent, self._directory, self._directory / f"{name}.jsonl"):
-            try:
-                status = path.stat()
-            except OSError:
-                continue
-            private = is_private(status.st_mode, status.st_uid, os.getuid())
-            if isinstance(private, Rejected):
-                self._notices.once(
-                    f"private {path}",
-                    f"{path} is not believed about host code: {private.reason}; make it yours alone (chmod go-w)",
-                )
-                return False
-        return True
 
 
 def consent_to_compiled(code: HostCode, reason: str) -> Consent:
