@@ -26,7 +26,7 @@ from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.variant import Variant
-from silo.errors import DeviceError, LaunchError, LaunchTimeoutError, TuneError
+from silo.errors import DeviceError, LaunchError, LaunchTimeoutError, TrustError, TuneError
 from silo.settings import override
 from silo.store.store import MemoryStore
 from silo.store.trust import consent_to_compiled
@@ -207,6 +207,19 @@ def test_code_that_does_not_load_leaves_the_process(process, tmp_path):
     assert process.started == 1
 
 
+def test_code_without_consent_to_it_is_not_loaded_there_either(process, tmp_path):
+    good = candidate(tmp_path, packed(ADD))
+    artifact, blob = good.artifact, good.code.blob
+    with pytest.raises(TrustError, match="without consent"):
+        process.results(replace(good, code=VouchedCode(artifact, blob)), ["out"])
+    other = replace(artifact, launch=replace(artifact.launch, scratch_bytes=64))
+    for code in (VouchedCode(other, blob, good.code.consent), VouchedCode(artifact, blob + b"\0", good.code.consent)):
+        with pytest.raises(TrustError, match="the process that measures has given no consent"):
+            process.results(replace(good, code=code), ["out"])
+    process.results(good, ["out"])
+    assert process.started == 1
+
+
 @pytest.fixture
 def confined_cpu(tmp_path):
     with override(home=tmp_path / "store", tune="auto", tune_budget_s=60.0):
@@ -327,7 +340,7 @@ def test_two_processes_measure_one_space_side_by_side(arguments, tmp_path):
             device,
             copy,
             lambda config, artifact: made[config.order_key].grid,
-            lambda artifact: made[artifact.variant.config.order_key].blob,
+            lambda artifact: made[artifact.variant.config.order_key].code,
         )
 
     artifacts = KnownArtifacts({key: one.artifact for key, one in made.items()})

@@ -16,7 +16,7 @@ from silo.artifacts.artifact import Artifact
 from silo.compile.process import WorkerDiedError, WorkerHungError, WorkerProcess
 from silo.compile.wire import Message, encode
 from silo.core.protocols import Device
-from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TuneError
+from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TrustError, TuneError
 from silo.forks import Mutex
 from silo.launch import native
 from silo.launch.drivers import KINDS
@@ -298,8 +298,11 @@ def _consent_to_json(code: VouchedCode) -> dict[str, object] | None:
 
 
 def _rebuilt(name: str, message: str) -> SiloError:
-    """The error of the other process; one that is no launch's counts as one, for the config it concerns failed."""
+    """The error of the other process; one that is no launch's counts as one, for the config it concerns failed.
+
+    But for missing consent, which is no config's fault.
+    """
     kind = getattr(errors, name, LaunchError)
-    if isinstance(kind, type) and issubclass(kind, LaunchError):
+    if isinstance(kind, type) and issubclass(kind, LaunchError | TrustError):
         return kind(message)
     return LaunchError(f"{name}: {message}")
