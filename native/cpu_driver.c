@@ -38,13 +38,16 @@ static int cpu_launch(const struct silo_launch *launch) {
         .share = {function->cpu_chunk, function->cpu_threads, function->cpu_together,
                   function->cooperative != 0},
         .fault = own,
+        .holds_lock = launch->holds_lock != 0,
     };
     return silo_cpu_run(&asked, &function->cost);
 }
 
 static const char *cpu_error_text(int code) {
-    if (code == SILO_CPU_INTERRUPTED)
-        return "it was interrupted";
+    if (code == SILO_CPU_FORKED)
+        return "the process was forked while it ran, by a signal's handler or the kernel itself, "
+               "and "
+               "what other threads had of it is done in the parent alone";
     if (code == SILO_CPU_NO_MEMORY)
         return "no memory for the scratch of a thread";
     return fault.text[0] != '\0' ? fault.text : "the kernel reported an error";

@@ -1,5 +1,5 @@
-/* A launch on the CPU while it runs: shared by the pool, by launches whose programs wait for each
- * other, and by what tells of a crash. */
+/* A launch on the CPU while it runs: shared by the pool, by its pace, by launches whose programs
+ * wait for each other, and by what tells of a crash. */
 #ifndef SILO_CPU_JOB_H
 #define SILO_CPU_JOB_H
 
@@ -13,15 +13,19 @@
 
 struct silo_cpu_job {
     const struct silo_cpu_launch *launch;
-    uint64_t chunk;
+    uint64_t chunk;    /* the most programs a thread takes at a time */
     _Atomic int seats; /* workers of the pool that may still join */
     _Atomic uint64_t next;
     _Atomic int error;
+    pthread_t launcher; /* the thread that launched; the rest of this part is its own */
+    uint64_t asked;     /* coarse nanoseconds: when it last asked whether to give up */
+    void *let_go;       /* of Python's lock: how to take it back; NULL: it was not */
+    bool pooled;
+    struct silo_cpu_job *outer; /* the one that this thread was at when it launched this */
     /* Of launches whose programs may wait (cpu_waiting.c): */
     bool waits;
     bool gated;              /* helpers wait until all are there; guarded by the lock there */
     uint32_t helpers;        /* threads made for this launch that have not left; likewise */
-    pthread_t launcher;      /* the thread that launched */
     _Atomic uint32_t inside; /* threads that run programs, or are about to */
     _Atomic uint64_t event;  /* nanoseconds: when a program last began, or a thread was added */
 };
@@ -57,6 +61,27 @@ void silo_cpu_work_on(struct silo_cpu_job *job);
 /* Signals that a thread of ours leaves to others; those of its own faults are not among them. */
 void silo_cpu_block_signals(sigset_t *before);
 
+/* ---- cpu_pace.c ---- */
+
+/* Nanoseconds that go up every few milliseconds (Linux: 1 to 10), for a fourth of the price. */
+uint64_t silo_cpu_coarse_now(void);
+
+/* How many programs to take next where the last `size` took so long by that clock. */
+uint64_t silo_cpu_next_size(uint64_t size, uint64_t took, uint64_t most);
+
+/* For the thread that launched, holding no lock: ask whether to give up, and do so. */
+void silo_cpu_ask(struct silo_cpu_job *job);
+
+/* The same where the last time is long ago; for any thread. */
+void silo_cpu_ask_at(struct silo_cpu_job *job, uint64_t coarse_now);
+
+/* For the thread that launched, with `mutex` locked: wait for `changed`, not for long. Where
+ * nothing comes, ask, with `mutex` free. */
+void silo_cpu_await(struct silo_cpu_job *job, pthread_cond_t *changed, pthread_mutex_t *mutex);
+
+/* Once no other thread is at the launch. */
+void silo_cpu_take_back(struct silo_cpu_job *job);
+
 /* ---- cpu_waiting.c ---- */
 
 /* At each turn of a loop that waits. */
@@ -67,10 +92,6 @@ int silo_cpu_gather(struct silo_cpu_job *job);
 
 /* Await the threads that were added. */
 void silo_cpu_disperse(struct silo_cpu_job *job);
-
-/* For the thread that launched, with `mutex` locked: wait for `changed`, not for long. Where
- * nothing comes, ask whether to give up, with `mutex` free, and do so. */
-void silo_cpu_await(struct silo_cpu_job *job, pthread_cond_t *changed, pthread_mutex_t *mutex);
 
 /* In a child made by fork. */
 void silo_cpu_waiting_renew(void);

@@ -4,8 +4,10 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Chunks per thread: enough that threads finish together, few enough that the counter is cheap. */
@@ -40,7 +42,9 @@ static struct {
 static struct silo_cpu_thread *_Atomic threads; /* every one; only ever grows */
 static pthread_key_t thread_key;                /* gives those of threads that end to others */
 static _Thread_local struct silo_cpu_thread *this_thread;
-static _Thread_local bool launching; /* this thread holds pool.launch for a launch */
+/* Launches of this thread that other threads may be in, the innermost first. One of them may hold
+ * pool.launch. */
+static _Thread_local struct silo_cpu_job *shared;
 
 struct silo_cpu_thread *silo_cpu_this_thread(void) {
     const pthread_t self = pthread_self();
@@ -71,17 +75,19 @@ static __attribute__((noinline)) struct silo_cpu_thread *new_thread(void) {
     return this_thread = own;
 }
 
+/* Owned by the caller; NULL: no memory. */
+static void *new_scratch(uint64_t bytes) {
+    void *memory;
+    if (bytes > SIZE_MAX - 63 || posix_memalign(&memory, 64, (bytes + 63) & ~UINT64_C(63)) != 0)
+        return NULL;
+    return memory;
+}
+
 static void *scratch_of_size(struct silo_cpu_thread *own, uint64_t bytes) {
     if (own->size < bytes) {
         free(own->memory);
-        own->size = 0;
-        own->memory = NULL;
-        if (bytes > SIZE_MAX - 63 ||
-            posix_memalign(&own->memory, 64, (bytes + 63) & ~UINT64_C(63)) != 0) {
-            own->memory = NULL;
-            return NULL;
-        }
-        own->size = bytes;
+        own->memory = new_scratch(bytes);
+        own->size = own->memory != NULL ? bytes : 0;
     }
     return own->memory;
 }
@@ -97,22 +103,27 @@ static void thread_free(void *value) {
 /* Run chunks until none is left or one failed; whether one did. */
 static int run_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *scratch) {
     const struct silo_cpu_launch *launch = job->launch;
-    int error = 0;
-    while (error == 0 && atomic_load_explicit(&job->error, memory_order_relaxed) == 0) {
-        const uint64_t begin =
-            atomic_fetch_add_explicit(&job->next, job->chunk, memory_order_relaxed);
+    uint64_t size = 1, before = launch->total > 1 ? silo_cpu_coarse_now() : 0;
+    while (atomic_load_explicit(&job->error, memory_order_relaxed) == 0) {
+        const uint64_t begin = atomic_fetch_add_explicit(&job->next, size, memory_order_relaxed);
         if (begin >= launch->total)
             return 0;
         own->begin = begin;
-        own->end = launch->total - begin < job->chunk ? launch->total : begin + job->chunk;
+        own->end = launch->total - begin < size ? launch->total : begin + size;
         if (job->waits) {
             own->turns = own->since = 0;
             atomic_store_explicit(&job->event, silo_cpu_now(), memory_order_relaxed);
         }
-        error =
+        const int error =
             launch->entry(launch->params, launch->grid, begin, own->end, scratch, &own->context);
+        if (error != 0 || own->end == launch->total)
+            return error;
+        const uint64_t now = silo_cpu_coarse_now();
+        size = silo_cpu_next_size(size, now - before, job->chunk);
+        before = now;
+        silo_cpu_ask_at(job, now);
     }
-    return error;
+    return 0;
 }
 
 /* The same where a loop that waits may be left for good: `silo_cpu_wait` comes back here. */
@@ -133,20 +144,24 @@ void silo_cpu_work_on(struct silo_cpu_job *job) {
     own.job = job;
     void *scratch = NULL;
     int error = thread == NULL ? SILO_CPU_NO_MEMORY : 0;
+    /* A kernel that runs Python, or a signal's handler, may launch within a launch, whose scratch
+     * is then in use. */
+    struct silo_cpu_runner *outer =
+        thread != NULL ? atomic_load_explicit(&thread->running, memory_order_relaxed) : NULL;
     if (launch->scratch_bytes != 0 && error == 0) {
-        scratch = scratch_of_size(thread, launch->scratch_bytes);
+        scratch = outer != NULL ? new_scratch(launch->scratch_bytes)
+                                : scratch_of_size(thread, launch->scratch_bytes);
         if (scratch == NULL)
             error = SILO_CPU_NO_MEMORY;
     }
     if (error == 0) {
-        /* A kernel that runs Python may launch another. */
-        struct silo_cpu_runner *outer =
-            atomic_load_explicit(&thread->running, memory_order_relaxed);
         atomic_store_explicit(&thread->running, &own, memory_order_relaxed);
         error =
             job->waits ? run_waiting_chunks(job, &own, scratch) : run_chunks(job, &own, scratch);
         atomic_store_explicit(&thread->running, outer, memory_order_relaxed);
     }
+    if (outer != NULL)
+        free(scratch);
     if (error != 0) {
         int expected = 0; /* the first error stays, and what it says */
         if (atomic_compare_exchange_strong(&job->error, &expected, error) && launch->fault != NULL)
@@ -249,10 +264,33 @@ int silo_cpu_threads(void) {
     return threads;
 }
 
+/* Wait for a launch in progress, which may be another thread's; EINTR: told to give up. */
+static int take_the_pool(void) {
+#ifdef __linux__
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    for (;;) {
+        until.tv_nsec += 50000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        const int error = pthread_mutex_timedlock(&pool.launch, &until);
+        if (error != ETIMEDOUT)
+            return error;
+        if (silo_cpu_python.interrupted != NULL &&
+            pthread_equal(silo_cpu_python.main, pthread_self()) && silo_cpu_python.interrupted())
+            return EINTR;
+    }
+#else
+    return pthread_mutex_lock(&pool.launch);
+#endif
+}
+
 int silo_cpu_set_threads(int count) {
     if (count < 1 || count > MAX_THREADS)
         return EINVAL;
-    pthread_mutex_lock(&pool.launch);
+    const int error = take_the_pool();
+    if (error != 0)
+        return error;
     pthread_mutex_lock(&pool.mutex);
     if (count < wanted_threads()) {
         pool.stop = true;
@@ -270,12 +308,18 @@ int silo_cpu_set_threads(int count) {
 
 /* Until no worker is inside, asking now and then whether to give up. Caller holds pool.mutex. */
 static void await_workers(struct silo_cpu_job *job) {
-    while (pool.working > 0) {
-        if (job->waits)
-            silo_cpu_await(job, &pool.done, &pool.mutex);
-        else
-            pthread_cond_wait(&pool.done, &pool.mutex);
-    }
+    while (pool.working > 0)
+        silo_cpu_await(job, &pool.done, &pool.mutex);
+}
+
+/* From here on other threads may be in the launch. */
+static void enter_shared(struct silo_cpu_job *job) {
+    job->outer = shared;
+    shared = job;
+}
+
+static void leave_shared(const struct silo_cpu_job *job) {
+    shared = job->outer;
 }
 
 static void run_on_pool(struct silo_cpu_job *job) {
@@ -306,12 +350,17 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     const uint64_t started = silo_cpu_now();
     if (pooled) {
         const uint64_t pieces = (uint64_t)threads * CHUNKS_PER_THREAD;
-        job->chunk = share.chunk != 0 ? share.chunk : total > pieces ? total / pieces : 1;
+        if (share.chunk == 0)
+            job->chunk = total > pieces ? total / pieces : 1;
         atomic_store(&job->seats, threads - 1);
-        launching = true;
+        job->pooled = true;
+        if (!job->waits)
+            enter_shared(job);
         run_on_pool(job);
-        launching = false;
+        if (!job->waits)
+            leave_shared(job);
         pthread_mutex_unlock(&pool.launch);
+        job->pooled = false;
     } else {
         silo_cpu_work_on(job);
     }
@@ -333,6 +382,7 @@ int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
     struct silo_cpu_job job = {
         .launch = launch,
         .chunk = total,
+        .launcher = pthread_self(),
         .inside = 1,
         .waits = share.chunk == 1 || share.cooperative,
     };
@@ -341,8 +391,10 @@ int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
         threads = (int)share.threads;
     if (job.waits) {
         job.chunk = 1;
-        job.launcher = pthread_self();
         atomic_store_explicit(&job.event, silo_cpu_now(), memory_order_relaxed);
+        enter_shared(&job);
+    } else if (share.chunk != 0 && share.chunk < job.chunk) {
+        job.chunk = share.chunk;
     }
     if (share.cooperative && silo_cpu_gather(&job) == SILO_CPU_REFUSED)
         ; /* the helpers there are leave at once */
@@ -350,8 +402,18 @@ int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
         silo_cpu_work_on(&job);
     else
         run_usual(&job, threads, cost);
-    if (job.waits)
+    if (job.waits) {
         silo_cpu_disperse(&job);
+        leave_shared(&job);
+    }
+    if (job.error == SILO_CPU_INTERRUPTED && launch->fault != NULL) {
+        const uint64_t next = job.next;
+        snprintf(launch->fault->text, sizeof launch->fault->text,
+                 "it was interrupted after at most %llu of its %llu programs: what it writes is "
+                 "partly written",
+                 (unsigned long long)(next < total ? next : total), (unsigned long long)total);
+    }
+    silo_cpu_take_back(&job);
     return job.error;
 }
 
@@ -369,8 +431,20 @@ static void after_fork_in_parent(void) {
 static void after_fork_in_child(void) {
     /* The condition variables may hold waiters that no longer exist, and `launch` a holder. */
     pthread_mutex_init(&pool.launch, NULL);
-    if (launching) /* a signal's handler forked within a launch, which goes on here */
-        pthread_mutex_lock(&pool.launch);
+    /* A signal's handler, or a kernel that runs Python, forked within launches, which go on here:
+     * what other threads have of them is done in the parent alone. */
+    for (struct silo_cpu_job *job = shared; job != NULL; job = job->outer) {
+        if (job->helpers > 0 || (job->pooled && pool.working > 0)) {
+            int none = 0;
+            atomic_compare_exchange_strong(&job->error, &none, SILO_CPU_FORKED);
+        }
+        if (job->pooled)
+            pthread_mutex_lock(&pool.launch);
+        job->helpers = 0;
+        job->inside = 1;
+        job->launcher = pthread_self();
+    }
+    silo_cpu_python.main = pthread_self(); /* as Python has it */
     pthread_mutex_init(&pool.mutex, NULL);
     pthread_cond_init(&pool.wake, NULL);
     pthread_cond_init(&pool.done, NULL);

@@ -4,6 +4,7 @@
 
 #include "cpu_fault.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,10 +15,12 @@ typedef int32_t silo_cpu_entry(void *const *params, const uint32_t grid[3], uint
 #define SILO_CPU_NO_MEMORY (-1)
 #define SILO_CPU_INTERRUPTED (-2) /* by `silo_cpu_interrupted` */
 #define SILO_CPU_REFUSED (-3)     /* programs that wait for each other: the fault's text says why */
+#define SILO_CPU_FORKED (-4)      /* a child of a fork within the launch: others had part of it */
 
-/* How a launch is shared out: programs of one task, and the most threads; 0: as usual. With one
- * program a task, programs may wait for each other: where they do, and those they wait for have not
- * begun, threads are added, up to `together` in all. `cooperative`: all programs run at once. */
+/* How a launch is shared out: the most programs of one task, and the most threads; 0: as usual.
+ * Tasks are smaller where their time asks for it (cpu_pace.c). With one program a task, programs
+ * may wait for each other: where they do, and those they wait for have not begun, threads are
+ * added, up to `together` in all. `cooperative`: all programs run at once. */
 struct silo_cpu_share {
     uint32_t chunk, threads, together;
     bool cooperative;
@@ -33,6 +36,7 @@ struct silo_cpu_launch {
     uint64_t scratch_bytes;
     struct silo_cpu_share share;
     struct silo_fault *fault; /* gets what the first program to fail says; NULL: nobody asks */
+    bool holds_lock;          /* the thread holds Python's lock */
 };
 
 /* Run every program. Returns 0, the first positive code of the kernel, or one of the codes above.
@@ -40,14 +44,25 @@ struct silo_cpu_launch {
  * busy runs on the calling thread. */
 int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost);
 
-/* Asked now and then by a thread whose launch waits: whether to give it up. NULL: never. Set once,
- * before the first launch. */
-extern bool (*silo_cpu_interrupted)(void);
+/* What a launch that takes long asks of Python. Set once, before the first launch. */
+struct silo_cpu_python {
+    /* For the main thread, with or without Python's lock: whether to give the launch up. NULL:
+     * never. */
+    bool (*interrupted)(void);
+    /* Let go of Python's lock, which this thread holds, so that others run, the one among them that
+     * takes signals; and take it back. */
+    void *(*let_go)(void);
+    void (*take_back)(void *);
+    pthread_t main; /* the one thread that takes Python's signals */
+};
+
+extern struct silo_cpu_python silo_cpu_python;
 
 /* Threads a launch may use, the calling one included. */
 int silo_cpu_threads(void);
 
-/* Change that number (at least 1). Waits for a launch in progress. 0, or an errno. */
+/* Change that number (at least 1). Waits for a launch in progress; EINTR where it is told to give
+ * that up. 0, or an errno. */
 int silo_cpu_set_threads(int count);
 
 /* The number of processors this process may run on. */

@@ -8,7 +8,6 @@
  * last helper touches nothing of it after it has released the lock. */
 #include "cpu_job.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,8 +27,6 @@
 /* How often the thread that launched asks whether to give up. */
 #define ASK 20000000
 
-bool (*silo_cpu_interrupted)(void);
-
 static struct {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -38,11 +35,6 @@ static struct {
 void silo_cpu_waiting_renew(void) {
     pthread_mutex_init(&crowd.mutex, NULL);
     pthread_cond_init(&crowd.changed, NULL);
-}
-
-static void fail(struct silo_cpu_job *job, int error) {
-    int none = 0; /* the first error stays */
-    atomic_compare_exchange_strong(&job->error, &none, error);
 }
 
 static void *helper(void *argument) {
@@ -113,24 +105,6 @@ int silo_cpu_gather(struct silo_cpu_job *job) {
     return job->error;
 }
 
-static void ask(struct silo_cpu_job *job) {
-    if (silo_cpu_interrupted != NULL && silo_cpu_interrupted())
-        fail(job, SILO_CPU_INTERRUPTED);
-}
-
-void silo_cpu_await(struct silo_cpu_job *job, pthread_cond_t *changed, pthread_mutex_t *mutex) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += ASK;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    if (pthread_cond_timedwait(changed, mutex, &until) == ETIMEDOUT && job->error == 0) {
-        pthread_mutex_unlock(mutex);
-        ask(job); /* may wait for the GIL */
-        pthread_mutex_lock(mutex);
-    }
-}
-
 void silo_cpu_disperse(struct silo_cpu_job *job) {
     pthread_mutex_lock(&crowd.mutex);
     while (job->helpers > 0)
@@ -184,7 +158,7 @@ void silo_cpu_wait(void *context) {
         own->since = own->asked = time;
     if (time - own->asked > ASK && pthread_equal(job->launcher, pthread_self())) {
         own->asked = time;
-        ask(job);
+        silo_cpu_ask(job);
     }
     const uint64_t next = atomic_load_explicit(&job->next, memory_order_relaxed);
     if (next < job->launch->total)

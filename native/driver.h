@@ -45,12 +45,14 @@ struct silo_launch {
     uint32_t grid[3];
     void **params; /* params[i] points at the value of the i-th parameter */
     void *stream;
+    int holds_lock; /* whether the thread holds Python's lock */
 };
 
 struct silo_driver {
     const char *name;
     uint32_t device_types; /* bit t: takes memory of DLPack device type t */
-    /* 0, or a code that `error_text` explains. Called without the GIL; safe from any thread. */
+    /* 0, or a code that `error_text` explains. Called with or without the GIL, as
+     * `holds_lock` says; safe from any thread. */
     int (*launch)(const struct silo_launch *launch);
     /* Called by the thread that launched, before it launches again: the text may be of that launch.
      */

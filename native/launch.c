@@ -15,6 +15,10 @@
 
 #include <math.h>
 
+/* Of one launch: years of a processor, whatever they do. Counts of programs and their time fit 64
+ * bits with room to spare. */
+#define MOST_PROGRAMS (INT64_C(1) << 53)
+
 /* Whether the call leaves a parameter to the config. */
 static bool leaves_open(const struct silo_plan *plan, const struct silo_inputs *inputs) {
     for (int32_t i = 0; i < plan->count; i++)
@@ -176,19 +180,37 @@ SILO_INLINE int check_grid(const struct silo_plan *plan, const struct silo_funct
     }
     int64_t plane, total;
     if (SILO_UNLIKELY(__builtin_mul_overflow(dims[0], dims[1], &plane) ||
-                      __builtin_mul_overflow(plane, dims[2], &total))) {
-        PyErr_Format(silo_argument_error, "%U: grid (%lld, %lld, %lld) has more than 2^63 programs",
-                     plan->kernel, (long long)dims[0], (long long)dims[1], (long long)dims[2]);
+                      __builtin_mul_overflow(plane, dims[2], &total) || total > MOST_PROGRAMS)) {
+        PyErr_Format(
+            silo_argument_error,
+            "%U: grid (%lld, %lld, %lld) has more than 2^53 programs, which no launch ends",
+            plan->kernel, (long long)dims[0], (long long)dims[1], (long long)dims[2]);
         return -1;
     }
     return 0;
 }
 
+/* "KERNEL: TEXT", below the traceback of the exception that is set. */
+static void add_note(PyObject *kernel, const char *text) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    PyObject *note = PyUnicode_FromFormat("%U: %s", kernel, text);
+    PyObject *done = note && value ? PyObject_CallMethod(value, "add_note", "O", note) : NULL;
+    if (done == NULL)
+        PyErr_Clear(); /* what was raised says enough */
+    Py_XDECREF(done);
+    Py_XDECREF(note);
+    PyErr_Restore(type, value, traceback);
+}
+
 static int raise_launch_error(const struct silo_launcher *self, const struct silo_binding *binding,
                               const struct silo_launch *launch, int code) {
     const struct silo_driver *driver = binding->loaded->driver;
-    if (PyErr_Occurred()) /* a signal's handler raised while the launch waited */
+    if (PyErr_Occurred()) { /* a signal's handler raised: the exception is the program's own */
+        add_note(self->plan.kernel, driver->error_text(code));
         return -1;
+    }
     PyErr_Format(silo_launch_error,
                  "%U: %s (code %d) from '%U' on %s; grid=(%u, %u, %u), config %R",
                  self->plan.kernel, driver->error_text(code), code, binding->loaded->entry,
@@ -260,6 +282,7 @@ SILO_INLINE int run(struct silo_launcher *self, struct silo_binding *binding,
         .grid = {(uint32_t)dims[0], (uint32_t)dims[1], (uint32_t)dims[2]},
         .params = params,
         .stream = stream,
+        .holds_lock = !self->release_gil,
     };
     int code;
     if (self->release_gil) {

@@ -15,6 +15,8 @@
 #include "stream.h"
 #include "torch_shim.h"
 
+#include <errno.h>
+
 static PyObject *py_cpu_threads(PyObject *module, PyObject *args) {
     (void)module;
     int count = 0, error = 0;
@@ -22,8 +24,10 @@ static PyObject *py_cpu_threads(PyObject *module, PyObject *args) {
         return NULL;
     if (PyTuple_Size(args) == 1) {
         Py_BEGIN_ALLOW_THREADS error = silo_cpu_set_threads(count);
-        Py_END_ALLOW_THREADS if (error != 0) return PyErr_Format(
-            PyExc_ValueError, "the CPU runs kernels on 1 to 1024 threads, not %d", count);
+        Py_END_ALLOW_THREADS if (error == EINTR) return NULL; /* a signal's handler raised */
+        if (error != 0)
+            return PyErr_Format(PyExc_ValueError,
+                                "the CPU runs kernels on 1 to 1024 threads, not %d", count);
     }
     return PyLong_FromLong(silo_cpu_threads());
 }
@@ -245,6 +249,29 @@ static bool interrupted(void) {
     return raised;
 }
 
+static void *let_go(void) {
+    return PyEval_SaveThread();
+}
+
+static void take_back(void *state) {
+    PyEval_RestoreThread(state);
+}
+
+/* -1 with an exception set. */
+static int connect_pool(void) {
+    PyObject *threading = PyImport_ImportModule("threading");
+    PyObject *main = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;
+    PyObject *number = main ? PyObject_GetAttrString(main, "ident") : NULL;
+    const unsigned long ident = number ? PyLong_AsUnsignedLong(number) : 0;
+    Py_XDECREF(number);
+    Py_XDECREF(main);
+    Py_XDECREF(threading);
+    if (PyErr_Occurred())
+        return -1;
+    silo_cpu_python = (struct silo_cpu_python){interrupted, let_go, take_back, (pthread_t)ident};
+    return 0;
+}
+
 PyMODINIT_FUNC PyInit__native(void);
 
 PyMODINIT_FUNC PyInit__native(void) {
@@ -261,9 +288,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         return NULL;
     }
     pool_ready = true;
-    silo_cpu_interrupted = interrupted;
-    if (silo_errors_init() != 0 || silo_adapters_init() != 0 || silo_arguments_init() != 0 ||
-        silo_stream_init() != 0 || add_absent(module) != 0 ||
+    if (connect_pool() != 0 || silo_errors_init() != 0 || silo_adapters_init() != 0 ||
+        silo_arguments_init() != 0 || silo_stream_init() != 0 || add_absent(module) != 0 ||
         PyModule_AddFunctions(module, silo_gpu_methods) != 0 || silo_gpu_module_init(module) != 0 ||
         silo_gpu_memory_init(module) != 0 || silo_gpu_pinned_init(module) != 0 ||
         silo_gpu_timing_init(module) != 0 || silo_kernel_init(module) != 0 ||

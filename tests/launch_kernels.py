@@ -109,6 +109,18 @@ KERNEL(scratch_check) {
     }
     return 0;
 }
+/* out[p % 8] counts programs; each makes so many turns. */
+KERNEL(turn) {
+    UNUSED;
+    int64_t *out = *(int64_t **)params[0];
+    const int32_t turns = *(int32_t *)params[1];
+    for (uint64_t p = begin; p < end; p++) {
+        for (volatile int32_t turn = 0; turn < turns; turn++)
+            ;
+        __atomic_add_fetch(&out[p % 8], 1, __ATOMIC_RELAXED);
+    }
+    return 0;
+}
 /* out[p] = the thread that ran program p; each takes some milliseconds. */
 KERNEL(threads) {
     UNUSED;

@@ -126,7 +126,8 @@ int main(void) {
             return 1;
         }
     }
-    silo_cpu_interrupted = give_up;
+    silo_cpu_python.interrupted = give_up;
+    silo_cpu_python.main = pthread_self();
     for (uint32_t programs = 1; programs < 5; programs++) {
         const uint32_t grid[3] = {programs, 1, 1};
         if (run(fail_or_wait, NULL, grid, (struct silo_cpu_share){1, 0, 100, false}, NULL) !=

@@ -49,7 +49,7 @@ def test_an_empty_grid_is_no_error_and_runs_nothing(grid):
         ((1, 1, 2**63), "grid dimension z is 9223372036854775808, which is larger"),
         ((2**32,), r"grid \(4294967296, 1, 1\): dimension x is limited to 4294967295"),
         ((1, 2**32), "dimension y is limited to 4294967295"),
-        ((2**31, 2**31, 2**31), "more than 2\\^63 programs"),
+        ((2**31, 2**31, 2**31), "more than 2\\^53 programs"),
         ((1.5,), "grid dimension x needs an integer, got the float 1.5"),
         (("3",), "grid dimension x needs an integer, got the str '3'"),
         ((None,), "grid dimension x needs an integer"),

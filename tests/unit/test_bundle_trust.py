@@ -4,7 +4,7 @@ import pytest
 
 from bundle_samples import sample
 from silo.artifacts.artifact import Artifact
-from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant, host_code
+from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant, calls_of, host_code
 from silo.bundle.reader import open_bundle
 from silo.bundle.verify import verify_bundle
 from silo.bundle.writer import write_bundle
@@ -23,14 +23,14 @@ def built_here(store: Store, path) -> None:
     artifact = Artifact(variant, outcome.launch, outcome.blob, outcome.sidecars, "made-up 1.0", "1" * 64)
     kernel = BundleKernel("f", base.signature, variants=(BundleVariant(artifact, "first config"),))
     store.artifacts.put("1" * 64, artifact)
-    store.trust.note_built(host_code(kernel, kernel.variants[0]))
+    store.trust.note_built(host_code(kernel.variants[0], calls_of(kernel)))
     write_bundle(path, BundleContents((kernel,)), store.blobs.get)
 
 
 def codes(bundle):
     """The native code of a bundle, as it has it called."""
     return [
-        host_code(kernel, one)
+        host_code(one, calls_of(kernel))
         for kernel in map(bundle.kernel, bundle.kernel_names)
         for one in kernel.variants
         if one.artifact.runs_on_host

@@ -31,13 +31,14 @@ from silo.launch.runtime import inspect_call
 from silo.settings import settings
 from silo.tune.effort import settle
 from silo.tune.failing import TunedCase
+from silo.tune.kept import pair_to_document
 from silo.tune.outcome import TuneOutcome
 from silo.tune.progress import Progress
 from silo.tune.session import tune
-from silo.tune.trial import Study, Trial
+from silo.tune.trial import Study
 from silo.tune.unseen import Sample, fitted_rules
 
-__all__ = ["study_document", "tune_bundle"]
+__all__ = ["tune_bundle"]
 
 
 def _benches(
@@ -170,7 +171,7 @@ def _update(kernel: BundledKernel, outcomes: Sequence[tuple[str, Bucket, Signatu
     tables: dict[str, tuple[Any, Signature, dict[Bucket, Config], Config, int]] = {}
     samples: dict[str, dict[Bucket, Sample]] = {}
     for _, bucket, signature, outcome in outcomes:
-        trials.extend(study_document(outcome.study, trial) for trial in outcome.trials)
+        trials.extend(pair_to_document(outcome.study, trial) for trial in outcome.trials)
         if outcome.winner is None:
             continue
         target = outcome.study.target
@@ -194,8 +195,3 @@ def _update(kernel: BundledKernel, outcomes: Sequence[tuple[str, Bucket, Signatu
         for key, (target, signature, table, fallback, space) in tables.items()
     )
     return KernelUpdate(trials=tuple(trials), rules=rules)
-
-
-def study_document(study: Study, trial: Trial) -> JSON:
-    """A trial as a bundle keeps it: with the study it belongs to."""
-    return {"study": study.to_json(), "trial": trial.to_json()}

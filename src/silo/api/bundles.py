@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.devices import device_of
 from silo.api.launching import CheckedLauncher, VouchedCode, bound_launcher, load_code, runs_here
-from silo.bundle.contents import host_code
+from silo.bundle.contents import calls_of, host_code
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.decisions import Decision, Rejected
@@ -204,9 +204,9 @@ class BundledKernel:
 
     def recipes(self) -> list[CaseRecipe]:
         """The recipes of its cases."""
-        from silo.core.recipes import CaseRecipe  # noqa: PLC0415  # a program that only launches needs no cases
+        from silo.bundle.documents import case_recipes  # noqa: PLC0415  # a program that only launches needs no cases
 
-        return [CaseRecipe.from_json(document) for document in self.bundle.cases(self.name)]
+        return case_recipes(self.bundle, self.name)
 
     def rank(self, call: Call, device: Device) -> list[BundleVariant]:
         """The variants that a call may use on a device, best first."""
@@ -240,7 +240,11 @@ class BundledKernel:
             return None
         from silo.api.session import session  # noqa: PLC0415  # code for GPUs needs no store
 
-        return session().store.trust.vouch(host_code(self._head, one), origin=self._origin, trust=self._trust)
+        return session().store.trust.vouch(host_code(one, self._calls), origin=self._origin, trust=self._trust)
+
+    @cached_property
+    def _calls(self) -> str:
+        return calls_of(self._head)
 
     def require_consent(self, device: Device) -> None:
         """Ask for consent to all native code that this device may be given, before anything is made ready for it.
@@ -257,7 +261,7 @@ class BundledKernel:
         if here:
             from silo.api.session import session  # noqa: PLC0415  # as above
 
-            codes = (host_code(self._head, self._kernel[number]) for number in sorted(here))
+            codes = (host_code(self._kernel[number], self._calls) for number in sorted(here))
             session().store.trust.require(codes, origin=self._origin, trust=self._trust)
 
     def code(self, one: BundleVariant) -> VouchedCode:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from silo.api.kept import bundle_trials, kept_studies
+from silo.api.kept import kept_studies
 from silo.api.session import session
+from silo.bundle.documents import measured_trials
 from silo.bundle.reader import open_bundle
 from silo.core.keys import seeds_key
 from silo.core.protocols import RecordStore
@@ -64,7 +65,7 @@ def import_results(path: Path, *, kernel: str | None = None, form: str | None = 
         if path.suffix == ".silo":
             with open_bundle(path) as bundle:
                 return [
-                    _keep(path, "bundle", name, bundle_trials(bundle, name), records)
+                    _keep(path, "bundle", name, measured_trials(bundle, name), records)
                     for name in bundle.kernel_names
                     if kernel in (None, name)
                 ]

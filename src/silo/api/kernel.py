@@ -249,7 +249,8 @@ def kernel(
         tune: ``auto``, ``cached``, ``frozen`` or ``off`` at the first call of a key; the setting ``SILO_TUNE`` by
             default.
         release_gil: False keeps Python's lock during a launch, which saves some 60 ns and stops every other Python
-            thread while the kernel runs (on a CPU) or its queue is full (on a GPU).
+            thread while the kernel runs (on a CPU, where a launch of more than some 50 ms lets go of it) or its queue
+            is full (on a GPU).
         check: run every call in checking mode, on the CPU (:func:`silo.check`); the setting ``SILO_CHECK`` by default.
         lock: the lock file that says which config calls use; the setting ``SILO_LOCK`` by default.
         deterministic: True keeps results the same bits on every run and rank: nothing that is measured decides about a

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from silo.api.session import session
-from silo.bundle.contents import host_code
+from silo.bundle.contents import calls_of, host_code
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.consent import HostCode
 from silo.errors import StoreError
@@ -93,6 +93,7 @@ def _codes(bundle: Bundle) -> Iterator[tuple[HostCode, str]]:
     """Each piece of native code of a bundle, with what it is for people."""
     for name in bundle.kernel_names:
         kernel = bundle.kernel(name)
+        calls = calls_of(kernel)
         for one in kernel.variants:
             if one.artifact.runs_on_host:
-                yield host_code(kernel, one), f"{name} for {one.artifact.variant.target}"
+                yield host_code(one, calls), f"{name} for {one.artifact.variant.target}"

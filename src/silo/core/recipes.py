@@ -12,6 +12,7 @@ from silo.core.descriptors import TensorDescriptor
 from silo.core.dtypes import DType, DTypeKind
 from silo.core.generator import Fill, FillParams, generate, sample_indices
 from silo.core.host_arrays import dtype_named, numpy_dtype, strided
+from silo.core.limits import MAX_AXES
 from silo.core.nodes import INT64_MAX, INT64_MIN, Node, from_json, to_json
 from silo.core.own_data import OwnData, Tabulate, own_from_json
 from silo.core.reading import (
@@ -49,7 +50,6 @@ WHOLE_LIMIT = 4096
 SAMPLES = 512
 
 _MAX_BYTES = 1 << 44  # of one array: what a damaged recipe may ask for at most
-_MAX_AXES = 32
 
 # The parameters of each fill with their defaults; None has to be given.
 _PARAMETERS: dict[Fill, dict[str, Value]] = {
@@ -85,8 +85,8 @@ class ArrayRecipe:
 
     def __post_init__(self) -> None:
         where = f"an array of {self.fill.word} values"
-        if len(self.shape) > _MAX_AXES or any(extent < 0 for extent in self.shape):
-            raise CaseError(f"{where} has the shape {self.shape}; extents are 0 or more, axes at most {_MAX_AXES}")
+        if len(self.shape) > MAX_AXES or any(extent < 0 for extent in self.shape):
+            raise CaseError(f"{where} has the shape {self.shape}; extents are 0 or more, axes at most {MAX_AXES}")
         if self.strides is not None and (len(self.strides) != len(self.shape) or any(s < 0 for s in self.strides)):
             raise CaseError(f"{where} of shape {self.shape} has the strides {self.strides}; one each, 0 or more")
         if max(self.size, self._reach) * self.dtype.itemsize > _MAX_BYTES:
@@ -369,7 +369,11 @@ class ExpectedRecipe:
     atol: float | None = None
 
     def __post_init__(self) -> None:
-        if any(extent < 0 for extent in self.shape) or math.prod(self.shape) * self.dtype.itemsize > _MAX_BYTES:
+        if (
+            len(self.shape) > MAX_AXES
+            or any(extent < 0 for extent in self.shape)
+            or math.prod(self.shape) * self.dtype.itemsize > _MAX_BYTES
+        ):
             raise CaseError(f"an expected array has the shape {self.shape}")
         if not 0 <= self.seed < 1 << 63 or (self.sampled is not None and not 2 <= self.sampled <= 1 << 16):
             raise CaseError(f"an expected array is sampled {self.sampled} times with the seed {self.seed}")

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Final
 
 from silo.core.dtypes import DType
+from silo.core.limits import MAX_PARAMETERS
 from silo.core.reading import read_dtype
 from silo.core.values import JSON, Value, malformed, value_from_json, value_to_json
 from silo.frozen import frozen, replace
@@ -159,4 +160,6 @@ class Signature:
         """The inverse of :meth:`to_json`."""
         if not isinstance(data, list):
             raise malformed("a signature", data)
+        if len(data) > MAX_PARAMETERS:
+            raise ValueError(f"a signature of {len(data)} parameters; at most {MAX_PARAMETERS}")
         return cls(tuple(Parameter.from_json(item) for item in data))

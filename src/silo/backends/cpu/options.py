@@ -13,7 +13,7 @@ __all__ = ["CpuOptions"]
 
 # Values each option of a config may have on a CPU, and what it is there.
 _RANGES = {
-    "cpu_chunk": (range(1 << 20), "programs a thread takes at a time; 0 for the usual"),
+    "cpu_chunk": (range(1 << 20), "the most programs a thread takes at a time; 0 for the usual"),
     "cpu_dot_rows": (range(17), "rows of a dot's sums kept in registers, 1 to 16; 0 for the usual"),
     "cpu_dot_units": (range(3), "0 the level's instructions, 1 vector instructions beyond it, 2 matrix tiles too"),
     "cpu_dot_vectors": (range(5), "vectors of a row of a dot's sums kept in registers, 1 to 4; 0 for the usual"),

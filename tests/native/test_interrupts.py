@@ -1,0 +1,45 @@
+"""Signals while a launch on the CPU runs: in processes of their own, with a time limit."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import launch_kernels as kernels
+from silo.errors import ArgumentError
+from timed_program import run_timed
+
+PROGRAM = Path(__file__).parents[1] / "interrupt_program.py"
+LIMIT_S = 60
+
+
+def run(*arguments):
+    kernels.blob()  # skips where there is no C compiler
+    status, said, complained = run_timed([sys.executable, str(PROGRAM), *arguments], dict(os.environ), LIMIT_S)
+    assert (status, said, complained) == (0, "", "")
+
+
+@pytest.mark.parametrize("release", ["released", "held"])
+@pytest.mark.parametrize("count", ["1", "2"])
+@pytest.mark.parametrize("what", ["main_thread", "other_thread"])
+def test_an_interrupt_ends_a_launch_whatever_its_grid(what, count, release):
+    run(what, count, release)
+
+
+@pytest.mark.parametrize("what", ["one_by_one", "ends", "goes_on"])
+def test_a_signal_meanwhile(what):
+    run(what)
+
+
+@pytest.mark.parametrize("count", ["1", "2"])
+def test_a_signals_handler_forks(count):
+    run("forks", count)
+
+
+def test_a_grid_that_no_launch_can_end_is_refused():
+    launch, _ = kernels.nothing()
+    for grid in ((1 << 31, 1 << 31), (1 << 31, (1 << 22) + 1), ((1 << 32) - 1, (1 << 32) - 1)):
+        with pytest.raises(ArgumentError, match=r"more than 2\^53 programs, which no launch ends"):
+            launch[grid]()
+    launch[(1 << 31, 1 << 22)]()
