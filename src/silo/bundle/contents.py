@@ -14,7 +14,7 @@ from silo.core.nodes import Node
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.core.values import JSON, PARSE_BUDGET, canonical_json, parse_json
+from silo.core.values import JSON, PARSE_BUDGET, canonical_json, digest, parse_json
 from silo.frozen import frozen
 
 if TYPE_CHECKING:
