@@ -10,6 +10,7 @@ from silo.api.kept import kept_studies
 from silo.api.session import session
 from silo.bundle.documents import measured_trials
 from silo.bundle.reader import open_bundle
+from silo.core.file_names import file_name
 from silo.core.keys import seeds_key
 from silo.core.protocols import RecordStore
 from silo.core.signature import ParameterKind
@@ -151,13 +152,18 @@ def _triton(kept: KeptStudy) -> str:
     return write_autotune([*kept.study.bucket, *(f"torch.{dtype}" for dtype in arrays)], kept.trials)
 
 
+def _kernel_name(kept: KeptStudy) -> str:
+    # Names in both cases cannot meet: the study is in each path.
+    return file_name(kept.study.kernel, both_cases=True)
+
+
 def _plain_name(kept: KeptStudy) -> str:
-    return f"{kept.study.kernel}-{kept.study.key[:12]}.json"
+    return f"{_kernel_name(kept)}-{kept.study.key[:12]}.json"
 
 
 def _triton_name(kept: KeptStudy) -> str:
     """Triton finds a file by its name, in a folder for each key."""
-    return f"{kept.study.key[:12]}/{kept.study.kernel}{SUFFIX}"
+    return f"{kept.study.key[:12]}/{_kernel_name(kept)}{SUFFIX}"
 
 
 # By the format's name: how a study is written, and where.

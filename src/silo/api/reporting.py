@@ -9,6 +9,7 @@ from pathlib import Path
 from silo.api.ceilings import known_ceilings, measure_ceilings
 from silo.api.devices import device_named
 from silo.api.kept import kept_studies
+from silo.core.file_names import file_name
 from silo.errors import StoreError, TuneError
 from silo.report.page import StudyReport, kernel_page, study_report
 
@@ -44,7 +45,8 @@ def write_reports(
 ) -> list[ReportRow]:
     """Write ``KERNEL.html`` for every kernel that has trials (of ``device``, or of any); one row a study.
 
-    ``ceilings`` measures first what the device (the CPU where None) reaches, unless that is known.
+    Names of kernels become names of files by :func:`~silo.core.file_names.file_name`. ``ceilings`` measures first what
+    the device (the CPU where None) reaches, unless that is known.
 
     Raises:
         TuneError: there are no trials.
@@ -62,7 +64,7 @@ def write_reports(
     by_kernel: dict[str, list[StudyReport]] = {}
     for kept in studies:
         by_kernel.setdefault(kept.study.kernel, []).append(study_report(kept, known_ceilings(kept.study.device)))
-    pages = {folder / f"{name}.html": (name, reports) for name, reports in by_kernel.items()}
+    pages = {folder / f"{file_name(name)}.html": (name, reports) for name, reports in by_kernel.items()}
     texts = {file: kernel_page(name, path.name, reports) for file, (name, reports) in pages.items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)

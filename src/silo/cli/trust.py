@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from silo.cli.console import console, print_json, table
+from silo.cli.console import console, print_json, say, table
 from silo.cli.options import Json
 from silo.errors import StoreError
 from silo.tune.progress import format_bytes
@@ -42,10 +42,8 @@ def command(
             print_json(asdict(made))
             return
         known = "" if made.added == made.codes else f", {made.codes - made.added} of it before"
-        console().print(
+        say(
             f"trusted the native code of {path}: {made.codes} variants, {format_bytes(made.size_bytes)}{known}",
-            highlight=False,
-            markup=False,
         )
         return
     rows = trusted_code()
@@ -58,10 +56,7 @@ def command(
     ]
     console().print(table("trusted", ["sha256", "code", "file", "since"], cells))
     if any(not row.sha256 for row in rows):
-        console().print(
-            "Where it says nothing, an older Silo noted bytes and not how they are called: run silo trust again.",
-            highlight=False,
-        )
+        say("Where it says nothing, an older Silo noted bytes and not how they are called: run silo trust again.")
 
 
 def untrust_command(
@@ -78,7 +73,7 @@ def untrust_command(
     taken = untrust(names)
     if not taken:
         raise StoreError("nothing of that was trusted; see silo trust --list")
-    console().print(f"{taken} pieces of native code are trusted no longer", highlight=False)
+    say(f"{taken} pieces of native code are trusted no longer")
 
 
 def _since(seconds: int) -> str:
