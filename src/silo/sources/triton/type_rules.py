@@ -432,6 +432,25 @@ def _assert(_module: Module, operation: Operation) -> None:
     _need(operation, operation.operands[0].type.element == "i1", "its condition is i1")
 
 
+def _alone(_module: Module, operation: Operation) -> None:
+    _counts(operation, 0, 0)
+
+
+def _poison(_module: Module, operation: Operation) -> None:
+    _counts(operation, 0, 1)
+
+
+def _assume(_module: Module, operation: Operation) -> None:
+    _need(operation, operation.operands and not operation.results, "it takes a condition")
+    _need(operation, operation.operands[0].type == Type("i1"), "its condition is i1")
+
+
+def _foreign(_module: Module, operation: Operation) -> None:
+    """A function or an instruction that is applied to elements; types are its own business."""
+    shapes = {(value.type.shape, value.type.tensor) for value in (*operation.operands, *operation.results)}
+    _need(operation, len(shapes) <= 1, "operands and results have one shape")
+
+
 def _print(_module: Module, operation: Operation) -> None:
     _need(operation, not operation.results, "it has no result")
 
@@ -460,21 +479,31 @@ _SAME_TYPE = (
     "arith.remui arith.remf arith.andi arith.ori arith.xori arith.shli arith.shrsi arith.shrui arith.maxsi arith.maxui "
     "arith.minsi arith.minui arith.maximumf arith.minimumf arith.maxnumf arith.minnumf arith.negf math.exp math.exp2 "
     "math.log math.log2 math.sqrt math.rsqrt math.sin math.cos math.absf math.absi math.floor math.ceil math.erf "
-    "math.fma tt.mulhiui tt.precise_sqrt tt.precise_divf tt.clampf"
+    "math.fma tt.mulhiui tt.precise_sqrt tt.precise_divf tt.approx_divf tt.clampf arith.ceildivsi arith.ceildivui "
+    "arith.floordivsi math.acos math.acosh math.asin math.asinh math.atan math.atan2 math.atanh math.cbrt "
+    "math.copysign math.cosh math.ctlz math.ctpop math.cttz math.erfc math.expm1 math.log10 math.log1p math.powf "
+    "math.round math.roundeven math.sinh math.tan math.tanh math.trunc"
 )
 _KEEPS_SHAPE = (
     "arith.extsi arith.extui arith.trunci arith.extf arith.truncf arith.sitofp arith.uitofp arith.fptosi arith.fptoui "
-    "arith.bitcast tt.bitcast tt.fp_to_fp tt.ptr_to_int tt.int_to_ptr"
+    "arith.bitcast arith.convertf arith.index_cast arith.index_castui math.isfinite math.isinf math.isnan "
+    "tt.bitcast tt.fp_to_fp tt.ptr_to_int tt.int_to_ptr"
+)
+_ALONE = (
+    "gpu.barrier ttg.barrier ttg.local_barrier tt.grid_dependency_launch_dependents tt.grid_dependency_wait "
+    "ub.unreachable"
 )
 TYPE_RULES: dict[str, _Check] = {
     **dict.fromkeys(_SAME_TYPE.split(), _elementwise),
     **dict.fromkeys(_KEEPS_SHAPE.split(), _convert),
+    **dict.fromkeys(_ALONE.split(), _alone),
     "arith.cmpf": _compare,
     "arith.cmpi": _compare,
     "arith.constant": _constant,
     "arith.select": _select,
     "cf.br": _branch,
     "cf.cond_br": _branch,
+    "llvm.intr.assume": _assume,
     "scf.for": _for,
     "scf.if": _if,
     "scf.while": _while,
@@ -490,7 +519,9 @@ TYPE_RULES: dict[str, _Check] = {
     "tt.cat": _cat,
     "tt.dot": _dot,
     "tt.dot_scaled": _dot_scaled,
+    "tt.elementwise_inline_asm": _foreign,
     "tt.expand_dims": _expand_dims,
+    "tt.extern_elementwise": _foreign,
     "tt.func": _func,
     "tt.gather": _gather,
     "tt.get_num_programs": _program,
@@ -509,4 +540,5 @@ TYPE_RULES: dict[str, _Check] = {
     "tt.store": _store,
     "tt.trans": _trans,
     "tt.unsplat": _unsplat,
+    "ub.poison": _poison,
 }
