@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import traceback
+import unicodedata
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -134,6 +135,29 @@ def test_nothing_is_written_outside_of_the_folder_that_was_named(silo, bundle, t
     assert unquote(page.stem) == hostile("kernel")
 
 
+def test_links_that_lie_in_the_folder_are_not_followed(silo, bundle, tmp_path):
+    """A folder unpacked from a stranger's archive may hold them."""
+    for command, form in (("report", ()), *(("cache export", ("--format", form)) for form in EXPORTS)):
+        folder, precious = tmp_path / "-".join(("out", *form)), tmp_path / "precious"
+        silo(*command.split(), bundle, "-o", folder, *form)
+        (made,) = files_under(folder)
+        precious.write_text("mine")
+        made.unlink()
+        made.symlink_to(precious)
+        assert silo(*command.split(), bundle, "-o", folder, *form)[0] == 0
+        assert precious.read_text() == "mine"
+        assert not made.is_symlink()
+        assert made.read_text()
+        if made.parent != folder:
+            made.unlink()
+            made.parent.rmdir()
+            elsewhere = tmp_path / "elsewhere"
+            elsewhere.mkdir()
+            made.parent.symlink_to(elsewhere)
+            assert silo(*command.split(), bundle, "-o", folder, *form)[0] == 3
+            assert not files_under(elsewhere)
+
+
 def test_a_page_shows_a_strangers_words_as_words(silo, bundle, tmp_path):
     silo("report", bundle, "-o", "pages")
     (page,) = (tmp_path / "pages").iterdir()
@@ -231,6 +255,12 @@ def test_commands_print_by_these_functions_alone():
 def test_what_is_printable(text, shown):
     assert printable(text) == shown
     assert one_line(text) == shown.replace("\n", "\\n")
+
+
+def test_no_character_that_controls_is_left():
+    shown = set(printable("".join(map(chr, range(sys.maxunicode + 1))))) - set("\n\t")
+    assert {unicodedata.category(one)[0] for one in shown} == set("LMNPSZ")
+    assert not {unicodedata.category(one) for one in shown} & {"Zl", "Zp"}
 
 
 def test_json_keeps_every_character():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from silo.api.kept import kept_studies
+from silo.api.outputs import write_texts
 from silo.api.session import session
 from silo.bundle.documents import measured_trials
 from silo.bundle.reader import open_bundle
@@ -127,14 +128,9 @@ def export_results(
         where = f" on {device}" if device else ""
         raise TuneError(f"{path}: nothing was measured{where} yet; run silo tune {path}")
     write, place = EXPORTS[form]
-    texts = [(kept, folder / place(kept), write(kept)) for kept in studies]
-    try:
-        for _, file, text in texts:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"cannot write to {folder}: {error}") from error
-    return [ExportRow(str(file), str(kept.study), len(kept.trials)) for kept, file, _ in texts]
+    files = [(kept, place(kept)) for kept in studies]
+    write_texts(folder, {file: f"{write(kept)}\n" for kept, file in files})
+    return [ExportRow(str(folder / file), str(kept.study), len(kept.trials)) for kept, file in files]
 
 
 def _t4(kept: KeptStudy) -> str:
