@@ -67,13 +67,14 @@ class Attacked:
 
         random = Random(~seed)
         kernels: Any = attempt("open", lambda: load(self.path))
-        if random.random() < 0.2:
+        if random.random() < 0.05:
             attempt("describe", lambda: describe_bundle(self.path))
             attempt("verify", lambda: verify_bundle(self.path))
-        for name in () if kernels is None else tuple(kernels):
+        names = [] if kernels is None else list(kernels)
+        for name in random.sample(names, 1) if names and random.random() < 0.9 else names:
             kernel = attempt("kernel", lambda name=name: kernels[name])
             if isinstance(kernel, BundledKernel):
-                if random.random() < 0.2:
+                if random.random() < 0.1:
                     attempt("contents", lambda kernel=kernel: kernel.contents)
                     attempt("cases", lambda kernel=kernel: case_recipes(kernel.bundle, kernel.name))
                     attempt("trials", lambda kernel=kernel: list(measured_trials(kernel.bundle, kernel.name)))

@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz.bundles COUNT [--first SEED] [--jobs N] [--time SECONDS] [--json FILE]``: lies over trusted code.
+"""``python -m tests.fuzz.bundles COUNT [--first SEED] [--time SECONDS] [--json FILE]``: lies over trusted code.
 
 Good bundles are built here, so this user's store vouches for their native code. Each seed lies about that code, about
 how it is called, or about what else there is in the file, with every hash right. Worker processes with little memory

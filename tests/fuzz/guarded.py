@@ -25,6 +25,7 @@ class Guarded:
         self._protect(self._base, _NONE)
         self._protect(self._base + 2 * _PAGE, _NONE)
         self._page = np.frombuffer((ctypes.c_uint8 * _PAGE).from_address(self._base + _PAGE), dtype=np.uint8)
+        self._page[:] = _CANARY
         self._bytes = 0
 
     def array(self, values: np.ndarray, *, readonly: bool) -> np.ndarray:

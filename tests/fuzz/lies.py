@@ -183,7 +183,11 @@ class Liar:
         if way < 0.2:
             return self._in_a_row(random)
         tree, told = self._tree.lie(random, random.choice((1, 1, 2, 3)))
-        return self._sealed(tree, self._rows, self._stored), told
+        return self.sealed(tree), told
+
+    def sealed(self, manifest: Any) -> bytes:
+        """The file with another manifest, whose blobs are those that there are."""
+        return self._sealed(manifest, self._rows, self._stored)
 
     def _in_a_document(self, random: Random) -> tuple[bytes, str]:
         """Among the cases or trials of a kernel, whose blob gets another hash and so another place."""
