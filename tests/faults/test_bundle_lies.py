@@ -29,7 +29,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def good(folder) -> Path:
-    return make_good(folder)
+    return make_good(folder)[0]
 
 
 def test_the_bundle_that_is_lied_about_is_right(folder, good):
@@ -48,7 +48,7 @@ def test_the_bundle_that_is_lied_about_is_right(folder, good):
 
 
 def test_a_sample_of_lies(folder, good):
-    found = run(folder, good, 0, _SEEDS)
+    found = run(folder, 0, _SEEDS)
     assert found.faults == []
     assert found.counts["seeds"] == found.counts["bundles"] == _SEEDS
     assert found.counts["launched"]

@@ -31,7 +31,7 @@ from .lies import Liar
 __all__ = ["Attacked", "main"]
 
 _MEMORY = 1 << 30  # bytes besides what a worker starts with
-_CPU_S = 20  # of one bundle, which takes milliseconds
+_SAID = 200  # bundles between two lines that say what came of them
 
 
 class WrongError(Exception):
@@ -39,17 +39,17 @@ class WrongError(Exception):
 
 
 class Attacked:
-    """Attacks bundles made of ``good``, one a seed; ``path`` is where each lies."""
+    """Attacks bundles made of ``good`` ones, one a seed; ``path`` is where each lies."""
 
-    def __init__(self, good: bytes, path: Path) -> None:
-        self.liar = Liar(good)
+    def __init__(self, good: list[bytes], path: Path) -> None:
+        self.liars = [Liar(data) for data in good]
         self.path = path
         self.counts: Counter[str] = Counter()
         self.guarded = [Guarded() for _ in range(3)]
 
     def attack(self, seed: int) -> list[str]:
         """What went wrong with the bundle of one seed."""
-        data, told = self.liar.lie(seed)
+        data, told = self.liars[seed % len(self.liars)].lie(seed)
         self.path.write_bytes(data)
         wrong: list[str] = []
 
@@ -147,17 +147,20 @@ def _bound_memory() -> None:
 
 
 def main(words: list[str]) -> int:
-    """``GOOD PATH PROGRESS FIRST LAST``: attack, one line for each fault, the counts at the end."""
-    good, path, progress, first, last = words
+    """``FOLDER PATH PROGRESS FIRST LAST``: attack, one line for each fault, the counts at the end."""
+    folder, path, progress, first, last = words
     with Path(progress).open("r+b") as file:
         place = mmap.mmap(file.fileno(), 8)
-    attacked = Attacked(Path(good).read_bytes(), Path(path))
+    attacked = Attacked([one.read_bytes() for one in sorted(Path(folder).glob("good-*.silo"))], Path(path))
     _bound_memory()
     for seed in range(int(first), int(last)):
         struct.pack_into("<q", place, 0, seed)
         for wrong in attacked.attack(seed):
             print(json.dumps({"seed": seed, "wrong": wrong}), flush=True)
-    print(json.dumps({"counts": attacked.counts}), flush=True)
+        if seed % _SAID == 0:
+            print(json.dumps({"counts": attacked.counts}), flush=True)
+            attacked.counts.clear()
+    print(json.dumps({"counts": attacked.counts, "end": True}), flush=True)
     return 0
 
 
