@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from silo.core.config import Config
 from silo.errors import PackageError
+from silo.printable import printable
 from silo.report.ceilings import Ceilings, SpeedOfLight, dot_dtype, speed_of_light
 from silo.report.charts import effect_chart, progress_chart
 from silo.report.ranking import Comparison, compare, effects, failure_groups, parameter_names, value_text
@@ -86,8 +87,15 @@ def _template() -> Template:
         raise PackageError(
             "silo report needs Jinja2, which is not installed: pip install 'kernel-silo[report]'"
         ) from None
-    made = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+    )
     return made.from_string(_resource("page.html"))
+
+
+def _shown(value: object) -> object:
+    """Texts without marks that a browser obeys and nobody sees, such as those of direction; charts are made so."""
+    return value if isinstance(value, int | float) or hasattr(value, "__html__") else printable(str(value))
 
 
 def _resource(name: str) -> str:
