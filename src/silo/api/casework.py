@@ -22,6 +22,7 @@ from silo.core.recipes import ArrayRecipe, ExpectedRecipe, Work
 from silo.core.values import Value
 from silo.errors import CaseError, PackageError, SiloError
 from silo.launch.buffers import Buffer
+from silo.launch.cases import refuse_large
 from silo.tune.check import Comparison
 
 __all__ = ["CaseFunction", "PreparedCase", "prepare_recipe"]
@@ -99,7 +100,8 @@ class PreparedCase:
 
 
 def prepare_recipe(recipe: CaseRecipe, materialize: Materialize) -> PreparedCase:
-    """A case from its recipe."""
+    """A case from its recipe. ``CaseError`` where its arrays together would take more memory than they may."""
+    refuse_large(recipe.bytes_to_make, f"the case {recipe.label}")
     return PreparedCase(
         label=recipe.label,
         arguments=recipe.materialize(materialize),

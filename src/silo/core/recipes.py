@@ -14,7 +14,7 @@ from silo.core.generator import Fill, FillParams, generate, sample_indices
 from silo.core.host_arrays import dtype_named, numpy_dtype, strided
 from silo.core.limits import MAX_AXES
 from silo.core.nodes import INT64_MAX, INT64_MIN, Node, from_json, to_json
-from silo.core.own_data import OwnData, Tabulate, own_from_json
+from silo.core.own_data import Formula, OwnData, Tabulate, own_from_json
 from silo.core.reading import (
     read_bool,
     read_dtype,
@@ -50,6 +50,8 @@ WHOLE_LIMIT = 4096
 SAMPLES = 512
 
 _MAX_BYTES = 1 << 44  # of one array: what a damaged recipe may ask for at most
+
+_FORMULA_BYTES = 64  # an element of an array that is computed
 
 # The parameters of each fill with their defaults; None has to be given.
 _PARAMETERS: dict[Fill, dict[str, Value]] = {
@@ -152,6 +154,11 @@ class ArrayRecipe:
     def size(self) -> int:
         """How many elements."""
         return math.prod(self.shape)
+
+    @property
+    def bytes_to_make(self) -> int:
+        """The memory that making it takes at most. Of a formula's elements, Python's numbers lie there for a while."""
+        return max(self.size, self._reach) * (_FORMULA_BYTES if isinstance(self.own, Formula) else self.dtype.itemsize)
 
     @property
     def element_strides(self) -> tuple[int, ...]:
@@ -500,6 +507,12 @@ class CaseRecipe:
         if self.grid is not None and not 1 <= len(self.grid) <= 3:
             raise CaseError(f"the case {self.label!r} has a grid of {len(self.grid)} axes; 1 to 3")
         object.__setattr__(self, "config", tuple(sorted(self.config, key=lambda item: item[0])))
+
+    @property
+    def bytes_to_make(self) -> int:
+        """The memory that making its arrays takes at most."""
+        arrays = (one.array if isinstance(one, DescriptorRecipe) else one for _, one in self.arguments)
+        return sum(one.bytes_to_make for one in arrays if isinstance(one, ArrayRecipe))
 
     def materialize(self, make: Callable[[ArrayRecipe], T]) -> dict[str, T | TensorDescriptor | Value]:
         """The arguments by name: arrays as ``make`` makes them, aliases as the same object, values as they are."""
