@@ -20,7 +20,15 @@ from silo.api.packed import PackedCode, compile_plans
 from silo.api.pruning import allowed_configs
 from silo.api.session import session
 from silo.api.studying import CaseStudy, Limits, call_arguments, case_studies, make_of, tune_case
-from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRules, BundleVariant
+from silo.bundle.contents import (
+    Basis,
+    BundleContents,
+    BundleKernel,
+    BundleRules,
+    BundleVariant,
+    calls_of,
+    host_code,
+)
 from silo.bundle.format import CASES_KIND, TRIALS_KIND
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
@@ -174,6 +182,10 @@ def build_bundle(
     def read_blob(sha256: str) -> bytes | None:
         return documents.get(sha256) or shared.store.blobs.get(sha256)
 
+    # Before the file is there: whoever finds it may use it at once.
+    for kernel in contents.kernels:
+        calls = calls_of(kernel)
+        shared.store.trust.note_built(*(host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host))
     written = write_bundle(output, contents, read_blob)
     return BuildSummary(
         path=str(output),

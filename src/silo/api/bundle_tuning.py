@@ -12,6 +12,7 @@ from silo.api.benches import Bench, LocalBench, benches_on, grid_at
 from silo.api.bundles import BundledKernel, load
 from silo.api.casework import PreparedCase, prepare_recipe
 from silo.api.evaluation import KnownArtifacts, evaluators
+from silo.api.launching import VouchedCode
 from silo.api.seeding import study_seeds
 from silo.api.session import session
 from silo.api.studies import measure_policy
@@ -40,7 +41,12 @@ from silo.tune.unseen import Sample, fitted_rules
 __all__ = ["tune_bundle"]
 
 
-def _benches(kernel: BundledKernel, case: PreparedCase, devices: Sequence[Device]) -> list[Bench]:
+def _benches(
+    kernel: BundledKernel,
+    case: PreparedCase,
+    devices: Sequence[Device],
+    code_of: Callable[[Artifact], VouchedCode],
+) -> list[Bench]:
     """Where the variants for one case run; the first of ``devices`` has its arrays."""
     facts = devices[0].facts()
 
@@ -48,10 +54,7 @@ def _benches(kernel: BundledKernel, case: PreparedCase, devices: Sequence[Device
         values = {**artifact.variant.specialization.constant_values, **config.as_dict()}
         return grid_at(case.grid or kernel.contents.grid, None, case.arguments, values, facts)
 
-    def blob_of(artifact: Artifact) -> bytes:
-        return kernel.bundle.blob(artifact.blob.sha256)
-
-    confined = benches_on(kernel.name, devices, case.arguments, at, blob_of)
+    confined = benches_on(kernel.name, devices, case.arguments, at, code_of)
     if confined:
         return confined
 
@@ -87,6 +90,7 @@ def tune_bundle(
     found: list[TunedCase] = []
     for name in kernels or tuple(loaded):
         kernel = loaded[name]
+        kernel.require_consent(device)
         outcomes: list[tuple[str, Bucket, Signature, TuneOutcome]] = []
         for recipe in kernel.recipes():
             case = prepare_recipe(recipe, materializer(None, device))
@@ -129,7 +133,12 @@ def _tune_case(
     configs = ConfigSet(one.artifact.variant.config for one in variants.values())
     records = session().store.records
     artifacts = KnownArtifacts({key: one.artifact for key, one in variants.items()})
-    benches = _benches(kernel, case, (device, *limits.devices))
+    benches = _benches(
+        kernel,
+        case,
+        (device, *limits.devices),
+        lambda artifact: kernel.code(variants[artifact.variant.config.order_key]),
+    )
     with evaluators(study, artifacts, benches, case.compare, configs.listed) as lanes:
         outcome = tune(
             study,

@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from silo.artifacts.artifact import Artifact, BlobRef
+from silo.core import nodes
 from silo.core.dispatch import DispatchRules
 from silo.core.nodes import Node
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.core.values import JSON, PARSE_BUDGET, canonical_json, parse_json
+from silo.core.values import JSON, PARSE_BUDGET, canonical_json, digest, parse_json
 from silo.frozen import frozen
+
+if TYPE_CHECKING:
+    from silo.core.consent import HostCode
 
 __all__ = [
     "Basis",
@@ -23,8 +28,10 @@ __all__ = [
     "BundleVariant",
     "Coverage",
     "VariantGroup",
+    "calls_of",
     "decode_document",
     "encode_documents",
+    "host_code",
     "parse_document",
 ]
 
@@ -140,6 +147,30 @@ class BundleContents:
     producer: tuple[tuple[str, str], ...] = ()
     toolchain: tuple[tuple[str, str], ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
+
+
+def calls_of(kernel: BundleKernel) -> str:
+    """What a bundle says of the calls of a kernel, whichever variant serves them, as a digest (``calls/1``).
+
+    The kernel's ``variants`` are not looked at, so a kernel that was read without them does.
+    """
+    return digest(
+        "calls/1",
+        {
+            "signature": kernel.signature.to_json(),
+            "config_names": list(kernel.config_names),
+            "derived": [[name, nodes.to_json(node)] for name, node in kernel.derived],
+            "grid": None if kernel.grid is None else [nodes.to_json(axis) for axis in kernel.grid],
+        },
+    )
+
+
+def host_code(one: BundleVariant, calls: str) -> HostCode:
+    """What consent to a variant's native code is about: all that decides how it is called.
+
+    ``calls`` is :func:`calls_of` its kernel.
+    """
+    return one.artifact.host_code([calls, one.artifact.variant.config.to_json()])
 
 
 def encode_documents(documents: Iterable[JSON]) -> bytes:

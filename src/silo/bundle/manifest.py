@@ -171,7 +171,8 @@ class OpenKernel:
         found = self._read.get(number)
         if found is None:
             field = f"{self._field}[{number}]"
-            found = self._read[number] = self._manifest.parse_variant(self._rows[number], field)
+            found = self._manifest.parse_variant(self._rows[number], field, self.head.signature)
+            self._read[number] = found
             self._length = self._manifest.expanded(self._length, self._rows[number], field)
         return found
 
@@ -342,7 +343,7 @@ class Manifest:
         length = 0
         for number, item in enumerate(check.items(row["variants"], f"{field}.variants", MAX_VARIANTS)):
             where = f"{field}.variants[{number}]"
-            variants.append(self.parse_variant(item, where))
+            variants.append(self.parse_variant(item, where, kernel.signature))
             members = check.members(item, where, _VARIANT)
             length = self.expanded(length, members, where)
             # Indices are checked integers by now; equal rows of a table would slip through, `verify` finds those.
@@ -420,8 +421,8 @@ class Manifest:
             )
         return length
 
-    def parse_variant(self, data: JSON, field: str) -> BundleVariant:
-        """One variant, checked."""
+    def parse_variant(self, data: JSON, field: str, parameters: Signature | None = None) -> BundleVariant:
+        """One variant, checked, also against the parameters of its kernel: calls pass them by position."""
         row = self._check.members(data, field, _VARIANT)
         check = self._check
         kernel, source = self._sources.get(row["source"], f"{field}.source")
@@ -444,6 +445,8 @@ class Manifest:
             compiler=self._compilers.get(row["compiler"], f"{field}.compiler"),
             job=self._text(row["job"]) if isinstance(row["job"], str) else check.text(row["job"], f"{field}.job"),
         )
+        if parameters is not None and artifact.variant.signature.names != parameters.names:
+            raise check.error(f"{field}.signature", "it has other parameters than the kernel")
         return BundleVariant(artifact, self._reasons.get(row["reason"], f"{field}.reason"), _BASES[basis])
 
     def _parse_rules(self, data: JSON, field: str) -> tuple[BundleRules, ...]:

@@ -34,6 +34,7 @@ for _name, _command in {
     "report": report.command,
     "doctor": doctor.command,
     "trust": trust.command,
+    "untrust": trust.untrust_command,
 }.items():
     app.command(_name, cls=Command)(_command)
 app.add_typer(cache.app, name="cache")

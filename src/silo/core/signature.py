@@ -26,6 +26,9 @@ class ParameterKind(Enum):
     DESCRIPTOR = "descriptor"
 
 
+_POINTING = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
+
+
 class Effect(Enum):
     """What a kernel does through a pointer. Unknown counts as ``BOTH``."""
 
@@ -59,7 +62,8 @@ class Parameter:
     """One parameter. ``dtype`` is the pointee's for a pointer, the value's for a scalar, None otherwise.
 
     ``specialize`` is False for parameters the author excluded (Triton's ``do_not_specialize``);
-    ``align`` is False for those in ``do_not_specialize_on_alignment``.
+    ``align`` is False for those in ``do_not_specialize_on_alignment``. A pointer has no default but None: a number
+    would be an address that the caller did not choose.
     """
 
     name: str
@@ -69,6 +73,10 @@ class Parameter:
     default: Value | NoDefault = NO_DEFAULT
     specialize: bool = True
     align: bool = True
+
+    def __post_init__(self) -> None:
+        if self.kind in _POINTING and self.default is not None and not isinstance(self.default, NoDefault):
+            raise ValueError(f"{self.name} is a pointer, whose default can only be None, not {self.default!r}")
 
     def to_json(self) -> JSON:
         """The canonical form; defaults of fields are left out."""
