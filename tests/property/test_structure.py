@@ -29,8 +29,9 @@ from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
 from silo.core.nodes import Argument, Const
-from silo.core.recipes import AliasRecipe, ArrayRecipe, CaseRecipe, DescriptorRecipe, ExpectedRecipe, ScalarRecipe, Work
+from silo.core.recipes import AliasRecipe, ArrayRecipe, CaseRecipe, DescriptorRecipe, ExpectedRecipe, ScalarRecipe
 from silo.core.values import JSON
+from silo.core.work import Work
 from silo.errors import BundleFormatError, SiloError
 from silo.frozen import replace
 from silo.settings import override

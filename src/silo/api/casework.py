@@ -18,8 +18,9 @@ from silo.core.generator import Fill
 from silo.core.host_arrays import dtype_named, has_numpy, require_numpy
 from silo.core.nodes import Node
 from silo.core.plain_checks import PlainArray, check_plain
-from silo.core.recipes import ArrayRecipe, ExpectedRecipe, Work
+from silo.core.recipes import ArrayRecipe, ExpectedRecipe
 from silo.core.values import Value
+from silo.core.work import Work
 from silo.errors import CaseError, PackageError, SiloError
 from silo.launch.buffers import Buffer
 from silo.launch.cases import refuse_large

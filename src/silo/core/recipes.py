@@ -21,12 +21,12 @@ from silo.core.reading import (
     read_integer,
     read_integers,
     read_list,
-    read_natural,
     read_object,
     read_pairs,
     read_text,
 )
 from silo.core.values import JSON, Value, malformed, value_from_json, value_to_json
+from silo.core.work import Work
 from silo.errors import CaseError
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ __all__ = [
     "DescriptorRecipe",
     "ExpectedRecipe",
     "ScalarRecipe",
-    "Work",
 ]
 
 # Expected arrays up to this many bytes are kept whole, others by SAMPLES of their elements.
@@ -452,30 +451,6 @@ class ExpectedRecipe:
 
 def _is_little(array: NDArray[Any]) -> bool:
     return array.dtype.byteorder == "<" or (array.dtype.byteorder in "=|" and sys.byteorder == "little")
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a case says that one launch cannot do without: bytes moved, floating-point operations. None: not said."""
-
-    bytes: int | None = None
-    flops: int | None = None
-
-    @classmethod
-    def of(cls, moved: int | None, flops: int | None) -> Work | None:
-        """The work, or None where nothing is said."""
-        return None if moved is None and flops is None else cls(moved, flops)
-
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {"bytes": self.bytes, "flops": self.flops}
-
-    @classmethod
-    def from_json(cls, data: JSON) -> Work:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        members = read_object(data, ("bytes", "flops"), "the work of a case")
-        known = {name: None if count is None else read_natural(count, name) for name, count in members.items()}
-        return cls(**known)
 
 
 @dataclass(frozen=True, slots=True)
