@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -74,8 +76,14 @@ def kernel_page(kernel: str, origin: str, studies: Sequence[StudyReport]) -> str
     for section, report in zip(sections, studies, strict=True):
         if labels.count(section["label"]) > 1:
             section["label"] += f" \u00b7 {report.kept.study.device.name} \u00b7 {report.kept.study.target}"
+    js = _resource("page.js")
     return _template().render(
-        kernel=kernel, origin=origin, sections=sections, css=_resource("page.css"), js=_resource("page.js")
+        kernel=kernel,
+        origin=origin,
+        sections=sections,
+        css=_resource("page.css"),
+        js=js,
+        digest=b64encode(sha256(js.encode()).digest()).decode(),  # no other script runs, nothing is fetched
     )
 
 
