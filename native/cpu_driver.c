@@ -6,7 +6,11 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#ifdef __linux__
+#include <link.h>
+#endif
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,8 +154,37 @@ void *silo_cpu_open(const void *data, size_t size, const char *directory, char *
     return open_file(data, size, directory ? directory : "/tmp", error, error_size);
 }
 
-void *silo_cpu_symbol(void *object, const char *name) {
-    return dlsym(object, name);
+/* Whether an address lies in the mapped object itself. The loader looks for a name in the libraries
+ * that an object needs, too: `abort` is found in every one. */
+static bool lies_in(void *object, const void *address, Dl_info *where) {
+#ifdef __linux__
+    struct link_map *own = NULL;
+    if (dlinfo(object, RTLD_DI_LINKMAP, &own) != 0 || own == NULL)
+        return false;
+#ifdef __GLIBC__
+    void *found = NULL;
+    return dladdr1(address, where, &found, RTLD_DL_LINKMAP) != 0 && found == own;
+#else
+    return dladdr(address, where) != 0 && (uintptr_t)where->dli_fbase == own->l_addr;
+#endif
+#else
+    (void)object;
+    const char *name = dladdr(address, where) != 0 ? strrchr(where->dli_fname, '/') : NULL;
+    return name != NULL && strcmp(name, "/kernel.so") == 0; /* as open_file called it */
+#endif
+}
+
+void *silo_cpu_symbol(void *object, const char *name, char *error, size_t error_size) {
+    Dl_info where = {0};
+    void *address = dlsym(object, name);
+    if (address == NULL) {
+        snprintf(error, error_size, "the CPU code has no kernel '%s'", name);
+    } else if (!lies_in(object, address, &where)) {
+        snprintf(error, error_size, "the entry '%s' is a function of %s, not of the code", name,
+                 where.dli_fname != NULL ? where.dli_fname : "another library");
+        address = NULL;
+    }
+    return address;
 }
 
 void silo_cpu_close(void *object) {

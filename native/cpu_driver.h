@@ -12,8 +12,8 @@
 void *silo_cpu_open(const void *data, size_t size, const char *directory, char *error,
                     size_t error_size);
 
-/* The kernel with this name, or NULL. */
-void *silo_cpu_symbol(void *object, const char *name);
+/* The kernel with this name; NULL with `error` filled where the object itself defines none. */
+void *silo_cpu_symbol(void *object, const char *name, char *error, size_t error_size);
 
 void silo_cpu_close(void *object);
 

@@ -58,11 +58,13 @@ static void module_dealloc(PyObject *object) {
 
 /* ---- loaded kernels ---- */
 
-static int cpu_function(struct silo_module *module, PyObject *entry, const char *symbol,
+static int cpu_function(struct silo_module *module, const char *symbol,
                         struct silo_function *function) {
-    function->handle = module->object ? silo_cpu_symbol(module->object, symbol) : module->function;
+    char error[512];
+    function->handle = module->object ? silo_cpu_symbol(module->object, symbol, error, sizeof error)
+                                      : module->function;
     if (function->handle == NULL) {
-        PyErr_Format(silo_device_error, "the CPU code has no kernel '%U'", entry);
+        PyErr_Format(silo_device_error, "%s", error);
         return -1;
     }
     function->memory_type = SILO_DEVICE_CPU;
@@ -81,8 +83,7 @@ static int resolve_function(struct silo_loaded *self) {
         self->function.name = PyUnicode_AsUTF8AndSize(self->name, NULL); /* lives with `name` */
         if (self->function.name == NULL)
             return -1;
-        return cpu_function((struct silo_module *)self->module, self->entry, symbol,
-                            &self->function);
+        return cpu_function((struct silo_module *)self->module, symbol, &self->function);
     }
     struct silo_gpu_module *module = (struct silo_gpu_module *)self->module;
     self->driver = module->device->gpu->driver;

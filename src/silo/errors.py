@@ -75,7 +75,16 @@ __all__ = [
 
 
 class SiloError(Exception):
-    """Base of every error Silo raises on purpose."""
+    """Base of every error Silo raises on purpose.
+
+    Its text is printable wherever it ends up, a traceback too: it may quote a bundle, whose words are its maker's.
+    """
+
+    def __str__(self) -> str:
+        """The message."""
+        from silo.printable import printable  # noqa: PLC0415  # a launch that works needs none of it
+
+        return printable(super().__str__())
 
 
 class SettingsError(SiloError):

@@ -29,6 +29,7 @@ __all__ = [
     "Settings",
     "Variable",
     "available_cpus",
+    "available_memory",
     "child_environment",
     "override",
     "settings",
@@ -41,6 +42,7 @@ __all__ = [
 TUNE_MODES = ("auto", "cached", "frozen", "off")
 L2_STATES = ("cold", "warm")
 TRITON_MODES = ("auto", "cpu", "off")
+_UNITS = {"K": 10, "M": 20, "G": 30}
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -107,6 +109,19 @@ VARIABLES: Final = (
     Variable("SILO_JOBS", "count", "the CPUs this process may use", "Compile workers at one time."),
     Variable("SILO_CC", "command", "`CC`, then the first of cc, gcc, clang", "The C compiler for CPU kernels."),
     Variable("SILO_COMPILE_TIMEOUT", "seconds", "300", "The longest one variant may compile before it is stopped."),
+    Variable(
+        "SILO_FILE_BYTES",
+        "bytes, perhaps with K, M or G",
+        "64M",
+        "The most memory that reading one file (a bundle, results of other tuners, a lock) may take besides the file's"
+        " own size.",
+    ),
+    Variable(
+        "SILO_CASE_BYTES",
+        "bytes, perhaps with K, M or G",
+        "half of the memory that this process may use",
+        "The most memory that the arrays of one case may take together.",
+    ),
     Variable("SILO_TORCH_SHIM", "0 or 1", "1", "Read torch tensors through torch's C interface; 0: DLPack."),
     Variable("SILO_CUDA_LIBRARY", "path", "`libcuda.so.1`", "The NVIDIA driver's library."),
     Variable("SILO_HIP_LIBRARY", "path", "`libamdhip64.so`", "The AMD driver's library."),
@@ -147,6 +162,24 @@ def available_cpus() -> int:
     return os.cpu_count() or 1
 
 
+def available_memory() -> int:
+    """Bytes of memory this process may use: the machine's, or less by a limit of the process or its control group."""
+    import resource  # noqa: PLC0415  # only what makes large things asks
+    from pathlib import Path  # noqa: PLC0415
+
+    bounds = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    if (own := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
+        bounds.append(own)
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(name).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            bounds.append(int(text))
+    return min(bounds)
+
+
 @frozen
 class Settings:
     """Every setting, with its unit in the name where it has one. None where nobody said: ``home``, ``cc``, ...
@@ -167,6 +200,8 @@ class Settings:
     jobs: int = 1
     cc: str | None = None
     compile_timeout_s: float = 300.0
+    file_bytes: int = 64 << 20
+    case_bytes: int | None = None
     torch_shim: bool = True
     cuda_library: str | None = None
     hip_library: str | None = None
@@ -209,6 +244,8 @@ class Settings:
             jobs=_count(given, "SILO_JOBS", cpus),
             cc=given.get("SILO_CC") or given.get("CC"),
             compile_timeout_s=_seconds(given, "SILO_COMPILE_TIMEOUT", 300.0),
+            file_bytes=_bytes(given, "SILO_FILE_BYTES", 64 << 20),
+            case_bytes=_bytes(given, "SILO_CASE_BYTES", None),
             torch_shim=_flag(given, "SILO_TORCH_SHIM", default=True),
             cuda_library=given.get("SILO_CUDA_LIBRARY"),
             hip_library=given.get("SILO_HIP_LIBRARY"),
@@ -292,6 +329,24 @@ def _count(given: Mapping[str, str], name: str, default: int | None, least: int 
     if not (text.isascii() and text.isdigit() and least <= int(text) <= 65536):
         raise SettingsError(f"{name} is a count from {least} to 65536, not {text!r}")
     return int(text)
+
+
+@overload
+def _bytes(given: Mapping[str, str], name: str, default: int) -> int: ...
+
+
+@overload
+def _bytes(given: Mapping[str, str], name: str, default: None) -> int | None: ...
+
+
+def _bytes(given: Mapping[str, str], name: str, default: int | None) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return default
+    digits, shift = (text[:-1], _UNITS[text[-1].upper()]) if text[-1].upper() in _UNITS else (text, 0)
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        raise SettingsError(f"{name} is a number of bytes, perhaps with K, M or G behind it (512M), not {text!r}")
+    return int(digits) << shift
 
 
 def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from silo.forks import Mutex, in_child
+from silo.printable import one_line, printable
 
 if TYPE_CHECKING:
     from logging import Handler
@@ -48,7 +49,7 @@ class Task:
     def line(self) -> str:
         """What is shown of it."""
         note = f": {self.note}" if self.note else ""
-        return f"silo: {self.text}{note}, {self.seconds:.0f} s"
+        return one_line(f"silo: {self.text}{note}, {self.seconds:.0f} s")
 
 
 def announce(message: str) -> None:
@@ -178,7 +179,7 @@ class _Line:
         """A line that stays."""
         with self._lock:
             self._write("")
-            self._put(text + "\n")
+            self._put(printable(text) + "\n")
 
     def forget(self) -> None:
         """In a child made by fork: its parent shows what it was doing."""

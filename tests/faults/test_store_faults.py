@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.consent import HostCode
 from silo.core.launch_info import LaunchInfo
 from silo.store.notices import Notices
 from silo.store.records import DiskRecords
@@ -151,7 +152,7 @@ def test_a_store_that_cannot_be_written_is_used_and_said_once(tmp_path, monkeypa
             store.records.append("k", {"new": number})
         outcome = store.artifacts.put_compiled("2" * 64, Compiled(LaunchInfo("f", ()), CompiledBlob("so", b"native")))
         assert store.artifacts.compiled("2" * 64).blob.data == b"native"
-        assert store.trust.decide(outcome.blob.sha256), "code built by this process is its own"
+        assert store.trust.decide(outcome.host_code), "code built by this process is its own"
         assert list(store.records.read("k")) == [{"kept": 1}, *({"new": number} for number in range(3))]
     assert len(caplog.records) == 1
     assert os.strerror(reason) in caplog.text
@@ -219,7 +220,9 @@ def test_sixteen_processes_at_once(tmp_path, caplog):
         assert steps == list(range(15)), "each process's records are in its own order"
     shas = {path.name for path in (tmp_path / "blobs").rglob("*") if path.is_file()}
     assert len(shas) == 8 + 16 * 7
-    assert all(store.trust.decide(sha256) and store.blobs.get(sha256) for sha256 in shas)
+    assert all(store.blobs.get(sha256) for sha256 in shas)
+    codes = [HostCode(sha256, "so", LaunchInfo("f", ())) for sha256 in shas]
+    assert all(store.trust.decide(code) for code in codes)
 
 
 # One single-threaded process forks the victims, so that a kill costs milliseconds.
@@ -244,6 +247,11 @@ def victim(who):
         store.artifacts.put_compiled(job, Compiled(LaunchInfo("f", ()), CompiledBlob("cubin", data)))
         os.write(ack, b"job %s %s\\n" % (job.encode(), hashlib.sha256(data).hexdigest().encode()))
 
+# What one record takes on this disk, so that some victims live long enough to write some.
+begin = time.monotonic()
+Store(root / "pace").records.append("k", {"pad": "x" * 700_000})
+longest_s = max(0.06, 2 * (time.monotonic() - begin))
+
 for who in range(kills):
     pid = os.fork()
     if pid == 0:
@@ -251,7 +259,7 @@ for who in range(kills):
             victim(who)
         finally:
             os._exit(3)
-    time.sleep(rng.uniform(0.001, 0.06))
+    time.sleep(rng.uniform(0.001, longest_s))
     os.kill(pid, signal.SIGKILL)
     status = os.waitpid(pid, 0)[1]
     assert os.WIFSIGNALED(status), status

@@ -109,7 +109,7 @@ def test_files_may_be_compressed_or_cut_off(space, tmp_path):
 def test_other_files_are_refused(text, tmp_path):
     path = tmp_path / "other.json"
     path.write_text(text)
-    with pytest.raises(TuneError, match=r"other\.json: not a Kernel Tuner cache file"):
+    with pytest.raises(TuneError, match=r"other\.json: not a kernel-tuner file"):
         RecordedSpace.load(path)
 
 
@@ -118,7 +118,7 @@ def test_missing_and_damaged_files_are_refused(tmp_path):
         RecordedSpace.load(tmp_path / "none.json")
     damaged = tmp_path / "damaged.json.gz"
     damaged.write_bytes(gzip.compress(b"{}" * 1000)[:20])
-    with pytest.raises(TuneError, match="not a Kernel Tuner"):
+    with pytest.raises(TuneError, match="not a kernel-tuner file"):
         RecordedSpace.load(damaged)
 
 

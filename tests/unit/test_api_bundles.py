@@ -14,13 +14,13 @@ pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
 import silo
 from silo.api.build import build_bundle
-from silo.api.bundles import trust_bundle
 from silo.api.checking import run_cases
 from silo.api.collect import collect_kernels
 from silo.api.describing import describe_bundle, verify_bundle
 from silo.api.devices import device_named
 from silo.api.session import session
 from silo.api.studying import case_studies
+from silo.api.trusting import trust_bundle
 from silo.api.tuning import tune_path
 from silo.errors import (
     ArgumentError,
@@ -201,7 +201,7 @@ def test_host_code_needs_somebody_to_vouch_for_it(bundle, tmp_path):
         loaded.scale(x, out, 16, 2.0)
         assert (out == 2).all()
         assert describe_bundle(bundle).kernels == ("scale", "total")  # reading needs no trust
-        assert trust_bundle(bundle)
+        assert trust_bundle(bundle).added
         silo.load(bundle).scale(x, out, 16, 3.0)
         assert (out == 3).all()
 

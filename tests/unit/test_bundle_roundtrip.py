@@ -12,7 +12,7 @@ import zstandard
 
 from bundle_samples import Sample, put, sample, sealed, typed
 from silo.artifacts.artifact import BlobRef
-from silo.bundle.contents import BundleContents, BundleKernel, decode_documents, encode_documents
+from silo.bundle.contents import BundleContents, BundleKernel, decode_document, encode_documents
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.verify import verify_bundle
 from silo.bundle.writer import write_bundle
@@ -273,13 +273,14 @@ def test_only_touched_blobs_are_verified(tmp_path):
 
 @pytest.mark.parametrize("documents", [(), ({"a": 1},), ("x\ny", None, [1, {"b": []}])])
 def test_documents_come_back(documents):
-    assert decode_documents(encode_documents(documents)) == documents
+    lines = encode_documents(documents).splitlines(keepends=True)
+    assert tuple(decode_document(line) for line in lines) == documents
 
 
 @pytest.mark.parametrize("data", [b"1", b"\n", b"{}\n1.5\n", b'{"a":1,"a":2}\n', b"1\n{"])
 def test_wrong_documents_are_refused(data):
-    with pytest.raises(ValueError, match="line"):
-        decode_documents(data)
+    with pytest.raises(ValueError, match=r"float|key|end|Expecting"):
+        [decode_document(line) for line in data.splitlines(keepends=True)]
 
 
 def test_a_reference_by_content_only(tmp_path):

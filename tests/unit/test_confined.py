@@ -15,6 +15,7 @@ import silo
 from silo.api.benches import ConfinedBench, benches_on
 from silo.api.devices import device_named
 from silo.api.evaluation import KnownArtifacts, evaluators
+from silo.api.launching import VouchedCode
 from silo.api.measuring import ArgumentCopy, Candidate, MeasuringProcess
 from silo.api.shared_arguments import describable
 from silo.api.tuning import tune_path
@@ -25,9 +26,10 @@ from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.variant import Variant
-from silo.errors import DeviceError, LaunchError, LaunchTimeoutError, TuneError
+from silo.errors import DeviceError, LaunchError, LaunchTimeoutError, TrustError, TuneError
 from silo.settings import override
 from silo.store.store import MemoryStore
+from silo.store.trust import consent_to_compiled
 from silo.tune.session import tune
 from silo.tune.trial import Study
 
@@ -71,7 +73,11 @@ def candidate(tmp_path, body, *, grid=(8,), block=0):
     import hashlib
 
     ref = BlobRef(hashlib.sha256(blob).hexdigest(), "so", len(blob))
-    return Candidate(Artifact(variant, LaunchInfo("entry", layout), ref, (), "cc", "job"), blob, grid)
+    return Candidate(vouched(Artifact(variant, LaunchInfo("entry", layout), ref, (), "cc", "job"), blob), grid)
+
+
+def vouched(artifact, blob):
+    return VouchedCode(artifact, blob, consent_to_compiled(artifact.host_code(), "made here"))
 
 
 @pytest.fixture
@@ -193,9 +199,23 @@ def test_what_cannot_be_given_to_another_process():
 def test_code_that_does_not_load_leaves_the_process(process, tmp_path):
     good = candidate(tmp_path, packed(ADD))
     process.results(good, ["out"])
-    missing = replace(good, artifact=replace(good.artifact, launch=replace(good.artifact.launch, entry="absent")))
+    absent = replace(good.artifact, launch=replace(good.artifact.launch, entry="absent"))
+    missing = replace(good, code=vouched(absent, good.code.blob))
     with pytest.raises(DeviceError, match="absent"):
         process.results(missing, ["out"])
+    process.results(good, ["out"])
+    assert process.started == 1
+
+
+def test_code_without_consent_to_it_is_not_loaded_there_either(process, tmp_path):
+    good = candidate(tmp_path, packed(ADD))
+    artifact, blob = good.artifact, good.code.blob
+    with pytest.raises(TrustError, match="without consent"):
+        process.results(replace(good, code=VouchedCode(artifact, blob)), ["out"])
+    other = replace(artifact, launch=replace(artifact.launch, scratch_bytes=64))
+    for code in (VouchedCode(other, blob, good.code.consent), VouchedCode(artifact, blob + b"\0", good.code.consent)):
+        with pytest.raises(TrustError, match="the process that measures has given no consent"):
+            process.results(replace(good, code=code), ["out"])
     process.results(good, ["out"])
     assert process.started == 1
 
@@ -320,7 +340,7 @@ def test_two_processes_measure_one_space_side_by_side(arguments, tmp_path):
             device,
             copy,
             lambda config, artifact: made[config.order_key].grid,
-            lambda artifact: made[artifact.variant.config.order_key].blob,
+            lambda artifact: made[artifact.variant.config.order_key].code,
         )
 
     artifacts = KnownArtifacts({key: one.artifact for key, one in made.items()})

@@ -12,11 +12,13 @@ from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.errors import TuneError
+from silo.tune.formats import kernel_tuner, t4, triton
 from silo.tune.formats.files import read_results
 from silo.tune.formats.foreign import by_config
-from silo.tune.formats.kernel_tuner import read_cache, write_cache
-from silo.tune.formats.t4 import read_t4, write_t4
-from silo.tune.formats.triton import read_autotune, write_autotune
+from silo.tune.formats.kernel_tuner import write_cache
+from silo.tune.formats.parts import Results
+from silo.tune.formats.t4 import write_t4
+from silo.tune.formats.triton import write_autotune
 from silo.tune.trial import Status, Study
 
 STUDY = Study(
@@ -31,6 +33,18 @@ STUDY = Study(
     device=DeviceModel("nvidia", "H100", "sm_90", 132, 80 << 30),
     policy="test/1",
 )
+
+
+def read_cache(text):
+    return kernel_tuner.read_cache(Results.of_text(text))
+
+
+def read_t4(text):
+    return t4.read_t4(Results.of_text(text))
+
+
+def read_autotune(text, name=""):
+    return triton.read_autotune(Results.of_text(text, name))
 
 
 def config(block, warps=4):
@@ -179,7 +193,7 @@ def changed(change):
     [
         (lambda d: d.pop("schema_version"), "schema_version is None"),
         (lambda d: d.update(schema_version="2.0.0"), "this reads T4 1.x"),
-        (lambda d: d.update(results={}), "not results"),
+        (lambda d: d.update(results={}), "results is no list"),
         (lambda d: d["metadata"].update(timeunit="days"), "timeunit is 'days'"),
         (lambda d: d["results"][0].pop("times"), "result 0 has no times"),
         (lambda d: d["results"][0].update(invalidity="fine"), "invalidity is 'fine', which is none of correct"),
@@ -276,7 +290,7 @@ def test_files_are_told_apart(tmp_path):
     with pytest.raises(TuneError, match="the results of no tuner that Silo reads"):
         read_results(tmp_path / "other.json")
     (tmp_path / "cut.json").write_text('{"configs_timings": [')
-    with pytest.raises(TuneError, match=r"cut\.json: not a triton file"):
+    with pytest.raises(TuneError, match=r"cut\.json: not a file of results"):
         read_results(tmp_path / "cut.json")
     with pytest.raises(TuneError, match=r"none\.json: no such file"):
         read_results(tmp_path / "none.json")

@@ -1,9 +1,12 @@
+import hashlib
+
 import numpy as np
 import pytest
 
 import launch_kernels as kernels
 from silo.backends.cpu.device import devices
 from silo.core.config import Config
+from silo.core.consent import HostCode
 from silo.core.dtypes import dtype
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.nodes import Argument, ConfigValue, DeviceFact
@@ -11,10 +14,11 @@ from silo.core.protocols import Device
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.errors import ArgumentError, DeviceError, ExpressionError, SourceError
+from silo.errors import ArgumentError, DeviceError, ExpressionError, SourceError, TrustError
 from silo.launch.arguments import ValueKind, describe, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import inspect_call, make_launcher
+from silo.store.trust import consent_to_compiled
 
 POINTER = ParameterKind.POINTER
 TYPED = Signature(
@@ -161,16 +165,46 @@ def test_the_cpu_is_a_device():
     assert not device.runs(Target.parse("cuda:sm_90"))
 
 
-def test_the_cpu_loads_objects():
+def consent(entry, blob):
+    return consent_to_compiled(HostCode(hashlib.sha256(blob).hexdigest(), "so", LaunchInfo(entry, LAYOUT)), "a test")
+
+
+def load(entry, blob, kind="so"):
     (cpu,) = devices()
-    kernel = cpu.load(LaunchInfo("add", LAYOUT), kernels.blob(), "so", "vector add")
+    return cpu.load(LaunchInfo(entry, LAYOUT), blob, kind, "vector add", consent=consent(entry, blob))
+
+
+def test_the_cpu_loads_objects():
+    kernel = load("add", kernels.blob())
     assert (kernel.entry, kernel.name, kernel.driver) == ("add", "vector add", "cpu")
     with pytest.raises(DeviceError, match="kind so"):
-        cpu.load(LaunchInfo("add", LAYOUT), kernels.blob(), "cubin", "vector add")
+        load("add", kernels.blob(), "cubin")
     with pytest.raises(DeviceError, match=r"vector add: .*no kernel 'other'"):
-        cpu.load(LaunchInfo("other", LAYOUT), kernels.blob(), "so", "vector add")
+        load("other", kernels.blob())
     with pytest.raises(DeviceError, match="vector add: cannot load"):
-        cpu.load(LaunchInfo("add", LAYOUT), b"junk", "so", "vector add")
+        load("add", b"junk")
+
+
+@pytest.mark.parametrize("entry", ["abort", "memcpy", "_exit"])
+def test_the_entry_lies_in_the_object_itself(entry):
+    with pytest.raises(DeviceError, match=rf"vector add: .*'{entry}' is a function of .*, not of the code"):
+        load(entry, kernels.blob())
+
+
+def test_the_cpu_loads_nothing_without_consent_to_it():
+    (cpu,) = devices()
+    blob, launch = kernels.blob(), LaunchInfo("add", LAYOUT)
+    with pytest.raises(TrustError, match=r"vector add: native code .* without consent"):
+        cpu.load(launch, blob, "so", "vector add")
+    with pytest.raises(TrustError, match=r"vector add: consent was given to so .*, which these bytes are not"):
+        cpu.load(launch, blob + b"\0", "so", "vector add", consent=consent("add", blob))
+    for other in (
+        LaunchInfo("abort", LAYOUT),
+        LaunchInfo("add", LAYOUT[:1]),
+        LaunchInfo("add", LAYOUT, scratch_bytes=8),
+    ):
+        with pytest.raises(TrustError, match="another layout or scratch"):
+            cpu.load(other, blob, "so", "vector add", consent=consent("add", blob))
 
 
 def test_importing_the_launch_layer_loads_no_framework():

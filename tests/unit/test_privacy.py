@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from silo.api import doctor
+from silo.api.cache import clear_store, prune_store, store_usage
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
 from silo.errors import StoreError
@@ -268,8 +270,6 @@ def test_looking_takes_one_call_for_each_name(root, monkeypatch):
 
 def test_the_commands_on_the_store_leave_it_alone(root, tmp_path):
     """A link in a store that others may write could lead to anything of the user's."""
-    from silo.api.cache import clear_store, prune_store, store_usage
-
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "work").write_text("mine")
@@ -285,11 +285,9 @@ def test_the_commands_on_the_store_leave_it_alone(root, tmp_path):
 
 
 def test_the_doctor_says_so(root):
-    from silo.api.doctor import examine
-
     root.chmod(0o777)
     with override(home=str(root)):
-        (found,) = (finding for finding in examine() if finding.part == "store")
+        found = doctor._store()
     assert found.state == "optional"
     assert "others may write it (mode 777)" in found.detail
     assert f"chmod -R go-w {root}" in found.detail

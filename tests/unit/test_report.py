@@ -1,5 +1,7 @@
 """Reports: the figures by hand-made trials, charts as well-formed SVG, pages that need nothing but themselves."""
 
+import base64
+import hashlib
 import re
 import sys
 from html.parser import HTMLParser
@@ -10,8 +12,8 @@ import pytest
 from silo.backends.fake.measure import fake_study
 from silo.core.config import Config
 from silo.core.dtypes import dtype
-from silo.core.recipes import Work
 from silo.core.signature import Parameter, ParameterKind, Signature
+from silo.core.work import Work
 from silo.errors import PackageError
 from silo.report import page
 from silo.report.ceilings import Ceilings, dot_dtype, speed_of_light
@@ -243,6 +245,14 @@ def test_a_page_needs_nothing_but_itself():
     for part in ("4.00&times;", "BLOCK=128, MODE=b, num_warps=8", "n=5", "100 %", "1 run, 1 wrong", "out: 3 differ"):
         assert part in text
     assert "explains 80 % of the spread" in text
+
+
+def test_a_browser_runs_the_pages_own_script_and_fetches_nothing():
+    text = kernel_page("reduce", "k.py", [study_report(kept(), None)])
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', text)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
 
 def test_texts_of_users_stay_texts():

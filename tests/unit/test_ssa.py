@@ -73,7 +73,7 @@ def test_a_well_formed_body_passes():
         ('    "tt.store"(%p, %n) : (!tt.ptr<f32>, i32) -> ()', "type behind the pointer"),
         ('    %0 = "tt.addptr"(%n, %n) : (i32, i32) -> i32', "moves a pointer"),
         ('    %0 = "arith.addi"(%n, %b) : (i32, i1) -> i32', "one type"),
-        ('    %0 = "arith.cmpi"(%n, %n) : (i32, i32) -> i32', "one i1 per element"),
+        ('    %0 = "arith.cmpi"(%n, %n) <{predicate = 0 : i64}> : (i32, i32) -> i32', "one i1 per element"),
         ('    %0 = "arith.select"(%n, %n, %n) : (i32, i32, i32) -> i32', "condition is i1"),
         (
             """    %0 = "tt.splat"(%n) : (i32) -> tensor<4x1xi32>

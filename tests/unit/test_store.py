@@ -9,6 +9,7 @@ import pytest
 from bundle_samples import variant
 from silo.artifacts.artifact import Artifact
 from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.consent import HostCode
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import BlobStore, RecordStore
 from silo.errors import StoreError
@@ -68,7 +69,7 @@ def test_opening_writes_nothing(tmp_path):
     assert store.blobs.get("0" * 64) is None
     assert list(store.records.read("k")) == []
     assert store.artifacts.get("0" * 64) is None
-    assert not store.trust.decide("0" * 64)
+    assert not store.trust.decide(HostCode("0" * 64, "so", LaunchInfo("f", ())))
     assert not (tmp_path / "store").exists()
 
 
@@ -211,7 +212,7 @@ def test_clear_keeps_trust_unless_told_otherwise(tmp_path):
     assert usage(tmp_path).total_bytes == 0
     again = Store(tmp_path)
     assert again.artifacts.compiled(JOB) is None
-    assert again.trust.decide(outcome.blob.sha256)
+    assert again.trust.decide(outcome.host_code)
     with pytest.raises(ValueError, match="trust"):
         clear(tmp_path, ("trust",))
 

@@ -78,6 +78,32 @@ def test_select_compiler_uses_the_installed_ones(monkeypatch):
         toolchain._installed.cache_clear()
 
 
+PROJECT = """
+[project]
+name = "{name}"
+[project.entry-points."silo.compilers"]
+cpu = "silo.backends.cpu.compiler:CpuCompiler"
+evil = "stranger:Compiler"
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "believed"),
+    [
+        ("src/silo", "kernel-silo", True),
+        ("lib/silo", "kernel-silo", False),  # pip install --target, in a project that calls itself so
+        ("src/silo", "another", False),
+    ],
+)
+def test_a_project_file_above_is_believed_where_it_is_silos_own_and_of_silos_own_code_alone(
+    tmp_path, monkeypatch, folder, name, believed
+):
+    (tmp_path / "pyproject.toml").write_text(PROJECT.format(name=name))
+    monkeypatch.setattr(toolchain.silo, "__file__", str(tmp_path / folder / "__init__.py"))
+    found = toolchain._declared_in_checkout()
+    assert found == ({"cpu": "silo.backends.cpu.compiler:CpuCompiler"} if believed else {})
+
+
 def test_entry_points_are_read():
     plugins = installed_plugins()
     assert all(":" in place for place in plugins.values())

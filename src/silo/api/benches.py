@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from silo.api.arrays import Extent, array_behind, extent_of, is_array, to_host
-from silo.api.launching import stored_blob
+from silo.api.launching import VouchedCode, stored_code
 from silo.api.measuring import ArgumentCopy, Candidate, MeasuringProcess
 from silo.api.restoring import restorers
 from silo.api.session import session
@@ -150,7 +150,7 @@ class ConfinedBench:
         device: where to.
         arguments: copied when the first bench that has them starts, and never written.
         grid_of: the grid of a config, given its artifact.
-        blob_of: the bytes of an artifact's code.
+        code_of: an artifact's code, with consent to load it where it needs some.
         limit_s: seconds one candidate may run once.
     """
 
@@ -159,14 +159,14 @@ class ConfinedBench:
         device: Device,
         arguments: ArgumentCopy,
         grid_of: Callable[[Config, Artifact], tuple[int, ...]],
-        blob_of: Callable[[Artifact], bytes],
+        code_of: Callable[[Artifact], VouchedCode],
         limit_s: float = RUN_LIMIT_S,
     ) -> None:
         self._made: MeasuringProcess | None = None
         self._make = lambda: MeasuringProcess(device, arguments, limit_s)
         self._names = arguments.arrays
         self._grid_of = grid_of
-        self._blob_of = blob_of
+        self._code_of = code_of
 
     @property
     def _process(self) -> MeasuringProcess:
@@ -202,7 +202,7 @@ class ConfinedBench:
             self._made.close()
 
     def _candidate(self, config: Config, artifact: Artifact) -> Candidate:
-        return Candidate(artifact, self._blob_of(artifact), self._grid_of(config, artifact))
+        return Candidate(self._code_of(artifact), self._grid_of(config, artifact))
 
 
 def benches_on(
@@ -210,13 +210,13 @@ def benches_on(
     devices: Sequence[Device],
     arguments: Mapping[str, object],
     grid_of: Callable[[Config, Artifact], tuple[int, ...]],
-    blob_of: Callable[[Artifact], bytes] | None = None,
+    code_of: Callable[[Artifact], VouchedCode] | None = None,
     limit_s: float = RUN_LIMIT_S,
 ) -> list[Bench]:
     """A bench on each device, in processes that share one copy of the arguments; none where those cannot be given.
 
     ``devices`` begin with the one that has the arrays; of the others those like it count. There are fewer benches where
-    memory has no room for every device's results. ``blob_of`` is by default what the session's store has.
+    memory has no room for every device's results. ``code_of`` is by default what the session's store has.
     """
     first = devices[0]
     like = [first, *(one for one in devices[1:] if one.index != first.index and one.model == first.model)]
@@ -228,11 +228,11 @@ def benches_on(
             "%s is measured on %d of %d devices: memory has no room for the results of more", kernel, count, len(like)
         )
     copy = ArgumentCopy(first, arguments)
-    return [ConfinedBench(one, copy, grid_of, blob_of or _stored, limit_s) for one in like[:count]]
+    return [ConfinedBench(one, copy, grid_of, code_of or _stored, limit_s) for one in like[:count]]
 
 
-def _stored(artifact: Artifact) -> bytes:
-    return stored_blob(session().store, artifact)
+def _stored(artifact: Artifact) -> VouchedCode:
+    return stored_code(session().store, artifact)
 
 
 def confines(kernel: str, device: Device, arguments: Mapping[str, object]) -> bool:

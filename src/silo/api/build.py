@@ -10,7 +10,6 @@ from pathlib import Path
 
 import silo
 from silo.api.binaries import BinaryKernel, own_targets, planned_binaries
-from silo.api.bundle_tuning import study_document
 from silo.api.collect import collect_kernels
 from silo.api.compiling import compiler_identity
 from silo.api.deciding import lock_advice
@@ -21,7 +20,15 @@ from silo.api.packed import PackedCode, compile_plans
 from silo.api.pruning import allowed_configs
 from silo.api.session import session
 from silo.api.studying import CaseStudy, Limits, call_arguments, case_studies, make_of, tune_case
-from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRules, BundleVariant
+from silo.bundle.contents import (
+    Basis,
+    BundleContents,
+    BundleKernel,
+    BundleRules,
+    BundleVariant,
+    calls_of,
+    host_code,
+)
 from silo.bundle.format import CASES_KIND, TRIALS_KIND
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
@@ -43,6 +50,7 @@ from silo.core.variant import Variant
 from silo.errors import BundleError, CaseError
 from silo.settings import settings
 from silo.tune.failing import TunedCase, require_winners
+from silo.tune.kept import pair_to_document
 from silo.tune.ledger import read_trials
 from silo.tune.outcome import Budget
 from silo.tune.policy import Mode
@@ -174,6 +182,10 @@ def build_bundle(
     def read_blob(sha256: str) -> bytes | None:
         return documents.get(sha256) or shared.store.blobs.get(sha256)
 
+    # Before the file is there: whoever finds it may use it at once.
+    for kernel in contents.kernels:
+        calls = calls_of(kernel)
+        shared.store.trust.note_built(*(host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host))
     written = write_bundle(output, contents, read_blob)
     return BuildSummary(
         path=str(output),
@@ -408,7 +420,7 @@ def _trials(entry: _Planned) -> tuple[JSON, ...]:
     for study in entry.tuned:
         problem = entry.kernel.resolver.problem(study.situation)
         made = problem.study(study.situation.specialization, study.bucket)
-        found[made.key] = tuple(study_document(made, trial) for trial in read_trials(made, problem.records))
+        found[made.key] = tuple(pair_to_document(made, trial) for trial in read_trials(made, problem.records))
     return tuple(document for documents in found.values() for document in documents)
 
 

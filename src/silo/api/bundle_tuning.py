@@ -12,6 +12,7 @@ from silo.api.benches import Bench, LocalBench, benches_on, grid_at
 from silo.api.bundles import BundledKernel, load
 from silo.api.casework import PreparedCase, prepare_recipe
 from silo.api.evaluation import KnownArtifacts, evaluators
+from silo.api.launching import VouchedCode
 from silo.api.seeding import study_seeds
 from silo.api.session import session
 from silo.api.studies import measure_policy
@@ -30,16 +31,22 @@ from silo.launch.runtime import inspect_call
 from silo.settings import settings
 from silo.tune.effort import settle
 from silo.tune.failing import TunedCase
+from silo.tune.kept import pair_to_document
 from silo.tune.outcome import TuneOutcome
 from silo.tune.progress import Progress
 from silo.tune.session import tune
-from silo.tune.trial import Study, Trial
+from silo.tune.trial import Study
 from silo.tune.unseen import Sample, fitted_rules
 
-__all__ = ["study_document", "tune_bundle"]
+__all__ = ["tune_bundle"]
 
 
-def _benches(kernel: BundledKernel, case: PreparedCase, devices: Sequence[Device]) -> list[Bench]:
+def _benches(
+    kernel: BundledKernel,
+    case: PreparedCase,
+    devices: Sequence[Device],
+    code_of: Callable[[Artifact], VouchedCode],
+) -> list[Bench]:
     """Where the variants for one case run; the first of ``devices`` has its arrays."""
     facts = devices[0].facts()
 
@@ -47,10 +54,7 @@ def _benches(kernel: BundledKernel, case: PreparedCase, devices: Sequence[Device
         values = {**artifact.variant.specialization.constant_values, **config.as_dict()}
         return grid_at(case.grid or kernel.contents.grid, None, case.arguments, values, facts)
 
-    def blob_of(artifact: Artifact) -> bytes:
-        return kernel.bundle.blob(artifact.blob.sha256)
-
-    confined = benches_on(kernel.name, devices, case.arguments, at, blob_of)
+    confined = benches_on(kernel.name, devices, case.arguments, at, code_of)
     if confined:
         return confined
 
@@ -86,6 +90,7 @@ def tune_bundle(
     found: list[TunedCase] = []
     for name in kernels or tuple(loaded):
         kernel = loaded[name]
+        kernel.require_consent(device)
         outcomes: list[tuple[str, Bucket, Signature, TuneOutcome]] = []
         for recipe in kernel.recipes():
             case = prepare_recipe(recipe, materializer(None, device))
@@ -128,7 +133,12 @@ def _tune_case(
     configs = ConfigSet(one.artifact.variant.config for one in variants.values())
     records = session().store.records
     artifacts = KnownArtifacts({key: one.artifact for key, one in variants.items()})
-    benches = _benches(kernel, case, (device, *limits.devices))
+    benches = _benches(
+        kernel,
+        case,
+        (device, *limits.devices),
+        lambda artifact: kernel.code(variants[artifact.variant.config.order_key]),
+    )
     with evaluators(study, artifacts, benches, case.compare, configs.listed) as lanes:
         outcome = tune(
             study,
@@ -161,7 +171,7 @@ def _update(kernel: BundledKernel, outcomes: Sequence[tuple[str, Bucket, Signatu
     tables: dict[str, tuple[Any, Signature, dict[Bucket, Config], Config, int]] = {}
     samples: dict[str, dict[Bucket, Sample]] = {}
     for _, bucket, signature, outcome in outcomes:
-        trials.extend(study_document(outcome.study, trial) for trial in outcome.trials)
+        trials.extend(pair_to_document(outcome.study, trial) for trial in outcome.trials)
         if outcome.winner is None:
             continue
         target = outcome.study.target
@@ -185,8 +195,3 @@ def _update(kernel: BundledKernel, outcomes: Sequence[tuple[str, Bucket, Signatu
         for key, (target, signature, table, fallback, space) in tables.items()
     )
     return KernelUpdate(trials=tuple(trials), rules=rules)
-
-
-def study_document(study: Study, trial: Trial) -> JSON:
-    """A trial as a bundle keeps it: with the study it belongs to."""
-    return {"study": study.to_json(), "trial": trial.to_json()}

@@ -8,8 +8,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.devices import device_of
-from silo.api.launching import CheckedLauncher, bound_launcher, runs_here
-from silo.artifacts.artifact import BlobRef
+from silo.api.launching import CheckedLauncher, VouchedCode, bound_launcher, load_code, runs_here
+from silo.bundle.contents import calls_of, host_code
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.decisions import Decision, Rejected
@@ -22,18 +22,18 @@ from silo.launch.dispatch import accepts, label, may_accept, specificity
 from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_launcher
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from silo.api.compiled import CompiledKernel
     from silo.api.derived import Derived
     from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
     from silo.bundle.manifest import OpenKernel
     from silo.core.config import Config
+    from silo.core.consent import Consent
+    from silo.core.launch_info import LaunchInfo
     from silo.core.nodes import Node
     from silo.core.protocols import Device, LoadedKernel
     from silo.core.recipes import CaseRecipe
 
-__all__ = ["BundledKernel", "Kernels", "load", "trust_bundle"]
+__all__ = ["BundledKernel", "Kernels", "load"]
 
 _SCALARS = (ParameterKind.INTEGER, ParameterKind.BOOL)
 
@@ -112,7 +112,7 @@ class BundledKernel:
         self._head = kernel.head
         self._origin = origin  # the path as it was given, for `silo trust`
         self._trust = trust
-        self._loaded: dict[str, LoadedKernel] = {}
+        self._loaded: dict[tuple[str, LaunchInfo, str, int], LoadedKernel] = {}
 
     def __repr__(self) -> str:
         return f"<silo kernel {self.name} of {self.bundle.name}>"
@@ -204,9 +204,9 @@ class BundledKernel:
 
     def recipes(self) -> list[CaseRecipe]:
         """The recipes of its cases."""
-        from silo.core.recipes import CaseRecipe  # noqa: PLC0415  # a program that only launches needs no cases
+        from silo.bundle.documents import case_recipes  # noqa: PLC0415  # a program that only launches needs no cases
 
-        return [CaseRecipe.from_json(document) for document in self.bundle.cases(self.name)]
+        return case_recipes(self.bundle, self.name)
 
     def rank(self, call: Call, device: Device) -> list[BundleVariant]:
         """The variants that a call may use on a device, best first."""
@@ -229,6 +229,45 @@ class BundledKernel:
                 f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons
             )
         return chosen
+
+    def consent(self, one: BundleVariant) -> Consent | None:
+        """Consent to load a variant's native code as the bundle has it called; None for code that needs none.
+
+        Raises:
+            TrustError: nobody vouches for it.
+        """
+        if not one.artifact.runs_on_host:
+            return None
+        from silo.api.session import session  # noqa: PLC0415  # code for GPUs needs no store
+
+        return session().store.trust.vouch(host_code(one, self._calls), origin=self._origin, trust=self._trust)
+
+    @cached_property
+    def _calls(self) -> str:
+        return calls_of(self._head)
+
+    def require_consent(self, device: Device) -> None:
+        """Ask for consent to all native code that this device may be given, before anything is made ready for it.
+
+        Raises:
+            TrustError: nobody vouches for some of it.
+        """
+        here = [
+            number
+            for group in self._kernel.groups
+            if group.blob_kind in HOST_CODE_KINDS and runs_here(device, group.target, group.blob_kind)
+            for number in group.numbers
+        ]
+        if here:
+            from silo.api.session import session  # noqa: PLC0415  # as above
+
+            codes = (host_code(self._kernel[number], self._calls) for number in sorted(here))
+            session().store.trust.require(codes, origin=self._origin, trust=self._trust)
+
+    def code(self, one: BundleVariant) -> VouchedCode:
+        """A variant's verified code, with consent where it needs some. Raises TrustError."""
+        consent = self.consent(one)
+        return VouchedCode(one.artifact, self.bundle.blob(one.artifact.blob.sha256), consent)
 
     def _on_miss(self, call: Call) -> Binding:
         device = device_of(self.name, call.device_kind, call.device[1])
@@ -308,27 +347,24 @@ class BundledKernel:
         """The config that the dispatch rules name for a call; None where there are none for such variants."""
         for rules in self._head.rules:
             if rules.target == group.target and rules.signature == group.signature.without_effects():
+                missing = [name for name in rules.rules.key if name not in values]
+                if missing:
+                    raise BundleError(
+                        f"{self.bundle.name}: {self.name} is chosen by {', '.join(map(repr, missing))}, and no number "
+                        "of that name is passed; the file says of its kernel what is not so"
+                    )
                 return rules.rules.lookup([values[name] for name in rules.rules.key]).config
         return None
 
     def _load(self, one: BundleVariant, device: Device) -> LoadedKernel:
-        """The loaded code of a variant, once for each blob. Host code only if somebody vouches for it."""
+        """The loaded code of a variant, once for each blob and way to launch it."""
         artifact = one.artifact
-        key = f"{artifact.blob.sha256} {artifact.launch.entry} {device.target.kind} {device.index}"
+        key = (artifact.blob.sha256, artifact.launch, device.target.kind, device.index)
         loaded = self._loaded.get(key)
         if loaded is None:
-            _require_trust(artifact.blob, self._origin, trust=self._trust)
-            data = self.bundle.blob(artifact.blob.sha256)
-            loaded = self._loaded[key] = device.load(artifact.launch, data, artifact.blob.kind, self.name)
+            return self._loaded.setdefault(key, load_code(device, self.code(one)))
+        self.consent(one)  # it may be called in another way than the one that was vouched for
         return loaded
-
-
-def _require_trust(ref: BlobRef, origin: str, *, trust: bool) -> None:
-    """``TrustError`` for host code that nobody vouches for."""
-    if ref.kind in HOST_CODE_KINDS:
-        from silo.api.session import session  # noqa: PLC0415  # code for GPUs needs no store
-
-        session().store.trust.require([ref], origin=origin, trust=trust)
 
 
 def _scalars(call: Call, signature: Signature) -> dict[str, Value]:
@@ -367,15 +403,3 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:
         BundleVersionError: written by a newer Silo.
     """
     return Kernels(open_bundle(path), trust=trust, origin=os.fspath(path))
-
-
-def trust_bundle(path: Path) -> list[BlobRef]:
-    """Vouch for the host code of a bundle, after checking every byte of it; the blobs that were vouched for."""
-    from silo.api.session import session  # noqa: PLC0415  # a launch need not know the store
-
-    with open_bundle(path) as bundle:
-        refs = [ref for ref in bundle.refs if ref.kind in HOST_CODE_KINDS]
-        for ref in refs:
-            bundle.blob(ref.sha256)
-        session().store.trust.note_trusted(refs, path.name)
-        return refs

@@ -80,6 +80,8 @@ def run_cases(
                 for row in _run_kernel(kernel, found, arrays, check=check)
             ]
     loaded = load(path, trust=trust)
+    for name in kernels or tuple(loaded):
+        loaded[name].require_consent(found)
     rows = [row for name in kernels or tuple(loaded) for row in _run_bundled(loaded[name], found, arrays, check=check)]
     if not rows:
         raise CaseError(f"{path} holds no case of {', '.join(kernels or tuple(loaded))}")

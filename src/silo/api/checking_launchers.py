@@ -130,7 +130,8 @@ class CheckingBundle(CheckingLauncher):
         kernel = self._kernel
         _require_host(call)
         device = device_of(kernel.name, "cpu", 0)
-        artifact = kernel.choose(call, device).artifact
+        chosen = kernel.choose(call, device)
+        artifact = chosen.artifact
         variant = artifact.variant
         text = next((ref for ref in artifact.sidecars if ref.kind == "ttir"), None)
         if text is None:
@@ -138,9 +139,14 @@ class CheckingBundle(CheckingLauncher):
                 f"{kernel.name}: {kernel.bundle.name} holds no TTIR of this variant, which a check is compiled from; "
                 "build the bundle again with this Silo, or check the Python file"
             )
+        consent = kernel.consent(chosen)
+        if consent is None:
+            raise UnsupportedError(
+                f"{kernel.name}: {kernel.bundle.name} has no native code ({artifact.blob.kind}) to check"
+            )
         compiler = _checking_compiler(kernel.name, "triton", variant.target)
         ttir = kernel.bundle.blob(text.sha256).decode()
-        checked = compiler.check_text(ttir, variant, artifact.launch, nan=self._limits.nan)
+        checked = compiler.check_text(ttir, variant, artifact.launch, nan=self._limits.nan, consent=consent)
         return _bound(checked, variant, kernel.grid, device.facts())
 
 

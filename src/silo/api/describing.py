@@ -10,8 +10,8 @@ from typing import cast
 from silo.api.loading import PlaceKind, kind_of
 from silo.bundle import verify as verification
 from silo.bundle.contents import BundleKernel, BundleVariant
+from silo.bundle.documents import case_recipes, measured_trials
 from silo.bundle.reader import Bundle, open_bundle
-from silo.core.cases import CaseRecipe
 from silo.core.config import Config
 from silo.core.launch_info import format_block
 from silo.core.signature import ParameterKind, Signature
@@ -177,10 +177,8 @@ def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
 def _times(bundle: Bundle, kernel: BundleKernel) -> dict[tuple[str, tuple[object, ...], bytes], int]:
     """Median times by target, bucket and config, from the bundle's own trials."""
     groups: dict[tuple[str, tuple[object, ...]], list[Trial]] = {}
-    for document in bundle.trials(kernel.name):
-        if isinstance(document, Mapping) and isinstance(study := document.get("study"), Mapping):
-            trial = Trial.from_json(document["trial"])
-            groups.setdefault((str(study["target"]), tuple(trial.bucket)), []).append(trial)
+    for study, trial in measured_trials(bundle, kernel.name):
+        groups.setdefault((str(study.target), tuple(trial.bucket)), []).append(trial)
     return {
         (*group, _key(standing.config)): standing.time.median_ns
         for group, trials in groups.items()
@@ -193,8 +191,7 @@ def _key(config: Config) -> bytes:
 
 
 def _cases(bundle: Bundle, kernel: BundleKernel) -> Iterator[CaseRow]:
-    for document in bundle.cases(kernel.name):
-        recipe = CaseRecipe.from_json(document)
+    for recipe in case_recipes(bundle, kernel.name):
         checks = ", ".join(
             f"{name} ({'every element' if expected.indices is None else f'{len(expected)} sampled elements'})"
             for name, expected in recipe.expected

@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from silo.api.kept import bundle_trials, kept_studies
+from silo.api.kept import kept_studies
+from silo.api.outputs import write_texts
 from silo.api.session import session
+from silo.bundle.documents import measured_trials
 from silo.bundle.reader import open_bundle
+from silo.core.file_names import file_name
 from silo.core.keys import seeds_key
 from silo.core.protocols import RecordStore
 from silo.core.signature import ParameterKind
@@ -64,7 +67,7 @@ def import_results(path: Path, *, kernel: str | None = None, form: str | None = 
         if path.suffix == ".silo":
             with open_bundle(path) as bundle:
                 return [
-                    _keep(path, "bundle", name, bundle_trials(bundle, name), records)
+                    _keep(path, "bundle", name, measured_trials(bundle, name), records)
                     for name in bundle.kernel_names
                     if kernel in (None, name)
                 ]
@@ -125,14 +128,9 @@ def export_results(
         where = f" on {device}" if device else ""
         raise TuneError(f"{path}: nothing was measured{where} yet; run silo tune {path}")
     write, place = EXPORTS[form]
-    texts = [(kept, folder / place(kept), write(kept)) for kept in studies]
-    try:
-        for _, file, text in texts:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"cannot write to {folder}: {error}") from error
-    return [ExportRow(str(file), str(kept.study), len(kept.trials)) for kept, file, _ in texts]
+    files = [(kept, place(kept)) for kept in studies]
+    write_texts(folder, {file: f"{write(kept)}\n" for kept, file in files})
+    return [ExportRow(str(folder / file), str(kept.study), len(kept.trials)) for kept, file in files]
 
 
 def _t4(kept: KeptStudy) -> str:
@@ -150,13 +148,18 @@ def _triton(kept: KeptStudy) -> str:
     return write_autotune([*kept.study.bucket, *(f"torch.{dtype}" for dtype in arrays)], kept.trials)
 
 
+def _kernel_name(kept: KeptStudy) -> str:
+    # Names in both cases cannot meet: the study is in each path.
+    return file_name(kept.study.kernel, both_cases=True)
+
+
 def _plain_name(kept: KeptStudy) -> str:
-    return f"{kept.study.kernel}-{kept.study.key[:12]}.json"
+    return f"{_kernel_name(kept)}-{kept.study.key[:12]}.json"
 
 
 def _triton_name(kept: KeptStudy) -> str:
     """Triton finds a file by its name, in a folder for each key."""
-    return f"{kept.study.key[:12]}/{kept.study.kernel}{SUFFIX}"
+    return f"{kept.study.key[:12]}/{_kernel_name(kept)}{SUFFIX}"
 
 
 # By the format's name: how a study is written, and where.

@@ -12,6 +12,7 @@ from silo.api.kernel import Kernel
 from silo.api.loading import PlaceKind, kind_of
 from silo.api.session import session
 from silo.api.studying import make_of
+from silo.bundle.documents import case_recipes, measured_trials
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.cases import CaseRecipe
 from silo.core.config import Config
@@ -19,15 +20,15 @@ from silo.core.dispatch import bucket_of
 from silo.core.recipes import ArrayRecipe, DescriptorRecipe, ScalarRecipe
 from silo.core.specialization import Fact
 from silo.core.values import Value
-from silo.errors import BundleError, CompilerMissingError, SourceError, TargetError, ToolchainError
+from silo.errors import CompilerMissingError, SourceError, TargetError, ToolchainError
 from silo.tune.aside import known_spills
 from silo.tune.catalog import studies_of
-from silo.tune.kept import KeptStudy, pair_from_document
+from silo.tune.kept import KeptStudy
 from silo.tune.ledger import read_trials
 from silo.tune.spilling import SpillingConfig
 from silo.tune.trial import Study, Trial
 
-__all__ = ["bundle_trials", "kept_studies"]
+__all__ = ["kept_studies"]
 
 
 def kept_studies(path: Path, device: str | None = None, kernels: Sequence[str] | None = None) -> list[KeptStudy]:
@@ -111,21 +112,11 @@ def _default(kernel: Kernel, study: Study, recipe: CaseRecipe | None) -> Config 
     return next(fitting, Config.of({**kernel.space.default.as_dict(), **given}))
 
 
-def bundle_trials(bundle: Bundle, kernel: str) -> Iterator[tuple[Study, Trial]]:
-    """The trials a bundle carries of one kernel, each with its study. ``BundleError`` for a document that is none."""
-    for document in bundle.trials(kernel):
-        try:
-            pair = pair_from_document(document)
-        except (ValueError, KeyError, TypeError) as error:
-            raise BundleError(f"{bundle.name}: a trial of {kernel} cannot be read: {error}") from error
-        yield pair
-
-
 def _of_bundle(bundle: Bundle, name: str) -> Iterator[KeptStudy]:
     studies: dict[str, tuple[Study, list[Trial]]] = {}
-    for study, trial in bundle_trials(bundle, name):
+    for study, trial in measured_trials(bundle, name):
         studies.setdefault(study.key, (study, []))[1].append(trial)
-    recipes = [CaseRecipe.from_json(document) for document in bundle.cases(name)]
+    recipes = case_recipes(bundle, name)
     owned = _cases_of([study for study, _ in studies.values()], recipes)
     for study, trials in studies.values():
         cases = [recipes[number] for number in owned[study.key]]

@@ -12,6 +12,7 @@ from silo.core.signature import ParameterKind, Signature
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BlobLostError
+from silo.frozen import field, frozen
 from silo.launch.arguments import describe_call
 from silo.launch.dispatch import accepts
 from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_bound_launcher, make_launcher
@@ -20,6 +21,7 @@ from silo.settings import settings
 if TYPE_CHECKING:
     from silo.api.declared import DeclaredKernel
     from silo.api.derived import Derived
+    from silo.core.consent import Consent
     from silo.core.protocols import Device, LoadedKernel
     from silo.core.target import Target
     from silo.store.store import MemoryStore, Store
@@ -27,12 +29,23 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckedLauncher",
     "HeuristicLauncher",
+    "VouchedCode",
     "bound_launcher",
     "guarded_launcher",
-    "load_artifact",
+    "load_code",
     "runs_here",
     "stored_blob",
+    "stored_code",
 ]
+
+
+@frozen
+class VouchedCode:
+    """An artifact's verified bytes, with consent to load them where they are native code."""
+
+    artifact: Artifact
+    blob: bytes = field(repr=False)
+    consent: Consent | None = None
 
 
 def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bool = True) -> Launcher:
@@ -61,9 +74,19 @@ def stored_blob(store: Store | MemoryStore, artifact: Artifact, ref: BlobRef | N
     return blob
 
 
-def load_artifact(store: Store | MemoryStore, device: Device, artifact: Artifact) -> LoadedKernel:
-    """Hand an artifact's verified blob to the device. ``BlobLostError`` when the store lost it meanwhile."""
-    return device.load(artifact.launch, stored_blob(store, artifact), artifact.blob.kind, artifact.variant.kernel)
+def stored_code(store: Store | MemoryStore, artifact: Artifact) -> VouchedCode:
+    """An artifact of the store, ready to be loaded. ``BlobLostError`` when the store lost it meanwhile."""
+    consent = None
+    if artifact.runs_on_host:
+        consent = store.trust.vouch(artifact.host_code(), origin=f"the store's code of {artifact.variant.kernel}")
+    return VouchedCode(artifact, stored_blob(store, artifact), consent)
+
+
+def load_code(device: Device, code: VouchedCode) -> LoadedKernel:
+    """Hand code to the device."""
+    artifact = code.artifact
+    kind, kernel = artifact.blob.kind, artifact.variant.kernel
+    return device.load(artifact.launch, code.blob, kind, kernel, consent=code.consent)
 
 
 def runs_here(device: Device, target: Target, blob_kind: str) -> Decision:

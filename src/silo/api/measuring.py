@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from silo import errors
 from silo.api.arrays import array_behind
+from silo.api.launching import VouchedCode
 from silo.api.shared_arguments import SharedArguments, SharedResults
 from silo.artifacts.artifact import Artifact
 from silo.compile.process import WorkerDiedError, WorkerHungError, WorkerProcess
 from silo.compile.wire import Message, encode
 from silo.core.protocols import Device
-from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TuneError
+from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TrustError, TuneError
 from silo.forks import Mutex
 from silo.launch import native
 from silo.launch.drivers import KINDS
@@ -34,16 +35,22 @@ _SETUP_LIMIT_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A variant to try: its artifact, the bytes of its code, the grid it is launched with."""
+    """A variant to try: its code, and the grid it is launched with."""
 
-    artifact: Artifact
-    blob: bytes
+    code: VouchedCode
     grid: tuple[int, ...]
+
+    @property
+    def artifact(self) -> Artifact:
+        """The artifact of the code."""
+        return self.code.artifact
 
     @property
     def key(self) -> str:
         """What tells it from the other candidates of a session."""
-        return f"{self.artifact.blob.sha256} {self.artifact.launch.entry} {self.grid}"
+        consent = self.code.consent
+        code = self.artifact.host_code() if consent is None else consent.code
+        return f"{code.digest} {self.grid}"
 
 
 class ArgumentCopy:
@@ -186,8 +193,9 @@ class MeasuringProcess:
             "launch": artifact.launch.to_json(),
             "kind": artifact.blob.kind,
             "grid": list(candidate.grid),
+            "consent": _consent_to_json(candidate.code),
         }
-        request = encode(header, [candidate.blob])
+        request = encode(header, [candidate.code.blob])
         # Code that the driver refuses, for it needs more than the device has, leaves the process as it was.
         reply = self._exchange(request, _SETUP_LIMIT_S, str(artifact.variant.config), fatal=False)
         self._loaded.add(candidate.key)
@@ -281,9 +289,20 @@ class MeasuringProcess:
         self.close()
 
 
+def _consent_to_json(code: VouchedCode) -> dict[str, object] | None:
+    """What tells the other process that there is consent, and to what: the digest, and what it does not know of it."""
+    consent = code.consent
+    if consent is None:
+        return None
+    return {"digest": consent.code.digest, "text": consent.code.text, "calls": consent.code.calls}
+
+
 def _rebuilt(name: str, message: str) -> SiloError:
-    """The error of the other process; one that is no launch's counts as one, for the config it concerns failed."""
+    """The error of the other process; one that is no launch's counts as one, for the config it concerns failed.
+
+    But for missing consent, which is no config's fault.
+    """
     kind = getattr(errors, name, LaunchError)
-    if isinstance(kind, type) and issubclass(kind, LaunchError):
+    if isinstance(kind, type) and issubclass(kind, LaunchError | TrustError):
         return kind(message)
     return LaunchError(f"{name}: {message}")

@@ -7,6 +7,7 @@ stopped, and the next one starts with the arguments as they were. It loads no fr
 from __future__ import annotations
 
 import gc
+import hashlib
 import mmap
 import sys
 import traceback
@@ -19,6 +20,7 @@ from silo.api.restoring import pinned
 from silo.api.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors
 from silo.compile.serving import serve
 from silo.compile.wire import Message, encode, encode_error
+from silo.core.consent import Consent, HostCode
 from silo.core.decisions import Rejected
 from silo.core.descriptors import TensorDescriptor
 from silo.core.launch_info import LaunchInfo
@@ -31,6 +33,7 @@ from silo.launch.binding import bind
 from silo.launch.buffers import Buffer
 from silo.launch.drivers import KINDS
 from silo.launch.runtime import make_launcher
+from silo.store.trust import consent_to_confirmed
 from silo.tune.measure import Contender, MeasurePolicy, copy_fits, interleave, measure
 
 __all__ = ["main"]
@@ -130,7 +133,8 @@ class _Bench:
 
     def _do_load(self, header: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, object]:
         variant, launch = Variant.from_json(header["variant"]), LaunchInfo.from_json(header["launch"])
-        loaded = self._device.load(launch, blobs[0], header["kind"], variant.kernel)
+        consent = _consent(header, variant, launch, blobs[0])
+        loaded = self._device.load(launch, blobs[0], header["kind"], variant.kernel, consent=consent)
         signature = variant.signature
         config = {**variant.specialization.constant_values, **variant.config.as_dict()}
         binding = bind(cast("Any", loaded), launch, signature, variant.specialization, config)
@@ -204,6 +208,23 @@ class _Bench:
         kind = self._device.target.kind
         if kind != "cpu":  # launches on the CPU return when they are done
             native.gpu_synchronize(kind, self._device.index)
+
+
+def _consent(header: Mapping[str, Any], variant: Variant, launch: LaunchInfo, blob: bytes) -> Consent | None:
+    """The consent of the process that asks, if it is to what arrived. ``TrustError`` where it is to something else."""
+    given = header["consent"]
+    if given is None:
+        return None
+    code = HostCode(
+        blob=hashlib.sha256(blob).hexdigest(),
+        kind=header["kind"],
+        launch=launch,
+        signature=variant.signature,
+        specialization=variant.specialization,
+        text=given["text"],
+        calls=given["calls"],
+    )
+    return consent_to_confirmed(code, given["digest"], "the process that measures")
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 from silo.api.ceilings import known_ceilings, measure_ceilings
 from silo.api.devices import device_named
 from silo.api.kept import kept_studies
-from silo.errors import StoreError, TuneError
+from silo.api.outputs import write_texts
+from silo.core.file_names import file_name
+from silo.errors import TuneError
 from silo.report.page import StudyReport, kernel_page, study_report
 
 __all__ = ["ReportRow", "write_reports"]
@@ -44,7 +46,8 @@ def write_reports(
 ) -> list[ReportRow]:
     """Write ``KERNEL.html`` for every kernel that has trials (of ``device``, or of any); one row a study.
 
-    ``ceilings`` measures first what the device (the CPU where None) reaches, unless that is known.
+    Names of kernels become names of files by :func:`~silo.core.file_names.file_name`. ``ceilings`` measures first what
+    the device (the CPU where None) reaches, unless that is known.
 
     Raises:
         TuneError: there are no trials.
@@ -62,15 +65,9 @@ def write_reports(
     by_kernel: dict[str, list[StudyReport]] = {}
     for kept in studies:
         by_kernel.setdefault(kept.study.kernel, []).append(study_report(kept, known_ceilings(kept.study.device)))
-    pages = {folder / f"{name}.html": (name, reports) for name, reports in by_kernel.items()}
-    texts = {file: kernel_page(name, path.name, reports) for file, (name, reports) in pages.items()}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, text in texts.items():
-            file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"cannot write to {folder}: {error}") from error
-    return [_row(file, name, report) for file, (name, reports) in pages.items() for report in reports]
+    pages = {f"{file_name(name)}.html": (name, reports) for name, reports in by_kernel.items()}
+    write_texts(folder, {file: kernel_page(name, path.name, reports) for file, (name, reports) in pages.items()})
+    return [_row(folder / file, name, report) for file, (name, reports) in pages.items() for report in reports]
 
 
 def _row(file: Path, kernel: str, report: StudyReport) -> ReportRow:

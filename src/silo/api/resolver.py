@@ -15,7 +15,7 @@ from silo.api.declared import DeclaredKernel
 from silo.api.derived import derive
 from silo.api.determinism import NumericsOf, is_deterministic
 from silo.api.devices import device_of
-from silo.api.launching import HeuristicLauncher, bound_launcher, guarded_launcher, load_artifact
+from silo.api.launching import HeuristicLauncher, bound_launcher, guarded_launcher, load_code, stored_code
 from silo.api.live import measurable, tune_live
 from silo.api.pruning import prune
 from silo.api.session import session
@@ -359,7 +359,7 @@ class Resolver:
         )
 
     def _bind(self, situation: Situation, artifact: Artifact, decision: PolicyDecision) -> Binding:
-        loaded = load_artifact(session().store, situation.device, artifact)
+        loaded = load_code(situation.device, stored_code(session().store, artifact))
         variant = artifact.variant
         return bind(
             cast("Any", loaded),

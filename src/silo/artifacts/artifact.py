@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.launch_info import LaunchInfo
 from silo.core.values import JSON, malformed
 from silo.core.variant import Variant
 from silo.errors import TargetError
 from silo.frozen import frozen
 
-__all__ = ["Artifact", "BlobRef"]
+if TYPE_CHECKING:
+    from silo.core.consent import HostCode
+
+__all__ = ["Artifact", "BlobRef", "text_of"]
 
 
 @frozen
@@ -50,6 +56,25 @@ class Artifact:
     compiler: str
     job: str
 
+    @property
+    def runs_on_host(self) -> bool:
+        """Whether it is native code, which is loaded with consent alone."""
+        return self.blob.kind in HOST_CODE_KINDS
+
+    def host_code(self, calls: JSON = None) -> HostCode:
+        """What consent to its native code is about; ``calls`` is what a bundle says besides."""
+        from silo.core.consent import HostCode  # noqa: PLC0415  # code for GPUs needs no consent
+
+        return HostCode(
+            blob=self.blob.sha256,
+            kind=self.blob.kind,
+            launch=self.launch,
+            signature=self.variant.signature,
+            specialization=self.variant.specialization,
+            text=text_of(self.sidecars),
+            calls=calls,
+        )
+
     def to_json(self) -> JSON:
         """The canonical form."""
         return {
@@ -80,3 +105,8 @@ class Artifact:
             )
         except (TypeError, KeyError, AttributeError, TargetError) as error:
             raise ValueError(f"not an artifact: {type(error).__name__}: {error}") from error
+
+
+def text_of(sidecars: tuple[BlobRef, ...]) -> str:
+    """The sha256 of the text among sidecars that a check compiles; "" where there is none."""
+    return next((ref.sha256 for ref in sidecars if ref.kind == "ttir"), "")

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import zstandard
 
-__all__ = ["LEVEL", "ZSTD_VERSION", "CodecError", "compress", "decompress", "stated_size"]
+from silo.bundle.format import MAX_RATIO, aligned
+
+__all__ = ["LEVEL", "ZSTD_VERSION", "CodecError", "believed", "compress", "decompress", "pieces", "stated_size"]
 
 LEVEL = 19
 ZSTD_VERSION = ".".join(str(part) for part in zstandard.ZSTD_VERSION)
+
+_PIECE = 1 << 20
+_WINDOW = 1 << 25  # bytes; level 19 needs a quarter of it
 
 # zstandard's objects may not be used by two threads at once.
 _local = threading.local()
@@ -22,10 +28,15 @@ class CodecError(ValueError):
 def compress(data: bytes) -> tuple[str, bytes]:
     """The codec and stored form of ``data``: a zstd frame where that is smaller, else the bytes themselves.
 
-    The same bytes for the same version of libzstd.
+    The same bytes for the same version of libzstd. Bytes that shrink more than a reader believes stay as they are.
     """
     frame = zstandard.ZstdCompressor(level=LEVEL, write_checksum=False, write_content_size=True).compress(data)
-    return ("zstd", frame) if len(frame) < len(data) else ("raw", data)
+    return ("zstd", frame) if believed(len(data), len(frame)) else ("raw", data)
+
+
+def believed(raw_bytes: int, stored_bytes: int) -> bool:
+    """Whether a blob of so many bytes may be stored as a frame of so many."""
+    return stored_bytes < raw_bytes <= MAX_RATIO * aligned(stored_bytes)
 
 
 def decompress(codec: str, stored: bytes | memoryview, raw_bytes: int) -> bytes:
@@ -45,6 +56,42 @@ def decompress(codec: str, stored: bytes | memoryview, raw_bytes: int) -> bytes:
     if len(data) != raw_bytes:
         raise CodecError(f"the zstd frame gave {len(data)} bytes where {raw_bytes} are stated")
     return data
+
+
+def pieces(codec: str, stored: memoryview, raw_bytes: int) -> Iterator[bytes]:
+    """What :func:`decompress` gives, a piece at a time. Raises :class:`CodecError`, perhaps after the last piece."""
+    if codec == "raw":
+        yield from (bytes(stored[at : at + _PIECE]) for at in range(0, raw_bytes, _PIECE))
+        return
+    try:
+        parameters = zstandard.get_frame_parameters(stored)
+        if parameters.content_size != raw_bytes:
+            raise CodecError(f"the zstd frame holds {parameters.content_size} bytes where {raw_bytes} are stated")
+        if parameters.window_size > min(raw_bytes, _WINDOW) or parameters.dict_id:
+            raise CodecError(f"the zstd frame needs a window of {parameters.window_size} bytes, or a dictionary")
+        if (length := _frame_length(stored, checksum=parameters.has_checksum)) != len(stored):
+            raise CodecError(f"the zstd frame is {length} bytes long where {len(stored)} are stored")
+        left = raw_bytes
+        with zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(stored) as reader:
+            while piece := reader.read(_PIECE):
+                left -= len(piece)
+                yield piece
+    except zstandard.ZstdError as error:
+        raise CodecError(f"not a zstd frame: {error}") from None
+    if left:
+        raise CodecError(f"the zstd frame gave {raw_bytes - left} bytes where {raw_bytes} are stated")
+
+
+def _frame_length(frame: memoryview, *, checksum: bool) -> int:
+    """Where the first frame of ``frame`` ends, by the headers of its blocks; more than there is where it is cut."""
+    at, last = zstandard.frame_header_size(frame), False
+    while not last:
+        if at + 3 > len(frame):
+            return at + 3
+        header = int.from_bytes(frame[at : at + 3], "little")
+        last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+        at += 3 + (1 if kind == 1 else size)  # a block of one byte repeated holds that byte
+    return at + 4 * checksum
 
 
 def stated_size(frame: bytes | memoryview, limit: int) -> int:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from silo.artifacts.artifact import Artifact, BlobRef
+from silo.core import nodes
 from silo.core.dispatch import DispatchRules
 from silo.core.nodes import Node
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.core.values import JSON, canonical_json, parse_json
+from silo.core.values import JSON, PARSE_BUDGET, canonical_json, digest, parse_json
 from silo.frozen import frozen
+
+if TYPE_CHECKING:
+    from silo.core.consent import HostCode
 
 __all__ = [
     "Basis",
@@ -23,8 +28,10 @@ __all__ = [
     "BundleVariant",
     "Coverage",
     "VariantGroup",
-    "decode_documents",
+    "calls_of",
+    "decode_document",
     "encode_documents",
+    "host_code",
     "parse_document",
 ]
 
@@ -142,6 +149,30 @@ class BundleContents:
     notes: tuple[tuple[str, str], ...] = ()
 
 
+def calls_of(kernel: BundleKernel) -> str:
+    """What a bundle says of the calls of a kernel, whichever variant serves them, as a digest (``calls/1``).
+
+    The kernel's ``variants`` are not looked at, so a kernel that was read without them does.
+    """
+    return digest(
+        "calls/1",
+        {
+            "signature": kernel.signature.to_json(),
+            "config_names": list(kernel.config_names),
+            "derived": [[name, nodes.to_json(node)] for name, node in kernel.derived],
+            "grid": None if kernel.grid is None else [nodes.to_json(axis) for axis in kernel.grid],
+        },
+    )
+
+
+def host_code(one: BundleVariant, calls: str) -> HostCode:
+    """What consent to a variant's native code is about: all that decides how it is called.
+
+    ``calls`` is :func:`calls_of` its kernel.
+    """
+    return one.artifact.host_code([calls, one.artifact.variant.config.to_json()])
+
+
 def encode_documents(documents: Iterable[JSON]) -> bytes:
     r"""Canonical JSON, one document a line: how cases and trials are stored.
 
@@ -151,23 +182,26 @@ def encode_documents(documents: Iterable[JSON]) -> bytes:
     return b"".join(canonical_json(document) + b"\n" for document in documents)
 
 
-def parse_document(text: bytes) -> JSON:
-    """Parse JSON from a file; ``ValueError`` for floats, repeated keys, and strings that UTF-8 cannot hold."""
-    document = parse_json(text)
+def parse_document(text: bytes, budget: int = PARSE_BUDGET) -> JSON:
+    """Parse JSON from a file; ``ValueError`` for floats, repeated keys, and strings that UTF-8 cannot hold.
+
+    Also for text that would take more than ``budget`` bytes of memory.
+    """
+    document = parse_json(text, budget)
     if b"\\u" in text and re.search(rb"\\u[dD][89a-fA-F]", text):
-        canonical_json(document)  # raises for a lone surrogate, which would fail wherever it is printed or hashed
+        try:
+            canonical_json(document)  # raises for a lone surrogate, which would fail wherever it is printed or hashed
+        except RecursionError:
+            raise ValueError("JSON nested too deeply") from None
     return document
 
 
-def decode_documents(data: bytes) -> tuple[JSON, ...]:
-    """The inverse of :func:`encode_documents`; ``ValueError`` names the line that is wrong."""
-    lines = data.split(b"\n")
-    if lines.pop():
-        raise ValueError("the last line has no end")
-    documents: list[JSON] = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            documents.append(parse_document(line))
-        except ValueError as error:
-            raise ValueError(f"line {number}: {error}") from None
-    return tuple(documents)
+def decode_document(line: bytes, budget: int = PARSE_BUDGET) -> JSON:
+    r"""The document of one line that :func:`encode_documents` wrote, its end included; ``ValueError`` for another.
+
+    >>> decode_document(b'{"n":1}\n')
+    {'n': 1}
+    """
+    if not line.endswith(b"\n"):
+        raise ValueError("it has no end")
+    return parse_document(line[:-1], budget)

@@ -16,17 +16,25 @@ __all__ = [
     "ALIGNMENT",
     "CASES_KIND",
     "CODECS",
+    "DOCUMENTS_SHARE",
     "DOCUMENT_KINDS",
+    "EXPANDED_SHARE",
     "HEADER_BYTES",
+    "ITEM_BYTES",
     "KINDS",
     "MAGIC",
     "MAJOR",
+    "MANIFEST_SHARE",
     "MAX_BLOBS",
     "MAX_BLOB_BYTES",
     "MAX_KERNELS",
     "MAX_MANIFEST_BYTES",
+    "MAX_RATIO",
+    "MAX_RULES",
+    "MAX_SIDECARS",
     "MAX_VARIANTS",
     "MINOR",
+    "TEXT_SHARE",
     "TRIALS_KIND",
     "Header",
     "aligned",
@@ -44,6 +52,18 @@ MAX_BLOB_BYTES = 1 << 30
 MAX_BLOBS = 1 << 20
 MAX_KERNELS = 1 << 16
 MAX_VARIANTS = 1 << 20  # of one kernel
+
+MAX_RULES = 4096  # of one kernel: one for each target and signature
+MAX_SIDECARS = 16  # of one variant
+MAX_RATIO = 256  # of a blob's raw bytes to the room it takes in the file: no kilobyte becomes a gigabyte
+# Of the memory that a reader may spend on a file, as a divisor: what the parsed manifest may take; its text, and that
+# of the cases or trials of one kernel; the text that a kernel's variants come to, each with its own copy of the table
+# rows it refers to; what is made of the cases or trials of one kernel.
+MANIFEST_SHARE = 2
+TEXT_SHARE = 4
+EXPANDED_SHARE = 8
+DOCUMENTS_SHARE = 2
+ITEM_BYTES = 40  # what is made of one item of a document: a number, with its place
 
 CASES_KIND = "cases"
 TRIALS_KIND = "trials"

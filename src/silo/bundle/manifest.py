@@ -6,13 +6,15 @@ referred to by index.
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.checks import Checker
+from silo.bundle.codec import believed
 from silo.bundle.contents import (
     Basis,
     BundleContents,
@@ -25,12 +27,17 @@ from silo.bundle.contents import (
 from silo.bundle.format import (
     CASES_KIND,
     CODECS,
+    EXPANDED_SHARE,
     HEADER_BYTES,
     KINDS,
     MAJOR,
+    MANIFEST_SHARE,
     MAX_BLOB_BYTES,
     MAX_BLOBS,
     MAX_KERNELS,
+    MAX_RATIO,
+    MAX_RULES,
+    MAX_SIDECARS,
     MAX_VARIANTS,
     TRIALS_KIND,
     Header,
@@ -47,6 +54,7 @@ from silo.core.values import JSON
 from silo.core.variant import Variant
 from silo.errors import BundleFormatError
 from silo.frozen import frozen, replace
+from silo.limits import how_to_raise
 
 __all__ = ["TABLES", "BlobEntry", "Manifest", "OpenKernel"]
 
@@ -113,6 +121,7 @@ class _Table(Generic[T]):
         self._check = check
         self._field = f"tables.{name}"
         self._rows = check.items(rows, self._field, MAX_VARIANTS)
+        self._lengths: dict[int, int] = {}
         self._decode = decode
         self._encode = encode
         self._values: dict[int, T] = {}
@@ -125,6 +134,14 @@ class _Table(Generic[T]):
         value = self._check.decoded(self._rows[number], f"{self._field}[{number}]", self._decode, self._encode)
         self._values[number] = value
         return value
+
+    def length(self, index: JSON, field: str) -> int:
+        """About how long the row's text is."""
+        number = self._check.integer(index, field, 0, len(self._rows) - 1)
+        found = self._lengths.get(number)
+        if found is None:
+            found = self._lengths[number] = len(json.dumps(self._rows[number]))
+        return found
 
     def find(self, value: T) -> frozenset[int]:
         """The rows that hold ``value``, found without decoding any: one, or none, in a file as it should be."""
@@ -145,6 +162,7 @@ class OpenKernel:
         self._rows = rows
         self._field = field
         self._read: dict[int, BundleVariant] = {}
+        self._length = 0
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -153,7 +171,9 @@ class OpenKernel:
         found = self._read.get(number)
         if found is None:
             field = f"{self._field}[{number}]"
-            found = self._read[number] = self._manifest.parse_variant(self._rows[number], field)
+            found = self._manifest.parse_variant(self._rows[number], field, self.head.signature)
+            self._read[number] = found
+            self._length = self._manifest.expanded(self._length, self._rows[number], field)
         return found
 
     @cached_property
@@ -176,16 +196,18 @@ class Manifest:
     """A parsed manifest. The constructor checks what every reader relies on; the rest is checked when it is used.
 
     :meth:`kernel` reads a kernel with all its variants; :meth:`open_kernel` each variant when it is asked for.
+    ``allowed`` is how many bytes of memory reading the file may take.
     """
 
-    def __init__(self, text: bytes, header: Header, *, file: str) -> None:
+    def __init__(self, text: bytes, header: Header, *, file: str, allowed: int) -> None:
         self._check = check = Checker(file, header.manifest_offset)
+        self._allowed = allowed
         self._minor = header.minor if header.major == MAJOR else 0
         # Also keeps json from taking the bytes for UTF-16 or UTF-32.
         if not text.startswith(b'{"'):
             raise check.error("manifest", "the manifest is no JSON object")
         try:
-            data = parse_document(text)
+            data = parse_document(text, allowed // MANIFEST_SHARE)
         except ValueError as error:
             raise check.error("manifest", f"the manifest is not canonical JSON: {error}") from None
         top = check.members(data, "manifest", _TOP)
@@ -208,6 +230,16 @@ class Manifest:
             tables, "specializations", _specialization_from_json, Specialization.to_json
         )
         self._targets = self._table(tables, "targets", _target_from_json, str)
+        self._of_variant: dict[str, _Table[Any]] = {
+            "compiler": self._compilers,
+            "config": self._configs,
+            "launch": self._launches,
+            "reason": self._reasons,
+            "signature": self._signatures,
+            "source": self._sources,
+            "specialization": self._specializations,
+            "target": self._targets,
+        }
         self._rows: dict[str, tuple[int, Mapping[str, JSON]]] = {}
         for number, row in enumerate(check.items(top["kernels"], "kernels", MAX_KERNELS)):
             members = check.members(row, f"kernels[{number}]", _KERNEL)
@@ -217,10 +249,13 @@ class Manifest:
             self._rows[name] = (number, members)
         self._kernels: dict[str, BundleKernel] = {}
 
-    @property
+    @cached_property
     def kernel_names(self) -> tuple[str, ...]:
         """The kernels' names, in the file's order."""
         return tuple(self._rows)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
 
     def kernel(self, name: str) -> BundleKernel:
         """One kernel with all its variants; ``KeyError`` when there is none of this name."""
@@ -287,6 +322,9 @@ class Manifest:
                 raise check.error(f"blobs[{number}].raw_bytes", f"not a size of 0 to {MAX_BLOB_BYTES} bytes: {raw!r}")
             if type(stored) is not int or not (stored == raw if codec == "raw" else 0 < stored < raw):
                 raise check.error(f"blobs[{number}].stored_bytes", f"{stored!r} stored bytes for {raw} as {codec}")
+            if codec == "zstd" and not believed(raw, stored):
+                message = f"{raw} bytes of {stored} stored; what shrinks more than {MAX_RATIO} times is stored raw"
+                raise check.error(f"blobs[{number}].raw_bytes", message)
             if type(offset) is not int or offset != expected:
                 raise check.error(f"blobs[{number}].offset", f"the blob begins at {offset!r} where {expected} is next")
             if (kind, sha256) <= last:
@@ -302,10 +340,12 @@ class Manifest:
         kernel = self._parse_kernel_but_variants(name, row, field)
         variants: list[BundleVariant] = []
         seen: set[object] = set()
+        length = 0
         for number, item in enumerate(check.items(row["variants"], f"{field}.variants", MAX_VARIANTS)):
             where = f"{field}.variants[{number}]"
-            variants.append(self.parse_variant(item, where))
+            variants.append(self.parse_variant(item, where, kernel.signature))
             members = check.members(item, where, _VARIANT)
+            length = self.expanded(length, members, where)
             # Indices are checked integers by now; equal rows of a table would slip through, `verify` finds those.
             if (identity := _IDENTITY(members)) in seen:
                 raise check.error(where, "a variant occurs twice")
@@ -320,14 +360,15 @@ class Manifest:
             if not axes:
                 raise check.error(f"{field}.grid", "a grid has one to three axes")
             grid = tuple(self._expression(axis, f"{field}.grid[{i}]") for i, axis in enumerate(axes))
+        key = check.names(row["key"], f"{field}.key")
         return BundleKernel(
             name=name,
             signature=self._signatures.get(row["signature"], f"{field}.signature"),
-            key=check.names(row["key"], f"{field}.key"),
+            key=key,
             config_names=check.names(row["config_names"], f"{field}.config_names"),
             derived=self._parse_derived(row["derived"], f"{field}.derived"),
             grid=grid,
-            rules=self._parse_rules(row["rules"], f"{field}.rules"),
+            rules=self._parse_rules(row["rules"], f"{field}.rules", key),
             cases=self._document(row["cases"], f"{field}.cases", CASES_KIND),
             trials=self._document(row["trials"], f"{field}.trials", TRIALS_KIND),
         )
@@ -368,12 +409,25 @@ class Manifest:
         """The rows of the table of configs that hold this one."""
         return self._configs.find(config)
 
-    def parse_variant(self, data: JSON, field: str) -> BundleVariant:
-        """One variant, checked."""
+    def expanded(self, length: int, row: JSON, field: str) -> int:
+        """``length`` and that of a checked variant's table rows: texts and keys of a kernel write them all out."""
+        members = self._check.members(row, field, _VARIANT)
+        for name, table in self._of_variant.items():
+            length += table.length(members[name], f"{field}.{name}")
+        if length > self._allowed // EXPANDED_SHARE:
+            raise self._check.error(
+                field,
+                f"the table rows of the variants up to here are {length} characters long when written out for each "
+                f"({how_to_raise(self._allowed // EXPANDED_SHARE)})",
+            )
+        return length
+
+    def parse_variant(self, data: JSON, field: str, parameters: Signature | None = None) -> BundleVariant:
+        """One variant, checked, also against the parameters of its kernel: calls pass them by position."""
         row = self._check.members(data, field, _VARIANT)
         check = self._check
         kernel, source = self._sources.get(row["source"], f"{field}.source")
-        sidecars = check.items(row["sidecars"], f"{field}.sidecars", 16)
+        sidecars = check.items(row["sidecars"], f"{field}.sidecars", MAX_SIDECARS)
         basis = row["basis"]
         if not isinstance(basis, str) or basis not in _BASES:
             raise check.error(f"{field}.basis", f"unknown basis {basis!r}")
@@ -392,12 +446,15 @@ class Manifest:
             compiler=self._compilers.get(row["compiler"], f"{field}.compiler"),
             job=self._text(row["job"]) if isinstance(row["job"], str) else check.text(row["job"], f"{field}.job"),
         )
+        if parameters is not None and artifact.variant.signature.names != parameters.names:
+            raise check.error(f"{field}.signature", "it has other parameters than the kernel")
         return BundleVariant(artifact, self._reasons.get(row["reason"], f"{field}.reason"), _BASES[basis])
 
-    def _parse_rules(self, data: JSON, field: str) -> tuple[BundleRules, ...]:
+    def _parse_rules(self, data: JSON, field: str, key: tuple[str, ...]) -> tuple[BundleRules, ...]:
         check = self._check
-        found: list[BundleRules] = []
-        for number, item in enumerate(check.items(data, field, MAX_VARIANTS)):
+        found: dict[tuple[Target, Signature], BundleRules] = {}
+        length = 0
+        for number, item in enumerate(check.items(data, field, MAX_RULES)):
             where = f"{field}[{number}]"
             row = check.members(item, where, _RULES, _RULES_1_1 if self._minor >= 1 else frozenset())
             rules = BundleRules(
@@ -406,10 +463,14 @@ class Manifest:
                 rules=check.decoded(row["rules"], f"{where}.rules", DispatchRules.from_json, DispatchRules.to_json),
                 space=check.integer(row["space"], f"{where}.space", 1, MAX_VARIANTS) if "space" in row else 0,
             )
-            if any((rules.target, rules.signature) == (other.target, other.signature) for other in found):
+            if rules.rules.key != key:
+                raise check.error(f"{where}.rules.key", f"{rules.rules.key!r} where the kernel's key is {key!r}")
+            length += self._signatures.length(row["signature"], f"{where}.signature")
+            if length > self._allowed // EXPANDED_SHARE:
+                raise check.error(where, f"the signatures of the rules up to here are {length} characters long")
+            if found.setdefault((rules.target, rules.signature), rules) is not rules:
                 raise check.error(where, "two dispatch rules for one target and signature")
-            found.append(rules)
-        return tuple(found)
+        return tuple(found.values())
 
     def _parse_derived(self, data: JSON, field: str) -> tuple[tuple[str, nodes.Node], ...]:
         found: list[tuple[str, nodes.Node]] = []

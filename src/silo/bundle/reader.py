@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import mmap
 import os
 import stat
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
 from silo.artifacts.artifact import BlobRef
-from silo.bundle.codec import CodecError, decompress, stated_size
-from silo.bundle.contents import BundleContents, BundleKernel, decode_documents
-from silo.bundle.format import HEADER_BYTES, MAX_MANIFEST_BYTES, Header, parse_header
+from silo.bundle.checks import Checker
+from silo.bundle.codec import CodecError, decompress, pieces, stated_size
+from silo.bundle.contents import BundleContents, BundleKernel, decode_document
+from silo.bundle.format import (
+    CASES_KIND,
+    DOCUMENTS_SHARE,
+    HEADER_BYTES,
+    ITEM_BYTES,
+    MAX_MANIFEST_BYTES,
+    TEXT_SHARE,
+    TRIALS_KIND,
+    Header,
+    parse_header,
+)
 from silo.bundle.manifest import BlobEntry, Manifest, OpenKernel
 from silo.core.values import JSON
 from silo.errors import BundleError, BundleFormatError
+from silo.limits import allowance, how_to_raise
 
 __all__ = ["Bundle", "open_bundle"]
 
@@ -31,9 +45,10 @@ class Bundle:
         self.name = name
         self._view = view
         self._mapping = mapping
+        self._allowed = allowance(len(view))
         self.header: Header = parse_header(bytes(view[:HEADER_BYTES]), len(view), name)
         self.manifest_text = self._read_manifest()
-        self.manifest = Manifest(self.manifest_text, self.header, file=name)
+        self.manifest = Manifest(self.manifest_text, self.header, file=name, allowed=self._allowed)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "bundle") -> Bundle:
@@ -83,16 +98,32 @@ class Bundle:
 
     def read(self, entry: BlobEntry) -> bytes:
         """The verified bytes of one row of :attr:`blobs`."""
+        if entry.raw_bytes > self._allowed:
+            raise self._damaged(entry, f"{entry.raw_bytes >> 20} MiB in one piece; {how_to_raise(self._allowed)}")
         # Copied first and hashed then: the file's pages could change in between.
         stored = bytes(self.stored(entry))
-        field = f"blob {entry.kind} {entry.sha256[:16]}"
         try:
             data = decompress(entry.codec, stored, entry.raw_bytes)
         except CodecError as error:
-            raise BundleFormatError(f"{self.name}: {error}", field=field, offset=entry.offset) from None
+            raise self._damaged(entry, str(error)) from None
         if hashlib.sha256(data).hexdigest() != entry.sha256:
-            raise BundleFormatError(f"{self.name}: damaged: its sha256 differs", field=field, offset=entry.offset)
+            raise self._damaged(entry, "damaged: its sha256 differs")
         return data
+
+    def verify(self, entry: BlobEntry) -> None:
+        """Check the bytes of one row of :attr:`blobs`, a piece at a time; ``BundleFormatError`` as :meth:`read`."""
+        digest = hashlib.sha256()
+        try:
+            for piece in pieces(entry.codec, self.stored(entry), entry.raw_bytes):
+                digest.update(piece)
+        except CodecError as error:
+            raise self._damaged(entry, str(error)) from None
+        if digest.hexdigest() != entry.sha256:
+            raise self._damaged(entry, "damaged: its sha256 differs")
+
+    def _damaged(self, entry: BlobEntry, message: str) -> BundleFormatError:
+        field = f"blob {entry.kind} {entry.sha256[:16]}"
+        return BundleFormatError(f"{self.name}: {message}", field=field, offset=entry.offset)
 
     def stored(self, entry: BlobEntry) -> memoryview:
         """A blob as it lies in the file, not verified."""
@@ -104,11 +135,42 @@ class Bundle:
 
     def cases(self, name: str) -> tuple[JSON, ...]:
         """The case recipes of a kernel, in their order."""
-        return self._documents(self.kernel(name).cases)
+        return tuple(document for _, document in self.documents(name, CASES_KIND))
 
     def trials(self, name: str) -> tuple[JSON, ...]:
         """The trials kept of a kernel, in their order."""
-        return self._documents(self.kernel(name).trials)
+        return tuple(document for _, document in self.documents(name, TRIALS_KIND))
+
+    def documents(self, name: str, kind: str) -> Iterator[tuple[str, JSON]]:
+        """The cases or trials of a kernel one by one, each with its field: parsed, they take far more than their text.
+
+        All of them are refused where there are more than a reader may keep.
+        """
+        ref = self._document_ref(name, kind)
+        if ref is None:
+            return
+        entry, check, items = self._entry(ref.sha256), self.checker(name, kind), 0
+        if entry.raw_bytes > self._allowed // TEXT_SHARE:
+            raise check.error(kind, f"{entry.raw_bytes} bytes of {kind}; {how_to_raise(self._allowed // TEXT_SHARE)}")
+        for number, line in enumerate(io.BytesIO(self.read(entry))):
+            field = f"{kind}[{number}]"
+            items += 1 + line.count(b",")
+            if items * ITEM_BYTES > self._allowed // DOCUMENTS_SHARE:
+                raise check.error(field, f"{items} items of {kind} up to here; {how_to_raise(self._allowed)}")
+            try:
+                document = decode_document(line, self._allowed // TEXT_SHARE)
+            except ValueError as error:
+                raise check.error(field, f"line {number + 1}: {error}") from None
+            yield field, document
+
+    def checker(self, name: str, kind: str) -> Checker:
+        """Checks of the cases or trials of a kernel."""
+        ref = self._document_ref(name, kind)
+        return Checker(f"{self.name}: {name}", self._entry(ref.sha256).offset if ref else 0)
+
+    def _document_ref(self, name: str, kind: str) -> BlobRef | None:
+        head = self.open_kernel(name).head
+        return head.cases if kind == CASES_KIND else head.trials
 
     def close(self) -> None:
         """Let go of the file. Views handed out by :meth:`stored` keep it mapped."""
@@ -129,7 +191,7 @@ class Bundle:
         return f"Bundle({self.name!r}, {len(self.kernel_names)} kernels, {self.identity[:12]})"
 
     def _known(self, name: str) -> str:
-        if name not in self.kernel_names:
+        if name not in self.manifest:
             names = ", ".join(self.kernel_names) or "none"
             raise BundleError(f"{self.name} holds no kernel {name!r}; it holds: {names}")
         return name
@@ -139,15 +201,6 @@ class Bundle:
         if entry is None:
             raise BundleError(f"{self.name} holds no blob {sha256!r}")
         return entry
-
-    def _documents(self, ref: BlobRef | None) -> tuple[JSON, ...]:
-        if ref is None:
-            return ()
-        entry = self._entry(ref.sha256)
-        try:
-            return decode_documents(self.read(entry))
-        except ValueError as error:
-            raise BundleFormatError(f"{self.name}: {error}", field=f"{ref.kind}", offset=entry.offset) from None
 
     def _read_manifest(self) -> bytes:
         header, offset = self.header, self.header.manifest_offset
@@ -161,7 +214,7 @@ class Bundle:
         if not header.zstd_manifest:
             return stored
         try:
-            return decompress("zstd", stored, stated_size(stored, MAX_MANIFEST_BYTES))
+            return decompress("zstd", stored, stated_size(stored, min(MAX_MANIFEST_BYTES, self._allowed // TEXT_SHARE)))
         except CodecError as error:
             raise BundleFormatError(f"{self.name}: {error}", field="manifest", offset=offset) from None
 

@@ -7,6 +7,7 @@ import hashlib
 import os
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from silo.artifacts.artifact import BlobRef
@@ -42,7 +43,11 @@ def document_blob(kind: str, documents: tuple[JSON, ...]) -> tuple[BlobRef, byte
     ('trials', 14, b'{"time_ns":5}\n')
     """
     data = encode_documents(documents)
-    return BlobRef(hashlib.sha256(data).hexdigest(), kind, len(data)), data
+    return _document_ref(kind, data), data
+
+
+def _document_ref(kind: str, data: bytes) -> BlobRef:
+    return BlobRef(hashlib.sha256(data).hexdigest(), kind, len(data))
 
 
 def update_bundle(
@@ -83,8 +88,11 @@ def update_bundle(
 
 def _updated(bundle: Bundle, kernel: BundleKernel, update: KernelUpdate, documents: dict[str, bytes]) -> BundleKernel:
     if update.trials:
-        merged = {canonical_json(trial): trial for trial in (*bundle.trials(kernel.name), *update.trials)}
-        ref, data = document_blob(TRIALS_KIND, tuple(merged.values()))
+        known = (document for _, document in bundle.documents(kernel.name, TRIALS_KIND))
+        # As texts: parsed, they would take far more memory.
+        merged = dict.fromkeys(map(canonical_json, chain(known, update.trials)))
+        data = b"".join(text + b"\n" for text in merged)
+        ref = _document_ref(TRIALS_KIND, data)
         documents[ref.sha256] = data
         kernel = replace(kernel, trials=ref)
     rules = {(str(rules.target), canonical_json(rules.signature.to_json())): rules for rules in kernel.rules}

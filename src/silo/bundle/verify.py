@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from silo.bundle.encode import encode_manifest
-from silo.bundle.format import HEADER_BYTES, aligned
+from silo.bundle.format import DOCUMENT_KINDS, HEADER_BYTES, aligned
 from silo.bundle.reader import Bundle, open_bundle
 from silo.errors import BundleError, BundleFormatError
 
@@ -46,8 +46,9 @@ def verify_open(bundle: Bundle) -> tuple[Problem, ...]:
     for name in bundle.kernel_names:
         try:
             used.update((ref.sha256, ref.kind) for ref in bundle.kernel(name).refs)
-            bundle.cases(name)
-            bundle.trials(name)
+            for kind in DOCUMENT_KINDS:
+                for _ in bundle.documents(name, kind):
+                    pass
         except BundleFormatError as error:
             problems.append(_problem(error))
     if not problems:
@@ -62,7 +63,7 @@ def verify_open(bundle: Bundle) -> tuple[Problem, ...]:
     end = HEADER_BYTES
     for entry in bundle.blobs:
         try:
-            bundle.read(entry)
+            bundle.verify(entry)
         except BundleFormatError as error:
             if (found := _problem(error)) not in problems:
                 problems.append(found)

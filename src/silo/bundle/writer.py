@@ -17,6 +17,7 @@ from silo.bundle.format import (
     HEADER_BYTES,
     KINDS,
     MAJOR,
+    MANIFEST_SHARE,
     MAX_BLOB_BYTES,
     MAX_BLOBS,
     MAX_MANIFEST_BYTES,
@@ -25,7 +26,9 @@ from silo.bundle.format import (
     pack_header,
 )
 from silo.bundle.manifest import BlobEntry
+from silo.core.limits import refuse_large
 from silo.errors import BundleError
+from silo.limits import allowance
 from silo.store.files import AtomicFile, sweep_abandoned
 
 __all__ = ["ReadBlob", "ReadStored", "Written", "write_bundle"]
@@ -111,6 +114,13 @@ def _write(
     codec, manifest = compress(text)
     if len(text) > MAX_MANIFEST_BYTES:
         raise BundleError(f"a manifest of {len(text)} bytes is more than a bundle holds ({MAX_MANIFEST_BYTES})")
+    try:
+        refuse_large(text, allowance(file.position) // MANIFEST_SHARE)
+    except ValueError as error:
+        raise BundleError(
+            f"a bundle of {sum(len(kernel.variants) for kernel in contents.kernels)} variants that no reader opens: "
+            f"{error}; pack fewer, or set SILO_FILE_BYTES here and wherever it is read"
+        ) from None
     sha256 = hashlib.sha256(manifest)
     header = Header(MAJOR, minor_version(contents), codec == "zstd", file.position, len(manifest), sha256.digest())
     file.write(manifest)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from silo.cli.console import console, print_json, table
+from silo.cli.console import console, print_json, say, say_lines, table
 from silo.cli.options import Budget, Deterministic, Json, Kernels, Quiet, TuneMode, targets_named
 from silo.cli.progress import BuildProgress
 from silo.settings import override
@@ -99,13 +99,10 @@ def command(
         columns = ["kernel", "target", "variants", "configs packed", "config", "chosen by"]
         console().print(table(str(output), columns, rows, right=["variants", "configs packed"]))
         for remark in summary.remarks:
-            console().print(remark, markup=False, highlight=False, soft_wrap=True)
+            say_lines(remark)
         if any(row.configs < row.space and row.measured != "measured" for row in summary.rows):
-            console().print(
-                "what is not packed cannot be measured on the device: --configs all packs it", highlight=False
-            )
-        console().print(
+            say("what is not packed cannot be measured on the device: --configs all packs it")
+        say(
             f"{output}: {format_bytes(summary.size_bytes)}, {summary.variants} variants, {summary.blobs} blobs, "
-            f"{summary.compiled} compiled, {summary.reused} from the store, {summary.seconds:.1f} s",
-            highlight=False,
+            f"{summary.compiled} compiled, {summary.reused} from the store, {summary.seconds:.1f} s"
         )

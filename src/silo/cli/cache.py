@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from silo.cli.console import ExitCode, console, print_json, table
+from silo.cli.console import ExitCode, console, print_json, say, table
 from silo.cli.options import PLACES, Json, Kernels, OfDevice
 from silo.cli.shapes import Command, Group
+from silo.printable import one_line
 from silo.tune.progress import format_bytes
 
 __all__ = ["app"]
@@ -34,12 +35,12 @@ def show(context: typer.Context, *, json: Json = False) -> None:
     if json:
         print_json(usage)
         return
-    console().print(str(usage["root"]), markup=False, highlight=False, soft_wrap=True)
+    say(str(usage["root"]))
     for name, count in usage.items():
         size = usage.get(f"{name}_bytes")
         if isinstance(size, int):
-            console().print(f"{name:10} {count:>7} files {format_bytes(size):>12}", markup=False, highlight=False)
-    console().print(f"{'total':10} {format_bytes(int(usage['total_bytes'])):>26}", highlight=False)
+            say(f"{name:10} {count:>7} files {format_bytes(size):>12}")
+    say(f"{'total':10} {format_bytes(int(usage['total_bytes'])):>26}")
 
 
 @app.command(cls=Command)
@@ -50,7 +51,7 @@ def prune(
     from silo.api.cache import prune_store  # noqa: PLC0415
 
     removed = prune_store(size << 20)
-    console().print(f"removed {format_bytes(removed)}", highlight=False)
+    say(f"removed {format_bytes(removed)}")
 
 
 @app.command(cls=Command)
@@ -58,7 +59,7 @@ def clear(*, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = F
     """Remove everything, trials too: all tuning starts again."""
     from silo.api.cache import clear_store, store_usage  # noqa: PLC0415
 
-    if not yes and not typer.confirm(f"Remove everything under {store_usage()['root']}, every trial too?"):
+    if not yes and not typer.confirm(one_line(f"Remove everything under {store_usage()['root']}, every trial too?")):
         raise typer.Exit(ExitCode.FAILED)
     clear_store()
 

@@ -1,20 +1,37 @@
-"""What the commands print with: consoles, tables, JSON, exit codes."""
+"""What the commands print with: lines, tables, JSON, exit codes.
+
+Everything they say passes here, and here it becomes printable: file names and what bundles hold are others' words,
+which must neither be orders to a terminal nor markup to the library that draws tables.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import sys
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from silo.printable import one_line, printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["ExitCode", "console", "print_json", "table"]
+__all__ = [
+    "ExitCode",
+    "console",
+    "log_to_stderr",
+    "print_json",
+    "print_listing",
+    "say",
+    "say_error",
+    "say_lines",
+    "table",
+]
 
 
 class ExitCode(IntEnum):
@@ -29,26 +46,69 @@ class ExitCode(IntEnum):
 
 @cache
 def console(*, stderr: bool = False) -> Console:
-    """The console of standard output or standard error."""
+    """The console of standard output or standard error. It shows strings as they are: nothing in them is markup."""
     from rich.console import Console  # noqa: PLC0415  # slow to import, and --json needs none
+    from rich.text import Text  # noqa: PLC0415
+
+    class Plain(Console):
+        """Makes the same of every string it is given, alone or in a table: its text, printable."""
+
+        def render_str(self, text: str, **how: Any) -> Text:  # noqa: ANN401  # as the library calls it
+            kept = {name: how[name] for name in ("style", "justify", "overflow") if name in how}
+            return Text(printable(text), **kept)
 
     # COLUMNS, then the terminal; without either, logs and pipes are not wrapped at 80 columns.
-    return Console(stderr=stderr, width=shutil.get_terminal_size((200, 50)).columns)
+    return Plain(stderr=stderr, width=shutil.get_terminal_size((200, 50)).columns)
+
+
+def say(line: str, *, stderr: bool = False) -> None:
+    """Print one line."""
+    console(stderr=stderr).print(one_line(line), soft_wrap=True)
+
+
+def say_lines(text: str, *, stderr: bool = False) -> None:
+    """Print a text of several lines."""
+    console(stderr=stderr).print(text, soft_wrap=True)
+
+
+def say_error(message: str) -> None:
+    """Print why a command failed."""
+    console(stderr=True).print("error: ", style="bold red", end="")
+    say_lines(message, stderr=True)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> Table:
     """A table; the columns named in ``right`` are aligned to the right."""
-    from rich.markup import escape  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold", pad_edge=False)
+    made = Table(title=one_line(title), title_justify="left", title_style="bold", header_style="bold", pad_edge=False)
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(escape(cell) for cell in row))
+        made.add_row(*row)
     return made
+
+
+def print_listing(text: str) -> None:
+    """Print code on standard output, which may be long."""
+    sys.stdout.write(printable(text.rstrip("\n")) + "\n")
 
 
 def print_json(data: object) -> None:
     """Indented JSON on standard output."""
-    sys.stdout.write(json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False)
+    sys.stdout.write(printable_json(text) + "\n")
+
+
+def log_to_stderr(level: int) -> None:
+    """Show log messages from a level on, on standard error."""
+
+    class Printable(logging.Formatter):
+        """Takes nothing from a record but what a terminal may be shown."""
+
+        def format(self, record: logging.LogRecord) -> str:
+            return printable(super().format(record))
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Printable("%(message)s"))
+    logging.basicConfig(level=level, handlers=[handler], force=True)

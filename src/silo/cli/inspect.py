@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from silo.cli.console import ExitCode, console, print_json, table
+from silo.cli.console import ExitCode, console, print_json, print_listing, say, table
 from silo.cli.options import Json, Kernels, one_of, target_named
 from silo.tune.progress import format_bytes
 
@@ -72,17 +72,14 @@ def command(
     problems = verify_bundle(path) if verify else []
     if problems:
         for problem in problems:
-            console(stderr=True).print(problem, markup=False, highlight=False)
+            say(problem, stderr=True)
         raise typer.Exit(ExitCode.FAILED)
     description = describe_bundle(path, kernel or None)
     if json:
         print_json(description.to_json())
         return
-    console().print(
-        f"{path}: {format_bytes(description.size_bytes)}, sha256 {description.identity}\n"
-        f"made by {', '.join(f'{name} {version}' for name, version in description.producer.items())}",
-        highlight=False,
-    )
+    say(f"{path}: {format_bytes(description.size_bytes)}, sha256 {description.identity}")
+    say(f"made by {', '.join(f'{name} {version}' for name, version in description.producer.items())}")
     rows = [
         [
             row.kernel,
@@ -109,7 +106,7 @@ def command(
     cases = [[row.kernel, row.label, row.checks] for row in description.cases]
     console().print(table("cases", ["kernel", "case", "checks"], cases))
     if verify:
-        console().print("every byte verified")
+        say("every byte verified")
 
 
 def _print_code(
@@ -130,8 +127,8 @@ def _print_code(
         return
     for one in listings:
         if len(listings) > 1:
-            print(f"// {one.kernel} for {one.target}, {one.config}")
-        print(one.text.rstrip("\n"))
+            say(f"// {one.kernel} for {one.target}, {one.config}")
+        print_listing(one.text)
 
 
 def _short_facts(facts: str) -> str:

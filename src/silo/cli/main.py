@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from silo.cli import build, cache, doctor, inspect, report, run, trust, tune
-from silo.cli.console import ExitCode, console
+from silo.cli.console import ExitCode, log_to_stderr, say_error, say_lines
 from silo.cli.shapes import EPILOG, Command, Group
 from silo.errors import SiloError
 
@@ -34,6 +34,7 @@ for _name, _command in {
     "report": report.command,
     "doctor": doctor.command,
     "trust": trust.command,
+    "untrust": trust.untrust_command,
 }.items():
     app.command(_name, cls=Command)(_command)
 app.add_typer(cache.app, name="cache")
@@ -75,18 +76,17 @@ def options(
     asked = settings()
     quiet, said = asked.quiet and not debug, "debug" if debug else asked.log or "info"
     level = logging.ERROR if quiet else logging.getLevelNamesMapping()[said.upper()]
-    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr, force=True)
+    log_to_stderr(level)
 
 
 def _failed(message: str) -> ExitCode:
-    console(stderr=True).print("[bold red]error:[/] ", end="")
-    console(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
+    say_error(message)
     return ExitCode.ERROR
 
 
 def _traced() -> ExitCode:
     """Show where the exception in hand comes from; left to Python, it would end as a failed check does, with 1."""
-    traceback.print_exc()
+    say_lines(traceback.format_exc().rstrip("\n"), stderr=True)
     return ExitCode.ERROR
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self
 
-from silo.cli.console import console
+from silo.cli.console import console, say_lines
 from silo.errors import SettingsError
+from silo.printable import one_line, printable_json
 from silo.tune.progress import Progress, event_to_json, note_of
 from silo.tune.refine import reason_of
 
@@ -60,10 +61,11 @@ class _Bar:
             self._bar.stop()
         if isinstance(error, KeyboardInterrupt):
             # A tuning session says what it kept. The parser, which ends the program, would not.
-            console(stderr=True).print(str(error) or "interrupted", markup=False, highlight=False, soft_wrap=True)
+            say_lines(str(error) or "interrupted", stderr=True)
 
     def show(self, name: str, done: int, total: int, note: str) -> None:
         """Move the bar called ``name``."""
+        name, note = one_line(name), one_line(note)
         if not self._enabled:
             return
         if self._bar is None:
@@ -71,10 +73,10 @@ class _Bar:
             from rich.progress import Progress as RichProgress  # noqa: PLC0415
 
             columns = (
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 MofNCompleteColumn(),
-                TextColumn("{task.fields[note]}"),
+                TextColumn("{task.fields[note]}", markup=False),
             )
             self._bar = RichProgress(*columns, console=console(stderr=True), transient=True)
             self._bar.start()
@@ -93,7 +95,8 @@ class TuneProgress(_Bar):
     def update(self, name: str, progress: Progress) -> None:
         """Take one event of the session called ``name``."""
         if self._lines is not None:
-            self._lines.write(json.dumps(event_to_json(name, progress), ensure_ascii=False) + "\n")
+            line = json.dumps(event_to_json(name, progress), ensure_ascii=False)
+            self._lines.write(printable_json(line) + "\n")
             self._lines.flush()  # whoever reads it wants to know now
         parts = [note_of(progress)]
         if progress.last is not None and progress.phase == "search" and (reason := reason_of(progress.last)):

@@ -1,25 +1,80 @@
-"""``silo trust``: vouch for the host code of a bundle."""
+"""``silo trust`` and ``silo untrust``: vouch for the host code of a bundle, see what was vouched for, take it back."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from silo.cli.console import console
+from silo.cli.console import console, print_json, say, table
+from silo.cli.options import Json
+from silo.errors import StoreError
 from silo.tune.progress import format_bytes
 
-__all__ = ["command"]
+__all__ = ["command", "untrust_command"]
 
 
-def command(path: Annotated[Path, typer.Argument(metavar="K.silo", help="A bundle whose CPU code you trust.")]) -> None:
-    """Allow this user's processes to load the native CPU code of K.silo.
+def command(
+    path: Annotated[
+        Path | None, typer.Argument(metavar="[K.silo]", help="A bundle whose CPU code you trust.", show_default=False)
+    ] = None,
+    *,
+    listing: Annotated[bool, typer.Option("--list", help="Show what is trusted, since when and from which file.")] = (
+        False
+    ),
+    json: Json = False,
+) -> None:
+    """Let the native code of a bundle run in your processes: code that somebody else built.
 
-    Trust is by content: each blob's sha256 is noted, so the file may move, and a changed file is not trusted.
+    Trust is by content: noted is each piece of code with the way it is called, so the file may move, and a changed
+    file is not trusted. The text that checks compile is part of it.
     """
-    from silo.api.bundles import trust_bundle  # noqa: PLC0415
+    from silo.api.trusting import trust_bundle, trusted_code  # noqa: PLC0415
 
-    added = trust_bundle(path)
-    total = sum(blob.size for blob in added)
-    console().print(f"trusted {len(added)} host blobs of {path}, {format_bytes(total)}", highlight=False)
+    if listing == (path is not None):
+        raise typer.BadParameter("name a bundle, or ask for --list")
+    if path is not None:
+        made = trust_bundle(path)
+        if json:
+            print_json(asdict(made))
+            return
+        known = "" if made.added == made.codes else f", {made.codes - made.added} of it before"
+        say(
+            f"trusted the native code of {path}: {made.codes} variants, {format_bytes(made.size_bytes)}{known}",
+        )
+        return
+    rows = trusted_code()
+    if json:
+        print_json([asdict(row) for row in rows])
+        return
+    cells = [
+        [row.sha256[:16] or "nothing", row.kernel or f"so {row.blob[:16]}", row.origin, _since(row.since)]
+        for row in rows
+    ]
+    console().print(table("trusted", ["sha256", "code", "file", "since"], cells))
+    if any(not row.sha256 for row in rows):
+        say("Where it says nothing, an older Silo noted bytes and not how they are called: run silo trust again.")
+
+
+def untrust_command(
+    names: Annotated[
+        list[str], typer.Argument(metavar="FILE|SHA256...", help="Bundles, or what silo trust --list shows.")
+    ],
+) -> None:
+    """Take your word for native code back, also for what you built: it is asked about again.
+
+    Programs that have loaded it keep it.
+    """
+    from silo.api.trusting import untrust  # noqa: PLC0415
+
+    taken = untrust(names)
+    if not taken:
+        raise StoreError("nothing of that was trusted; see silo trust --list")
+    say(f"{taken} pieces of native code are trusted no longer")
+
+
+def _since(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC") if seconds else "not noted"

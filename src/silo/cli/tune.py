@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from silo.cli.console import console, print_json, table
+from silo.cli.console import console, print_json, say, say_lines, table
 from silo.cli.options import PLACES, Budget, Deterministic, Device, Json, Kernels, Quiet, one_of
 from silo.cli.progress import TuneProgress, event_lines
 from silo.errors import TuneError
@@ -133,10 +133,10 @@ def command(
         console().print(table(f"{path} on {device}", columns, cells, right=["time", "measured", "reused"]))
         for row in rows:
             for remark in row.remarks:
-                console().print(f"{row.kernel} {row.case}: {remark}", markup=False, highlight=False, soft_wrap=True)
+                say_lines(f"{row.kernel} {row.case}: {remark}")
         for row in rows if lock is not None else ():
             decided = f"{row.locked} ({row.locked_reason})" if row.locked else row.locked_reason
-            console().print(f"{lock}: {row.kernel} {row.case}: {decided}", markup=False, highlight=False)
+            say(f"{lock}: {row.kernel} {row.case}: {decided}")
     if failures := [row.failure for row in rows if row.failure]:
         raise TuneError("\n".join(failures))
 
@@ -149,4 +149,4 @@ def _explain(path: Path, device: str, kernels: list[str] | None, lock: Path | No
         print_json([explained.to_json() | {"case": case} for case, explained in found])
     elif not quiet:
         for case, explained in found:
-            console().print(f"{case}: {explained.text}", markup=False, highlight=False, soft_wrap=True)
+            say_lines(f"{case}: {explained.text}")

@@ -25,19 +25,24 @@ GROUP = "silo.compilers"
 def installed_plugins() -> Mapping[str, str]:
     """The entry points of the group ``silo.compilers``: name to ``module:Class``, sorted.
 
-    Where Silo runs from a checkout and is not installed, those that its ``pyproject.toml`` declares.
+    Where Silo runs from a checkout and is not installed, those of Silo's own that its ``pyproject.toml`` declares.
     """
     found = {entry.name: entry.value for entry in metadata.entry_points(group=GROUP)}
     return dict(sorted({**_declared_in_checkout(), **found}.items()))
 
 
 def _declared_in_checkout() -> dict[str, str]:
-    path = Path(silo.__file__).parents[2] / "pyproject.toml"
-    try:
-        project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
-        return dict(project["entry-points"][GROUP]) if project["name"] == "kernel-silo" else {}
-    except (OSError, ValueError, KeyError, TypeError):  # installed, or some other project's file
+    package = Path(silo.__file__).parent
+    if package.parent.name != "src":  # a folder that Silo was installed or copied into
         return {}
+    try:
+        project = tomllib.loads((package.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        declared = dict(project["entry-points"][GROUP]) if project["name"] == "kernel-silo" else {}
+    except (OSError, ValueError, KeyError, TypeError):  # some other project's file
+        return {}
+    # Any file may bear that name. What it names is imported, so it must be code that is already trusted.
+    own = f"{silo.__name__}."
+    return {name: place for name, place in declared.items() if isinstance(place, str) and place.startswith(own)}
 
 
 class Toolchain:

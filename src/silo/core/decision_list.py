@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from silo.core.config import Config
+from silo.core.limits import MAX_BOUNDS, MAX_STEPS
 from silo.core.nodes import Argument, Const, Node, OpKind, make
 from silo.core.reading import read_list, read_natural, read_text
 from silo.core.values import JSON, Value, malformed
@@ -108,11 +109,11 @@ class DecisionList:
     def from_json(cls, data: JSON) -> DecisionList:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
         steps: list[Step] = []
-        for item in read_list(data, "a decision list"):
+        for item in read_list(data, "a decision list", MAX_STEPS):
             pair = read_list(item, "a step of a decision list")
             if len(pair) != 2:
                 raise malformed("a step of a decision list", item)
-            bounds = tuple(_bound(bound) for bound in read_list(pair[0], "the bounds of a step"))
+            bounds = tuple(_bound(bound) for bound in read_list(pair[0], "the bounds of a step", MAX_BOUNDS))
             steps.append(Step(bounds, Config.from_json(pair[1])))
         return cls(tuple(steps))
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from silo.core.config import Config
+from silo.core.limits import MAX_NAMES
 from silo.core.nodes import INT64_MAX
 from silo.core.reading import read_list, read_object, read_text
 from silo.core.values import JSON, Value, canonical_json, malformed, value_from_json, value_to_json
@@ -93,7 +94,7 @@ def bucket_to_json(bucket: Bucket) -> JSON:
 
 def bucket_from_json(data: JSON) -> Bucket:
     """The inverse of :func:`bucket_to_json`; ``ValueError`` on anything else."""
-    return tuple(value_from_json(item) for item in read_list(data, "a bucket"))
+    return tuple(value_from_json(item) for item in read_list(data, "a bucket", MAX_NAMES))
 
 
 @frozen
@@ -203,7 +204,9 @@ class DispatchRules:
         names = ("key", "rules", "fallback")
         fitted = isinstance(data, dict) and "unseen" in data
         members = read_object(data, (*names, "unseen") if fitted else names, "dispatch rules")
-        key = tuple(read_text(name, "the key of dispatch rules") for name in read_list(members["key"], "a key"))
+        key = tuple(
+            read_text(name, "the key of dispatch rules") for name in read_list(members["key"], "a key", MAX_NAMES)
+        )
         pairs: list[tuple[Bucket, Config]] = []
         for rule in read_list(members["rules"], "dispatch rules"):
             parts = read_list(rule, "a dispatch rule")

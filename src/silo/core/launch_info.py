@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
+from silo.core.limits import MAX_PARAMETERS
 from silo.core.reading import read_bool, read_list, read_mapping, read_natural, read_object, read_text
 from silo.core.values import JSON, malformed
 from silo.frozen import frozen, names_of
@@ -13,6 +14,7 @@ __all__ = ["AbiType", "LaunchInfo", "LayoutSlot", "TensorMap", "format_block"]
 
 _PART = r"(shape|stride)\.[0-4]|nan|tf32"
 _MAX_RANK = 5  # of a tensor map
+_MAX_SLOTS = 16 * MAX_PARAMETERS  # a tensor descriptor has up to 13
 _OPTIONAL = frozenset(
     {"block", "cpu_chunk", "cpu_threads", "tensor_maps"}
 )  # members of launch info that are left out where they are the default
@@ -180,8 +182,10 @@ class LaunchInfo:
             not members.get(name, True) for name in ("tensor_maps", "cpu_chunk", "cpu_threads")
         ):
             raise malformed("launch info", data)
-        layout = tuple(LayoutSlot.from_json(item) for item in read_list(members["layout"], "a parameter layout"))
-        maps = read_list(members.get("tensor_maps", []), "the tensor maps of launch info")
+        layout = tuple(
+            LayoutSlot.from_json(item) for item in read_list(members["layout"], "a parameter layout", _MAX_SLOTS)
+        )
+        maps = read_list(members.get("tensor_maps", []), "the tensor maps of launch info", MAX_PARAMETERS)
 
         def natural(name: str) -> int:
             return read_natural(members[name], f"the {name} of launch info")

@@ -10,10 +10,12 @@ everywhere: :class:`~silo.errors.ExpressionError` here, an error code in C and C
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TypeAlias, cast
 
+from silo.core.limits import MAX_NODES
 from silo.core.values import JSON, Value, malformed
 from silo.errors import ExpressionError
 from silo.frozen import field, frozen
@@ -444,14 +446,16 @@ def to_json(node: Node) -> JSON:
 def from_json(data: JSON) -> Node:
     """The inverse of :func:`to_json`; ``ValueError`` for anything that it never writes."""
     try:
-        return _from_json(data)
+        return _from_json(data, itertools.count(1))
     except ExpressionError as error:  # a number out of range, a wrong count of operands, a tree too deep
         raise ValueError(str(error)) from None
     except RecursionError:
         raise ValueError("an expression nested too deeply") from None
 
 
-def _from_json(data: JSON) -> Node:
+def _from_json(data: JSON, numbers: Iterator[int]) -> Node:
+    if next(numbers) > MAX_NODES:
+        raise ExpressionError(f"an expression of more than {MAX_NODES} parts")
     if isinstance(data, int) and not isinstance(data, bool):
         return Const(data)
     if isinstance(data, Mapping) and len(data) == 1:
@@ -466,7 +470,7 @@ def _from_json(data: JSON) -> Node:
         kinds = {kind.value: kind for kind in OpKind}
         kind, *operands = data
         if kind in kinds:
-            return Op(kinds[cast("str", kind)], tuple(_from_json(operand) for operand in operands))
+            return Op(kinds[cast("str", kind)], tuple(_from_json(operand, numbers) for operand in operands))
     raise malformed("an expression", data)
 
 

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from silo.core.compiled import Compiled
 from silo.core.config import Config
+from silo.core.consent import Consent
 from silo.core.decisions import Decision
 from silo.core.device import DeviceModel
 from silo.core.launch_info import LaunchInfo
@@ -158,8 +159,13 @@ class ChecksKernels(Protocol):
         """From the source. Raises SourceError, CompileError."""
         ...
 
-    def check_text(self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool) -> CheckedKernel:
-        """From the text that travels with an artifact, which has no lines. Raises CompileError."""
+    def check_text(
+        self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
+    ) -> CheckedKernel:
+        """From the text that travels with an artifact, which has no lines. Raises CompileError.
+
+        Raises TrustError where the consent is not for this text and these calls: what is made of it runs here.
+        """
         ...
 
 
@@ -220,8 +226,14 @@ class Device(Protocol):
         """A clock that times launches on this device."""
         ...
 
-    def load(self, launch: LaunchInfo, blob: bytes, kind: str, name: str) -> LoadedKernel:
-        """Hand a verified blob to the driver. Raises DeviceError."""
+    def load(
+        self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
+    ) -> LoadedKernel:
+        """Hand a verified blob to the driver. Raises DeviceError.
+
+        Native code (``HOST_CODE_KINDS``) runs in this process as soon as it is mapped: a device that maps some raises
+        TrustError without consent to these bytes and this launch (``silo.core.consent.require_consent``).
+        """
         ...
 
 

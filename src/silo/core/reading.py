@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from silo.core.dtypes import DType, dtype
+from silo.core.limits import MAX_AXES, MAX_NAMES
 from silo.core.target import Target
 from silo.core.values import JSON, Value, malformed, value_from_json
 from silo.errors import TargetError
@@ -42,17 +43,19 @@ def read_object(data: JSON, names: Sequence[str], what: str) -> Mapping[str, JSO
     return data
 
 
-def read_list(data: JSON, what: str) -> Sequence[JSON]:
-    """A list."""
+def read_list(data: JSON, what: str, most: int | None = None) -> Sequence[JSON]:
+    """A list, of at most so many items."""
     if not isinstance(data, list):
         raise malformed(what, data)
+    if most is not None and len(data) > most:
+        raise ValueError(f"{what} of {len(data)} items; at most {most}")
     return data
 
 
 def read_pairs(data: JSON, what: str) -> Sequence[tuple[str, JSON]]:
-    """A list of ``[name, anything]``."""
+    """A list of at most ``MAX_NAMES`` pairs ``[name, anything]``."""
     pairs: list[tuple[str, JSON]] = []
-    for item in read_list(data, what):
+    for item in read_list(data, what, MAX_NAMES):
         pair = read_list(item, what)
         if len(pair) != 2:
             raise malformed(what, item)
@@ -90,13 +93,16 @@ def read_natural(data: JSON, what: str) -> int:
 
 
 def read_integers(data: JSON, what: str) -> tuple[int, ...]:
-    """A list of integers."""
-    return tuple(read_integer(item, what) for item in read_list(data, what))
+    """A list of at most ``MAX_AXES`` integers: of shapes and their like, whose product somebody takes."""
+    return tuple(read_integer(item, what) for item in read_list(data, what, MAX_AXES))
 
 
 def read_values(data: JSON, what: str) -> tuple[tuple[str, Value], ...]:
-    """An object whose members are values."""
-    return tuple((name, value_from_json(item)) for name, item in read_mapping(data, what).items())
+    """An object of at most ``MAX_NAMES`` members, which are values."""
+    members = read_mapping(data, what)
+    if len(members) > MAX_NAMES:
+        raise ValueError(f"{what}: {len(members)} members; at most {MAX_NAMES}")
+    return tuple((name, value_from_json(item)) for name, item in members.items())
 
 
 def read_dtype(data: JSON, what: str) -> DType:

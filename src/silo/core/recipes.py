@@ -12,20 +12,21 @@ from silo.core.descriptors import TensorDescriptor
 from silo.core.dtypes import DType, DTypeKind
 from silo.core.generator import Fill, FillParams, generate, sample_indices
 from silo.core.host_arrays import dtype_named, numpy_dtype, strided
+from silo.core.limits import MAX_AXES
 from silo.core.nodes import INT64_MAX, INT64_MIN, Node, from_json, to_json
-from silo.core.own_data import OwnData, Tabulate, own_from_json
+from silo.core.own_data import Formula, OwnData, Tabulate, own_from_json
 from silo.core.reading import (
     read_bool,
     read_dtype,
     read_integer,
     read_integers,
     read_list,
-    read_natural,
     read_object,
     read_pairs,
     read_text,
 )
 from silo.core.values import JSON, Value, malformed, value_from_json, value_to_json
+from silo.core.work import Work
 from silo.errors import CaseError
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ __all__ = [
     "DescriptorRecipe",
     "ExpectedRecipe",
     "ScalarRecipe",
-    "Work",
 ]
 
 # Expected arrays up to this many bytes are kept whole, others by SAMPLES of their elements.
@@ -49,7 +49,8 @@ WHOLE_LIMIT = 4096
 SAMPLES = 512
 
 _MAX_BYTES = 1 << 44  # of one array: what a damaged recipe may ask for at most
-_MAX_AXES = 32
+
+_FORMULA_BYTES = 64  # an element of an array that is computed
 
 # The parameters of each fill with their defaults; None has to be given.
 _PARAMETERS: dict[Fill, dict[str, Value]] = {
@@ -85,8 +86,8 @@ class ArrayRecipe:
 
     def __post_init__(self) -> None:
         where = f"an array of {self.fill.word} values"
-        if len(self.shape) > _MAX_AXES or any(extent < 0 for extent in self.shape):
-            raise CaseError(f"{where} has the shape {self.shape}; extents are 0 or more, axes at most {_MAX_AXES}")
+        if len(self.shape) > MAX_AXES or any(extent < 0 for extent in self.shape):
+            raise CaseError(f"{where} has the shape {self.shape}; extents are 0 or more, axes at most {MAX_AXES}")
         if self.strides is not None and (len(self.strides) != len(self.shape) or any(s < 0 for s in self.strides)):
             raise CaseError(f"{where} of shape {self.shape} has the strides {self.strides}; one each, 0 or more")
         if max(self.size, self._reach) * self.dtype.itemsize > _MAX_BYTES:
@@ -152,6 +153,11 @@ class ArrayRecipe:
     def size(self) -> int:
         """How many elements."""
         return math.prod(self.shape)
+
+    @property
+    def bytes_to_make(self) -> int:
+        """The memory that making it takes at most. Of a formula's elements, Python's numbers lie there for a while."""
+        return max(self.size, self._reach) * (_FORMULA_BYTES if isinstance(self.own, Formula) else self.dtype.itemsize)
 
     @property
     def element_strides(self) -> tuple[int, ...]:
@@ -369,7 +375,11 @@ class ExpectedRecipe:
     atol: float | None = None
 
     def __post_init__(self) -> None:
-        if any(extent < 0 for extent in self.shape) or math.prod(self.shape) * self.dtype.itemsize > _MAX_BYTES:
+        if (
+            len(self.shape) > MAX_AXES
+            or any(extent < 0 for extent in self.shape)
+            or math.prod(self.shape) * self.dtype.itemsize > _MAX_BYTES
+        ):
             raise CaseError(f"an expected array has the shape {self.shape}")
         if not 0 <= self.seed < 1 << 63 or (self.sampled is not None and not 2 <= self.sampled <= 1 << 16):
             raise CaseError(f"an expected array is sampled {self.sampled} times with the seed {self.seed}")
@@ -444,30 +454,6 @@ def _is_little(array: NDArray[Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What a case says that one launch cannot do without: bytes moved, floating-point operations. None: not said."""
-
-    bytes: int | None = None
-    flops: int | None = None
-
-    @classmethod
-    def of(cls, moved: int | None, flops: int | None) -> Work | None:
-        """The work, or None where nothing is said."""
-        return None if moved is None and flops is None else cls(moved, flops)
-
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {"bytes": self.bytes, "flops": self.flops}
-
-    @classmethod
-    def from_json(cls, data: JSON) -> Work:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        members = read_object(data, ("bytes", "flops"), "the work of a case")
-        known = {name: None if count is None else read_natural(count, name) for name, count in members.items()}
-        return cls(**known)
-
-
-@dataclass(frozen=True, slots=True)
 class CaseRecipe:
     """One case of a kernel: its arguments by parameter name, and what its written arrays then hold.
 
@@ -496,6 +482,12 @@ class CaseRecipe:
         if self.grid is not None and not 1 <= len(self.grid) <= 3:
             raise CaseError(f"the case {self.label!r} has a grid of {len(self.grid)} axes; 1 to 3")
         object.__setattr__(self, "config", tuple(sorted(self.config, key=lambda item: item[0])))
+
+    @property
+    def bytes_to_make(self) -> int:
+        """The memory that making its arrays takes at most."""
+        arrays = (one.array if isinstance(one, DescriptorRecipe) else one for _, one in self.arguments)
+        return sum(one.bytes_to_make for one in arrays if isinstance(one, ArrayRecipe))
 
     def materialize(self, make: Callable[[ArrayRecipe], T]) -> dict[str, T | TensorDescriptor | Value]:
         """The arguments by name: arrays as ``make`` makes them, aliases as the same object, values as they are."""

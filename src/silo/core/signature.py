@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Final
 
 from silo.core.dtypes import DType
+from silo.core.limits import MAX_PARAMETERS
 from silo.core.reading import read_dtype
 from silo.core.values import JSON, Value, malformed, value_from_json, value_to_json
 from silo.frozen import frozen, replace
@@ -23,6 +24,9 @@ class ParameterKind(Enum):
     BOOL = "bool"
     CONSTEXPR = "constexpr"
     DESCRIPTOR = "descriptor"
+
+
+_POINTING = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
 
 
 class Effect(Enum):
@@ -58,7 +62,8 @@ class Parameter:
     """One parameter. ``dtype`` is the pointee's for a pointer, the value's for a scalar, None otherwise.
 
     ``specialize`` is False for parameters the author excluded (Triton's ``do_not_specialize``);
-    ``align`` is False for those in ``do_not_specialize_on_alignment``.
+    ``align`` is False for those in ``do_not_specialize_on_alignment``. A pointer has no default but None: a number
+    would be an address that the caller did not choose.
     """
 
     name: str
@@ -68,6 +73,10 @@ class Parameter:
     default: Value | NoDefault = NO_DEFAULT
     specialize: bool = True
     align: bool = True
+
+    def __post_init__(self) -> None:
+        if self.kind in _POINTING and self.default is not None and not isinstance(self.default, NoDefault):
+            raise ValueError(f"{self.name} is a pointer, whose default can only be None, not {self.default!r}")
 
     def to_json(self) -> JSON:
         """The canonical form; defaults of fields are left out."""
@@ -151,4 +160,6 @@ class Signature:
         """The inverse of :meth:`to_json`."""
         if not isinstance(data, list):
             raise malformed("a signature", data)
+        if len(data) > MAX_PARAMETERS:
+            raise ValueError(f"a signature of {len(data)} parameters; at most {MAX_PARAMETERS}")
         return cls(tuple(Parameter.from_json(item) for item in data))

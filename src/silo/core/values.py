@@ -10,16 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast
 
 from silo.core.dtypes import DType, dtype
+from silo.core.limits import refuse_large
 from silo.frozen import frozen
 
 __all__ = [
     "JSON",
+    "PARSE_BUDGET",
     "FunctionValue",
     "Value",
+    "beginning",
     "canonical_json",
     "digest",
     "malformed",
@@ -43,6 +47,13 @@ class FunctionValue:
 Value: TypeAlias = "bool | int | float | str | DType | FunctionValue | tuple[Value, ...] | None"
 
 _INT64 = range(-(1 << 63), 1 << 63)
+
+# Bytes of memory that one document may take where nobody says otherwise.
+PARSE_BUDGET = 32 << 20
+_SHOWN = 200  # characters of wrong data that a message shows
+_shorten = reprlib.Repr()
+_shorten.maxlist = _shorten.maxtuple = _shorten.maxdict = 16
+_shorten.maxstring = _shorten.maxlong = _shorten.maxother = _SHOWN
 
 
 def value_to_json(value: Value) -> JSON:
@@ -99,11 +110,17 @@ def _decoded(data: JSON) -> Value:
 
 def malformed(what: str, data: object) -> ValueError:
     """The error to raise for data that is not ``what``; only the beginning of the data is shown."""
-    try:
-        text = repr(data)
-    except RecursionError:
-        text = "(nested too deeply)"
-    return ValueError(f"not {what}: {text if len(text) <= 200 else text[:200] + '...'}")
+    return ValueError(f"not {what}: {beginning(data)}")
+
+
+def beginning(data: object) -> str:
+    """Data from anywhere for a message: its beginning, however large and deep it is.
+
+    >>> beginning([1, {"a": "b"}]), len(beginning("x" * 1000))
+    ("[1, {'a': 'b'}]", 200)
+    """
+    text = _shorten.repr(data)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
 def value_sort_key(value: Value) -> tuple[str, bool, float, str]:
@@ -132,8 +149,12 @@ def _refuse_floats(data: object) -> None:
             _refuse_floats(item)
 
 
-def parse_json(text: bytes) -> JSON:
-    """Read JSON that holds no floats and no duplicate keys; ``ValueError`` otherwise."""
+def parse_json(text: bytes, budget: int = PARSE_BUDGET) -> JSON:
+    """Read JSON that holds no floats and no duplicate keys; ``ValueError`` otherwise.
+
+    Text that would take more than ``budget`` bytes of memory is refused before anything of it is built.
+    """
+    refuse_large(text, budget)
 
     def no_float(literal: str) -> JSON:
         raise ValueError(f"a float in canonical JSON: {literal}")

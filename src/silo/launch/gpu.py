@@ -21,6 +21,7 @@ from silo.launch.reserved import reserved_sms
 from silo.settings import settings
 
 if TYPE_CHECKING:
+    from silo.core.consent import Consent
     from silo.launch.gpu_timer import GpuTimer
 
 __all__ = ["GpuDevice", "Vendor", "gpu_devices"]
@@ -95,12 +96,17 @@ class GpuDevice:
 
         return GpuTimer(self.target.kind, self.index, self._number("l2_bytes"), cold=settings().l2 == "cold")
 
-    def load(self, launch: LaunchInfo, blob: bytes, kind: str, name: str) -> native.LoadedKernel:
+    def load(
+        self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
+    ) -> native.LoadedKernel:
         """Load a kernel under the device's primary context, which is made when the first one is loaded.
+
+        Needs no consent: the driver runs it on the device, and takes no native code.
 
         Raises:
             DeviceError: code of another kind, code the driver refuses, or a launch the device cannot do.
         """
+        del consent
         if kind not in self.vendor.blob_kinds:
             raise DeviceError(
                 f"{name}: {self.target} loads code of kind {' or '.join(self.vendor.blob_kinds)}, not {kind!r}"

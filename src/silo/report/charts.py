@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from silo.printable import printable
 from silo.report.ranking import Effect, best_so_far
 from silo.report.scale import LinearScale, LogScale
 from silo.tune.progress import format_time
@@ -19,16 +20,20 @@ _MOST_MARKS = 3000
 _MARGIN = 1.12  # how far the axis goes beyond what is drawn
 
 
+def _escaped(text: str) -> str:
+    return escape(printable(text))
+
+
 def _svg(width: int, height: int, label: str, parts: Iterable[str]) -> str:
     return (
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}" class="chart"'
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{_escaped(label)}" class="chart"'
         f' width="{width}">{"".join(parts)}</svg>'
     )
 
 
 def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "middle") -> str:
     css = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{css}>{escape(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{css}>{_escaped(text)}</text>'
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
@@ -36,7 +41,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 
 def _dot(x: float, y: float, radius: float, kind: str, title: str) -> str:
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" class="{kind}"><title>{escape(title)}</title></circle>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" class="{kind}"><title>{_escaped(title)}</title></circle>'
 
 
 def _time_axis(scale: LogScale, left: float, right: float) -> list[str]:
@@ -105,7 +110,7 @@ def _marks(trials: Sequence[Trial], x: LinearScale, y: LogScale, floor: float) -
             title = f"{number}. {trial.config}: {trial.status.value}: {first}"
             px = x.place(number)
             cross = f"M{px - 3:.1f} {floor - 3:.1f}l6 6m0 -6l-6 6"
-            parts.append(f'<path d="{cross}" class="failed"><title>{escape(title)}</title></path>')
+            parts.append(f'<path d="{cross}" class="failed"><title>{_escaped(title)}</title></path>')
     if any(trial.status is not Status.OK for trial in trials):
         parts.append(_text(x.start - 7, floor + 4, "failed", "tick", "end"))
     return parts
@@ -155,7 +160,7 @@ def _column(text: str, times: Sequence[int], centre: float, step: int, y: LogSca
     middle, best = y.place(median(times)), y.place(times[0])
     parts.append(
         f'<path d="M{centre - step * 0.32:.1f} {middle:.1f}h{step * 0.64:.1f}" class="median">'
-        f"<title>{escape(f'{text}: median {format_time(median(times))} of {len(times)} configs')}</title></path>"
+        f"<title>{_escaped(f'{text}: median {format_time(median(times))} of {len(times)} configs')}</title></path>"
     )
     parts.append(_dot(centre, best, 4, "winner", f"{text}: best {format_time(times[0])}"))
     return parts

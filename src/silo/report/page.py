@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from silo.core.config import Config
 from silo.errors import PackageError
+from silo.printable import printable
 from silo.report.ceilings import Ceilings, SpeedOfLight, dot_dtype, speed_of_light
 from silo.report.charts import effect_chart, progress_chart
 from silo.report.ranking import Comparison, compare, effects, failure_groups, parameter_names, value_text
@@ -73,8 +76,14 @@ def kernel_page(kernel: str, origin: str, studies: Sequence[StudyReport]) -> str
     for section, report in zip(sections, studies, strict=True):
         if labels.count(section["label"]) > 1:
             section["label"] += f" \u00b7 {report.kept.study.device.name} \u00b7 {report.kept.study.target}"
+    js = _resource("page.js")
     return _template().render(
-        kernel=kernel, origin=origin, sections=sections, css=_resource("page.css"), js=_resource("page.js")
+        kernel=kernel,
+        origin=origin,
+        sections=sections,
+        css=_resource("page.css"),
+        js=js,
+        digest=b64encode(sha256(js.encode()).digest()).decode(),  # no other script runs, nothing is fetched
     )
 
 
@@ -86,8 +95,15 @@ def _template() -> Template:
         raise PackageError(
             "silo report needs Jinja2, which is not installed: pip install 'kernel-silo[report]'"
         ) from None
-    made = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+    )
     return made.from_string(_resource("page.html"))
+
+
+def _shown(value: object) -> object:
+    """Texts without marks that a browser obeys and nobody sees, such as those of direction; charts are made so."""
+    return value if isinstance(value, int | float) or hasattr(value, "__html__") else printable(str(value))
 
 
 def _resource(name: str) -> str:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
 
-from silo.artifacts.artifact import Artifact, BlobRef
+from silo.artifacts.artifact import Artifact, BlobRef, text_of
 from silo.core.compiled import HOST_CODE_KINDS, Compiled, CompiledBlob
+from silo.core.consent import HostCode
+from silo.core.decisions import Decision
 from silo.core.launch_info import LaunchInfo
 from silo.core.values import JSON
 from silo.errors import SiloError
@@ -44,10 +46,14 @@ class Blobs(Protocol):
 
 
 class BuiltLedger(Protocol):
-    """Where the compile path notes the host code that it made."""
+    """Where the compile path notes the host code that it made, and what is found in the store is asked after."""
 
-    def note_built(self, ref: BlobRef) -> None:
-        """Vouch for a blob that was compiled here."""
+    def note_built(self, *codes: HostCode) -> None:
+        """Vouch for native code that was compiled here."""
+        ...
+
+    def decide(self, code: HostCode) -> Decision:
+        """Whether native code may be loaded."""
         ...
 
 
@@ -64,6 +70,11 @@ class Outcome:
     def refs(self) -> tuple[BlobRef, ...]:
         """Every blob, the driver's first."""
         return (self.blob, *self.sidecars)
+
+    @property
+    def host_code(self) -> HostCode:
+        """What is noted of its native code: nothing of calls, which belong to the variants made of it."""
+        return HostCode(self.blob.sha256, self.blob.kind, self.launch, text=text_of(self.sidecars))
 
     def to_json(self) -> JSON:
         """The canonical form."""
@@ -88,7 +99,10 @@ class Outcome:
 
 
 class Artifacts:
-    """Artifacts and job outcomes. An entry whose blobs are gone or damaged is a miss."""
+    """Artifacts and job outcomes.
+
+    An entry whose blobs are gone or damaged is a miss, and so is native code that nobody vouched for as it is called.
+    """
 
     def __init__(self, artifacts: Entries, jobs: Entries, blobs: Blobs, built: BuiltLedger, notices: Notices) -> None:
         self._artifacts = artifacts
@@ -98,25 +112,39 @@ class Artifacts:
         self._notices = notices
 
     def put(self, key: str, artifact: Artifact) -> None:
-        """Publish an artifact under its artifact key; its blobs must have been put before."""
+        """Publish an artifact that was compiled here under its artifact key, and vouch for its native code.
+
+        Its code must come from :meth:`put_compiled` or :meth:`outcome`.
+        """
+        if artifact.runs_on_host:
+            self._built.note_built(artifact.host_code())
         self._artifacts.put(key, {"schema": "artifact/1", "value": artifact.to_json()})
 
     def get(self, key: str) -> Artifact | None:
         """The artifact of an artifact key, or None."""
         artifact = self._read(self._artifacts, "artifact", key, Artifact.from_json)
-        return artifact if artifact and self._all_here((artifact.blob, *artifact.sidecars)) else None
+        if artifact is None or not self._all_here((artifact.blob, *artifact.sidecars)):
+            return None
+        return artifact if not artifact.runs_on_host or self._vouched(artifact.host_code()) else None
 
     def put_compiled(self, job_key: str, compiled: Compiled) -> Outcome:
-        """Keep the outcome of a compile job that ran here, and vouch for its host code."""
-        refs = tuple(self._put_blob(blob) for blob in (compiled.blob, *compiled.sidecars))
+        """Keep the outcome of a compile job that ran here, and vouch for its native code."""
+        refs = tuple(
+            BlobRef(self._blobs.put(blob.data), blob.kind, len(blob.data))
+            for blob in (compiled.blob, *compiled.sidecars)
+        )
         outcome = Outcome(compiled.launch, refs[0], refs[1:], compiled.log)
+        if outcome.blob.kind in HOST_CODE_KINDS:
+            self._built.note_built(outcome.host_code)
         self._jobs.put(job_key, {"schema": "job/1", "value": outcome.to_json()})
         return outcome
 
     def outcome(self, job_key: str) -> Outcome | None:
         """The outcome of a compile job, its blobs not read; None when it or a blob of it is not here."""
         outcome = self._read(self._jobs, "job", job_key, Outcome.from_json)
-        return outcome if outcome and self._all_here(outcome.refs) else None
+        if outcome is None or not self._all_here(outcome.refs):
+            return None
+        return outcome if outcome.blob.kind not in HOST_CODE_KINDS or self._vouched(outcome.host_code) else None
 
     def compiled(self, job_key: str) -> Compiled | None:
         """The outcome of a compile job with its verified bytes; None when anything of it is missing or damaged."""
@@ -145,11 +173,15 @@ class Artifacts:
         self._notices.once(f"{what} {key}", f"{what} {key} in the store cannot be used: {reason}; taken as absent")
         return None
 
-    def _put_blob(self, blob: CompiledBlob) -> BlobRef:
-        ref = BlobRef(self._blobs.put(blob.data), blob.kind, len(blob.data))
-        if blob.kind in HOST_CODE_KINDS:
-            self._built.note_built(ref)
-        return ref
+    def _vouched(self, code: HostCode) -> bool:
+        decision = self._built.decide(code)
+        if not decision:
+            self._notices.once(
+                "native code",
+                f"the store has native code that is not used and compiled again, {code.launch.entry} among it: "
+                f"{decision.reason}",
+            )
+        return bool(decision)
 
     def _all_here(self, refs: tuple[BlobRef, ...]) -> bool:
         return all(self._blobs.holds(ref.sha256, ref.size) for ref in refs)

@@ -263,9 +263,8 @@ def _user_name(user: int) -> str:
 def _mended_on_the_way(node: Node, user: int) -> str:
     import shlex  # noqa: PLC0415  # only where something is wrong
 
-    if node.owner in (user, _ROOT):
-        who = "" if node.owner == user else "sudo "
-        return f"mend it with: {who}chmod go-w {shlex.quote(node.path)}"
+    if node.owner == user:
+        return f"mend it with: chmod go-w {shlex.quote(node.path)}"
     return "name a folder of your own with SILO_HOME"
 
 

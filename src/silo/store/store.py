@@ -77,7 +77,7 @@ class StoreBase:
     def _keep_in_memory(self, notices: Notices) -> None:
         self.blobs = MemoryBlobs()
         self.records = MemoryRecords()
-        self.trust = TrustLedger(MemoryRecords(), notices)
+        self.trust = TrustLedger(MemoryRecords())
         self.artifacts = Artifacts(MemoryEntries(), MemoryEntries(), self.blobs, self.trust, notices)
 
 
@@ -123,7 +123,7 @@ class Store(StoreBase):
         self.blobs = FallbackBlobs(gate, DiskBlobs(self._directory, notices))
         self.records = FallbackRecords(gate, DiskRecords(self._directory / "records", notices))
         ledger = self._directory / "trust"
-        self.trust = TrustLedger(FallbackRecords(gate, DiskRecords(ledger, notices)), notices, ledger)
+        self.trust = TrustLedger(FallbackRecords(gate, DiskRecords(ledger, notices)), ledger)
         self.artifacts = Artifacts(
             FallbackEntries(gate, DiskEntries(self._directory, "artifacts", notices)),
             FallbackEntries(gate, DiskEntries(self._directory, "jobs", notices)),

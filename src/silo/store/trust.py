@@ -1,155 +1,285 @@
 """Who may bring host code: native code runs only where this user built it, trusted it, or says so now.
 
-The decision is pure (:func:`may_load`); :class:`TrustLedger` gathers what it needs from two append-only lists in the
-store. A third way, a signature by a trusted key, will be one more voucher in :func:`may_load`.
+What is vouched for is a :class:`silo.core.consent.HostCode`: the bytes and all that decides what happens when they are
+called, by its digest. Whoever maps native code asks for a :class:`silo.core.consent.Consent`, and they are given here
+alone: by the ledger of a store, to what was compiled in this process, and to what the process that started this one
+vouched for.
+
+Notes that an older Silo took cover the bytes alone. They give no consent; a refusal says so.
 """
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from silo.artifacts.artifact import BlobRef
-from silo.core.compiled import HOST_CODE_KINDS
+from silo.core.consent import Consent, HostCode, issue_consent
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import JSON
 from silo.errors import TrustError
-from silo.store.blobs import check_sha256
-from silo.store.notices import Notices
+from silo.frozen import frozen
 
 if TYPE_CHECKING:
     from silo.core.protocols import RecordStore
 
-__all__ = ["TrustLedger", "is_private", "may_load"]
+__all__ = [
+    "TrustEntry",
+    "TrustLedger",
+    "consent_to_compiled",
+    "consent_to_confirmed",
+    "may_load",
+]
 
 BUILT = "built"
 TRUSTED = "trusted"
+_MOST_SHOWN = 8
 
 
-def may_load(sha256: str, built: Collection[str], trusted: Collection[str], *, trust: bool = False) -> Decision:
-    """Whether host code of this sha256 may be loaded, and who vouches for it.
+def may_load(
+    digest: str, built: Collection[str], trusted: Collection[str], *, trust: bool = False, older: str = ""
+) -> Decision:
+    """Whether native code with this digest may be loaded, and who vouches for it.
 
     ``built`` holds what this user's store compiled, ``trusted`` what the user vouched for with ``silo trust``,
-    ``trust`` is the caller's own word for this one load.
+    ``trust`` is the caller's own word for this one load. ``older`` says which list of an older Silo has its bytes.
 
     >>> may_load("ab" * 32, built=(), trusted=())
     Rejected(reason='nobody here built it, and nobody vouched for it')
     >>> bool(may_load("ab" * 32, built={"ab" * 32}, trusted=()))
     True
     """
-    if sha256 in built:
+    if digest in built:
         return Accepted("built here")
-    if sha256 in trusted:
+    if digest in trusted:
         return Accepted("trusted with 'silo trust'")
     if trust:
         return Accepted("the caller passed trust=True")
+    if older:
+        return Rejected(
+            f"nobody vouched for the way it is called: its bytes are known here ({older}), and an older Silo noted no "
+            "more than those"
+        )
     return Rejected("nobody here built it, and nobody vouched for it")
 
 
-def is_private(mode: int, owner: int, user: int) -> Decision:
-    """Whether a file's contents can only be the user's own, so that its word may be taken.
+@frozen
+class TrustEntry:
+    """What ``silo trust`` noted of one piece of native code.
 
-    >>> is_private(0o100644, 1000, 1000)
-    Accepted(reason='')
-    >>> is_private(0o100664, 1000, 1000).reason
-    'others may write it (mode 664)'
+    ``digest`` and ``blob`` are sha256s: of the code as it is called, and of its bytes. ``kernel`` says which code it
+    is, ``origin`` which file it came from, ``since`` when, in seconds of Unix time; 0: an older Silo noted no time.
     """
-    if owner != user:
-        return Rejected(f"it belongs to user {owner}, not {user}")
-    if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return Rejected(f"others may write it (mode {stat.S_IMODE(mode):o})")
-    return Accepted()
+
+    digest: str
+    blob: str
+    kernel: str
+    origin: str
+    since: int
+
+
+class _Listing:
+    """One list as it was last read: its digests, what is known of each, and the blobs of an older Silo's notes."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, TrustEntry | None] = {}
+        self.older: dict[str, TrustEntry] = {}
+        self.read: tuple[int, int, int] | None = None  # the file as it was then
+        self.is_read = False
+
+    def take(self, record: JSON) -> None:
+        """Follow one record; what makes no sense says nothing."""
+        if not isinstance(record, dict):
+            return
+        origin, at = record.get("origin", ""), record.get("at", 0)
+        origin, at = origin if isinstance(origin, str) else "", at if type(at) is int else 0
+        for digest in _texts(record.get("built")):
+            self.entries[digest] = None
+        for row in _rows(record.get("trusted")):
+            match row:
+                case [str(digest), str(blob), str(kernel)]:
+                    self.entries[digest] = TrustEntry(digest, blob, kernel, origin, at)
+                case _:
+                    pass
+        for digest in _texts(record.get("untrusted")):
+            self.entries.pop(digest, None)
+            self.older.pop(digest, None)
+        blob = record.get("sha256")
+        if isinstance(blob, str):
+            self.older[blob] = TrustEntry("", blob, "", origin, 0)
 
 
 class TrustLedger:
-    """The sha256s of host code that was built here or trusted here.
+    """What native code was built here or trusted here, and consent to load it.
 
-    ``directory`` is where ``records`` live, None when they are in memory: lists that others could have written are
-    not believed.
+    ``directory`` is where ``records`` live, None when they are in memory; lists that others could have written are
+    never read (:mod:`silo.store.privacy`).
     """
 
-    def __init__(self, records: RecordStore, notices: Notices, directory: Path | None = None) -> None:
+    def __init__(self, records: RecordStore, directory: Path | None = None) -> None:
         self._records = records
-        self._notices = notices
         self._directory = directory
-        self._known: dict[str, set[str]] = {BUILT: set(), TRUSTED: set()}
-        self._vouched: dict[str, set[str]] = {BUILT: set(), TRUSTED: set()}  # by this process, whatever the disk says
-        self._loaded: set[str] = set()
+        self._lists: dict[str, _Listing] = {BUILT: _Listing(), TRUSTED: _Listing()}
+        # By this process, whatever the disk says.
+        self._vouched: dict[str, dict[str, TrustEntry | None]] = {BUILT: {}, TRUSTED: {}}
 
-    def note_built(self, ref: BlobRef) -> None:
-        """Vouch for a blob that was compiled here; called on the compile path only."""
-        self._add(BUILT, ref.sha256, {"sha256": ref.sha256, "kind": ref.kind})
+    def note_built(self, *codes: HostCode) -> None:
+        """Vouch for native code that was compiled here; called by the compile path and by a build alone."""
+        if not self._lists[BUILT].is_read:
+            self._refresh(BUILT)
+        # What other processes noted since then is noted twice: reading the list for each compile would take longer.
+        known = self._lists[BUILT].entries.keys() | self._vouched[BUILT].keys()
+        new = [digest for digest in dict.fromkeys(code.digest for code in codes) if digest not in known]
+        if new:
+            self._add(BUILT, dict.fromkeys(new), {"built": new})
 
-    def note_trusted(self, refs: Iterable[BlobRef], origin: str) -> int:
-        """Vouch for the host code of ``origin`` (a note for people, such as a file's name); how much of it was new."""
-        added = 0
-        for ref in refs:
-            if ref.kind in HOST_CODE_KINDS and ref.sha256 not in self._list(TRUSTED, ref.sha256):
-                self._add(TRUSTED, ref.sha256, {"sha256": ref.sha256, "kind": ref.kind, "origin": origin})
-                added += 1
-        return added
+    def note_trusted(self, codes: Iterable[tuple[HostCode, str]], origin: str) -> int:
+        """Vouch for native code, each with which kernel's it is, and all with where from: notes for people.
 
-    def decide(self, sha256: str, *, trust: bool = False) -> Decision:
-        """Whether host code of this sha256 may be loaded."""
-        check_sha256(sha256)
-        return may_load(sha256, self._list(BUILT, sha256), self._list(TRUSTED, sha256), trust=trust)
-
-    def require(self, refs: Iterable[BlobRef], *, origin: str, trust: bool = False) -> None:
-        """Raise ``TrustError`` unless every blob of host code among ``refs`` may be loaded; other kinds pass.
-
-        The kind is the caller's: pass the one under which the blob will be loaded.
+        How much of it was new.
         """
+        now = _seconds()
+        entries = {
+            digest: TrustEntry(digest, code.blob, kernel, origin, now)
+            for code, kernel in codes
+            if not self._has(TRUSTED, digest := code.digest)
+        }
+        if entries:
+            rows = [[one.digest, one.blob, one.kernel] for one in entries.values()]
+            self._add(TRUSTED, entries, {"trusted": rows, "origin": origin, "at": now})
+        return len(entries)
+
+    def untrust(self, names: Collection[str]) -> int:
+        """Take back every word for the code with these digests, or with these blobs; how much code that was.
+
+        It holds for what was built here too. What a program has loaded it keeps.
+        """
+        taken: set[str] = set()
+        for name in (BUILT, TRUSTED):
+            self._refresh(name)
+            listing = self._lists[name]
+            found = [
+                digest
+                for digest, entry in (listing.entries | self._vouched[name]).items()
+                if digest in names or (entry is not None and entry.blob in names)
+            ]
+            older = [blob for blob in listing.older if blob in names]
+            if found or older:
+                self._records.append(name, {"untrusted": [*found, *older], "at": _seconds()})
+                for digest in found:
+                    self._vouched[name].pop(digest, None)
+                    listing.entries.pop(digest, None)
+                for blob in older:
+                    listing.older.pop(blob, None)
+            taken.update(found, older)
+        return len(taken)
+
+    def trusted(self) -> tuple[TrustEntry, ...]:
+        """What ``silo trust`` noted, in that order; of an older Silo's notes, which give no consent, with no digest."""
+        self._refresh(TRUSTED)
+        listing = self._lists[TRUSTED]
+        entries = listing.entries | self._vouched[TRUSTED]
+        return (*listing.older.values(), *(one for one in entries.values() if one is not None))
+
+    def built(self) -> int:
+        """How much code was noted as built here."""
+        self._refresh(BUILT)
+        return len(self._lists[BUILT].entries | self._vouched[BUILT])
+
+    def decide(self, code: HostCode, *, trust: bool = False) -> Decision:
+        """Whether this native code may be loaded."""
+        digest = code.digest
+        built = (digest,) if self._has(BUILT, digest) else ()
+        trusted = (digest,) if not built and self._has(TRUSTED, digest) else ()
+        words = {BUILT: "it was built here", TRUSTED: "it was trusted"}
+        older = next((word for name, word in words.items() if code.blob in self._lists[name].older), "")
+        return may_load(digest, built, trusted, trust=trust, older=older)
+
+    def vouch(self, code: HostCode, *, origin: str, trust: bool = False) -> Consent:
+        """Consent to load ``code``, which ``origin`` brings. ``TrustError`` where nobody vouches for it."""
+        decision = self.decide(code, trust=trust)
+        if isinstance(decision, Rejected):
+            raise _refusal([(code, decision)], origin)
+        return issue_consent(code, decision.reason)
+
+    def require(self, codes: Iterable[HostCode], *, origin: str, trust: bool = False) -> None:
+        """``TrustError`` unless all of this may be loaded: what is asked before anything is made ready for a launch."""
         refused = [
-            f"{ref.kind} {ref.sha256[:16]}: {decision.reason}"
-            for ref in refs
-            if ref.kind in HOST_CODE_KINDS and isinstance(decision := self.decide(ref.sha256, trust=trust), Rejected)
+            (code, decision) for code in codes if isinstance(decision := self.decide(code, trust=trust), Rejected)
         ]
         if refused:
-            listing = "".join(f"\n  - {line}" for line in refused)
-            raise TrustError(
-                f"{origin} brings native code that would run in this process, and it may not be loaded:{listing}\n"
-                f"If you know where it comes from, run 'silo trust {origin}' once or pass trust=True (a command: "
-                f"--trust); or build it here with 'silo build'."
-            )
+            raise _refusal(refused, origin)
 
-    def _add(self, name: str, sha256: str, record: JSON) -> None:
-        check_sha256(sha256)
-        if name not in self._loaded:
-            self._refresh(name)
-        if sha256 not in self._known[name]:
-            self._records.append(name, record)
-        self._known[name].add(sha256)
-        self._vouched[name].add(sha256)
+    def _add(self, name: str, entries: Mapping[str, TrustEntry | None], record: JSON) -> None:
+        self._records.append(name, record)
+        self._lists[name].entries.update(entries)
+        self._vouched[name].update(entries)
 
-    def _list(self, name: str, wanted: str) -> Collection[str]:
+    def _has(self, name: str, digest: str) -> bool:
         # Another process may have vouched for it since the list was read.
-        if wanted not in self._known[name]:
+        if digest not in self._lists[name].entries and digest not in self._vouched[name]:
             self._refresh(name)
-        return self._known[name]
+        return digest in self._lists[name].entries or digest in self._vouched[name]
 
     def _refresh(self, name: str) -> None:
-        self._known[name] = self._read(name) | self._vouched[name]
-        self._loaded.add(name)
-
-    def _read(self, name: str) -> set[str]:
-        if self._directory is not None:
-            for path in (self._directory.parent, self._directory, self._directory / f"{name}.jsonl"):
-                try:
-                    status = path.stat()
-                except OSError:
-                    continue
-                private = is_private(status.st_mode, status.st_uid, os.getuid())
-                if isinstance(private, Rejected):
-                    self._notices.once(
-                        f"private {path}",
-                        f"{path} is not believed about host code: {private.reason}; make it yours alone (chmod go-w)",
-                    )
-                    return set()
-        found: set[str] = set()
+        """Read a list, unless it is as it was."""
+        listing = self._lists[name]
+        stamp = self._stamp(name)
+        if listing.is_read and stamp is not None and stamp == listing.read:
+            return
+        fresh = _Listing()
+        fresh.read, fresh.is_read = stamp, True
         for record in self._records.read(name):
-            if isinstance(record, dict) and isinstance(sha256 := record.get("sha256"), str):
-                found.add(sha256)
-        return found
+            fresh.take(record)
+        self._lists[name] = fresh
+
+    def _stamp(self, name: str) -> tuple[int, int, int] | None:
+        if self._directory is None:
+            return None
+        try:
+            status = (self._directory / f"{name}.jsonl").stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def consent_to_compiled(code: HostCode, reason: str) -> Consent:
+    """For code that the caller compiled a moment ago, from what this user asked to have compiled; kept nowhere."""
+    return issue_consent(code, reason)
+
+
+def consent_to_confirmed(code: HostCode, digest: object, who: str) -> Consent:
+    """For what the process that started this one vouched for, which it says by the digest of what it has consent to.
+
+    Raises:
+        TrustError: what arrived is not that.
+    """
+    if digest != code.digest:
+        raise TrustError(f"{code.launch.entry}: {who} has given no consent to this code as it would be called")
+    return issue_consent(code, f"{who} vouched for it")
+
+
+def _refusal(refused: Sequence[tuple[HostCode, Rejected]], origin: str) -> TrustError:
+    lines = [f"{code.kind} {code.blob[:16]}: {decision.reason}" for code, decision in refused]
+    more = len(lines) - _MOST_SHOWN
+    lines[_MOST_SHOWN:] = [f"and {more} more"] if more > 0 else []
+    listing = "".join(f"\n  - {line}" for line in dict.fromkeys(lines))
+    return TrustError(
+        f"{origin} brings native code that would run in this process, and it may not be loaded:{listing}\n"
+        f"If you know where it comes from, run 'silo trust {origin}' once or pass trust=True (a command: "
+        f"--trust); or build it here with 'silo build'."
+    )
+
+
+def _seconds() -> int:
+    import time  # noqa: PLC0415  # a launch notes nothing
+
+    return int(time.time())
+
+
+def _texts(data: JSON) -> list[str]:
+    return [item for item in data if isinstance(item, str)] if isinstance(data, list) else []
+
+
+def _rows(data: JSON) -> Sequence[JSON]:
+    return data if isinstance(data, list) else []

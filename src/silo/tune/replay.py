@@ -15,8 +15,7 @@ from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.errors import TuneError
-from silo.tune.formats.files import read_text
-from silo.tune.formats.kernel_tuner import read_cache
+from silo.tune.formats.files import read_results
 from silo.tune.search.registry import AHEAD
 from silo.tune.session import FINISH_SHARE
 from silo.tune.statistics import median
@@ -56,11 +55,7 @@ class RecordedSpace:
         Raises:
             TuneError: It is no such file.
         """
-        what = "a Kernel Tuner cache file"
-        try:
-            found = read_cache(read_text(path, what))
-        except ValueError as error:
-            raise TuneError(f"{path}: not {what}: {error}") from error
+        found = read_results(path, "kernel-tuner")
         return cls(
             kernel=found.kernel,
             device=found.device,

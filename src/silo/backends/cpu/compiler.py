@@ -15,6 +15,7 @@ from silo.backends.cpu.levels import Level, level_of
 from silo.backends.cpu.options import CpuOptions
 from silo.compile.identity import code_digest
 from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.consent import Consent, text_sha256
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import Source
@@ -23,7 +24,7 @@ from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON, digest
 from silo.core.variant import CompileJob, Variant
-from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError, UnsupportedError
+from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError, TrustError, UnsupportedError
 from silo.settings import settings
 from silo.sources.triton.adapter import Ttir, lower_to_ttir, triton_identity, triton_version
 from silo.sources.triton.parameters import ModuleArgument, module_arguments
@@ -156,8 +157,13 @@ class CpuCompiler:
         layout = _layout(variant.signature, variant.specialization, parse_ttir(text))
         return self._checked(text, variant, layout, nan=nan)
 
-    def check_text(self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool) -> CheckedKernel:
+    def check_text(
+        self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
+    ) -> CheckedKernel:
         """Code that checks itself, from the text of an artifact."""
+        asked = (text_sha256(text), launch, variant.signature)
+        if asked != (consent.code.text, consent.code.launch, consent.code.signature):
+            raise TrustError(f"{variant.kernel}: consent was given to another text than the one to be checked")
         return self._checked(text, variant, launch.layout, nan=nan)
 
     @staticmethod

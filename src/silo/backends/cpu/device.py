@@ -9,6 +9,7 @@ from pathlib import Path
 from silo.artifacts.runs_on import runs_on
 from silo.backends.cpu.levels import gather_facts, host_target
 from silo.backends.cpu.measure import CPU_TIMING, CpuTimer
+from silo.core.consent import Consent, require_consent
 from silo.core.decisions import Decision
 from silo.core.device import DeviceModel, available_sms
 from silo.core.launch_info import LaunchInfo
@@ -60,14 +61,18 @@ class CpuDevice:
         """The wall clock."""
         return CpuTimer()
 
-    def load(self, launch: LaunchInfo, blob: bytes, kind: str, name: str) -> LoadedKernel:
-        """Map a shared object, which runs its initialisers: only of bytes that were verified and are trusted.
+    def load(
+        self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
+    ) -> LoadedKernel:
+        """Map a shared object, which runs its initialisers.
 
         Raises:
             DeviceError: not a shared object, or without the entry.
+            TrustError: no consent to these bytes and this launch.
         """
         if kind != "so":
             raise DeviceError(f"{name}: the CPU loads shared objects (kind so), not {kind!r}")
+        require_consent(consent, launch, blob, kind, name)
         try:
             return load_entry(CpuModule(blob), launch, name)
         except DeviceError as error:

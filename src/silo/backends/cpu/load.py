@@ -6,14 +6,17 @@ Programs are launched through the native module; this path needs nothing but cty
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.core.compiled import Compiled
+from silo.core.consent import Consent, HostCode, require_consent
 from silo.core.launch_info import AbiType, LaunchInfo
 from silo.errors import ArgumentError, LaunchError
+from silo.store.trust import consent_to_compiled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,8 +132,14 @@ class KernelObject:
             raise ArgumentError(f"{name} ({kind.value}): {error}") from None
 
 
-def open_object(data: bytes, what: str) -> ctypes.CDLL:
-    """Load a shared object, for the life of the process. ``LaunchError`` names ``what`` where the loader refuses it."""
+def open_object(launch: LaunchInfo, data: bytes, consent: Consent) -> ctypes.CDLL:
+    """Load a shared object, for the life of the process.
+
+    Raises:
+        LaunchError: the loader refuses it.
+        TrustError: the consent is to something else.
+    """
+    require_consent(consent, launch, data, "so", launch.entry)
     # A name of its own for each object: the loader takes one it has seen for the same object. The folder is 0700.
     with tempfile.TemporaryDirectory(prefix="silo-load-") as folder:
         path = Path(folder, "kernel.so")
@@ -138,14 +147,17 @@ def open_object(data: bytes, what: str) -> ctypes.CDLL:
         try:
             return ctypes.CDLL(str(path))
         except OSError as error:
-            raise LaunchError(f"the object of {what} cannot be loaded: {error}") from error
+            raise LaunchError(f"the object of {launch.entry} cannot be loaded: {error}") from error
 
 
 def load(compiled: Compiled) -> KernelObject:
-    """Load the object of a compiled kernel."""
+    """Load the object of a kernel that this process had compiled."""
     if compiled.blob.kind != "so":
         raise LaunchError(f"a blob of kind {compiled.blob.kind} is no shared object")
-    return KernelObject(compiled.launch, open_object(compiled.blob.data, compiled.launch.entry))
+    data = compiled.blob.data
+    code = HostCode(hashlib.sha256(data).hexdigest(), compiled.blob.kind, compiled.launch)
+    consent = consent_to_compiled(code, "this process compiled it")
+    return KernelObject(compiled.launch, open_object(compiled.launch, data, consent))
 
 
 def run(compiled: Compiled, grid: Sequence[int], arguments: Sequence[object] | Mapping[str, object]) -> None:

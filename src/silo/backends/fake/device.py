@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from silo.core.consent import Consent
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.device import DeviceModel
 from silo.core.launch_info import LaunchInfo
@@ -50,8 +51,11 @@ class FakeDevice:
             return Accepted("the very target")
         return Rejected(f"the fake device runs {self.target} only, not {target}")
 
-    def load(self, launch: LaunchInfo, blob: bytes, kind: str, name: str) -> FakeKernel:
+    def load(
+        self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
+    ) -> FakeKernel:
         """Take any blob of kind ``fake`` that is not empty. Raises DeviceError."""
+        del consent
         if kind != "fake" or not blob:
             raise DeviceError(f"{name}: the fake device loads blobs of kind fake that hold something, not {kind!r}")
         return FakeKernel(launch.entry, name, launch, blob)

@@ -153,7 +153,7 @@ class _Analysis:
             self._mark(operation.operands[:1], _ACCESSES[name])
             self._mark(operation.operands[1:], _READS | _WRITES)  # an address that is stored escapes
         elif name == "tt.call":
-            if self.module.functions.get(_callee(operation)) is None:
+            if self.module.functions.get(operation.callee) is None:
                 self._mark(operation.operands, _READS | _WRITES)
         elif not (name in _DERIVES or name in _CONTROL or name in _TERMINATORS or name in _HARMLESS):
             self._mark(operation.operands, _READS | _WRITES)
@@ -177,11 +177,6 @@ def _terminators(operation: Operation, region: int) -> Iterator[Operation]:
     for block in operation.regions[region].blocks if region < len(operation.regions) else ():
         if block.operations:
             yield block.operations[-1]
-
-
-def _callee(operation: Operation) -> str:
-    name = operation.attributes.get("callee")
-    return name.removeprefix("@").strip('"') if isinstance(name, str) else ""
 
 
 def _for(_module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
@@ -222,7 +217,7 @@ def _branch(_module: Module, operation: Operation) -> Iterator[tuple[Value, Valu
 
 
 def _call(module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
-    callee = module.functions.get(_callee(operation))
+    callee = module.functions.get(operation.callee)
     if callee is None or not callee.regions[0].blocks:
         return
     yield from zip(operation.operands, callee.regions[0].blocks[0].arguments, strict=False)

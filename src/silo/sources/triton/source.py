@@ -252,7 +252,10 @@ def _parameter(read: adapter.JitParameter) -> Parameter:
             default = to_value(read.default, function_value)
         except TypeError as error:
             raise SourceError(f"the default of the parameter {read.name}: {error}") from None
-    return Parameter(read.name, kind, element, default=default, specialize=read.specialize, align=read.align)
+    try:
+        return Parameter(read.name, kind, element, default=default, specialize=read.specialize, align=read.align)
+    except ValueError as error:
+        raise SourceError(f"the default of the parameter {read.name}: {error}") from None
 
 
 def _annotated_kind(read: adapter.JitParameter) -> tuple[ParameterKind, DType | None]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from silo.core.dtypes import DType, DTypeKind, dtype
-from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
+from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import FunctionValue, Value
 from silo.errors import ArgumentError
@@ -98,7 +98,7 @@ def _typed(parameter: Parameter, argument: ArgumentFacts) -> tuple[Parameter, li
     if value is None:
         if parameter.kind not in (ParameterKind.ANY, ParameterKind.POINTER):
             raise ArgumentError(f"{parameter.name} is annotated as {parameter.dtype}; it cannot be None")
-        return replace(parameter, kind=ParameterKind.POINTER), [Fact.NONE]
+        return replace(_required(parameter), kind=ParameterKind.POINTER), [Fact.NONE]
     if isinstance(value, FunctionValue):
         return replace(parameter, kind=ParameterKind.CONSTEXPR), []
     if parameter.kind is ParameterKind.POINTER:
@@ -120,16 +120,22 @@ def _typed(parameter: Parameter, argument: ArgumentFacts) -> tuple[Parameter, li
     )
 
 
+def _required(parameter: Parameter) -> Parameter:
+    """An array was given where the default is a number: code for arrays has no such default."""
+    return parameter if parameter.default is None else replace(parameter, default=NO_DEFAULT)
+
+
 def _pointer(parameter: Parameter, argument: ArgumentFacts) -> tuple[Parameter, list[Fact]]:
     if argument.block_shape:
         if parameter.kind not in (ParameterKind.ANY, ParameterKind.DESCRIPTOR):
             raise ArgumentError(f"{parameter.name} is annotated as {parameter.dtype}; it takes no tensor descriptor")
-        return replace(parameter, kind=ParameterKind.DESCRIPTOR, dtype=argument.dtype), []
+        return replace(_required(parameter), kind=ParameterKind.DESCRIPTOR, dtype=argument.dtype), []
     if parameter.kind not in (ParameterKind.ANY, ParameterKind.POINTER):
         raise ArgumentError(f"{parameter.name} is annotated as {parameter.dtype}; it takes a number, not an array")
     element = parameter.dtype or argument.dtype
     if element is None:
         raise ArgumentError(f"the dtype of the array {parameter.name} is not known")
+    parameter = _required(parameter)
     facts: list[Fact] = []
     if parameter.specialize and parameter.align and argument.address % _ALIGNMENT == 0:
         facts.append(Fact.ALIGNED_16)

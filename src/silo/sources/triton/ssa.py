@@ -88,6 +88,12 @@ class Operation:
         (value,) = self.results
         return value
 
+    @property
+    def callee(self) -> str:
+        """The symbol of the function that a ``tt.call`` calls; "" where it names none."""
+        name = self.attributes.get("callee")
+        return name.removeprefix("@").strip('"') if isinstance(name, str) else ""
+
     def operand_segments(self) -> tuple[tuple[Value, ...], ...]:
         """Operands grouped as ``operandSegmentSizes`` says; one group where it is absent."""
         sizes = self.attributes.get("operandSegmentSizes")

@@ -398,13 +398,79 @@ def _branch(_module: Module, operation: Operation) -> None:
         _need(operation, passed == [value.type for value in block.arguments], "each block gets its arguments")
 
 
+def _func(module: Module, operation: Operation) -> None:
+    _counts(operation, 0, 0)
+    given = _returned(operation)
+    _need(operation, all(types == given[0] for types in given), "all its returns give values of the same types")
+    kernel = operation is module.entry
+    _need(operation, not kernel or not any(given), "a kernel gives no values")
+
+
+def _returned(function: Operation) -> list[list[Type]]:
+    """The types of what each return of a function gives."""
+    ends = (block.operations[-1] for block in function.regions[0].blocks)
+    return [[value.type for value in end.operands] for end in ends if end.name == "tt.return"]
+
+
 def _call(module: Module, operation: Operation) -> None:
-    name = operation.attributes.get("callee")
-    callee = module.functions.get(name.removeprefix("@").strip('"')) if isinstance(name, str) else None
+    callee = module.functions.get(operation.callee)
     _need(operation, callee is not None, "the function it calls is in the module")
     assert callee is not None
     arguments = [value.type for value in callee.regions[0].blocks[0].arguments]
     _need(operation, [value.type for value in operation.operands] == arguments, "it passes what the function takes")
+    given = (_returned(callee) or [[]])[0]
+    _need(operation, [value.type for value in operation.results] == given, "it gets what the function gives")
+
+
+def _program(_module: Module, operation: Operation) -> None:
+    _counts(operation, 0, 1)
+    _need(operation, operation.result.type == Type("i32"), "a place in the grid is an i32")
+
+
+def _assert(_module: Module, operation: Operation) -> None:
+    _counts(operation, 1, 0)
+    _need(operation, operation.operands[0].type.element == "i1", "its condition is i1")
+
+
+def _alone(_module: Module, operation: Operation) -> None:
+    _counts(operation, 0, 0)
+
+
+def _poison(_module: Module, operation: Operation) -> None:
+    _counts(operation, 0, 1)
+
+
+def _assume(_module: Module, operation: Operation) -> None:
+    _need(operation, operation.operands and not operation.results, "it takes a condition")
+    _need(operation, operation.operands[0].type == Type("i1"), "its condition is i1")
+
+
+def _foreign(_module: Module, operation: Operation) -> None:
+    """A function or an instruction that is applied to elements; types are its own business."""
+    shapes = {(value.type.shape, value.type.tensor) for value in (*operation.operands, *operation.results)}
+    _need(operation, len(shapes) <= 1, "operands and results have one shape")
+
+
+def _print(_module: Module, operation: Operation) -> None:
+    _need(operation, not operation.results, "it has no result")
+
+
+def _atomic_load(_module: Module, operation: Operation) -> None:
+    _need(operation, 1 <= len(operation.operands) <= 2 and len(operation.results) == 1, "it takes pointer and mask")
+    pointer = operation.operands[0].type
+    _need(operation, pointer.pointer and _pointee(pointer) == operation.result.type, "what is loaded lies there")
+    _mask(operation, tuple(operation.operands[1:]), pointer)
+
+
+def _atomic_poll(_module: Module, operation: Operation) -> None:
+    _need(operation, 2 <= len(operation.operands) <= 3, "it takes pointer, what is expected, and a time")
+    _need(operation, len(operation.results) == 1, "it has a result")
+    pointer, expected = (value.type for value in operation.operands[:2])
+    _need(operation, pointer.pointer and _pointee(pointer) == expected, "what is expected may lie there")
+    flags = Type("i1", expected.shape, expected.tensor)
+    _need(operation, operation.result.type == flags, "the result has one i1 per pointer")
+    times = [value.type for value in operation.operands[2:]]
+    _need(operation, all(kind == Type("i64") for kind in times), "the time is an i64")
 
 
 _Check = Callable[[Module, Operation], None]
@@ -413,39 +479,59 @@ _SAME_TYPE = (
     "arith.remui arith.remf arith.andi arith.ori arith.xori arith.shli arith.shrsi arith.shrui arith.maxsi arith.maxui "
     "arith.minsi arith.minui arith.maximumf arith.minimumf arith.maxnumf arith.minnumf arith.negf math.exp math.exp2 "
     "math.log math.log2 math.sqrt math.rsqrt math.sin math.cos math.absf math.absi math.floor math.ceil math.erf "
-    "math.fma tt.mulhiui tt.precise_sqrt tt.precise_divf tt.clampf"
+    "math.fma tt.mulhiui tt.precise_sqrt tt.precise_divf tt.approx_divf tt.clampf arith.ceildivsi arith.ceildivui "
+    "arith.floordivsi math.acos math.acosh math.asin math.asinh math.atan math.atan2 math.atanh math.cbrt "
+    "math.copysign math.cosh math.ctlz math.ctpop math.cttz math.erfc math.expm1 math.log10 math.log1p math.powf "
+    "math.round math.roundeven math.sinh math.tan math.tanh math.trunc"
 )
 _KEEPS_SHAPE = (
     "arith.extsi arith.extui arith.trunci arith.extf arith.truncf arith.sitofp arith.uitofp arith.fptosi arith.fptoui "
-    "arith.bitcast tt.bitcast tt.fp_to_fp tt.ptr_to_int tt.int_to_ptr"
+    "arith.bitcast arith.convertf arith.index_cast arith.index_castui math.isfinite math.isinf math.isnan "
+    "tt.bitcast tt.fp_to_fp tt.ptr_to_int tt.int_to_ptr"
+)
+_ALONE = (
+    "gpu.barrier ttg.barrier ttg.local_barrier tt.grid_dependency_launch_dependents tt.grid_dependency_wait "
+    "ub.unreachable"
 )
 TYPE_RULES: dict[str, _Check] = {
     **dict.fromkeys(_SAME_TYPE.split(), _elementwise),
     **dict.fromkeys(_KEEPS_SHAPE.split(), _convert),
+    **dict.fromkeys(_ALONE.split(), _alone),
     "arith.cmpf": _compare,
     "arith.cmpi": _compare,
     "arith.constant": _constant,
     "arith.select": _select,
     "cf.br": _branch,
     "cf.cond_br": _branch,
+    "llvm.intr.assume": _assume,
     "scf.for": _for,
     "scf.if": _if,
     "scf.while": _while,
     "tt.addptr": _addptr,
+    "tt.assert": _assert,
     "tt.atomic_cas": _atomic_cas,
+    "tt.atomic_load": _atomic_load,
+    "tt.atomic_poll": _atomic_poll,
     "tt.atomic_rmw": _atomic_rmw,
+    "tt.atomic_store": _store,
     "tt.broadcast": _broadcast,
     "tt.call": _call,
     "tt.cat": _cat,
     "tt.dot": _dot,
     "tt.dot_scaled": _dot_scaled,
+    "tt.elementwise_inline_asm": _foreign,
     "tt.expand_dims": _expand_dims,
+    "tt.extern_elementwise": _foreign,
+    "tt.func": _func,
     "tt.gather": _gather,
+    "tt.get_num_programs": _program,
+    "tt.get_program_id": _program,
     "tt.histogram": _histogram,
     "tt.join": _join,
     "tt.load": _load,
     "tt.make_range": _make_range,
     "tt.map_elementwise": _map_elementwise,
+    "tt.print": _print,
     "tt.reduce": _reduce,
     "tt.reshape": _reshape,
     "tt.scan": _reduce,
@@ -454,4 +540,5 @@ TYPE_RULES: dict[str, _Check] = {
     "tt.store": _store,
     "tt.trans": _trans,
     "tt.unsplat": _unsplat,
+    "ub.poison": _poison,
 }

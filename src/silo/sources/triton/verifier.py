@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from silo.errors import SourceError
+from silo.sources.triton.attribute_rules import check_attributes
 from silo.sources.triton.ssa import Block, Module, Operation, Region, Value
 from silo.sources.triton.type_rules import TYPE_RULES, malformed
 
@@ -33,7 +35,7 @@ _REGION_ENDS = {
 
 
 def verify(module: Module) -> None:
-    """Check definitions before uses, terminators, and the types of the operations that carry meaning.
+    """Check definitions before uses, terminators, attributes, and the types of the operations that carry meaning.
 
     Raises:
         SourceError: the first thing that is wrong, with its operation and place.
@@ -43,9 +45,24 @@ def verify(module: Module) -> None:
             raise malformed(function, "a function has a body")
         _verify_region(function.regions[0], set())
     for operation in module.walk():
+        check_attributes(operation)
         check = TYPE_RULES.get(operation.name)
         if check is not None:
             check(module, operation)
+    _verify_calls(module)
+
+
+def _verify_calls(module: Module) -> None:
+    """No function calls itself, not even by way of others: nothing would bound it."""
+    calls: dict[str, set[str]] = {}
+    for symbol, function in module.functions.items():
+        inside = Module({symbol: function}, symbol).walk()
+        calls[symbol] = {operation.callee for operation in inside if operation.name == "tt.call"}
+    while calls:
+        leaves = {symbol for symbol, called in calls.items() if not called & calls.keys()}
+        if not leaves:
+            raise SourceError(f"malformed TTIR: these functions call themselves: {', '.join(sorted(calls))}")
+        calls = {symbol: called for symbol, called in calls.items() if symbol not in leaves}
 
 
 def _verify_region(region: Region, visible: set[Value]) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from silo.core.config import Config
 from silo.core.reading import read_list, read_mapping
 from silo.core.values import JSON, Value
 from silo.errors import TuneError
+from silo.limits import how_to_raise
+from silo.tune.formats.limits import MEMBER_BYTES, SAMPLE_BYTES, TRIAL_BYTES
 from silo.tune.trial import Status, Study, Trial
 from silo.tune.winner import disqualified
 
@@ -21,15 +23,17 @@ __all__ = [
     "ForeignResults",
     "ForeignTrial",
     "by_config",
+    "counted",
     "flat_values",
     "items_of",
     "members_of",
     "milliseconds",
     "nanoseconds",
-    "parse_object",
     "parse_status",
     "plain_config",
 ]
+
+T = TypeVar("T")
 
 NS_PER_MS = 1_000_000
 
@@ -96,11 +100,6 @@ def _pooled(pool: Sequence[Trial]) -> ConfigResult:
     return ConfigResult(pool[0].config, worst.status, (), compile_ns, worst.message)
 
 
-def parse_object(text: str) -> Mapping[str, Any]:
-    """A JSON object; ``ValueError`` for anything else."""
-    return members_of(json.loads(text), "a JSON object")
-
-
 def members_of(data: object, what: str) -> Mapping[str, Any]:
     """The members of an object; ``ValueError`` for anything else."""
     return read_mapping(cast("JSON", data), what)
@@ -134,13 +133,29 @@ def milliseconds(time_ns: int) -> float:
     return time_ns / NS_PER_MS
 
 
+def counted(trials: Iterable[T], allowed: int, trial_of: Callable[[T], ForeignTrial]) -> tuple[T, ...]:
+    """All ``trials``; ``ValueError`` before they take more than ``allowed`` bytes of memory."""
+    found: list[T] = []
+    taken = 0
+    for one in trials:
+        trial = trial_of(one)
+        members = (*trial.config.values, *trial.config.options)
+        texts = sum(len(value) for _, value in members if isinstance(value, str))
+        taken += TRIAL_BYTES + MEMBER_BYTES * len(members) + SAMPLE_BYTES * len(trial.samples_ns) + 4 * texts
+        if taken > allowed:
+            raise ValueError(f"more than {len(found)} configs and their times; {how_to_raise(allowed)}")
+        found.append(one)
+    return tuple(found)
+
+
 def plain_config(values: Mapping[str, object], what: str) -> Config:
     """A config from plain JSON values; ``ValueError`` for others, which no kernel takes."""
     for name, value in values.items():
         odd = isinstance(value, float) and not math.isfinite(value)
         if odd or not (value is None or isinstance(value, bool | int | float | str)):
             raise ValueError(f"{what}: {name} is {value!r}; the values of a config are numbers, strings, true or false")
-    return Config.of(cast("Mapping[str, Value]", values))
+    # Names are the same in every row, and each row's are objects of their own.
+    return Config.of({sys.intern(name): cast("Value", value) for name, value in values.items()})
 
 
 def flat_values(config: Config, tool: str) -> dict[str, Value]:

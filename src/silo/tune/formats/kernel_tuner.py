@@ -9,8 +9,7 @@ name of a class where a measured value would be: under ``time`` in older files, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from silo.core.reading import read_text
 from silo.errors import TuneError
@@ -19,14 +18,15 @@ from silo.tune.formats.foreign import (
     ForeignResults,
     ForeignTrial,
     by_config,
+    counted,
     flat_values,
     items_of,
     members_of,
     milliseconds,
     nanoseconds,
-    parse_object,
     plain_config,
 )
+from silo.tune.formats.parts import Results
 from silo.tune.statistics import median
 from silo.tune.trial import Status, Trial
 
@@ -44,26 +44,26 @@ _NAMES = {Status.COMPILE: "CompilationFailedConfig"}  # all others failed when r
 _COSTS = ("benchmark_time", "verification_time")
 
 
-def read_cache(text: str) -> ForeignResults:
+def read_cache(results: Results) -> ForeignResults:
     """Read a cache file; ``ValueError`` says what is wrong with it."""
-    data = _parse(text)
+    data = results.header
     kernel, device = (read_text(data.get(name), name) for name in ("kernel_name", "device_name"))
     names = [
         read_text(name, "a name in tune_params_keys")
         for name in items_of(data.get("tune_params_keys"), "tune_params_keys")
     ]
-    rows = members_of(data.get("cache"), "a cache")
-    trials = tuple(_trial(names, f"the row {key!r}", row) for key, row in rows.items())
-    if len({trial.config.order_key for trial in trials}) != len(trials):
-        raise ValueError("two rows are of one config")
+    rows = (_trial(names, f"the row {key!r}", row) for key, row in results.rows("cache", "{"))
+    trials = counted(_distinct_configs(rows), results.allowed, lambda trial: trial)
     return ForeignResults(TOOL, kernel, device, trials)
 
 
-def _parse(text: str) -> Mapping[str, Any]:
-    try:
-        return parse_object(text)
-    except json.JSONDecodeError:
-        return parse_object(text.rstrip().rstrip(",") + "}}")
+def _distinct_configs(trials: Iterable[ForeignTrial]) -> Iterator[ForeignTrial]:
+    seen: set[bytes] = set()
+    for trial in trials:
+        if trial.config.order_key in seen:
+            raise ValueError("two rows are of one config")
+        seen.add(trial.config.order_key)
+        yield trial
 
 
 def _trial(names: Sequence[str], what: str, row: object) -> ForeignTrial:

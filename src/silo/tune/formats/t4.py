@@ -14,15 +14,16 @@ from typing import Any
 from silo.tune.formats.foreign import (
     ForeignResults,
     ForeignTrial,
+    counted,
     flat_values,
     items_of,
     members_of,
     milliseconds,
     nanoseconds,
-    parse_object,
     parse_status,
     plain_config,
 )
+from silo.tune.formats.parts import Results
 from silo.tune.statistics import median
 from silo.tune.trial import Status, Study, Trial
 
@@ -46,9 +47,9 @@ _COMPILING = ("compilation_time", "compilation")
 _COSTS = ("framework", "search_algorithm", "validation", "benchmark")
 
 
-def read_t4(text: str) -> ForeignResults:
+def read_t4(results: Results) -> ForeignResults:
     """Read a results file; ``ValueError`` says what is wrong with it."""
-    data = parse_object(text)
+    data = results.header
     version = data.get("schema_version")
     if not isinstance(version, str) or version.partition(".")[0] != "1":
         raise ValueError(f"schema_version is {version!r}; this reads T4 1.x")
@@ -56,15 +57,16 @@ def read_t4(text: str) -> ForeignResults:
     unit = metadata.get("timeunit", "milliseconds")
     if unit not in _UNITS_NS:
         raise ValueError(f"metadata: timeunit is {unit!r}, which is none of {', '.join(_UNITS_NS)}")
-    rows = items_of(data.get("results"), "results")
-    items = [members_of(row, f"result {number}") for number, row in enumerate(rows)]
-    trials = tuple(_trial(row, f"result {number}", _UNITS_NS[unit]) for number, row in enumerate(items))
+    if results.cut:
+        raise ValueError("it ends before its outermost object does")
     studies = _studies(metadata)
-    own = tuple(
-        _own(members_of(row["silo"], f"result {number}: silo"), trials[number], studies, f"result {number}")
-        for number, row in enumerate(items)
-        if "silo" in row
+    rows = (
+        _row(members_of(row, f"result {number}"), f"result {number}", _UNITS_NS[unit], studies)
+        for number, row in results.rows("results", "[")
     )
+    found = counted(rows, results.allowed, lambda row: row[0])
+    trials = tuple(trial for trial, _ in found)
+    own = tuple(pair for _, pair in found if pair is not None)
     kernels = {study.kernel for study in studies}
     devices = {study.device.name for study in studies}
     return ForeignResults(
@@ -74,6 +76,14 @@ def read_t4(text: str) -> ForeignResults:
         trials,
         own,
     )
+
+
+def _row(
+    row: Mapping[str, Any], what: str, unit_ns: int, studies: tuple[Study, ...]
+) -> tuple[ForeignTrial, tuple[Study, Trial] | None]:
+    trial = _trial(row, what, unit_ns)
+    own = _own(members_of(row["silo"], f"{what}: silo"), trial, studies, what) if "silo" in row else None
+    return trial, own
 
 
 def _trial(row: Mapping[str, Any], what: str, unit_ns: int) -> ForeignTrial:

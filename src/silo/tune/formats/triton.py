@@ -16,14 +16,15 @@ from silo.tune.formats.foreign import (
     ForeignResults,
     ForeignTrial,
     by_config,
+    counted,
     flat_values,
     items_of,
     members_of,
     milliseconds,
     nanoseconds,
-    parse_object,
     plain_config,
 )
+from silo.tune.formats.parts import Results
 from silo.tune.trial import Status, Trial
 
 __all__ = ["SUFFIX", "TOOL", "read_autotune", "write_autotune"]
@@ -37,12 +38,14 @@ _UNSET = ("pre_hook", "ir_override")  # what Silo has no counterpart for
 _QUANTILES = (500, 200, 800)  # per mille
 
 
-def read_autotune(text: str, kernel: str = "") -> ForeignResults:
-    """Read one file; ``kernel`` is its name without the suffix. ``ValueError`` says what is wrong with it."""
-    data = parse_object(text)
-    items_of(data.get("key"), "key")
-    pairs = items_of(data.get("configs_timings"), "configs_timings")
-    trials = tuple(_trial(pair, f"config {number}") for number, pair in enumerate(pairs))
+def read_autotune(results: Results) -> ForeignResults:
+    """Read one file, which is named after its kernel. ``ValueError`` says what is wrong with it."""
+    items_of(results.header.get("key"), "key")
+    if results.cut:
+        raise ValueError("it ends before its outermost object does")
+    kernel = results.name.removesuffix(".gz").removesuffix(SUFFIX)
+    rows = (_trial(pair, f"config {number}") for number, pair in results.rows("configs_timings", "["))
+    trials = counted(rows, results.allowed, lambda trial: trial)
     return ForeignResults(TOOL, kernel, "", trials)
 
 

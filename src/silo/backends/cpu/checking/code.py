@@ -18,7 +18,7 @@ from silo.backends.cpu.checking.instrument import instrument
 from silo.backends.cpu.checking.report import check_error
 from silo.backends.cpu.checking.run import CheckedLaunch, Limits
 from silo.backends.cpu.checking.sites import Site
-from silo.backends.cpu.emit.kernel import emit_supported
+from silo.backends.cpu.emit.kernel import EmittedKernel, emit_supported
 from silo.backends.cpu.levels import Level
 from silo.backends.cpu.load import load
 from silo.backends.cpu.options import CpuOptions
@@ -32,7 +32,7 @@ from silo.sources.triton.effects import argument_effects
 from silo.sources.triton.ttir import parse_ttir
 from silo.sources.triton.verifier import verify
 
-__all__ = ["CheckedKernel", "compile_checked"]
+__all__ = ["CheckedKernel", "compile_checked", "emit_checked"]
 
 _log = logging.getLogger("silo")
 
@@ -163,6 +163,20 @@ def compile_checked(
     return CheckedKernel(kernel, _compiled(text, layout, level, options, nan, toolchain))
 
 
+def emit_checked(
+    text: str, options: CpuOptions, *, nan: bool
+) -> tuple[EmittedKernel, tuple[Site, ...], tuple[Effect, ...]]:
+    """The C text of a kernel that checks itself, what its checks are about, what it does through each parameter."""
+    module = parse_ttir(text)
+    verify(module)
+    check_supported(module)
+    effects = argument_effects(module)
+    fold_networks(module)  # a sort step by step takes the C compiler half a minute
+    spell_out_polls(module)  # so that a wait that never ends is a loop that never ends
+    sites = instrument(module, nan=nan)
+    return emit_supported(module, options), tuple(sites), effects
+
+
 @lru_cache(maxsize=64)
 def _compiled(
     text: str,
@@ -172,14 +186,7 @@ def _compiled(
     nan: bool,  # noqa: FBT001
     toolchain: Toolchain,
 ) -> Code:
-    module = parse_ttir(text)
-    verify(module)
-    check_supported(module)
-    effects = argument_effects(module)
-    fold_networks(module)  # a sort step by step takes the C compiler half a minute
-    spell_out_polls(module)  # so that a wait that never ends is a loop that never ends
-    sites = instrument(module, nan=nan)
-    emitted = emit_supported(module, options)
+    emitted, sites, effects = emit_checked(text, options, nan=nan)
     flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses)
     quick = tuple("-O1" if flag == "-O2" else flag for flag in flags)
     data = build(emitted.source, quick, toolchain).data
@@ -191,4 +198,4 @@ def _compiled(
         scratch_align=64 if emitted.scratch_bytes else 1,
     )
     loaded = load(Compiled(launch, CompiledBlob("so", data)))
-    return Code(loaded.function, tuple(sites), launch, effects)
+    return Code(loaded.function, sites, launch, effects)

@@ -383,7 +383,7 @@ def _keep(scope: Scope, right: Value, result: Type) -> _Kept | None:
     """Panels of the right operand that the next program may use again, where no program can change what they hold."""
     load = loaded_by(right)
     assert load is not None
-    if scope.module is None or not keeps_unchanged(scope.module, load):
+    if not keeps_unchanged(scope.module, load):
         return None
     double = right.type.element == "f64"
     item = 8 if double else 4

@@ -12,7 +12,7 @@ from silo.backends.cpu.lower.messages import split_prints
 from silo.backends.cpu.lower.regions import element_functions
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.lower.sharing import check_sharing
-from silo.backends.cpu.lower.whole import callee_of, function_name
+from silo.backends.cpu.lower.whole import function_name
 from silo.backends.cpu.options import CpuOptions
 from silo.backends.cpu.schedule.control import declare_results
 from silo.backends.cpu.schedule.function import plan_function
@@ -20,6 +20,8 @@ from silo.backends.cpu.schedule.scratch import Lifetimes
 from silo.sources.triton.ssa import Module, Operation, Value
 
 __all__ = ["frame_name", "lower_kernel"]
+
+_LONGEST_NAME = 128  # characters of a kernel's name that go into that of its C function
 
 
 def frame_name(function: str) -> str:
@@ -35,8 +37,8 @@ def lower_kernel(module: Module, options: CpuOptions, entry: str = "") -> tuple[
     split_prints(module)
     scope = Scope(options, module)
     applied = element_functions(scope, module)
-    called = [_function(scope, symbol, module.functions[symbol]) for symbol in _called(module)]
-    entry = entry or "silo_kernel_" + re.sub(r"[^A-Za-z0-9_]", "_", module.kernel)
+    called = [_function(scope, module, symbol) for symbol in _called(module)]
+    entry = entry or "silo_kernel_" + re.sub(r"[^A-Za-z0-9_]", "_", module.kernel[:_LONGEST_NAME])
     arguments = module.entry.regions[0].blocks[0].arguments
     parameters: list[Parameter] = []
     for argument in arguments:
@@ -75,8 +77,8 @@ def _buffers(scope: Scope) -> list[Buffer]:
     return sorted(scope.lifetimes.spans, key=lambda buffer: int(buffer.name[1:]))
 
 
-def _function(scope: Scope, symbol: str, function: Operation) -> Function:
-    name = function_name(symbol)
+def _function(scope: Scope, module: Module, symbol: str) -> Function:
+    name, function = function_name(module, symbol), module.functions[symbol]
     declare_results(function)
     parameters = [_parameter(scope, argument) for argument in function.regions[0].blocks[0].arguments]
     parameters += [_parameter(scope, result, result=True) for result in function.results]
@@ -103,7 +105,8 @@ def _called(module: Module) -> list[str]:
 
     def visit(symbol: str) -> None:
         for callee in _callees(module, symbol):
-            visit(callee)
+            if callee not in order:
+                visit(callee)
         order.setdefault(symbol)
 
     for callee in _callees(module, module.kernel):
@@ -113,13 +116,13 @@ def _called(module: Module) -> list[str]:
 
 def _callees(module: Module, symbol: str) -> list[str]:
     inside = Module({symbol: module.functions[symbol]}, symbol).walk()
-    return [callee_of(operation) for operation in inside if operation.name == "tt.call"]
+    return [operation.callee for operation in inside if operation.name == "tt.call"]
 
 
 def _total_bytes(module: Module, own: dict[str, int], kernel: int) -> int:
     """The kernel's scratch memory and that of the deepest chain of calls."""
-
-    def below(symbol: str) -> int:
-        return max((own[function_name(name)] + below(name) for name in _callees(module, symbol)), default=0)
-
-    return kernel + below(module.kernel)
+    deepest: dict[str, int] = {}
+    for symbol in [*_called(module), module.kernel]:  # each before its callers
+        below = (own[function_name(module, name)] + deepest[name] for name in _callees(module, symbol))
+        deepest[symbol] = max(below, default=0)
+    return kernel + deepest[module.kernel]

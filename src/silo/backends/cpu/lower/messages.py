@@ -68,7 +68,9 @@ def _print(scope: Scope, operation: Operation, value: str, index: Sequence[str])
     head += "%s"
     arguments.append(c_string(prefix))
     if "operand" in operation.attributes:
-        head += f"(operand {operation.attributes['operand']}) "
+        number = operation.attributes["operand"]
+        assert isinstance(number, int)  # `_split` put it there
+        head += f"(operand {number:d}) "
     if operation.operands:
         signs = operation.attributes.get("isSigned", ())
         signed = not isinstance(signs, tuple) or not signs or bool(signs[0])
@@ -130,10 +132,13 @@ def assert_statements(scope: Scope, operation: Operation, value: str, index: Seq
 
 
 def c_string(text: str) -> str:
-    r"""A C string literal; what is no plain ASCII goes in as octal bytes: any text is the same to any compiler.
+    r"""A C string literal of any text; the only way for a text of the module into the C text.
 
-    >>> print(c_string('a "b"'))
-    "a \042b\042"
+    What means something to a compiler, to ``printf`` or to a terminal, and what is no ASCII, goes in as octal bytes.
+
+    >>> print(c_string('a "b" 50%\n'))
+    "a \042b\042 50\045\012"
     """
-    plain = [chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}" for byte in text.encode()]
+    data = text.encode(errors="surrogatepass")
+    plain = [chr(byte) if 32 <= byte < 127 and byte not in b'"\\?%' else f"\\{byte:03o}" for byte in data]
     return '"' + "".join(plain) + '"'

@@ -33,7 +33,7 @@ _POINTER_BYTES = 8
 class Scope:
     """The state shared by everything that lowers one kernel."""
 
-    def __init__(self, options: CpuOptions, module: Module | None = None) -> None:
+    def __init__(self, options: CpuOptions, module: Module) -> None:
         self.options = options
         self.module = module
         self.lifetimes = Lifetimes()

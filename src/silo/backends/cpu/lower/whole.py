@@ -8,21 +8,14 @@ from silo.backends.cpu.analysis.values import NETWORK, OPAQUE
 from silo.backends.cpu.loop_ir import Buffer, Call, Copy, Define, For
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.ops_types import C_TYPES
-from silo.sources.triton.ssa import Operation
+from silo.sources.triton.ssa import Module, Operation
 
-__all__ = ["callee_of", "function_name", "lower_whole"]
-
-
-def callee_of(operation: Operation) -> str:
-    """The symbol that a ``tt.call`` calls."""
-    name = operation.attributes.get("callee")
-    assert isinstance(name, str)
-    return name.removeprefix("@").strip('"')
+__all__ = ["function_name", "lower_whole"]
 
 
-def function_name(symbol: str) -> str:
-    """The C name of one of the module's functions: the symbols end in a number of their own."""
-    return "silo_function_" + "".join(letter if letter.isalnum() else "_" for letter in symbol)
+def function_name(module: Module, symbol: str) -> str:
+    """The C name of one of the module's functions: its number, as a symbol may be any text."""
+    return f"silo_function{list(module.functions).index(symbol)}"
 
 
 def lower_whole(scope: Scope, operation: Operation) -> None:
@@ -54,7 +47,7 @@ def _call(scope: Scope, operation: Operation) -> None:
             scope.emit(Define(ops.c_type(result.type), name, "0", mutable=True))
             scope.bind(result, name)
             arguments.append(f"&{name}")
-    for statement in scope.checked_call(function_name(callee_of(operation)), arguments):
+    for statement in scope.checked_call(function_name(scope.module, operation.callee), arguments):
         scope.emit(statement)
 
 

@@ -1,0 +1,116 @@
+"""Consent: leave to run one piece of native code in this process, for exactly what it is and how it is called."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from silo.core.compiled import HOST_CODE_KINDS
+from silo.core.launch_info import LaunchInfo
+from silo.core.signature import Signature
+from silo.core.specialization import Specialization
+from silo.core.values import JSON, digest
+from silo.errors import TrustError
+from silo.frozen import frozen
+
+__all__ = ["Consent", "HostCode", "issue_consent", "require_consent", "text_sha256"]
+
+_LEDGER: Final = object()
+
+
+@frozen
+class HostCode:
+    """Native code and all that decides what happens when it is called.
+
+    ``blob`` is the sha256 of the object. ``launch`` has its entry, parameter layout and scratch. ``signature`` is
+    typed, with effects; it and ``specialization`` are None for the outcome of a compile job, which nobody calls as it
+    is. ``text`` is the sha256 of the text that travels with it and that a check compiles, "" for none. ``calls`` is
+    what a bundle says of calls besides: the kernel's parameters with their defaults, its grid, derived constexprs and
+    the config; None for a kernel of this process, which says that itself.
+    """
+
+    blob: str
+    kind: str
+    launch: LaunchInfo
+    signature: Signature | None = None
+    specialization: Specialization | None = None
+    text: str = ""
+    calls: JSON = None
+
+    @property
+    def digest(self) -> str:
+        """What consent is given to, in hex: the sha256 of the canonical form of every field (``host-code/1``).
+
+        >>> code = HostCode("ab" * 32, "so", LaunchInfo("add", ()))
+        >>> code.digest == HostCode("ab" * 32, "so", LaunchInfo("abort", ())).digest
+        False
+        """
+        return digest(
+            "host-code/1",
+            {
+                "blob": self.blob,
+                "kind": self.kind,
+                "launch": self.launch.to_json(),
+                "signature": None if self.signature is None else self.signature.to_json(),
+                "specialization": None if self.specialization is None else self.specialization.to_json(),
+                "text": self.text,
+                "calls": self.calls,
+            },
+        )
+
+
+class Consent:
+    """Leave to load ``code``, and ``reason``: who gave it. The trust ledger alone makes these; nobody can change one.
+
+    >>> Consent(HostCode("ab" * 32, "so", LaunchInfo("add", ())), "I say so")
+    Traceback (most recent call last):
+    TypeError: consent is given by the trust ledger (silo.store.trust), not made
+    """
+
+    __slots__ = ("code", "reason")
+
+    code: HostCode
+    reason: str
+
+    def __init__(self, code: HostCode, reason: str, *, ledger: object = None) -> None:
+        """Refuses everybody but :func:`issue_consent`."""
+        if ledger is not _LEDGER:
+            raise TypeError("consent is given by the trust ledger (silo.store.trust), not made")
+        object.__setattr__(self, "code", code)
+        object.__setattr__(self, "reason", reason)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"consent is not changed: {name}")
+
+    def __reduce__(self) -> str:
+        raise TypeError("consent stays in the process it was given in")
+
+    def __repr__(self) -> str:
+        return f"<consent to {self.code.kind} {self.code.blob[:16]}: {self.reason}>"
+
+
+def issue_consent(code: HostCode, reason: str) -> Consent:
+    """For ``silo.store.trust`` alone, which a test holds to."""
+    return Consent(code, reason, ledger=_LEDGER)
+
+
+def require_consent(consent: Consent | None, launch: LaunchInfo, blob: bytes, kind: str, name: str) -> None:
+    """What whoever maps native code asks first; other kinds need no consent.
+
+    Raises:
+        TrustError: there is none, or it is for other bytes or another launch.
+    """
+    if kind not in HOST_CODE_KINDS:
+        return
+    if consent is None:
+        raise TrustError(f"{name}: native code ({kind}) is not loaded without consent; ask the store's trust ledger")
+    code = consent.code
+    if code.kind != kind or code.blob != hashlib.sha256(blob).hexdigest():
+        raise TrustError(f"{name}: consent was given to {code.kind} {code.blob[:16]}, which these bytes are not")
+    if code.launch != launch:
+        raise TrustError(f"{name}: consent was given to calls of {code.launch.entry} with another layout or scratch")
+
+
+def text_sha256(text: str) -> str:
+    """The sha256 by which :class:`HostCode` names a text."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,266 @@
+"""JSON files of results, read a part at a time: the members of the outermost object, and the rows of one of them.
+
+Such files hold measurements by the ten thousand. Parsed in one piece they take ten times their size and more, which is
+much for an honest one, and as much as there is for a hostile one.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from silo.errors import TuneError
+from silo.limits import allowance
+from silo.tune.formats.limits import HEADER_CHARACTERS, PART_CHARACTERS, TRIAL_BYTES, most_text
+
+__all__ = ["Results"]
+
+_CHUNK = 1 << 18  # bytes
+_SPACE = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder()
+_OPENERS = {"{": "}", "[": "]"}
+ROWS = ("cache", "results", "configs_timings")  # members that hold rows, of whichever format
+
+
+class Results:
+    """A file of results. Each look at it begins at its beginning; ``at`` is the character where the last part began.
+
+    >>> results = Results.of_text('{"cache": {"a": 1, "b": 2}, "kernel": "k"}')
+    >>> results.header, list(results.rows("cache", "{"))
+    ({'kernel': 'k'}, [('a', 1), ('b', 2)])
+    """
+
+    def __init__(self, opened: Callable[[], BinaryIO], file_bytes: int, name: str) -> None:
+        self._opened = opened
+        self._most = most_text(file_bytes)
+        self.allowed = allowance(file_bytes) * 3 // 4
+        self.name = name
+        self.at = 0
+        self.cut = False  # whether it ended, when it was looked at last, with objects open
+        self._header: dict[str, Any] | None = None
+        self._holders: tuple[str, ...] = ()
+
+    @classmethod
+    def of_text(cls, text: str, name: str = "") -> Results:
+        """Those of a text."""
+        data = text.encode()
+        return cls(lambda: io.BytesIO(data), len(data), name)
+
+    @classmethod
+    def of_file(cls, path: Path) -> Results:
+        """Those of a file that may be gzipped. ``TuneError`` where there is none."""
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError as error:
+            raise TuneError(f"{path}: no such file") from error
+        except OSError as error:
+            raise TuneError(f"{path}: it cannot be read: {error.strerror}") from error
+
+        def opened() -> BinaryIO:
+            return cast("BinaryIO", gzip.GzipFile(path)) if path.suffix == ".gz" else path.open("rb")
+
+        return cls(opened, size, path.name)
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The members of the outermost object without those that hold rows. ``ValueError`` for another file."""
+        if self._header is None:
+            found: dict[str, Any] = {}
+            holders: list[str] = []
+            length = 0
+            for name, text in self._members():
+                if name in ROWS and text.opens():
+                    text.skip()
+                    holders.append(name)
+                    continue
+                begun = text.at
+                found[name] = text.value()
+                length += len(name) + text.at - begun
+                if length > HEADER_CHARACTERS:
+                    raise ValueError(f"its members besides rows have more than {HEADER_CHARACTERS} characters")
+            self._header, self._holders = found, tuple(holders)
+        return self._header
+
+    @property
+    def members(self) -> frozenset[str]:
+        """The names of the outermost object's members."""
+        return frozenset(self.header).union(self._holders)
+
+    def rows(self, member: str, opener: str) -> Iterator[tuple[str, Any]]:
+        """The rows that a member holds, each with its name in an object, its number in a list (by ``opener``).
+
+        ``ValueError`` for another file.
+        """
+        for name, text in self._members():
+            if name == member:
+                if not text.opens(opener):
+                    raise ValueError(f"{member} is no {'object' if opener == '{' else 'list'}")
+                yield from text.items()
+                return
+            if name in ROWS and text.opens():
+                text.skip()
+            else:
+                text.value()
+        raise ValueError(f"{member} is missing")
+
+    def _members(self) -> Iterator[tuple[str, _Text]]:
+        try:
+            with self._opened() as stream:
+                text = _Text(stream, self._most, self)
+                if not text.opens("{"):
+                    raise ValueError("not a JSON object")
+                seen: set[str] = set()
+                for name in text.names():
+                    if name in seen:
+                        raise ValueError(f"the member {name!r} is there twice")
+                    seen.add(name)
+                    yield name, text
+                text.end()
+                self.cut = text.cut
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"it cannot be read: {type(error).__name__}: {error}") from error
+
+
+class _Text:
+    """The text of a stream, of which a window is held."""
+
+    def __init__(self, stream: BinaryIO, most: int, owner: Results) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._window = ""
+        self._place = 0  # in the window
+        self._before = 0  # characters that left the window
+        self._left = most
+        self._ended = False
+        self.cut = False  # it ended after a member of an object, which was open still
+        self._owner = owner
+
+    @property
+    def at(self) -> int:
+        """How many characters were read."""
+        return self._before + self._place
+
+    def opens(self, openers: str = "{[") -> bool:
+        """Whether an object or a list comes next."""
+        return self._next() in [*openers]
+
+    def names(self) -> Iterator[str]:
+        """The names of an object's members; whoever asks reads each one's value before the next."""
+        self._take("{")
+        if self._next() == "}":
+            self._take("}")
+            return
+        while True:
+            name = self.value()
+            if not isinstance(name, str):
+                raise self._wrong("a member without a name")
+            self._take(":")
+            yield name
+            if self.cut or not self._goes_on("}"):
+                return
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """The members of an object or a list, each with its name or number. ``ValueError`` for too many."""
+        most = self._owner.allowed // TRIAL_BYTES
+        for number, item in enumerate(self._items()):
+            if number == most:
+                raise self._wrong(f"more than {most} rows")
+            yield item
+
+    def _items(self) -> Iterator[tuple[str, Any]]:
+        opener = self._next()
+        if opener == "{":
+            for name in self.names():
+                yield name, self.value()
+            return
+        self._take("[")
+        if self._next() == "]":
+            self._take("]")
+            return
+        number = 0
+        while True:
+            yield str(number), self.value()
+            number += 1
+            if not self._goes_on("]"):
+                return
+
+    def skip(self) -> None:
+        """Past an object or a list."""
+        for _ in self.items():
+            pass
+
+    def value(self) -> Any:  # noqa: ANN401  # whatever JSON holds
+        """The next value. ``ValueError`` where it is none, or too long."""
+        self._next()
+        self._need(PART_CHARACTERS + 1)
+        self._owner.at = self.at
+        try:
+            value, end = _DECODER.raw_decode(self._window, self._place)
+        except RecursionError:
+            raise self._wrong("JSON nested too deeply") from None
+        except json.JSONDecodeError as error:
+            longer = "" if self._ended else f", or a part of more than {PART_CHARACTERS} characters"
+            raise ValueError(f"no JSON{longer}: {error.msg}: character {self._before + error.pos}") from None
+        if end - self._place > PART_CHARACTERS:
+            raise self._wrong(f"a part of more than {PART_CHARACTERS} characters")
+        if self._window.find("\\u", self._place, end) >= 0:
+            json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate fails wherever it is printed or hashed
+        self._place = end
+        return value
+
+    def end(self) -> None:
+        """``ValueError`` unless nothing follows."""
+        if not self.cut and self._next():
+            raise self._wrong("something follows the outermost object")
+
+    def _goes_on(self, closer: str) -> bool:
+        """Past a comma, to another item; or past the end of an object or a list."""
+        found = self._next()
+        if found == ",":
+            self._take(",")
+            if self._next():
+                return True
+        if not self._next() and closer == "}":
+            self.cut = True
+            return False
+        self._take(closer)
+        return False
+
+    def _take(self, character: str) -> None:
+        if self._next() != character:
+            raise self._wrong(f"{character!r} is missing")
+        self._place += 1
+
+    def _next(self) -> str:
+        """The next character that is no space; "" at the end."""
+        while True:
+            match = _SPACE.match(self._window, self._place)
+            assert match is not None
+            self._place = match.end()
+            if self._place < len(self._window):
+                return self._window[self._place]
+            if self._ended:
+                return ""
+            self._need(1)
+
+    def _need(self, characters: int) -> None:
+        """Have so many characters in the window, or all that are left."""
+        while len(self._window) - self._place < characters and not self._ended:
+            data = self._stream.read(_CHUNK)
+            self._left -= len(data)
+            if self._left < 0:
+                raise ValueError("it comes to far more text than a file of results of its size does")
+            self._ended = not data
+            self._window = self._window[self._place :] + self._decoder.decode(data, final=self._ended)
+            self._before += self._place
+            self._place = 0
+
+    def _wrong(self, message: str) -> ValueError:
+        return ValueError(f"{message}: character {self.at}")
