@@ -29,6 +29,7 @@ __all__ = [
     "Settings",
     "Variable",
     "available_cpus",
+    "available_memory",
     "child_environment",
     "override",
     "settings",
@@ -159,6 +160,24 @@ def available_cpus() -> int:
     if sys.platform == "linux":
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1
+
+
+def available_memory() -> int:
+    """Bytes of memory this process may use: the machine's, or less by a limit of the process or its control group."""
+    import resource  # noqa: PLC0415  # only what makes large things asks
+    from pathlib import Path  # noqa: PLC0415
+
+    bounds = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    if (own := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
+        bounds.append(own)
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(name).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            bounds.append(int(text))
+    return min(bounds)
 
 
 @frozen

@@ -16,13 +16,13 @@ from silo.core.dispatch import Bucket, DispatchRules, bucket_of, distance
 from silo.core.dtypes import DTYPES
 from silo.core.expressions import INT64_MAX, INT64_MIN
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
-from silo.core.recipes import Work
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.space import Space
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.values import FunctionValue, canonical_json, parse_json, value_from_json, value_to_json
 from silo.core.variant import CompileJob, Variant
+from silo.core.work import Work
 from silo.errors import SpaceError
 
 scalars = (

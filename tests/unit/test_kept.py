@@ -22,7 +22,7 @@ from silo.api.seeding import imported_seeds
 from silo.api.session import session
 from silo.api.tuning import tune_path
 from silo.core.config import Config
-from silo.core.recipes import Work
+from silo.core.work import Work
 from silo.errors import SourceError, StoreError, TuneError
 from silo.report.ceilings import speed_of_light
 from silo.settings import override

@@ -12,8 +12,8 @@ import pytest
 from silo.backends.fake.measure import fake_study
 from silo.core.config import Config
 from silo.core.dtypes import dtype
-from silo.core.recipes import Work
 from silo.core.signature import Parameter, ParameterKind, Signature
+from silo.core.work import Work
 from silo.errors import PackageError
 from silo.report import page
 from silo.report.ceilings import Ceilings, dot_dtype, speed_of_light

@@ -347,6 +347,12 @@ class BundledKernel:
         """The config that the dispatch rules name for a call; None where there are none for such variants."""
         for rules in self._head.rules:
             if rules.target == group.target and rules.signature == group.signature.without_effects():
+                missing = [name for name in rules.rules.key if name not in values]
+                if missing:
+                    raise BundleError(
+                        f"{self.bundle.name}: {self.name} is chosen by {', '.join(map(repr, missing))}, and no number "
+                        "of that name is passed; the file says of its kernel what is not so"
+                    )
                 return rules.rules.lookup([values[name] for name in rules.rules.key]).config
         return None
 

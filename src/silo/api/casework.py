@@ -18,10 +18,12 @@ from silo.core.generator import Fill
 from silo.core.host_arrays import dtype_named, has_numpy, require_numpy
 from silo.core.nodes import Node
 from silo.core.plain_checks import PlainArray, check_plain
-from silo.core.recipes import ArrayRecipe, ExpectedRecipe, Work
+from silo.core.recipes import ArrayRecipe, ExpectedRecipe
 from silo.core.values import Value
+from silo.core.work import Work
 from silo.errors import CaseError, PackageError, SiloError
 from silo.launch.buffers import Buffer
+from silo.launch.cases import refuse_large
 from silo.tune.check import Comparison
 
 __all__ = ["CaseFunction", "PreparedCase", "prepare_recipe"]
@@ -99,7 +101,8 @@ class PreparedCase:
 
 
 def prepare_recipe(recipe: CaseRecipe, materialize: Materialize) -> PreparedCase:
-    """A case from its recipe."""
+    """A case from its recipe. ``CaseError`` where its arrays together would take more memory than they may."""
+    refuse_large(recipe.bytes_to_make, f"the case {recipe.label}")
     return PreparedCase(
         label=recipe.label,
         arguments=recipe.materialize(materialize),

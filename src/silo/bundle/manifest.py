@@ -360,14 +360,15 @@ class Manifest:
             if not axes:
                 raise check.error(f"{field}.grid", "a grid has one to three axes")
             grid = tuple(self._expression(axis, f"{field}.grid[{i}]") for i, axis in enumerate(axes))
+        key = check.names(row["key"], f"{field}.key")
         return BundleKernel(
             name=name,
             signature=self._signatures.get(row["signature"], f"{field}.signature"),
-            key=check.names(row["key"], f"{field}.key"),
+            key=key,
             config_names=check.names(row["config_names"], f"{field}.config_names"),
             derived=self._parse_derived(row["derived"], f"{field}.derived"),
             grid=grid,
-            rules=self._parse_rules(row["rules"], f"{field}.rules"),
+            rules=self._parse_rules(row["rules"], f"{field}.rules", key),
             cases=self._document(row["cases"], f"{field}.cases", CASES_KIND),
             trials=self._document(row["trials"], f"{field}.trials", TRIALS_KIND),
         )
@@ -449,7 +450,7 @@ class Manifest:
             raise check.error(f"{field}.signature", "it has other parameters than the kernel")
         return BundleVariant(artifact, self._reasons.get(row["reason"], f"{field}.reason"), _BASES[basis])
 
-    def _parse_rules(self, data: JSON, field: str) -> tuple[BundleRules, ...]:
+    def _parse_rules(self, data: JSON, field: str, key: tuple[str, ...]) -> tuple[BundleRules, ...]:
         check = self._check
         found: dict[tuple[Target, Signature], BundleRules] = {}
         length = 0
@@ -462,6 +463,8 @@ class Manifest:
                 rules=check.decoded(row["rules"], f"{where}.rules", DispatchRules.from_json, DispatchRules.to_json),
                 space=check.integer(row["space"], f"{where}.space", 1, MAX_VARIANTS) if "space" in row else 0,
             )
+            if rules.rules.key != key:
+                raise check.error(f"{where}.rules.key", f"{rules.rules.key!r} where the kernel's key is {key!r}")
             length += self._signatures.length(row["signature"], f"{where}.signature")
             if length > self._allowed // EXPANDED_SHARE:
                 raise check.error(where, f"the signatures of the rules up to here are {length} characters long")

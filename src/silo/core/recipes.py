@@ -14,19 +14,19 @@ from silo.core.generator import Fill, FillParams, generate, sample_indices
 from silo.core.host_arrays import dtype_named, numpy_dtype, strided
 from silo.core.limits import MAX_AXES
 from silo.core.nodes import INT64_MAX, INT64_MIN, Node, from_json, to_json
-from silo.core.own_data import OwnData, Tabulate, own_from_json
+from silo.core.own_data import Formula, OwnData, Tabulate, own_from_json
 from silo.core.reading import (
     read_bool,
     read_dtype,
     read_integer,
     read_integers,
     read_list,
-    read_natural,
     read_object,
     read_pairs,
     read_text,
 )
 from silo.core.values import JSON, Value, malformed, value_from_json, value_to_json
+from silo.core.work import Work
 from silo.errors import CaseError
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ __all__ = [
     "DescriptorRecipe",
     "ExpectedRecipe",
     "ScalarRecipe",
-    "Work",
 ]
 
 # Expected arrays up to this many bytes are kept whole, others by SAMPLES of their elements.
@@ -50,6 +49,8 @@ WHOLE_LIMIT = 4096
 SAMPLES = 512
 
 _MAX_BYTES = 1 << 44  # of one array: what a damaged recipe may ask for at most
+
+_FORMULA_BYTES = 64  # an element of an array that is computed
 
 # The parameters of each fill with their defaults; None has to be given.
 _PARAMETERS: dict[Fill, dict[str, Value]] = {
@@ -152,6 +153,11 @@ class ArrayRecipe:
     def size(self) -> int:
         """How many elements."""
         return math.prod(self.shape)
+
+    @property
+    def bytes_to_make(self) -> int:
+        """The memory that making it takes at most. Of a formula's elements, Python's numbers lie there for a while."""
+        return max(self.size, self._reach) * (_FORMULA_BYTES if isinstance(self.own, Formula) else self.dtype.itemsize)
 
     @property
     def element_strides(self) -> tuple[int, ...]:
@@ -448,30 +454,6 @@ def _is_little(array: NDArray[Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What a case says that one launch cannot do without: bytes moved, floating-point operations. None: not said."""
-
-    bytes: int | None = None
-    flops: int | None = None
-
-    @classmethod
-    def of(cls, moved: int | None, flops: int | None) -> Work | None:
-        """The work, or None where nothing is said."""
-        return None if moved is None and flops is None else cls(moved, flops)
-
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {"bytes": self.bytes, "flops": self.flops}
-
-    @classmethod
-    def from_json(cls, data: JSON) -> Work:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        members = read_object(data, ("bytes", "flops"), "the work of a case")
-        known = {name: None if count is None else read_natural(count, name) for name, count in members.items()}
-        return cls(**known)
-
-
-@dataclass(frozen=True, slots=True)
 class CaseRecipe:
     """One case of a kernel: its arguments by parameter name, and what its written arrays then hold.
 
@@ -500,6 +482,12 @@ class CaseRecipe:
         if self.grid is not None and not 1 <= len(self.grid) <= 3:
             raise CaseError(f"the case {self.label!r} has a grid of {len(self.grid)} axes; 1 to 3")
         object.__setattr__(self, "config", tuple(sorted(self.config, key=lambda item: item[0])))
+
+    @property
+    def bytes_to_make(self) -> int:
+        """The memory that making its arrays takes at most."""
+        arrays = (one.array if isinstance(one, DescriptorRecipe) else one for _, one in self.arguments)
+        return sum(one.bytes_to_make for one in arrays if isinstance(one, ArrayRecipe))
 
     def materialize(self, make: Callable[[ArrayRecipe], T]) -> dict[str, T | TensorDescriptor | Value]:
         """The arguments by name: arrays as ``make`` makes them, aliases as the same object, values as they are."""

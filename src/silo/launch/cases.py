@@ -12,11 +12,13 @@ from silo.errors import CaseError, ExpressionError
 from silo.launch import native
 from silo.launch.buffers import Buffer
 from silo.launch.frameworks import torch_with_gpu
+from silo.limits import case_allowance
+from silo.settings import settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LIBRARIES", "default_library", "fill", "fill_into", "materialize"]
+__all__ = ["LIBRARIES", "default_library", "fill", "fill_into", "materialize", "refuse_large"]
 
 
 def fill_into(recipe: ArrayRecipe, out: object) -> None:
@@ -77,7 +79,27 @@ def materialize(recipe: ArrayRecipe, library: str | None = None, device: str = "
     chosen = default_library(device) if library is None else library
     if chosen not in _MAKERS:
         raise CaseError(f"cases make arrays of {', '.join(LIBRARIES)}, not of {chosen!r}")
-    return _MAKERS[chosen](recipe, device)
+    what = f"an array of shape {list(recipe.shape)} and dtype {recipe.dtype}"
+    refuse_large(recipe.bytes_to_make, what)
+    try:
+        return _MAKERS[chosen](recipe, device)
+    except MemoryError as error:
+        raise CaseError(f"{what} takes {_size(recipe.bytes_to_make)}, and this machine has not as much left") from error
+
+
+def refuse_large(needed: int, what: str) -> None:
+    """``CaseError`` where arrays would take more memory than those of a case may."""
+    allowed = case_allowance()
+    if needed > allowed:
+        why = "half of the memory that this process may use" if settings().case_bytes is None else "SILO_CASE_BYTES"
+        raise CaseError(
+            f"{what} would take {_size(needed)} of memory, and the arrays of a case may take {_size(allowed)} ({why}); "
+            "take a smaller case, or set SILO_CASE_BYTES if this one is what you want"
+        )
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.3g} GiB" if count >= 1 << 30 else f"{count / 2**20:.3g} MiB"
 
 
 def default_library(device: str) -> str:

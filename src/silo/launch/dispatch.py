@@ -184,8 +184,9 @@ def _integer_problem(parameter: Parameter, argument: Argument, facts: frozenset[
     if argument.kind is not ValueKind.INT:
         return f"is {_noun(argument)}, and it takes an integer"
     takes, has = parameter.dtype, argument.dtype
-    assert takes is not None  # every typed integer has a dtype
     assert has is not None
+    if takes is None:  # a file may say so; what was compiled here has a dtype
+        return "is an integer, and it takes one of no known type"
     unsigned = takes.kind is DTypeKind.UINT
     fits = has.bits <= takes.bits if has.kind is takes.kind else has.bits < takes.bits and not unsigned
     if not fits:

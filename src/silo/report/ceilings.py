@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from silo.core.dtypes import DTypeKind
 from silo.core.reading import read_list, read_mapping, read_natural, read_object, read_text
-from silo.core.recipes import Work
 from silo.core.signature import Signature
 from silo.core.values import JSON, malformed
+from silo.core.work import Work
 
 __all__ = ["Ceilings", "SpeedOfLight", "dot_dtype", "speed_of_light"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from silo.core.config import Config
 from silo.core.reading import read_object
-from silo.core.recipes import Work
 from silo.core.values import JSON
+from silo.core.work import Work
 from silo.tune.spilling import SpillingConfig
 from silo.tune.trial import Study, Trial
 
