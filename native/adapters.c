@@ -13,10 +13,10 @@ static silo_lock writing; /* held to change the table */
 static PyObject *s_exchange, *s_dlpack, *s_data_ptr, *s_cuda_dict;
 static PyObject *type_hook; /* owned; NULL: none */
 
-/* A table with room for mask + 1 types; never freed. */
+/* A table with room for mask + 1 types. */
 static struct silo_adapter_table *new_table(uint32_t mask) {
     struct silo_adapter_table *table =
-        calloc(1, sizeof *table + ((size_t)mask + 1) * sizeof *table->entries);
+        calloc(1, sizeof *table + ((size_t)mask + 1) * sizeof *table->slots);
     if (table != NULL)
         table->mask = mask;
     return table;
@@ -99,8 +99,7 @@ static bool is_numpy_scalar(PyTypeObject *type) {
     return result;
 }
 
-/* Whether the type lives in a package. Never leaves an exception. */
-static bool is_from(PyTypeObject *type, const char *package) {
+bool silo_is_from(PyTypeObject *type, const char *package) {
     PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
     const char *name =
         module && PyUnicode_Check(module) ? PyUnicode_AsUTF8AndSize(module, NULL) : NULL;
@@ -119,7 +118,7 @@ static enum silo_adapter_kind classify(PyTypeObject *type) {
         return SILO_ADAPT_NOTHING;
     /* It has a buffer that fails for memory of a GPU, and capsules that take ten times as long; jax
      * has the attribute too, and there it fails on the CPU. */
-    if (is_from(type, "cupy") && has(type, s_cuda_dict))
+    if (silo_is_from(type, "cupy") && has(type, s_cuda_dict))
         return SILO_ADAPT_CUDA_DICT;
     if (PyType_GetSlot(type, Py_bf_getbuffer) != NULL)
         return SILO_ADAPT_BUFFER;
@@ -132,50 +131,135 @@ static enum silo_adapter_kind classify(PyTypeObject *type) {
     return scalar_kind(type);
 }
 
-/* The entry of a type, or the free one where it would stand. */
-static struct silo_adapter *place(struct silo_adapter_table *table, const PyTypeObject *type) {
+/* The slot of a type, or the free one where it would stand. */
+static struct silo_adapter_slot *place(struct silo_adapter_table *table, const PyTypeObject *type) {
     uint32_t i = (uint32_t)((uintptr_t)type >> 5) & table->mask;
-    while (table->entries[i].type != NULL && table->entries[i].type != type)
+    while (table->slots[i].type != NULL && table->slots[i].type != type)
         i = (i + 1) & table->mask;
-    return &table->entries[i];
+    return &table->slots[i];
 }
 
-/* A table twice as large. The old one is never freed: a call further up this or another thread's
- * stack may hold a pointer into it. Tables double, so all of them together are no larger than the
- * newest. */
-static int grow(void) {
-    struct silo_adapter_table *old = silo_adapters, *bigger = new_table(old->mask * 2 + 1);
-    if (bigger == NULL)
+/* The adapter of a type that is there, or NULL. */
+static struct silo_adapter *known_adapter(const PyTypeObject *type) {
+    const struct silo_adapter_slot *slot = place(silo_adapters, type);
+    return slot->type == type && silo_adapter_lives(slot->adapter) ? slot->adapter : NULL;
+}
+
+/* Adapters of classes that are gone, the last ones. A call further up the stack may still look at
+ * one, where its argument took another class meanwhile. */
+static struct {
+    struct silo_adapter *adapter[64];
+    uint32_t next;
+} gone;
+
+/* Caller holds the lock, and frees what is added to the list `out` when it no longer does. Where
+ * threads run at once, another one may be reading the adapter: then it stays. */
+static void retire(struct silo_adapter *adapter, struct silo_adapter **out) {
+#ifdef Py_GIL_DISABLED
+    (void)adapter, (void)out, (void)gone;
+#else
+    struct silo_adapter *last = gone.adapter[gone.next];
+    gone.adapter[gone.next] = adapter;
+    gone.next = (gone.next + 1) % (sizeof gone.adapter / sizeof *gone.adapter);
+    if (last != NULL) {
+        last->next = *out;
+        *out = last;
+    }
+#endif
+}
+
+/* May run Python code. */
+static void free_adapters(struct silo_adapter *list) {
+    while (list != NULL) {
+        struct silo_adapter *next = list->next;
+        Py_XDECREF(list->weak);
+        Py_XDECREF(list->stream);
+        free(list);
+        list = next;
+    }
+}
+
+/* Another table without classes that are gone, larger where those that live fill half of it. Caller
+ * holds the lock. -1: no memory. */
+static int renew(struct silo_adapter **out) {
+    struct silo_adapter_table *old = silo_adapters;
+    uint32_t living = 0;
+    for (uint32_t i = 0; i <= old->mask; i++)
+        living += old->slots[i].type != NULL && silo_adapter_lives(old->slots[i].adapter);
+    const uint32_t mask = 4 * (living + 1) > old->mask ? old->mask * 2 + 1 : old->mask;
+    struct silo_adapter_table *table = new_table(mask);
+    if (table == NULL)
         return -1;
     for (uint32_t i = 0; i <= old->mask; i++) {
-        if (old->entries[i].type != NULL)
-            *place(bigger, old->entries[i].type) = old->entries[i];
+        const struct silo_adapter_slot *slot = &old->slots[i];
+        if (slot->type == NULL)
+            continue;
+        if (silo_adapter_lives(slot->adapter)) {
+            *place(table, slot->type) = *slot;
+            table->used++;
+        } else {
+            retire(slot->adapter, out);
+        }
     }
-    bigger->used = old->used;
-    __atomic_store_n(&silo_adapters, bigger, __ATOMIC_RELEASE);
+    __atomic_store_n(&silo_adapters, table, __ATOMIC_RELEASE);
+#ifndef Py_GIL_DISABLED
+    free(old); /* nobody is looking anything up now; adapters stay where they are */
+#endif
     return 0;
 }
 
-/* Add or replace; NULL with an exception set. Takes its own reference to the type. */
-static const struct silo_adapter *insert(struct silo_adapter entry) {
-    struct silo_adapter *slot = NULL;
-    SILO_LOCK(&writing);
-    if (2 * (silo_adapters->used + 1) <= silo_adapters->mask || grow() == 0) {
-        slot = place(silo_adapters, entry.type);
-        const bool is_new = slot->type == NULL;
-        silo_adapters->used += is_new;
-        slot->exchange = entry.exchange;
-        slot->kind = entry.kind;
-        slot->rounds = entry.rounds;
-        /* Last: a reader that sees the type sees the rest. */
-        __atomic_store_n(&slot->type, entry.type, __ATOMIC_RELEASE);
-        if (is_new)
-            Py_INCREF((PyObject *)entry.type);
+/* Put `made`, which it takes over, into the table; what is there afterwards, or NULL: no memory.
+ * Caller holds the lock. */
+static struct silo_adapter *put(struct silo_adapter *made, struct silo_adapter **out) {
+    if (2 * (silo_adapters->used + 1) > silo_adapters->mask && renew(out) != 0) {
+        made->next = *out;
+        *out = made;
+        return NULL;
     }
-    SILO_UNLOCK(&writing);
-    if (slot == NULL)
+    struct silo_adapter_slot *slot = place(silo_adapters, made->type);
+    struct silo_adapter *before = slot->type != NULL ? slot->adapter : NULL;
+    if (before != NULL && silo_adapter_lives(before)) {
+        /* In place: a call further up the stack may be reading it. */
+        before->exchange = made->exchange;
+        before->kind = made->kind;
+        before->rounds = made->rounds;
+        made->next = *out;
+        *out = made;
+        return before;
+    }
+    __atomic_store_n(&slot->adapter, made, __ATOMIC_RELEASE);
+    /* Last: a reader that sees the type sees the rest. */
+    __atomic_store_n(&slot->type, made->type, __ATOMIC_RELEASE);
+    if (before != NULL)
+        retire(before, out);
+    else
+        silo_adapters->used++;
+    return made;
+}
+
+/* Add or replace; NULL with an exception set. */
+static const struct silo_adapter *insert(const struct silo_adapter *entry) {
+    struct silo_adapter *made = malloc(sizeof *made), *out = NULL; /* owned by the table */
+    if (made == NULL) {
         PyErr_NoMemory();
-    return slot;
+        return NULL;
+    }
+    *made = *entry;
+    /* Other types are there for good. */
+    if (PyType_GetFlags(entry->type) & Py_TPFLAGS_HEAPTYPE) {
+        made->weak = PyWeakref_NewRef((PyObject *)entry->type, NULL);
+        if (made->weak == NULL) {
+            free(made);
+            return NULL;
+        }
+    }
+    SILO_LOCK(&writing);
+    const struct silo_adapter *found = put(made, &out);
+    SILO_UNLOCK(&writing);
+    free_adapters(out);
+    if (found == NULL)
+        PyErr_NoMemory();
+    return found;
 }
 
 const struct silo_adapter *silo_adapter_add(PyTypeObject *type) {
@@ -188,21 +272,24 @@ const struct silo_adapter *silo_adapter_add(PyTypeObject *type) {
             return NULL;
         Py_DECREF(result);
     }
-    const struct silo_adapter *known = place(silo_adapters, type); /* the hook may have added it */
-    if (known->type == type)
+    const struct silo_adapter *known = known_adapter(type); /* the hook may have added it */
+    if (known != NULL)
         return known;
-    struct silo_adapter entry = {type, exchange_of(type), NULL, SILO_ADAPT_EXCHANGE, false};
+    struct silo_adapter entry = {.type = type, .kind = SILO_ADAPT_EXCHANGE};
+    entry.exchange = exchange_of(type);
     if (entry.exchange == NULL)
         entry.kind = classify(type);
-    return insert(entry);
+    return insert(&entry);
 }
 
 int silo_adapt_torch(PyTypeObject *type) {
-    const struct silo_adapter entry = {type, exchange_of(type), NULL, SILO_ADAPT_TORCH, false};
-    if (insert(entry) == NULL)
+    const struct silo_adapter entry = {
+        .type = type, .exchange = exchange_of(type), .kind = SILO_ADAPT_TORCH};
+    if (insert(&entry) == NULL)
         return -1;
     /* The first type given is torch.Tensor itself. */
     if (silo_torch.tensor == NULL) {
+        Py_INCREF((PyObject *)type); /* for good: it is compared by identity */
         silo_torch.adapter = entry;
         silo_torch.tensor = type;
     }
@@ -210,8 +297,9 @@ int silo_adapt_torch(PyTypeObject *type) {
 }
 
 int silo_adapt_descriptor(PyTypeObject *type, bool rounds) {
-    const struct silo_adapter entry = {type, NULL, NULL, SILO_ADAPT_DESCRIPTOR, rounds};
-    return insert(entry) ? 0 : -1;
+    const struct silo_adapter entry = {
+        .type = type, .kind = SILO_ADAPT_DESCRIPTOR, .rounds = rounds};
+    return insert(&entry) ? 0 : -1;
 }
 
 int silo_adapter_set_stream(PyTypeObject *type, PyObject *stream) {
@@ -219,7 +307,7 @@ int silo_adapter_set_stream(PyTypeObject *type, PyObject *stream) {
         return -1;
     Py_INCREF(stream);
     SILO_LOCK(&writing);
-    struct silo_adapter *entry = place(silo_adapters, type);
+    struct silo_adapter *entry = place(silo_adapters, type)->adapter;
     PyObject *old = entry->stream;
     entry->stream = stream;
     SILO_UNLOCK(&writing);
@@ -229,8 +317,8 @@ int silo_adapter_set_stream(PyTypeObject *type, PyObject *stream) {
 
 void silo_unadapt_torch(void) {
     for (uint32_t i = 0; i <= silo_adapters->mask; i++) {
-        struct silo_adapter *entry = &silo_adapters->entries[i];
-        if (entry->type != NULL && entry->kind == SILO_ADAPT_TORCH)
+        struct silo_adapter *entry = silo_adapters->slots[i].adapter;
+        if (entry != NULL && silo_adapter_lives(entry) && entry->kind == SILO_ADAPT_TORCH)
             entry->kind = entry->exchange != NULL ? SILO_ADAPT_EXCHANGE : classify(entry->type);
     }
 }

@@ -19,13 +19,16 @@ enum silo_adapter_kind {
     SILO_ADAPT_DESCRIPTOR, /* a tensor descriptor: attributes of its own, a base array behind */
 };
 
-/* Entries are never removed and own a reference to their type. */
+/* How objects of one type are read. It does not keep a class alive: `weak` says whether it is still
+ * there, for another one may come to lie at the same address. */
 struct silo_adapter {
     PyTypeObject *type;
+    PyObject *weak; /* owned weak reference; NULL: a type that is never freed */
     const struct dl_exchange *exchange;
     PyObject *stream; /* owned callable: device index -> handle of the library's current stream */
     enum silo_adapter_kind kind;
-    bool rounds; /* a descriptor with an attribute round_f32_to_tf32 */
+    bool rounds;               /* a descriptor with an attribute round_f32_to_tf32 */
+    struct silo_adapter *next; /* of those that are about to be freed */
 };
 
 int silo_adapters_init(void);
@@ -45,29 +48,54 @@ int silo_adapt_descriptor(PyTypeObject *type, bool rounds);
  * callable from a device index to a handle. -1 with an exception set. */
 int silo_adapter_set_stream(PyTypeObject *type, PyObject *stream);
 
+/* Whether the type lives in a package. Never leaves an exception. */
+bool silo_is_from(PyTypeObject *type, const char *package);
+
 /* Forget that types are read through the shim. */
 void silo_unadapt_torch(void);
 
 /* Classify a type not seen before. NULL with an exception set. */
 const struct silo_adapter *silo_adapter_add(PyTypeObject *type);
 
-/* Read without a lock. Entries appear, change and never go; a table that is full is replaced. */
+struct silo_adapter_slot {
+    PyTypeObject *type; /* NULL: free */
+    struct silo_adapter *adapter;
+};
+
+/* Read without a lock. Slots are taken and never given back: a table that is full is replaced by
+ * one without those of classes that are gone. */
 struct silo_adapter_table {
     uint32_t mask;
     uint32_t used;
-    struct silo_adapter entries[]; /* open addressing */
+    struct silo_adapter_slot slots[]; /* open addressing */
 };
 
 extern struct silo_adapter_table *silo_adapters;
 
+SILO_INLINE bool silo_adapter_lives(const struct silo_adapter *adapter) {
+    if (adapter->weak == NULL)
+        return true;
+#ifdef Py_GIL_DISABLED
+    PyObject *type = NULL;
+    const bool lives = PyWeakref_GetRef(adapter->weak, &type) == 1;
+    Py_XDECREF(type);
+    return lives;
+#else
+    return PyWeakref_GetObject(adapter->weak) != Py_None;
+#endif
+}
+
+/* Valid for as long as the caller has an object of the type. */
 SILO_INLINE const struct silo_adapter *silo_adapter_of(PyTypeObject *type) {
     const struct silo_adapter_table *table = __atomic_load_n(&silo_adapters, __ATOMIC_ACQUIRE);
     uint32_t i = (uint32_t)((uintptr_t)type >> 5) & table->mask;
     for (;;) {
-        const struct silo_adapter *entry = &table->entries[i];
-        const PyTypeObject *known = __atomic_load_n(&entry->type, __ATOMIC_ACQUIRE);
-        if (SILO_LIKELY(known == type))
-            return entry;
+        const struct silo_adapter_slot *slot = &table->slots[i];
+        const PyTypeObject *known = __atomic_load_n(&slot->type, __ATOMIC_ACQUIRE);
+        if (SILO_LIKELY(known == type)) {
+            const struct silo_adapter *adapter = __atomic_load_n(&slot->adapter, __ATOMIC_ACQUIRE);
+            return SILO_LIKELY(silo_adapter_lives(adapter)) ? adapter : silo_adapter_add(type);
+        }
         if (known == NULL)
             return silo_adapter_add(type);
         i = (i + 1) & table->mask;

@@ -3,6 +3,7 @@
 #include "errors.h"
 #include "gpu.h"
 #include "names.h"
+#include "stack.h"
 
 #include <stdlib.h>
 
@@ -10,7 +11,8 @@ static PyObject *s_dlpack, *s_dlpack_device, *s_data_ptr, *s_cuda_dict, *s_dtype
     *s_device;
 PyObject *silo_name_item, *silo_name_shape, *silo_name_stride;
 
-/* numpy dtype objects that the buffer protocol cannot express (bfloat16, fp8), each owned. */
+/* dtype objects of numpy and torch, which live as long as they do; each owned. Those of others are
+ * not kept: they may be of a class that goes. */
 static struct {
     PyObject *object;
     struct silo_dtype type;
@@ -67,7 +69,8 @@ struct silo_dtype silo_dtype_of_object(PyObject *object) {
     else
         type = dtype_of_text(text);
     Py_XDECREF(text);
-    if (type.bits != 0 && i < cached && dtype_cache[i].object == NULL) {
+    if (type.bits != 0 && i < cached && dtype_cache[i].object == NULL &&
+        (silo_is_from(Py_TYPE(dtype), "numpy") || silo_is_from(Py_TYPE(dtype), "torch"))) {
         dtype_cache[i].type = type;
         dtype_cache[i].object = dtype; /* the reference moves into the cache */
     } else {
@@ -100,13 +103,17 @@ static void device_of_object(PyObject *object, struct silo_view *view) {
 
 /* ---- views ---- */
 
-static void view_of_dlpack(const struct dl_tensor *tensor, struct silo_view *view) {
+/* -1 with an exception set. */
+static int view_of_dlpack(const struct dl_tensor *tensor, struct silo_view *view) {
+    if (SILO_UNLIKELY(silo_dlpack_check(tensor) != 0))
+        return -1;
     view->address = tensor->data ? (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset : 0;
     view->device_type = tensor->device.type;
     view->device_id = tensor->device.type == SILO_DEVICE_CPU ? 0 : tensor->device.id;
     view->dtype.code = tensor->dtype.code;
     view->dtype.bits = tensor->dtype.lanes == 1 ? tensor->dtype.bits : 0;
     view->readonly = false;
+    return 0;
 }
 
 static int view_of_buffer(PyObject *object, struct silo_view *view, struct silo_holds *holds) {
@@ -133,6 +140,11 @@ const struct dl_tensor *silo_tensor_of_capsule(PyObject *capsule, bool *readonly
     *readonly = false;
     if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
         struct dl_managed_versioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        if (managed->major != 1) { /* what follows may lie elsewhere */
+            PyErr_Format(PyExc_ValueError, "its DLPack capsule is of version %u.%u; 1 is known",
+                         managed->major, managed->minor);
+            return NULL;
+        }
         *readonly = (managed->flags & DL_FLAG_READ_ONLY) != 0;
         return &managed->tensor;
     }
@@ -176,11 +188,11 @@ static int view_of_capsule(PyObject *object, struct silo_view *view, struct silo
         Py_DECREF(capsule);
         return -1;
     }
-    view_of_dlpack(tensor, view);
+    const int result = view_of_dlpack(tensor, view);
     view->readonly = readonly;
     holds->object[holds->objects++] =
         capsule; /* some producers hand out a copy: keep it to the end */
-    return 0;
+    return result;
 }
 
 bool silo_buffer_failed(PyObject *object) {
@@ -235,41 +247,70 @@ static void place_of_cuda_dict(struct silo_view *view) {
     }
 }
 
-static int view_of_cuda_dict(PyObject *object, struct silo_view *view) {
-    PyObject *dict = PyObject_GetAttr(object, s_cuda_dict);
-    if (dict == NULL)
-        return -1;
-    int result = -1;
-    PyObject *data = PyDict_Check(dict) ? PyDict_GetItemString(dict, "data") : NULL; /* borrowed */
-    PyObject *typestr =
-        PyDict_Check(dict) ? PyDict_GetItemString(dict, "typestr") : NULL; /* borrowed */
+/* "<f4" and its like; what numpy has no letter for says the object's dtype. */
+static struct silo_dtype dtype_of_typestr(PyObject *object, const char *text) {
+    static const char letters[] = "iufb";
+    static const uint8_t codes[] = {SILO_INT, SILO_UINT, SILO_FLOAT, SILO_BOOL};
+    const long bytes = strtol(text + 2, NULL, 10);
+    const char *letter = strchr(letters, text[1]);
+    if (letter != NULL && text[0] != '>' && bytes >= 1 && bytes <= 8)
+        return (struct silo_dtype){codes[letter - letters], (uint8_t)(8 * bytes)};
+    return silo_dtype_of_object(object);
+}
+
+static int read_cuda_dict(PyObject *object, PyObject *dict, PyObject *data, PyObject *typestr,
+                          struct silo_view *view, struct silo_shape *shape) {
     Py_ssize_t length = 0;
     const char *text = typestr ? PyUnicode_AsUTF8AndSize(typestr, &length) : NULL;
     if (data == NULL || !PyTuple_Check(data) || PyTuple_Size(data) != 2 || text == NULL ||
         length < 3) {
         PyErr_SetString(PyExc_ValueError, "malformed __cuda_array_interface__");
-    } else {
-        long bytes = strtol(text + 2, NULL, 10);
-        static const char letters[] = "iufb";
-        static const uint8_t codes[] = {SILO_INT, SILO_UINT, SILO_FLOAT, SILO_BOOL};
-        const char *letter = strchr(letters, text[1]);
-        view->dtype = (struct silo_dtype){0, 0};
-        if (letter != NULL && text[0] != '>' && bytes >= 1 && bytes <= 8)
-            view->dtype = (struct silo_dtype){codes[letter - letters], (uint8_t)(8 * bytes)};
-        else
-            view->dtype = silo_dtype_of_object(object);
-        view->address = (uint64_t)PyLong_AsSize_t(PyTuple_GetItem(data, 0));
-        int readonly = PyErr_Occurred() ? -1 : PyObject_IsTrue(PyTuple_GetItem(data, 1));
-        view->readonly = readonly == 1;
-        place_of_cuda_dict(view);
-        result = readonly < 0 ? -1 : 0;
+        return -1;
     }
+    view->dtype = dtype_of_typestr(object, text);
+    view->address = (uint64_t)PyLong_AsSize_t(PyTuple_GetItem(data, 0));
+    const int readonly = PyErr_Occurred() ? -1 : PyObject_IsTrue(PyTuple_GetItem(data, 1));
+    if (readonly < 0)
+        return -1;
+    view->readonly = readonly == 1;
+    return silo_cuda_dict_shape(dict, view->dtype.bits / 8, shape);
+}
+
+int silo_cuda_dict_read(PyObject *object, struct silo_view *view, struct silo_shape *shape) {
+    PyObject *dict = PyObject_GetAttr(object, s_cuda_dict);
+    if (dict == NULL)
+        return -1;
+    /* Held: the object may change its dictionary while it is asked for more. */
+    PyObject *data = PyDict_Check(dict) ? PyDict_GetItemString(dict, "data") : NULL;
+    PyObject *typestr = PyDict_Check(dict) ? PyDict_GetItemString(dict, "typestr") : NULL;
+    Py_XINCREF(data);
+    Py_XINCREF(typestr);
+    const int result = read_cuda_dict(object, dict, data, typestr, view, shape);
+    Py_XDECREF(typestr);
+    Py_XDECREF(data);
     Py_DECREF(dict);
     return result;
 }
 
+static int view_of_cuda_dict(PyObject *object, struct silo_view *view) {
+    struct silo_shape shape;
+    if (silo_cuda_dict_read(object, view, &shape) < 0)
+        return -1;
+    place_of_cuda_dict(view);
+    return 0;
+}
+
+/* Whether such an array may be read by code in Python: a buffer may where a class has it. */
+static bool runs_python(const struct silo_adapter *adapter) {
+    return adapter->kind == SILO_ADAPT_DLPACK || adapter->kind == SILO_ADAPT_DATA_PTR ||
+           adapter->kind == SILO_ADAPT_CUDA_DICT ||
+           (adapter->kind == SILO_ADAPT_BUFFER && adapter->weak != NULL);
+}
+
 int silo_view_slow(PyObject *object, const struct silo_adapter *adapter, struct silo_view *view,
                    struct silo_holds *holds) {
+    if (runs_python(adapter) && silo_stack_check() != 0)
+        return -1;
     switch (adapter->kind) {
     case SILO_ADAPT_EXCHANGE: {
         struct dl_tensor tensor;
@@ -278,8 +319,7 @@ int silo_view_slow(PyObject *object, const struct silo_adapter *adapter, struct 
                 PyErr_SetString(PyExc_ValueError, "the array has no DLPack form");
             return -1;
         }
-        view_of_dlpack(&tensor, view);
-        return 0;
+        return view_of_dlpack(&tensor, view);
     }
     case SILO_ADAPT_BUFFER:
         return view_of_buffer_or_capsule(object, view, holds);

@@ -50,6 +50,17 @@ int silo_arguments_init(void);
 int silo_view_slow(PyObject *object, const struct silo_adapter *adapter, struct silo_view *view,
                    struct silo_holds *holds);
 
+/* Whether the numbers of a tensor can be true: dimensions, extents, the bytes it reaches. -1 with
+ * an exception set. */
+int silo_dlpack_check(const struct dl_tensor *tensor);
+
+/* What an object's `__cuda_array_interface__` says, but for the device: 1, or 0 where it says no
+ * shape; -1 with an exception set, as where the shape cannot be. */
+int silo_cuda_dict_read(PyObject *object, struct silo_view *view, struct silo_shape *shape);
+
+/* Its shape alone, likewise. */
+int silo_cuda_dict_shape(PyObject *dict, int32_t itemsize, struct silo_shape *shape);
+
 /* Null data is right only for an array without elements (a fake tensor has neither). */
 int silo_check_null(PyObject *object, const struct silo_adapter *adapter);
 

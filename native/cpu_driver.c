@@ -26,8 +26,8 @@ static int cpu_launch(const struct silo_launch *launch) {
     silo_cpu_entry *entry;
     memcpy(&entry, &function->handle, sizeof entry);
     const uint64_t total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
-    struct silo_fault *own = &fault;
-    own->text[0] = '\0';
+    struct silo_fault own; /* the thread's is of launches within this one, until it is done */
+    own.text[0] = '\0';
     const struct silo_cpu_launch asked = {
         .entry = entry,
         .name = function->name,
@@ -37,10 +37,13 @@ static int cpu_launch(const struct silo_launch *launch) {
         .scratch_bytes = function->scratch_bytes,
         .share = {function->cpu_chunk, function->cpu_threads, function->cpu_together,
                   function->cooperative != 0},
-        .fault = own,
+        .fault = &own,
         .holds_lock = launch->holds_lock != 0,
     };
-    return silo_cpu_run(&asked, &function->cost);
+    const int code = silo_cpu_run(&asked, &function->cost);
+    if (code != 0)
+        memcpy(fault.text, own.text, sizeof fault.text);
+    return code;
 }
 
 static const char *cpu_error_text(int code) {

@@ -5,6 +5,7 @@
 #include "gpu.h"
 #include "names.h"
 #include "placement.h"
+#include "stack.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -280,6 +281,7 @@ static int read_members(const struct silo_plan *plan, int32_t index, const struc
     one->nan = (uint64_t)nan;
     one->tf32 = (uint64_t)tf32;
     one->object = members->object;
+    one->base = base;
     uint64_t block = 0;
     if (check(plan, index, one, view.dtype) != 0 ||
         block_word(plan, index, members, one->rank, &block) != 0)
@@ -300,6 +302,8 @@ int silo_read_descriptor(const struct silo_plan *plan, int32_t index, PyObject *
         return silo_read_error(plan, index, object);
     if (frame->descriptors_used == SILO_MAX_DESCRIPTORS)
         return refuse(plan, index, "is one too many: a call has at most %d", SILO_MAX_DESCRIPTORS);
+    if (silo_stack_check() != 0)
+        return -1;
     const struct members members = members_of(object);
     const int result = read_members(plan, index, &members, adapter, frame);
     Py_XDECREF(members.dict);

@@ -30,6 +30,7 @@ struct silo_descriptor {
     int64_t strides[SILO_MAX_RANK]; /* in elements; the last is 1 */
     uint32_t rank;
     PyObject *object; /* borrowed from the call */
+    PyObject *base;   /* borrowed from what the call holds */
 };
 
 /* How the map of one kernel parameter is encoded, besides what the descriptor says. */

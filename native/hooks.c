@@ -2,6 +2,7 @@
 
 #include "flat.h"
 #include "gpu.h"
+#include "stack.h"
 
 bool silo_hooks_on;
 static PyObject *enter_hook, *exit_hook; /* owned; both or neither */
@@ -38,6 +39,8 @@ static PyObject *given_arguments(const struct silo_launcher *self,
 PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_binding *binding, const int64_t dims[3],
                            void *stream) {
+    if (silo_stack_check() != 0)
+        return NULL;
     PyObject *hook = enter_hook; /* may be replaced while it runs */
     PyObject *arguments = given_arguments(self, inputs), *config = PyDict_Copy(binding->config);
     PyObject *token = NULL, *call = NULL;

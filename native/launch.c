@@ -11,6 +11,7 @@
 #include "placement.h"
 #include "reading.h"
 #include "scratch.h"
+#include "stack.h"
 #include "stream.h"
 
 #include <math.h>
@@ -131,7 +132,11 @@ SILO_INLINE int read_stream(const struct silo_plan *plan, const struct silo_inpu
 }
 
 static int call_grid(struct silo_launcher *self, const struct silo_inputs *inputs,
-                     const struct silo_binding *binding, PyObject *callable, int64_t dims[3]) {
+                     struct silo_frame *frame, const struct silo_binding *binding,
+                     PyObject *callable, int64_t dims[3]) {
+    frame->ran_python = true;
+    if (silo_stack_check() != 0)
+        return -1;
     PyObject *meta = silo_call_mapping(self, inputs, binding);
     if (meta == NULL)
         return -1;
@@ -143,11 +148,11 @@ static int call_grid(struct silo_launcher *self, const struct silo_inputs *input
 }
 
 static int find_grid(struct silo_launcher *self, const struct silo_inputs *inputs,
-                     const struct silo_grid_source *grid, const struct silo_frame *frame,
+                     const struct silo_grid_source *grid, struct silo_frame *frame,
                      const struct silo_binding *binding, int64_t dims[3]) {
     if (inputs->grid != NULL && inputs->grid != Py_None) {
         if (PyCallable_Check(inputs->grid))
-            return call_grid(self, inputs, binding, inputs->grid, dims);
+            return call_grid(self, inputs, frame, binding, inputs->grid, dims);
         return silo_grid_parse(self->plan.kernel, inputs->grid, dims);
     }
     if (grid == NULL && self->fixed != NULL && self->grid_object != NULL)
@@ -164,7 +169,7 @@ static int find_grid(struct silo_launcher *self, const struct silo_inputs *input
         return -1;
     }
     if (grid->callable != NULL)
-        return call_grid(self, inputs, binding, grid->callable, dims);
+        return call_grid(self, inputs, frame, binding, grid->callable, dims);
     memcpy(dims, grid->dims, sizeof grid->dims);
     return 0;
 }
@@ -336,11 +341,16 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         return -1;
     }
     if (SILO_LIKELY(!silo_hooks_on))
-        return run(self, binding, frame, dims, stream);
+        return SILO_UNLIKELY(frame->ran_python) &&
+                       silo_read_again(&self->plan, inputs->arguments, frame) != 0
+                   ? -1
+                   : run(self, binding, frame, dims, stream);
     PyObject *token = silo_hooks_enter(self, inputs, binding, dims, stream);
     if (token == NULL)
         return -1;
-    const int result = run(self, binding, frame, dims, stream);
+    const int result = silo_read_again(&self->plan, inputs->arguments, frame) != 0
+                           ? -1
+                           : run(self, binding, frame, dims, stream);
     return silo_hooks_exit(token) != 0 ? -1 : result;
 }
 
@@ -397,6 +407,7 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.device_id = 0;
     frame.device_from = 0;
     frame.device_adapter = NULL;
+    frame.ran_python = false;
     frame.holds.buffers = frame.holds.objects = 0;
     frame.descriptors_used = 0;
     PyObject *result = NULL;

@@ -4,19 +4,30 @@
 #include "errors.h"
 #include "gpu.h"
 #include "placement.h"
+#include "stack.h"
 #include "stream.h"
 
-static PyObject *fact_of(PyObject *object, uint64_t code) {
+/* Whether the exception that is set says that a shape was read and cannot be. */
+static bool is_wrong_shape(void) {
+    return PyErr_ExceptionMatches(PyExc_ValueError) || PyErr_ExceptionMatches(PyExc_OverflowError);
+}
+
+static PyObject *fact_of(const struct silo_plan *plan, int32_t index, PyObject *object,
+                         uint64_t code) {
     int ndim = -1;
     if (silo_code_kind(code) == SILO_VALUE_POINTER) {
         struct silo_shape shape;
         const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
         if (adapter == NULL)
             return NULL;
-        if (silo_shape_read(object, adapter, &shape) == 0)
+        if (silo_shape_read(object, adapter, &shape) == 0) {
             ndim = shape.ndim;
-        else
+        } else if (is_wrong_shape()) {
+            silo_bad_argument(plan->kernel, plan->names[index], "an array with a shape", object);
+            return NULL;
+        } else {
             PyErr_Clear(); /* a duck type with an address and no shape */
+        }
     }
     if (silo_code_kind(code) == SILO_VALUE_DESCRIPTOR)
         ndim = (int)silo_block_word(code);
@@ -50,7 +61,7 @@ PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *
     bool failed = facts == NULL || arguments == NULL || options == NULL;
     for (int32_t i = 0; i < count && !failed; i++) {
         PyObject *object = inputs->arguments[i] ? inputs->arguments[i] : silo_absent;
-        PyObject *fact = fact_of(object, frame->key[i]);
+        PyObject *fact = fact_of(&self->plan, i, object, frame->key[i]);
         Py_INCREF(object);
         failed = PyTuple_SetItem(arguments, i, object) != 0 || fact == NULL ||
                  PyTuple_SetItem(facts, i, fact) != 0;
@@ -293,6 +304,9 @@ struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inp
     self->misses++;
     PyObject *call = silo_call_facts(self, inputs, grid, frame);
     if (call == NULL)
+        return NULL;
+    frame->ran_python = true;
+    if (silo_stack_check() != 0)
         return NULL;
     PyObject *on_miss = self->on_miss; /* may be replaced or cleared while it runs */
     Py_INCREF(on_miss);

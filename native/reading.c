@@ -234,3 +234,46 @@ int silo_read_other(const struct silo_plan *plan, int32_t index, PyObject *objec
     }
     return read_scalar(plan, index, object, frame);
 }
+
+/* Where its memory is now, of an array that is not read by capsule: those are held, and what makes
+ * them may make a copy for each. -1 with an exception set. */
+static int address_now(PyObject *object, const struct silo_adapter *adapter, uint64_t *address) {
+    Py_buffer buffer;
+    PyObject *objects[2];
+    struct silo_holds holds = {0, 0, &buffer, objects};
+    struct silo_view view = {.address = *address};
+    int result = 0;
+    if (adapter->kind != SILO_ADAPT_DLPACK)
+        result = silo_view_read(object, adapter, &view, &holds);
+    /* A buffer that fails is read by capsule as well. */
+    if (result == 0 && holds.objects == 0)
+        *address = view.address;
+    silo_holds_release(&holds);
+    return result;
+}
+
+int silo_read_again(const struct silo_plan *plan, PyObject *const *arguments,
+                    const struct silo_frame *frame) {
+    for (int32_t i = 0; i < plan->count; i++) {
+        const unsigned kind = silo_code_kind(frame->key[i]);
+        PyObject *object = arguments[i];
+        uint64_t before = frame->slots[i];
+        if (kind == SILO_VALUE_DESCRIPTOR) {
+            object = frame->descriptors[frame->slots[i]].base;
+            before = frame->descriptors[frame->slots[i]].address;
+        } else if (kind != SILO_VALUE_POINTER) {
+            continue;
+        }
+        uint64_t now = before;
+        const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
+        if (adapter == NULL)
+            return -1;
+        if (address_now(object, adapter, &now) == 0 && now == before)
+            continue;
+        return silo_bad_argument(plan->kernel, plan->names[i],
+                                 "an array that keeps its memory during the call, whose grid "
+                                 "function, hook or config function took it away",
+                                 arguments[i]);
+    }
+    return 0;
+}

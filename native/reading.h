@@ -69,4 +69,9 @@ SILO_INLINE bool silo_read_tensor(const struct silo_plan *plan, int32_t index, P
 int silo_read_other(const struct silo_plan *plan, int32_t index, PyObject *object,
                     struct silo_frame *frame);
 
+/* After Python code ran within the call: whether the arrays' memory is where it was. The call holds
+ * the arrays, and not all of them hold their memory: a tensor of torch may be given other. */
+int silo_read_again(const struct silo_plan *plan, PyObject *const *arguments,
+                    const struct silo_frame *frame);
+
 #endif

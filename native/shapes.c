@@ -1,24 +1,85 @@
 #include "arguments.h"
 
+#include "stack.h"
+
 /* ---- shapes ---- */
 
-static int too_many(void) {
-    PyErr_SetString(PyExc_ValueError, "the array has more than 32 dimensions");
-    return -1;
-}
-
-/* Fill strides of a compact row-major array. */
+/* Fill strides of a compact row-major array, whose extents were checked. */
 static void compact(struct silo_shape *shape) {
     int64_t step = 1;
     for (int32_t i = shape->ndim - 1; i >= 0; i--) {
         shape->strides[i] = step;
-        step *= shape->sizes[i];
+        if (__builtin_mul_overflow(step, shape->sizes[i], &step))
+            step = 0; /* there are no elements */
     }
 }
 
+/* Whether there may be such an array. Strides count `unit` bytes; NULL: compact. -1 with an
+ * exception set. */
+static int check_extents(const int64_t *sizes, const int64_t *strides, int32_t ndim, int64_t unit) {
+    int64_t elements = 1, reach = 0;
+    bool empty = false, overflow = false;
+    for (int32_t i = 0; i < ndim; i++) {
+        const int64_t size = sizes[i];
+        if (SILO_UNLIKELY(size < 0)) {
+            PyErr_Format(PyExc_ValueError, "its extent %d is %lld, which is negative", (int)i,
+                         (long long)size);
+            return -1;
+        }
+        empty |= size == 0;
+        overflow |= __builtin_mul_overflow(elements, size, &elements);
+        if (strides != NULL && size > 1) {
+            int64_t step;
+            if (strides[i] == INT64_MIN)
+                overflow = true;
+            else
+                overflow |= __builtin_mul_overflow(
+                                size - 1, strides[i] < 0 ? -strides[i] : strides[i], &step) ||
+                            __builtin_add_overflow(reach, step, &reach);
+        }
+    }
+    if (strides == NULL)
+        reach = elements;
+    overflow |= __builtin_mul_overflow(reach, unit != 0 ? unit : 1, &reach);
+    if (SILO_UNLIKELY(overflow && !empty)) {
+        PyErr_SetString(PyExc_ValueError, "its extents and strides reach beyond any memory");
+        return -1;
+    }
+    return 0;
+}
+
+/* The same of what was read. */
+static int check_shape(const struct silo_shape *shape) {
+    return check_extents(shape->sizes, shape->strides, shape->ndim, shape->itemsize);
+}
+
+static int refuse_dimensions(long long ndim) {
+    PyErr_Format(PyExc_ValueError, "the array has %lld dimensions; there are 0 to 32", ndim);
+    return -1;
+}
+
+int silo_dlpack_check(const struct dl_tensor *tensor) {
+    const int32_t ndim = tensor->ndim;
+    if (SILO_UNLIKELY(ndim < 0 || ndim > 32))
+        return refuse_dimensions(ndim);
+    if (SILO_UNLIKELY(ndim > 0 && tensor->shape == NULL)) {
+        PyErr_Format(PyExc_ValueError, "the array has %d dimensions and no shape", (int)ndim);
+        return -1;
+    }
+    uint64_t end;
+    if (SILO_UNLIKELY(
+            __builtin_add_overflow((uint64_t)(uintptr_t)tensor->data, tensor->byte_offset, &end))) {
+        PyErr_Format(PyExc_ValueError, "its byte offset %llu leads beyond any memory",
+                     (unsigned long long)tensor->byte_offset);
+        return -1;
+    }
+    return check_extents(tensor->shape, tensor->strides, ndim,
+                         (tensor->dtype.bits * tensor->dtype.lanes + 7) / 8);
+}
+
 static int shape_of_dlpack(const struct dl_tensor *tensor, struct silo_shape *shape) {
-    if (tensor->ndim > 32)
-        return too_many();
+    if (silo_dlpack_check(tensor) != 0)
+        return -1;
     shape->ndim = tensor->ndim;
     shape->itemsize = tensor->dtype.bits * tensor->dtype.lanes / 8;
     for (int32_t i = 0; i < tensor->ndim; i++)
@@ -30,32 +91,78 @@ static int shape_of_dlpack(const struct dl_tensor *tensor, struct silo_shape *sh
     return 0;
 }
 
+/* Integers of a sequence; their number, or -1 with an exception set. */
+static int read_integers(PyObject *sequence, int64_t values[32]) {
+    const Py_ssize_t count = PySequence_Size(sequence);
+    if (count < 0)
+        return -1;
+    if (count > 32)
+        return refuse_dimensions(count);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+        values[i] = item ? PyLong_AsLongLong(item) : -1;
+        Py_XDECREF(item);
+        if (values[i] == -1 && PyErr_Occurred())
+            return -1;
+    }
+    return (int)count;
+}
+
+/* Strides are given in bytes where `unit` says how many an element has, else in elements. */
+static int shape_of_sequences(PyObject *sizes, PyObject *strides, int32_t unit,
+                              struct silo_shape *shape) {
+    shape->ndim = read_integers(sizes, shape->sizes);
+    if (shape->ndim < 0)
+        return -1;
+    if (strides == NULL) {
+        if (check_extents(shape->sizes, NULL, shape->ndim, shape->itemsize) != 0)
+            return -1;
+        compact(shape);
+        return 0;
+    }
+    const int steps = read_integers(strides, shape->strides);
+    if (steps < 0)
+        return -1;
+    if (steps != shape->ndim) {
+        PyErr_Format(PyExc_ValueError, "the array has %d extents and %d strides", (int)shape->ndim,
+                     steps);
+        return -1;
+    }
+    if (unit == 0)
+        return check_shape(shape);
+    if (check_extents(shape->sizes, shape->strides, shape->ndim, 1) != 0)
+        return -1;
+    for (int i = 0; i < steps; i++)
+        shape->strides[i] /= unit;
+    return 0;
+}
+
+int silo_cuda_dict_shape(PyObject *dict, int32_t itemsize, struct silo_shape *shape) {
+    PyObject *sizes = PyDict_GetItemString(dict, "shape"); /* borrowed */
+    PyObject *strides = PyDict_GetItemString(dict, "strides");
+    if (sizes == NULL)
+        return 0;
+    Py_INCREF(sizes);
+    strides = strides == Py_None ? NULL : strides;
+    Py_XINCREF(strides);
+    shape->itemsize = itemsize;
+    const int result = shape_of_sequences(sizes, strides, itemsize, shape);
+    Py_DECREF(sizes);
+    Py_XDECREF(strides);
+    return result == 0 ? 1 : -1;
+}
+
 /* From the attributes `shape` and `stride()`, which every duck-typed tensor has; row-major without
  * the latter. */
 static int shape_of_attributes(PyObject *object, struct silo_shape *shape) {
     PyObject *sizes = PyObject_GetAttr(object, silo_name_shape);
-    Py_ssize_t count = sizes ? PySequence_Size(sizes) : -1;
-    if (count < 0 || count > 32) {
-        Py_XDECREF(sizes);
-        return count > 32 ? too_many() : -1;
-    }
+    if (sizes == NULL)
+        return -1;
     PyObject *strides = PyObject_CallMethodObjArgs(object, silo_name_stride, NULL);
     if (strides == NULL)
         PyErr_Clear();
-    shape->ndim = (int32_t)count;
     shape->itemsize = silo_dtype_of_object(object).bits / 8;
-    int result = 0;
-    for (Py_ssize_t i = 0; i < count && result == 0; i++) {
-        PyObject *size = PySequence_GetItem(sizes, i);
-        PyObject *stride = strides ? PySequence_GetItem(strides, i) : NULL;
-        shape->sizes[i] = size ? PyLong_AsLongLong(size) : -1;
-        shape->strides[i] = stride ? PyLong_AsLongLong(stride) : 0;
-        Py_XDECREF(size);
-        Py_XDECREF(stride);
-        result = PyErr_Occurred() ? -1 : 0;
-    }
-    if (result == 0 && strides == NULL)
-        compact(shape);
+    const int result = shape_of_sequences(sizes, strides, 0, shape);
     Py_DECREF(sizes);
     Py_XDECREF(strides);
     return result;
@@ -65,7 +172,7 @@ static int shape_of_buffer(PyObject *object, struct silo_shape *shape) {
     Py_buffer buffer;
     if (PyObject_GetBuffer(object, &buffer, PyBUF_STRIDES) != 0)
         return -1;
-    int result = buffer.ndim > 32 ? too_many() : 0;
+    int result = buffer.ndim < 0 || buffer.ndim > 32 ? refuse_dimensions(buffer.ndim) : 0;
     if (result == 0) {
         shape->ndim = buffer.ndim;
         shape->itemsize = (int32_t)buffer.itemsize;
@@ -73,6 +180,10 @@ static int shape_of_buffer(PyObject *object, struct silo_shape *shape) {
         for (int i = 0; i < buffer.ndim; i++)
             shape->sizes[i] = buffer.shape ? buffer.shape[i]
                                            : buffer.len / (buffer.itemsize ? buffer.itemsize : 1);
+        result = check_extents(shape->sizes, buffer.strides, buffer.ndim,
+                               buffer.strides ? 1 : buffer.itemsize);
+    }
+    if (result == 0) {
         if (buffer.strides == NULL)
             compact(shape);
         for (int i = 0; buffer.strides != NULL && i < buffer.ndim; i++)
@@ -94,7 +205,7 @@ int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
             return -1;
         }
         if (ndim > 32)
-            return too_many();
+            return refuse_dimensions(ndim);
         shape->ndim = (int32_t)ndim;
         shape->itemsize = silo_torch_dtype(scalar_type).bits / 8;
         memcpy(shape->sizes, sizes, (size_t)ndim * sizeof *sizes);
@@ -127,6 +238,12 @@ int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
         Py_XDECREF(capsule);
         return result;
     }
+    if (adapter->kind == SILO_ADAPT_CUDA_DICT) {
+        struct silo_view view;
+        const int found = silo_cuda_dict_read(object, &view, shape);
+        if (found != 0)
+            return found > 0 ? 0 : -1;
+    }
     return shape_of_attributes(object, shape);
 }
 
@@ -153,6 +270,8 @@ int silo_check_null(PyObject *object, const struct silo_adapter *adapter) {
 /* ---- scalars ---- */
 
 PyObject *silo_number_of(PyObject *object, const struct silo_adapter *adapter) {
+    if (silo_stack_check() != 0)
+        return NULL;
     switch (adapter->kind) {
     case SILO_ADAPT_INT:
         return PyNumber_Index(object);

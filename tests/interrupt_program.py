@@ -132,9 +132,10 @@ def goes_on():
     assert seen
 
 
-def forks(count):
+def forks(count, cooperative=""):
     """A handler forks: the parent's launch is whole, the child's is an error where other threads had part of it."""
-    launch = turning()
+    launch = turning(cooperative=True) if cooperative else turning()
+    programs, turns = (8, 50_000_000) if cooperative else (4000, 100_000)
     parent = os.getpid()
     children = []
 
@@ -146,19 +147,20 @@ def forks(count):
     out = np.zeros(8, np.int64)
     error = None
     with threads(int(count)):
-        works(launch)
+        launch[(8,)](out, 5)
+        out[:] = 0
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         try:
-            launch[(4000,)](out, 100_000)
+            launch[(programs,)](out, turns)
         except LaunchError as raised:
             error = raised
         if os.getpid() != parent:
-            works(launch)
-            if count == "1":
-                os._exit(0 if error is None and out.sum() == 4000 else 1)
+            launch[(8,)](np.zeros(8, np.int64), 5)
+            if count == "1" and not cooperative:
+                os._exit(0 if error is None and out.sum() == programs else 1)
             os._exit(0 if "the process was forked while it ran" in str(error) else 1)
         assert error is None
-        assert out.sum() == 4000
+        assert out.sum() == programs
         (child,) = children
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 

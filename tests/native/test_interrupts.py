@@ -32,9 +32,9 @@ def test_a_signal_meanwhile(what):
     run(what)
 
 
-@pytest.mark.parametrize("count", ["1", "2"])
-def test_a_signals_handler_forks(count):
-    run("forks", count)
+@pytest.mark.parametrize("arguments", [("1",), ("2",), ("2", "cooperative")])
+def test_a_signals_handler_forks(arguments):
+    run("forks", *arguments)
 
 
 def test_a_grid_that_no_launch_can_end_is_refused():

@@ -76,8 +76,9 @@ class CheckedKernel:
         self._callback = _FRONT(self._front)
         address = ctypes.cast(self._callback, ctypes.c_void_p).value
         assert address is not None
+        # On the thread that launches: an interrupt ends the check there, and a child made by fork meanwhile has it.
         self.loaded = LoadedKernel(
-            CpuModule(address=address), code.launch.entry, kernel, scratch_bytes=code.launch.scratch_bytes
+            CpuModule(address=address), code.launch.entry, kernel, scratch_bytes=code.launch.scratch_bytes, threads=1
         )
 
     @contextmanager

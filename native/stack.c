@@ -1,0 +1,79 @@
+#include "stack.h"
+
+#include "python.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* What must be left: for a call with as many arguments as there may be, for the Python code it
+ * runs, and for the kernel. Of a smaller stack, a quarter. */
+#define ROOM ((uintptr_t)256 << 10)
+
+/* Of the thread: its stack's lowest address, and what an address must be above. */
+static _Thread_local struct {
+    bool known;
+    uintptr_t low, end;
+} stack;
+
+#ifdef __linux__
+extern void *__libc_stack_end __attribute__((weak)); /* glibc's: where the main thread's begins */
+
+/* The process's first thread: its stack may grow up to a limit. The system's own answer reads every
+ * line of /proc/self/maps. */
+static bool find_first(uintptr_t here, uintptr_t *low, uintptr_t *size) {
+    struct rlimit limit;
+    if (getpid() != gettid())
+        return false;
+    const uintptr_t top = &__libc_stack_end != NULL ? (uintptr_t)__libc_stack_end : here;
+    *low = 0;
+    *size = 0;
+    if (getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur < top) {
+        *size = (uintptr_t)limit.rlim_cur;
+        *low = top - *size;
+    }
+    return true;
+}
+
+static void find(uintptr_t here, uintptr_t *low, uintptr_t *size) {
+    pthread_attr_t attributes;
+    void *address = NULL;
+    size_t bytes = 0;
+    *low = *size = 0;
+    if (find_first(here, low, size) || pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return;
+    if (pthread_attr_getstack(&attributes, &address, &bytes) == 0) {
+        *low = (uintptr_t)address;
+        *size = bytes;
+    }
+    pthread_attr_destroy(&attributes);
+}
+#elif defined(__APPLE__)
+static void find(uintptr_t here, uintptr_t *low, uintptr_t *size) {
+    (void)here;
+    *size = pthread_get_stacksize_np(pthread_self());
+    *low = (uintptr_t)pthread_get_stackaddr_np(pthread_self()) - *size;
+}
+#else
+static void find(uintptr_t here, uintptr_t *low, uintptr_t *size) {
+    (void)here;
+    *low = *size = 0;
+}
+#endif
+
+int silo_stack_check(void) {
+    const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    if (SILO_UNLIKELY(!stack.known)) {
+        uintptr_t size;
+        find(here, &stack.low, &size);
+        stack.end = stack.low + (size / 4 < ROOM ? size / 4 : ROOM);
+        stack.known = true;
+    }
+    /* Below the thread's own stack is that of a coroutine, about which nothing is known. */
+    if (SILO_LIKELY(here >= stack.end || here < stack.low))
+        return 0;
+    PyErr_SetString(PyExc_RecursionError,
+                    "calls of kernels within calls (by a grid function, a hook or an argument) "
+                    "have used up the stack of this thread");
+    return -1;
+}

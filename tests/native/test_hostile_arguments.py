@@ -1,0 +1,215 @@
+"""Arguments that lie about themselves, change within a call, or call kernels again."""
+
+import gc
+import os
+import sys
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hostile_arrays as hostile
+import launch_kernels as kernels
+from silo.errors import ArgumentError
+from silo.launch import native
+from silo.launch.arguments import ValueKind
+from silo.launch.hooks import launch_hook
+from timed_program import run_timed
+
+PROGRAM = Path(__file__).parents[1] / "recursion_program.py"
+
+
+@pytest.mark.parametrize("make", [hostile.Capsule, lambda **said: hostile.Capsule(major=1, **said), hostile.exchanged])
+@pytest.mark.parametrize(("said", "why"), hostile.WRONG)
+def test_numbers_of_a_tensor_that_cannot_be_are_refused(make, said, why):
+    array = make(**said)
+    with pytest.raises(ValueError, match=why):
+        native.read(array)
+    launch, _ = kernels.nothing("x")
+    with pytest.raises(ArgumentError, match="argument 'x' needs an array") as raised:
+        launch[1](array)
+    assert why in str(raised.value.__cause__)
+
+
+@pytest.mark.parametrize("make", [hostile.Capsule, lambda **said: hostile.Capsule(major=1, **said), hostile.exchanged])
+@pytest.mark.parametrize("said", hostile.RIGHT)
+def test_odd_numbers_are_taken(make, said):
+    launch, _ = kernels.nothing("x")
+    launch[1](make(**said))
+
+
+def test_a_capsule_of_another_generation_is_refused():
+    with pytest.raises(ValueError, match=r"version 2\.0; 1 is known"):
+        native.read(hostile.Capsule(major=2))
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"shape": (-1,)}, "which is negative"),
+        ({"shape": (1 << 40, 1 << 40)}, "beyond any memory"),
+        ({"shape": (1 << 70,)}, "too big|too large"),
+        ({"shape": (1,) * 33}, "33 dimensions"),
+        ({"shape": (4, 4), "strides": (1 << 62, 4)}, "beyond any memory"),
+        ({"shape": (4, 4), "strides": (4,)}, "2 extents and 1 strides"),
+        ({"shape": (4,), "strides": (-(1 << 63),)}, "beyond any memory"),
+    ],
+)
+def test_numbers_of_a_dictionary_that_cannot_be_are_refused(said, why):
+    with pytest.raises((ValueError, OverflowError), match=why):
+        native.read(hostile.CudaDict(**said))
+
+
+def test_strides_of_a_dictionary_are_in_bytes():
+    read = native.read(hostile.CudaDict(shape=(2, 3), strides=(64, 4)))
+    assert read[-2:] == ((2, 3), (16, 1))
+
+
+@pytest.mark.parametrize("shape", [(-1,), (1 << 40, 1 << 40), (1 << 70,)])
+def test_shapes_of_a_duck_type_that_cannot_be_are_refused(shape):
+    launch, _ = kernels.nothing("x")
+    with pytest.raises(ArgumentError, match="argument 'x' needs an array with a shape"):
+        launch[1](hostile.Duck(shape=shape))
+
+
+@pytest.mark.parametrize("shape", [(1 << 40, 1 << 40), (-1, 4)])
+def test_a_grid_does_not_count_with_such_shapes(shape):
+    array = hostile.Duck()
+    launch, _ = kernels.nothing("x")
+    launch[1](array)
+    array.shape = shape
+    with pytest.raises((ValueError, OverflowError, ArgumentError)):
+        launch.inspect(array)
+
+
+# ---- within a call
+
+
+def test_an_argument_that_loses_its_memory_within_the_call_is_an_error():
+    def grid(meta):
+        meta["x"].address += 4096
+        return (1,)
+
+    launch, _ = kernels.nothing("n", "x")
+    array = hostile.Duck()
+    launch[1](1, array)
+    with pytest.raises(ArgumentError, match="argument 'x' needs an array that keeps its memory during the call"):
+        launch[grid](1, array)
+    with launch_hook(lambda event: grid(event.arguments) and None), pytest.raises(ArgumentError, match="keeps its"):
+        launch[1](1, array)
+    launch[1](1, array)
+
+
+def test_a_tensor_that_a_grid_function_frees_is_an_error():
+    torch = pytest.importorskip("torch")
+
+    def grid(meta):
+        meta["x"].untyped_storage().resize_(0)
+        return (1,)
+
+    launch, _ = kernels.nothing("x")
+    with pytest.raises(ArgumentError, match="keeps its memory"):
+        launch[grid](torch.ones(1 << 16))
+
+
+def test_an_array_that_a_grid_function_lets_go_is_held():
+    held = [np.ones(1 << 16, np.float32)]
+    seen = weakref.ref(held[0])
+
+    def grid(meta):
+        del meta["x"], meta
+        held.clear()
+        gc.collect()
+        assert seen() is not None
+        return (1,)
+
+    launch, asked = kernels.nothing("x")
+    launch[1](np.ones(1, np.float32))
+    asked.calls.clear()
+    launch[grid](held[0])
+    gc.collect()
+    assert seen() is None
+
+
+def test_a_grid_function_calls_the_kernel():
+    out = np.zeros(64, np.int64)
+    launch = kernels.make_launcher(
+        "ids", kernels.any_parameters("out"), on_miss=kernels.Asked("ids", ((0, "ptr", True),))
+    )
+
+    def grid(meta):
+        launch[(2,)](meta["out"][32:])
+        return (3,)
+
+    launch[grid](out)
+    assert out[:4].tolist() == [0, 1, 2, 0]
+    assert out[32:35].tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("what", ["grid", "hook", "argument", "descriptor"])
+@pytest.mark.parametrize("where", ["main", "thread"])
+def test_calls_within_calls_end(what, where):
+    kernels.blob()
+    status, said, complained = run_timed([sys.executable, str(PROGRAM), what, where], dict(os.environ), 60)
+    assert (status, said, complained) == (0, "", "")
+
+
+# ---- types
+
+
+def duck_class():
+    return type("Own", (hostile.Duck,), {})()
+
+
+def dtype_class():
+    dtype = type("Dtype", (), {"name": "float32"})()
+    return type("Own", (hostile.Duck,), {"kept": dtype})(dtype=dtype)
+
+
+def number_class():
+    return type("Own", (), {"__index__": lambda self: 7})()
+
+
+def buffer_class():
+    return type("Own", (bytearray,), {})(64)
+
+
+def capsule_class():
+    return type("Own", (hostile.Capsule,), {})()
+
+
+def stranger_class():
+    return type("Own", (), {})()
+
+
+@pytest.mark.parametrize(
+    "make", [duck_class, dtype_class, number_class, buffer_class, capsule_class, stranger_class, hostile.exchanged]
+)
+def test_the_class_of_an_argument_is_not_kept(make):
+    launch, asked = kernels.nothing("x", "y")
+    array = make()
+    one = weakref.ref(type(array))
+    try:
+        launch[1](array, 1)
+    except ArgumentError:
+        assert make is stranger_class
+    asked.calls.clear()
+    del array
+    gc.collect()
+    assert one() is None
+
+
+def test_a_class_at_the_place_of_another_is_read_as_what_it_is():
+    launch, asked = kernels.nothing("x")
+    places = set()
+    for turn in range(600):
+        made = duck_class() if turn % 2 else number_class()
+        places.add(id(type(made)))
+        launch.forget()
+        launch[1](made)
+        assert asked.calls.pop().arguments[0].kind is (ValueKind.POINTER if turn % 2 else ValueKind.INT)
+        del made
+        if turn % 10 == 0:
+            gc.collect()
+    assert len(places) < 600
