@@ -65,16 +65,16 @@ def waiting_cases() -> Iterator[Case]:
     if not hasattr(tl, "atomic_poll"):
         return
     for place, dtype in enumerate((*INTS, *FLOATS)):
+        names = {"E": 16, "SEM": ("acquire", "relaxed")[place % 2]}
         if np.dtype(dtype).itemsize > 1:
             flags, x, n = values(16, dtype), values(16, dtype), 11
             after = np.where(np.arange(16) < n, x, flags)
             seen = np.where(np.arange(16) < n + 1, after, np.array(9).astype(dtype))
-            names = {"E": 16, "SEM": ("acquire", "relaxed")[place % 2]}
             arguments = {"flags": flags, "x": x, "out": np.full(16, 9, dtype), "n": n, **names}
             yield Case(published, arguments, {"flags": after, "out": seen})
         if np.dtype(dtype).itemsize > 1 and np.dtype(dtype).kind in "iu":
             x = RNG.integers(0, 100, 16).astype(dtype)
-            flags = np.where(np.arange(16) % 3 == 1, x, x + 1).astype(dtype)
+            flags = (x + np.where(np.arange(16) % 3 == 1, 0, 1)).astype(dtype)
             after = flags.copy()
             after[0] = x[0]
             found = np.concatenate([[1, x[0]], after == x]).astype(np.int8)

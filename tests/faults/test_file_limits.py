@@ -17,6 +17,7 @@ import zstandard
 from bundle_samples import sample, sealed
 from file_costs import MOST_BYTES, Outcome, outcomes
 from silo.bundle.writer import write_bundle
+from silo.frozen import replace
 
 # What each expansion is of: over the memory that a file may take, and no more, so that failing is cheap too.
 BIG = 80 << 20
@@ -185,6 +186,30 @@ LOCKS: dict[str, Callable[[], bytes]] = {
 }
 
 
+def large_bundle(path: Path) -> None:
+    """As many variants as a bundle is promised to hold, and more."""
+    made = sample(1, 3000, blob_bytes=16)
+    kernels = tuple(replace(kernel, cases=None, trials=None) for kernel in made.contents.kernels)
+    write_bundle(path, replace(made.contents, kernels=kernels), made.read_blob)
+
+
+def large_space(path: Path) -> None:
+    """Measurements as Kernel Tuner keeps them, of a large space."""
+    rows = {
+        f"{number}": {**{f"parameter_{name}": number for name in range(8)}, "time": 2.5, "times": [2.5, 2.4375] * 16}
+        for number in range(6000)
+    }
+    names = [f"parameter_{name}" for name in range(8)]
+    text = json.dumps({"device_name": "d", "kernel_name": "k", "tune_params_keys": names, "cache": rows})
+    path.write_bytes(gzip.compress(text.encode(), 1))
+
+
+HONEST: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "large.silo": ("walk", large_bundle),
+    "large.json.gz": ("space", large_space),
+}
+
+
 @pytest.fixture(scope="module")
 def read(plain: bytes, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Outcome]:
     """Every file, read in every way that files of its kind are read."""
@@ -202,6 +227,10 @@ def read(plain: bytes, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[s
         path = folder / name
         path.write_bytes(build())
         jobs.append(("lock", path))
+    for name, (how, write) in HONEST.items():
+        path = folder / name
+        write(path)
+        jobs.append((how, path))
     found = outcomes(jobs, folder / "store")
     return {(how, path.name): one for (how, path), one in zip(jobs, found, strict=True)}
 
@@ -235,3 +264,10 @@ def test_results_cost_little(read, name):
 def test_a_lock_costs_little(read, name):
     one = read["lock", name]
     assert refused(one), one
+
+
+@pytest.mark.parametrize(("name", "count"), [("large.silo", 9000), ("large.json.gz", 6000)])
+def test_large_honest_files_are_read(read, name, count):
+    one = read[HONEST[name][0], name]
+    assert not one.kind, one
+    assert int(one.text) >= count

@@ -6,6 +6,7 @@ use makes a third. Its store is not the one of whoever looks at it.
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from silo.api.checking import run_cases
 from silo.api.collect import collect_kernels
 from silo.api.session import session
 from silo.api.trusting import trust_bundle, trusted_code, untrust
+from silo.api.tuning import tune_path
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.writer import write_bundle
 from silo.cli.main import app
@@ -321,6 +323,9 @@ def test_a_lie_about_code_that_was_built_here_is_refused(world, tmp_path, lie):
         for call in CALLS.values():
             with pytest.raises((TrustError, BundleError)):
                 call(silo.load(path).twice)
+        for use in (tune_path, run_cases, partial(run_cases, check=True)):
+            with pytest.raises(TrustError):
+                use(path)
     assert world.clean() == []
 
 

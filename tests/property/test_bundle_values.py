@@ -34,7 +34,9 @@ VALUES = st.recursive(
 NAMED = st.dictionaries(NAMES, VALUES, max_size=4).map(lambda members: tuple(members.items()))
 SIGNATURES = st.lists(
     st.builds(
-        Parameter,
+        lambda kind, default, **more: Parameter(
+            kind=kind, default=None if kind in (ParameterKind.POINTER, ParameterKind.DESCRIPTOR) else default, **more
+        ),
         name=NAMES,
         kind=st.sampled_from(ParameterKind),
         dtype=st.none() | st.sampled_from(DTYPES),
@@ -73,6 +75,12 @@ LAUNCHES = st.builds(
 VARIANTS = st.tuples(SIGNATURES, SPECIALIZATIONS, st.builds(Config, values=NAMED, options=NAMED), LAUNCHES, TEXT, NAMES)
 
 
+def named_as(signature, kernel):
+    """A signature with the parameters' names of its kernel, as each variant has."""
+    kinds = signature.parameters or kernel.parameters
+    return Signature(tuple(replace(kinds[number % len(kinds)], name=name) for number, name in enumerate(kernel.names)))
+
+
 @given(st.lists(VARIANTS, max_size=4, unique_by=repr), SIGNATURES, NAMES)
 @settings(max_examples=60, deadline=None)
 def test_values_come_back(tmp_path_factory, variants, untyped, name):
@@ -85,7 +93,10 @@ def test_values_come_back(tmp_path_factory, variants, untyped, name):
             artifact=replace(
                 base.artifact,
                 variant=replace(
-                    base.artifact.variant, signature=signature, specialization=specialization, config=config
+                    base.artifact.variant,
+                    signature=named_as(signature, untyped),
+                    specialization=specialization,
+                    config=config,
                 ),
                 launch=launch,
                 # Tells variants apart that differ in their launch info only.

@@ -16,7 +16,7 @@ from silo.core.keys import seeds_key
 from silo.core.protocols import RecordStore
 from silo.core.signature import ParameterKind
 from silo.errors import StoreError, TuneError
-from silo.tune.catalog import note_study
+from silo.tune.catalog import note_studies
 from silo.tune.formats.files import read_results
 from silo.tune.formats.kernel_tuner import write_cache
 from silo.tune.formats.t4 import write_t4
@@ -98,13 +98,14 @@ def _keep(path: Path, tool: str, kernel: str, pairs: Iterable[tuple[Study, Trial
     for study, trial in pairs:
         studies.setdefault(study.key, (study, []))[1].append(trial)
     fresh = known = 0
+    for name in {study.kernel for study, _ in studies.values()}:  # first, so that no trial lies where nobody looks
+        note_studies(name, (study for study, _ in studies.values() if study.kernel == name), records)
     for study, trials in studies.values():
         before = {trial.identity for trial in read_trials(study, records)}
         new = list({trial.identity: trial for trial in trials if trial.identity not in before}.values())
         known += len(trials) - len(new)
         fresh += len(new)
         if new:
-            note_study(study, records)
             records.append(study.key, trials_to_record(new))
     return ImportRow(str(path), tool, kernel, trials=fresh, known=known)
 

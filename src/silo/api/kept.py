@@ -20,7 +20,7 @@ from silo.core.dispatch import bucket_of
 from silo.core.recipes import ArrayRecipe, DescriptorRecipe, ScalarRecipe
 from silo.core.specialization import Fact
 from silo.core.values import Value
-from silo.errors import CompilerMissingError, SourceError, TargetError, ToolchainError
+from silo.errors import BundleError, CompilerMissingError, SourceError, TargetError, ToolchainError
 from silo.tune.aside import known_spills
 from silo.tune.catalog import studies_of
 from silo.tune.kept import KeptStudy
@@ -29,6 +29,8 @@ from silo.tune.spilling import SpillingConfig
 from silo.tune.trial import Study, Trial
 
 __all__ = ["kept_studies"]
+
+_MOST_PAIRS = 1 << 19  # of a case and a study: each with each takes seconds
 
 
 def kept_studies(path: Path, device: str | None = None, kernels: Sequence[str] | None = None) -> list[KeptStudy]:
@@ -117,6 +119,9 @@ def _of_bundle(bundle: Bundle, name: str) -> Iterator[KeptStudy]:
     for study, trial in measured_trials(bundle, name):
         studies.setdefault(study.key, (study, []))[1].append(trial)
     recipes = case_recipes(bundle, name)
+    if len(studies) * len(recipes) > _MOST_PAIRS:
+        count = f"{len(recipes)} cases and {len(studies)} studies"
+        raise BundleError(f"{bundle.name}: {count} of {name} are too many to find which belong together")
     owned = _cases_of([study for study, _ in studies.values()], recipes)
     for study, trials in studies.values():
         cases = [recipes[number] for number in owned[study.key]]

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from silo.bundle.format import CASES_KIND, TRIALS_KIND
+from silo.bundle.format import CASES_KIND, MAX_CASES, MAX_STUDIES, TRIALS_KIND
 from silo.bundle.reader import Bundle
 from silo.core.recipes import CaseRecipe
-from silo.core.values import JSON, canonical_json
-from silo.tune.kept import pair_from_document, pair_to_document
+from silo.core.values import canonical_json
 from silo.tune.trial import Study, Trial
 
 __all__ = ["case_recipes", "measured_trials"]
+
+_PAIR = frozenset({"study", "trial"})
 
 
 def case_recipes(bundle: Bundle, kernel: str) -> list[CaseRecipe]:
     """The recipes of a kernel's cases. ``BundleFormatError`` for a document that is none."""
     found: list[CaseRecipe] = []
+    check = bundle.checker(kernel, CASES_KIND)
     for field, document in bundle.documents(kernel, CASES_KIND):
-        check = bundle.checker(kernel, CASES_KIND)
+        if len(found) == MAX_CASES:
+            raise check.error(field, f"more than {MAX_CASES} cases")
         found.append(check.decoded(document, field, CaseRecipe.from_json, CaseRecipe.to_json))
     return found
 
@@ -29,11 +32,16 @@ def measured_trials(bundle: Bundle, kernel: str) -> Iterator[tuple[Study, Trial]
     Trials of one study share it: each document repeats it.
     """
     studies: dict[bytes, Study] = {}
+    check = bundle.checker(kernel, TRIALS_KIND)
     for field, document in bundle.documents(kernel, TRIALS_KIND):
-        check = bundle.checker(kernel, TRIALS_KIND)
-        study, trial = check.decoded(document, field, pair_from_document, _to_document)
-        yield studies.setdefault(canonical_json(study.to_json()), study), trial
-
-
-def _to_document(pair: tuple[Study, Trial]) -> JSON:
-    return pair_to_document(*pair)
+        members = check.members(document, field, _PAIR)
+        text = canonical_json(members["study"])
+        study = studies.get(text)
+        if study is None:
+            study = studies[text] = check.decoded(members["study"], f"{field}.study", Study.from_json, Study.to_json)
+            if len(studies) > MAX_STUDIES:
+                raise check.error(field, f"trials of more than {MAX_STUDIES} studies")
+        trial = check.decoded(members["trial"], f"{field}.trial", Trial.from_json, Trial.to_json)
+        if reason := study.refuses(trial):
+            raise check.error(field, f"the trial is none of its study: {reason}")
+        yield study, trial

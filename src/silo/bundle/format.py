@@ -27,11 +27,13 @@ __all__ = [
     "MANIFEST_SHARE",
     "MAX_BLOBS",
     "MAX_BLOB_BYTES",
+    "MAX_CASES",
     "MAX_KERNELS",
     "MAX_MANIFEST_BYTES",
     "MAX_RATIO",
     "MAX_RULES",
     "MAX_SIDECARS",
+    "MAX_STUDIES",
     "MAX_VARIANTS",
     "MINOR",
     "TEXT_SHARE",
@@ -54,6 +56,8 @@ MAX_KERNELS = 1 << 16
 MAX_VARIANTS = 1 << 20  # of one kernel
 
 MAX_RULES = 4096  # of one kernel: one for each target and signature
+MAX_CASES = 4096  # of one kernel
+MAX_STUDIES = 1024  # of one kernel, each with trials; each case is compared with each
 MAX_SIDECARS = 16  # of one variant
 MAX_RATIO = 256  # of a blob's raw bytes to the room it takes in the file: no kilobyte becomes a gigabyte
 # Of the memory that a reader may spend on a file, as a divisor: what the parsed manifest may take; its text, and that
@@ -62,7 +66,7 @@ MAX_RATIO = 256  # of a blob's raw bytes to the room it takes in the file: no ki
 MANIFEST_SHARE = 2
 TEXT_SHARE = 4
 EXPANDED_SHARE = 8
-DOCUMENTS_SHARE = 2
+DOCUMENTS_SHARE = 3
 ITEM_BYTES = 40  # what is made of one item of a document: a number, with its place
 
 CASES_KIND = "cases"

@@ -6,26 +6,35 @@ that two processes begin at once is there twice, and counts once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from silo.core.keys import studies_key
 from silo.core.protocols import RecordStore
-from silo.core.values import JSON
+from silo.core.values import JSON, canonical_json
 from silo.errors import StoreError
 from silo.tune.trial import Study
 
-__all__ = ["note_study", "studies_of"]
+__all__ = ["note_studies", "note_study", "studies_of"]
 
 CATALOG_SCHEMA = "study/1"
 
 
 def note_study(study: Study, records: RecordStore) -> None:
     """Write the study into the catalog unless it is there."""
-    key, record = studies_key(study.kernel), _record(study)
+    note_studies(study.kernel, [study], records)
+
+
+def note_studies(kernel: str, studies: Iterable[Study], records: RecordStore) -> None:
+    """Write studies of one kernel into the catalog unless they are there; it is read once."""
+    key = studies_key(kernel)
     try:
-        known = any(other == record for other in records.read(key))
+        known = {canonical_json(record) for record in records.read(key)}
     except (StoreError, OSError):
-        known = False  # a study that is written twice counts once
-    if not known:
-        records.append(key, record)
+        known = set[bytes]()  # a study that is written twice counts once
+    for study in studies:
+        record = _record(study)
+        if canonical_json(record) not in known:
+            records.append(key, record)
 
 
 def studies_of(kernel: str, records: RecordStore) -> tuple[Study, ...]:

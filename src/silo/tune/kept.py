@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from silo.core.config import Config
-from silo.core.reading import read_object
 from silo.core.values import JSON
 from silo.core.work import Work
 from silo.tune.spilling import SpillingConfig
 from silo.tune.trial import Study, Trial
 
-__all__ = ["KeptStudy", "pair_from_document", "pair_to_document"]
+__all__ = ["KeptStudy", "pair_to_document"]
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,3 @@ class KeptStudy:
 def pair_to_document(study: Study, trial: Trial) -> JSON:
     """A trial as a bundle keeps it: with the study it belongs to."""
     return {"study": study.to_json(), "trial": trial.to_json()}
-
-
-def pair_from_document(document: JSON) -> tuple[Study, Trial]:
-    """The inverse of :func:`pair_to_document`; ``ValueError`` on anything else."""
-    members = read_object(document, ("study", "trial"), "a trial with its study")
-    study, trial = Study.from_json(members["study"]), Trial.from_json(members["trial"])
-    if reason := study.refuses(trial):
-        raise ValueError(f"the trial is none of its study: {reason}")
-    return study, trial
