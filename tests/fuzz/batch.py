@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +14,12 @@ from silo.backends.cpu.emit.prelude import PRELUDE
 from silo.backends.cpu.levels import host_target, level_of
 from silo.backends.cpu.load import KernelObject, open_object
 from silo.backends.cpu.options import CpuOptions
+from silo.core.consent import HostCode
 from silo.core.launch_info import LaunchInfo
 from silo.errors import CompileError
 from silo.settings import settings
 from silo.sources.triton.ssa import Module
+from silo.store.trust import consent_to_compiled
 
 from .lowered import Lowered
 
@@ -105,7 +108,10 @@ def _compiled(parts: Sequence[Part], compiler: str | None, *, contract: bool, op
     built = build(source, (*_WARNINGS, *flags), find_toolchain(compiler))
     if built.log.strip():
         raise CompileError(f"the C compiler warns:\n{built.log}")
-    library = open_object(built.data, "a batch")
+    # One object holds them all, so the consent to the first is to what is loaded.
+    launch = parts[0].launch
+    code = HostCode(hashlib.sha256(built.data).hexdigest(), "so", launch)
+    library = open_object(launch, built.data, consent_to_compiled(code, "this process compiled it"))
     return [KernelObject(part.launch, library) for part in parts]
 
 
