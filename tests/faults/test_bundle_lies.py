@@ -10,13 +10,17 @@ import pytest
 
 pytest.importorskip("triton", reason="the bundle is built from Triton kernels")
 
+from bundle_samples import put
 from fuzz.bundle_worker import FORMS
 from fuzz.bundles import make_good, run
 from fuzz.guarded import Guarded
 from fuzz.lies import Liar
 from silo.api.bundles import load
+from silo.api.inspecting import code_of
 from silo.bundle.reader import open_bundle
-from silo.errors import BundleError, BundleFormatError, NoVariantError
+from silo.bundle.writer import write_bundle
+from silo.errors import BundleError, BundleFormatError, NoVariantError, SourceError
+from silo.frozen import replace
 from silo.settings import override
 
 _SEEDS = 150
@@ -103,6 +107,21 @@ def test_an_integer_of_no_type_is_taken_by_nobody(folder, good, tmp_path):
     x = np.ones(8, np.float32)
     with override(home=folder / "home"), pytest.raises(NoVariantError, match="it takes one of no known type"):
         load(lied(good, tmp_path / "c.silo", untyped)).add(x, x, x.copy(), 8)
+
+
+def test_a_text_that_is_none_is_an_error(good, tmp_path):
+    """It was a UnicodeDecodeError where the code is shown."""
+    with open_bundle(good) as bundle:
+        contents = bundle.contents()
+        blobs = {ref.sha256: bundle.blob(ref.sha256) for ref in bundle.refs}
+    kernel = contents.kernels[0]
+    bad = put(blobs, "ttir", b"module \xff")
+    artifact = kernel.variants[0].artifact
+    changed = replace(kernel.variants[0], artifact=replace(artifact, sidecars=(artifact.sidecars[0], bad)))
+    path = tmp_path / "d.silo"
+    write_bundle(path, replace(contents, kernels=(replace(kernel, variants=(changed,)),)), blobs.get)
+    with pytest.raises(SourceError, match="is no text: byte 7 is no UTF-8"):
+        code_of(path, "ttir")
 
 
 GUARDED = """

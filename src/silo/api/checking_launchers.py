@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.devices import device_of
 from silo.api.launching import HeuristicLauncher, guarded_launcher
+from silo.artifacts.artifact import decoded
 from silo.compile.toolchain import select_compiler
 from silo.core.protocols import CheckedKernel, ChecksKernels
 from silo.errors import ArgumentError, UnsupportedError
@@ -145,7 +146,7 @@ class CheckingBundle(CheckingLauncher):
                 f"{kernel.name}: {kernel.bundle.name} has no native code ({artifact.blob.kind}) to check"
             )
         compiler = _checking_compiler(kernel.name, "triton", variant.target)
-        ttir = kernel.bundle.blob(text.sha256).decode()
+        ttir = decoded(text, kernel.bundle.blob(text.sha256))
         checked = compiler.check_text(ttir, variant, artifact.launch, nan=self._limits.nan, consent=consent)
         return _bound(checked, variant, kernel.grid, device.facts())
 

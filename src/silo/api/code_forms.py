@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from silo.artifacts.artifact import decoded
 from silo.artifacts.disassembly import DISASSEMBLED, disassemble
 from silo.compile.toolchain import select_compiler
 from silo.core.protocols import ShowsCode
@@ -89,7 +90,7 @@ class CodeForms(Mapping[str, str | bytes]):
         if name == blob.kind:
             return self._read_blob(blob)
         if name in self._sidecars:
-            return self._read_blob(self._sidecars[name]).decode()
+            return decoded(ref := self._sidecars[name], self._read_blob(ref))
         if self._compiler is not None and (name in self._forms or name == "llir"):
             return self._compiler.code_form(self._job, name)
         if DISASSEMBLED.get(blob.kind) == name:

@@ -8,13 +8,13 @@ from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.launch_info import LaunchInfo
 from silo.core.values import JSON, malformed
 from silo.core.variant import Variant
-from silo.errors import TargetError
+from silo.errors import SourceError, TargetError
 from silo.frozen import frozen
 
 if TYPE_CHECKING:
     from silo.core.consent import HostCode
 
-__all__ = ["Artifact", "BlobRef", "text_of"]
+__all__ = ["Artifact", "BlobRef", "decoded", "text_of"]
 
 
 @frozen
@@ -40,6 +40,18 @@ class BlobRef:
         if not isinstance(kind, str) or not isinstance(size, int) or isinstance(size, bool) or size < 0:
             raise ValueError(f"not a blob reference: {data!r}")
         return cls(sha256, kind, size)
+
+
+def decoded(ref: BlobRef, data: bytes) -> str:
+    """The text that a blob is said to hold. ``SourceError`` where it is none: a file may say what it likes.
+
+    >>> decoded(BlobRef("ab" * 32, "ttir", 2), b"ok")
+    'ok'
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise SourceError(f"the {ref.kind} {ref.sha256[:16]} is no text: byte {error.start} is no UTF-8") from None
 
 
 @frozen
