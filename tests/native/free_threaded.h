@@ -10,6 +10,7 @@ typedef struct {
 void PyMutex_Lock(PyMutex *mutex);
 void PyMutex_Unlock(PyMutex *mutex);
 int PyDict_GetItemRef(PyObject *dict, PyObject *key, PyObject **result);
+int PyWeakref_GetRef(PyObject *reference, PyObject **result);
 int PyUnstable_Module_SetGIL(PyObject *module, void *gil);
 #define Py_MOD_GIL_NOT_USED ((void *)1)
 #endif
