@@ -135,7 +135,8 @@ def goes_on():
 def forks(count, cooperative=""):
     """A handler forks: the parent's launch is whole, the child's is an error where other threads had part of it."""
     launch = turning(cooperative=True) if cooperative else turning()
-    programs, turns = (8, 50_000_000) if cooperative else (4000, 100_000)
+    # Seconds of work: the handler comes long before the end, however fast the machine.
+    programs, turns = (8, 250_000_000) if cooperative else (4000, 500_000)
     parent = os.getpid()
     children = []
 
@@ -149,7 +150,7 @@ def forks(count, cooperative=""):
     with threads(int(count)):
         launch[(8,)](out, 5)
         out[:] = 0
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
         try:
             launch[(programs,)](out, turns)
         except LaunchError as raised:

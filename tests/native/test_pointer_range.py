@@ -67,7 +67,7 @@ GIB = 1 << 30
         ([2, 3], [GIB - 4, 1], True),
         ([2, 4], [GIB - 4, 1], False),
         ([0, GIB], [GIB, 1], True),
-        ([1 << 40, 1 << 40], [1 << 40, 1], False),
+        ([1 << 30, 1 << 10], [1 << 30, 1], False),
         ([3], [-1], False),  # its first element is not its lowest
         ([1, 5], [1 << 50, 1], True),
     ],

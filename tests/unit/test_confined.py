@@ -1,5 +1,6 @@
 """Candidates in a process of their own, with CPU code that is written to misbehave."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -168,6 +169,7 @@ def test_nothing_is_left_behind(arguments, tmp_path):
     def descriptors():
         return len(list(Path("/proc/self/fd").iterdir()))
 
+    gc.collect()  # what other tests left open is not closed meanwhile
     before = descriptors()
     process = MeasuringProcess(device_named("cpu"), copied(arguments), limit_s=2.0)
     process.results(candidate(tmp_path, packed(ADD)), ["out"])

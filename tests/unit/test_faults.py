@@ -262,7 +262,7 @@ def _(n, make):
     return silo.Case(args=(x, out, n), expected={"out": lambda: x.host * 3})
 """
     )
-    home, read, pruned = tmp_path / "home", benches.stored_blob, []
+    home, read, pruned = tmp_path / "home", benches.stored_code, []
 
     def pruning(store, artifact):
         if artifact.variant.config not in pruned:  # each loses its code once
@@ -270,7 +270,7 @@ def _(n, make):
             shutil.rmtree(home / "blobs")
         return read(store, artifact)
 
-    monkeypatch.setattr(benches, "stored_blob", pruning)
+    monkeypatch.setattr(benches, "stored_code", pruning)
     with override(home=home):
         (row,) = tune_path(file)
     assert (len(pruned), row.measured, dict(row.failures)) == (3, 3, {})

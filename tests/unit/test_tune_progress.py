@@ -115,6 +115,7 @@ def test_an_event_as_a_line():
 
 
 def test_the_bar_shows_it_on_a_terminal_only(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one gets no bars
     config = Config.of(BLOCK=64)
     last = STUDY.trial(config, Status.OK, (1,), message="refined: R0_BLOCK halved to 64: x")
     progress = Progress(2, 5, 1, 1.0, 75.0, config, 41_530, {"compile": 2, "wrong": 1}, last, aside=3)
