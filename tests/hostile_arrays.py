@@ -5,28 +5,11 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from dlpack_structs import DLManagedTensor, DLTensor, new_capsule
+
 CPU = 1
 FLOAT32 = (2, 32, 1)
 INT32_MIN = -(1 << 31)
-
-
-class DLTensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-class Managed(ctypes.Structure):
-    _fields_ = (("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
 class Versioned(ctypes.Structure):
@@ -55,10 +38,6 @@ class Exchange(ctypes.Structure):
         ("current_stream", ctypes.c_void_p),
     )
 
-
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype = ctypes.py_object
-_new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 
 # What cannot be, and what is said of it.
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -110,11 +89,11 @@ class Capsule:
 
     def __init__(self, *, major: int = 0, **said: Any) -> None:
         tensor, self._kept = memory(16, **said)
-        self._made = Versioned(major, 0, None, None, 0, tensor) if major else Managed(tensor, None, None)
+        self._made = Versioned(major, 0, None, None, 0, tensor) if major else DLManagedTensor(tensor, None, None)
         self._name = b"dltensor_versioned" if major else b"dltensor"
 
     def __dlpack__(self, **_: object) -> object:
-        return _new_capsule(ctypes.addressof(self._made), self._name, None)
+        return new_capsule(ctypes.addressof(self._made), self._name, None)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return CPU, 0
@@ -129,7 +108,7 @@ def exchanged(**said: Any) -> object:
         return 0
 
     api = Exchange(1, 3, None, None, None, None, _READ(read), None)
-    capsule = _new_capsule(ctypes.addressof(api), b"dlpack_exchange_api", None)
+    capsule = new_capsule(ctypes.addressof(api), b"dlpack_exchange_api", None)
     return type("Exchanged", (), {"__dlpack_c_exchange_api__": capsule, "kept": (api, tensor, kept)})()
 
 

@@ -8,23 +8,11 @@ from pathlib import Path
 import pytest
 
 from silo.settings import child_environment
+from twice_kernel import twice
 
 pytest.importorskip("triton")
 
-KERNEL = """
-import silo, triton, triton.language as tl
-
-@silo.kernel(space={"BLOCK": [64], "num_warps": [4]}, grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
-@triton.jit
-def twice(x, out, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
-
-@twice.cases(n=[100])
-def _(n, make):
-    x, out = make.normal(n), make.empty(n)
-    return silo.Case(args=(x, out, n), expected={"out": lambda: x.host * 2})
-"""
+KERNEL = twice('space={"BLOCK": [64], "num_warps": [4]}')
 
 
 def silo(home: Path, *words: object, file_bytes: int | None = None) -> subprocess.CompletedProcess[str]:

@@ -31,23 +31,11 @@ from silo.core.specialization import Fact, Specialization
 from silo.errors import BundleError, BundleFormatError, SiloError, TrustError
 from silo.frozen import replace
 from silo.settings import child_environment, override
+from twice_kernel import twice
 
 pytest.importorskip("triton", reason="the bundle is built from a Triton kernel")
 
-KERNEL = """
-import silo, triton, triton.language as tl
-
-@silo.kernel(space={"BLOCK": [64, 128]}, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
-@triton.jit
-def twice(x, out, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
-
-@twice.cases(n=[100])
-def _(n, make):
-    x, out = make.normal(n), make.empty(n)
-    return silo.Case(args=(x, out, n), expected={"out": lambda: x.host * 2})
-"""
+KERNEL = twice('space={"BLOCK": [64, 128]}, key=["n"]')
 
 EVIL = """
 #include <fcntl.h>

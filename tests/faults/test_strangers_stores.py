@@ -16,23 +16,11 @@ from silo.api.checking import run_cases
 from silo.api.tuning import tune_path
 from silo.settings import override
 from silo.store.store import Store
+from twice_kernel import twice
 
 pytest.importorskip("triton", reason="the stores are built from a Triton kernel")
 
-KERNEL = """
-import silo, triton, triton.language as tl
-
-@silo.kernel(space={"BLOCK": [64, 128]}, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
-@triton.jit
-def twice(x, out, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
-
-@twice.cases(n=[100])
-def _(n, make):
-    x, out = make.normal(n), make.empty(n)
-    return silo.Case(args=(x, out, n), expected={"out": lambda: x.host * 2})
-"""
+KERNEL = twice('space={"BLOCK": [64, 128]}, key=["n"]')
 
 EVIL = """
 #include <fcntl.h>

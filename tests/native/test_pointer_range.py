@@ -4,32 +4,11 @@ import ctypes
 
 import pytest
 
+from dlpack_structs import DLManagedTensor, DLTensor, new_capsule
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.launch.runtime import inspect_call, make_launcher
 
 ROCM, CUDA = 10, 2
-
-new_capsule = ctypes.pythonapi.PyCapsule_New
-new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-
-
-class Tensor(ctypes.Structure):
-    """DLManagedTensor, flat."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-    )
 
 
 class Exporter:
@@ -38,13 +17,15 @@ class Exporter:
     def __init__(self, shape, strides, device=ROCM):
         rank = len(shape)
         self._shape, self._strides = (ctypes.c_int64 * rank)(*shape), (ctypes.c_int64 * rank)(*strides)
-        self._tensor = Tensor(1 << 20, device, 0, rank, 2, 16, 1, self._shape, self._strides, 0, None, None)
+        lists = (ctypes.addressof(self._shape), ctypes.addressof(self._strides))
+        self._device = device
+        self._made = DLManagedTensor(DLTensor(1 << 20, device, 0, rank, 2, 16, 1, *lists, 0), None, None)
 
     def __dlpack__(self, **_):
-        return new_capsule(ctypes.addressof(self._tensor), b"dltensor", None)
+        return new_capsule(ctypes.addressof(self._made), b"dltensor", None)
 
     def __dlpack_device__(self):
-        return self._tensor.device_type, 0
+        return self._device, 0
 
 
 def seen(array, **options):

@@ -98,9 +98,11 @@ def main() -> None:
     except SiloError as error:
         code = _traced() if debug else _failed(str(error))
     except ModuleNotFoundError as error:
-        known = error.name in _OPTIONAL and not debug
-        needs = f"this needs {error.name}, which is not installed: pip install {_OPTIONAL.get(error.name or '')}"
-        code = _failed(needs) if known else _traced()
+        package = None if debug else _OPTIONAL.get(error.name or "")
+        if package is None:
+            code = _traced()
+        else:
+            code = _failed(f"this needs {error.name}, which is not installed: pip install {package}")
     except (KeyboardInterrupt, typer.Abort):
         code = ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001  # a defect: its traceback is wanted

@@ -72,6 +72,11 @@ class Outcome:
         return (self.blob, *self.sidecars)
 
     @property
+    def runs_on_host(self) -> bool:
+        """Whether it is native code, which is used only where somebody vouches for it."""
+        return self.blob.kind in HOST_CODE_KINDS
+
+    @property
     def host_code(self) -> HostCode:
         """What is noted of its native code: nothing of calls, which belong to the variants made of it."""
         return HostCode(self.blob.sha256, self.blob.kind, self.launch, text=text_of(self.sidecars))
@@ -134,7 +139,7 @@ class Artifacts:
             for blob in (compiled.blob, *compiled.sidecars)
         )
         outcome = Outcome(compiled.launch, refs[0], refs[1:], compiled.log)
-        if outcome.blob.kind in HOST_CODE_KINDS:
+        if outcome.runs_on_host:
             self._built.note_built(outcome.host_code)
         self._jobs.put(job_key, {"schema": "job/1", "value": outcome.to_json()})
         return outcome
@@ -144,7 +149,7 @@ class Artifacts:
         outcome = self._read(self._jobs, "job", job_key, Outcome.from_json)
         if outcome is None or not self._all_here(outcome.refs):
             return None
-        return outcome if outcome.blob.kind not in HOST_CODE_KINDS or self._vouched(outcome.host_code) else None
+        return outcome if not outcome.runs_on_host or self._vouched(outcome.host_code) else None
 
     def compiled(self, job_key: str) -> Compiled | None:
         """The outcome of a compile job with its verified bytes; None when anything of it is missing or damaged."""

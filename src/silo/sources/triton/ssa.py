@@ -157,3 +157,8 @@ class Module:
             yield operation
             inner = [op for region in operation.regions for block in region.blocks for op in block.operations]
             pending.extend(reversed(inner))
+
+    def callees(self, symbol: str) -> list[str]:
+        """The symbols of the functions that one of the module's calls, once for each call."""
+        inside = Module({symbol: self.functions[symbol]}, symbol).walk()
+        return [operation.callee for operation in inside if operation.name == "tt.call"]

@@ -54,10 +54,7 @@ def verify(module: Module) -> None:
 
 def _verify_calls(module: Module) -> None:
     """No function calls itself, not even by way of others: nothing would bound it."""
-    calls: dict[str, set[str]] = {}
-    for symbol, function in module.functions.items():
-        inside = Module({symbol: function}, symbol).walk()
-        calls[symbol] = {operation.callee for operation in inside if operation.name == "tt.call"}
+    calls = {symbol: set(module.callees(symbol)) for symbol in module.functions}
     while calls:
         leaves = {symbol for symbol, called in calls.items() if not called & calls.keys()}
         if not leaves:

@@ -26,8 +26,8 @@ __all__ = [
     "first_tensor",
     "inner_axis",
     "is_ordered",
-    "is_running_sum",
     "is_unit_reshape",
+    "is_whole",
     "load_parts",
     "loaded_by",
     "recompute_cost",
@@ -154,7 +154,12 @@ def is_ordered(operation: Operation) -> bool:
     return operation.name in _ORDERED
 
 
-def is_running_sum(operation: Operation) -> bool:
+def is_whole(operation: Operation) -> bool:
+    """Whether the operation takes whole tensors from memory where code is optimized: running sums do there, too."""
+    return operation.name in WHOLE or _is_running_sum(operation)
+
+
+def _is_running_sum(operation: Operation) -> bool:
     """Whether a ``tt.scan`` adds along rows that lie in one piece, for which the runtime has functions."""
     if operation.name != "tt.scan" or operation.operands[0].type.element not in {"f32", "f64", "i32", "i64"}:
         return False

@@ -104,25 +104,20 @@ def _called(module: Module) -> list[str]:
     order: dict[str, None] = {}
 
     def visit(symbol: str) -> None:
-        for callee in _callees(module, symbol):
+        for callee in module.callees(symbol):
             if callee not in order:
                 visit(callee)
         order.setdefault(symbol)
 
-    for callee in _callees(module, module.kernel):
+    for callee in module.callees(module.kernel):
         visit(callee)
     return list(order)
-
-
-def _callees(module: Module, symbol: str) -> list[str]:
-    inside = Module({symbol: module.functions[symbol]}, symbol).walk()
-    return [operation.callee for operation in inside if operation.name == "tt.call"]
 
 
 def _total_bytes(module: Module, own: dict[str, int], kernel: int) -> int:
     """The kernel's scratch memory and that of the deepest chain of calls."""
     deepest: dict[str, int] = {}
     for symbol in [*_called(module), module.kernel]:  # each before its callers
-        below = (own[function_name(module, name)] + deepest[name] for name in _callees(module, symbol))
+        below = (own[function_name(module, name)] + deepest[name] for name in module.callees(symbol))
         deepest[symbol] = max(below, default=0)
     return kernel + deepest[module.kernel]

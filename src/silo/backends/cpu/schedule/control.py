@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from silo.backends.cpu.analysis.affine import is_structurally_affine
-from silo.backends.cpu.analysis.values import DOTS, WHOLE, is_running_sum, scalar_source, stored_operands
+from silo.backends.cpu.analysis.values import DOTS, is_whole, scalar_source, stored_operands
 from silo.backends.cpu.schedule.plan import Carried
 from silo.sources.triton.ssa import Operation, Value
 
@@ -59,7 +59,7 @@ def _is_needed_whole(value: Value) -> bool:
     """Whether something takes ``value``, or what a loop makes of it unchanged, from memory."""
     for user in value.uses:
         places = {place for place, operand in enumerate(user.operands) if operand is value}
-        if user.name in WHOLE | DOTS or is_running_sum(user) or places & stored_operands(user):
+        if is_whole(user) or user.name in DOTS or places & stored_operands(user):
             return True
         if user.name == "scf.for":
             inner = user.regions[0].blocks[0].arguments[1:]

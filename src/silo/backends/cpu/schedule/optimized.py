@@ -23,7 +23,6 @@ from silo.backends.cpu.analysis.values import (
     OPAQUE,
     REGION_RETURNS,
     VIEWS,
-    WHOLE,
     WRITES,
     arithmetic_cost,
     constant_scalar,
@@ -32,7 +31,7 @@ from silo.backends.cpu.analysis.values import (
     first_tensor,
     inner_axis,
     is_ordered,
-    is_running_sum,
+    is_whole,
     load_parts,
     loaded_by,
     recompute_cost,
@@ -152,16 +151,13 @@ class _Planner:
             return
         if name == "tt.store" and operation.operands[0].type.tensor:
             self._anchor(StoreSink(operation), operation.operands[0].type.shape)
-        elif is_running_sum(operation):
+        elif is_whole(operation):
             self._close()
             self._step(WholeStep(operation), operation)
         elif is_ordered(operation):
             self._close()
             self._anchor(OrderedSink(operation), first_tensor(operation).type.shape)
             self._close()
-        elif name in WHOLE:
-            self._close()
-            self._step(WholeStep(operation), operation)
         elif name == "tt.reduce":
             self._anchor(ReduceSink(operation), operation.operands[0].type.shape)
         elif name in DOTS:
