@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from silo.api.bundles import BundledKernel, load
-from silo.api.describing import describe_bundle
+from silo.api.commands.description import describe_bundle
+from silo.api.kernels.bundle import BundledKernel, load
 from silo.bundle.documents import case_recipes, measured_trials
 from silo.bundle.verify import verify_bundle
 from silo.errors import SiloError

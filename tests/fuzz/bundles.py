@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from silo.api.build import build_bundle
+from silo.api.commands.build import build_bundle
 from silo.settings import child_environment, override
 
 __all__ = ["Outcome", "main", "make_good", "run"]
