@@ -1,4 +1,4 @@
-"""Being here puts this folder on the import path, so that tests of several folders share their samples."""
+"""Being here puts this folder on the import path, for the package ``fuzz``; ``samples`` is put there by pyproject.toml."""
 
 from __future__ import annotations
 
