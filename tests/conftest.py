@@ -1,4 +1,4 @@
-"""Being here puts this folder on the import path, for the package ``fuzz``; ``samples`` is put there by pyproject.toml."""
+"""Being here puts this folder on the import path, for the package ``fuzz``; pyproject.toml puts ``samples`` there."""
 
 from __future__ import annotations
 
