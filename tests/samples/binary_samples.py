@@ -43,13 +43,13 @@ def add_by_triton(target):
     """What Triton makes of ``add`` with blocks of 256: the compiled kernel and its launch info."""
     pytest.importorskip("triton", reason="Triton makes the binaries of these tests")
     from silo.backends.triton.compiler import TritonCompiler
+    from silo.core.argument_facts import ArgumentFacts
     from silo.core.config import Config
     from silo.core.signature import Signature
     from silo.core.specialization import Specialization
     from silo.core.target import Target
     from silo.core.variant import Variant
     from silo.sources.triton.source import TritonSource
-    from silo.sources.triton.specialize import ArgumentFacts
     from triton_samples import add
 
     source = TritonSource.of(add)
@@ -66,5 +66,5 @@ def add_by_triton(target):
         Target.parse(target),
     )
     compiler = TritonCompiler()
-    made = compiler.compile(compiler.lower(source, variant))
+    made = compiler.compile(compiler.lower(source, variant).job)
     return made.blob.data, made.launch

@@ -11,11 +11,11 @@ import pytest
 from silo.backends.cpu.compiler import CpuCompiler
 from silo.backends.cpu.levels import gather_facts, highest_level, host_target
 from silo.backends.cpu.load import load
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.variant import Variant
 from silo.sources.triton.adapter import lower_to_ttir
 from silo.sources.triton.source import TritonSource
-from silo.sources.triton.specialize import ArgumentFacts
 from silo.sources.triton.ssa import Module
 from silo.sources.triton.ttir import parse_ttir
 
@@ -43,7 +43,7 @@ def _compiled(kernel, signature, facts, mode, options, target):
     source = TritonSource.of(kernel)
     compiler = CpuCompiler(reference=mode == "reference")
     variant = Variant(source.name, source.fingerprint, signature, facts, Config((), options), target)
-    return load(compiler.compile(compiler.lower(source, variant)))
+    return load(compiler.compile(compiler.lower(source, variant).job))
 
 
 def compiled(kernel, mode, *, options=None, target=None, **arguments):

@@ -4,10 +4,10 @@
 import triton
 import triton.language as tl
 
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.dtypes import dtype
 from silo.core.values import FunctionValue
 from silo.sources.triton.fingerprint import function_value
-from silo.sources.triton.specialize import ArgumentFacts
 
 SCALE = tl.constexpr(3)
 A = ArgumentFacts.array

@@ -74,7 +74,7 @@ def source():
 
 @pytest.fixture(scope="module")
 def job(source):
-    return CpuCompiler().lower(source, variant())
+    return CpuCompiler().lower(source, variant()).job
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_a_kernel_from_source_to_result(compiled):
 
 def test_the_reference_mode_gives_the_same(source):
     compiler = CpuCompiler(reference=True)
-    check(compiler.compile(compiler.lower(source, variant())))
+    check(compiler.compile(compiler.lower(source, variant()).job))
 
 
 @pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
@@ -108,20 +108,20 @@ def test_every_level_of_this_machine(source, level):
     if not host_target().arch.startswith("x86-64") or level > host_target().arch:
         pytest.skip("this machine does not run the level")
     compiler = CpuCompiler()
-    check(compiler.compile(compiler.lower(source, variant(target=Target("cpu", level)))))
+    check(compiler.compile(compiler.lower(source, variant(target=Target("cpu", level))).job))
 
 
 def test_options_of_gpus_do_not_change_the_job(source, job):
     config = Config.of(num_warps=8, num_stages=5, num_ctas=2)
-    assert CpuCompiler().lower(source, variant(config=config)) == job
-    unfused = CpuCompiler().lower(source, variant(config=Config.of(enable_fp_fusion=False)))
+    assert CpuCompiler().lower(source, variant(config=config)).job == job
+    unfused = CpuCompiler().lower(source, variant(config=Config.of(enable_fp_fusion=False))).job
     assert unfused != job
     assert unfused.text == job.text
 
 
 def test_options_of_cpus_reach_the_code_and_the_launch(source, job):
     config = Config.of(cpu_dot_rows=4, cpu_chunk=3, cpu_threads=2)
-    chosen = CpuCompiler().lower(source, variant(config=config))
+    chosen = CpuCompiler().lower(source, variant(config=config)).job
     assert chosen != job
     assert chosen.text == job.text
     launch = CpuCompiler().compile(chosen).launch
@@ -161,7 +161,7 @@ def test_the_entry_names_kernel_and_job(compiled):
 def test_constants_leave_the_layout(source):
     facts = (("n", Fact.EQUAL_1), ("x", Fact.ALIGNED_16))
     compiler = CpuCompiler()
-    made = compiler.compile(compiler.lower(source, variant(facts=facts)))
+    made = compiler.compile(compiler.lower(source, variant(facts=facts)).job)
     assert [slot.name for slot in made.launch.layout] == ["x", "out", "by"]
     out = np.zeros(4, np.float32)
     load(made).run((1,), (np.zeros(4, np.float32), out, 4.0))

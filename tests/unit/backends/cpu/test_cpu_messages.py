@@ -206,7 +206,7 @@ def job(kernel, debug=None, **arguments):
     signature, facts = source.specialize(facts)
     config = Config() if debug is None else Config.of(debug=debug)
     variant = Variant(source.name, source.fingerprint, signature, facts, config, host_target())
-    return CpuCompiler().lower(source, variant)
+    return CpuCompiler().lower(source, variant).job
 
 
 @triton.jit(debug=True)

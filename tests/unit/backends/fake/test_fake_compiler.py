@@ -30,7 +30,7 @@ def job(**values):
     variant = Variant(
         "kernel", "f" * 64, SIGNATURE, Specialization(), Config.of(BLOCK=64, **values), Target.parse("fake:one")
     )
-    return compiler.lower(FakeSource(), variant)
+    return compiler.lower(FakeSource(), variant).job
 
 
 def test_equal_jobs_give_equal_bytes_and_others_do_not():

@@ -10,6 +10,7 @@ import pytest
 from silo.artifacts.inspect import BinaryKernel
 from silo.backends.triton.compiler import TritonCompiler
 from silo.backends.triton.layout import argument_slots, complete_layout, tensor_maps
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.descriptors import TensorDescriptor
 from silo.core.dtypes import dtype
@@ -25,7 +26,7 @@ from silo.launch.dispatch import accepts
 from silo.sources.triton.adapter import descriptor_type, lower_for_gpu
 from silo.sources.triton.effects import effects_of
 from silo.sources.triton.hooks import CallDecidesError, block_shapes_set_by
-from silo.sources.triton.specialize import ArgumentFacts, specialize
+from silo.sources.triton.specialize import specialize
 from silo.sources.triton.ttir import parse_ttir
 
 if find_spec("triton") is None:
@@ -116,7 +117,7 @@ def build(function, target, arguments, config):
         Target.parse(target),
     )
     compiler = TritonCompiler()
-    return compiler.compile(compiler.lower(kernel, variant)).launch
+    return compiler.compile(compiler.lower(kernel, variant).job).launch
 
 
 MATMUL = {

@@ -122,7 +122,7 @@ def kernels(tmp_path_factory):
 def job_for(function, typed, target, config, specialization=None):
     source = Source(function, typed)
     variant = Variant(source.name, "0" * 64, typed, specialization or Specialization(), config, Target.parse(target))
-    return TritonCompiler().lower(source, variant)
+    return TritonCompiler().lower(source, variant).job
 
 
 def test_options_of_cpus_do_not_change_the_job(kernels):

@@ -236,7 +236,7 @@ def test_machine_code_wins_over_ptx_and_ptx_serves_what_comes_later():
 def job():
     made = silo.binary(saxpy_ptx(), signature=SAXPY_SIGNATURE, threads=256)
     (planned,) = planned_binaries(made.kernel, [Target.parse("cuda:sm_80")])
-    return BinaryCompiler().lower(made.kernel.source, planned.variant)
+    return BinaryCompiler().lower(made.kernel.source, planned.variant).job
 
 
 def test_the_job_is_text_and_comes_back_as_it_was():

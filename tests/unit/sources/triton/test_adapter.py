@@ -16,6 +16,7 @@ import pytest
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 import triton.language as tl
 
+from silo.core.argument_facts import ArgumentFacts as Facts
 from silo.core.config import Config
 from silo.core.signature import Effect
 from silo.core.specialization import Specialization
@@ -25,7 +26,6 @@ from silo.sources.triton import adapter
 from silo.sources.triton.adapter import installation, toolchain
 from silo.sources.triton.effects import effects_of
 from silo.sources.triton.source import TritonSource
-from silo.sources.triton.specialize import ArgumentFacts as Facts
 from silo.sources.triton.ttir import parse_ttir
 from silo.sources.triton.verifier import verify
 from triton_samples import SAMPLES, add, matmul, printing, scaled

@@ -9,6 +9,7 @@ import pytest
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 import triton.language as tl
 
+from silo.core.argument_facts import ArgumentFacts as Facts
 from silo.core.config import Config
 from silo.core.dtypes import dtype
 from silo.core.protocols import Source
@@ -18,7 +19,6 @@ from silo.core.values import FunctionValue
 from silo.errors import ArgumentError, SourceError
 from silo.sources.triton.hooks import block_shapes_set_by
 from silo.sources.triton.source import TritonSource
-from silo.sources.triton.specialize import ArgumentFacts as Facts
 from triton_samples import add, scaled
 
 
