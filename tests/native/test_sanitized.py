@@ -57,7 +57,7 @@ def sanitized(tmp_path_factory):
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
         "PYTHONMALLOC": "malloc",
-        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}",
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}{os.pathsep}{ROOT / 'tests' / 'samples'}",
         "SILO_TEST_NATIVE": str(built),
         "SILO_TEST_STUB": str(stub),
     }
