@@ -45,7 +45,7 @@ def sanitized(tmp_path_factory):
     return {
         **os.environ,
         **needed,
-        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}",
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}{os.pathsep}{ROOT / 'tests' / 'samples'}",
         "SILO_TEST_NATIVE": str(built),
         "SILO_TEST_STUB": str(stub),
     }
