@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api import live
+from silo.api.calls import first_call
 from silo.api.commands.build import build_bundle
 from silo.api.kernels.collection import collect_kernels
 from silo.api.machine.device_plugins import device_named
@@ -131,8 +131,8 @@ def made(function, blocks=(1024, 256, 512), **options):
 
 @pytest.fixture
 def tunes(monkeypatch, tmp_path):
-    seen, tune = [], live.tune
-    monkeypatch.setattr(live, "tune", lambda *args, **options: seen.append(args[1]) or tune(*args, **options))
+    seen, tune = [], first_call.tune
+    monkeypatch.setattr(first_call, "tune", lambda *args, **options: seen.append(args[1]) or tune(*args, **options))
     with override(home=tmp_path / "home", jobs=2, tune="auto", tune_budget_s=20.0):
         yield seen
 
