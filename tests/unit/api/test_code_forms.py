@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from silo.api.code.code_forms import CODE_FORMS
 from silo.api.commands.build import build_bundle
 from silo.api.commands.inspect import code_of
-from silo.artifacts import disassembly
 from silo.artifacts.disassembly import disassemble
 from silo.backends.cpu.build import llvm_of
 from silo.cli.inspect import _NAMES
@@ -141,7 +140,6 @@ def test_a_tool_that_refuses_is_quoted_and_the_next_one_asked(tmp_path, monkeypa
     for name, line in (("nvdisasm", "echo no such thing >&2; exit 1"), ("cuobjdump", "echo the code")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
         (tmp_path / name).chmod(0o755)
-    monkeypatch.setattr(disassembly, "nvidia_tools", lambda: ())
     monkeypatch.setenv("PATH", str(tmp_path), prepend=None)
     assert disassemble(b"data", "cubin") == "the code\n"
     (tmp_path / "cuobjdump").unlink()
