@@ -154,7 +154,8 @@ def test_a_second_process_finds_the_winner(tmp_path):
         assert torch.equal(out, x + 1)
         print(made.explain(out, x, n))
     """
-    program = textwrap.dedent(code).replace("{paths!r}", repr([str(Path(__file__).parent), str(ROOT / "tests")]))
+    folders = [str(Path(__file__).parent), str(ROOT / "tests" / "samples")]
+    program = textwrap.dedent(code).replace("{paths!r}", repr(folders))
     environment = {**os.environ, "SILO_HOME": str(tmp_path / "own"), "PYTHONPATH": os.pathsep.join(sys.path)}
 
     def run(**variables):

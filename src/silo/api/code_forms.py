@@ -83,7 +83,7 @@ class CodeForms(Mapping[str, str | bytes]):
     @cached_property
     def _job(self) -> CompileJob:
         assert self._source is not None
-        return select_compiler(self._source.kind, self._asked.target).lower(self._source, self._asked)
+        return select_compiler(self._source.kind, self._asked.target).lower(self._source, self._asked).job
 
     def _make(self, name: str) -> str | bytes:
         blob = self._artifact.blob

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from silo.api.arrays import array_behind, extent_of
 from silo.api.session import Session
@@ -14,17 +16,22 @@ from silo.compile.toolchain import select_compiler
 from silo.core.compiled import Compiled
 from silo.core.decisions import Accepted, Decision
 from silo.core.protocols import Compiler, RunsInProcess, Source
-from silo.core.signature import Effect
 from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError
-from silo.sources.triton.addresses import shows_its_memory
-from silo.sources.triton.effects import effects_of
-from silo.sources.triton.ssa import Module
-from silo.sources.triton.ttir import parse_ttir
+from silo.forks import Mutex
 from silo.store.artifacts import Outcome
 
-__all__ = ["Compilation", "Pending", "compiler_identity", "lowered_module", "memory_is_shown"]
+if TYPE_CHECKING:
+    from silo.core.code_facts import Lowered
+
+__all__ = ["Compilation", "Pending", "compiler_identity", "lowered", "memory_is_shown"]
+
+# A call may look at the code of a variant before it has it compiled, and lowering takes some 20 ms. Facts hold on to a
+# whole parsed module, so only those of the last variants are kept.
+_KEPT = 8
+_lowered: OrderedDict[tuple[str, str, Variant], Lowered] = OrderedDict()
+_lock = Mutex()
 
 
 def compiler_identity(source_kind: str, target: Target) -> str:
@@ -32,9 +39,21 @@ def compiler_identity(source_kind: str, target: Target) -> str:
     return select_compiler(source_kind, target).identity(target)
 
 
-def lowered_module(source: Source, variant: Variant) -> Module:
-    """What the front end makes of one variant, to be looked at. Raises SourceError and CompileError."""
-    return parse_ttir(select_compiler(source.kind, variant.target).lower(source, variant).text)
+def lowered(source: Source, variant: Variant) -> Lowered:
+    """What the front end makes of one variant, and the facts of its code. Raises SourceError and CompileError."""
+    compiler = select_compiler(source.kind, variant.target)
+    # The variant has the source's fingerprint; the identity covers what else decides the text.
+    key = (compiler.name, compiler.identity(variant.target), variant)
+    with _lock:
+        found = _lowered.get(key)
+    if found is not None:
+        return found
+    made = compiler.lower(source, variant)  # without the lock: it runs the front end
+    with _lock:
+        _lowered[key] = made
+        while len(_lowered) > _KEPT:
+            _lowered.popitem(last=False)
+    return made
 
 
 def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, object]) -> Decision:
@@ -44,10 +63,10 @@ def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, ob
     another process addresses point nowhere.
     """
     # Lowering takes some 20 ms, and few calls have anything that could be an address.
-    if source.kind != "triton" or not any(_may_be_addresses(value) for value in arguments.values()):
+    if not any(_may_be_addresses(value) for value in arguments.values()):
         return Accepted()
     try:
-        return shows_its_memory(lowered_module(source, variant))
+        return lowered(source, variant).facts.shows_its_memory
     except (CompileError, SourceError):
         return Accepted()  # the config's own failure, which its trial tells
 
@@ -109,9 +128,10 @@ class Compilation:
         if known is not None:
             self.reused += 1
             return Pending(variant, known.variant, identity, artifact=known)
-        job = compiler.lower(self.source, variant)
+        made = lowered(self.source, variant)
+        job = made.job
         # Effects belong to the artifact, not to its key: they follow from the source and need the lowered text.
-        typed = replace(variant, signature=variant.signature.with_effects(_effects(job, variant)))
+        typed = replace(variant, signature=variant.signature.with_effects(dict(made.facts.effects)))
         key = job.key(identity)
         outcome = self._outcomes.get(key) or artifacts.outcome(key)
         if outcome is not None:
@@ -159,11 +179,3 @@ class Compilation:
         if isinstance(compiler, RunsInProcess) and compiler.in_process:
             return InProcess().submit(job)
         return self.session.pool.submit(job, trial=self.trials)
-
-
-def _effects(job: CompileJob, variant: Variant) -> dict[str, Effect]:
-    """Effects by parameter name, from the lowered text; none (so ``BOTH``) where it is not in generic form."""
-    try:
-        return effects_of(parse_ttir(job.text), variant.signature, variant.specialization)
-    except SourceError:
-        return {}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from silo.api.compiling import lowered_module
+from silo.api.compiling import lowered
+from silo.core.code_facts import Numerics
 from silo.core.config import Config
 from silo.core.decisions import Decision
 from silo.core.space import Space
@@ -16,9 +17,11 @@ from silo.settings import settings
 if TYPE_CHECKING:
     from silo.api.declared import DeclaredKernel
     from silo.api.situation import Situation
-    from silo.sources.triton.numerics import Numerics
 
 __all__ = ["NumericsOf", "deterministic_remark", "is_deterministic", "only_reason"]
+
+# Of code that nobody reads: it may sum in any order.
+_UNKNOWN = Numerics(ordered=("code of which nothing is known",), stored=frozenset())
 
 
 def is_deterministic(kernel: DeclaredKernel) -> bool:
@@ -72,13 +75,11 @@ class NumericsOf:
         return dict(zip([config.order_key for config in configs], same_bits(configs, found), strict=True))
 
     def _of(self, variant: Variant) -> Numerics | str:
-        from silo.sources.triton.numerics import numerics_of  # noqa: PLC0415
-
         values = (*variant.config.values, *variant.specialization.constants)
         key = (variant.signature, str(variant.target), tuple((name, repr(value)) for name, value in values))
         if key not in self._known:
             try:
-                self._known[key] = numerics_of(lowered_module(self._kernel.source, variant))
+                self._known[key] = lowered(self._kernel.source, variant).facts.numerics or _UNKNOWN
             except (CompileError, SourceError) as error:
                 self._known[key] = str(error).partition("\n")[0]
         return self._known[key]

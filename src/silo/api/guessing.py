@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from silo.api.compiling import lowered_module
+from silo.api.compiling import lowered
 from silo.core.config import Config
 from silo.core.nodes import Argument, ConfigValue, Node, leaves
 from silo.core.signature import ParameterKind, Signature
@@ -14,10 +13,8 @@ from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError, SpaceError
-from silo.sources.triton.parameters import module_arguments
-from silo.sources.triton.traits import traits_of
 from silo.tune.heuristics.combo_space import Rule
-from silo.tune.heuristics.guess import BlockUse, KernelUse, guess
+from silo.tune.heuristics.guess import KernelUse, common_use, guess, use_of
 from silo.tune.heuristics.names import GROUP, role_of
 from silo.tune.heuristics.space import BoundSpace
 
@@ -55,7 +52,7 @@ def guess_space(
         }
         for shift in range(2)
     ]
-    use = _common(*(_use(kernel, target, signature, specialization, trial) for trial in trials))
+    use = common_use(*(_use(kernel, target, signature, specialization, trial) for trial in trials))
     scalars = [p.name for p in signature.parameters if p.kind is ParameterKind.INTEGER]
     made, why = guess(kernel.name, use, scalars, [name for name in kernel.guard_key if name in scalars])
     placed = tuple(name for name, block in use.blocks.items() if block.placed)
@@ -84,50 +81,23 @@ def check_grid(kernel: DeclaredKernel, rule: Rule, grid: object, declared: tuple
     )
 
 
-def _common(one: KernelUse, other: KernelUse) -> KernelUse:
-    """What is so with both lengths of every block."""
-    blocks = {
-        name: BlockUse(
-            first.limit if first.limit == second.limit else "",
-            first.folded or second.folded,
-            stepped=first.stepped and second.stepped,
-            placed=first.placed and second.placed,
-        )
-        for (name, first), second in zip(one.blocks.items(), other.blocks.values(), strict=True)
-    }
-    return replace(one, blocks=blocks)
-
-
 def _use(
     kernel: DeclaredKernel, target: Target, signature: Signature, specialization: Specialization, trial: dict[str, int]
 ) -> KernelUse:
     config: dict[str, Value] = dict(trial)
     variant = Variant(kernel.name, kernel.source.fingerprint, signature, specialization, Config.of(config), target)
+    tried = ", ".join(f"{name}={value}" for name, value in trial.items())
+    advice = "Give the values in the call, or silo.kernel a space="
     try:
-        module = lowered_module(kernel.source, variant)
-        arguments = module_arguments(signature, specialization, module)
+        traits = lowered(kernel.source, variant).facts.traits
     except (CompileError, SourceError) as error:
-        tried = ", ".join(f"{name}={value}" for name, value in trial.items())
         raise SpaceError(
             f"{kernel.name}: the call leaves {', '.join(trial)} open, and what the kernel is cannot be told, for it "
-            f"does not compile with {tried}: {error}\nGive the values in the call, or silo.kernel a space="
+            f"does not compile with {tried}: {error}\n{advice}"
         ) from error
-    traits = traits_of(module)
-    blocks: dict[str, BlockUse] = {}
-    for name, length in trial.items():
-        found = None if role_of(name) == GROUP else traits.blocks.get(length)
-        if found is None:
-            blocks[name] = BlockUse()
-            continue
-        limits = [arguments[position].parameter for position in found.limits]
-        folded = found.reduced or found.scanned
-        blocks[name] = BlockUse(limits[0] if limits else "", folded, stepped=found.stepped, placed=found.placed)
-    return KernelUse(
-        blocks=blocks,
-        loads=traits.loads,
-        stores=traits.stores,
-        atomics=traits.atomics,
-        dots=traits.dots,
-        reductions=traits.reductions,
-        scans=traits.scans,
-    )
+    if traits is None:
+        raise SpaceError(
+            f"{kernel.name}: the call leaves {', '.join(trial)} open, and what the kernel is cannot be told: nothing "
+            f"reads the code of {kernel.source.kind} kernels for {target}. {advice}"
+        )
+    return use_of(traits, trial)
