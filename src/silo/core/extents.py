@@ -43,8 +43,7 @@ class HeldExtents:
     @classmethod
     def of(cls, arguments: Mapping[str, str | ExtentKind] | None = None, *, grid: bool = False) -> HeldExtents:
         """From ``{"x": "shape", "out": "layout"}``."""
-        given = {} if arguments is None else arguments
-        return cls(tuple((name, ExtentKind(kind)) for name, kind in given.items()), grid)
+        return cls(tuple((name, ExtentKind(kind)) for name, kind in (arguments or {}).items()), grid)
 
     @property
     def names(self) -> tuple[str, ...]:
