@@ -23,7 +23,7 @@ from cpu_table import ROWS, chosen  # after the path
 from cpu_work import Call
 from machine import describe, save
 
-from silo.api.kernel import Kernel, kernel_of
+from silo.api.kernels.kernel import Kernel, kernel_of
 from silo.backends.cpu.compiler import CpuCompiler
 from silo.backends.cpu.load import load
 from silo.core.protocols import CompileJob

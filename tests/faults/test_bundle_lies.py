@@ -15,8 +15,8 @@ from fuzz.bundle_worker import FORMS
 from fuzz.bundles import make_good, run
 from fuzz.guarded import Guarded
 from fuzz.lies import Liar
-from silo.api.bundles import load
-from silo.api.inspecting import code_of
+from silo.api.commands.inspect import code_of
+from silo.api.kernels.bundle import load
 from silo.bundle.reader import open_bundle
 from silo.bundle.writer import write_bundle
 from silo.errors import BundleError, BundleFormatError, NoVariantError, SourceError

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from silo.api.bundles import BundledKernel, load
-from silo.api.checked import check
+from silo.api.kernels.bundle import BundledKernel, load
+from silo.api.kernels.check import check
 from silo.bundle.documents import case_recipes, measured_trials
 from silo.errors import SiloError
 

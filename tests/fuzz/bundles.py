@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from silo.api.build import build_bundle
+from silo.api.commands.build import build_bundle
 from silo.api.tuning import tune_path
 from silo.settings import child_environment, override
 

@@ -60,7 +60,7 @@ def test_layouts_are_told_apart_by_strides_too():
     assert misses(launch, np.broadcast_to(aligned(1, 8), (4, 8)), aligned(4, 8)[::-1]) == 2
 
 
-def test_strides_that_are_no_whole_elements_are_refused_and_not_rounded():
+def test_a_layout_of_parts_of_elements_is_refused_and_not_rounded():
     launch, _ = kernels.nothing("x", extents=LAYOUT)
     records = aligned(9, dtype=np.dtype([("a", "<f4"), ("b", "<u2")]))
     with pytest.raises(ArgumentError, match="'x' needs an array whose strides are whole elements"):
@@ -172,7 +172,7 @@ def test_every_library_says_its_shape(library):
     assert [(call["x"].shape, call["x"].strides) for call in asked.calls][:2] == [((4, 6), (6, 1)), transposed]
 
 
-def test_an_array_that_changes_its_shape_during_the_call_is_found():
+def test_a_torch_tensor_that_changes_its_shape_during_the_call_is_found():
     torch = pytest.importorskip("torch")
     tensor = torch.zeros(4, 6)
     launch, asked = kernels.nothing("x", extents=LAYOUT)
@@ -189,7 +189,7 @@ def test_an_array_that_changes_its_shape_during_the_call_is_found():
     free[grid](tensor)
 
 
-def test_a_miss_that_changes_the_shape_is_found():
+def test_a_miss_that_changes_the_shape_of_a_torch_tensor_is_found():
     torch = pytest.importorskip("torch")
     tensor = torch.zeros(4, 6)
     asked = kernels.Asked("nothing")

@@ -12,7 +12,7 @@ from silo.launch import native
 from silo.launch.arguments import Call, read_call
 from silo.launch.frameworks import connect_loaded
 from silo.launch.native import MAX_PARAMETERS, Binding, Launcher, RawFacts, RawParameter
-from silo.launch.threads import apply_setting as apply_thread_setting
+from silo.launch.resources import apply_setting as apply_thread_setting
 from silo.settings import settings
 
 if TYPE_CHECKING:

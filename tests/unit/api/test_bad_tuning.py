@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api.build import build_bundle
-from silo.api.tuning import tune_path
+from silo.api.commands.build import build_bundle
+from silo.api.commands.tune import tune_path
 from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.errors import ArgumentError, CaseError, DeviceError, SourceError, SpaceError, TuneError

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from silo.api.locks import read_lock, update_lock
+from silo.api.trials.lock_files import read_lock, update_lock
 from silo.backends.fake.device import FAKE_MODEL
 from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
