@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from silo.api.compiling import lowered_module
 from silo.core.config import Config
 from silo.core.decisions import Decision
-from silo.core.space import Space
 from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError
 from silo.settings import settings
@@ -33,7 +32,7 @@ def only_reason(situation: Situation) -> str:
 
 def _plain_reason(situation: Situation) -> str:
     space, rule = situation.space, situation.rule
-    listed = space.configs() if isinstance(space, Space) else ()
+    listed = space.configs()
     if len(listed) != 1 and situation.given:
         return "the call sets " + ", ".join(f"{name}={value}" for name, value in situation.given.items())
     if rule is not None:

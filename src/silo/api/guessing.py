@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from silo.api.compiling import lowered_module
 from silo.core.config import Config
 from silo.core.nodes import Argument, ConfigValue, Node, leaves
+from silo.core.search_space import Rule
 from silo.core.signature import ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
@@ -16,7 +17,6 @@ from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError, SpaceError
 from silo.sources.triton.parameters import module_arguments
 from silo.sources.triton.traits import traits_of
-from silo.tune.heuristics.combo_space import Rule
 from silo.tune.heuristics.guess import BlockUse, KernelUse, guess
 from silo.tune.heuristics.names import GROUP, role_of
 from silo.tune.heuristics.space import BoundSpace
