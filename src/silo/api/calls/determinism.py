@@ -15,7 +15,7 @@ from silo.errors import CompileError, SourceError
 from silo.settings import settings
 
 if TYPE_CHECKING:
-    from silo.api.declared import DeclaredKernel
+    from silo.api.declared.declaration import DeclaredKernel
     from silo.api.declared.situation import Situation
 
 __all__ = ["NumericsOf", "deterministic_remark", "is_deterministic", "only_reason"]

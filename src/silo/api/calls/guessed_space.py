@@ -19,7 +19,7 @@ from silo.tune.heuristics.names import GROUP, role_of
 from silo.tune.heuristics.space import BoundSpace
 
 if TYPE_CHECKING:
-    from silo.api.declared import DeclaredKernel
+    from silo.api.declared.declaration import DeclaredKernel
 
 __all__ = ["check_grid", "guess_space"]
 
