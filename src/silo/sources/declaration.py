@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from silo.core.grouped_space import GroupedSpace
-from silo.core.space import Space
+from silo.core.search_space import DeclaredSpace
 from silo.sources.kernel_source import KernelSource
 
 __all__ = ["Declaration"]
@@ -28,7 +27,7 @@ class Declaration:
     """
 
     source: KernelSource
-    space: Space | GroupedSpace | None = None
+    space: DeclaredSpace | None = None
     key: tuple[str, ...] = ()
     grid: object = None
     release_gil: bool = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
@@ -14,6 +14,9 @@ from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant
+
+if TYPE_CHECKING:
+    from silo.core.extents import HeldExtents
 
 __all__ = ["BringsCode", "GivenCode", "KernelSource", "PrunesConfigs"]
 
@@ -34,6 +37,11 @@ class KernelSource(Source, Protocol):
     @property
     def exact(self) -> frozenset[str]:
         """Scalar parameters whose very value decides which code serves a call."""
+        ...
+
+    @property
+    def extents(self) -> HeldExtents | None:
+        """Which shapes, strides or grid decide the code: each is compiled for by itself. None: none of them does."""
         ...
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
