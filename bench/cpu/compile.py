@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from bench.cpu.table import ROWS, chosen  # after the path
 from bench.cpu.work import Call
 from bench.machine import describe, save
-from silo.api.kernel import Kernel, kernel_of
+from silo.api.kernels.kernel import Kernel, kernel_of
 from silo.backends.cpu.compiler import CpuCompiler
 from silo.backends.cpu.load import load
 from silo.core.protocols import CompileJob

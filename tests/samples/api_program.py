@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api import compiling, live
+from silo.api.calls import first_call
+from silo.api.code import compilation
 
 
 @triton.jit
@@ -26,9 +27,9 @@ def main():
     logging.getLogger("silo").addHandler(handler)
     logging.getLogger("silo").setLevel(logging.INFO)
     outcomes, submitted = [], []
-    tune, submit = live.tune, compiling.Compilation._submit
-    live.tune = lambda *args, **kwargs: outcomes.append(tune(*args, **kwargs)) or outcomes[-1]
-    compiling.Compilation._submit = lambda *args: submitted.append(1) or submit(*args)
+    tune, submit = first_call.tune, compilation.Compilation._submit
+    first_call.tune = lambda *args, **kwargs: outcomes.append(tune(*args, **kwargs)) or outcomes[-1]
+    compilation.Compilation._submit = lambda *args: submitted.append(1) or submit(*args)
 
     kernel = silo.kernel(
         space={"BLOCK": [256, 512, 1024], "num_warps": [4]},

@@ -86,19 +86,19 @@ def _walk(path: Path) -> object:
 
 
 def _describe(path: Path) -> object:
-    from silo.api.describing import describe_bundle
+    from silo.api.commands.description import describe_bundle
 
     return len(json.dumps(describe_bundle(path).to_json()))
 
 
 def _verify(path: Path) -> object:
-    from silo.api.describing import verify_bundle
+    from silo.api.commands.description import verify_bundle
 
     return verify_bundle(path)
 
 
 def _import(path: Path) -> object:
-    from silo.api.importing import import_results
+    from silo.api.tuning.foreign_results import import_results
 
     return import_results(path, kernel="k")
 
@@ -110,7 +110,7 @@ def _space(path: Path) -> object:
 
 
 def _lock(path: Path) -> object:
-    from silo.api.locks import read_lock
+    from silo.api.trials.lock_files import read_lock
 
     return len(read_lock(path).entries)
 
@@ -128,10 +128,10 @@ WAYS: dict[str, Callable[[Path], object]] = {
 def main() -> None:
     """Read the jobs and do them, each in a fork of this process, in which all is imported."""
     jobs = json.load(sys.stdin)
-    import silo.api.describing
-    import silo.api.importing
-    import silo.api.kept
-    import silo.api.locks
+    import silo.api.commands.description
+    import silo.api.trials.lock_files
+    import silo.api.tuning.foreign_results
+    import silo.api.tuning.kept_studies
     import silo.tune.replay  # noqa: F401  # imported before anything is measured
 
     for how, path in jobs:

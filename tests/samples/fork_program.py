@@ -13,7 +13,7 @@ import triton.language as tl
 import forked
 import silo
 from silo import settings
-from silo.api import session
+from silo.api.machine import session
 
 LIMIT_S = 60
 

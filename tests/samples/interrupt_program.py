@@ -13,8 +13,8 @@ import pytest
 import launch_kernels as kernels
 from silo.errors import LaunchError
 from silo.launch import native
+from silo.launch.resources import threads
 from silo.launch.runtime import make_launcher
-from silo.launch.threads import threads
 
 ENDLESS = (1 << 31, 1 << 20)
 LIMIT_S = 5.0  # a machine may be busy; the launches would take years

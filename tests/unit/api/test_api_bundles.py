@@ -13,15 +13,15 @@ import pytest
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
 import silo
-from silo.api.build import build_bundle
-from silo.api.checking import run_cases
-from silo.api.collect import collect_kernels
-from silo.api.describing import describe_bundle, verify_bundle
-from silo.api.devices import device_named
-from silo.api.session import session
-from silo.api.studying import case_studies
-from silo.api.trusting import trust_bundle
-from silo.api.tuning import tune_path
+from silo.api.commands.build import build_bundle
+from silo.api.commands.description import describe_bundle, verify_bundle
+from silo.api.commands.run import run_cases
+from silo.api.commands.trust import trust_bundle
+from silo.api.commands.tune import tune_path
+from silo.api.kernels.collection import collect_kernels
+from silo.api.machine.device_plugins import device_named
+from silo.api.machine.session import session
+from silo.api.tuning.case_tuning import case_studies
 from silo.errors import (
     ArgumentError,
     BundleError,

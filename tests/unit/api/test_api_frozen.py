@@ -13,11 +13,11 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api.build import build_bundle
-from silo.api.bundles import load
-from silo.api.collect import collect_kernels
-from silo.api.explaining import explain_tuning
-from silo.api.tuning import tune_path
+from silo.api.commands.build import build_bundle
+from silo.api.commands.tune import tune_path
+from silo.api.kernels.bundle import load
+from silo.api.kernels.collection import collect_kernels
+from silo.api.tuning.explanation import explain_tuning
 from silo.core.values import canonical_json
 from silo.errors import FrozenError, LockError
 from silo.settings import override

@@ -274,7 +274,7 @@ def test_a_checked_call_is_told_too():
 
 @pytest.mark.parametrize("check", [False, True])
 def test_cases_of_kernels_that_leave_blocks_open(tmp_path, check):
-    from silo.api.checking import run_cases
+    from silo.api.commands.run import run_cases
 
     text = (
         "import silo, triton, triton.language as tl\n"
@@ -413,7 +413,7 @@ def test_a_bundle_has_each_target_s_own_configs(tmp_path):
         "    x, out = make.normal(n), make.empty(n)\n"
         "    return silo.Case(args=(x, out, n))\n"
     )
-    from silo.api.build import build_bundle
+    from silo.api.commands.build import build_bundle
 
     build_bundle([program], tmp_path / "k.silo", targets=["cpu", "cuda:sm_90"], tune="off")
     kernels = silo.load(tmp_path / "k.silo", trust=True)
@@ -450,7 +450,7 @@ def test_a_bundle_never_uses_a_block_that_is_shorter_than_a_row(tmp_path):
         "    x, out = make.normal((7, n)), make.empty((7, n))\n"
         "    return silo.Case(args=(x, out, n, n), grid=(7,))\n"
     )
-    from silo.api.build import build_bundle
+    from silo.api.commands.build import build_bundle
 
     build_bundle([program], tmp_path / "rows.silo", targets=["cpu"], tune="off")
     kernels = silo.load(tmp_path / "rows.silo", trust=True)
@@ -520,7 +520,7 @@ def test_the_split_of_another_size_is_right_too(tmp_path):
         "def case(m, n, make):\n"
         "    return silo.Case(args=(make.normal((m, n)), make.zeros(m), m, n))\n"
     )
-    from silo.api.build import build_bundle
+    from silo.api.commands.build import build_bundle
 
     build_bundle([program], tmp_path / "shared.silo", targets=["cpu"], tune="off")
     kernels = silo.load(tmp_path / "shared.silo", trust=True)

@@ -16,11 +16,11 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api.build import build_bundle
-from silo.api.collect import collect_kernels
-from silo.api.devices import device_named
-from silo.api.session import session
-from silo.api.studying import case_studies
+from silo.api.commands.build import build_bundle
+from silo.api.kernels.collection import collect_kernels
+from silo.api.machine.device_plugins import device_named
+from silo.api.machine.session import session
+from silo.api.tuning.case_tuning import case_studies
 from silo.bundle.reader import open_bundle
 from silo.core.config import Config
 from silo.launch.runtime import inspect_call

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import silo
-from silo.api import arrays, restoring
+from silo.api.machine import array_copies, restoration
 from silo.errors import ArgumentError
 
 
@@ -22,7 +22,7 @@ def numpys():
 @pytest.mark.parametrize("name", list(numpys()))
 def test_numpy_copies_keep_layout_and_alignment(name):
     array = numpys()[name]
-    copy = arrays.duplicate(array)
+    copy = array_copies.duplicate(array)
     assert (copy.dtype, copy.shape) == (array.dtype, array.shape)
     np.testing.assert_array_equal(copy, array)
     assert not np.shares_memory(copy, array)
@@ -34,12 +34,12 @@ def test_numpy_copies_keep_layout_and_alignment(name):
 @pytest.mark.parametrize("name", list(numpys()))
 def test_extents(name):
     array = numpys()[name]
-    extent = arrays.extent_of(array)
+    extent = array_copies.extent_of(array)
     lowest, end = np.lib.array_utils.byte_bounds(array) if array.size else (extent.start, extent.start)
     assert (extent.start, extent.start + extent.size) == (lowest, end)
     memory = memoryview(bytearray(extent.size))
     if array.size:
-        extent.view(memory)[...] = arrays.host_bits(array)
+        extent.view(memory)[...] = array_copies.host_bits(array)
     np.testing.assert_array_equal(extent.typed(extent.view(memory)), array)
 
 
@@ -47,7 +47,7 @@ def test_extents(name):
 def test_restoring(name):
     array = numpys()[name].copy(order="K")
     before = array.copy()
-    put_back = restoring.restorer(array)
+    put_back = restoration.restorer(array)
     array[...] = 0
     put_back()
     np.testing.assert_array_equal(array, before)
@@ -55,7 +55,7 @@ def test_restoring(name):
 
 def test_a_broadcast_is_refused():
     with pytest.raises(ArgumentError, match="repeats in memory"):
-        arrays.duplicate(np.broadcast_to(np.float32(1), (4, 4)))
+        array_copies.duplicate(np.broadcast_to(np.float32(1), (4, 4)))
 
 
 def test_torch_copies():
@@ -71,12 +71,12 @@ def test_torch_copies():
         flags[5:9],
         storage[:0],
     ):
-        copy = arrays.duplicate(tensor)
+        copy = array_copies.duplicate(tensor)
         assert (copy.stride(), copy.dtype, copy.shape) == (tensor.stride(), tensor.dtype, tensor.shape)
         assert not tensor.numel() or (copy.data_ptr() - tensor.data_ptr()) % 16 == 0
         assert torch.equal(copy, tensor)
-        assert (arrays.host_bits(copy) == arrays.host_bits(tensor)).all()
-        put_back = restoring.restorer(copy)
+        assert (array_copies.host_bits(copy) == array_copies.host_bits(tensor)).all()
+        put_back = restoration.restorer(copy)
         copy.zero_()
         put_back()
         assert torch.equal(copy, tensor)
@@ -84,10 +84,10 @@ def test_torch_copies():
 
 def test_buffers():
     buffer = silo.Buffer.of(bytes(range(12)), "int16", (2, 3))
-    copy = arrays.duplicate(buffer)
+    copy = array_copies.duplicate(buffer)
     assert isinstance(copy, silo.Buffer)
     assert bytes(copy.raw) == bytes(buffer.raw)
-    put_back = restoring.restorer(buffer)
+    put_back = restoration.restorer(buffer)
     buffer.fill(7)
     assert set(buffer.raw) == {7}
     put_back()
@@ -100,10 +100,10 @@ def test_buffers():
 
 
 def test_what_is_an_array():
-    assert arrays.is_array(np.zeros(1))
-    assert arrays.is_array(silo.Buffer(1))
-    assert not arrays.is_array(3)
-    assert not arrays.is_array((1, 2))
+    assert array_copies.is_array(np.zeros(1))
+    assert array_copies.is_array(silo.Buffer(1))
+    assert not array_copies.is_array(3)
+    assert not array_copies.is_array((1, 2))
 
 
 def test_a_torch_copy_that_cannot_lie_on_the_device(monkeypatch, caplog):
@@ -119,9 +119,9 @@ def test_a_torch_copy_that_cannot_lie_on_the_device(monkeypatch, caplog):
     tensor = torch.arange(6.0).view(2, 3).t().as_subclass(OnGpu)
     before = torch.arange(6.0).view(2, 3).t()
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (47, 100))
-    monkeypatch.setattr("silo.api.restoring.available_memory", lambda: 1 << 40)
+    monkeypatch.setattr("silo.api.machine.restoration.available_memory", lambda: 1 << 40)
     with caplog.at_level("INFO", "silo"):
-        put_back = restoring.restorer(tensor)
+        put_back = restoration.restorer(tensor)
     assert "restoring 24 bytes from host memory" in caplog.text
     assert "pageable, which is slower still: " in caplog.text
     tensor.zero_()
@@ -130,5 +130,5 @@ def test_a_torch_copy_that_cannot_lie_on_the_device(monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (48, 100))
     caplog.clear()
     with caplog.at_level("INFO", "silo"):
-        restoring.restorer(tensor)
+        restoration.restorer(tensor)
     assert not caplog.messages

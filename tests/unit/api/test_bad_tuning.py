@@ -14,16 +14,16 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api.build import build_bundle
-from silo.api.tuning import tune_path
+from silo.api.commands.build import build_bundle
+from silo.api.commands.tune import tune_path
 from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.errors import ArgumentError, CaseError, DeviceError, SourceError, SpaceError, TuneError
 from silo.settings import override
 from silo.store.store import MemoryStore
 from silo.tune.failing import TunedCase, failure_of, require_winners
-from silo.tune.session import tune
 from silo.tune.trial import Status
+from tuning_samples import tune
 
 FILE = """
 import silo

@@ -4,12 +4,11 @@ import json
 
 import pytest
 
-from silo.api.casework import prepare_recipe
-from silo.api.studying import materializer
+from silo.api.declared.ready_cases import prepare_recipe
+from silo.api.tuning.case_tuning import materializer
 from silo.core.recipes import ArrayRecipe, CaseRecipe
 from silo.errors import CaseError, SettingsError
-from silo.limits import case_allowance
-from silo.settings import Settings, available_memory, override
+from silo.settings import Settings, available_memory, case_allowance, override
 
 
 def recipe(*arrays: ArrayRecipe) -> CaseRecipe:

@@ -16,11 +16,11 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api.build import build_bundle
-from silo.api.collect import collect_kernels
-from silo.api.explaining import explain_tuning
-from silo.api.session import session
-from silo.api.tuning import tune_path
+from silo.api.commands.build import build_bundle
+from silo.api.commands.tune import tune_path
+from silo.api.kernels.collection import collect_kernels
+from silo.api.machine.session import session
+from silo.api.tuning.explanation import explain_tuning
 from silo.core import grids
 from silo.core.config import Config
 from silo.core.grids import Part
@@ -43,12 +43,13 @@ SIZES = {"n": 100_000, "rows": 300, "columns": 1000}
 SECOND = """
 import json, sys, importlib.util
 import numpy as np
-from silo.api import compiling, live
+from silo.api.code import compilation
+from silo.api.calls import first_call
 
 def never(*args, **kwargs):
     raise AssertionError("nothing is to be measured or compiled")
 
-live.tune = compiling.Compilation._submit = never
+first_call.tune = compilation.Compilation._submit = never
 spec = importlib.util.spec_from_file_location("combo", sys.argv[1])
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import silo
-from silo.api.arrays import array_behind
-from silo.api.casework import prepare_recipe
-from silo.api.shared_arguments import SharedArguments, describable, read_descriptors
+from silo.api.declared.ready_cases import prepare_recipe
+from silo.api.machine.array_copies import array_behind
+from silo.api.machine.shared_arguments import SharedArguments, describable, read_descriptors
 from silo.core.cases import Case, CaseRecipe, DescriptorRecipe, Make, record
 from silo.core.values import canonical_json, parse_json
 from silo.errors import CaseError

@@ -12,14 +12,14 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api import live
-from silo.api.build import build_bundle
-from silo.api.collect import collect_kernels
-from silo.api.devices import device_named
-from silo.api.explaining import explain_tuning
-from silo.api.kept import kept_studies
-from silo.api.studying import case_studies
-from silo.api.tuning import tune_path
+from silo.api.calls import first_call
+from silo.api.commands.build import build_bundle
+from silo.api.commands.tune import tune_path
+from silo.api.kernels.collection import collect_kernels
+from silo.api.machine.device_plugins import device_named
+from silo.api.tuning.case_tuning import case_studies
+from silo.api.tuning.explanation import explain_tuning
+from silo.api.tuning.kept_studies import kept_studies
 from silo.bundle.reader import open_bundle
 from silo.cli.tune import command
 from silo.core.config import Config
@@ -131,8 +131,8 @@ def made(function, blocks=(1024, 256, 512), **options):
 
 @pytest.fixture
 def tunes(monkeypatch, tmp_path):
-    seen, tune = [], live.tune
-    monkeypatch.setattr(live, "tune", lambda *args, **options: seen.append(args[1]) or tune(*args, **options))
+    seen, tune = [], first_call.tune
+    monkeypatch.setattr(first_call, "tune", lambda *args, **options: seen.append(args[1]) or tune(*args, **options))
     with override(home=tmp_path / "home", jobs=2, tune="auto", tune_budget_s=20.0):
         yield seen
 
@@ -171,7 +171,7 @@ def test_what_others_measured_and_any_mode_change_nothing(tunes):
 def test_the_code_is_looked_at_once(tunes, monkeypatch):
     kernel, out = made(total, deterministic=True), np.zeros(5000, np.float32)
     kernel(X, out, X.size)
-    monkeypatch.setattr("silo.api.determinism.lowered", lambda *_: pytest.fail("lowered again"))
+    monkeypatch.setattr("silo.api.calls.determinism.lowered", lambda *_: pytest.fail("lowered again"))
     kernel(X, out, 4992)  # of the same bucket, divisible by 16
     kernel(X[1:], out, 4992)  # not aligned
 

@@ -5,19 +5,20 @@ from types import SimpleNamespace
 import pytest
 
 import silo
-from silo.api import devices, machine
+from silo.api.machine import device_info, device_plugins
 from silo.core.decisions import Rejected
 from silo.core.device import available_sms
 from silo.core.expressions import Bindings, evaluate
 from silo.core.trace import trace_grid
 from silo.errors import DeviceError, TraceError
 from silo.launch.buffers import split_device
-from silo.launch.reserved import reserve_sms
+from silo.launch.resources import reserve_sms
 
 
 def test_listing_the_cpu_loads_no_framework_and_no_gpu_code():
     code = (
-        "import sys, silo; silo.device('cpu'); from silo.api.devices import device_of; device_of('k', None, 0);"
+        "import sys, silo; silo.device('cpu');"
+        "from silo.api.machine.device_plugins import device_of; device_of('k', None, 0);"
         "print([name for name in ('torch', 'jax', 'numpy', 'silo.backends.cuda.device') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -27,7 +28,7 @@ def test_listing_the_cpu_loads_no_framework_and_no_gpu_code():
 def test_the_cpu():
     cpu = silo.device("cpu")
     assert (cpu.kind, cpu.index, cpu.warp_size) == ("cpu", 0, 1)
-    assert cpu.target == str(devices.device_named("cpu").target)
+    assert cpu.target == str(device_plugins.device_named("cpu").target)
     assert cpu.shared_per_block is None
     assert cpu in silo.devices()
     with pytest.raises(DeviceError, match=r"no device 'warp'.*\n  - cpu:0"):
@@ -39,7 +40,7 @@ def test_available_multiprocessors():
 
 
 def test_reserved_cores_are_facts_of_grids():
-    device = devices.device_named("cpu")
+    device = device_plugins.device_named("cpu")
     grid = trace_grid(lambda a: (a.num_sms, a.sm_count - a.reserved_sms), [], [])
     try:
         silo.device("cpu").reserve(1)
@@ -67,10 +68,10 @@ def test_names_of_places():
 
 def test_a_broken_plugin_is_told_from_an_absent_gpu(monkeypatch):
     reasons = {"cuda": Rejected("no driver"), "npu": Rejected("ImportError: oops"), "cpu": ()}
-    monkeypatch.setattr(devices, "_asked", lambda kind: reasons[kind])
-    monkeypatch.setattr(devices, "_plugins", lambda: dict.fromkeys(reasons))
-    assert [name for name, _ in devices.absent_devices()] == ["cuda"]
-    assert [name for name, _ in devices.broken_plugins()] == ["npu"]
+    monkeypatch.setattr(device_plugins, "_asked", lambda kind: reasons[kind])
+    monkeypatch.setattr(device_plugins, "_plugins", lambda: dict.fromkeys(reasons))
+    assert [name for name, _ in device_plugins.absent_devices()] == ["cuda"]
+    assert [name for name, _ in device_plugins.broken_plugins()] == ["npu"]
 
 
 # ---- devices that other libraries know ----
@@ -93,7 +94,7 @@ def test_an_xpu(monkeypatch):
     assert silo.device("xpu:1", reserved_sms=4).num_sms == 60
     with pytest.raises(DeviceError, match=r"no device 'xpu:2': torch 9 sees 2 xpu devices"):
         silo.device("xpu:2")
-    assert [one.name for one in machine.devices() if one.kind == "xpu"] == ["xpu:0", "xpu:1"]
+    assert [one.name for one in device_info.devices() if one.kind == "xpu"] == ["xpu:0", "xpu:1"]
 
 
 def test_mtia_and_mps(monkeypatch):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from silo.api.devices import device_named
-from silo.api.evaluation import BenchEvaluator, KnownArtifacts
+from silo.api.machine.device_plugins import device_named
+from silo.api.trials.evaluators import BenchEvaluator, KnownArtifacts
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.config import Config
 from silo.core.device import DeviceModel

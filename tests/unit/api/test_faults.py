@@ -8,8 +8,8 @@ import shutil
 import numpy as np
 import pytest
 
-from silo.api.devices import device_named
-from silo.api.evaluation import BenchEvaluator, Compiled
+from silo.api.machine.device_plugins import device_named
+from silo.api.trials.evaluators import BenchEvaluator, Compiled
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
@@ -32,8 +32,8 @@ from silo.settings import override
 from silo.store.store import MemoryStore
 from silo.tune.faults import fault_of, fault_told
 from silo.tune.ledger import read_trials
-from silo.tune.session import tune
 from silo.tune.trial import Status
+from tuning_samples import tune
 
 STUDY = fake_study()
 SPACE = [Config.of(BLOCK=1 << power) for power in range(4, 24)]
@@ -238,8 +238,8 @@ def test_code_that_left_the_store_is_made_again_by_the_same_session():
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="it compiles a Triton kernel")
 def test_a_store_pruned_under_a_session_costs_compiling_again_and_no_config(tmp_path, monkeypatch):
-    from silo.api import benches
-    from silo.api.tuning import tune_path
+    from silo.api.commands.tune import tune_path
+    from silo.api.trials import benches
 
     file = tmp_path / "kernels.py"
     file.write_text(

@@ -10,17 +10,17 @@ import pytest
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
-from silo.api import ceilings
-from silo.api.build import build_bundle
-from silo.api.collect import collect_kernels
-from silo.api.devices import device_named
-from silo.api.explaining import explain_tuning
-from silo.api.importing import export_results, import_results
-from silo.api.kept import kept_studies
-from silo.api.reporting import write_reports
-from silo.api.seeding import imported_seeds
-from silo.api.session import session
-from silo.api.tuning import tune_path
+from silo.api.commands.build import build_bundle
+from silo.api.commands.report import write_reports
+from silo.api.commands.tune import tune_path
+from silo.api.kernels.collection import collect_kernels
+from silo.api.machine.device_plugins import device_named
+from silo.api.machine.session import session
+from silo.api.trials.first_configs import imported_seeds
+from silo.api.tuning import ceilings
+from silo.api.tuning.explanation import explain_tuning
+from silo.api.tuning.foreign_results import export_results, import_results
+from silo.api.tuning.kept_studies import kept_studies
 from silo.core.config import Config
 from silo.core.work import Work
 from silo.errors import SourceError, StoreError, TuneError

@@ -6,13 +6,14 @@ import pytest
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
-from silo.api import compiling, resolver
-from silo.api.collect import collect_kernels
-from silo.api.devices import device_named
-from silo.api.explaining import explain_tuning
-from silo.api.studies import Problem
-from silo.api.studying import case_studies
-from silo.api.tuning import tune_path
+from silo.api.calls import resolver
+from silo.api.code import compilation
+from silo.api.commands.tune import tune_path
+from silo.api.kernels.collection import collect_kernels
+from silo.api.machine.device_plugins import device_named
+from silo.api.trials.problem import Problem
+from silo.api.tuning.case_tuning import case_studies
+from silo.api.tuning.explanation import explain_tuning
 from silo.backends.cuda.device import VENDOR
 from silo.backends.fake.device import FakeDevice
 from silo.core.signature import Signature
@@ -61,8 +62,8 @@ def tuned(tmp_path_factory):
 def compiled(monkeypatch):
     """The compile jobs that were handed to anybody."""
     jobs = []
-    submit = compiling.Compilation._submit
-    monkeypatch.setattr(compiling.Compilation, "_submit", lambda *a: jobs.append(a[2]) or submit(*a))
+    submit = compilation.Compilation._submit
+    monkeypatch.setattr(compilation.Compilation, "_submit", lambda *a: jobs.append(a[2]) or submit(*a))
     return jobs
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from silo.api.collect import collect_kernels
-from silo.api.loading import PlaceKind, kind_of, load_module
+from silo.api.kernels.collection import collect_kernels
+from silo.api.machine.user_files import PlaceKind, kind_of, load_module
 from silo.errors import SourceError
 
 KERNEL = """

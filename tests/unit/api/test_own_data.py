@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import silo
-from silo.api.casework import prepare_recipe
+from silo.api.declared.ready_cases import prepare_recipe
 from silo.core.cases import Make, record
 from silo.core.dtypes import DTYPES
 from silo.core.own_data import OWN_LIMIT

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api.build import build_bundle
+from silo.api.commands.build import build_bundle
 from silo.errors import FrozenError, NoVariantError, SourceError, SpaceError
 from silo.settings import override
 from silo.sources.triton.source import TritonSource

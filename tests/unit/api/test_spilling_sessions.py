@@ -6,10 +6,10 @@ import pytest
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
-from silo.api.evaluation import BenchEvaluator
-from silo.api.explaining import explain_tuning
-from silo.api.kept import kept_studies
-from silo.api.tuning import tune_path
+from silo.api.commands.tune import tune_path
+from silo.api.trials.evaluators import BenchEvaluator
+from silo.api.tuning.explanation import explain_tuning
+from silo.api.tuning.kept_studies import kept_studies
 from silo.report.page import kernel_page, study_report
 from silo.settings import override
 from tuning_samples import HEAD, ROW_SUMS

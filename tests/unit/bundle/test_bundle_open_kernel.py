@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from bundle_samples import sample, sealed
-from silo.api.bundles import BundledKernel
+from silo.api.kernels.bundle import BundledKernel
 from silo.artifacts.runs_on import runs_on
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.writer import write_bundle

@@ -15,7 +15,7 @@ import typer
 
 from hostile_bundle import FORBIDDEN, TEXT, hostile, hostile_bundle
 from silo import status_line
-from silo.api.importing import EXPORTS
+from silo.api.tuning.foreign_results import EXPORTS
 from silo.cli import console, progress
 from silo.cli.main import app, main
 from silo.core.file_names import file_name

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 import silo.cli.progress as bars
-from silo.api import tuning
-from silo.api.tuning import TuneRow
+from silo.api.commands import tune as tune_command
+from silo.api.commands.tune import TuneRow
 from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.cli.progress import TuneProgress, event_lines
 from silo.cli.tune import command
@@ -18,8 +18,8 @@ from silo.errors import SettingsError
 from silo.store.store import MemoryStore
 from silo.tune.outcome import Budget
 from silo.tune.progress import Progress, event_to_json, format_duration, format_time
-from silo.tune.session import tune
 from silo.tune.trial import Status
+from tuning_samples import tune
 
 SPACE = [Config.of(BLOCK=1 << power) for power in range(5, 11)]
 STUDY = fake_study()
@@ -156,6 +156,6 @@ def test_lines_are_appended_as_they_happen(tmp_path, capsys):
 
 def test_what_was_done_besides_is_printed_below_the_table(monkeypatch, capsys):
     row = TuneRow("add", "n=5", "BLOCK=64", 100, 3, 0, remarks=("refined: R0_BLOCK halved to 64: x [0, 1] (1 us)",))
-    monkeypatch.setattr(tuning, "tune_path", lambda *_args, **_options: [row])
+    monkeypatch.setattr(tune_command, "tune_path", lambda *_args, **_options: [row])
     command(Path("k.py"))
     assert "add n=5: refined: R0_BLOCK halved to 64: x [0, 1] (1 us)" in capsys.readouterr().out

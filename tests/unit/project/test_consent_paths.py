@@ -33,24 +33,24 @@ CALLS = {
         "backends/cpu/triton_plugin/launching.py": "of a module that is mapped already",
     },
     "load": {
-        "api/launching.py": "load_code: the one call of Device.load for artifacts, with their consent",
-        "api/measuring_worker.py": "Device.load with the consent of the process that asks",
-        "api/ceiling_kernels.py": "Triton's language",
+        "api/code/loaded_kernels.py": "load_code: the one call of Device.load for artifacts, with their consent",
+        "api/trials/measuring_worker.py": "Device.load with the consent of the process that asks",
+        "api/tuning/ceiling_kernels.py": "Triton's language",
         "backends/cpu/checking/code.py": "code that checks itself, compiled a moment ago",
         "backends/cpu/load.py": "run: for tests of the compiler",
         "backends/cpu/lower/nest.py": "a nest's own method: C text",
         "compile/toolchain.py": "compiler plug-ins, by their entry points",
         "compile/worker.py": "compiler plug-ins, by their entry points",
-        "api/bundle_tuning.py": "silo.load: opens a bundle and loads nothing",
-        "api/checking.py": "silo.load: opens a bundle and loads nothing",
+        "api/tuning/bundle_tuning.py": "silo.load: opens a bundle and loads nothing",
+        "api/commands/run.py": "silo.load: opens a bundle and loads nothing",
     },
     "load_code": {
-        "api/bundles.py": "what a bundle's kernel has consent to",
-        "api/resolver.py": "what the store has consent to",
+        "api/kernels/bundle.py": "what a bundle's kernel has consent to",
+        "api/calls/resolver.py": "what the store has consent to",
     },
-    "VouchedCode": {"api/bundles.py": "with its consent", "api/launching.py": "with its consent"},
+    "VouchedCode": {"api/kernels/bundle.py": "with its consent", "api/code/loaded_kernels.py": "with its consent"},
     # Text that is compiled and run although it came from a file.
-    "check_text": {"api/checking_launchers.py": "with the consent that the bundle's kernel was given"},
+    "check_text": {"api/kernels/checking_launchers.py": "with the consent that the bundle's kernel was given"},
     "compile_checked": {
         "backends/cpu/compiler.py": "check_source, and check_text after it looked at the consent",
         "backends/cpu/triton_plugin/stages.py": "what Triton lowered in this process, or kept in its own cache",
@@ -59,17 +59,20 @@ CALLS = {
     "Consent": {"core/consent.py": "issue_consent"},
     "issue_consent": {"store/trust.py": "the ledger"},
     "consent_to_compiled": {"backends/cpu/load.py": "code that was compiled a moment ago"},
-    "consent_to_confirmed": {"api/measuring_worker.py": "what the process that asks has consent to"},
-    "vouch": {"api/bundles.py": "a bundle's code, as it has it called", "api/launching.py": "the store's code"},
+    "consent_to_confirmed": {"api/trials/measuring_worker.py": "what the process that asks has consent to"},
+    "vouch": {
+        "api/kernels/bundle.py": "a bundle's code, as it has it called",
+        "api/code/loaded_kernels.py": "the store's code",
+    },
     # Who vouches.
     "note_built": {
         "store/artifacts.py": "what the compile path hands over",
-        "api/build.py": "a bundle of code that was compiled here",
+        "api/commands/build.py": "a bundle of code that was compiled here",
     },
-    "note_trusted": {"api/trusting.py": "silo trust"},
-    "put_compiled": {"api/compiling.py": "the outcome of a job that ran here"},
+    "note_trusted": {"api/commands/trust.py": "silo trust"},
+    "put_compiled": {"api/code/compilation.py": "the outcome of a job that ran here"},
     # Python that runs because it is named.
-    "exec_module": {"api/loading.py": "the Python file that the user names"},
+    "exec_module": {"api/machine/user_files.py": "the Python file that the user names"},
 }
 
 # Never, whatever for.
@@ -118,7 +121,7 @@ def test_some_functions_are_never_called(calls, name):
 def test_devices_are_given_what_they_load_with_consent(calls):
     """``Device.load`` has many parameters; whoever calls it says which consent it has."""
     asked = [(path, node) for path, _, node in calls if ast.unparse(node.func).endswith("device.load")]
-    assert [path for path, _ in asked] == ["api/launching.py", "api/measuring_worker.py"]
+    assert [path for path, _ in asked] == ["api/code/loaded_kernels.py", "api/trials/measuring_worker.py"]
     assert all(any(word.arg == "consent" for word in node.keywords) for _, node in asked)
 
 

@@ -122,8 +122,8 @@ def test_it_ends_when_enough_was_spent(tmp_path, messages):
 
 
 def test_tuning_at_leisure_settles_it(tmp_path, messages):
-    from silo.api.devices import device_named
-    from silo.api.session import session
+    from silo.api.machine.device_plugins import device_named
+    from silo.api.machine.session import session
     from silo.tune.catalog import studies_of
 
     with override(home=tmp_path, tune="auto", tune_budget_s=0.001, tune_total_s=1000.0):

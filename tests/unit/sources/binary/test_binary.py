@@ -8,7 +8,7 @@ import pytest
 
 import silo
 from binary_samples import ADD_SIGNATURE, SAXPY_SIGNATURE, add_by_triton, saxpy_ptx
-from silo.api.kernel import kernel_of
+from silo.api.kernels.kernel import kernel_of
 from silo.core.launch_info import AbiType
 from silo.core.signature import Effect, ParameterKind
 from silo.core.specialization import Fact

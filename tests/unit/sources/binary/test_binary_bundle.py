@@ -8,11 +8,11 @@ import pytest
 
 import silo
 from binary_samples import ADD_SIGNATURE, SAXPY_SIGNATURE, add_by_triton, saxpy_ptx
-from silo.api.binaries import planned_binaries
-from silo.api.build import build_bundle
-from silo.api.compiling import Compilation
-from silo.api.describing import describe_bundle, verify_bundle
-from silo.api.session import session
+from silo.api.code.compilation import Compilation
+from silo.api.commands.build import build_bundle
+from silo.api.commands.description import describe_bundle, verify_bundle
+from silo.api.kernels.binary import planned_binaries
+from silo.api.machine.session import session
 from silo.artifacts.choice import choose_code
 from silo.backends.binary.compiler import BinaryCompiler
 from silo.core.specialization import Fact, Specialization

@@ -160,7 +160,7 @@ def test_a_cubin_of_triton(run, target):
         f"""
 k = silo.binary(HERE / "add.cubin", signature=ADD, grid=lambda a: (silo.cdiv(a.n, 256),))
 x, y, out = Array(1000), Array(1000), Array(1000)
-from silo.api.devices import device_named
+from silo.api.machine.device_plugins import device_named
 if not device_named("cuda").runs(silo.Target.parse({target!r})):
     try:
         k(x, y, out, 1000)
@@ -232,7 +232,7 @@ saxpy = silo.binary([here / "saxpy.ptx", silo.Binary(here / "exact.ptx", facts={
     signature=%r, name="saxpy", threads=256, grid=lambda a: (silo.cdiv(a.n, 256),))
 ''' % SAXPY
 (HERE / "kernels.py").write_text(source)
-from silo.api.build import build_bundle
+from silo.api.commands.build import build_bundle
 build_bundle([HERE / "kernels.py"], HERE / "k.silo")
 for name in ("saxpy", "exact"):
     stub.parameters(name, 8, 8, 4, 4)
@@ -312,8 +312,8 @@ def test_cases_run_on_the_device_from_a_file_and_from_a_bundle(run):
     run(
         """
 import numpy as np
-from silo.api.build import build_bundle
-from silo.api.checking import run_cases
+from silo.api.commands.build import build_bundle
+from silo.api.commands.run import run_cases
 
 build_bundle([HERE / "kernels.py"], HERE / "k.silo")
 
@@ -338,7 +338,7 @@ for path in (HERE / "k.silo", HERE / "kernels.py"):
 def test_blocks_of_two_and_three_dimensions(run):
     run(
         """
-from silo.api.build import build_bundle
+from silo.api.commands.build import build_bundle
 
 x, y = Array(16), Array(16)
 for name in ("saxpy", "tiled"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import silo
-from silo.api.compiling import lowered
+from silo.api.code.compilation import lowered
 from silo.backends.cpu import compiler as cpu_compiler
 from silo.core.code_facts import CodeFacts
 from silo.core.decisions import Rejected

@@ -10,10 +10,10 @@ pytest.importorskip("triton")
 
 import cpu_samples
 import silo
-from silo.api.checked import check
-from silo.api.collect import collect_kernels
-from silo.api.devices import device_named
-from silo.api.studying import call_arguments, make_of
+from silo.api.kernels.check import check
+from silo.api.kernels.collection import collect_kernels
+from silo.api.machine.device_plugins import device_named
+from silo.api.tuning.case_tuning import call_arguments, make_of
 
 pytestmark = [cpu_samples.needs_compiler, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

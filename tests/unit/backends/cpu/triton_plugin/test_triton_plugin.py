@@ -17,7 +17,7 @@ from silo.backends.cpu.levels import host_target
 from silo.backends.cpu.triton_plugin.compiler import CpuBackend
 from silo.backends.cpu.triton_plugin.driver import CpuDriver
 from silo.errors import ArgumentError, CheckError, CompileError, LaunchError, UnsupportedError
-from silo.launch.threads import threads
+from silo.launch.resources import threads
 from silo.settings import override
 
 
