@@ -18,6 +18,7 @@ from silo.cli.inspect import _NAMES
 from silo.cli.main import app
 from silo.errors import BundleError, CaseError, SourceError, SpaceError, TargetError, ToolchainError
 from silo.settings import override
+from silo.sources.kinds import brought_tools
 
 KERNELS = """
 import silo
@@ -129,7 +130,7 @@ def test_a_form_of_gpus_needs_their_target_where_none_is_here(file, monkeypatch)
 def test_what_is_missing_is_said_with_what_to_do(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda *given, **more: None)
     with pytest.raises(ToolchainError, match=r"nvdisasm is not on PATH: .*pip install triton"):
-        disassemble(b"\x7fELF", "cubin")
+        disassemble(b"\x7fELF", "cubin", brought_tools())
     with pytest.raises(ToolchainError, match=r"llvm-objdump is not on PATH: .*LLVM"):
         disassemble(b"\x7fELF", "hsaco")
     with pytest.raises(ToolchainError, match=r"clang, which is not on PATH: .*--code c and --code asm"):
