@@ -10,7 +10,7 @@ from silo.api.binaries import BinaryKernel
 from silo.api.code_forms import CodeForms, code_text
 from silo.api.collect import collect_kernels
 from silo.api.compiling import Compilation
-from silo.api.devices import device_named, devices_of_kind, resolve_target
+from silo.api.devices import devices_of_kind, resolve_target
 from silo.api.kernel import Kernel
 from silo.api.launching import stored_blob
 from silo.api.loading import PlaceKind, kind_of
@@ -108,7 +108,7 @@ def _values(config: str | None) -> dict[str, str]:
 def _of_kernel(kernel: Kernel, asked: _Asked) -> CodeListing:
     if isinstance(kernel, BinaryKernel):
         return _of_binary(kernel, asked)
-    studies = case_studies(kernel, device_named("cpu"))
+    studies = case_studies(kernel, None)
     study = next((one for one in studies if asked.case in (None, one.case.label)), None)
     if study is None:
         raise CaseError(
