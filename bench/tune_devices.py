@@ -16,12 +16,12 @@ import numpy as np
 import tune_kernels as kernels
 
 import silo
-from silo.api.compiling import Compilation
-from silo.api.devices import devices_named
-from silo.api.evaluation import CompiledArtifacts, evaluators
-from silo.api.kernel import kernel_of
-from silo.api.session import session
-from silo.api.studying import case_benches, case_studies
+from silo.api.code.compilation import Compilation
+from silo.api.kernels.kernel import kernel_of
+from silo.api.machine.device_plugins import devices_named
+from silo.api.machine.session import session
+from silo.api.trials.evaluators import CompiledArtifacts, evaluators
+from silo.api.tuning.case_tuning import case_benches, case_studies
 from silo.core.protocols import Device
 from silo.errors import SiloError
 from silo.store.store import MemoryStore

@@ -14,7 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from silo.api.locks import read_lock, update_lock
+from silo.api.trials.lock_files import read_lock, update_lock
 from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.store.store import MemoryStore, Store

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from silo.compile.identity import code_digest
+from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
@@ -54,7 +55,7 @@ class FakeCompiler:
             return Rejected("the target names no arch; write for example fake:one")
         return Accepted(f"any {source_kind} source")
 
-    def lower(self, source: Source, variant: Variant) -> CompileJob:
+    def lower(self, source: Source, variant: Variant) -> Lowered:
         """The variant's values become the job; the kernel itself plays no part but by its fingerprint."""
         values = {**dict(variant.config.values), **variant.specialization.constant_values}
         folded = set(values)
@@ -69,7 +70,8 @@ class FakeCompiler:
             "specialization": variant.specialization.to_json(),
             "layout": layout,
         }
-        return CompileJob(self.name, variant.kernel, variant.target, f"fake {source.fingerprint}", parameters)
+        job = CompileJob(self.name, variant.kernel, variant.target, f"fake {source.fingerprint}", parameters)
+        return Lowered(job)
 
     def warm_up(self) -> None:
         """Nothing to load; remembers that it was asked."""
