@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from silo.api.commands.build import build_bundle
-from silo.api.tuning import tune_path
+from silo.api.commands.tune import tune_path
 from silo.settings import child_environment, override
 
 from .bundle_ways import WAYS

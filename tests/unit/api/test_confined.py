@@ -31,8 +31,8 @@ from silo.errors import DeviceError, LaunchError, LaunchTimeoutError, TrustError
 from silo.settings import override
 from silo.store.store import MemoryStore
 from silo.store.trust import consent_to_compiled
-from silo.tune.session import tune
 from silo.tune.trial import Study
+from tuning_samples import tune
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="builds small kernels with the C compiler")
 

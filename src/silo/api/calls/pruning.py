@@ -21,6 +21,7 @@ from silo.sources.triton.source import TritonSource
 if TYPE_CHECKING:
     from silo.api.declared.declaration import DeclaredKernel
     from silo.api.declared.situation import Situation
+    from silo.core.search_space import SearchSpace
     from silo.launch.arguments import Call
 
 __all__ = ["PRUNED", "allowed_configs", "prune"]
@@ -30,7 +31,7 @@ _log = logging.getLogger("silo")
 PRUNED = "pruned by the author's prune_configs_by for this call"
 
 
-def prune(kernel: DeclaredKernel, call: Call, configs: ConfigSet) -> tuple[ConfigSet, dict[bytes, str]]:
+def prune(kernel: DeclaredKernel, call: Call, configs: SearchSpace) -> tuple[SearchSpace, dict[bytes, str]]:
     """The configs that the author allows in a call, in his order, and of the others that he does not.
 
     Raises:

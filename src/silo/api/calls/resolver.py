@@ -17,7 +17,7 @@ from silo.api.code.compilation import Compilation, compiler_identity
 from silo.api.code.loaded_kernels import HeuristicLauncher, bound_launcher, guarded_launcher, load_code, stored_code
 from silo.api.declared.declaration import DeclaredKernel
 from silo.api.declared.derived_constexprs import derive
-from silo.api.declared.situation import Situation, searched_of
+from silo.api.declared.situation import Situation
 from silo.api.machine.device_plugins import device_for, require_memory
 from silo.api.machine.session import session
 from silo.api.trials.problem import Problem, measure_policy
@@ -27,11 +27,10 @@ from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.grouped_space import GroupedSpace
 from silo.core.origins import Origin
 from silo.core.protocols import Device
+from silo.core.search_space import SearchSpace
 from silo.core.signature import NoDefault, Signature
-from silo.core.space import Space
 from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant
@@ -220,7 +219,7 @@ class Resolver:
         space = kernel.space if rule is None else rule.space(device.target, device.facts(), key_values)
         specialization = Specialization(specialization.facts, tuple(constants.items()))
         searched, left_out = self._searched(space, integers, given), dict[bytes, str]()
-        if kernel.prunes and isinstance(searched, ConfigSet):
+        if kernel.prunes:
             searched, left_out = prune(kernel, call, searched)
         situation = Situation(
             call=call,
@@ -266,11 +265,9 @@ class Resolver:
         check_grid(self._kernel, self._guesses[known], call.grid, self._kernel.grid)
         return self._guesses[known]
 
-    def _searched(
-        self, space: Space | GroupedSpace, integers: Mapping[str, Value], given: Mapping[str, Value]
-    ) -> ConfigSet | GroupedSpace:
+    def _searched(self, space: SearchSpace, integers: Mapping[str, Value], given: Mapping[str, Value]) -> SearchSpace:
         try:
-            return searched_of(space, integers, given)
+            return space.for_call(integers, given)
         except SpaceError as error:
             raise SpaceError(f"{self._kernel.name} ({self._kernel.location}): {error}") from error
 

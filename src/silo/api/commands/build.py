@@ -310,9 +310,8 @@ def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, d
     facts: Mapping[str, int] = {} if device is None else device.facts()
     configs = [_candidates_on(study, target, facts) for study in studies]
     ruled = any(study.situation.rule is not None for study in studies)
-    listed = None if ruled else kernel.space
-    if not isinstance(listed, Space):
-        listed = Space.of([config for found in configs for config in found])
+    of_calls = ruled or kernel.space.grouped is not None
+    listed = Space.of([config for found in configs for config in found] if of_calls else kernel.space.listed)
     return PlanKernel(
         name=kernel.name,
         fingerprint=kernel.source.fingerprint,

@@ -14,19 +14,17 @@ from silo.api.declared.ready_cases import CaseFunction
 from silo.core.cases import Case
 from silo.core.config import OPTION_NAMES, Config
 from silo.core.grids import Grid
-from silo.core.grouped_space import GroupedSpace
 from silo.core.nodes import Argument, ConfigValue, Extent, ItemSize, Node, Stride, leaves
+from silo.core.search_space import DeclaredSpace, Rule, SearchSpace, SpaceHeuristic, space_of
 from silo.core.signature import ParameterKind
-from silo.core.space import Constraint, Space
+from silo.core.space import Constraint
 from silo.core.trace import trace_grid
 from silo.core.values import Value
 from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
 from silo.settings import TUNE_MODES, settings
 from silo.sources.triton import adapter
 from silo.sources.triton.source import TritonSource
-from silo.tune.heuristics.combo_space import ComboSpace, Rule
 from silo.tune.heuristics.names import open_blocks, open_sizes
-from silo.tune.heuristics.space import HeuristicSpace
 
 if TYPE_CHECKING:
     from silo.api.calls.resolver import Resolver
@@ -37,12 +35,7 @@ __all__ = ["GridFunction", "Kernel", "KernelFunction", "kernel", "kernel_of", "t
 GridFunction = Callable[[Any], object]
 GridLike: TypeAlias = GridFunction | Sequence[int] | Grid
 SpaceLike: TypeAlias = (
-    Mapping[str, Iterable[Value]]
-    | Iterable[Config | Mapping[str, Value]]
-    | Space
-    | GroupedSpace
-    | HeuristicSpace
-    | ComboSpace
+    Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | DeclaredSpace | SpaceHeuristic
 )
 
 
@@ -323,27 +316,23 @@ def _make(
         _check_tuner(source)
     if isinstance(grid, Grid):
         constraints = (*constraints, *(requirement for requirement, _ in grid.requires))
-    made_space: Space | GroupedSpace | Rule | None
-    if isinstance(space, HeuristicSpace | ComboSpace):
-        made_space = space.bound(source.name, source.signature, constraints)
-        made_key = _key_of(source, made_space, made_key if key is not None else ())
-    else:
-        given = source.space if space is None else space
+    made_space: SearchSpace | None = None
+    rule: Rule | None = None
+    if isinstance(space, SpaceHeuristic):
+        rule = space.bound(source.name, source.signature, constraints)
+        made_key = _key_of(source, rule, made_key if key is not None else ())
+    elif (given := source.space if space is None else space) is not None:
         try:
-            kept = () if space is None else constraints
-            if isinstance(given, GroupedSpace):
-                made_space = given.constrained(kept, scalars)
-            else:
-                made_space = None if given is None else Space.of(given, kept, scalars)
+            made_space = space_of(given, () if space is None else constraints, scalars)
         except SpaceError as error:
             raise SpaceError(f"{source.name} ({source.location}): {error}") from error
-        if made_space is not None:
-            _check_space(source, made_space)
-            _check_chosen(source, made_space, made_key)
-    free = made_space is None
+        _check_space(source, made_space)
+        _check_chosen(source, made_space, made_key)
+    free = made_space is None and rule is None
     known = Kernel(
         source,
         space=made_space,
+        rule=rule,
         key=made_key,
         grid=None,
         tune=tune,
@@ -403,7 +392,7 @@ def _key_of(source: TritonSource, space: Rule, key: tuple[str, ...]) -> tuple[st
     return key or space.reads
 
 
-def _check_chosen(source: TritonSource, space: Space | GroupedSpace, key: Sequence[str]) -> None:
+def _check_chosen(source: TritonSource, space: SearchSpace, key: Sequence[str]) -> None:
     chosen = {name for config in space.configs() for name, _ in config.values}
     for name in key:
         if name in chosen:
@@ -429,7 +418,7 @@ def _checked_key(source: TritonSource, key: Sequence[str]) -> tuple[str, ...]:
     return tuple(key)
 
 
-def _check_space(source: TritonSource, space: Space | GroupedSpace) -> None:
+def _check_space(source: TritonSource, space: SearchSpace) -> None:
     for config in space.configs():
         for name, _ in config.values:
             if name not in source.signature.names or source.signature[name].kind is not ParameterKind.CONSTEXPR:

@@ -35,6 +35,7 @@ from silo.tune.kept import pair_to_document
 from silo.tune.outcome import TuneOutcome
 from silo.tune.progress import Progress
 from silo.tune.session import tune
+from silo.tune.terms import Scope, Search, Watch
 from silo.tune.trial import Study
 from silo.tune.unseen import Sample, fitted_rules
 
@@ -148,11 +149,9 @@ def _tune_case(
             configs,
             lanes,
             records,
-            searcher=limits.searcher,
-            seeds=study_seeds(study, configs, records),
-            most_spills=settings().spills,  # what a bundle holds was chosen
-            budget=limits.budget,
-            progress=progress,
+            Search(limits.searcher, study_seeds(study, configs, records), limits.budget),
+            Scope(most_spills=settings().spills),  # what a bundle holds was chosen
+            Watch(progress),
         )
     settle(study, records)
     outcome = replace(outcome, remarks=(*_unpacked(kernel, study), *outcome.remarks))

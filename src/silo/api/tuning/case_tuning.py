@@ -36,6 +36,7 @@ from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
 from silo.tune.search.registry import DEFAULT_SEARCHER, check_searcher
 from silo.tune.session import tune
+from silo.tune.terms import Scope, Search, Watch
 
 __all__ = [
     "CaseStudy",
@@ -188,13 +189,13 @@ def tune_case(
             situation.searched,
             lanes,
             records,
-            searcher=limits.searcher,
-            seeds=study_seeds(made, situation.searched, records, limits.lock),
-            deployed=deployed_config(limits.lock, made),
-            refiner=refiner_of(situation, lambda config: _grid(study, kernel.resolver.variant(situation, config))),
-            most_spills=spill_limit_of(situation),
-            budget=limits.budget,
-            progress=progress,
+            Search(limits.searcher, study_seeds(made, situation.searched, records, limits.lock), limits.budget),
+            Scope(
+                refiner=refiner_of(situation, lambda config: _grid(study, kernel.resolver.variant(situation, config))),
+                most_spills=spill_limit_of(situation),
+                deployed=deployed_config(limits.lock, made),
+            ),
+            Watch(progress),
         )
     settle(made, records)
     if remark := deterministic_remark(situation):
