@@ -8,6 +8,8 @@ static const struct silo_memory_type types[] = {
     [SILO_DEVICE_CPU] = {.name = "cpu"},
     [SILO_DEVICE_CUDA] = {.name = "cuda", .gpu = &silo_cuda},
     [SILO_DEVICE_CUDA_HOST] = {.name = "pinned host memory", .gpu = &silo_cuda, .shared = true},
+    [SILO_DEVICE_OPENCL] = {.name = "opencl"},
+    [SILO_DEVICE_VULKAN] = {.name = "vulkan"},
     [SILO_DEVICE_METAL] = {.name = "metal"},
     [SILO_DEVICE_ROCM] = {.name = "rocm", .gpu = &silo_hip},
     [SILO_DEVICE_ROCM_HOST] = {.name = "pinned host memory", .gpu = &silo_hip, .shared = true},
