@@ -2,6 +2,8 @@
 
 #include "errors.h"
 
+PyObject *silo_absent;
+
 static PyObject *intern(PyObject *text) {
     if (!PyUnicode_Check(text)) {
         PyErr_SetString(PyExc_TypeError, "a parameter name is a string");

@@ -5,8 +5,7 @@
 #ifndef SILO_TORCH_SHIM_H
 #define SILO_TORCH_SHIM_H
 
-#include "adapters.h"
-#include "dlpack.h"
+#include "adapter.h"
 #include "dtypes.h"
 #include "python.h"
 
@@ -39,7 +38,8 @@ SILO_INLINE struct silo_dtype silo_torch_dtype(int32_t scalar_type) {
 /* The DLPack device type of a c10::DeviceType other than the CPU's and that of "cuda". */
 int32_t silo_torch_other_device(int32_t device_type);
 
-/* The DLPack device type of a c10::DeviceType. Never SILO_DEVICE_UNKNOWN: a tensor lies somewhere. */
+/* The DLPack device type of a c10::DeviceType. Never SILO_DEVICE_UNKNOWN: a tensor lies somewhere.
+ */
 SILO_INLINE int32_t silo_torch_device(int32_t device_type) {
     if (SILO_LIKELY(device_type == 1))
         return silo_torch.gpu_type;
