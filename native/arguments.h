@@ -45,7 +45,7 @@ SILO_INLINE int silo_view_read(PyObject *object, const struct silo_adapter *adap
         view->address = (uint64_t)(uintptr_t)data;
         view->dtype = silo_torch_dtype(scalar_type);
         view->device_type = silo_torch_device(device_type);
-        view->device_id = device_type == 0 ? 0 : device_id;
+        view->device_id = device_type == SILO_TORCH_CPU ? 0 : device_id;
         view->readonly = false;
     } else if (SILO_UNLIKELY(silo_view_slow(object, adapter, view, holds))) {
         return -1;

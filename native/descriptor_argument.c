@@ -34,7 +34,8 @@ static int check(const struct silo_plan *plan, int32_t index, const struct silo_
                 "of 16 bytes, from 0 to 2^40",
                 i, (long long)stride, (long long)bytes);
     }
-    if (one->nan && type.code != SILO_FLOAT && type.code != SILO_BFLOAT && type.code < 7)
+    if (one->nan && type.code != SILO_FLOAT && type.code != SILO_BFLOAT &&
+        type.code < SILO_FLOAT8_E3M4)
         return silo_refuse_descriptor(plan->kernel, plan->names[index],
                                       "pads with NaN, and its elements are integers");
     return 0;

@@ -147,9 +147,14 @@ static PyObject *py_set_hooks(PyObject *module, PyObject *args) {
 
 static PyObject *py_adapter(PyObject *module, PyObject *type) {
     (void)module;
-    static const char *const names[] = {"nothing", "torch",    "exchange",  "buffer",
-                                        "dlpack",  "data_ptr", "cuda_dict", "int",
-                                        "float",   "bool",     "descriptor"};
+    static const char *const names[] = {
+        [SILO_ADAPT_NOTHING] = "nothing",       [SILO_ADAPT_TORCH] = "torch",
+        [SILO_ADAPT_EXCHANGE] = "exchange",     [SILO_ADAPT_BUFFER] = "buffer",
+        [SILO_ADAPT_DLPACK] = "dlpack",         [SILO_ADAPT_DATA_PTR] = "data_ptr",
+        [SILO_ADAPT_CUDA_DICT] = "cuda_dict",   [SILO_ADAPT_INT] = "int",
+        [SILO_ADAPT_FLOAT] = "float",           [SILO_ADAPT_BOOL] = "bool",
+        [SILO_ADAPT_DESCRIPTOR] = "descriptor",
+    };
     if (!PyType_Check(type))
         return PyErr_Format(PyExc_TypeError, "not a type: %R", type);
     const struct silo_adapter *adapter = silo_adapter_of((PyTypeObject *)type);
