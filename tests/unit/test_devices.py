@@ -68,7 +68,7 @@ def test_names_of_places():
 def test_a_broken_plugin_is_told_from_an_absent_gpu(monkeypatch):
     reasons = {"cuda": Rejected("no driver"), "npu": Rejected("ImportError: oops"), "cpu": ()}
     monkeypatch.setattr(devices, "_asked", lambda kind: reasons[kind])
-    monkeypatch.setattr(devices, "_plugins", lambda: dict.fromkeys(reasons))
+    monkeypatch.setattr(devices, "installed_places", lambda group: dict.fromkeys(reasons))
     assert [name for name, _ in devices.absent_devices()] == ["cuda"]
     assert [name for name, _ in devices.broken_plugins()] == ["npu"]
 

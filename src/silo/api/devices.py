@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from importlib import import_module
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from silo.core.decisions import Rejected
+from silo.core.plugins import installed_places, load_place, place_of
 from silo.core.target import Target
 from silo.errors import DeviceError, SiloError, TargetError
 
@@ -27,36 +27,18 @@ __all__ = [
 
 _GROUP = "silo.devices"
 
-# Looking through every installed distribution takes longer than launching a kernel, so these are known beforehand.
-_SHIPPED: Final = {
-    "cpu": "silo.backends.cpu.device:devices",
-    "cuda": "silo.backends.cuda.device:devices",
-    "hip": "silo.backends.hip.device:devices",
-}
-
 # Kinds whose absence is what most machines are like, and no fault of the installation.
 _OPTIONAL_KINDS = frozenset({"cuda", "hip"})
 
 
 @cache
-def _plugins() -> Mapping[str, str]:
-    """Where each plug-in is (``module:function``) by name, which is the kind of the devices it has."""
-    from importlib.metadata import entry_points  # noqa: PLC0415  # only for kinds Silo does not ship, and for lists
-
-    found = {point.name: point.value for point in entry_points(group=_GROUP)} | _SHIPPED
-    return dict(sorted(found.items()))
-
-
-@cache
 def _asked(kind: str) -> tuple[Device, ...] | Rejected:
     """The devices of one plug-in, or why there are none. Opens drivers, so only kinds that are needed are asked."""
-    place = _SHIPPED.get(kind) or _plugins().get(kind)
+    place = place_of(_GROUP, kind)
     if place is None:
         return Rejected(f"Silo has no device plug-in for {kind}")
-    module, _, name = place.partition(":")
     try:
-        list_devices = cast("Callable[[], Sequence[Device]]", getattr(import_module(module), name))
-        return tuple(list_devices())
+        return tuple(cast("Callable[[], Sequence[Device]]", load_place(place))())
     except DeviceError as error:
         return Rejected(str(error))
     except (ImportError, AttributeError, OSError, SiloError) as error:
@@ -71,11 +53,11 @@ def devices_of_kind(kind: str) -> tuple[Device, ...]:
 
 def all_devices() -> tuple[Device, ...]:
     """Every device of this machine, in order of kind and index. Opens every driver there is."""
-    return tuple(device for kind in _plugins() for device in devices_of_kind(kind))
+    return tuple(device for kind in installed_places(_GROUP) for device in devices_of_kind(kind))
 
 
 def _reasons() -> dict[str, Rejected]:
-    return {kind: asked for kind in _plugins() if isinstance(asked := _asked(kind), Rejected)}
+    return {kind: asked for kind in installed_places(_GROUP) if isinstance(asked := _asked(kind), Rejected)}
 
 
 def broken_plugins() -> tuple[tuple[str, Rejected], ...]:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
 from silo.api.casework import CaseFunction
 from silo.api.declared import DeclaredKernel
 from silo.core.cases import Case
-from silo.core.config import OPTION_NAMES, Config
+from silo.core.config import Config
 from silo.core.grids import Grid
 from silo.core.grouped_space import GroupedSpace
 from silo.core.nodes import Argument, ConfigValue, Extent, ItemSize, Node, Stride, leaves
+from silo.core.plugins import is_option, option_names
 from silo.core.signature import ParameterKind
 from silo.core.space import Constraint, Space
 from silo.core.trace import trace_grid
@@ -435,7 +436,7 @@ def _check_space(source: TritonSource, space: Space | GroupedSpace) -> None:
             if name not in source.signature.names or source.signature[name].kind is not ParameterKind.CONSTEXPR:
                 raise SpaceError(
                     f"{source.name}: the space sets {name!r}, which is neither a tl.constexpr parameter of the kernel "
-                    f"nor a compile option ({', '.join(OPTION_NAMES)})"
+                    f"nor a compile option ({', '.join(option_names())})"
                 )
 
 
@@ -464,7 +465,9 @@ def _checked_grid(known: DeclaredKernel, grid: Grid, config: Sequence[str]) -> t
         for leaf in leaves(axis):
             name = leaf.argument if isinstance(leaf, Extent | Stride | ItemSize) else leaf.name
             missing = (isinstance(leaf, Argument) and name not in known.source.signature.names) or (
-                isinstance(leaf, ConfigValue) and name not in (*config, *known.source.signature.names, *OPTION_NAMES)
+                isinstance(leaf, ConfigValue)
+                and name not in (*config, *known.source.signature.names)
+                and not is_option(name)
             )
             if missing:
                 have = ", ".join(known.source.signature.names)
