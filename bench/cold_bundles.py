@@ -31,7 +31,7 @@ def build(folder: Path) -> None:
     """Write the bundles; needs Triton and the device (or its stub)."""
     import cold_silo_kernels
 
-    from silo.api.build import build_bundle
+    from silo.api.commands.build import build_bundle
 
     ten = folder / "ten.silo"
     build_bundle([Path(cold_silo_kernels.__file__)], ten, targets=["cuda"], tune="off")

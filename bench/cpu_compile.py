@@ -23,7 +23,7 @@ from cpu_table import ROWS, chosen  # after the path
 from cpu_work import Call
 from machine import describe, save
 
-from silo.api.kernel import Kernel, kernel_of
+from silo.api.kernels.kernel import Kernel, kernel_of
 from silo.backends.cpu.compiler import CpuCompiler
 from silo.backends.cpu.load import load
 from silo.core.protocols import CompileJob
@@ -75,7 +75,7 @@ def measure(rows: list[tuple[str, str]], repeats: int) -> Iterator[Row]:
             for kernel, variant in variants(call):
                 row = Row(name, dtype, kernel.name, str(variant.config))
                 try:
-                    job = compiler.lower(kernel.source, variant)
+                    job = compiler.lower(kernel.source, variant).job
                     begin = time.perf_counter()
                     compiler.lower(kernel.source, variant)
                     row.front_end_ms = 1e3 * (time.perf_counter() - begin)

@@ -16,7 +16,7 @@ from cpu_table import ROWS
 from cpu_work import Scale, Workload
 
 from silo.errors import SiloError
-from silo.launch.threads import cpu_threads
+from silo.launch.resources import cpu_threads
 from silo.settings import child_environment
 
 LEAST_SAMPLE_S = 2e-3

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.launch import native
+from silo.launch.resources import threads
 from silo.launch.runtime import Binding, make_launcher
-from silo.launch.threads import threads
 
 SOURCE = """
 #include <stdint.h>

@@ -134,7 +134,7 @@ class Run:
         path = self.folder / "launch.silo"
         import launch_silo_kernels
 
-        from silo.api.build import build_bundle
+        from silo.api.commands.build import build_bundle
 
         self.kernels = launch_silo_kernels
         if not path.exists():

@@ -21,6 +21,7 @@ from typing import Any
 import search_report as report
 from machine import describe, save
 
+from silo.core.config_set import ConfigSet
 from silo.tune.replay import RecordedSpace, replay_search
 from silo.tune.search.registry import DEFAULT_SEARCHER, check_searcher, make_searcher
 
@@ -30,7 +31,7 @@ RIVALS = Path(__file__).parent / "results" / "search-rivals.json"
 def run(space: RecordedSpace, searcher: str, seed: int, budget: int, ahead: int) -> list[float]:
     """Found over optimum, and the CPU seconds that the search took."""
     begin = time.process_time()
-    found = replay_search(space, make_searcher(searcher, space.configs, f"seed {seed}"), budget, ahead=ahead)
+    found = replay_search(space, make_searcher(searcher, ConfigSet(space.configs), f"seed {seed}"), budget, ahead=ahead)
     seconds = time.process_time() - begin
     best = min((one for one in found if one is not None), default=float("inf"))
     return [round(best / space.best_average_ns, 5), round(seconds, 3)]

@@ -57,7 +57,7 @@ def first_call(role: str, device: str, size: int) -> dict[str, object]:
     seconds = time.perf_counter() - begin
     check(left, right, out)
     if role == "silo":
-        from silo.api.kernel import kernel_of
+        from silo.api.kernels.kernel import kernel_of
 
         bound = kernel_of(kernel).resolver.native.resolve(left, right, out, size, size, size)
         names = kernels.members(configs[0])
@@ -70,7 +70,7 @@ def first_call(role: str, device: str, size: int) -> dict[str, object]:
 
 def compare(device: str, size: int) -> dict[str, object]:
     """Medians in nanoseconds of every config and of torch, taken in turns."""
-    from silo.api.devices import device_named
+    from silo.api.machine.device_plugins import device_named
     from silo.tune.measure import Contender, MeasurePolicy, interleave
     from silo.tune.statistics import median
 

@@ -16,16 +16,18 @@ import numpy as np
 import tune_kernels as kernels
 
 import silo
-from silo.api.compiling import Compilation
-from silo.api.devices import devices_named
-from silo.api.evaluation import CompiledArtifacts, evaluators
-from silo.api.kernel import kernel_of
-from silo.api.session import session
-from silo.api.studying import case_benches, case_studies
+from silo.api.code.compilation import Compilation
+from silo.api.kernels.kernel import kernel_of
+from silo.api.machine.device_plugins import devices_named
+from silo.api.machine.session import session
+from silo.api.trials.evaluators import CompiledArtifacts, evaluators
+from silo.api.tuning.case_tuning import case_benches, case_studies
+from silo.core.config_set import ConfigSet
 from silo.core.protocols import Device
 from silo.errors import SiloError
 from silo.store.store import MemoryStore
 from silo.tune.session import tune
+from silo.tune.terms import Scope, Search
 
 
 def prepared(kernel, device: Device):
@@ -55,7 +57,12 @@ def measured(kernel, study, artifacts, devices: Sequence[Device]) -> dict[str, f
             lanes.finish()
         started = time.perf_counter()
         outcome = tune(
-            made, situation.candidates, lanes, MemoryStore().records, searcher="exhaustive", finalist_count=0
+            made,
+            ConfigSet(situation.candidates),
+            lanes,
+            MemoryStore().records,
+            Search("exhaustive"),
+            Scope(finalists=0),
         )
         ended = time.perf_counter()
     return {"start_s": started - begin, "seconds": ended - started, "measured": outcome.measured}

@@ -15,7 +15,9 @@ struct silo_gpu_device;
 /* What a driver launches: made once when a kernel is loaded, never changed. What every launch reads
  * comes first, in one cache line. */
 struct silo_function {
-    void *handle; /* the driver's own: a function pointer on a CPU, CUfunction, hipFunction_t */
+    /* The driver's own: a function pointer on a CPU, CUfunction, hipFunction_t. NULL: a library
+     * runs the code (library.h). */
+    void *handle;
     struct silo_gpu_device *device; /* where a GPU's function is loaded; NULL on a CPU */
     int32_t memory_type;            /* DLPack's, and the number, of that device */
     int32_t device_index;

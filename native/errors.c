@@ -1,5 +1,7 @@
 #include "errors.h"
 
+#include <stdarg.h>
+
 PyObject *silo_argument_error;
 PyObject *silo_launch_error;
 PyObject *silo_device_error;
@@ -42,6 +44,22 @@ void silo_chain(PyObject *cause) {
         PyException_SetCause(value, cause);
     else
         Py_DECREF(cause);
+    PyErr_Restore(type, value, traceback);
+}
+
+void silo_add_note(const char *format, ...) {
+    PyObject *type, *value, *traceback;
+    va_list arguments;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    va_start(arguments, format);
+    PyObject *note = PyUnicode_FromFormatV(format, arguments);
+    va_end(arguments);
+    PyObject *done = note && value ? PyObject_CallMethod(value, "add_note", "O", note) : NULL;
+    if (done == NULL)
+        PyErr_Clear();
+    Py_XDECREF(done);
+    Py_XDECREF(note);
     PyErr_Restore(type, value, traceback);
 }
 

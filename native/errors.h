@@ -23,6 +23,10 @@ PyObject *silo_describe(PyObject *object);
 /* Make `cause` (stolen, may be NULL) the cause of the exception now set. */
 void silo_chain(PyObject *cause);
 
+/* Put a note, formatted as PyUnicode_FromFormat does, below the traceback of the exception that is
+ * set. Where that fails, the exception stays as it is: what was raised says enough. */
+void silo_add_note(const char *format, ...);
+
 /* Take the exception now set as one normalised object (new reference), or NULL. */
 PyObject *silo_take_exception(void);
 

@@ -1,7 +1,6 @@
 #include "hooks.h"
 
 #include "flat.h"
-#include "gpu.h"
 #include "stack.h"
 
 bool silo_hooks_on;
@@ -48,11 +47,10 @@ PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_i
         Py_INCREF(Py_None);
         token = Py_None;
     } else if (arguments != NULL && config != NULL) {
-        const struct silo_gpu_device *device = binding->loaded->function.device;
         call = Py_BuildValue("(OOO(LLL)K(si)O)", self->plan.kernel, arguments, config,
                              (long long)dims[0], (long long)dims[1], (long long)dims[2],
                              (unsigned long long)(uintptr_t)stream, binding->loaded->driver->name,
-                             device ? (int)device->index : 0,
+                             (int)binding->loaded->function.device_index,
                              binding->effects ? binding->effects : Py_None);
         Py_INCREF(hook);
         token = call ? PyObject_Call(hook, call, NULL) : NULL;

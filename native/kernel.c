@@ -4,6 +4,7 @@
 #include "dlpack.h"
 #include "errors.h"
 #include "gpu.h"
+#include "library.h"
 
 #include <stdlib.h>
 
@@ -85,6 +86,10 @@ static int resolve_function(struct silo_loaded *self) {
             return -1;
         return cpu_function((struct silo_module *)self->module, symbol, &self->function);
     }
+    if (Py_TYPE(self->module) == silo_library_type) {
+        silo_library_function(self->module, &self->driver, &self->function);
+        return 0;
+    }
     struct silo_gpu_module *module = (struct silo_gpu_module *)self->module;
     self->driver = module->device->gpu->driver;
     return silo_gpu_function(module, self->name, symbol, &self->function);
@@ -122,9 +127,10 @@ static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywor
                                      &asked.profile_align, &asked.cpu_chunk, &asked.cpu_threads,
                                      &asked.cpu_together, &asked.cooperative, &asked.pdl))
         return NULL;
-    if (Py_TYPE(module) != silo_module_type && Py_TYPE(module) != silo_gpu_module_type)
+    if (Py_TYPE(module) != silo_module_type && Py_TYPE(module) != silo_gpu_module_type &&
+        Py_TYPE(module) != silo_library_type)
         return PyErr_Format(PyExc_TypeError,
-                            "a kernel is loaded from a CpuModule or a GpuModule, "
+                            "a kernel is loaded from a CpuModule, a GpuModule or a LibraryCode, "
                             "not a %R",
                             Py_TYPE(module));
     if (set_block(&asked, name ? name : entry, block) != 0)
@@ -148,8 +154,15 @@ static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     return (PyObject *)self;
 }
 
+static int loaded_traverse(PyObject *object, visitproc visit, void *arg) {
+    Py_VISIT((PyObject *)Py_TYPE(object));
+    Py_VISIT(((struct silo_loaded *)object)->module); /* code of a library may lead back here */
+    return 0;
+}
+
 static void loaded_dealloc(PyObject *object) {
     struct silo_loaded *self = (struct silo_loaded *)object;
+    PyObject_GC_UnTrack(object);
     Py_XDECREF(self->entry);
     Py_XDECREF(self->name);
     Py_XDECREF(self->module); /* last: the function lies in it */
@@ -423,6 +436,7 @@ int silo_kernel_init(PyObject *module) {
     static PyType_Slot loaded_slots[] = {
         {Py_tp_new, (void *)loaded_new},
         {Py_tp_dealloc, (void *)loaded_dealloc},
+        {Py_tp_traverse, (void *)loaded_traverse},
         {Py_tp_repr, (void *)loaded_repr},
         {Py_tp_members, loaded_members},
         {Py_tp_getset, loaded_getters},
@@ -434,7 +448,7 @@ int silo_kernel_init(PyObject *module) {
         {0, NULL},
     };
     static PyType_Spec loaded_spec = {"silo._native.LoadedKernel", sizeof(struct silo_loaded), 0,
-                                      Py_TPFLAGS_DEFAULT, loaded_slots};
+                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, loaded_slots};
     static PyMemberDef binding_members[] = {
         {"loaded", T_OBJECT_EX, offsetof(struct silo_binding, loaded), READONLY,
          "The LoadedKernel."},

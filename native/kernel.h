@@ -18,7 +18,7 @@ struct silo_module {
 struct silo_loaded {
     PyObject_HEAD const struct silo_driver *driver;
     struct silo_function function;
-    PyObject *module; /* owned: a CpuModule or a GpuModule */
+    PyObject *module; /* owned: a CpuModule, a GpuModule or a LibraryCode */
     PyObject *entry;  /* owned str */
     PyObject *name;   /* owned str: the kernel's name, for messages */
 };

@@ -7,6 +7,7 @@
 #include "gpu.h"
 #include "hooks.h"
 #include "launcher.h"
+#include "library.h"
 #include "miss.h"
 #include "placement.h"
 #include "reading.h"
@@ -195,25 +196,11 @@ SILO_INLINE int check_grid(const struct silo_plan *plan, const struct silo_funct
     return 0;
 }
 
-/* "KERNEL: TEXT", below the traceback of the exception that is set. */
-static void add_note(PyObject *kernel, const char *text) {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    PyObject *note = PyUnicode_FromFormat("%U: %s", kernel, text);
-    PyObject *done = note && value ? PyObject_CallMethod(value, "add_note", "O", note) : NULL;
-    if (done == NULL)
-        PyErr_Clear(); /* what was raised says enough */
-    Py_XDECREF(done);
-    Py_XDECREF(note);
-    PyErr_Restore(type, value, traceback);
-}
-
 static int raise_launch_error(const struct silo_launcher *self, const struct silo_binding *binding,
                               const struct silo_launch *launch, int code) {
     const struct silo_driver *driver = binding->loaded->driver;
     if (PyErr_Occurred()) { /* a signal's handler raised: the exception is the program's own */
-        add_note(self->plan.kernel, driver->error_text(code));
+        silo_add_note("%U: %s", self->plan.kernel, driver->error_text(code));
         return -1;
     }
     PyErr_Format(silo_launch_error,
@@ -242,8 +229,11 @@ static SILO_NOINLINE void *part_of(const struct silo_launcher *self,
 }
 
 /* Values of the parameters by the exact ABI, on the stack, then one driver call. */
-SILO_INLINE int run(struct silo_launcher *self, struct silo_binding *binding,
-                    struct silo_frame *frame, const int64_t dims[3], void *stream) {
+SILO_INLINE int run(struct silo_launcher *self, const struct silo_inputs *inputs,
+                    struct silo_binding *binding, struct silo_frame *frame, const int64_t dims[3],
+                    void *stream) {
+    if (SILO_UNLIKELY(binding->loaded->function.handle == NULL))
+        return silo_library_run(self, inputs, binding, dims);
     void *params[(size_t)binding->count + 1];
     for (uint32_t i = 0; i < binding->count; i++) {
         const struct silo_packed *packed = &binding->packed[i];
@@ -338,19 +328,21 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
             return -1;
     } else if (SILO_UNLIKELY(inputs->stream != NULL && inputs->stream != Py_None) &&
                silo_stream_given(&self->plan, inputs->stream, &stream) != 0) {
-        return -1;
+        if (function->handle != NULL)
+            return -1;
+        PyErr_Clear(); /* a library may have streams without handles: it gets the very object */
     }
     if (SILO_LIKELY(!silo_hooks_on))
         return SILO_UNLIKELY(frame->ran_python) &&
                        silo_read_again(&self->plan, inputs->arguments, frame) != 0
                    ? -1
-                   : run(self, binding, frame, dims, stream);
+                   : run(self, inputs, binding, frame, dims, stream);
     PyObject *token = silo_hooks_enter(self, inputs, binding, dims, stream);
     if (token == NULL)
         return -1;
     const int result = silo_read_again(&self->plan, inputs->arguments, frame) != 0
                            ? -1
-                           : run(self, binding, frame, dims, stream);
+                           : run(self, inputs, binding, frame, dims, stream);
     return silo_hooks_exit(token) != 0 ? -1 : result;
 }
 

@@ -152,13 +152,14 @@ static bool fits(const struct silo_packed *packed, uint64_t code) {
 int silo_binding_check_device(const struct silo_launcher *self, const struct silo_binding *binding,
                               const struct silo_frame *frame) {
     const struct silo_driver *driver = binding->loaded->driver;
-    const struct silo_gpu_device *device = binding->loaded->function.device;
+    const struct silo_function *function = &binding->loaded->function;
     const int32_t type = frame->device_type;
-    if (device != NULL && type == device->gpu->memory_type && frame->device_id != device->index) {
+    if (type != SILO_DEVICE_UNKNOWN && type == function->memory_type &&
+        frame->device_id != function->device_index) {
         PyErr_Format(silo_argument_error,
                      "%U: argument '%U' is on %s:%d, and this code is loaded on %s:%d",
-                     self->plan.kernel, self->plan.names[frame->device_from], device->gpu->name,
-                     (int)frame->device_id, device->gpu->name, (int)device->index);
+                     self->plan.kernel, self->plan.names[frame->device_from], driver->name,
+                     (int)frame->device_id, driver->name, (int)function->device_index);
         return -1;
     }
     if (type == SILO_DEVICE_UNKNOWN ||

@@ -10,6 +10,7 @@
 #include "hooks.h"
 #include "kernel.h"
 #include "launcher.h"
+#include "library.h"
 #include "placement.h"
 #include "scratch.h"
 #include "stream.h"
@@ -292,9 +293,9 @@ PyMODINIT_FUNC PyInit__native(void) {
         silo_arguments_init() != 0 || silo_stream_init() != 0 || add_absent(module) != 0 ||
         PyModule_AddFunctions(module, silo_gpu_methods) != 0 || silo_gpu_module_init(module) != 0 ||
         silo_gpu_memory_init(module) != 0 || silo_gpu_pinned_init(module) != 0 ||
-        silo_gpu_timing_init(module) != 0 || silo_kernel_init(module) != 0 ||
-        silo_buffer_init(module) != 0 || silo_launcher_init(module) != 0 ||
-        silo_bound_init(module) != 0 ||
+        silo_gpu_timing_init(module) != 0 || silo_library_init(module) != 0 ||
+        silo_kernel_init(module) != 0 || silo_buffer_init(module) != 0 ||
+        silo_launcher_init(module) != 0 || silo_bound_init(module) != 0 ||
         PyModule_AddIntConstant(module, "MAX_PARAMETERS", SILO_MAX_PARAMETERS) != 0) {
         Py_DECREF(module);
         return NULL;

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from silo.api.checking import run_cases
-from silo.api.describing import describe_bundle
+from silo.api.commands.description import describe_bundle
+from silo.api.commands.run import run_cases
 from silo.cli.console import table
 from silo.tune.progress import format_bytes, format_time
 

@@ -13,31 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN = "<!-- modules: printed by python scripts/module_index.py -->\n"
 END = "<!-- end of modules -->\n"
-FOLDERS = (
-    "core",
-    "sources/triton",
-    "sources/triton/adapter",
-    "artifacts",
-    "compile",
-    "tune",
-    "tune/search",
-    "tune/formats",
-    "store",
-    "bundle",
-    "launch",
-    "report",
-    "api",
-    "cli",
-    "backends/cpu",
-    "backends/cpu/analysis",
-    "backends/cpu/schedule",
-    "backends/cpu/lower",
-    "backends/cpu/emit",
-    "backends/cpu/triton_plugin",
-    "backends/cpu/checking",
-    "backends/triton",
-    "backends/fake",
-)
+# Folders of `src/silo` from left to right, as imports may run; a folder within one follows it.
+LAYERS = ("core", "sources", "artifacts", "compile", "tune", "store", "bundle", "launch", "report", "api", "cli")
+ROOMS = ("machine", "declared", "code", "trials", "calls", "kernels", "tuning", "commands")  # of `api`, likewise
 
 
 def first_line(path: Path) -> str:
@@ -46,10 +24,22 @@ def first_line(path: Path) -> str:
     return text.partition("\n")[0].replace("|", "\\|")
 
 
+def folders() -> list[str]:
+    """Every package of Silo with modules in it, in the order of its layers."""
+    home = ROOT / "src" / "silo"
+    found = {str(path.parent.relative_to(home)) for path in home.rglob("*.py") if path.name != "__init__.py"} - {"."}
+
+    def place(folder: str) -> tuple[int, int, str]:
+        layer, _, room = folder.partition("/")
+        return (*LAYERS, "backends").index(layer), ROOMS.index(room) if layer == "api" and room else -1, folder
+
+    return sorted(found, key=place)
+
+
 def index() -> str:
     """One table a folder."""
     parts: list[str] = []
-    for folder in FOLDERS:
+    for folder in folders():
         home = ROOT / "src" / "silo" / folder
         modules = sorted(path for path in home.glob("*.py") if path.name != "__init__.py")
         parts.append(f"### {folder}\n\n{first_line(home / '__init__.py')}\n\n| module | |\n| --- | --- |\n")

@@ -1,4 +1,4 @@
-"""Being here puts this folder on the import path, so that tests of several folders share their samples."""
+"""Being here puts this folder on the import path, for the package ``fuzz``; pyproject.toml puts ``samples`` there."""
 
 from __future__ import annotations
 

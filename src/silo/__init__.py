@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from silo.api.binaries import Binary, binary
-    from silo.api.bundles import Kernels, load
-    from silo.api.checked import check
-    from silo.api.kernel import Kernel, KernelFunction, kernel
-    from silo.api.machine import DeviceInfo, device, devices
+    from silo.api.kernels.binary import Binary, binary
+    from silo.api.kernels.bundle import Kernels, load
+    from silo.api.kernels.check import check
+    from silo.api.kernels.kernel import Kernel, KernelFunction, kernel
+    from silo.api.machine.device_info import DeviceInfo, device, devices
     from silo.core.cases import Case
     from silo.core.config import Config
     from silo.core.descriptors import TensorDescriptor
@@ -61,27 +61,27 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Binary": "silo.api.binaries",
+    "Binary": "silo.api.kernels.binary",
     "Buffer": "silo.launch.buffers",
     "Case": "silo.core.cases",
     "Config": "silo.core.config",
-    "DeviceInfo": "silo.api.machine",
-    "Kernel": "silo.api.kernel",
-    "KernelFunction": "silo.api.kernel",
-    "Kernels": "silo.api.bundles",
+    "DeviceInfo": "silo.api.machine.device_info",
+    "Kernel": "silo.api.kernels.kernel",
+    "KernelFunction": "silo.api.kernels.kernel",
+    "Kernels": "silo.api.kernels.bundle",
     "LaunchEvent": "silo.launch.hooks",
     "SiloError": "silo.errors",
     "Space": "silo.core.space",
     "Target": "silo.core.target",
     "TensorDescriptor": "silo.core.descriptors",
-    "binary": "silo.api.binaries",
+    "binary": "silo.api.kernels.binary",
     "cdiv": "silo.core.trace",
-    "check": "silo.api.checked",
-    "device": "silo.api.machine",
-    "devices": "silo.api.machine",
-    "kernel": "silo.api.kernel",
+    "check": "silo.api.kernels.check",
+    "device": "silo.api.machine.device_info",
+    "devices": "silo.api.machine.device_info",
+    "kernel": "silo.api.kernels.kernel",
     "launch_hook": "silo.launch.hooks",
-    "load": "silo.api.bundles",
+    "load": "silo.api.kernels.bundle",
     "maximum": "silo.core.trace",
     "minimum": "silo.core.trace",
     "next_pow2": "silo.core.trace",

@@ -69,10 +69,20 @@ def gpu_synchronize(kind: str, index: int) -> None: ...
 def gpu_free_memory(kind: str, index: int) -> int: ...
 
 @final
+class LibraryCode:
+    def __new__(
+        cls,
+        call: Callable[[tuple[object, ...], tuple[int, int, int], object], object],
+        kind: str,
+        index: int,
+        memory: tuple[int, ...],  # DLPack device types
+    ) -> LibraryCode: ...
+
+@final
 class LoadedKernel:
     def __new__(
         cls,
-        module: CpuModule | GpuModule,
+        module: CpuModule | GpuModule | LibraryCode,
         entry: str,
         name: str = ...,
         *,

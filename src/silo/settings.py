@@ -23,14 +23,18 @@ if TYPE_CHECKING:
 __all__ = [
     "L2_STATES",
     "LOG_LEVELS",
+    "MIB",
     "TRITON_MODES",
     "TUNE_MODES",
     "VARIABLES",
     "Settings",
     "Variable",
+    "allowance",
     "available_cpus",
     "available_memory",
+    "case_allowance",
     "child_environment",
+    "how_to_raise",
     "override",
     "settings",
     "settings_page",
@@ -40,6 +44,7 @@ __all__ = [
 ]
 
 TUNE_MODES = ("auto", "cached", "frozen", "off")
+MIB = 1 << 20
 L2_STATES = ("cold", "warm")
 TRITON_MODES = ("auto", "cpu", "off")
 _UNITS = {"K": 10, "M": 20, "G": 30}
@@ -422,6 +427,25 @@ def override(**changes: object) -> Generator[Settings]:
 def child_environment(**changes: str) -> dict[str, str]:
     """A copy of the environment for a process that Silo starts, with changes; a profile is the program's own."""
     return {**{name: value for name, value in os.environ.items() if name != "SILO_PROFILE"}, **changes}
+
+
+def allowance(file_bytes: int) -> int:
+    """Bytes of memory that reading a file of this size may take: its own size, and ``SILO_FILE_BYTES`` more."""
+    return settings().file_bytes + file_bytes
+
+
+def case_allowance() -> int:
+    """Bytes of memory that the arrays of one case may take: ``SILO_CASE_BYTES``, or half of what the process has.
+
+    The other half is for copies: what a case held before a launch, and what is expected of it.
+    """
+    asked = settings().case_bytes
+    return available_memory() // 2 if asked is None else asked
+
+
+def how_to_raise(allowed: int) -> str:
+    """What to do where an honest file needs more, for messages."""
+    return f"at most {allowed // MIB} MiB are allowed; if you know where the file comes from, raise SILO_FILE_BYTES"
 
 
 def settings_page() -> str:

@@ -111,7 +111,7 @@ print(changes)
 
 def test_fifty_kills_leave_a_whole_file_each_time(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", NURSERY, str(tmp_path / "k.silo"), "50", str(Path(__file__).parents[1])],
+        [sys.executable, "-c", NURSERY, str(tmp_path / "k.silo"), "50", str(Path(__file__).parents[1] / "samples")],
         capture_output=True,
         text=True,
         timeout=120,

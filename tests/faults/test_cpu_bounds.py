@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("triton", reason="the examples are Triton kernels")
 
-PROGRAM = Path(__file__).resolve().parents[1] / "guard_program.py"
+PROGRAM = Path(__file__).resolve().parents[1] / "samples" / "guard_program.py"
 
 
 @pytest.mark.parametrize("config", ["first", "last"])

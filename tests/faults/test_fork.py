@@ -10,7 +10,7 @@ from timed_program import run_timed
 
 pytest.importorskip("triton")
 
-PROGRAM = Path(__file__).parents[1] / "fork_program.py"
+PROGRAM = Path(__file__).parents[1] / "samples" / "fork_program.py"
 LIMIT_S = 240
 
 

@@ -14,12 +14,12 @@ import pytest
 
 import silo
 from bundle_samples import put
-from silo.api.build import build_bundle
-from silo.api.checking import run_cases
-from silo.api.collect import collect_kernels
-from silo.api.session import session
-from silo.api.trusting import trust_bundle, trusted_code, untrust
-from silo.api.tuning import tune_path
+from silo.api.commands.build import build_bundle
+from silo.api.commands.run import run_cases
+from silo.api.commands.trust import trust_bundle, trusted_code, untrust
+from silo.api.commands.tune import tune_path
+from silo.api.kernels.collection import collect_kernels
+from silo.api.machine.session import session
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.writer import write_bundle
 from silo.cli.main import app

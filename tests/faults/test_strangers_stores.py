@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from silo.api.checking import run_cases
-from silo.api.tuning import tune_path
+from silo.api.commands.run import run_cases
+from silo.api.commands.tune import tune_path
 from silo.settings import override
 from silo.store.store import Store
 from twice_kernel import twice

@@ -1,4 +1,4 @@
-"""One worker process of ``tests.fuzz.bundles``: opens, shows, explains, binds and calls what liars made.
+"""One worker process of ``tests.fuzz.bundles``: opens, shows, explains, binds, checks and calls what liars made.
 
 Where it is stands in a file that the command maps too, so that a death or a hang has a seed.
 """
@@ -13,24 +13,27 @@ import struct
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from silo.api.bundles import BundledKernel, load
-from silo.api.describing import describe_bundle
+from silo.api.kernels.bundle import BundledKernel, load
+from silo.api.kernels.check import check
 from silo.bundle.documents import case_recipes, measured_trials
-from silo.bundle.verify import verify_bundle
 from silo.errors import SiloError
 
+from .bundle_ways import WAYS, Place
 from .guarded import Guarded
 from .lies import Liar
 
 __all__ = ["Attacked", "main"]
 
-_MEMORY = 1 << 30  # bytes besides what a worker starts with
+_MEMORY = 1 << 30  # bytes besides what a worker has when it starts
+_RARER = 10
+_CHECKED = 1000  # one call in so many compiles the kernel's text and runs it in checking mode
 _SAID = 200  # bundles between two lines that say what came of them
 
 
@@ -46,6 +49,7 @@ class Attacked:
         self.path = path
         self.counts: Counter[str] = Counter()
         self.guarded = [Guarded() for _ in range(3)]
+        self.place = Place(path.with_suffix(".out"))
 
     def attack(self, seed: int) -> list[str]:
         """What went wrong with the bundle of one seed."""
@@ -67,18 +71,19 @@ class Attacked:
 
         random = Random(~seed)
         kernels: Any = attempt("open", lambda: load(self.path))
-        if random.random() < 0.05:
-            attempt("describe", lambda: describe_bundle(self.path))
-            attempt("verify", lambda: verify_bundle(self.path))
         names = [] if kernels is None else list(kernels)
         for name in random.sample(names, 1) if names and random.random() < 0.9 else names:
-            kernel = attempt("kernel", lambda name=name: kernels[name])
+            kernel = attempt("kernel", partial(kernels.__getitem__, name))
             if isinstance(kernel, BundledKernel):
                 if random.random() < 0.1:
                     attempt("contents", lambda kernel=kernel: kernel.contents)
                     attempt("cases", lambda kernel=kernel: case_recipes(kernel.bundle, kernel.name))
                     attempt("trials", lambda kernel=kernel: list(measured_trials(kernel.bundle, kernel.name)))
                 attempt("call", lambda kernel=kernel: self._call(kernel, random))
+        rare = 1 if kernels is not None else _RARER  # what does not open is refused by each in the same way
+        for way in WAYS:
+            if random.random() * way.one_in * rare < 1:
+                attempt(way.name, lambda way=way: self.place.put_through(way, self.path))
         self.counts["bundles"] += 1
         return wrong
 
@@ -89,7 +94,7 @@ class Attacked:
             form = FORMS[random.choice(list(FORMS))]
         arguments, expected = form(self.guarded, random)
         way = random.random()
-        target = kernel
+        target: Any = kernel
         if way < 0.1:
             kernel.explain(*arguments)
         elif way < 0.2:
@@ -98,6 +103,8 @@ class Attacked:
             kernel.compiled(*arguments)
         elif way < 0.4:
             kernel.warmup(*arguments)
+        elif way < 0.4 + 1 / _CHECKED:
+            target = check(kernel)
         target(*arguments)
         self.counts["launched"] += 1
         for guard in self.guarded:

@@ -1,7 +1,7 @@
 """The mathematical functions of the code under test as a library of their own, for the interpreter to call.
 
-How far off they are is measured elsewhere (tests/unit/test_cpu_math.py). Here the interpreter uses the same functions,
-so that everything else can be compared bit by bit.
+tests/unit/backends/cpu/test_cpu_math.py measures how far off they are. Here the interpreter uses the same functions, so
+that everything else can be compared bit by bit.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class _Tree:
         for key in path[:-1]:
             node = node[key]
         last, way = path[-1], random.random()
-        if isinstance(node, list) and way < 0.2:
+        if isinstance(node, list) and node and way < 0.2:
             node.insert(last, copy.deepcopy(node[random.randrange(len(node))]))
             return f"{path} stands twice"
         if isinstance(node[last], list) and way < 0.15:

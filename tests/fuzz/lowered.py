@@ -12,11 +12,11 @@ import triton.language as tl
 
 from silo.backends.cpu.compiler import _layout
 from silo.backends.cpu.levels import host_target
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.launch_info import LayoutSlot
 from silo.sources.triton.adapter import lower_to_ttir
 from silo.sources.triton.source import TritonSource
-from silo.sources.triton.specialize import ArgumentFacts
 from silo.sources.triton.ssa import Module
 from silo.sources.triton.ttir import parse_ttir
 from silo.sources.triton.verifier import verify

@@ -4,8 +4,8 @@ import pytest
 
 import silo
 from gpu_kernels import add, spin_then_store, torch
-from silo.api.ceilings import known_ceilings, measure_ceilings
-from silo.api.devices import device_named
+from silo.api.machine.device_plugins import device_named
+from silo.api.tuning.ceilings import known_ceilings, measure_ceilings
 from silo.launch.hooks import launch_hook
 from silo.launch.profile import LaunchProfile
 

@@ -125,7 +125,7 @@ class Source:
 def job_for(function, typed, target, config, specialization=None):
     source = Source(function, typed)
     variant = Variant(source.name, source.fingerprint, typed, specialization or Specialization(), config, target)
-    return TritonCompiler().lower(source, variant)
+    return TritonCompiler().lower(source, variant).job
 
 
 def build(cuda, function, typed, config, specialization=None):

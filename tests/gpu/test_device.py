@@ -5,8 +5,8 @@ import pytest
 
 import silo
 from gpu_kernels import torch
-from silo.api import arrays, restoring
-from silo.api.devices import device_named
+from silo.api.machine import array_copies, restoration
+from silo.api.machine.device_plugins import device_named
 from silo.core.recipes import ArrayRecipe
 from silo.launch.cases import materialize
 from silo.settings import override
@@ -46,16 +46,16 @@ def test_buffers_and_torch_share_memory():
 def test_copies_keep_layout_and_alignment():
     storage = torch.arange(64, dtype=torch.float32, device="cuda")
     for tensor in (storage[1:33], storage.view(8, 8)[:, ::2], storage.view(8, 8).t(), storage.to(torch.bfloat16)[3:]):
-        copy = arrays.duplicate(tensor)
+        copy = array_copies.duplicate(tensor)
         assert copy.stride() == tensor.stride()
         assert copy.dtype == tensor.dtype
         assert copy.data_ptr() % 16 == tensor.data_ptr() % 16
         assert torch.equal(copy, tensor)
-        put_back = restoring.restorer(copy)
+        put_back = restoration.restorer(copy)
         copy.zero_()
         put_back()
         assert torch.equal(copy, tensor)
-        assert (arrays.host_bits(tensor) == arrays.host_bits(copy)).all()
+        assert (array_copies.host_bits(tensor) == array_copies.host_bits(copy)).all()
 
 
 @pytest.mark.parametrize("strides", [None, (16, 2)])

@@ -13,7 +13,7 @@ import pytest
 from gpu_stub import launcher
 from silo.errors import DeviceError
 from silo.launch import native
-from silo.launch.drivers import open_driver
+from silo.launch.native import open_driver
 
 PTX = b"""\
 .version 7.0
@@ -207,7 +207,7 @@ def test_a_fault_is_told_and_the_process_ends_in_order():
         from gpu_stub import launcher
         from silo.errors import SiloError
         from silo.launch import native
-        from silo.launch.drivers import open_driver
+        from silo.launch.native import open_driver
         open_driver("cuda")
         module = native.GpuModule("cuda", 0, {PTX!r})
         launch = launcher(native.LoadedKernel(module, "spin"), "ptr", "i64", "i32")

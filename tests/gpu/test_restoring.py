@@ -6,9 +6,9 @@ import pytest
 
 import silo
 from gpu_kernels import torch
-from silo.api import restoring
-from silo.api.measuring_worker import _Array as Array
-from silo.api.shared_arguments import ArraySlot
+from silo.api.machine import restoration
+from silo.api.machine.shared_arguments import ArraySlot
+from silo.api.trials.measuring_worker import _Array as Array
 from silo.core.decisions import Rejected
 from silo.errors import DeviceError
 from silo.launch import native
@@ -24,7 +24,7 @@ def address(memory):
 
 @pytest.fixture
 def tight(monkeypatch):
-    monkeypatch.setattr(restoring, "copy_fits", lambda size, free: Rejected(f"{size} of {free}"))
+    monkeypatch.setattr(restoration, "copy_fits", lambda size, free: Rejected(f"{size} of {free}"))
 
 
 def test_the_driver_locks_memory_and_takes_it_back():
@@ -48,8 +48,8 @@ def test_the_driver_locks_memory_and_takes_it_back():
 def test_tensors(tight, layout):
     tensor = layout(torch.rand(1 << 20, device="cuda"))
     before = tensor.clone()
-    assert restoring._torch_copy(tensor).is_pinned()
-    put_back = restoring.restorer(tensor)
+    assert restoration._torch_copy(tensor).is_pinned()
+    put_back = restoration.restorer(tensor)
     for _ in range(2):
         tensor.zero_()
         put_back()
@@ -59,9 +59,9 @@ def test_tensors(tight, layout):
 def test_buffers(tight):
     data = bytes(range(256)) * 4096
     buffer = silo.Buffer.of(data, "uint8", None, "cuda")
-    kept = restoring._buffer_copy(buffer)
+    kept = restoration._buffer_copy(buffer)
     assert native.gpu_locate("cuda", address(kept))[0] == PINNED
-    put_back = restoring.restorer(buffer)
+    put_back = restoration.restorer(buffer)
     buffer.fill(0)
     put_back()
     assert buffer.numpy().tobytes() == data

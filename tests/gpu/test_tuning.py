@@ -11,8 +11,8 @@ import pytest
 
 import silo
 from gpu_kernels import tl, torch, triton
-from silo.api.session import session
-from silo.api.tuning import tune_path
+from silo.api.commands.tune import tune_path
+from silo.api.machine.session import session
 from silo.core.config import Config
 from silo.launch.runtime import inspect_call
 from silo.settings import override
@@ -118,8 +118,8 @@ def test_cases_too():
         out, x = make.empty(n), make.normal(n)
         return silo.Case(args=(out, x, n), expected={"out": lambda: x.host + 1})
 
-    from silo.api.devices import device_named
-    from silo.api.studying import Limits, case_studies, tune_case
+    from silo.api.machine.device_plugins import device_named
+    from silo.api.tuning.case_tuning import Limits, case_studies, tune_case
 
     (study,) = case_studies(made.kernel, device_named("cuda"))
     outcome, _ = tune_case(study, Limits())
@@ -154,7 +154,8 @@ def test_a_second_process_finds_the_winner(tmp_path):
         assert torch.equal(out, x + 1)
         print(made.explain(out, x, n))
     """
-    program = textwrap.dedent(code).replace("{paths!r}", repr([str(Path(__file__).parent), str(ROOT / "tests")]))
+    folders = [str(Path(__file__).parent), str(ROOT / "tests" / "samples")]
+    program = textwrap.dedent(code).replace("{paths!r}", repr(folders))
     environment = {**os.environ, "SILO_HOME": str(tmp_path / "own"), "PYTHONPATH": os.pathsep.join(sys.path)}
 
     def run(**variables):

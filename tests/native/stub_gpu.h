@@ -1,7 +1,7 @@
 /* A libcuda and libamdhip64 for machines without a GPU: it loads, launches, copies and times as far
  * as the API can tell, refuses what a driver would refuse, and records what launches received.
  * Device memory is host memory. Python reads and steers it through the stub_* functions
- * (tests/gpu_stub.py). -DSTUB_OLD leaves out a function that old drivers do not have.
+ * (tests/samples/gpu_stub.py). -DSTUB_OLD leaves out a function that old drivers do not have.
  *
  * stub_gpu.c: state and steering; stub_code.c: modules and launches; stub_cuda.c and stub_hip.c:
  * the functions of the drivers. */
@@ -34,7 +34,7 @@ enum {
     INVALID_CLUSTER = 912,
 };
 
-/* ---- what tests see; the same layout stands in tests/gpu_stub.py ---- */
+/* ---- what tests see; the same layout stands in tests/samples/gpu_stub.py ---- */
 
 struct record {
     uint64_t count; /* launches of the function */

@@ -10,8 +10,8 @@ import launch_kernels as kernels
 from silo.core.signature import Signature
 from silo.errors import DeviceError, LaunchError
 from silo.launch import native
+from silo.launch.resources import cpu_threads, threads
 from silo.launch.runtime import make_launcher
-from silo.launch.threads import cpu_threads, threads
 from silo.settings import override
 
 

@@ -155,7 +155,7 @@ def test_both_drivers_take_cpu_modules_beside():
         HEAD
         + """
 open_drivers()
-with pytest.raises(TypeError, match="a CpuModule or a GpuModule"):
+with pytest.raises(TypeError, match="a CpuModule, a GpuModule or a LibraryCode"):
     native.LoadedKernel(3, "k")
 assert [native.LoadedKernel(module(kind), "k").driver for kind in ("cuda", "hip")] == ["cuda", "hip"]
 """

@@ -17,7 +17,7 @@ from silo.launch.arguments import ValueKind
 from silo.launch.hooks import launch_hook
 from timed_program import run_timed
 
-PROGRAM = Path(__file__).parents[1] / "recursion_program.py"
+PROGRAM = Path(__file__).parents[1] / "samples" / "recursion_program.py"
 
 
 @pytest.mark.parametrize("make", [hostile.Capsule, lambda **said: hostile.Capsule(major=1, **said), hostile.exchanged])

@@ -10,7 +10,7 @@ import launch_kernels as kernels
 from silo.errors import ArgumentError
 from timed_program import run_timed
 
-PROGRAM = Path(__file__).parents[1] / "interrupt_program.py"
+PROGRAM = Path(__file__).parents[1] / "samples" / "interrupt_program.py"
 LIMIT_S = 60
 
 

@@ -14,7 +14,7 @@ from timed_program import run_timed
 pytest.importorskip("triton")
 pytestmark = cpu_samples.needs_compiler
 
-PROGRAM = Path(__file__).parents[1] / "waiting_program.py"
+PROGRAM = Path(__file__).parents[1] / "samples" / "waiting_program.py"
 LIMIT_S = 150
 
 

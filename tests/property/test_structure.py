@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from bundle_samples import sample
-from silo.api import importing
-from silo.api.bundles import load
-from silo.api.casework import prepare_recipe
-from silo.api.describing import describe_bundle, verify_bundle
-from silo.api.kept import kept_studies
-from silo.api.locks import read_lock
-from silo.api.studying import materializer
+from silo.api.commands.description import describe_bundle, verify_bundle
+from silo.api.declared.ready_cases import prepare_recipe
+from silo.api.kernels.bundle import load
+from silo.api.trials.lock_files import read_lock
+from silo.api.tuning import foreign_results
+from silo.api.tuning.case_tuning import materializer
+from silo.api.tuning.kept_studies import kept_studies
 from silo.backends.fake.measure import fake_study
 from silo.bundle.documents import case_recipes, measured_trials
 from silo.bundle.reader import Bundle
@@ -254,8 +254,8 @@ def test_imports(name, tmp_path, monkeypatch):
     for changed in mutations(json.loads(FILES[name]), FLOATS, 3):
         path.write_bytes(text_of(changed))
         store = SimpleNamespace(store=SimpleNamespace(records=MemoryRecords()))
-        monkeypatch.setattr(importing, "session", lambda store=store: store)
-        judge(lambda: importing.import_results(path), changed)
+        monkeypatch.setattr(foreign_results, "session", lambda store=store: store)
+        judge(lambda: foreign_results.import_results(path), changed)
     assert not judge.wrong, judge.wrong
     assert judge.refused > 50
 

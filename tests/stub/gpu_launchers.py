@@ -5,7 +5,7 @@ import numpy as np
 import gpu_stub
 from silo.core.signature import Parameter, Signature
 from silo.launch import native
-from silo.launch.drivers import open_driver
+from silo.launch.native import open_driver
 from silo.launch.runtime import make_launcher
 
 SIZES = {"i1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "fp16": 2, "bf16": 2, "i32": 4, "u32": 4, "fp32": 4}

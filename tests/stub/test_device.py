@@ -9,8 +9,8 @@ import pytest
 
 import gpu_stub
 import silo
-from silo.api import arrays, restoring
-from silo.api.devices import absent_devices, device_named, device_of, devices_of_kind
+from silo.api.machine import array_copies, restoration
+from silo.api.machine.device_plugins import absent_devices, device_named, device_of, devices_of_kind
 from silo.artifacts.runs_on import runs_on
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device
@@ -19,7 +19,7 @@ from silo.core.target import Target
 from silo.errors import ArgumentError, CaseError, DeviceError, SettingsError
 from silo.launch.cases import default_library, materialize
 from silo.launch.gpu_timer import flush_bytes
-from silo.launch.reserved import reserve_sms
+from silo.launch.resources import reserve_sms
 from silo.settings import override
 from silo.tune.measure import Contender, MeasurePolicy, measure
 
@@ -42,7 +42,7 @@ def test_identity_and_facts():
 
 def test_listing_makes_no_context_and_names_what_is_missing():
     code = """
-        from silo.api.devices import all_devices, device_of
+        from silo.api.machine.device_plugins import all_devices, device_of
         from gpu_stub import stub
         assert len(all_devices()) >= 5
         assert stub.count("contexts") == 0
@@ -57,7 +57,7 @@ def test_listing_makes_no_context_and_names_what_is_missing():
 def test_a_call_on_the_cpu_opens_no_driver():
     code = """
         import pathlib, silo
-        from silo.api.devices import device_of
+        from silo.api.machine.device_plugins import device_of
         assert device_of("k", None, 0).target.kind == "cpu"
         silo.device("cpu")
         assert "silo-stub" not in pathlib.Path("/proc/self/maps").read_text()
@@ -153,18 +153,18 @@ def test_buffers_of_devices():
 
 def test_copies_of_arrays_on_devices():
     buffer = silo.Buffer.of(np.arange(6, dtype=np.int16).tobytes(), "int16", (2, 3), "cuda:1")
-    assert arrays.is_array(buffer)
-    np.testing.assert_array_equal(arrays.to_host(buffer), [[0, 1, 2], [3, 4, 5]])
-    copy = arrays.duplicate(buffer)
+    assert array_copies.is_array(buffer)
+    np.testing.assert_array_equal(array_copies.to_host(buffer), [[0, 1, 2], [3, 4, 5]])
+    copy = array_copies.duplicate(buffer)
     assert (copy.device, copy.shape, copy.dtype) == ("cuda:1", (2, 3), "int16")
     assert copy.data_ptr() != buffer.data_ptr()
-    put_back = restoring.restorer(buffer)
+    put_back = restoration.restorer(buffer)
     buffer.fill(0xFF)
     assert (copy.numpy() == [[0, 1, 2], [3, 4, 5]]).all()
     put_back()
     assert (buffer.numpy() == copy.numpy()).all()
     narrow = silo.Buffer.of(bytes(range(8)), "bfloat16", None, "cuda:0")
-    assert arrays.host_bits(narrow).dtype == np.uint16
+    assert array_copies.host_bits(narrow).dtype == np.uint16
 
 
 def test_arrays_of_cases_have_the_same_bytes_everywhere():
@@ -211,7 +211,7 @@ def test_a_cold_sample_is_one_launch_and_a_warm_one_many(stub):
 
 
 def test_the_setting_names_the_state_of_the_cache():
-    code = "from silo.api.devices import device_named; print(device_named('hip').timing)"
+    code = "from silo.api.machine.device_plugins import device_named; print(device_named('hip').timing)"
     assert gpu_stub.run(code, SILO_L2="warm").strip() == "hip-events-warm/1"
     assert gpu_stub.run(code).strip() == "hip-events-cold/1"
 
@@ -234,8 +234,8 @@ def test_a_fault_while_timing_is_an_error(stub):
 def test_without_a_driver_there_is_a_reason(tmp_path):
     code = """
         import silo, logging
-        from silo.api.devices import absent_devices, broken_plugins, device_of
-        from silo.api.doctor import examine
+        from silo.api.machine.device_plugins import absent_devices, broken_plugins, device_of
+        from silo.api.commands.doctor import examine
         reasons = dict(absent_devices())
         assert set(reasons) == {"cuda", "hip"}, reasons
         assert "SILO_CUDA_LIBRARY" in reasons["cuda"].reason

@@ -525,7 +525,7 @@ def test_a_call_without_arrays_goes_to_the_current_gpu_or_else_the_first(way):
     gpu_stub.run(
         PLACED
         + f"""
-    from silo.launch.drivers import open_driver
+    from silo.launch.native import open_driver
     open_driver("cuda")
     assert ask({way!r}) == (2, 0), seen
     import gpu_stub

@@ -14,9 +14,9 @@ import triton.language as tl
 
 import gpu_stub
 import silo
-from silo.api.devices import device_named
-from silo.api.session import session
-from silo.api.studying import Limits, case_studies, tune_case
+from silo.api.machine.device_plugins import device_named
+from silo.api.machine.session import session
+from silo.api.tuning.case_tuning import Limits, case_studies, tune_case
 from silo.launch.runtime import inspect_call
 from silo.settings import override
 from silo.tune.ledger import read_trials
@@ -39,7 +39,7 @@ def workers(tmp_path, monkeypatch):
     folder.mkdir()
     shutil.copy(Path(__file__).with_name("measured_kernels.py"), folder / "sitecustomize.py")
     monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr("silo.api.live.RUN_LIMIT_S", 1.5)
+    monkeypatch.setattr("silo.api.calls.first_call.RUN_LIMIT_S", 1.5)
     with override(home=tmp_path / "store", tune="auto", tune_budget_s=120.0):
         yield
 
@@ -124,8 +124,8 @@ def test_a_tuned_kernel_is_tuned_in_a_second_process_too(workers, tmp_path):
 def test_the_worker_loads_no_framework(workers):
     code = """
         import sys
-        import silo.api.measuring_worker
-        from silo.api.devices import device_named
+        import silo.api.trials.measuring_worker
+        from silo.api.machine.device_plugins import device_named
         device_named("cuda")
         loaded = {"torch", "triton", "numpy", "jax"} & set(sys.modules)
         assert not loaded, loaded

@@ -55,7 +55,7 @@ from silo.core.values import JSON
 from silo.core.variant import Variant
 from silo.errors import BundleFormatError
 from silo.frozen import frozen, replace
-from silo.limits import how_to_raise
+from silo.settings import how_to_raise
 
 __all__ = ["TABLES", "BlobEntry", "Manifest", "OpenKernel"]
 

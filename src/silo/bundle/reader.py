@@ -30,7 +30,7 @@ from silo.bundle.format import (
 from silo.bundle.manifest import BlobEntry, Manifest, OpenKernel
 from silo.core.values import JSON
 from silo.errors import BundleError, BundleFormatError
-from silo.limits import allowance, how_to_raise
+from silo.settings import allowance, how_to_raise
 
 __all__ = ["Bundle", "open_bundle"]
 

@@ -29,7 +29,7 @@ from silo.bundle.manifest import BlobEntry
 from silo.core.limits import refuse_large
 from silo.core.plugins import is_blob_kind
 from silo.errors import BundleError
-from silo.limits import allowance
+from silo.settings import allowance
 from silo.store.files import AtomicFile, sweep_abandoned
 
 __all__ = ["ReadBlob", "ReadStored", "Written", "write_bundle"]

@@ -66,7 +66,7 @@ def command(
     until silo tune K.silo has measured them there. It is written in one piece: an existing file is replaced only by a
     finished one.
     """
-    from silo.api.build import build_bundle  # noqa: PLC0415  # heavy: only when the command runs
+    from silo.api.commands.build import build_bundle  # noqa: PLC0415  # heavy: only when the command runs
 
     changes = {"deterministic": True} if deterministic else {}
     with override(**changes), BuildProgress(enabled=not (quiet or json)) as progress:

@@ -29,7 +29,7 @@ def show(context: typer.Context, *, json: Json = False) -> None:
     """Where the store is and what it holds."""
     if context.invoked_subcommand is not None:
         return
-    from silo.api.cache import store_usage  # noqa: PLC0415
+    from silo.api.commands.cache import store_usage  # noqa: PLC0415
 
     usage = store_usage()
     if json:
@@ -48,7 +48,7 @@ def prune(
     size: Annotated[int, typer.Option("--size", metavar="MIB", help="Keep at most so many MiB of blobs, the newest.")],
 ) -> None:
     """Remove the oldest blobs until the store is small enough. Trials are kept, and what is younger than an hour."""
-    from silo.api.cache import prune_store  # noqa: PLC0415
+    from silo.api.commands.cache import prune_store  # noqa: PLC0415
 
     removed = prune_store(size << 20)
     say(f"removed {format_bytes(removed)}")
@@ -57,7 +57,7 @@ def prune(
 @app.command(cls=Command)
 def clear(*, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
     """Remove everything, trials too: all tuning starts again."""
-    from silo.api.cache import clear_store, store_usage  # noqa: PLC0415
+    from silo.api.commands.cache import clear_store, store_usage  # noqa: PLC0415
 
     if not yes and not typer.confirm(one_line(f"Remove everything under {store_usage()['root']}, every trial too?")):
         raise typer.Exit(ExitCode.FAILED)
@@ -86,7 +86,7 @@ def import_(
     Trials of bundles and of T4 files that Silo wrote count as measured. What another tuner measured is tried first,
     and measured again.
     """
-    from silo.api.importing import import_results  # noqa: PLC0415
+    from silo.api.tuning.foreign_results import import_results  # noqa: PLC0415
 
     rows = [row for path in paths for row in import_results(path, kernel=kernel, form=form)]
     if json:
@@ -108,7 +108,7 @@ def export(
     json: Json = False,
 ) -> None:
     """Write what was measured as T4, as Kernel Tuner's cache files or as Triton's autotune files."""
-    from silo.api.importing import export_results  # noqa: PLC0415
+    from silo.api.tuning.foreign_results import export_results  # noqa: PLC0415
 
     rows = export_results(path, output, form, device=device, kernels=kernel or None)
     if json:

@@ -43,7 +43,7 @@ def command(
     json: Json = False,
 ) -> None:
     """Run every case of FILE, MODULE or K.silo and compare with the expected values; exit code 1 if one is wrong."""
-    from silo.api.checking import run_cases  # noqa: PLC0415  # heavy: only when the command runs
+    from silo.api.commands.run import run_cases  # noqa: PLC0415  # heavy: only when the command runs
 
     outcomes = run_cases(
         path, device=device, kernels=kernel or None, arrays=arrays, trust=trust, tune=tune, check=check

@@ -32,7 +32,7 @@ def command(
     Trust is by content: noted is each piece of code with the way it is called, so the file may move, and a changed
     file is not trusted. The text that checks compile is part of it.
     """
-    from silo.api.trusting import trust_bundle, trusted_code  # noqa: PLC0415
+    from silo.api.commands.trust import trust_bundle, trusted_code  # noqa: PLC0415
 
     if listing == (path is not None):
         raise typer.BadParameter("name a bundle, or ask for --list")
@@ -68,7 +68,7 @@ def untrust_command(
 
     Programs that have loaded it keep it.
     """
-    from silo.api.trusting import untrust  # noqa: PLC0415
+    from silo.api.commands.trust import untrust  # noqa: PLC0415
 
     taken = untrust(names)
     if not taken:

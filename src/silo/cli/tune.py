@@ -92,7 +92,7 @@ def command(
         with override(**changes):
             _explain(path, device, kernel, lock, quiet=quiet, json=json)
         return
-    from silo.api.tuning import tune_path  # noqa: PLC0415  # heavy: only when the command runs
+    from silo.api.commands.tune import tune_path  # noqa: PLC0415  # heavy: only when the command runs
 
     if events == "-" and json:
         raise typer.BadParameter("--events - and --json both print on standard output; write the events to a file")
@@ -142,7 +142,7 @@ def command(
 
 
 def _explain(path: Path, device: str, kernels: list[str] | None, lock: Path | None, *, quiet: bool, json: bool) -> None:
-    from silo.api.explaining import explain_tuning  # noqa: PLC0415
+    from silo.api.tuning.explanation import explain_tuning  # noqa: PLC0415
 
     found = explain_tuning(path, device=device, kernels=kernels or None, lock=lock)
     if json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from silo.core.compiled import Compiled
 from silo.core.config import Config
@@ -17,6 +17,9 @@ from silo.core.signature import Effect, Signature
 from silo.core.target import Target
 from silo.core.values import JSON
 from silo.core.variant import CompileJob, Variant
+
+if TYPE_CHECKING:  # what a first launch from a bundle has no use for
+    from silo.core.code_facts import Lowered
 
 __all__ = [
     "BlobStore",
@@ -83,8 +86,11 @@ class Compiler(Protocol):
         """What code made for ``target`` is really for: the same, or narrower (Triton makes sm_90a for sm_90)."""
         ...
 
-    def lower(self, source: Source, variant: Variant) -> CompileJob:
-        """The front end, run in the caller's process: from source to text. Raises SourceError, CompileError."""
+    def lower(self, source: Source, variant: Variant) -> Lowered:
+        """The front end, run in the caller's process: from source to text, and what is known of that code.
+
+        Raises SourceError, CompileError.
+        """
         ...
 
     def compile(self, job: CompileJob) -> Compiled:

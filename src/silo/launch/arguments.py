@@ -15,7 +15,7 @@ from silo.launch import native
 from silo.launch.descriptors import block_shape_of
 
 if TYPE_CHECKING:
-    from silo.sources.triton.specialize import ArgumentFacts
+    from silo.core.argument_facts import ArgumentFacts
 
 __all__ = ["DEVICE_KINDS", "Argument", "Call", "ValueKind", "describe", "describe_call", "read_call"]
 
@@ -74,7 +74,7 @@ class Argument:
 
     def facts(self, constant: Callable[[object], Value]) -> ArgumentFacts:
         """What the source layer specialises on. ``constant`` turns a constexpr object into a value."""
-        from silo.sources.triton.specialize import ArgumentFacts  # noqa: PLC0415  # a bundle's kernels are compiled
+        from silo.core.argument_facts import ArgumentFacts  # noqa: PLC0415  # a bundle's kernels are compiled
 
         match self.kind:
             case ValueKind.POINTER | ValueKind.ADDRESS:

@@ -10,7 +10,7 @@ from silo.core.dtypes import DType
 from silo.core.host_arrays import dtype_named, numpy_dtype, require_numpy
 from silo.errors import ArgumentError
 from silo.launch import native
-from silo.launch.drivers import KINDS, open_driver
+from silo.launch.native import KINDS, open_driver
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

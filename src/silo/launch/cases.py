@@ -12,8 +12,7 @@ from silo.errors import CaseError, ExpressionError
 from silo.launch import native
 from silo.launch.buffers import Buffer
 from silo.launch.frameworks import torch_with_gpu
-from silo.limits import case_allowance
-from silo.settings import settings
+from silo.settings import case_allowance, settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

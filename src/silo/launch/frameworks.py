@@ -8,7 +8,7 @@ from typing import Any
 from silo.launch import native
 from silo.launch.descriptors import connect as connect_descriptor
 from silo.launch.descriptors import is_descriptor_type
-from silo.launch.drivers import open_drivers
+from silo.launch.native import open_drivers
 from silo.settings import settings
 
 __all__ = ["connect_loaded", "connect_torch", "disconnect_torch", "notice", "torch_with_gpu"]

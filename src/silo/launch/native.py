@@ -1,10 +1,12 @@
-"""The one import of the native module."""
+"""The one import of the native module, whose GPU drivers are opened when first needed, never before."""
 
 from __future__ import annotations
 
+import sys
 from typing import TypeAlias
 
 from silo.errors import DeviceError
+from silo.settings import settings
 
 try:
     from silo import _native
@@ -20,6 +22,7 @@ try:
         GpuStream,
         HostBuffer,
         Launcher,
+        LibraryCode,
         LoadedKernel,
         PinnedMemory,
         adapt_descriptor,
@@ -60,6 +63,7 @@ except ImportError as error:
 
 __all__ = [
     "ABSENT",
+    "KINDS",
     "MAX_PARAMETERS",
     "Binding",
     "Bound",
@@ -70,6 +74,7 @@ __all__ = [
     "GpuStream",
     "HostBuffer",
     "Launcher",
+    "LibraryCode",
     "LoadedKernel",
     "PinnedMemory",
     "RawCall",
@@ -92,6 +97,8 @@ __all__ = [
     "gpu_synchronize",
     "narrow",
     "new_generation",
+    "open_driver",
+    "open_drivers",
     "path",
     "read",
     "set_driver_opener",
@@ -120,3 +127,34 @@ RawParameter: TypeAlias = tuple[str, int, int, int, int, tuple[object, ...]]
 def path() -> str:
     """The file the native module was loaded from."""
     return _native.__file__ or ""
+
+
+KINDS = ("cuda", "hip")
+
+
+def open_driver(kind: str) -> int:
+    """Open the driver of ``cuda`` or ``hip``; how many devices it has.
+
+    Raises:
+        DeviceError: why it is not here.
+    """
+    return gpu_open(kind, settings().cuda_library if kind == "cuda" else settings().hip_library)
+
+
+def open_drivers() -> None:
+    """Open what there is. The native module calls this once, for a call that may concern a GPU."""
+    for kind in KINDS:
+        try:
+            open_driver(kind)
+        except DeviceError as error:
+            _note(kind, error)
+
+
+def _note(kind: str, error: DeviceError) -> None:
+    if "logging" in sys.modules:  # else nobody can have asked for this message, and the import takes milliseconds
+        import logging  # noqa: PLC0415  # see above
+
+        logging.getLogger("silo").debug("no %s: %s", kind, error)
+
+
+set_driver_opener(open_drivers)

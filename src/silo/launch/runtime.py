@@ -11,7 +11,7 @@ from silo.launch import native
 from silo.launch.arguments import Call, read_call
 from silo.launch.frameworks import connect_loaded
 from silo.launch.native import MAX_PARAMETERS, Binding, Launcher, RawFacts, RawParameter
-from silo.launch.threads import apply_setting as apply_thread_setting
+from silo.launch.resources import apply_setting as apply_thread_setting
 from silo.settings import settings
 
 __all__ = ["Binding", "Launcher", "OnMiss", "inspect_call", "make_bound_launcher", "make_launcher"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.protocols import Source
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.values import Value
-from silo.sources.triton.specialize import ArgumentFacts
 
 __all__ = ["KernelSource"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from silo.core.code_facts import Numerics
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.plugins import declared_options
-from silo.sources.triton.numerics import Numerics
 
 __all__ = ["same_bits"]
 

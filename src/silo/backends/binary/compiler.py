@@ -10,6 +10,7 @@ from silo.artifacts.choice import choose_code
 from silo.artifacts.device_code import check_layout, read_device_code
 from silo.backends.binary.declaration import BINARY
 from silo.compile.identity import code_digest
+from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo
@@ -41,7 +42,7 @@ class BinaryCompiler:
         """The target itself."""
         return target
 
-    def lower(self, source: Source, variant: Variant) -> CompileJob:
+    def lower(self, source: Source, variant: Variant) -> Lowered:
         """The binary that serves the variant's target and facts, as a job.
 
         Raises:
@@ -60,7 +61,7 @@ class BinaryCompiler:
             )
         text = base64.b64encode(code.data).decode("ascii")
         parameters = {"kind": code.kind, "launch": code.launch.to_json()}
-        return CompileJob(self.declaration.name, source.name, code.target, text, parameters)
+        return Lowered(CompileJob(self.declaration.name, source.name, code.target, text, parameters))
 
     def compile(self, job: CompileJob) -> Compiled:
         """The job's own bytes, after checking that they are what it says.

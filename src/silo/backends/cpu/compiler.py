@@ -15,6 +15,7 @@ from silo.backends.cpu.emit.kernel import emit_c
 from silo.backends.cpu.levels import Level, level_of
 from silo.backends.cpu.options import CpuOptions
 from silo.compile.identity import code_digest
+from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.consent import Consent, text_sha256
 from silo.core.decisions import Accepted, Decision, Rejected
@@ -28,6 +29,7 @@ from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError, TrustError, UnsupportedError
 from silo.settings import settings
 from silo.sources.triton.adapter import Ttir, lower_to_ttir, triton_identity, triton_version
+from silo.sources.triton.facts import TtirFacts
 from silo.sources.triton.parameters import ModuleArgument, module_arguments
 from silo.sources.triton.source import TritonSource
 from silo.sources.triton.ssa import Module, Operation
@@ -84,7 +86,7 @@ class CpuCompiler:
             return Rejected(str(error))
         return Accepted(f"compiled by {toolchain.version}")
 
-    def lower(self, source: Source, variant: Variant) -> CompileJob:
+    def lower(self, source: Source, variant: Variant) -> Lowered:
         """Triton's front end; configs that differ only in options of GPUs give equal jobs.
 
         Raises:
@@ -108,7 +110,9 @@ class CpuCompiler:
         def layout(module: Module) -> tuple[LayoutSlot, ...]:
             return _layout(variant.signature, variant.specialization, module)
 
-        return make_job(variant.kernel, variant.target, ttir, layout, options)
+        module = parse_ttir(ttir.text)
+        job = make_job(variant.kernel, variant.target, ttir, module, layout, options)
+        return Lowered(job, TtirFacts(ttir.text, variant.signature, variant.specialization, module))
 
     def compile(self, job: CompileJob) -> Compiled:
         """Parse, verify, emit C, build.
@@ -188,6 +192,7 @@ def make_job(
     kernel: str,
     target: Target,
     ttir: Ttir,
+    module: Module,
     layout: Callable[[Module], tuple[LayoutSlot, ...]],
     options: CpuOptions,
 ) -> CompileJob:
@@ -197,13 +202,13 @@ def make_job(
         kernel: its name.
         target: a concrete cpu target.
         ttir: what the front end made.
+        module: its text, parsed.
         layout: tells the parameters of the object from the module.
         options: how it is compiled.
 
     Raises:
         UnsupportedError: every operation the CPU cannot express, with its place and count.
     """
-    module = parse_ttir(ttir.text)
     # The text of a job has no places in it, so what is unsupported is named here, from the text that has them.
     if unsupported_operations(module):
         check_supported(parse_ttir(ttir.located))

@@ -17,8 +17,7 @@ from silo.core.target import Target
 from silo.errors import DeviceError
 from silo.frozen import frozen
 from silo.launch.native import CpuModule, LoadedKernel
-from silo.launch.reserved import reserved_sms
-from silo.launch.threads import cpu_threads
+from silo.launch.resources import cpu_threads, reserved_sms
 from silo.settings import settings
 
 __all__ = ["CpuDevice", "devices", "load_entry"]

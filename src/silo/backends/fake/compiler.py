@@ -18,6 +18,7 @@ from typing import cast
 
 from silo.backends.fake.declaration import FAKE
 from silo.compile.identity import code_digest
+from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
@@ -55,7 +56,7 @@ class FakeCompiler:
             return Rejected("the target names no arch; write for example fake:one")
         return Accepted(f"any {source_kind} source")
 
-    def lower(self, source: Source, variant: Variant) -> CompileJob:
+    def lower(self, source: Source, variant: Variant) -> Lowered:
         """The variant's values become the job; the kernel itself plays no part but by its fingerprint."""
         values = {**dict(variant.config.values), **variant.specialization.constant_values}
         folded = set(values)
@@ -71,7 +72,7 @@ class FakeCompiler:
             "layout": layout,
         }
         text = f"fake {source.fingerprint}"
-        return CompileJob(self.declaration.name, variant.kernel, variant.target, text, parameters)
+        return Lowered(CompileJob(self.declaration.name, variant.kernel, variant.target, text, parameters))
 
     def warm_up(self) -> None:
         """Nothing to load; remembers that it was asked."""

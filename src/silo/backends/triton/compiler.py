@@ -11,6 +11,7 @@ from silo.artifacts.strip import free_of_folders
 from silo.backends.triton.declaration import TRITON
 from silo.backends.triton.layout import argument_slots, complete_layout, tensor_maps
 from silo.compile.identity import code_digest
+from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
@@ -29,6 +30,7 @@ from silo.sources.triton.adapter import (
     require_triton,
     triton_identity,
 )
+from silo.sources.triton.facts import TtirFacts
 
 __all__ = ["TritonCompiler"]
 
@@ -85,7 +87,7 @@ class TritonCompiler:
             return Target("cuda", f"{target.arch}a")
         return target
 
-    def lower(self, source: Source, variant: Variant) -> CompileJob:
+    def lower(self, source: Source, variant: Variant) -> Lowered:
         """Triton's front end, here and now. ``sm_90`` and ``sm_90a`` give equal jobs.
 
         Raises:
@@ -111,7 +113,8 @@ class TritonCompiler:
             "options": {name: value_to_json(value) for name, value in options},
             "layout": [slot.to_json() for slot in slots],
         }
-        return CompileJob(self.declaration.name, variant.kernel, target, lowered.text, parameters)
+        job = CompileJob(self.declaration.name, variant.kernel, target, lowered.text, parameters)
+        return Lowered(job, TtirFacts(lowered.text, variant.signature, variant.specialization))
 
     def warm_up(self) -> None:
         """Import Triton's back ends. Raises ToolchainError: no usable Triton."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.dtypes import DType
 from silo.core.launch_info import LaunchInfo
@@ -15,7 +16,6 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.values import JSON, FunctionValue, Value, digest
 from silo.errors import ArgumentError, SourceError
-from silo.sources.triton.specialize import ArgumentFacts
 
 __all__ = ["BinaryCode", "BinarySource"]
 

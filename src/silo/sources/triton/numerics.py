@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from silo.core.code_facts import Numerics
 from silo.core.values import digest
 from silo.sources.triton.ssa import Attribute, Dense, Module, Operation, Value
 
-__all__ = ["Numerics", "numerics_of"]
+__all__ = ["numerics_of"]
 
 _FLOAT = re.compile(r"b?f\d+\w*")
 # Operations over several elements, or over several programs, and what they are called in messages.
@@ -37,18 +38,6 @@ _STORES = frozenset(("tt.store", "tt.descriptor_store", "tt.descriptor_scatter")
 _LOOPS = frozenset(("scf.for", "scf.while"))
 # Attributes that say how something is laid out or cached.
 _NO_MATTER = frozenset(("cache", "evict", "isVolatile", "operandSegmentSizes", "resultSegmentSizes"))
-
-
-@dataclass(frozen=True, slots=True)
-class Numerics:
-    """What a kernel's results depend on besides its arguments.
-
-    ``ordered`` are operations whose result depends on how elements are grouped, in words and counted; none: every
-    element is computed by itself. ``stored`` has, for each store, a digest of where to and of what, without positions.
-    """
-
-    ordered: tuple[str, ...]
-    stored: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.dtypes import DType, DTypeKind, dtype
 from silo.core.plugins import is_option, option_names
@@ -19,7 +20,7 @@ from silo.sources.triton import adapter
 from silo.sources.triton.constants import to_value
 from silo.sources.triton.fingerprint import fingerprint, function_value
 from silo.sources.triton.hooks import CallDecidesError, block_shapes_set_by
-from silo.sources.triton.specialize import ArgumentFacts, specialize
+from silo.sources.triton.specialize import specialize
 
 __all__ = ["Hooks", "TritonSource"]
 

@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.dtypes import DType, DTypeKind, dtype
 from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import FunctionValue, Value
 from silo.errors import ArgumentError
 
-__all__ = ["ArgumentFacts", "specialize"]
+__all__ = ["specialize"]
 
 _I32 = range(-(1 << 31), 1 << 31)
 _I64 = range(-(1 << 63), 1 << 63)
 _U64 = range(1 << 64)
 _ALIGNMENT = 16
-
-
-@dataclass(frozen=True, slots=True)
-class ArgumentFacts:
-    """What is known of one argument.
-
-    An array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` where its memory is known to be less than
-    2 GiB and the target may use that. A tensor descriptor: the same of its base, and ``block_shape``.
-    Anything else: its ``value``, with the ``dtype`` only where the caller's scalar has one (``numpy.int64``).
-    """
-
-    value: Value = None
-    dtype: DType | None = None
-    is_pointer: bool = False
-    address: int = 0
-    block_shape: tuple[int, ...] = ()
-    range32: bool = False
-
-    @classmethod
-    def array(cls, element: DType | str, address: int = 0) -> ArgumentFacts:
-        """An array of ``element`` at ``address``; address 0 counts as aligned, as in Triton's warm-up."""
-        return cls(dtype=dtype(element) if isinstance(element, str) else element, is_pointer=True, address=address)
 
 
 def specialize(signature: Signature, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:

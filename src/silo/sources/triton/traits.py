@@ -7,12 +7,12 @@ kernel, in a mask, that argument is how far the block's dimension goes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
+from silo.core.code_facts import BlockTraits, Traits
 from silo.sources.triton.ssa import Attribute, Dense, Module, Operation, Value
 
-__all__ = ["BlockTraits", "Traits", "traits_of"]
+__all__ = ["traits_of"]
 
 _LOADS = frozenset(("tt.load", "tt.descriptor_load", "tt.descriptor_gather"))
 _STORES = frozenset(("tt.store", "tt.descriptor_store", "tt.descriptor_scatter"))
@@ -43,37 +43,8 @@ _SIZE = frozenset(
 _BELOW = frozenset((2, 6))  # slt, ult of arith.cmpi
 
 
-@dataclass(frozen=True, slots=True)
-class BlockTraits:
-    """One length of ranges: the arguments it is masked by, by position, and what is done along it.
-
-    ``reduced`` and ``scanned`` are reductions and scans along it; ``stepped``: a loop goes over its dimension;
-    ``placed``: programs start at multiples of it.
-    """
-
-    length: int
-    limits: tuple[int, ...] = ()
-    reduced: bool = False
-    scanned: bool = False
-    stepped: bool = False
-    placed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """How many operations of each kind a kernel has, and its blocks by length."""
-
-    loads: int
-    stores: int
-    atomics: int
-    dots: int
-    reductions: int
-    scans: int
-    blocks: Mapping[int, BlockTraits]
-
-
-def traits_of(module: Module) -> Traits:
-    """The traits of a module's kernel; functions it calls count as part of it."""
+def traits_of(module: Module, names: Sequence[str]) -> Traits:
+    """The traits of a module's kernel; functions it calls count as part of it. ``names`` are those of its arguments."""
     operations = list(module.walk())
     counts = Counter(operation.name for operation in operations)
     arguments = {value: index for index, value in enumerate(module.entry.regions[0].blocks[0].arguments)}
@@ -105,7 +76,7 @@ def traits_of(module: Module) -> Traits:
         blocks={
             length: BlockTraits(
                 length,
-                tuple(limits.get(length, {})),
+                tuple(names[position] for position in limits.get(length, {})),
                 reduced=length in reduced,
                 scanned=length in scanned,
                 stepped=length in stepped,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from silo.errors import TuneError
-from silo.limits import allowance
+from silo.settings import allowance
 from silo.tune.formats.limits import HEADER_CHARACTERS, PART_CHARACTERS, TRIAL_BYTES, most_text
 
 __all__ = ["Results"]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from silo.core.code_facts import Traits
 from silo.core.values import Value
 from silo.errors import SpaceError
 from silo.tune.heuristics.facts import KernelFacts
 from silo.tune.heuristics.names import GROUP, role_of, size_name
 from silo.tune.heuristics.space import HeuristicSpace, space
 
-__all__ = ["BlockUse", "KernelUse", "guess"]
+__all__ = ["BlockUse", "KernelUse", "common_use", "guess", "use_of"]
 
 # Rows of blocks that a product of matrices handles together, where the kernel asks how many.
 _GROUP_ROWS = 8
@@ -55,6 +56,41 @@ class KernelUse:
     dots: int = 0
     reductions: int = 0
     scans: int = 0
+
+
+def use_of(traits: Traits, lengths: Mapping[str, int]) -> KernelUse:
+    """What a kernel does with blocks of these lengths, by the traits of its code."""
+    blocks: dict[str, BlockUse] = {}
+    for name, length in lengths.items():
+        found = None if role_of(name) == GROUP else traits.blocks.get(length)
+        if found is None:
+            blocks[name] = BlockUse()
+            continue
+        limit = found.limits[0] if found.limits else ""
+        blocks[name] = BlockUse(limit, found.reduced or found.scanned, stepped=found.stepped, placed=found.placed)
+    return KernelUse(
+        blocks=blocks,
+        loads=traits.loads,
+        stores=traits.stores,
+        atomics=traits.atomics,
+        dots=traits.dots,
+        reductions=traits.reductions,
+        scans=traits.scans,
+    )
+
+
+def common_use(one: KernelUse, other: KernelUse) -> KernelUse:
+    """What is so with both lengths of every block: one of them may be a constant of the kernel by chance."""
+    blocks = {
+        name: BlockUse(
+            first.limit if first.limit == second.limit else "",
+            first.folded or second.folded,
+            stepped=first.stepped and second.stepped,
+            placed=first.placed and second.placed,
+        )
+        for (name, first), second in zip(one.blocks.items(), other.blocks.values(), strict=True)
+    }
+    return replace(one, blocks=blocks)
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def _another_active() -> str | None:
 def _require() -> None:
     """A Triton that Silo knows, a CPU it compiles for, and the native module."""
     from silo.backends.cpu.levels import host_target  # noqa: PLC0415  # with `import triton`, where nobody may ask
-    from silo.launch.threads import cpu_threads  # noqa: PLC0415
+    from silo.launch.resources import cpu_threads  # noqa: PLC0415
     from silo.settings import settings  # noqa: PLC0415
     from silo.sources.triton.adapter import require_triton  # noqa: PLC0415
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from silo.backends.cpu.levels import host_target
-from silo.launch.threads import cpu_threads
+from silo.launch.resources import cpu_threads
 from silo.sources.triton.adapter import cpu_target, plugin_driver
 
 __all__ = ["DEVICE", "CpuEvent", "CpuInterface", "c_type", "current_target", "device_properties"]

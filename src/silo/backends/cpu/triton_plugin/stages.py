@@ -21,6 +21,7 @@ from silo.settings import settings
 from silo.sources.triton.adapter import CpuFrontEnd, read_off, run_cpu_passes
 from silo.sources.triton.adapter.toolchain import module
 from silo.sources.triton.effects import argument_effects
+from silo.sources.triton.ttir import parse_ttir
 from silo.status_line import SLOW_S, announce, working
 
 __all__ = ["CpuStages", "compile_check", "read_launch_info"]
@@ -90,7 +91,7 @@ class CpuStages:
                 cooperative=bool(options.launch_cooperative_grid),
             )
             text = read_off(made)
-            job = make_job(name, self.target, text, module_layout, chosen)
+            job = make_job(name, self.target, text, parse_ttir(text.text), module_layout, chosen)
             names.append(name)
             with working(f"compiling {name} for {self.target}"):
                 emitted.append(emit_job(job, _toolchain()))

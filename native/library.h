@@ -1,0 +1,30 @@
+/* Code that a library runs and no driver (a compiled function of jax, a shader of torch.mps): a
+ * callable of Python that gets the caller's own objects, the grid and the stream. */
+#ifndef SILO_LIBRARY_H
+#define SILO_LIBRARY_H
+
+#include "kernel.h"
+#include "launcher.h"
+
+/* What a LoadedKernel is made of then, in place of a module of a driver. */
+struct silo_library {
+    PyObject_HEAD PyObject *call;      /* owned; NULL: the collector took it */
+    PyObject *kind;                    /* owned str, of the device: `driver.name` lies in it */
+    struct silo_driver driver;         /* says which memory it takes; launches nothing itself */
+    int32_t memory_type, device_index; /* of the function: the first type of memory it takes */
+};
+
+extern PyTypeObject *silo_library_type;
+
+/* Fill the driver and the function of a kernel loaded from `module`, which has no handle. */
+void silo_library_function(PyObject *module, const struct silo_driver **driver,
+                           struct silo_function *function);
+
+/* Call the code of a binding whose function has no handle: call(arguments, grid, stream). What it
+ * raises passes through with a note that names the kernel; -1 then. With the GIL. */
+int silo_library_run(const struct silo_launcher *self, const struct silo_inputs *inputs,
+                     const struct silo_binding *binding, const int64_t dims[3]);
+
+int silo_library_init(PyObject *module);
+
+#endif

@@ -1,0 +1,192 @@
+"""Tuning at a first call, on copies of the caller's own arguments."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from silo.api.calls.decision import tuning_allowance_s
+from silo.api.code.compilation import Compilation, memory_is_shown
+from silo.api.machine.array_copies import array_behind, duplicate, extent_of
+from silo.api.machine.session import session
+from silo.api.trials.benches import RUN_LIMIT_S, Bench, LocalBench, benches_on, grid_at
+from silo.api.trials.evaluators import BenchEvaluator, CompiledArtifacts
+from silo.api.trials.first_configs import study_seeds
+from silo.api.trials.lock_files import lock_of
+from silo.api.trials.refinements import refiner_of, spill_limit_of
+from silo.core.config import Config
+from silo.core.decisions import Decision, Rejected
+from silo.core.host_arrays import has_numpy
+from silo.core.origins import Origin
+from silo.errors import ArgumentError, TuneError
+from silo.launch.arguments import Argument, ValueKind
+from silo.launch.descriptors import with_base
+from silo.settings import settings
+from silo.status_line import Task, announce, working
+from silo.tune.effort import BEGUN, note_effort, read_effort
+from silo.tune.outcome import Budget
+from silo.tune.progress import Progress, note_of
+from silo.tune.session import tune
+from silo.tune.terms import Scope, Search, Watch
+
+if TYPE_CHECKING:
+    from silo.api.declared.declaration import DeclaredKernel
+    from silo.api.declared.situation import Situation
+    from silo.api.trials.problem import Problem
+    from silo.core.variant import Variant
+    from silo.tune.trial import Study
+
+__all__ = ["measurable", "tune_live"]
+
+_log = logging.getLogger("silo")
+
+
+def measurable(kernel: DeclaredKernel, situation: Situation, variant: Variant) -> Decision:
+    """Whether candidates, of which ``variant`` is one, can be measured on copies of this call's arguments."""
+    if kernel.grid is None and situation.call.grid is None:
+        return Rejected("the call gives no grid that other configs could use")
+    if not has_numpy():
+        return Rejected("numpy is not installed, and results are compared with it")
+    ranges: list[tuple[int, int, object, str]] = []
+    for argument in situation.call.arguments:
+        if argument.kind is ValueKind.ADDRESS:
+            return Rejected(f"{argument.name} is a bare address, which cannot be copied")
+        if argument.kind in (ValueKind.POINTER, ValueKind.DESCRIPTOR):
+            array = array_behind(argument.value)
+            if array is None:
+                return Rejected(f"{argument.name} is a {type(argument.value).__name__}, which cannot be copied")
+            extent = extent_of(array)
+            start, end = extent.start, extent.start + extent.size
+            for low, high, other, name in ranges:
+                if start < high and low < end and other is not array:
+                    return Rejected(f"{argument.name} and {name} overlap in memory")
+            ranges.append((start, end, array, argument.name))
+    shown = memory_is_shown(kernel.source, variant, _passed(situation))
+    return shown or Rejected(f"{shown.reason}, and what lies there cannot be copied")
+
+
+def tune_live(
+    kernel: DeclaredKernel,
+    situation: Situation,
+    problem: Problem,
+    variant_of: Callable[[Config], Variant],
+    launcher: Any,  # noqa: ANN401  # what launches the kernel without a check
+    unmeasured: Origin,
+) -> Config | None:
+    """Tune one call within the budget and say so in one line; the winner, or None where no config works.
+
+    ``unmeasured`` is what is used then. The caller's arrays are only read: candidates run on copies.
+    """
+    bench = _bench(kernel, situation, launcher)
+    if bench is None:
+        return None
+    bucket = problem.bucket(situation.values)
+    study = problem.study(situation.specialization, bucket)
+    artifacts = CompiledArtifacts(Compilation(session(), kernel.source, trials=True), variant_of)
+    spent_s = read_effort(study, problem.records).seconds
+    left_s = max(tuning_allowance_s() - spent_s, settings().tune_budget_s / 10)
+    budget = Budget(seconds=min(settings().tune_budget_s, left_s))
+    begin, ended = time.monotonic(), "interrupted"
+    _note(study, problem, BEGUN)
+    try:
+        with (
+            BenchEvaluator(study, artifacts, bench, None, situation.candidates) as evaluator,
+            working(f"tuning {study}") as task,
+        ):
+            locked = lock_of(kernel)
+            outcome = tune(
+                study,
+                situation.searched,
+                evaluator,
+                problem.records,
+                Search(
+                    seeds=study_seeds(study, situation.searched, problem.records, locked[0] if locked else None),
+                    budget=budget,
+                ),
+                Scope(
+                    refiner=refiner_of(situation, lambda config: _grid(kernel, situation, variant_of(config))),
+                    most_spills=spill_limit_of(situation),
+                ),
+                Watch(partial(_show, task)),
+            )
+        ended = outcome.stopped
+        winner = outcome.require_winner()
+    except TuneError as error:
+        _log.warning("%s; %s is used", error, unmeasured.phrase)
+        return None
+    finally:
+        _note(study, problem, ended, time.monotonic() - begin)
+    announce(outcome.summary)
+    return winner.config
+
+
+def _note(study: Study, problem: Problem, ended: str, seconds: float = 0.0) -> None:
+    if trouble := note_effort(study, problem.records, ended, seconds):
+        _log.warning("%s", trouble)
+
+
+def _show(task: Task, progress: Progress) -> None:
+    task.note = "; ".join(filter(None, [f"{progress.done} of {progress.total} configs", note_of(progress)]))
+
+
+def _bench(kernel: DeclaredKernel, situation: Situation, launcher: Any) -> Bench | None:  # noqa: ANN401
+    """Where candidates run; None, with a message, where the arguments cannot be copied."""
+    call = situation.call
+    confined = benches_on(
+        kernel.name,
+        [situation.device],
+        _passed(situation),
+        lambda _, artifact: _grid(kernel, situation, artifact.variant),
+        limit_s=min(RUN_LIMIT_S, max(1.0, settings().tune_budget_s / 4)),
+    )
+    if confined:
+        return confined[0]
+    arguments = _copies(situation)
+    if arguments is None:
+        return None
+    grid = call.grid
+
+    def launcher_of(config: Config) -> Callable[[], object]:
+        named = {**arguments, **config.as_dict(), **({} if grid is None else {"grid": grid})}
+        return lambda: launcher(**named)
+
+    return LocalBench(situation.device, arguments, launcher_of)
+
+
+def _grid(kernel: DeclaredKernel, situation: Situation, variant: Variant) -> tuple[int, ...]:
+    call, values = situation.call, {**variant.specialization.constant_values, **variant.config.as_dict()}
+    return grid_at(kernel.grid, call.grid, call.values, values, situation.device.facts())
+
+
+def _passed(situation: Situation) -> dict[str, object]:
+    arguments = situation.call.arguments
+    return {one.name: _plain(one) for one in arguments if one.kind not in (ValueKind.ABSENT, ValueKind.CONSTANT)}
+
+
+def _plain(argument: Argument) -> object:
+    """Scalars of array libraries as Python's."""
+    return argument.number if argument.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT) else argument.value
+
+
+def _copies(situation: Situation) -> dict[str, object] | None:
+    """The call's arguments with arrays copied; arguments that are one array stay one array."""
+    made: dict[int, object] = {}
+    result: dict[str, object] = {}
+    for name, value in situation.call.values.items():
+        if name in situation.given:
+            continue
+        array = array_behind(value)
+        if array is not None:
+            if id(array) not in made:
+                try:
+                    made[id(array)] = duplicate(array)
+                except ArgumentError as error:
+                    _log.info("%s is not tuned on this call: %s: %s", situation.call.kernel, name, error)
+                    return None
+            result[name] = made[id(array)] if array is value else with_base(value, made[id(array)])
+        else:
+            result[name] = value
+    return result

@@ -1,0 +1,387 @@
+"""What happens when a kernel of this process is called in a way it was not called before."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+from silo.api.calls.decision import decide_call, frozen_error, mode_of, unfinished
+from silo.api.calls.determinism import NumericsOf, is_deterministic
+from silo.api.calls.first_call import measurable, tune_live
+from silo.api.calls.pruning import prune
+from silo.api.code.compilation import Compilation, compiler_identity
+from silo.api.code.loaded_kernels import HeuristicLauncher, bound_launcher, guarded_launcher, load_code, stored_code
+from silo.api.declared.declaration import DeclaredKernel
+from silo.api.declared.derived_constexprs import derive
+from silo.api.declared.situation import Situation
+from silo.api.machine.device_plugins import device_of
+from silo.api.machine.session import session
+from silo.api.trials.problem import Problem, measure_policy
+from silo.artifacts.artifact import Artifact
+from silo.compile.plan import Chosen
+from silo.core.config import Config
+from silo.core.config_set import ConfigSet
+from silo.core.decisions import Decision, Rejected
+from silo.core.origins import Origin
+from silo.core.protocols import Device
+from silo.core.search_space import SearchSpace
+from silo.core.signature import NoDefault, Signature
+from silo.core.specialization import Specialization
+from silo.core.values import Value
+from silo.core.variant import Variant
+from silo.errors import ArgumentError, BlobLostError, SpaceError
+from silo.forks import Mutex
+from silo.launch.arguments import Call, ValueKind, describe_call
+from silo.launch.binding import bind
+from silo.launch.runtime import Binding, Launcher, inspect_call
+from silo.status_line import announce, working
+from silo.tune.heuristics.space import BoundSpace
+from silo.tune.policy import Action, Mode, PolicyDecision
+from silo.tune.progress import format_duration
+
+if TYPE_CHECKING:
+    from silo.api.code.compiled_calls import CompiledKernel
+
+__all__ = ["Resolved", "Resolver"]
+
+_log = logging.getLogger("silo")
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What serves a call, and why: the tag of its binding."""
+
+    artifact: Artifact
+    decision: PolicyDecision
+
+
+class Resolver:
+    """Answers the misses of one kernel's launcher: picks a config, compiles, loads."""
+
+    def __init__(self, kernel: DeclaredKernel) -> None:
+        self._kernel = kernel
+        # Tuning launches candidates through the same launcher, so a miss may come while one is being answered.
+        self._lock = Mutex()
+        self._tuning_process = 0  # the one that tunes now; a child made by fork meanwhile does not
+        self._guesses: dict[tuple[Signature, Specialization], BoundSpace] = {}
+        self._numerics = NumericsOf(kernel)
+        self._told: set[str] = set()  # why calls are not tuned
+
+    @cached_property
+    def native(self) -> Launcher:
+        """The native launcher."""
+        return guarded_launcher(self._kernel, self._on_miss, release_gil=self._kernel.release_gil)
+
+    @cached_property
+    def direct(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
+        """What launches without a check."""
+        kernel = self._kernel
+        if not kernel.derived.opaque:
+            return self.native
+        parameters = kernel.source.signature.parameters
+        defaults = {p.name: p.default for p in parameters if not isinstance(p.default, NoDefault)}
+        return HeuristicLauncher(self.native, kernel.source.signature.names, defaults, kernel.derived)
+
+    def compiled(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> CompiledKernel:
+        """Compile and load what a call needs; what came of it."""
+        from silo.api.code.compiled_calls import compiled_kernel, default_place, stand_in  # noqa: PLC0415  # few calls look at it
+
+        args = tuple(stand_in(value, default_place) for value in args)
+        named = self._completed(args, {name: stand_in(value, default_place) for name, value in kwargs.items()})
+        binding = self.native.resolve(*args, **named, **({} if grid is None else {"grid": grid}))
+        return compiled_kernel(self._kernel, cast("Resolved", binding.tag).artifact, binding, self.native)
+
+    def bind(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> Any:  # noqa: ANN401
+        """A launcher without a guard for calls like this one."""
+        named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
+        binding = self.native.resolve(*args, **named)
+        resolved = cast("Resolved", binding.tag)
+        return bound_launcher(
+            self.native,
+            self._kernel.source.signature,
+            binding,
+            resolved.artifact.variant,
+            grid=grid,
+            release_gil=self._kernel.release_gil,
+            constant=self._kernel.source.constant,
+        )
+
+    def explain(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> str:
+        """Which variant a call gets and why, in words."""
+        kernel = self._kernel
+        named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
+        situation = self.understand(inspect_call(self.native, kernel.source.signature, *args, **named))
+        decision = self.decide(situation, can_tune=False)
+        if decision.action is Action.REFUSE:
+            return f"{describe_call(situation.call)}\n{frozen_error(kernel, self.problem(situation), situation)}"
+        variant = self.variant(situation, decision.config)
+        compiler = compiler_identity(kernel.source.kind, variant.target)
+        known = session().store.artifacts.get(variant.artifact_key(compiler))
+        lines = [
+            describe_call(situation.call),
+            f"device: {situation.device.target} ({situation.device.model})",
+            "assumes: "
+            + (", ".join(f"{name} {fact.value}" for name, fact in variant.specialization.facts) or "nothing"),
+            f"config: {decision.config} ({decision.origin.value}: {decision.reason})",
+            f"artifact: {variant.artifact_key(compiler)[:16]}, " + ("in the store" if known else "not compiled yet"),
+            *self._heuristic(situation),
+            *self._progress(situation),
+            *self._rivals(situation, decision.config),
+        ]
+        return "\n".join(lines)
+
+    def _progress(self, situation: Situation) -> list[str]:
+        """How far first calls came that were cut off."""
+        found = unfinished(self.problem(situation), situation)
+        return [] if found is None else [f"measured: {found}"]
+
+    def _heuristic(self, situation: Situation) -> list[str]:
+        """How a heuristic came to the space, where one did."""
+        if situation.rule is None:
+            return []
+        return [situation.rule.explain(situation.device.target, situation.device.facts(), situation.values)]
+
+    def _rivals(self, situation: Situation, chosen: Config) -> list[str]:
+        """Why each other config of the space is not the one, a line each."""
+        problem = self.problem(situation)
+        bucket = problem.bucket(situation.values)
+        winner = problem.winner(situation.specialization, bucket)
+        times = {} if winner is None else {row.config.order_key: row.time.median_ns for row in winner.runners_up}
+        failed = problem.failures(situation.specialization, bucket)
+        lines: list[str] = []
+        measured = (
+            [] if winner is None else [row.config for row in winner.runners_up if row.config in situation.searched]
+        )
+        for config in ConfigSet((*situation.space.configs(), *measured)):
+            if config.order_key == chosen.order_key:
+                continue
+            if config.order_key in situation.left_out:
+                reason = situation.left_out[config.order_key]
+            elif config not in situation.searched:
+                reason = "the call sets " + ", ".join(f"{name}={value}" for name, value in situation.given.items())
+            elif config.order_key in failed:
+                reason = failed[config.order_key]
+            elif config.order_key in times and winner is not None:
+                reason = f"{times[config.order_key] / max(winner.median_ns, 1):.2f} times the winner's time"
+            else:
+                reason = "not measured"
+            lines.append(f"rejected: {config}: {reason}")
+        return lines
+
+    def understand(self, call: Call) -> Situation:
+        """Types, facts, device and candidates of a call."""
+        kernel = self._kernel
+        device = device_of(kernel.name, call.device_kind, call.device[1])
+        facts = call.facts(kernel.source.constant)
+        signature, specialization = kernel.source.specialize(facts)
+        open_blocks = [name for name in kernel.open_blocks if name not in specialization.constant_values]
+        rule = self._guessed(call, device, signature, specialization) if open_blocks else kernel.rule
+        deterministic = is_deterministic(kernel)
+        if deterministic and rule is not None:
+            rule = rule.deterministic
+        config_names = set(kernel.config_names if rule is None else rule.config_names)
+        given = {name: value for name, value in specialization.constants if name in config_names}
+        given.update({name: kernel.source.constant(value) for name, value in call.options.items()})
+        values: dict[str, Value] = {
+            one.name: one.number
+            for one in call.arguments
+            if one.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
+        }
+        constants = {name: value for name, value in specialization.constants if name not in config_names}
+        plain = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
+        key_values = {**plain, **values, **constants}
+        key = rule.reads if open_blocks and rule is not None else kernel.key
+        for name in key:
+            if name not in key_values:
+                raise ArgumentError(
+                    f"{kernel.name}: tuning depends on {name} (its key), which is {_what(call, name)} in this call; "
+                    f"a key holds scalars, so pass one or take {name} out of key={list(key)}"
+                )
+        integers = {name: key_values[name] for name in key if isinstance(key_values.get(name), int)}
+        space = kernel.space if rule is None else rule.space(device.target, device.facts(), key_values)
+        specialization = Specialization(specialization.facts, tuple(constants.items()))
+        searched, left_out = self._searched(space, integers, given), dict[bytes, str]()
+        if kernel.prunes:
+            searched, left_out = prune(kernel, call, searched)
+        situation = Situation(
+            call=call,
+            device=device,
+            signature=signature,
+            specialization=specialization,
+            values=cast("Mapping[str, Value]", key_values),
+            given=given,
+            searched=searched,
+            space=space,
+            key=key,
+            config_names=tuple(sorted(config_names)),
+            rule=rule,
+            deterministic=deterministic,
+            left_out=left_out,
+        )
+        if not deterministic:
+            return situation
+        # Of a space of groups those that it lists: nobody looked at the code of their combinations.
+        candidates, other_bits = self.same_bits(situation, situation.candidates)
+        said = {key: f"deterministic mode: {reason}" for key, reason in other_bits.items()}
+        return replace(situation, searched=ConfigSet(candidates), left_out={**left_out, **said}, other_bits=other_bits)
+
+    def same_bits(
+        self, situation: Situation, configs: tuple[Config, ...]
+    ) -> tuple[tuple[Config, ...], dict[bytes, str]]:
+        """The configs that may be used where results must be the same bits everywhere; of the others why not."""
+        if not situation.deterministic or len(configs) == 1:
+            return configs, {}
+        judged = self._numerics.judge([self.variant(situation, config) for config in configs])
+        left_out = {key: decision.reason for key, decision in judged.items() if not decision}
+        return tuple(config for config in configs if config.order_key not in left_out), left_out
+
+    def _guessed(self, call: Call, device: Device, signature: Signature, specialization: Specialization) -> BoundSpace:
+        """The space of a call that leaves block sizes open, for a kernel without one. ``SpaceError`` where unclear."""
+        from silo.api.calls.guessed_space import check_grid, guess_space  # noqa: PLC0415  # most kernels say what they are
+
+        constants = tuple(item for item in specialization.constants if item[0] not in self._kernel.open_blocks)
+        specialization = Specialization(specialization.facts, constants)
+        known = (signature, specialization)
+        if known not in self._guesses:
+            self._guesses[known] = guess_space(self._kernel, device.target, signature, specialization)
+        check_grid(self._kernel, self._guesses[known], call.grid, self._kernel.grid)
+        return self._guesses[known]
+
+    def _searched(self, space: SearchSpace, integers: Mapping[str, Value], given: Mapping[str, Value]) -> SearchSpace:
+        try:
+            return space.for_call(integers, given)
+        except SpaceError as error:
+            raise SpaceError(f"{self._kernel.name} ({self._kernel.location}): {error}") from error
+
+    def problem(self, situation: Situation) -> Problem:
+        """What the call's trials have in common with those of other sizes."""
+        kernel = self._kernel
+        target = situation.device.target
+        return Problem(
+            kernel=kernel.name,
+            source=kernel.source.fingerprint,
+            signature=situation.signature,
+            target=target,
+            compiler=compiler_identity(kernel.source.kind, target),
+            device=situation.device,
+            policy=measure_policy(situation.device),
+            key=situation.key,
+            records=session().store.records,
+        )
+
+    def decide(self, situation: Situation, *, can_tune: bool = True, mode: Mode | None = None) -> PolicyDecision:
+        """The config for a call, or that it is to be tuned, or that nothing may be used."""
+
+        def can_measure() -> Decision:
+            if not can_tune:
+                return Rejected("explaining measures nothing")
+            found = measurable(self._kernel, situation, self.variant(situation, situation.candidates[0]))
+            if isinstance(found, Rejected) and found.reason not in self._told:
+                self._told.add(found.reason)
+                announce(f"{self._kernel.name} is not tuned on calls such as this one: {found.reason}")
+            return found
+
+        problem = self.problem(situation)
+        return decide_call(self._kernel, problem, situation, mode or mode_of(self._kernel), can_measure)
+
+    def chosen(self, situation: Situation, *, mode: Mode | None = None) -> Chosen:
+        """The config for a call without measuring. FrozenError where nothing may be used."""
+        decision = self.decide(situation, can_tune=False, mode=mode)
+        if decision.action is Action.REFUSE:
+            raise frozen_error(self._kernel, self.problem(situation), situation)
+        return Chosen(decision.config, decision.origin)
+
+    def variant(self, situation: Situation, config: Config) -> Variant:
+        """The variant of a call with one config. Derived constexprs count as given by the caller."""
+        kernel = self._kernel
+        values = {**config.as_dict(), **situation.values}  # an open block is an argument to who traced its readers
+        derived = derive(kernel.derived, values, config.as_dict(), situation.device.facts())
+        own = {name: value for name, value in derived.items() if name not in situation.specialization.constant_values}
+        own |= kernel.source.constants_of(config, situation.specialization)
+        constants = (*situation.specialization.constants, *own.items())
+        return Variant(
+            kernel=kernel.name,
+            source=kernel.source.fingerprint,
+            signature=situation.signature,
+            specialization=Specialization(situation.specialization.facts, constants),
+            config=config,
+            target=situation.device.target,
+        )
+
+    def _on_miss(self, call: Call) -> Binding:
+        with self._lock:
+            situation = self.understand(call)
+            decision = self.decide(situation, can_tune=self._tuning_process != os.getpid())
+            config = decision.config
+            if decision.action is Action.REFUSE:
+                raise frozen_error(self._kernel, self.problem(situation), situation)
+            if decision.action is Action.TUNE:
+                self._tuning_process = os.getpid()
+                try:
+                    config = self._tuned(situation, decision.origin) or config
+                finally:
+                    self._tuning_process = 0
+            variant = self.variant(situation, config)
+            try:
+                return self._loaded(situation, variant, decision)
+            except BlobLostError as error:
+                _log.info("%s; it is compiled again", error)
+                return self._loaded(situation, variant, decision)
+
+    def _loaded(self, situation: Situation, variant: Variant, decision: PolicyDecision) -> Binding:
+        return self._bind(situation, self._compiled(variant), decision)
+
+    def _compiled(self, variant: Variant) -> Artifact:
+        """The artifact of a variant; where it has to be made, that is said."""
+        compilation = Compilation(session(), self._kernel.source)
+        with working(f"compiling {variant.kernel} for {variant.target}") as task:
+            artifact = compilation.artifact(variant)
+        if compilation.compiled:
+            config = f" ({variant.config})" if variant.config.as_dict() else ""
+            announce(f"compiled {variant.kernel} for {variant.target} in {format_duration(task.seconds)}{config}")
+        return artifact
+
+    def _tuned(self, situation: Situation, unmeasured: Origin) -> Config | None:
+        return tune_live(
+            self._kernel,
+            situation,
+            self.problem(situation),
+            lambda config: self.variant(situation, config),
+            self.direct,
+            unmeasured,
+        )
+
+    def _bind(self, situation: Situation, artifact: Artifact, decision: PolicyDecision) -> Binding:
+        loaded = load_code(situation.device, stored_code(session().store, artifact))
+        variant = artifact.variant
+        return bind(
+            cast("Any", loaded),
+            artifact.launch,
+            variant.signature,
+            variant.specialization,
+            {**variant.specialization.constant_values, **variant.config.as_dict()},
+            grid=self._kernel.grid,
+            facts=situation.device.facts(),
+            tag=Resolved(artifact, decision),
+        )
+
+    def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        launcher = self.direct
+        return launcher.complete(args, kwargs) if isinstance(launcher, HeuristicLauncher) else dict(kwargs)
+
+
+def _what(call: Call, name: str) -> str:
+    """What a parameter was called with, in words."""
+    kind = next((one.kind for one in call.arguments if one.name == name), ValueKind.ABSENT)
+    words = {
+        ValueKind.ABSENT: "missing",
+        ValueKind.POINTER: "an array",
+        ValueKind.ADDRESS: "an address",
+        ValueKind.NONE: "None",
+        ValueKind.DESCRIPTOR: "a tensor descriptor",
+    }
+    return words.get(kind, "no scalar")

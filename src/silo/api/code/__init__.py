@@ -1,0 +1,1 @@
+"""From variants to code: compiled, shown, loaded."""

@@ -1,0 +1,181 @@
+"""From variants to artifacts: the store first, then the compile workers."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from silo.api.machine.array_copies import array_behind, extent_of
+from silo.api.machine.session import Session
+from silo.artifacts.artifact import Artifact
+from silo.compile.executor import InProcess
+from silo.compile.toolchain import select_compiler
+from silo.core.compiled import Compiled
+from silo.core.decisions import Accepted, Decision
+from silo.core.protocols import Compiler, Source
+from silo.core.target import Target
+from silo.core.variant import CompileJob, Variant
+from silo.errors import CompileError, SourceError
+from silo.forks import Mutex
+from silo.store.artifacts import Outcome
+
+if TYPE_CHECKING:
+    from silo.core.code_facts import Lowered
+
+__all__ = ["Compilation", "Pending", "compiler_identity", "lowered", "memory_is_shown"]
+
+# A call may look at the code of a variant before it has it compiled, and lowering takes some 20 ms. Facts hold on to a
+# whole parsed module, so only those of the last variants are kept.
+_KEPT = 8
+_lowered: OrderedDict[tuple[str, str, Variant], Lowered] = OrderedDict()
+_lock = Mutex()
+
+
+def compiler_identity(source_kind: str, target: Target) -> str:
+    """What decides the bytes besides the variant; ``TargetError`` where nothing here compiles for the target."""
+    return select_compiler(source_kind, target).identity(target)
+
+
+def lowered(source: Source, variant: Variant) -> Lowered:
+    """What the front end makes of one variant, and the facts of its code. Raises SourceError and CompileError."""
+    compiler = select_compiler(source.kind, variant.target)
+    # The variant has the source's fingerprint; the identity covers what else decides the text.
+    key = (compiler.declaration.name, compiler.identity(variant.target), variant)
+    with _lock:
+        found = _lowered.get(key)
+    if found is not None:
+        return found
+    made = compiler.lower(source, variant)  # without the lock: it runs the front end
+    with _lock:
+        _lowered[key] = made
+        while len(_lowered) > _KEPT:
+            _lowered.popitem(last=False)
+    return made
+
+
+def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, object]) -> Decision:
+    """Whether all memory that a call reaches lies behind its arguments, as far as the lowered code tells.
+
+    Where it does not, a copy of the arguments is not one of what the kernel works on: nothing could be put back, and in
+    another process addresses point nowhere.
+    """
+    # Lowering takes some 20 ms, and few calls have anything that could be an address.
+    if not any(_may_be_addresses(value) for value in arguments.values()):
+        return Accepted()
+    try:
+        return lowered(source, variant).facts.shows_its_memory
+    except (CompileError, SourceError):
+        return Accepted()  # the config's own failure, which its trial tells
+
+
+def _may_be_addresses(value: object) -> bool:
+    array = array_behind(value)
+    if array is not None:
+        return extent_of(array).dtype.name in ("int64", "uint64")
+    return isinstance(value, int) and value >= 1 << 32
+
+
+@dataclass(slots=True)
+class Pending:
+    """An artifact that is there, or is being compiled. ``asked`` makes its key; ``variant`` has effects besides."""
+
+    asked: Variant
+    variant: Variant
+    compiler: str
+    artifact: Artifact | None = None
+    job: str = ""
+    outcome: Outcome | None = None
+    future: Future[Compiled] | None = None
+
+
+@dataclass(slots=True)
+class Compilation:
+    """Compiles the variants of one source, each job once. Counts what was compiled and what the store had.
+
+    With ``trials`` the variants are configs that are tried: one that takes much longer than others is given up.
+    """
+
+    session: Session
+    source: Source
+    trials: bool = False
+    compiled: int = 0
+    reused: int = 0
+    _futures: dict[str, Future[Compiled]] = field(default_factory=dict[str, "Future[Compiled]"])
+    _outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+
+    def expect(self, variants: Sequence[Variant]) -> None:
+        """These will be asked for: start workers for those that the store does not hold."""
+        if not variants:
+            return
+        compiler = select_compiler(self.source.kind, variants[0].target)
+        identity = compiler.identity(variants[0].target)
+        missing = sum(self.session.store.artifacts.get(variant.artifact_key(identity)) is None for variant in variants)
+        if missing and not compiler.declaration.in_process:
+            self.session.pool.warm(missing, compiler.declaration.name)
+
+    def start(self, variant: Variant) -> Pending:
+        """Look in the store; lower in this process and hand the job to a worker if it is not there.
+
+        Raises SourceError and CompileError of the front end.
+        """
+        compiler = select_compiler(self.source.kind, variant.target)
+        identity = compiler.identity(variant.target)
+        artifacts = self.session.store.artifacts
+        known = artifacts.get(variant.artifact_key(identity))
+        if known is not None:
+            self.reused += 1
+            return Pending(variant, known.variant, identity, artifact=known)
+        made = lowered(self.source, variant)
+        job = made.job
+        # Effects belong to the artifact, not to its key: they follow from the source and need the lowered text.
+        typed = replace(variant, signature=variant.signature.with_effects(dict(made.facts.effects)))
+        key = job.key(identity)
+        outcome = self._outcomes.get(key) or artifacts.outcome(key)
+        if outcome is not None:
+            self.reused += 1
+            return Pending(variant, typed, identity, job=key, outcome=outcome)
+        future = self._futures.get(key)
+        if future is None:
+            future = self._futures[key] = self._submit(compiler, job)
+        return Pending(variant, typed, identity, job=key, future=future)
+
+    def finish(self, pending: Pending) -> Artifact:
+        """Await the artifact and keep it. Raises CompileError."""
+        if pending.artifact is not None:
+            return pending.artifact
+        outcome = pending.outcome or self._outcomes.get(pending.job)
+        if outcome is None:
+            assert pending.future is not None
+            compiled = pending.future.result()
+            outcome = self._outcomes.get(pending.job)
+            if outcome is None:
+                outcome = self._outcomes[pending.job] = self.session.store.artifacts.put_compiled(pending.job, compiled)
+                self.compiled += 1
+        artifact = Artifact(
+            variant=pending.variant,
+            launch=outcome.launch,
+            blob=outcome.blob,
+            sidecars=outcome.sidecars,
+            compiler=pending.compiler,
+            job=pending.job,
+        )
+        self.session.store.artifacts.put(pending.asked.artifact_key(pending.compiler), artifact)
+        pending.artifact = artifact
+        return artifact
+
+    def forget(self, pending: Pending) -> None:
+        """Its blob is lost, so what is known of its job leads nowhere: the next one to ask has it compiled again."""
+        self._outcomes.pop(pending.job, None)
+        self._futures.pop(pending.job, None)
+
+    def artifact(self, variant: Variant) -> Artifact:
+        """The artifact of a variant, compiled now if need be."""
+        return self.finish(self.start(variant))
+
+    def _submit(self, compiler: Compiler, job: CompileJob) -> Future[Compiled]:
+        if compiler.declaration.in_process:
+            return InProcess().submit(job)
+        return self.session.pool.submit(job, trial=self.trials)

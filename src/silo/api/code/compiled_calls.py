@@ -1,0 +1,179 @@
+"""What ``k.compiled(...)`` and ``k.warmup(...)`` give: one call's compiled code, with the members that Triton's has."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from silo.api.code.code_forms import CodeForms
+from silo.api.code.loaded_kernels import bound_launcher, stored_blob
+from silo.api.machine.device_plugins import devices_of_kind
+from silo.api.machine.session import session
+from silo.core.dtypes import dtype
+from silo.errors import ArgumentError
+from silo.frozen import replace
+from silo.launch import native
+from silo.launch.native import KINDS
+
+if TYPE_CHECKING:
+    from silo.api.declared.declaration import DeclaredKernel
+    from silo.artifacts.artifact import Artifact
+    from silo.core.config import Config
+    from silo.launch.runtime import Binding, Launcher
+
+__all__ = ["CompiledKernel", "compiled_kernel", "default_place", "stand_in"]
+
+_MOST_CPU_THREADS = 2**31 - 1
+_DEFAULTS = {"num_warps": 4, "num_stages": 3}  # which a CPU passes over, and programs read
+
+
+class CompiledTarget(NamedTuple):
+    """What the code is for, by Triton's names: ``cuda``, 90, 32; ``hip``, ``gfx942``, 64; ``cpu``, the level, 1."""
+
+    backend: str
+    arch: int | str
+    warp_size: int
+
+
+class CompiledKernel:
+    """The compiled code that serves one call, ready to launch: ``compiled[grid](*args)``.
+
+    A launch has no guard, as with :meth:`silo.Kernel.bind`: it takes arguments like those it was compiled for.
+
+    Attributes:
+        name: the symbol that runs.
+        config: the config that was chosen.
+        asm: the forms of the code by name, each made when asked for: ``ttir``, ``ttgir``, ``llir``, ``ptx``, ``sass``,
+            ``amdgcn``, ``c``; and the binary as bytes (``cubin``, ``hsaco``, ``so``).
+        metadata: ``num_warps``, ``num_ctas``, ``shared`` (bytes), ``target``, the config's options and more.
+        hash: the key of the compile job.
+    """
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        forms: CodeForms,
+        launcher: Callable[[], Any],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.name = artifact.launch.entry
+        self.config: Config = artifact.variant.config
+        self.asm = forms
+        self.hash = artifact.job
+        self._artifact = artifact
+        self._make_launcher = launcher
+        self._options = dict(options)
+
+    @cached_property
+    def metadata(self) -> Any:  # noqa: ANN401  # a named tuple of what there is
+        """How it is launched, by Triton's names."""
+        launch, target = self._artifact.launch, self._artifact.variant.target
+        on_cpu = target.kind == "cpu"
+        found: dict[str, Any] = {
+            **self._options,
+            "name": launch.entry,
+            "num_warps": self._options.get("num_warps", 4) if on_cpu else launch.num_warps,
+            "num_ctas": launch.cluster[0] * launch.cluster[1] * launch.cluster[2],
+            "cluster_dims": launch.cluster,
+            "shared": max(launch.shared_bytes, int(on_cpu)),  # 1 on a CPU, as ``n_regs``: programs divide by it
+            "warp_size": 1 if on_cpu else launch.threads // max(launch.num_warps, 1),
+            "global_scratch_size": launch.scratch_bytes,
+            "global_scratch_align": launch.scratch_align,
+            "profile_scratch_size": launch.profile_bytes,
+            "profile_scratch_align": launch.profile_align,
+            "launch_cooperative_grid": launch.cooperative,
+            "launch_pdl": launch.pdl,
+        }
+        digits = "".join(character for character in target.arch if character.isdecimal())
+        arch = int(digits) if target.kind == "cuda" and digits else target.arch
+        found["target"] = CompiledTarget(target.kind, arch, found["warp_size"])
+        names = sorted(name for name in found if name.isidentifier() and not name.startswith("_"))
+        return namedtuple("KernelMetadata", names)(**{name: found[name] for name in names})  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  # members by what there is
+
+    @property
+    def n_regs(self) -> int:
+        """Registers a thread. On a CPU 1: programs divide by it to learn how many programs fit."""
+        registers = self._artifact.launch.registers
+        return 1 if registers is None else registers
+
+    @property
+    def n_spills(self) -> int:
+        """Values that are kept in local memory for want of registers."""
+        return self._artifact.launch.spills or 0
+
+    @property
+    def n_max_threads(self) -> int:
+        """The most threads of a block."""
+        launch = self._artifact.launch
+        return _MOST_CPU_THREADS if self._artifact.variant.target.kind == "cpu" else launch.threads
+
+    @property
+    def kernel(self) -> bytes:
+        """The binary."""
+        data = self.asm[self._artifact.blob.kind]
+        assert isinstance(data, bytes)
+        return data
+
+    def _init_handles(self) -> None:
+        """Nothing is left to load; programs call it as they call Triton's."""
+
+    @cached_property
+    def _launcher(self) -> Any:  # noqa: ANN401
+        return self._make_launcher()
+
+    def __getitem__(self, grid: Any) -> Any:  # noqa: ANN401  # something to call
+        return self._launcher[grid]
+
+    def __repr__(self) -> str:
+        return f"<compiled {self._artifact.variant.kernel} for {self._artifact.variant.target}, {self.config}>"
+
+
+def compiled_kernel(kernel: DeclaredKernel, artifact: Artifact, binding: Binding, guarded: Launcher) -> CompiledKernel:
+    """What serves a call of a kernel of this process."""
+    variant = artifact.variant
+    asked = replace(variant, signature=variant.signature.without_effects())
+    forms = CodeForms(artifact, lambda ref: stored_blob(session().store, artifact, ref), kernel.source, asked)
+
+    def launcher() -> Any:  # noqa: ANN401
+        return bound_launcher(
+            guarded,
+            kernel.source.signature,
+            binding,
+            variant,
+            grid=None,
+            release_gil=kernel.release_gil,
+            constant=kernel.source.constant,
+        )
+
+    options = {**_DEFAULTS, **variant.config.as_dict()} if variant.target.kind == "cpu" else variant.config.as_dict()
+    return CompiledKernel(artifact, forms, launcher, options)
+
+
+def default_place() -> str:
+    """Where a call without arrays goes, by the rule of calls: the current GPU, else the first, else the CPU."""
+    for kind in KINDS:
+        if devices_of_kind(kind):
+            return f"{kind}:{native.gpu_current(kind) or 0}"
+    return "cpu"
+
+
+def stand_in(value: object, device: Callable[[], str]) -> object:
+    """What a call sees where ``warmup`` was given a dtype for an array, as Triton allows; any other value itself.
+
+    It is an array of one element on ``device``, aligned to 16 bytes.
+    """
+    kind = type(value)
+    place = f"{kind.__module__}.{kind.__qualname__}"
+    if place == "triton.runtime.jit.MockTensor":
+        value = getattr(value, "dtype", None)
+    elif place not in ("torch.dtype", "triton.language.core.dtype"):
+        return value
+    try:
+        found = dtype(str(value).rpartition(".")[2])
+    except KeyError as error:
+        raise ArgumentError(f"warmup takes a dtype in place of an array, and not {value}: {error.args[0]}") from None
+    from silo.launch.buffers import Buffer  # noqa: PLC0415  # few warm-ups are without arrays
+
+    return Buffer(1, found, device())

@@ -1,0 +1,201 @@
+"""From artifacts to loaded kernels, and launchers for kernels whose heuristics run in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.artifacts.runs_on import runs_on
+from silo.core.decisions import Decision
+from silo.core.plugins import option_names
+from silo.core.signature import ParameterKind, Signature
+from silo.core.values import Value
+from silo.core.variant import Variant
+from silo.errors import ArgumentError, BlobLostError
+from silo.frozen import field, frozen
+from silo.launch.arguments import describe_call
+from silo.launch.dispatch import accepts
+from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_bound_launcher, make_launcher
+from silo.settings import settings
+
+if TYPE_CHECKING:
+    from silo.api.declared.declaration import DeclaredKernel
+    from silo.api.declared.derived_constexprs import Derived
+    from silo.core.consent import Consent
+    from silo.core.protocols import Device, LoadedKernel
+    from silo.core.target import Target
+    from silo.store.store import MemoryStore, Store
+
+__all__ = [
+    "CheckedLauncher",
+    "HeuristicLauncher",
+    "VouchedCode",
+    "bound_launcher",
+    "guarded_launcher",
+    "load_code",
+    "runs_here",
+    "stored_blob",
+    "stored_code",
+]
+
+
+@frozen
+class VouchedCode:
+    """An artifact's verified bytes, with consent to load them where they are native code."""
+
+    artifact: Artifact
+    blob: bytes = field(repr=False)
+    consent: Consent | None = None
+
+
+def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bool = True) -> Launcher:
+    """A launcher of a kernel of this process, with the guard that its declaration asks for."""
+    return make_launcher(
+        kernel.name,
+        kernel.source.signature,
+        on_miss=on_miss,
+        key=kernel.key,
+        exact=kernel.exact_names,
+        config_names=kernel.launcher_names,
+        open_key=kernel.open_key,
+        counted=kernel.open_blocks,
+        options=option_names(),
+        release_gil=release_gil,
+    )
+
+
+def stored_blob(store: Store | MemoryStore, artifact: Artifact, ref: BlobRef | None = None) -> bytes:
+    """An artifact's verified blob, or the sidecar ``ref``. ``BlobLostError`` when the store lost it meanwhile."""
+    blob = store.blobs.get((ref or artifact.blob).sha256)
+    if blob is None:
+        what = "compiled code" if ref is None else ref.kind
+        raise BlobLostError(
+            f"{artifact.variant.kernel}: its {what} left the store while it was being loaded; call it again"
+        )
+    return blob
+
+
+def stored_code(store: Store | MemoryStore, artifact: Artifact) -> VouchedCode:
+    """An artifact of the store, ready to be loaded. ``BlobLostError`` when the store lost it meanwhile."""
+    consent = None
+    if artifact.runs_on_host:
+        consent = store.trust.vouch(artifact.host_code(), origin=f"the store's code of {artifact.variant.kernel}")
+    return VouchedCode(artifact, stored_blob(store, artifact), consent)
+
+
+def load_code(device: Device, code: VouchedCode) -> LoadedKernel:
+    """Hand code to the device."""
+    artifact = code.artifact
+    kind, kernel = artifact.blob.kind, artifact.variant.kernel
+    return device.load(artifact.launch, code.blob, kind, kernel, consent=code.consent)
+
+
+def runs_here(device: Device, target: Target, blob_kind: str) -> Decision:
+    """Whether the device runs code for a target. PTX has rules of its own, which the target alone does not tell."""
+    return runs_on(target, device.target, "ptx") if blob_kind == "ptx" else device.runs(target)
+
+
+class HeuristicLauncher:
+    """Stands before the native launcher and runs untraceable heuristics in Python at every call, as Triton does."""
+
+    def __init__(
+        self, launcher: Launcher, names: tuple[str, ...], defaults: Mapping[str, object], derived: Derived
+    ) -> None:
+        self._launcher = launcher
+        self._names = names
+        self._defaults = dict(defaults)
+        self._derived = derived
+
+    @property
+    def native(self) -> Launcher:
+        """The native launcher behind."""
+        return self._launcher
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        """Launch with the declared grid."""
+        self._launcher(*args, **self.complete(args, kwargs))
+
+    def __getitem__(self, grid: object) -> Any:  # noqa: ANN401  # something to call
+        def launch(*args: object, **kwargs: object) -> None:
+            self._launcher[grid](*args, **self.complete(args, kwargs))
+
+        return launch
+
+    def complete(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        """The keyword arguments with what the heuristics say; a value given by the caller wins."""
+        given = {**self._defaults, **dict(zip(self._names, args, strict=False)), **kwargs}
+        found = dict(kwargs)
+        for name, function, _ in self._derived.opaque:
+            if name not in found:
+                found[name] = given[name] = function(given)
+        return found
+
+
+class CheckedLauncher:
+    """Stands before a bound launcher when ``SILO_DEBUG`` is 1, and checks what callers promised."""
+
+    def __init__(
+        self,
+        bound: Launcher,
+        guarded: Launcher,
+        signature: Signature,
+        variant: Variant,
+        constant: Callable[[object], Value],
+    ) -> None:
+        self._bound = bound
+        self._guarded = guarded
+        self._signature = signature
+        self._variant = variant
+        self._constant = constant
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        """Check, then launch. Raises ArgumentError where an assumption of the code does not hold."""
+        self._check(args, kwargs)
+        self._bound(*args, **kwargs)
+
+    def __getitem__(self, grid: object) -> Callable[..., None]:
+        def launch(*args: object, **kwargs: object) -> None:
+            self._check(args, kwargs)
+            self._bound[grid](*args, **kwargs)
+
+        return launch
+
+    def _check(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+        call = inspect_call(self._guarded, self._signature, *args, **kwargs)
+        decision = accepts(self._variant, call, constant=self._constant)
+        if not decision:
+            raise ArgumentError(
+                f"{describe_call(call)}: what was promised to bind() does not hold: {decision.reason}. "
+                "Call the kernel itself, or bind it again with such arguments"
+            )
+
+
+def bound_launcher(
+    guarded: Launcher,
+    signature: Signature,
+    binding: Binding,
+    variant: Variant,
+    *,
+    grid: object,
+    release_gil: bool,
+    constant: Callable[[object], Value] = lambda value: cast("Value", value),
+) -> Launcher | CheckedLauncher:
+    """What ``bind`` gives: calls without a guard, or with ``SILO_DEBUG=1`` checked calls.
+
+    Args:
+        guarded: the kernel's launcher.
+        signature: the kernel's parameters as written.
+        binding: what the example arguments led to.
+        variant: the variant behind it.
+        grid: the grid given with them; None: the declared one.
+        release_gil: as in :func:`silo.launch.runtime.make_launcher`.
+        constant: turns a constexpr object into a value.
+    """
+    constexprs = [one.name for one in variant.signature.parameters if one.kind is ParameterKind.CONSTEXPR]
+    bound = make_bound_launcher(
+        guarded.name, binding, variant.signature, config_names=constexprs, grid=grid, release_gil=release_gil
+    )
+    if not settings().debug:
+        return bound
+    return CheckedLauncher(bound, guarded, signature, variant, constant)

@@ -1,0 +1,496 @@
+"""``silo build``: kernels of Python files into one bundle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import metadata
+from pathlib import Path
+
+import silo
+from silo.api.calls.decision import lock_advice
+from silo.api.calls.pruning import allowed_configs
+from silo.api.code.compilation import compiler_identity
+from silo.api.commands.build_contents import PackedCode, compile_plans
+from silo.api.declared.derived_constexprs import derive
+from silo.api.kernels.binary import BinaryKernel, own_targets, planned_binaries
+from silo.api.kernels.collection import collect_kernels
+from silo.api.kernels.kernel import Kernel
+from silo.api.machine.device_plugins import device_named, devices_of_kind, resolve_target
+from silo.api.machine.session import session
+from silo.api.tuning.case_tuning import CaseStudy, Limits, call_arguments, case_studies, make_of, tune_case
+from silo.bundle.contents import (
+    Basis,
+    BundleContents,
+    BundleKernel,
+    BundleRules,
+    BundleVariant,
+    calls_of,
+    host_code,
+)
+from silo.bundle.format import CASES_KIND, TRIALS_KIND
+from silo.bundle.update import document_blob
+from silo.bundle.writer import write_bundle
+from silo.compile.packing import Packing
+from silo.compile.plan import Chosen, PlanCase, PlanKernel, PlannedVariant, plan_variants
+from silo.compile.toolchain import select_compiler
+from silo.core.config import Config
+from silo.core.config_set import ConfigSet
+from silo.core.dispatch import Bucket
+from silo.core.nodes import Node
+from silo.core.origins import Origin
+from silo.core.protocols import Device
+from silo.core.signature import Signature
+from silo.core.space import Space
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.core.values import JSON, Value
+from silo.core.variant import Variant
+from silo.errors import BundleError, CaseError
+from silo.settings import settings
+from silo.tune.failing import TunedCase, require_winners
+from silo.tune.kept import pair_to_document
+from silo.tune.ledger import read_trials
+from silo.tune.outcome import Budget
+from silo.tune.policy import Mode
+from silo.tune.progress import Progress
+from silo.tune.unseen import Sample, fitted_rules
+
+__all__ = ["BuildRow", "BuildSummary", "build_bundle"]
+
+OnStage = Callable[[str, int, int], None]
+OnTuning = Callable[[str, Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRow:
+    """One kernel for one target: how many variants, of how many configs of its space, the first case's, who chose it.
+
+    ``configs`` are packed of the ``space`` that its cases have together; 0 of 0 where it has none.
+    """
+
+    kernel: str
+    target: str
+    variants: int
+    configs: int
+    space: int
+    choice: str
+    measured: str
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSummary:
+    """What a build made."""
+
+    path: str
+    size_bytes: int
+    identity: str
+    variants: int
+    blobs: int
+    compiled: int
+    reused: int
+    seconds: float
+    rows: tuple[BuildRow, ...]
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """One kernel on the way into a bundle; ``spaces`` has the configs of its cases by target and signature."""
+
+    kernel: Kernel
+    studies: tuple[CaseStudy, ...]
+    tuned: tuple[CaseStudy, ...]  # those that chose a winner, on the device of their target
+    winners: Mapping[tuple[str, str, Target], Chosen]
+    variants: tuple[PlannedVariant, ...]
+    spaces: Mapping[tuple[Target, Signature], ConfigSet] = field(
+        default_factory=dict[tuple[Target, Signature], ConfigSet]
+    )
+
+
+def build_bundle(
+    files: Sequence[Path],
+    output: Path,
+    *,
+    targets: Sequence[str] | None = None,
+    kernels: Sequence[str] | None = None,
+    tune: str | None = None,
+    budget_s: float | None = None,
+    configs: str | None = None,
+    progress: OnStage | None = None,
+    tuning: OnTuning | None = None,
+) -> BuildSummary:
+    """Compile the kernels of ``files`` for every target and write them to ``output``, in one piece.
+
+    Kernels are tuned on their cases where a target's device is here, unless ``tune`` is ``cached`` (known winners
+    only), ``frozen`` (an error where there is none) or ``off`` (none); the lock (``SILO_LOCK``) comes before winners.
+    The same inputs give the same bytes: with tuning off, whatever the folder and the time. Binaries (``silo.binary``)
+    are taken in where they run on one of the targets. ``configs``, a number or ``all``, is how many configs of each
+    case are packed; by default a target that nothing here measures gets its whole space within the limits of
+    :class:`silo.compile.packing.Packing`, and one that was measured its winners. Without ``targets`` kernels are
+    compiled for this machine's CPU, and all binaries are taken in.
+
+    Raises:
+        TargetError: a target that nothing here compiles for.
+        CaseError: a kernel without cases.
+        NoVariantError: a kernel none of whose binaries runs on any target.
+        SourceError, CompileError: a kernel that does not compile.
+        SpaceError: ``configs`` is neither.
+        TuneError: no config of a case can be used: each fails, or its result is wrong.
+        FrozenError, LockError: see :mod:`silo.api.calls.decision`.
+        BundleError: the file cannot be written; what was there before is untouched.
+    """
+    begin = time.monotonic()
+    packing = Packing.parse(configs)
+    if output.suffix != ".silo":
+        raise BundleError(
+            f"{output}: a bundle's name ends in .silo; write for example -o {output.stem or 'kernels'}.silo"
+        )
+    if not output.parent.is_dir():
+        raise BundleError(f"{output.parent} is no folder; make it first")
+    found = collect_kernels(files, kernels)
+    sources = tuple(dict.fromkeys(kernel.source.kind for kernel in found if not isinstance(kernel, BinaryKernel)))
+    given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
+    concrete = given or ((resolve_target("cpu"),) if sources else ())
+    for source in sources:
+        for target in concrete:
+            compiler_identity(source, target)  # refuses before anything is compiled
+    mode = tune or settings().tune
+    here = _devices_for(concrete)
+    report, report_tuning = progress or _silent_stage, tuning or _silent_tuning
+    shared = session()
+    limits = Limits(budget=Budget(seconds=budget_s))
+    planned = [
+        _Planned(kernel, (), (), {}, planned_binaries(kernel, given or own_targets(kernel)))
+        if isinstance(kernel, BinaryKernel)
+        else _plan(kernel, concrete, here, mode, limits, packing, report_tuning)
+        for kernel in found
+    ]
+    codes = compile_plans(shared, [(one.kernel.source, one.variants) for one in planned], packing, report)
+    kept = {one.kernel.name: code.variants for one, code in zip(planned, codes, strict=True)}
+    documents: dict[str, bytes] = {}
+    contents = BundleContents(
+        kernels=tuple(
+            _contents(replace(one, variants=code.variants), code, mode, documents)
+            for one, code in zip(planned, codes, strict=True)
+        ),
+        producer=(("silo", silo.__version__),),
+        toolchain=_toolchain(sources, concrete),
+    )
+
+    def read_blob(sha256: str) -> bytes | None:
+        return documents.get(sha256) or shared.store.blobs.get(sha256)
+
+    # Before the file is there: whoever finds it may use it at once.
+    for kernel in contents.kernels:
+        calls = calls_of(kernel)
+        shared.store.trust.note_built(*(host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host))
+    written = write_bundle(output, contents, read_blob)
+    return BuildSummary(
+        path=str(output),
+        size_bytes=written.size_bytes,
+        identity=written.identity,
+        variants=sum(len(kernel.variants) for kernel in contents.kernels),
+        blobs=len({ref.sha256 for kernel in contents.kernels for ref in kernel.refs}),
+        compiled=sum(code.compiled for code in codes),
+        reused=sum(code.reused for code in codes),
+        seconds=time.monotonic() - begin,
+        rows=tuple(row for one in contents.kernels for row in _rows(one, kept[one.name])),
+        remarks=tuple(remark for code in codes for remark in code.remarks),
+    )
+
+
+def _silent_stage(_name: str, _done: int, _total: int) -> None:
+    pass
+
+
+def _silent_tuning(_name: str, _event: Progress) -> None:
+    pass
+
+
+def _plan(
+    kernel: Kernel,
+    targets: Sequence[Target],
+    here: Mapping[Target, Device],
+    mode: str,
+    limits: Limits,
+    packing: Packing,
+    report: OnTuning,
+) -> _Planned:
+    """Cases, winners and the variants to build. Winners are kept trials' where tuning is off the table."""
+    host = device_named("cpu")
+    studies = tuple(case_studies(kernel, host))
+    winners: dict[tuple[str, str, Target], Chosen] = {}
+    tuned: list[CaseStudy] = []
+    for target, device in here.items():
+        if mode == "off":
+            continue
+        for study in studies if device == host else case_studies(kernel, device):
+            if len(study.situation.candidates) == 1:
+                chosen = _refined_form(kernel, study)
+            else:
+                if mode == "auto":
+                    _tune(kernel, study, limits, report)
+                chosen = _decided(kernel, study, mode)
+            if chosen is not None:
+                tuned.append(study)
+                # Variants carry what code for a target is really for.
+                for one in (target, _canonical(kernel, target)):
+                    winners[kernel.name, study.case.label, one] = chosen
+    distinct: dict[Target, Target] = {}
+    for target in targets:
+        distinct.setdefault(_canonical(kernel, target), target)
+    plan: list[PlannedVariant] = []
+    spaces: dict[tuple[Target, Signature], ConfigSet] = {}
+    for canonical, target in distinct.items():
+        asked = _plan_kernel(kernel, studies, target, here.get(target))
+        for case in asked.cases:
+            key = (canonical, case.signature.without_effects())
+            spaces[key] = ConfigSet((*spaces.get(key, ConfigSet(())), *(case.configs or ())))
+        plan += plan_variants(
+            [asked],
+            [target],
+            winners=winners,
+            has_device=lambda target: target in here,
+            canonical=lambda target: _canonical(kernel, target),
+            packing=packing,
+        )
+    derived = tuple(replace(one, variant=_with_derived(kernel, studies, one)) for one in plan)
+    return _Planned(kernel, studies, tuple(tuned), winners, derived, spaces)
+
+
+def _tune(kernel: Kernel, study: CaseStudy, limits: Limits, report: OnTuning) -> None:
+    """Measure a case. ``TuneError`` where no config of it can be used."""
+    name = f"{kernel.name} {study.case.label}"
+    study.case.verify()
+    outcome, _ = tune_case(study, limits, lambda event: report(name, event))
+    if outcome.trials or outcome.faults:  # without any, the budget is used up, and the first config does
+        require_winners([TunedCase(kernel.name, study.case.label, study.case.elements, outcome)])
+
+
+def _refined_form(kernel: Kernel, study: CaseStudy) -> Chosen | None:
+    """Where a case has one config, the refinement of it that won when it was measured, or is locked; else None."""
+    if not study.situation.reach.refinable:
+        return None
+    chosen = _decided(kernel, study, "cached")
+    return None if chosen is None or study.situation.reach.holds(chosen.config) else chosen
+
+
+def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Chosen | None:
+    """What the lock says of a case, else the winner of its trials; None where neither says. FrozenError if it must."""
+    if mode == "frozen":
+        return kernel.resolver.chosen(study.situation, mode=Mode.FROZEN)
+    problem = kernel.resolver.problem(study.situation)
+    locked = lock_advice(kernel, problem, study.situation)
+    if locked is not None and locked[1].exact and locked[1].config is not None:
+        return Chosen(locked[1].config, Origin.LOCK)
+    winner = problem.winner(study.situation.specialization, study.bucket, study.situation.reach)
+    return None if winner is None else Chosen(winner.config, Origin.BUCKET)
+
+
+def _devices_for(targets: Sequence[Target]) -> dict[Target, Device]:
+    """A device of this machine for each target that has one: to measure on."""
+    found: dict[Target, Device] = {}
+    for target in targets:
+        # A suffix of an arch says what code may use, not which devices there are.
+        wanted = target.arch.rstrip("af") if target.kind == "cuda" else target.arch
+        for device in devices_of_kind(target.kind):
+            if device.target.arch == wanted:
+                found.setdefault(target, device)
+    return found
+
+
+def _canonical(kernel: Kernel, target: Target) -> Target:
+    return select_compiler(kernel.source.kind, target).artifact_target(target)
+
+
+def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, device: Device | None) -> PlanKernel:
+    """The kernel for one target: a heuristic's space depends on it, and on the case."""
+    facts: Mapping[str, int] = {} if device is None else device.facts()
+    configs = [_candidates_on(study, target, facts) for study in studies]
+    ruled = any(study.situation.rule is not None for study in studies)
+    of_calls = ruled or kernel.space.grouped is not None
+    listed = Space.of([config for found in configs for config in found] if of_calls else kernel.space.listed)
+    return PlanKernel(
+        name=kernel.name,
+        fingerprint=kernel.source.fingerprint,
+        cases=tuple(_plan_case(study, found) for study, found in zip(studies, configs, strict=True)),
+        configs=listed.configs(),
+        neighbours=listed.neighbours,
+    )
+
+
+def _candidates_on(study: CaseStudy, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
+    """The candidates of a case on another target, where results must be the same bits only those that give them."""
+    situation = study.situation
+    return study.kernel.resolver.same_bits(situation, situation.candidates_on(target, facts))[0]
+
+
+def _plan_case(study: CaseStudy, configs: tuple[Config, ...]) -> PlanCase:
+    situation = study.situation
+    hints = {name: value for name, value in situation.values.items() if isinstance(value, int)}
+    return PlanCase(
+        study.case.label, situation.signature, situation.specialization, hints, configs, situation.rule is not None
+    )
+
+
+def _key(entry: _Planned) -> tuple[str, ...]:
+    """What tuning depends on. ``CaseError`` where some cases leave to a heuristic what others give."""
+    keys = {study.situation.key for study in entry.studies}
+    if len(keys) > 1:
+        raise CaseError(
+            f"{entry.kernel.name}: some of its cases give every block size and others leave some to a heuristic; "
+            "let all of them do the same"
+        )
+    return next(iter(keys), entry.kernel.key)
+
+
+def _with_derived(kernel: Kernel, studies: Sequence[CaseStudy], planned: PlannedVariant) -> Variant:
+    """The variant with the constexprs that heuristics compute from its case; a fallback's first case decides."""
+    variant = planned.variant
+    study = next(study for study in studies if study.case.label in planned.cases)
+    own = derive(kernel.derived, study.situation.values, variant.config.as_dict(), study.situation.device.facts())
+    opaque = {
+        name: kernel.source.constant(value)
+        for name, value in call_arguments(kernel, study.case).items()
+        if name in kernel.derived.names
+    }
+    shapes = kernel.source.constants_of(variant.config, variant.specialization)
+    constants = {**own, **opaque, **shapes, **variant.specialization.constant_values}
+    return replace(variant, specialization=Specialization(variant.specialization.facts, tuple(constants.items())))
+
+
+def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str, bytes]) -> BundleKernel:
+    kernel = entry.kernel
+    variants: dict[Variant, BundleVariant] = {}
+    for one in entry.variants:
+        labels = one.cases if one.generic else one.leads
+        chosen = [entry.winners.get((kernel.name, label, one.variant.target)) for label in labels]
+        measured = any(choice is not None and choice.origin.measured for choice in chosen)
+        basis = Basis.MEASURED if measured else Basis.HEURISTIC
+        variants.setdefault(one.variant, BundleVariant(code.artifacts[one.variant], "; ".join(one.reasons), basis))
+    recipes: tuple[JSON, ...] = tuple(
+        function.recipe(values, make_of(None)).to_json()
+        for function in kernel.case_functions
+        for values in function.combinations()
+    )
+    cases = trials = None
+    if recipes:  # binaries need none
+        cases, data = document_blob(CASES_KIND, recipes)
+        documents[cases.sha256] = data
+    kept = () if mode == "off" else _trials(entry)
+    if kept:
+        trials, data = document_blob(TRIALS_KIND, kept)
+        documents[trials.sha256] = data
+    return BundleKernel(
+        name=kernel.name,
+        signature=kernel.source.signature,
+        key=_key(entry),
+        config_names=tuple(sorted({*kernel.config_names, *_open_names(entry)})),
+        derived=(*kernel.derived.nodes, *_needed(entry), *_allowed(entry)),
+        grid=kernel.grid,
+        variants=tuple(variants.values()),
+        rules=tuple(_rules(entry)),
+        cases=cases,
+        trials=trials,
+    )
+
+
+def _open_names(entry: _Planned) -> set[str]:
+    """What configs set that calls of this process leave to a heuristic."""
+    return {name for study in entry.studies if study.situation.rule for name in study.situation.config_names}
+
+
+def _needed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
+    """What the heuristics of its cases set that a call of another size must not take over."""
+    rules = [study.situation.rule for study in entry.studies]
+    return tuple(dict.fromkeys(pair for rule in rules if rule is not None for pair in rule.needed))
+
+
+def _allowed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
+    """Which configs the author's pruner allowed in which cases."""
+    return allowed_configs(entry.kernel, [study.situation for study in entry.studies])
+
+
+def _trials(entry: _Planned) -> tuple[JSON, ...]:
+    """The kept trials of every study that chose a winner, each with its study."""
+    found: dict[str, tuple[JSON, ...]] = {}
+    for study in entry.tuned:
+        problem = entry.kernel.resolver.problem(study.situation)
+        made = problem.study(study.situation.specialization, study.bucket)
+        found[made.key] = tuple(pair_to_document(made, trial) for trial in read_trials(made, problem.records))
+    return tuple(document for documents in found.values() for document in documents)
+
+
+def _rules(entry: _Planned) -> list[BundleRules]:
+    """For each target and dtype signature, from buckets to configs; the first case's config is the fallback."""
+    tables: dict[tuple[Target, Signature], dict[Bucket, Config]] = {}
+    first: dict[tuple[Target, Signature], Config] = {}
+    for one in entry.variants:
+        variant = one.variant
+        key = (variant.target, variant.signature.without_effects())
+        first.setdefault(key, variant.config)
+        table = tables.setdefault(key, {})
+        if one.generic:
+            continue
+        for study in entry.studies:
+            if study.case.label in one.leads:
+                table.setdefault(study.bucket, variant.config)
+    return [
+        BundleRules(
+            target,
+            signature,
+            fitted_rules(_key(entry), tables[target, signature], fallback, _samples(entry, target, signature)),
+            _space_size(entry, target, signature),
+        )
+        for (target, signature), fallback in first.items()
+    ]
+
+
+def _space_size(entry: _Planned, target: Target, signature: Signature) -> int:
+    """How many configs the cases of one target and signature have together; 0 where there is no choice."""
+    size = len(entry.spaces.get((target, signature), ()))
+    return size if size > 1 else 0
+
+
+def _samples(entry: _Planned, target: Target, signature: Signature) -> tuple[Sample, ...]:
+    """The measured buckets of one target and signature; none where cases differ in their constexprs."""
+    kernel = entry.kernel
+    found: dict[Bucket, Sample] = {}
+    constants: list[Mapping[str, Value]] = []
+    for study in entry.tuned:
+        situation = study.situation
+        own = situation.device.target
+        if target not in (own, _canonical(kernel, own)) or situation.signature.without_effects() != signature:
+            continue
+        constants.append(situation.specialization.constant_values)
+        problem = kernel.resolver.problem(situation)
+        trials = problem.trials(situation.specialization, study.bucket, situation.reach)
+        sample = Sample.of_trials(study.bucket, trials)
+        if sample is not None:
+            found.setdefault(study.bucket, sample)
+    return tuple(found.values()) if all(values == constants[0] for values in constants) else ()
+
+
+def _toolchain(sources: Sequence[str], targets: Sequence[Target]) -> tuple[tuple[str, str], ...]:
+    """What compiled the kernels; nothing of binaries, whose compiler is not known."""
+    versions: dict[str, str] = {"triton": metadata.version("triton")} if "triton" in sources else {}
+    for source in sources:
+        for target in targets:
+            versions[f"compiler for {target.kind}"] = compiler_identity(source, target)
+    return tuple(sorted(versions.items()))
+
+
+def _rows(contents: BundleKernel, planned: Sequence[PlannedVariant]) -> list[BuildRow]:
+    by_target: dict[Target, dict[Variant, Origin]] = {}
+    for one in planned:
+        by_target.setdefault(one.variant.target, {}).setdefault(one.variant, one.origin)
+    rows: list[BuildRow] = []
+    for target, variants in by_target.items():
+        best, origin = next(iter(variants.items()))
+        chosen = "measured" if origin in (Origin.EXACT, Origin.BUCKET) else origin.value
+        coverage = [one for one in contents.coverage if one.target == target]
+        packed, space = sum(one.packed for one in coverage), sum(one.space for one in coverage)
+        rows.append(BuildRow(contents.name, str(target), len(variants), packed, space, str(best.config), chosen))
+    return rows

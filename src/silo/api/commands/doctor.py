@@ -1,0 +1,165 @@
+"""What works on this machine, and why the rest does not."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from silo.api.machine.device_plugins import absent_devices, all_devices, broken_plugins
+from silo.core.decisions import Decision, Rejected
+from silo.core.protocols import Device
+from silo.core.target import Target
+from silo.errors import SiloError, ToolchainError
+from silo.settings import settings, unknown_in_environment
+
+__all__ = ["Finding", "examine"]
+
+_REPRESENTATIVE_TARGETS = ("cuda:sm_90", "hip:gfx942")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One part of the installation. ``state`` is ok, missing (needed) or optional (absent, and that may be fine)."""
+
+    part: str
+    state: str
+    detail: str
+    advice: str = ""
+
+
+def examine() -> list[Finding]:
+    """Look at every part: native module, compilers, devices, array libraries, the store, settings."""
+    return [
+        _probe("native module", _native, needed=True, advice="install Silo again with a C compiler present"),
+        *_devices(),
+        *_compilers(),
+        *(_library(name, why) for name, why in _LIBRARIES),
+        *_plain_triton(),
+        _store(),
+        *_strange_settings(),
+    ]
+
+
+_LIBRARIES = (
+    ("triton", "to compile kernels; pip install 'kernel-silo[triton]'"),
+    ("numpy", "for arrays, tuning and checking; pip install 'kernel-silo[numpy]'"),
+    ("torch", "only to pass torch tensors"),
+    ("ml_dtypes", "for bfloat16 and fp8 numpy arrays"),
+)
+
+
+def _probe(part: str, ask: Callable[[], str], *, needed: bool, advice: str) -> Finding:
+    try:
+        return Finding(part, "ok", ask())
+    except (ImportError, OSError, SiloError) as error:
+        return Finding(part, "missing" if needed else "optional", str(error), advice)
+
+
+def _native() -> str:
+    from silo.launch import native  # noqa: PLC0415  # may be missing, which is the question
+
+    return f"loaded from {native.path()}"
+
+
+def _devices() -> list[Finding]:
+    found = [
+        Finding(_device_name(device), "ok", f"{device.target}: {device.model}")
+        for device in all_devices()
+        if device.target.kind != "fake"
+    ]
+    for name, rejected in broken_plugins():
+        found.append(Finding(f"device {name}", "missing", rejected.reason, "a device plug-in is broken"))
+    for name, rejected in absent_devices():
+        found.append(Finding(f"device {name}", "optional", rejected.reason, "only to run kernels on such a GPU"))
+    return found
+
+
+def _device_name(device: Device) -> str:
+    """``device cpu``, ``device cuda:1``."""
+    kind = device.target.kind
+    return f"device {kind}" if kind == "cpu" else f"device {kind}:{device.index}"
+
+
+def _compilers() -> list[Finding]:
+    from silo.compile.toolchain import Toolchain  # noqa: PLC0415
+
+    toolchain = Toolchain()
+    targets = [device.target for device in all_devices() if device.target.kind == "cpu"]
+    targets += [Target.parse(text) for text in _REPRESENTATIVE_TARGETS]
+    found: list[Finding] = []
+    for target in targets:
+        decisions = toolchain.decisions("triton", target)
+        accepted = [name for name, decision in decisions.items() if decision]
+        reasons = "; ".join(
+            f"{name}: {decision.reason}" for name, decision in decisions.items() if isinstance(decision, Rejected)
+        )
+        if accepted:
+            found.append(Finding(f"compile for {target}", "ok", f"by {accepted[0]}"))
+        else:
+            found.append(
+                Finding(f"compile for {target}", "optional", reasons, "bundles run without; needed to build them")
+            )
+    return found
+
+
+def _library(name: str, why: str) -> Finding:
+    try:
+        return Finding(name, "ok", importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, "optional", "not installed", why)
+
+
+def _plain_triton() -> list[Finding]:
+    """Whether Triton's own calls run on the CPU."""
+    from silo.sources.triton.adapter import plugin_driver, triton_version  # noqa: PLC0415
+
+    part = "Triton's own calls on the CPU"
+    if triton_version() is None:
+        return []
+    try:
+        driver = plugin_driver("silo")
+    except ToolchainError as error:
+        return [Finding(part, "optional", str(error), "reinstall Triton")]
+    if driver is None:
+        return [Finding(part, "optional", "Triton does not find Silo's backend", "install Silo again")]
+    decision: Decision = driver.explain()
+    if decision:
+        return [Finding(part, "ok", decision.reason)]
+    return [Finding(part, "optional", decision.reason, "only to run kernel[grid](...) without a GPU")]
+
+
+def _store() -> Finding:
+    from silo.store.store import Store, privacy_of  # noqa: PLC0415
+
+    root = settings().store_folder
+    private = privacy_of(root)
+    if isinstance(private, Rejected):
+        return Finding(
+            "store", "optional", f"{root} is not used: {private.reason}", "mend it, for until then results are not kept"
+        )
+    try:
+        Store(root)
+    except SiloError as error:
+        return Finding("store", "missing", str(error), "set SILO_HOME to another folder")
+    existing = next(folder for folder in (root, *root.parents) if folder.exists())
+    if not _writable(existing):
+        return Finding(
+            "store", "optional", f"{root} cannot be written", "results are not kept; set SILO_HOME to another folder"
+        )
+    return Finding("store", "ok", str(root))
+
+
+def _writable(folder: object) -> bool:
+    import os  # noqa: PLC0415
+
+    return os.access(str(folder), os.W_OK)
+
+
+def _strange_settings() -> list[Finding]:
+    return [
+        Finding(
+            name, "optional", "nothing reads this variable", f"did you mean {near}?" if near else "see docs/settings.md"
+        )
+        for name, near in unknown_in_environment()
+    ]

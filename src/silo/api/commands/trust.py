@@ -1,0 +1,99 @@
+"""``silo trust`` and ``silo untrust``: this user's word for native code that others built."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from silo.api.machine.session import session
+from silo.bundle.contents import calls_of, host_code
+from silo.bundle.reader import Bundle, open_bundle
+from silo.core.consent import HostCode
+from silo.errors import StoreError
+
+__all__ = ["TrustRow", "TrustSummary", "trust_bundle", "trusted_code", "untrust"]
+
+_SHA256 = re.compile(r"[0-9a-f]{12,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class TrustRow:
+    """One piece of native code that is trusted.
+
+    ``sha256`` is of the code as it is called, ``blob`` of its bytes; ``since`` is seconds of Unix time. An older Silo
+    noted the bytes alone, which counts no longer: ``sha256`` is "" then, and ``since`` 0.
+    """
+
+    sha256: str
+    blob: str
+    kernel: str
+    origin: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrustSummary:
+    """What ``silo trust FILE`` did: how much native code there is, how much of it was not trusted before, its bytes."""
+
+    codes: int
+    added: int
+    size_bytes: int
+
+
+def trust_bundle(path: Path) -> TrustSummary:
+    """Vouch for the native code of a bundle as it has it called, after checking every byte of that code.
+
+    Raises:
+        BundleError: it cannot be read, or is damaged.
+    """
+    with open_bundle(path) as bundle:
+        codes = list(_codes(bundle))
+        for sha256 in dict.fromkeys(sha256 for code, _ in codes for sha256 in (code.blob, code.text) if sha256):
+            bundle.blob(sha256)
+        sizes = {entry.sha256: entry.raw_bytes for entry in bundle.blobs}
+        added = session().store.trust.note_trusted(codes, path.name)
+        return TrustSummary(len(codes), added, sum(sizes[blob] for blob in {code.blob for code, _ in codes}))
+
+
+def untrust(names: Sequence[str]) -> int:
+    """Take this user's word back: for the code of a bundle, or what a sha256 names (or 12 digits of one, and more).
+
+    How much code that was. What was built here counts too: it is compiled again, or asked about.
+
+    Raises:
+        BundleError: a file cannot be read.
+        StoreError: neither a file nor a sha256 of something trusted.
+    """
+    ledger = session().store.trust
+    found: set[str] = set()
+    for name in names:
+        path = Path(name)
+        if path.exists() or not _SHA256.fullmatch(name):
+            with open_bundle(path) as bundle:
+                found.update(code.digest for code, _ in _codes(bundle))
+            continue
+        rows = [one for one in ledger.trusted() if one.digest.startswith(name) or one.blob.startswith(name)]
+        if not rows and len(name) < 64:
+            raise StoreError(f"{name} is no file, and no sha256 of what is trusted begins so; see silo trust --list")
+        found.update(one.digest or one.blob for one in rows)
+        if len(name) == 64:
+            found.add(name)
+    return ledger.untrust(found)
+
+
+def trusted_code() -> list[TrustRow]:
+    """What ``silo trust`` noted and nobody took back, the oldest first."""
+    entries = session().store.trust.trusted()
+    return [TrustRow(one.digest, one.blob, one.kernel, one.origin, one.since) for one in entries]
+
+
+def _codes(bundle: Bundle) -> Iterator[tuple[HostCode, str]]:
+    """Each piece of native code of a bundle, with what it is for people."""
+    for name in bundle.kernel_names:
+        kernel = bundle.kernel(name)
+        calls = calls_of(kernel)
+        for one in kernel.variants:
+            if one.artifact.runs_on_host:
+                yield host_code(one, calls), f"{name} for {one.artifact.variant.target}"

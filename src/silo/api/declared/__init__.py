@@ -1,0 +1,1 @@
+"""What an author said of a kernel, and a call of it, understood."""

@@ -1,0 +1,121 @@
+"""What the author of a kernel said of it: source, space, key, grid, and which names follow from them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+
+from silo.api.declared.derived_constexprs import Derived, trace_heuristics
+from silo.api.declared.ready_cases import CaseFunction
+from silo.core.config import Config
+from silo.core.nodes import Node
+from silo.core.search_space import Rule, SearchSpace
+from silo.core.signature import ParameterKind
+from silo.core.space import Constraint, Space
+from silo.core.target import Target
+from silo.core.values import Value
+from silo.errors import SpaceError
+from silo.sources.kernel_source import KernelSource
+
+__all__ = ["DeclaredKernel"]
+
+
+class DeclaredKernel:
+    """One kernel as its author declared it; :class:`silo.Kernel` adds what answers calls."""
+
+    def __init__(
+        self,
+        source: KernelSource,
+        *,
+        space: SearchSpace | None,
+        rule: Rule | None = None,
+        key: tuple[str, ...],
+        grid: tuple[Node, ...] | None,
+        tune: str | None,
+        release_gil: bool = True,
+        check: bool | None = None,
+        lock: str | os.PathLike[str] | None = None,
+        deterministic: bool | None = None,
+        open_blocks: tuple[str, ...] = (),
+        open_key: tuple[str, ...] = (),
+        open_constraints: tuple[Constraint, ...] = (),
+        prunes: bool = False,
+    ) -> None:
+        self.source = source
+        # A heuristic that makes the space of each call, where one does.
+        self.rule = rule
+        self._space = Space.of([Config()]) if space is None else space
+        self.key = key
+        # Block sizes that a call may leave to a heuristic although no space was given; what tuning depends on then, and
+        # what configs have to keep to.
+        self.open_blocks = open_blocks
+        self.open_key = open_key
+        self.open_constraints = open_constraints
+        self.grid = grid
+        self.tune = tune
+        self.release_gil = release_gil
+        self.check = check
+        self.lock = lock
+        self.deterministic = deterministic
+        # Whether the author's own functions say at each call which configs may be used.
+        self.prunes = prunes
+        self.case_functions: list[CaseFunction] = []
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.source.name
+
+    @property
+    def location(self) -> str:
+        """``file:line`` of its definition."""
+        return self.source.location
+
+    @property
+    def space(self) -> SearchSpace:
+        """Its space. ``SpaceError`` where a heuristic makes one for each call (:attr:`rule`)."""
+        if self.rule is None:
+            return self._space
+        raise SpaceError(f"the space of {self.name} depends on the call: a heuristic makes it")
+
+    def first_config(self, values: Mapping[str, Value]) -> Config:
+        """The first config there is for the scalars of a call; the empty one where that depends on more."""
+        if self.rule is None:
+            return self.space.default
+        return self.rule.space(Target("cuda"), {}, values).default
+
+    @property
+    def guard_key(self) -> tuple[str, ...]:
+        """Scalar arguments whose bucket is part of the guard in calls that leave block sizes open."""
+        return self.key or self.open_key
+
+    @property
+    def launcher_names(self) -> tuple[str, ...]:
+        """Parameters that calls may leave out."""
+        return (*self.config_names, *self.derived.names, *self.open_blocks)
+
+    @cached_property
+    def config_names(self) -> tuple[str, ...]:
+        """Constexprs and options that a config sets, sorted; of a space that is given."""
+        if self.rule is not None:
+            return self.rule.config_names
+        return tuple(sorted({name for config in self.space.configs() for name in config.as_dict()}))
+
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """Parameters that a call gives: those that neither a config nor a heuristic sets."""
+        taken = {*self.config_names, *self.source.heuristics}
+        return tuple(name for name in self.source.signature.names if name not in taken)
+
+    @cached_property
+    def derived(self) -> Derived:
+        """Constexprs that heuristics compute."""
+        return trace_heuristics(self.name, self.source.heuristics, self.argument_names, self.config_names)
+
+    @property
+    def exact_names(self) -> tuple[str, ...]:
+        """Scalar arguments whose very value is part of the guard, sorted."""
+        parameters = self.source.signature
+        pruned = {name for name in self.key if self.prunes and parameters[name].kind is not ParameterKind.CONSTEXPR}
+        return tuple(sorted(self.derived.reads | self.source.exact | pruned))

@@ -1,0 +1,1 @@
+"""The objects that users hold: kernels of this process, of bundles, of binaries, and checking ones."""

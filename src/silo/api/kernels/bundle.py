@@ -1,0 +1,413 @@
+"""Bundles in use: loading, dispatch, trust."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, cast
+
+from silo.api.code.loaded_kernels import CheckedLauncher, VouchedCode, bound_launcher, load_code, runs_here
+from silo.api.machine.device_plugins import device_of
+from silo.bundle.contents import calls_of, host_code
+from silo.bundle.reader import Bundle, open_bundle
+from silo.core.decisions import Decision, Rejected
+from silo.core.plugins import is_host_code, is_option, shipped_options
+from silo.core.signature import NoDefault, ParameterKind, Signature
+from silo.core.values import Value
+from silo.errors import BundleError, ExpressionError, NoVariantError
+from silo.launch.arguments import Call, ValueKind, describe_call
+from silo.launch.binding import bind
+from silo.launch.dispatch import accepts, label, may_accept, specificity
+from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_launcher
+
+if TYPE_CHECKING:
+    from silo.api.code.compiled_calls import CompiledKernel
+    from silo.api.declared.derived_constexprs import Derived
+    from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
+    from silo.bundle.manifest import OpenKernel
+    from silo.core.config import Config
+    from silo.core.consent import Consent
+    from silo.core.launch_info import LaunchInfo
+    from silo.core.nodes import Node
+    from silo.core.protocols import Device, LoadedKernel
+    from silo.core.recipes import CaseRecipe
+
+__all__ = ["BundledKernel", "Kernels", "load"]
+
+_SCALARS = (ParameterKind.INTEGER, ParameterKind.BOOL)
+
+
+class Kernels:
+    """The kernels of a bundle: ``kernels.add(...)`` or ``kernels["add"](...)``. Made by :func:`load`.
+
+    A kernel stays usable as long as somebody holds it; the file may be renamed or removed meanwhile.
+    """
+
+    def __init__(self, bundle: Bundle, *, trust: bool, origin: str) -> None:
+        self._bundle = bundle
+        self._trust = trust
+        self._origin = origin
+        self._kernels: dict[str, BundledKernel] = {}
+
+    def __getitem__(self, name: str) -> BundledKernel:
+        found = self._kernels.get(name)
+        if found is None:
+            kernel = self._bundle.open_kernel(name)
+            found = self._kernels[name] = _callable_kernel(self._bundle, kernel, self._origin, trust=self._trust)
+        return found
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # a kernel, or the kernels of a class
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in self._bundle.kernel_names and any(one.startswith(f"{name}.") for one in self):
+            return _InClass(self, name)
+        try:
+            return self[name]
+        except BundleError as error:
+            raise AttributeError(str(error)) from error
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._bundle.kernel_names)
+
+    def __len__(self) -> int:
+        return len(self._bundle.kernel_names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._bundle.kernel_names
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self})
+
+    def __repr__(self) -> str:
+        return f"<kernels of {self._bundle.name}: {', '.join(self)}>"
+
+
+class _InClass:
+    """The kernels of a bundle that were written in one class: ``kernels.Ops.add`` is ``kernels["Ops.add"]``."""
+
+    def __init__(self, kernels: Kernels, name: str) -> None:
+        self._kernels = kernels
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # a kernel, or the kernels of a class within
+        return getattr(self._kernels, f"{self._name}.{name}")
+
+    def __dir__(self) -> list[str]:
+        return sorted(
+            {
+                one.removeprefix(f"{self._name}.").partition(".")[0]
+                for one in self._kernels
+                if one.startswith(f"{self._name}.")
+            }
+        )
+
+
+class BundledKernel:
+    """A kernel of a bundle, called like the one it was built from: ``k(...)`` or ``k[grid](...)``."""
+
+    def __init__(self, bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool) -> None:
+        self.bundle = bundle
+        self._kernel = kernel
+        self._head = kernel.head
+        self._origin = origin  # the path as it was given, for `silo trust`
+        self._trust = trust
+        self._loaded: dict[tuple[str, LaunchInfo, str, int], LoadedKernel] = {}
+
+    def __repr__(self) -> str:
+        return f"<silo kernel {self.name} of {self.bundle.name}>"
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self._head.name
+
+    @property
+    def contents(self) -> BundleKernel:
+        """All the bundle says of it, with every variant; a launch reads those variants that it may use."""
+        return self.bundle.kernel(self.name)
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        """The native launcher that calls go through."""
+        return self.launcher_with(self._on_miss)
+
+    @property
+    def signature(self) -> Signature:
+        """The kernel's parameters as written."""
+        return self._head.signature
+
+    @property
+    def grid(self) -> tuple[Node, ...] | None:
+        """The declared grid."""
+        return self._head.grid
+
+    def launcher_with(self, on_miss: OnMiss) -> Launcher:
+        """A native launcher that asks ``on_miss`` what serves a call."""
+        return make_launcher(
+            self.name,
+            self._head.signature,
+            on_miss=on_miss,
+            key=self._head.key,
+            exact=tuple(sorted(self._assumed_exactly | (self._derived.reads if self._derived else frozenset[str]()))),
+            config_names=(*self._head.config_names, *(name for name, _ in self._head.derived)),
+            options=self._options,
+        )
+
+    @property
+    def _options(self) -> tuple[str, ...]:
+        """Options that calls may give: those of Silo's own compilers, and any other that configs of the bundle have."""
+        known = shipped_options()
+        others = self._kernel.option_names.difference(known)
+        return (*known, *(name for name in sorted(others) if is_option(name)))
+
+    @cached_property
+    def _derived(self) -> Derived | None:
+        if not self._head.derived:
+            return None
+        from silo.api.declared.derived_constexprs import Derived  # noqa: PLC0415  # few kernels have some
+
+        return Derived(self._head.derived)
+
+    @property
+    def _assumed_exactly(self) -> frozenset[str]:
+        """Scalars of which a variant assumes the very value: its code was compiled elsewhere, for that value."""
+        scalars = {one.name for one in self._head.signature.parameters if one.kind in _SCALARS}
+        assumed = (group.specialization.constants for group in self._kernel.groups)
+        return frozenset(name for constants in assumed for name, _ in constants if name in scalars)
+
+    def warmup(self, *args: object, **kwargs: object) -> CompiledKernel:
+        """Load what a call with such arguments needs, without launching; see :meth:`silo.Kernel.compiled`."""
+        return self.compiled(*args, **kwargs)
+
+    def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """The code that serves a call with such arguments; see :meth:`silo.Kernel.compiled`."""
+        from silo.api.code.code_forms import CodeForms  # noqa: PLC0415  # few calls look at it
+        from silo.api.code.compiled_calls import CompiledKernel  # noqa: PLC0415
+
+        binding = self.launcher.resolve(*args, **kwargs, **({} if grid is None else {"grid": grid}))
+        artifact = cast("BundleVariant", binding.tag).artifact
+        forms = CodeForms(artifact, lambda ref: self.bundle.blob(ref.sha256))
+        return CompiledKernel(artifact, forms, partial(self._bound, binding, None), artifact.variant.config.as_dict())
+
+    def _bound(self, binding: Binding, grid: object) -> Launcher | CheckedLauncher:
+        variant = cast("BundleVariant", binding.tag).artifact.variant
+        return bound_launcher(self.launcher, self._head.signature, binding, variant, grid=grid, release_gil=True)
+
+    def bind(self, *args: object, grid: object = None, **kwargs: object) -> Launcher | CheckedLauncher:
+        """A launcher for calls like this example, without the guard; see :meth:`silo.Kernel.bind`."""
+        binding = self.launcher.resolve(*args, **kwargs, **({} if grid is None else {"grid": grid}))
+        return self._bound(binding, grid)
+
+    def explain(self, *args: object, **kwargs: object) -> str:
+        """Which variant a call with such arguments gets, why, and why not the others."""
+        call = inspect_call(self.launcher, self._head.signature, *args, **kwargs)
+        device = device_of(self.name, call.device_kind, call.device[1])
+        best = next(self._candidates(call, device), None)
+        lines = [describe_call(call), f"device: {device.target} ({device.model})"]
+        for variant, decision in self._decisions(call, device):
+            word = "chosen" if variant is best else "accepted" if decision else "rejected"
+            lines.append(f"{word}: {label(variant.artifact.variant)}: {decision.reason}")
+        return "\n".join(lines)
+
+    def recipes(self) -> list[CaseRecipe]:
+        """The recipes of its cases."""
+        from silo.bundle.documents import case_recipes  # noqa: PLC0415  # a program that only launches needs no cases
+
+        return case_recipes(self.bundle, self.name)
+
+    def rank(self, call: Call, device: Device) -> list[BundleVariant]:
+        """The variants that a call may use on a device, best first."""
+        return list(self._candidates(call, device))
+
+    def scalars(self, call: Call) -> dict[str, Value]:
+        """Values of the call's scalar arguments by name, with defaults for what was left out."""
+        return _scalars(call, self._head.signature)
+
+    def choose(self, call: Call, device: Device) -> BundleVariant:
+        """The variant that serves a call on a device. NoVariantError lists all with the reasons against them."""
+        chosen = next(self._candidates(call, device), None)
+        if chosen is None:
+            reasons = [
+                f"{label(variant.artifact.variant)}: {decision.reason}"
+                for variant, decision in self._decisions(call, device)
+                if isinstance(decision, Rejected)
+            ]
+            raise NoVariantError(
+                f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons
+            )
+        return chosen
+
+    def consent(self, one: BundleVariant) -> Consent | None:
+        """Consent to load a variant's native code as the bundle has it called; None for code that needs none.
+
+        Raises:
+            TrustError: nobody vouches for it.
+        """
+        if not one.artifact.runs_on_host:
+            return None
+        from silo.api.machine.session import session  # noqa: PLC0415  # code for GPUs needs no store
+
+        return session().store.trust.vouch(host_code(one, self._calls), origin=self._origin, trust=self._trust)
+
+    @cached_property
+    def _calls(self) -> str:
+        return calls_of(self._head)
+
+    def require_consent(self, device: Device) -> None:
+        """Ask for consent to all native code that this device may be given, before anything is made ready for it.
+
+        Raises:
+            TrustError: nobody vouches for some of it.
+        """
+        here = [
+            number
+            for group in self._kernel.groups
+            if is_host_code(group.blob_kind) and runs_here(device, group.target, group.blob_kind)
+            for number in group.numbers
+        ]
+        if here:
+            from silo.api.machine.session import session  # noqa: PLC0415  # as above
+
+            codes = (host_code(self._kernel[number], self._calls) for number in sorted(here))
+            session().store.trust.require(codes, origin=self._origin, trust=self._trust)
+
+    def code(self, one: BundleVariant) -> VouchedCode:
+        """A variant's verified code, with consent where it needs some. Raises TrustError."""
+        consent = self.consent(one)
+        return VouchedCode(one.artifact, self.bundle.blob(one.artifact.blob.sha256), consent)
+
+    def _on_miss(self, call: Call) -> Binding:
+        device = device_of(self.name, call.device_kind, call.device[1])
+        chosen = self.choose(call, device)
+        variant = chosen.artifact.variant
+        return bind(
+            cast("Any", self._load(chosen, device)),
+            chosen.artifact.launch,
+            variant.signature,
+            variant.specialization,
+            {**variant.specialization.constant_values, **variant.config.as_dict()},
+            grid=self._head.grid,
+            facts=device.facts(),
+            tag=chosen,
+        )
+
+    def _candidates(self, call: Call, device: Device) -> Iterator[BundleVariant]:
+        """The variants a call may use, best first, each read and decided on when it is asked for.
+
+        Those with the config that the dispatch rules name come first, then those that assume most.
+        """
+        values = _scalars(call, self._head.signature)
+        facts = device.facts()
+        ranked: list[tuple[bool, tuple[int, int], int]] = []
+        for group in self._kernel.groups:
+            if runs_here(device, group.target, group.blob_kind) and may_accept(
+                group.signature, group.specialization, call
+            ):
+                config = self._ruled(group, values)
+                preferred = frozenset[int]() if config is None else self._kernel.with_config(group, config)
+                rank = specificity(self._kernel[group.numbers[0]].artifact.variant)
+                ranked += ((number in preferred, rank, -number) for number in group.numbers)
+        for _, _, number in sorted(ranked, reverse=True):
+            one = self._kernel[-number]
+            if self._decide(one, call, device, values, facts):
+                yield one
+
+    def _decisions(self, call: Call, device: Device) -> list[tuple[BundleVariant, Decision]]:
+        """The decision on every variant, for people."""
+        values, facts = _scalars(call, self._head.signature), device.facts()
+        variants = (self._kernel[number] for number in range(len(self._kernel)))
+        return [(one, self._decide(one, call, device, values, facts)) for one in variants]
+
+    def _decide(
+        self, one: BundleVariant, call: Call, device: Device, values: Mapping[str, Value], facts: Mapping[str, int]
+    ) -> Decision:
+        artifact = one.artifact
+        decision = runs_here(device, artifact.variant.target, artifact.blob.kind)
+        if decision:
+            decision = accepts(artifact.variant, call)
+        if decision and (refusal := self._derived_hold(one, values, facts)) is not None:
+            return refusal  # it is false, so `or` would pass it over
+        return decision
+
+    def _derived_hold(
+        self, one: BundleVariant, values: Mapping[str, Value], facts: Mapping[str, int]
+    ) -> Rejected | None:
+        if self._derived is None:
+            return None
+        from silo.api.declared.derived_constexprs import FORBIDDEN, derive  # noqa: PLC0415  # few kernels have some
+
+        variant = one.artifact.variant
+        constants = {**variant.config.as_dict(), **variant.specialization.constant_values}
+        try:
+            needed = derive(self._derived, values, variant.config.as_dict(), facts)
+        except ExpressionError as error:
+            return Rejected(str(error))
+        for name, value in needed.items():
+            if value == FORBIDDEN:
+                config = variant.config
+                return Rejected(f"its author's pruner did not allow {config} in any case with these values of the key")
+            if name in constants and constants[name] != value:
+                return Rejected(f"it was compiled for {name}={constants[name]}, and the call needs {name}={value}")
+        return None
+
+    def _ruled(self, group: VariantGroup, values: Mapping[str, Value]) -> Config | None:
+        """The config that the dispatch rules name for a call; None where there are none for such variants."""
+        for rules in self._head.rules:
+            if rules.target == group.target and rules.signature == group.signature.without_effects():
+                missing = [name for name in rules.rules.key if name not in values]
+                if missing:
+                    raise BundleError(
+                        f"{self.bundle.name}: {self.name} is chosen by {', '.join(map(repr, missing))}, and no number "
+                        "of that name is passed; the file says of its kernel what is not so"
+                    )
+                return rules.rules.lookup([values[name] for name in rules.rules.key]).config
+        return None
+
+    def _load(self, one: BundleVariant, device: Device) -> LoadedKernel:
+        """The loaded code of a variant, once for each blob and way to launch it."""
+        artifact = one.artifact
+        key = (artifact.blob.sha256, artifact.launch, device.target.kind, device.index)
+        loaded = self._loaded.get(key)
+        if loaded is None:
+            return self._loaded.setdefault(key, load_code(device, self.code(one)))
+        self.consent(one)  # it may be called in another way than the one that was vouched for
+        return loaded
+
+
+def _scalars(call: Call, signature: Signature) -> dict[str, Value]:
+    """Values of scalar arguments by name, with defaults for what was left out."""
+    values: dict[str, Value] = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
+    for one in call.arguments:
+        if one.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT):
+            values[one.name] = one.number
+        elif one.kind is ValueKind.CONSTANT:
+            values[one.name] = cast("Value", one.value)
+    return values
+
+
+def _callable_kernel(bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool) -> BundledKernel:
+    """A bundled kernel whose calls reach the native launcher with no Python frame between.
+
+    The type looks ``__call__`` up on the class and binds it only if it is a descriptor; the launcher is none. So each
+    kernel has a class of its own.
+    """
+    kind = type("BundledKernel", (BundledKernel,), {"__module__": __name__, "__doc__": BundledKernel.__doc__})
+    made = kind(bundle, kernel, origin, trust=trust)
+    setattr(kind, "__call__", made.launcher)  # noqa: B010  # a class attribute that is no method
+    setattr(kind, "__getitem__", staticmethod(made.launcher.__getitem__))  # noqa: B010
+    return made
+
+
+def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:
+    """Open a ``.silo`` file. Needs no Triton, no torch, no compiler; reads only what is asked for.
+
+    Args:
+        path: the file.
+        trust: load its native CPU code although neither this user's store built it nor ``silo trust`` was run on it.
+
+    Raises:
+        BundleFormatError: not a bundle, truncated or damaged.
+        BundleVersionError: written by a newer Silo.
+    """
+    return Kernels(open_bundle(path), trust=trust, origin=os.fspath(path))

@@ -1,0 +1,56 @@
+"""``silo.check``: kernels that check themselves while they run, on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from silo.api.kernels.checking_launchers import (
+    MOST_STEPS,
+    CheckingBundle,
+    CheckingKernel,
+    CheckingLauncher,
+    CheckLimits,
+)
+from silo.api.kernels.kernel import kernel as wrap
+from silo.api.kernels.kernel import kernel_of
+
+__all__ = ["CheckingLauncher", "check"]
+
+
+def check(
+    kernel: object,
+    *,
+    nan: bool = False,
+    uninitialized: Sequence[str] = (),
+    memory: Sequence[object] = (),
+    steps: int = MOST_STEPS,
+) -> CheckingLauncher:
+    """A launcher that runs ``kernel`` in checking mode: called like the kernel, ``check(k)[grid](...)``.
+
+    A clean launch leaves in the arguments what an ordinary one does. Where something is wrong, they hold what they
+    held before. What is looked for: accesses out of bounds or misaligned, reads of memory that nothing was written to,
+    values of masked-off lanes that count, races between programs, 32-bit arithmetic that wraps on the way to an
+    address, integer division by zero, promises that do not hold (``tl.multiple_of``, ``tl.assume``), failed
+    ``tl.device_assert``, loops that do not end.
+
+    Args:
+        kernel: what ``silo.kernel`` or a bundle gave, or a ``@triton.jit`` kernel.
+        nan: also look for operations that make a NaN of numbers, and whose NaN reaches a result.
+        uninitialized: names of arguments that hold nothing yet, such as a new output.
+        memory: further arrays that the kernel reaches through addresses in memory or in integers.
+        steps: turns of loops and accesses that one program may take.
+
+    Raises (when called):
+        CheckError: the first thing that is wrong: line, program, index and argument.
+        ArgumentError: an array that is not in host memory.
+    """
+    limits = CheckLimits(nan, tuple(uninitialized), tuple(memory), steps)
+    known = kernel_of(kernel)
+    if known is None:
+        from silo.api.kernels.bundle import BundledKernel  # noqa: PLC0415  # most programs check no bundles
+
+        if isinstance(kernel, BundledKernel):
+            return CheckingBundle(kernel, limits)
+        known = kernel_of(wrap(kernel))
+    assert known is not None
+    return CheckingKernel(known, known.resolver, limits)

@@ -1,0 +1,185 @@
+"""What runs a kernel of this process, or of a bundle, in checking mode."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+from silo.api.code.loaded_kernels import HeuristicLauncher, guarded_launcher
+from silo.api.machine.device_plugins import device_of
+from silo.artifacts.artifact import decoded
+from silo.compile.toolchain import select_compiler
+from silo.core.protocols import CheckedKernel, ChecksKernels
+from silo.errors import ArgumentError, UnsupportedError
+from silo.launch.arguments import Call, describe_call
+from silo.launch.binding import bind
+from silo.launch.runtime import Binding, inspect_call
+
+if TYPE_CHECKING:
+    from silo.api.calls.resolver import Resolver
+    from silo.api.declared.declaration import DeclaredKernel
+    from silo.api.kernels.bundle import BundledKernel
+    from silo.core.launch_info import LaunchInfo
+    from silo.core.nodes import Node
+    from silo.core.signature import Effect, Signature
+    from silo.core.target import Target
+    from silo.core.values import Value
+    from silo.core.variant import Variant
+
+__all__ = ["MOST_STEPS", "CheckLimits", "CheckingBundle", "CheckingKernel", "CheckingLauncher"]
+
+
+# Turns of loops and accesses of one program, where nobody says.
+MOST_STEPS = 100_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLimits:
+    """What a check looks at besides the arguments, and how long; see :func:`silo.check`."""
+
+    nan: bool = False
+    uninitialized: tuple[str, ...] = ()
+    memory: tuple[object, ...] = ()
+    steps: int = MOST_STEPS
+
+
+class CheckingLauncher(ABC):
+    """Called like the kernel: launches it in checking mode, over arrays in host memory. See :func:`silo.check`."""
+
+    def __init__(self, name: str, signature: Signature, limits: CheckLimits) -> None:
+        self._name = name
+        self._signature = signature
+        self._limits = limits
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        """Check a launch with the declared grid. Raises CheckError."""
+        self._launch(args, kwargs, {})
+
+    def config(self, **arguments: object) -> Mapping[str, Value]:
+        """The config that a call with such arguments gets; launches nothing."""
+        return self._native.resolve(**self._completed((), arguments)).config
+
+    def __getitem__(self, grid: object) -> Callable[..., None]:
+        def launch(*args: object, **kwargs: object) -> None:
+            self._launch(args, kwargs, {"grid": grid})
+
+        return launch
+
+    def _launch(self, args: tuple[object, ...], kwargs: Mapping[str, object], grid: Mapping[str, object]) -> None:
+        named, limits = {**self._completed(args, kwargs), **grid}, self._limits
+        call = inspect_call(self._native, self._signature, *args, **named)
+        binding = self._native.resolve(*args, **named)
+        checked = cast("CheckedKernel", binding.tag)
+        with checked.over(call.values, uninitialized=limits.uninitialized, memory=limits.memory, steps=limits.steps):
+            self._native(*args, **named)
+
+    @cached_property
+    def _native(self) -> Any:  # noqa: ANN401  # the native launcher
+        return self._launcher()
+
+    @abstractmethod
+    def _launcher(self) -> Any:  # noqa: ANN401  # the native launcher
+        """One whose bindings are of code that checks itself."""
+
+    def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        """The keyword arguments of a call, and what else it passes."""
+        del args
+        return dict(kwargs)
+
+
+class CheckingKernel(CheckingLauncher):
+    """For a kernel of this process, compiled from its source."""
+
+    def __init__(
+        self, kernel: DeclaredKernel, resolver: Resolver, limits: CheckLimits = CheckLimits()
+    ) -> None:  # frozen
+        super().__init__(kernel.name, kernel.source.signature, limits)
+        self._kernel = kernel
+        self._resolver = resolver
+
+    def _launcher(self) -> Any:  # noqa: ANN401
+        return guarded_launcher(self._kernel, self._on_miss)
+
+    def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        launcher = self._resolver.direct
+        return launcher.complete(args, kwargs) if isinstance(launcher, HeuristicLauncher) else dict(kwargs)
+
+    def _on_miss(self, call: Call) -> Binding:
+        kernel, resolver = self._kernel, self._resolver
+        _require_host(call)
+        situation = resolver.understand(call)
+        variant = resolver.variant(situation, resolver.decide(situation, can_tune=False).config)
+        compiler = _checking_compiler(kernel.name, kernel.source.kind, variant.target)
+        checked = compiler.check_source(kernel.source, variant, nan=self._limits.nan)
+        return _bound(checked, variant, kernel.grid, situation.device.facts())
+
+
+class CheckingBundle(CheckingLauncher):
+    """For a kernel of a bundle, compiled from the text that travels with its variants."""
+
+    def __init__(self, kernel: BundledKernel, limits: CheckLimits) -> None:
+        super().__init__(kernel.name, kernel.signature, limits)
+        self._kernel = kernel
+
+    def _launcher(self) -> Any:  # noqa: ANN401
+        return self._kernel.launcher_with(self._on_miss)
+
+    def _on_miss(self, call: Call) -> Binding:
+        kernel = self._kernel
+        _require_host(call)
+        device = device_of(kernel.name, "cpu", 0)
+        chosen = kernel.choose(call, device)
+        artifact = chosen.artifact
+        variant = artifact.variant
+        text = next((ref for ref in artifact.sidecars if ref.kind == "ttir"), None)
+        if text is None:
+            raise UnsupportedError(
+                f"{kernel.name}: {kernel.bundle.name} holds no TTIR of this variant, which a check is compiled from; "
+                "build the bundle again with this Silo, or check the Python file"
+            )
+        consent = kernel.consent(chosen)
+        if consent is None:
+            raise UnsupportedError(
+                f"{kernel.name}: {kernel.bundle.name} has no native code ({artifact.blob.kind}) to check"
+            )
+        compiler = _checking_compiler(kernel.name, "triton", variant.target)
+        ttir = decoded(text, kernel.bundle.blob(text.sha256))
+        checked = compiler.check_text(ttir, variant, artifact.launch, nan=self._limits.nan, consent=consent)
+        return _bound(checked, variant, kernel.grid, device.facts())
+
+
+def _bound(
+    checked: CheckedKernel, variant: Variant, grid: tuple[Node, ...] | None, facts: Mapping[str, int]
+) -> Binding:
+    return bind(
+        cast("Any", checked.loaded),
+        checked.launch,
+        variant.signature.with_effects(_effects(checked.launch, checked.effects)),
+        variant.specialization,
+        {**variant.specialization.constant_values, **variant.config.as_dict()},
+        grid=grid,
+        facts=facts,
+        tag=checked,
+    )
+
+
+def _checking_compiler(kernel: str, source_kind: str, target: Target) -> ChecksKernels:
+    compiler = select_compiler(source_kind, target)
+    if not isinstance(compiler, ChecksKernels):
+        raise UnsupportedError(f"{kernel}: the compiler {compiler.declaration.name} makes no code that checks itself")
+    return compiler
+
+
+def _effects(launch: LaunchInfo, effects: Sequence[Effect]) -> dict[str, Effect]:
+    """By parameter; of a descriptor that of its base address."""
+    return {slot.name: effect for slot, effect in zip(launch.layout, effects, strict=True) if slot.part == ""}
+
+
+def _require_host(call: Call) -> None:
+    if call.device_kind not in (None, "cpu"):
+        raise ArgumentError(
+            f"{describe_call(call)}: a check runs on the CPU and takes arrays in host memory; copy them there (.cpu())"
+        )

@@ -1,0 +1,464 @@
+"""``silo.kernel`` and what it makes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
+
+from silo.api.declared.declaration import DeclaredKernel
+from silo.api.declared.ready_cases import CaseFunction
+from silo.core.cases import Case
+from silo.core.config import Config
+from silo.core.grids import Grid
+from silo.core.nodes import Argument, ConfigValue, Extent, ItemSize, Node, Stride, leaves
+from silo.core.plugins import is_option, option_names
+from silo.core.search_space import DeclaredSpace, Rule, SearchSpace, SpaceHeuristic, space_of
+from silo.core.signature import ParameterKind
+from silo.core.space import Constraint
+from silo.core.trace import trace_grid
+from silo.core.values import Value
+from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
+from silo.settings import TUNE_MODES, settings
+from silo.sources.triton import adapter
+from silo.sources.triton.source import TritonSource
+from silo.tune.heuristics.names import open_blocks, open_sizes
+
+if TYPE_CHECKING:
+    from silo.api.calls.resolver import Resolver
+    from silo.api.code.compiled_calls import CompiledKernel
+
+__all__ = ["GridFunction", "Kernel", "KernelFunction", "kernel", "kernel_of", "traced_grid"]
+
+GridFunction = Callable[[Any], object]
+GridLike: TypeAlias = GridFunction | Sequence[int] | Grid
+SpaceLike: TypeAlias = (
+    Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | DeclaredSpace | SpaceHeuristic
+)
+
+
+class Kernel(DeclaredKernel):
+    """What Silo knows of one kernel of this process: what was declared, its cases, and what answers its calls.
+
+    ``silo.kernel`` gives the object that users call: a twin of the Triton function with the methods ``cases``,
+    ``warmup``, ``explain`` and this object as ``kernel``.
+    """
+
+    @cached_property
+    def resolver(self) -> Resolver:
+        """What answers the launcher's misses."""
+        from silo.api.calls.resolver import Resolver  # noqa: PLC0415  # heavy: a program may define kernels and call none
+
+        return Resolver(self)
+
+    @property
+    def checking(self) -> bool:
+        """Whether calls run in checking mode."""
+        return settings().check if self.check is None else self.check
+
+    @cached_property
+    def launcher(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
+        """What a call outside of kernels goes to."""
+        if not self.checking:
+            return self.resolver.direct
+        from silo.api.kernels.checking_launchers import CheckingKernel, CheckLimits  # noqa: PLC0415  # few programs check
+
+        return CheckingKernel(self, self.resolver, CheckLimits())
+
+    def cases(self, **parameters: Iterable[object]) -> Callable[[Callable[..., Case]], Callable[..., Case]]:
+        """Register a function that makes cases, one for each combination of the parameters.
+
+        The function gets each parameter by name and ``make``, which makes arrays and remembers how; it returns
+        ``silo.Case(args=..., expected={name: function})``.
+        """
+        values = {name: tuple(choices) for name, choices in parameters.items()}
+        for name, choices in values.items():
+            if not choices:
+                raise CaseError(f"{self.name}.cases: {name} has no values")
+
+        def register(function: Callable[..., Case]) -> Callable[..., Case]:
+            code = getattr(function, "__code__", None)
+            location = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+            names = (*self.argument_names, *(n for n in self.source.signature.names if n not in self.argument_names))
+            ordered = tuple(name for name in self.source.signature.names if name in names)
+            made = CaseFunction(self.name, ordered, self.config_names, function, values, location, self.open_blocks)
+            self.case_functions.append(made)
+            return function
+
+        return register
+
+    def warmup(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """Compile and load what a call with such arguments needs, without launching. Blocks until it is there.
+
+        A dtype (``torch.float32``) may stand for an array whose address is a multiple of 16. See :meth:`compiled`.
+        """
+        return self.resolver.compiled(args, grid, kwargs)
+
+    def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """The code that serves a call with such arguments, compiled and loaded now if need be; launches nothing.
+
+        It has the members that what Triton's ``warmup`` returns has: ``asm``, ``n_regs``, ``n_spills``, ``metadata``
+        (``shared``, ``num_warps``, ...), and is launched by ``compiled[grid](*args)`` without a guard.
+        """
+        return self.resolver.compiled(args, grid, kwargs)
+
+    def bind(self, *args: object, grid: object = None, **kwargs: object) -> Any:  # noqa: ANN401  # a launcher
+        """A launcher for calls like this example, without the guard: the caller promises that the facts hold.
+
+        It is called like the kernel. Kinds, dtypes, integer ranges and the device are still checked; alignment,
+        divisibility by 16 and constants are not: where such a promise is broken the kernel computes garbage or faults.
+        ``SILO_DEBUG=1`` checks every promise. Compiles and loads what is needed now; later ``forget`` or retuning does
+        not change it.
+        """
+        if self.checking:  # every call is checked in full
+            return self.launcher if grid is None else self.launcher[grid]
+        return self.resolver.bind(args, grid, kwargs)
+
+    def explain(self, *args: object, grid: object = None, **kwargs: object) -> str:
+        """Which variant a call with such arguments gets, why, and what was rejected. Compiles and measures nothing."""
+        return self.resolver.explain(args, grid, kwargs)
+
+
+class KernelFunction(Protocol):
+    """What ``silo.kernel`` gives, for type checkers: a twin of the Triton function, called with or without a grid."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """What Silo knows of it."""
+        ...
+
+    @property
+    def __name__(self) -> str:
+        """The function's name."""
+        ...
+
+    @property
+    def fn(self) -> Callable[..., Any]:
+        """The Python function."""
+        ...
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # inside kernels it is the plain function
+        """Launch with the declared grid."""
+        ...
+
+    def __getitem__(self, grid: Any, /) -> Callable[..., None]:  # noqa: ANN401  # a tuple, an integer, a callable
+        """What launches with this grid."""
+        ...
+
+    def cases(self, **parameters: Iterable[object]) -> Callable[[Callable[..., Case]], Callable[..., Case]]:
+        """See :meth:`Kernel.cases`."""
+        ...
+
+    def warmup(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """See :meth:`Kernel.warmup`."""
+        ...
+
+    def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """See :meth:`Kernel.compiled`."""
+        ...
+
+    def bind(self, *args: object, grid: object = None, **kwargs: object) -> Any:  # noqa: ANN401  # a launcher
+        """See :meth:`Kernel.bind`."""
+        ...
+
+    def explain(self, *args: object, grid: object = None, **kwargs: object) -> str:
+        """See :meth:`Kernel.explain`."""
+        ...
+
+
+def kernel_of(value: object) -> Kernel | None:
+    """The :class:`Kernel` behind what ``silo.kernel`` gave, or None for any other object."""
+    if isinstance(value, Kernel):
+        return value
+    found = getattr(value, "__dict__", {}).get("kernel")
+    return found if isinstance(found, Kernel) else None
+
+
+@overload
+def kernel(
+    function: object,
+    /,
+    *,
+    space: SpaceLike | None = None,
+    key: Sequence[str] | None = None,
+    grid: GridLike | None = None,
+    constraints: Sequence[Constraint] = (),
+    tune: str | None = None,
+    release_gil: bool = True,
+    check: bool | None = None,
+    lock: str | os.PathLike[str] | None = None,
+    deterministic: bool | None = None,
+) -> KernelFunction: ...
+
+
+@overload
+def kernel(
+    *,
+    space: SpaceLike | None = None,
+    key: Sequence[str] | None = None,
+    grid: GridLike | None = None,
+    constraints: Sequence[Constraint] = (),
+    tune: str | None = None,
+    release_gil: bool = True,
+    check: bool | None = None,
+    lock: str | os.PathLike[str] | None = None,
+    deterministic: bool | None = None,
+) -> Callable[[object], KernelFunction]: ...
+
+
+def kernel(
+    function: object = None,
+    /,
+    *,
+    space: SpaceLike | None = None,
+    key: Sequence[str] | None = None,
+    grid: GridLike | None = None,
+    constraints: Sequence[Constraint] = (),
+    tune: str | None = None,
+    release_gil: bool = True,
+    check: bool | None = None,
+    lock: str | os.PathLike[str] | None = None,
+    deterministic: bool | None = None,
+) -> Any:
+    """Make a Silo kernel of any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` kernel.
+
+    The result is called like the Triton kernel, ``k[grid](...)``, or without a grid where one is declared, ``k(...)``;
+    inside other Triton kernels it is the plain function. Where it runs is decided by the arguments' device.
+
+    Args:
+        function: the kernel; absent when used as a decorator with options.
+        space: configs worth trying: named values (constexprs and options such as ``num_warps``), or a list of configs.
+            The first is the default. Or a heuristic (``silo.tune.heuristics.space``, for combos ``combo_space``) that
+            makes them for each call's device and sizes; or a ``silo.core.grouped_space.GroupedSpace``. Without it, the
+            configs of ``@triton.autotune``; without those, block sizes with usual names (``BLOCK_SIZE``, ``BLOCK_M``,
+            ...) that a call leaves out come from a heuristic that is guessed.
+        key: names of the scalar arguments that tuning depends on; without it, those of ``@triton.autotune``, or those
+            that the heuristic reads.
+        grid: the grid as a function of one namespace (arguments, config values, device facts), traced once to
+            expressions; or a tuple; or a ``silo.core.grids.Grid``, whose requirements join the constraints.
+        constraints: functions of a config that must hold, such as ``lambda c: c.BLOCK >= 32 * c.num_warps``.
+        tune: ``auto``, ``cached``, ``frozen`` or ``off`` at the first call of a key; the setting ``SILO_TUNE`` by
+            default.
+        release_gil: False keeps Python's lock during a launch, which saves some 60 ns and stops every other Python
+            thread while the kernel runs (on a CPU, where a launch of more than some 50 ms lets go of it) or its queue
+            is full (on a GPU).
+        check: run every call in checking mode, on the CPU (:func:`silo.check`); the setting ``SILO_CHECK`` by default.
+        lock: the lock file that says which config calls use; the setting ``SILO_LOCK`` by default.
+        deterministic: True keeps results the same bits on every run and rank: nothing that is measured decides about a
+            kernel that sums; the setting ``SILO_DETERMINISTIC`` by default.
+
+    Raises:
+        SourceError: not a Triton kernel, Triton is absent, or the key names no scalar parameter.
+        TraceError: the grid cannot become an expression.
+        SpaceError: the space sets what the kernel does not have.
+        SettingsError: an unknown mode.
+    """
+    if function is None:
+
+        def decorate(decorated: object) -> Any:  # noqa: ANN401
+            return _make(
+                decorated,
+                space=space,
+                key=key,
+                grid=grid,
+                constraints=constraints,
+                tune=tune,
+                release_gil=release_gil,
+                check=check,
+                lock=lock,
+                deterministic=deterministic,
+            )
+
+        return decorate
+    return _make(
+        function,
+        space=space,
+        key=key,
+        grid=grid,
+        constraints=constraints,
+        tune=tune,
+        release_gil=release_gil,
+        check=check,
+        lock=lock,
+        deterministic=deterministic,
+    )
+
+
+def _make(
+    function: object,
+    *,
+    space: SpaceLike | None,
+    key: Sequence[str] | None,
+    grid: GridLike | None,
+    constraints: Sequence[Constraint],
+    tune: str | None,
+    release_gil: bool,
+    check: bool | None,
+    lock: str | os.PathLike[str] | None,
+    deterministic: bool | None,
+) -> Any:  # noqa: ANN401
+    if tune is not None and tune not in TUNE_MODES:
+        raise SettingsError(f"tune={tune!r}: it is one of {', '.join(TUNE_MODES)}")
+    source = TritonSource.of(function)
+    names = source.signature.names
+    made_key = _checked_key(source, source.key if key is None else key)
+    scalars = [name for name in names if name in made_key]
+    if space is None and source.hooks.config_pre:
+        config, hook = source.hooks.config_pre[0]
+        raise SourceError(
+            f"{source.name} ({source.location}): the pre_hook {getattr(hook, '__name__', hook)!r} of the config "
+            f"({config}) does more than set block shapes of tensor descriptors, and Silo runs no hook; do before the "
+            "call what it does, or give silo.kernel a space="
+        )
+    if space is None and len(source.originals) > 1:
+        _check_tuner(source)
+    if isinstance(grid, Grid):
+        constraints = (*constraints, *(requirement for requirement, _ in grid.requires))
+    made_space: SearchSpace | None = None
+    rule: Rule | None = None
+    if isinstance(space, SpaceHeuristic):
+        rule = space.bound(source.name, source.signature, constraints)
+        made_key = _key_of(source, rule, made_key if key is not None else ())
+    elif (given := source.space if space is None else space) is not None:
+        try:
+            made_space = space_of(given, () if space is None else constraints, scalars)
+        except SpaceError as error:
+            raise SpaceError(f"{source.name} ({source.location}): {error}") from error
+        _check_space(source, made_space)
+        _check_chosen(source, made_space, made_key)
+    free = made_space is None and rule is None
+    known = Kernel(
+        source,
+        space=made_space,
+        rule=rule,
+        key=made_key,
+        grid=None,
+        tune=tune,
+        release_gil=release_gil,
+        check=check,
+        lock=None if lock is None else Path(lock).absolute(),
+        deterministic=deterministic,
+        open_blocks=open_blocks(source.signature, source.heuristics) if free else (),
+        open_key=open_sizes(source.signature) if free else (),
+        open_constraints=tuple(constraints) if free else (),
+        prunes=space is None and source.prunes,
+    )
+    if grid is not None:
+        known.grid = traced_grid(known, grid)
+    return adapter.wrap(
+        source.function,
+        lambda _twin: known.launcher,
+        {
+            "cases": known.cases,
+            "warmup": known.warmup,
+            "compiled": known.compiled,
+            "bind": known.bind,
+            "explain": known.explain,
+            "kernel": known,
+        },
+    )
+
+
+def _check_tuner(source: TritonSource) -> None:
+    """Refuse what ``triton.autotune`` was given and Silo does not do; say what has no effect."""
+    for name, hook in (("pre_hook", source.hooks.pre), ("post_hook", source.hooks.post)):
+        if hook is not None:
+            raise SourceError(
+                f"{source.name} ({source.location}): triton.autotune has the {name} "
+                f"{getattr(hook, '__name__', hook)!r}, which Triton runs at each measurement, and Silo runs no hook: "
+                "it measures on copies and puts back what a kernel writes; leave the hook out if that is what it does, "
+                "or give silo.kernel a space="
+            )
+    if source.measured_by:
+        logging.getLogger("silo").info(
+            "%s (%s): %s of triton.autotune %s no effect: Silo measures every kernel in one way, and keeps results",
+            source.name,
+            source.location,
+            ", ".join(source.measured_by),
+            "has" if len(source.measured_by) == 1 else "have",
+        )
+
+
+def _key_of(source: TritonSource, space: Rule, key: tuple[str, ...]) -> tuple[str, ...]:
+    """The key of a kernel whose space a heuristic makes: what it reads, at least."""
+    missing = [name for name in space.reads if name not in key]
+    if key and missing:
+        raise SpaceError(
+            f"{source.name}: the {space.made_by.kind} heuristic reads {', '.join(missing)}, which the key lacks: add "
+            "it, or leave key= out"
+        )
+    return key or space.reads
+
+
+def _check_chosen(source: TritonSource, space: SearchSpace, key: Sequence[str]) -> None:
+    chosen = {name for config in space.configs() for name, _ in config.values}
+    for name in key:
+        if name in chosen:
+            raise SourceError(
+                f"{source.name} ({source.location}): the key {name!r} is set by the configs, so it is what tuning "
+                "chooses and cannot be what it depends on"
+            )
+
+
+def _checked_key(source: TritonSource, key: Sequence[str]) -> tuple[str, ...]:
+    """The key as names of parameters; what they are called with is known at the call."""
+    where = f"{source.name} ({source.location})"
+    if isinstance(key, str):
+        raise SourceError(f"{where}: the key is a list of names, not {key!r}; write key=[{key!r}]")
+    names = source.signature.names
+    for name in key:
+        if name not in names or source.signature[name].kind is ParameterKind.POINTER:
+            raise SourceError(f"{where}: the key {name!r} is no scalar parameter; it has {', '.join(names)}")
+        if name in source.heuristics:
+            raise SourceError(f"{where}: the key {name!r} is computed by a heuristic; name what that reads instead")
+        if tuple(key).count(name) > 1:
+            raise SourceError(f"{where}: the key names {name!r} twice")
+    return tuple(key)
+
+
+def _check_space(source: TritonSource, space: SearchSpace) -> None:
+    for config in space.configs():
+        for name, _ in config.values:
+            if name not in source.signature.names or source.signature[name].kind is not ParameterKind.CONSTEXPR:
+                raise SpaceError(
+                    f"{source.name}: the space sets {name!r}, which is neither a tl.constexpr parameter of the kernel "
+                    f"nor a compile option ({', '.join(option_names())})"
+                )
+
+
+def traced_grid(known: DeclaredKernel, grid: GridLike) -> tuple[Node, ...]:
+    """The declared grid as expressions. ``TraceError`` names the kernel and says what to write instead."""
+    config = (*known.config_names, *known.source.heuristics)
+    if isinstance(grid, Grid):
+        return _checked_grid(known, grid, config)
+    dimensions = () if callable(grid) else tuple(grid)
+
+    def constant(_namespace: object) -> tuple[int, ...]:
+        return dimensions
+
+    try:
+        return trace_grid(grid if callable(grid) else constant, known.argument_names, config)
+    except TraceError as error:
+        raise TraceError(
+            f"the grid of {known.name} ({known.location}) cannot be traced: {error}\n"
+            f"Or leave grid= out and pass a callable at the call: {known.name}[lambda meta: ...](...)"
+        ) from error
+
+
+def _checked_grid(known: DeclaredKernel, grid: Grid, config: Sequence[str]) -> tuple[Node, ...]:
+    """The axes of a ready grid. ``TraceError`` for a name that the kernel does not have."""
+    for axis in grid.axes:
+        for leaf in leaves(axis):
+            name = leaf.argument if isinstance(leaf, Extent | Stride | ItemSize) else leaf.name
+            missing = (isinstance(leaf, Argument) and name not in known.source.signature.names) or (
+                isinstance(leaf, ConfigValue)
+                and name not in (*config, *known.source.signature.names)
+                and not is_option(name)
+            )
+            if missing:
+                have = ", ".join(known.source.signature.names)
+                raise TraceError(f"the grid of {known.name} ({known.location}) reads {name}; the kernel has {have}")
+    return grid.axes

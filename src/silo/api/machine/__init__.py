@@ -1,0 +1,1 @@
+"""What this machine has and what this process shares: devices, arrays, the store, user files."""

@@ -1,0 +1,1 @@
+"""Measuring candidates: studies, benches, the process that runs them, lock files."""

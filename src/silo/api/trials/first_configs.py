@@ -1,0 +1,46 @@
+"""Configs to try first, of cases and first calls alike: what is deployed, best near by, or in an imported file."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from pathlib import Path
+
+from silo.api.trials.lock_files import deployed_config
+from silo.core.config import Config
+from silo.core.keys import seeds_key
+from silo.core.protocols import RecordStore
+from silo.core.search_space import SearchSpace
+from silo.tune.imported import seeds_from_records, spoken_of
+from silo.tune.nearness import Neighbour
+from silo.tune.search.seed import Seed
+from silo.tune.seeds import neighbours, seeds
+from silo.tune.trial import Study
+
+__all__ = ["imported_seeds", "study_seeds"]
+
+# Configs of imported files that are tried first: enough to profit, too few to use up a budget.
+_IMPORTED = 8
+
+
+def study_seeds(
+    study: Study,
+    configs: SearchSpace,
+    records: RecordStore,
+    lock: Path | None = None,
+    near: Sequence[Neighbour] | None = None,
+    tried: Container[bytes] = (),
+) -> tuple[Seed, ...]:
+    """What to try first: what ``lock`` deploys, what was best in the nearest studies, what other tuners found.
+
+    ``near`` are those studies where the caller has them already; configs whose order keys were ``tried`` are left out.
+    """
+    near = neighbours(study, records) if near is None else near
+    close = seeds(configs, near, deployed=deployed_config(lock, study), tried=tried)
+    left = [config for config in configs.listed if config.order_key not in tried]
+    elsewhere = spoken_of(left, imported_seeds(study.kernel, records))[:_IMPORTED]
+    return (*close, *(Seed(config, reason="best in an imported file") for config in elsewhere))
+
+
+def imported_seeds(kernel: str, records: RecordStore) -> tuple[Config, ...]:
+    """What other tuners found for the kernel of this name, best first; see :mod:`silo.api.tuning.foreign_results`."""
+    return seeds_from_records(records.read(seeds_key(kernel)))

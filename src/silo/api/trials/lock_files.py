@@ -1,0 +1,138 @@
+"""Lock files: read by every process that launches, written by ``silo tune --lock``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from silo.core.config import Config
+from silo.errors import LockError
+from silo.forks import Mutex
+from silo.settings import settings
+from silo.store.files import AtomicFile, file_lock, sweep_abandoned
+from silo.tune.lock import Lock, LockEntry, choose
+from silo.tune.outcome import TuneOutcome
+from silo.tune.trial import Study
+
+if TYPE_CHECKING:
+    from silo.api.declared.declaration import DeclaredKernel
+
+__all__ = ["LockRow", "deployed_config", "lock_of", "read_lock", "update_lock"]
+
+
+@dataclass(frozen=True, slots=True)
+class LockRow:
+    """What an update decided for one study. ``config`` is None where no config can be used: nothing is written."""
+
+    study: Study
+    config: Config | None
+    before: Config | None
+    reason: str
+
+
+_lock = Mutex()
+_read: dict[str, tuple[tuple[int, ...], Lock]] = {}
+
+
+def lock_of(kernel: DeclaredKernel) -> tuple[Path, Lock] | None:
+    """The lock that a kernel's calls obey, with its path: the kernel's own (``lock=``), else ``SILO_LOCK``.
+
+    Raises:
+        LockError: it is named and cannot be read.
+    """
+    named = settings().lock if kernel.lock is None else kernel.lock
+    if named is None:
+        return None
+    path = Path(named)
+    return path, read_lock(path)
+
+
+def read_lock(path: Path) -> Lock:
+    """The lock in a file, parsed once for each version of it.
+
+    Raises:
+        LockError: it is not there, cannot be read, or is not a lock; says which entry is wrong.
+    """
+    try:
+        status = path.stat()
+        version = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
+        with _lock:
+            known = _read.get(str(path))
+            if known is not None and known[0] == version:
+                return known[1]
+        lock = Lock.decode(path.read_bytes())
+    except FileNotFoundError:
+        raise LockError(f"no lock file {path}: write one with silo tune FILE --lock {path}") from None
+    except OSError as error:
+        raise LockError(f"the lock file {path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise LockError(
+            f"{path} is no lock file that can be used: {error}; mend it, or remove it and write it again with silo "
+            "tune --lock"
+        ) from error
+    with _lock:
+        _read[str(path)] = (version, lock)
+    return lock
+
+
+def deployed_config(path: Path | None, study: Study) -> Config | None:
+    """The config that the lock file holds for a study's slot; None without a file."""
+    return read_lock(path).deployed(study) if path is not None and path.exists() else None
+
+
+def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
+    """Decide for the study of each outcome, beginning with what the file says now, and write the file in one piece.
+
+    A deployed config stays unless another is faster beyond the noise; see :func:`silo.tune.lock.choose`. Entries of
+    other studies stay. Several processes may update one file: each begins with what the one before wrote.
+
+    Raises:
+        LockError: the file is there and is no lock, or cannot be written; what was there before is untouched.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        sweep_abandoned(target.parent)
+        with _alone(target.parent):
+            before = read_lock(target) if target.exists() else Lock()
+            rows: list[LockRow] = []
+            entries: list[LockEntry] = []
+            for outcome in outcomes:
+                study, deployed = outcome.study, before.deployed(outcome.study)
+                choice = choose(outcome.trials, deployed, outcome.comparison)
+                if choice is None:
+                    rows.append(LockRow(study, None, deployed, "no config can be used"))
+                    continue
+                rows.append(LockRow(study, choice.config, deployed, choice.reason))
+                entries.append(LockEntry(study, choice.config, choice.time, choice.reason))
+            after = before.updated(entries)
+            if after != before or not target.exists():
+                _write(target, after.encode())
+    except OSError as error:
+        raise LockError(
+            f"the lock file {path} cannot be written: {error.strerror or error}; what was there before is untouched"
+        ) from error
+    return rows
+
+
+def _write(path: Path, data: bytes) -> None:
+    permissions = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+    with AtomicFile(path, mode=0o666) as file:
+        file.write(data)
+        file.commit(permissions=permissions)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """Keep other updates of files in this folder out. Its own lock, for the file is replaced by each update."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # Where the file system has no locks, the atomic replacement still keeps the file whole.
+        with file_lock(descriptor, exclusive=True):
+            yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Tuning on cases, and what was kept of it."""

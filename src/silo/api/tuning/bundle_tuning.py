@@ -1,0 +1,196 @@
+"""Tuning what a bundle holds, on this device, and refining the bundle in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from silo.api.code.loaded_kernels import VouchedCode
+from silo.api.declared.ready_cases import PreparedCase, prepare_recipe
+from silo.api.kernels.bundle import BundledKernel, load
+from silo.api.machine.session import session
+from silo.api.trials.benches import Bench, LocalBench, benches_on, grid_at
+from silo.api.trials.evaluators import KnownArtifacts, evaluators
+from silo.api.trials.first_configs import study_seeds
+from silo.api.trials.problem import measure_policy
+from silo.api.tuning.case_tuning import Limits, materializer
+from silo.artifacts.artifact import Artifact
+from silo.bundle.contents import BundleRules
+from silo.bundle.update import KernelUpdate, update_bundle
+from silo.core.config import Config
+from silo.core.config_set import ConfigSet
+from silo.core.dispatch import Bucket, bucket_of
+from silo.core.protocols import Device
+from silo.core.signature import Signature
+from silo.core.values import JSON
+from silo.errors import BundleError, CaseError, TuneError
+from silo.launch.runtime import inspect_call
+from silo.settings import settings
+from silo.tune.effort import settle
+from silo.tune.failing import TunedCase
+from silo.tune.kept import pair_to_document
+from silo.tune.outcome import TuneOutcome
+from silo.tune.progress import Progress
+from silo.tune.session import tune
+from silo.tune.terms import Scope, Search, Watch
+from silo.tune.trial import Study
+from silo.tune.unseen import Sample, fitted_rules
+
+__all__ = ["tune_bundle"]
+
+
+def _benches(
+    kernel: BundledKernel,
+    case: PreparedCase,
+    devices: Sequence[Device],
+    code_of: Callable[[Artifact], VouchedCode],
+) -> list[Bench]:
+    """Where the variants for one case run; the first of ``devices`` has its arrays."""
+    facts = devices[0].facts()
+
+    def at(config: Config, artifact: Artifact) -> tuple[int, ...]:
+        values = {**artifact.variant.specialization.constant_values, **config.as_dict()}
+        return grid_at(case.grid or kernel.contents.grid, None, case.arguments, values, facts)
+
+    confined = benches_on(kernel.name, devices, case.arguments, at, code_of)
+    if confined:
+        return confined
+
+    def launcher_of(config: Config) -> Callable[[], object]:
+        named = {**case.arguments, **case.options, **config.as_dict()}
+        grid = case.grid_of(config.as_dict(), facts)
+        launcher = kernel.launcher
+        return (lambda: launcher[grid](**named)) if grid is not None else (lambda: launcher(**named))
+
+    return [LocalBench(devices[0], case.arguments, launcher_of)]
+
+
+def tune_bundle(
+    path: Path,
+    device: Device,
+    kernels: Sequence[str] | None,
+    limits: Limits,
+    *,
+    trust: bool,
+    progress: Callable[[str, Progress], None],
+) -> list[TunedCase]:
+    """Measure every case of the bundle's kernels with the variants it has for this device, then refine it in place.
+
+    The trials are kept in the store too, so a run that was stopped goes on. The bundle is rewritten once per kernel.
+    ``TuneError`` in deterministic mode: binaries do not say whether a kernel sums.
+    """
+    if settings().deterministic:
+        raise TuneError(
+            f"{path}: in deterministic mode nothing that is measured may change results, and binaries do not say "
+            "whether they do; build the bundle from its Python files in that mode: silo build --deterministic"
+        )
+    loaded = load(path, trust=trust)
+    found: list[TunedCase] = []
+    for name in kernels or tuple(loaded):
+        kernel = loaded[name]
+        kernel.require_consent(device)
+        outcomes: list[tuple[str, Bucket, Signature, TuneOutcome]] = []
+        for recipe in kernel.recipes():
+            case = prepare_recipe(recipe, materializer(None, device))
+            one = _tune_case(kernel, case, device, limits, partial(progress, f"{name} {case.label}"))
+            outcomes.append(one)
+            found.append(TunedCase(name, case.label, case.elements, one[3]))
+        if not outcomes:
+            raise CaseError(f"{path}: {name} has no cases, so there is nothing to tune it on")
+        update_bundle(path, {name: _update(kernel, outcomes)})
+    return found
+
+
+def _tune_case(
+    kernel: BundledKernel, case: PreparedCase, device: Device, limits: Limits, progress: Callable[[Progress], None]
+) -> tuple[str, Bucket, Signature, TuneOutcome]:
+    call = inspect_call(kernel.launcher, kernel.contents.signature, **{**case.arguments, **case.options})
+    ranked = kernel.rank(call, device)
+    if not ranked:
+        raise BundleError(
+            f"{kernel.bundle.name}: it has no variant of {kernel.name} for the case {case.label} on {device.target}"
+        )
+    # Only the most specialised ones compete: a fallback that assumes less is for other calls.
+    best = ranked[0].artifact.variant
+    rivals = [one for one in ranked if one.artifact.variant.specialization.facts == best.specialization.facts]
+    variants = {one.artifact.variant.config.order_key: one for one in rivals}
+    values = kernel.scalars(call)
+    study = Study(
+        kernel=kernel.name,
+        source=best.source,
+        signature=best.signature.without_effects(),
+        specialization=best.specialization.of_call(),
+        target=best.target,
+        compiler=ranked[0].artifact.compiler,
+        bucket_names=kernel.contents.key,
+        bucket=bucket_of([values[name] for name in kernel.contents.key]),
+        device=device.model,
+        policy=measure_policy(device),
+        driver=device.driver,
+    )
+    configs = ConfigSet(one.artifact.variant.config for one in variants.values())
+    records = session().store.records
+    artifacts = KnownArtifacts({key: one.artifact for key, one in variants.items()})
+    benches = _benches(
+        kernel,
+        case,
+        (device, *limits.devices),
+        lambda artifact: kernel.code(variants[artifact.variant.config.order_key]),
+    )
+    with evaluators(study, artifacts, benches, case.compare, configs.listed) as lanes:
+        outcome = tune(
+            study,
+            configs,
+            lanes,
+            records,
+            Search(limits.searcher, study_seeds(study, configs, records), limits.budget),
+            Scope(most_spills=settings().spills),  # what a bundle holds was chosen
+            Watch(progress),
+        )
+    settle(study, records)
+    outcome = replace(outcome, remarks=(*_unpacked(kernel, study), *outcome.remarks))
+    return case.label, study.bucket, study.signature, outcome
+
+
+def _unpacked(kernel: BundledKernel, study: Study) -> tuple[str, ...]:
+    """That configs of the space are not in the bundle, where they are not."""
+    for one in kernel.contents.coverage:
+        if (one.target, one.signature) == (study.target, study.signature) and one.packed < one.space:
+            packed = f"{one.packed} of the {one.space} configs of its space are packed for {one.target}"
+            return (f"{packed}, so only they can be measured; silo build --configs all packs all of them",)
+    return ()
+
+
+def _update(kernel: BundledKernel, outcomes: Sequence[tuple[str, Bucket, Signature, TuneOutcome]]) -> KernelUpdate:
+    """New trials, and rules in which measured winners replace what was there for their buckets."""
+    trials: list[JSON] = []
+    tables: dict[str, tuple[Any, Signature, dict[Bucket, Config], Config, int]] = {}
+    samples: dict[str, dict[Bucket, Sample]] = {}
+    for _, bucket, signature, outcome in outcomes:
+        trials.extend(pair_to_document(outcome.study, trial) for trial in outcome.trials)
+        if outcome.winner is None:
+            continue
+        target = outcome.study.target
+        key = f"{target} {signature!r}"
+        if key not in tables:
+            own = next((r for r in kernel.contents.rules if r.target == target and r.signature == signature), None)
+            table = dict(own.rules.rules) if own else {}
+            fallback = own.rules.fallback if own else outcome.winner.config
+            tables[key] = (target, signature, table, fallback, own.space if own else 0)
+        tables[key][2][bucket] = outcome.winner.config
+        sample = Sample.of_trials(bucket, outcome.trials)
+        if sample is not None:
+            samples.setdefault(key, {})[bucket] = sample
+    rules = tuple(
+        BundleRules(
+            target,
+            signature,
+            fitted_rules(kernel.contents.key, table, fallback, tuple(samples.get(key, {}).values())),
+            space,
+        )
+        for key, (target, signature, table, fallback, space) in tables.items()
+    )
+    return KernelUpdate(trials=tuple(trials), rules=rules)

@@ -1,0 +1,31 @@
+"""What one call says of one argument, for sources to specialise on."""
+
+from __future__ import annotations
+
+from silo.core.dtypes import DType, dtype
+from silo.core.values import Value
+from silo.frozen import frozen
+
+__all__ = ["ArgumentFacts"]
+
+
+@frozen
+class ArgumentFacts:
+    """What is known of one argument.
+
+    An array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` where its memory is known to be less than
+    2 GiB and the target may use that. A tensor descriptor: the same of its base, and ``block_shape``.
+    Anything else: its ``value``, with the ``dtype`` only where the caller's scalar has one (``numpy.int64``).
+    """
+
+    value: Value = None
+    dtype: DType | None = None
+    is_pointer: bool = False
+    address: int = 0
+    block_shape: tuple[int, ...] = ()
+    range32: bool = False
+
+    @classmethod
+    def array(cls, element: DType | str, address: int = 0) -> ArgumentFacts:
+        """An array of ``element`` at ``address``; address 0 counts as aligned."""
+        return cls(dtype=dtype(element) if isinstance(element, str) else element, is_pointer=True, address=address)

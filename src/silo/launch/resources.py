@@ -1,0 +1,69 @@
+"""How much of a device launches may use: threads of the CPU, and multiprocessors of a GPU that are left to others."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from silo.errors import SettingsError
+from silo.forks import Mutex
+from silo.launch import native
+from silo.settings import settings
+
+__all__ = ["apply_setting", "cpu_threads", "reserve_sms", "reserved_sms", "threads"]
+
+# The native pool's own limit.
+MAX_THREADS = 1024
+
+_applied: int | None = None
+
+_lock = Mutex()
+_reserved: dict[tuple[str, int], int] = {}
+
+
+def apply_setting() -> None:
+    """Take ``SILO_THREADS`` over, unless that very value was taken before: ``cpu_threads(n)`` in between stays."""
+    global _applied  # noqa: PLW0603  # the last value seen
+    wanted = min(settings().threads, MAX_THREADS)
+    if wanted != _applied:
+        native.cpu_threads(wanted)
+        _applied = wanted
+
+
+def cpu_threads(count: int | None = None) -> int:
+    """Threads a CPU launch uses, the calling one included; ``count`` (1 to 1024) sets it for the whole process."""
+    apply_setting()
+    return native.cpu_threads() if count is None else native.cpu_threads(count)
+
+
+@contextmanager
+def threads(count: int) -> Generator[None]:
+    """Run launches on ``count`` threads until the block ends."""
+    before = cpu_threads()
+    native.cpu_threads(count)
+    try:
+        yield
+    finally:
+        native.cpu_threads(before)
+
+
+def reserve_sms(kind: str, index: int, count: int) -> None:
+    """Leave multiprocessors alone in persistent kernels, for communication or another kernel beside them.
+
+    From now on ``a.reserved_sms`` and ``a.num_sms`` of grids say so for this device, in this process.
+
+    Launchers ask again what a call needs; those that ``bind`` made keep what they were bound to.
+
+    Raises:
+        SettingsError: a negative count.
+    """
+    if count < 0:
+        raise SettingsError(f"reserved_sms={count}: it is 0 or more")
+    with _lock:
+        _reserved[kind, index] = count
+    native.new_generation()
+
+
+def reserved_sms(kind: str, index: int) -> int:
+    """How many are reserved on a device; 0 where nobody said."""
+    return _reserved.get((kind, index), 0)

@@ -1,0 +1,64 @@
+"""Facts of code, read from a kernel's TTIR: its text is parsed once, for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from silo.core.code_facts import CodeFacts, Numerics, Traits
+from silo.core.decisions import Decision
+from silo.core.signature import Effect, Signature
+from silo.core.specialization import Specialization
+from silo.errors import SourceError
+from silo.sources.triton.addresses import shows_its_memory
+from silo.sources.triton.effects import effects_of
+from silo.sources.triton.parameters import module_arguments
+from silo.sources.triton.ssa import Module
+from silo.sources.triton.ttir import parse_ttir
+
+__all__ = ["TtirFacts"]
+
+
+class TtirFacts(CodeFacts):
+    """The facts of one lowered variant. ``module`` is its text, where somebody has parsed it already."""
+
+    def __init__(
+        self, text: str, signature: Signature, specialization: Specialization, module: Module | None = None
+    ) -> None:
+        self._text = text
+        self._signature = signature
+        self._specialization = specialization
+        self._parsed = module
+
+    @property
+    def _module(self) -> Module:
+        if self._parsed is None:
+            self._parsed = parse_ttir(self._text)
+        return self._parsed
+
+    @property
+    def effects(self) -> Mapping[str, Effect]:
+        """By parameter; none of a text that cannot be read, so that every pointer counts as read and written."""
+        try:
+            return effects_of(self._module, self._signature, self._specialization)
+        except SourceError:
+            return {}
+
+    @property
+    def shows_its_memory(self) -> Decision:
+        """See :func:`silo.sources.triton.addresses.shows_its_memory`."""
+        return shows_its_memory(self._module)
+
+    @property
+    def traits(self) -> Traits:
+        """See :func:`silo.sources.triton.traits.traits_of`."""
+        from silo.sources.triton.traits import traits_of  # noqa: PLC0415  # few kernels leave their space to a guess
+
+        arguments = module_arguments(self._signature, self._specialization, self._module)
+        return traits_of(self._module, [argument.parameter for argument in arguments])
+
+    @property
+    def numerics(self) -> Numerics:
+        """See :func:`silo.sources.triton.numerics.numerics_of`."""
+        from silo.sources.triton.numerics import numerics_of  # noqa: PLC0415  # asked for in deterministic mode alone
+
+        return numerics_of(self._module)

@@ -1,0 +1,90 @@
+"""The plain C files of native/ as a small library of its own, called by ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+NATIVE = Path(__file__).parents[2] / "native"
+MAX_AXES = 8
+
+
+class Instruction(ctypes.Structure):
+    _fields_ = [("opcode", ctypes.c_int32), ("b", ctypes.c_int32), ("a", ctypes.c_int64)]
+
+
+class Bindings(ctypes.Structure):
+    _fields_ = [
+        ("slot_count", ctypes.c_int32),
+        ("values", ctypes.POINTER(ctypes.c_int64)),
+        ("shapes", ctypes.POINTER(ctypes.POINTER(ctypes.c_int64))),
+        ("strides", ctypes.POINTER(ctypes.POINTER(ctypes.c_int64))),
+        ("ndims", ctypes.POINTER(ctypes.c_int32)),
+        ("itemsizes", ctypes.POINTER(ctypes.c_int32)),
+    ]
+
+
+class FillParams(ctypes.Structure):
+    _fields_ = [("a", ctypes.c_double), ("b", ctypes.c_double), ("low", ctypes.c_int64), ("span", ctypes.c_uint64)]
+
+
+def compiler(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"no {name} on this machine")
+    return found
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """expression.c and generator.c, built with the sanitizer of undefined behaviour trapping."""
+    folder = tempfile.mkdtemp(prefix="silo-core-")
+    output = Path(folder) / "core.so"
+    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-ffp-contract=off", "-shared", "-fPIC"]
+    flags += ["-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]
+    sources = [str(NATIVE / "expression.c"), str(NATIVE / "generator.c")]
+    subprocess.run([compiler("gcc"), *flags, *sources, "-o", str(output)], check=True)
+    loaded = ctypes.CDLL(str(output))
+    shutil.rmtree(folder)  # the library stays mapped
+    loaded.silo_expression_eval.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_int32,
+        ctypes.POINTER(Bindings),
+        ctypes.POINTER(ctypes.c_int64),
+    ]
+    loaded.silo_bucket.argtypes = [ctypes.c_int64]
+    loaded.silo_bucket.restype = ctypes.c_int64
+    loaded.silo_generate.argtypes = [ctypes.c_int32] * 3 + [ctypes.c_uint64] * 3
+    loaded.silo_generate.argtypes += [ctypes.POINTER(FillParams), ctypes.c_void_p]
+    return loaded
+
+
+def run_program(data: bytes, slots: list[dict]) -> tuple[int, int]:
+    """(error, value) of encoded instructions; a slot is ``{"value", "shape", "strides", "itemsize"}``, all optional."""
+    count = len(slots)
+    pointer = ctypes.POINTER(ctypes.c_int64)
+    keep = []
+
+    def axes(name: str):
+        column = (pointer * count)()
+        for index, slot in enumerate(slots):
+            if slot.get(name) is not None:
+                cells = (ctypes.c_int64 * max(len(slot[name]), 1))(*slot[name])
+                keep.append(cells)
+                column[index] = ctypes.cast(cells, pointer)
+        return column
+
+    values = (ctypes.c_int64 * count)(*[slot.get("value", 0) for slot in slots])
+    ndims = (ctypes.c_int32 * count)(*[len(slot.get("shape") or ()) for slot in slots])
+    itemsizes = (ctypes.c_int32 * count)(*[slot.get("itemsize", 0) for slot in slots])
+    bindings = Bindings(count, values, axes("shape"), axes("strides"), ndims, itemsizes)
+    out = ctypes.c_int64(-123456789)
+    cells = ctypes.create_string_buffer(data, max(len(data), 1))
+    error = library().silo_expression_eval(cells, len(data) // 16, ctypes.byref(bindings), ctypes.byref(out))
+    return error, out.value

@@ -1,0 +1,162 @@
+"""Processes that fork after, and while, they compile, tune and launch; ``faults/test_fork.py`` runs them."""
+
+import multiprocessing
+import os
+import sys
+import threading
+import time
+
+import numpy as np
+import triton
+import triton.language as tl
+
+import forked
+import silo
+from silo import settings
+from silo.api.machine import session
+
+LIMIT_S = 60
+
+
+@silo.kernel(space={"BLOCK": [64, 128]}, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
+@triton.jit
+def scaled(x, out, n, FACTOR: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) * FACTOR, mask=i < n)
+
+
+def use(factor, *, tune="off", n=1000):
+    """Compile (each factor is another variant) and launch."""
+    x, out = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
+    with settings.override(tune=tune, tune_budget_s=3.0):
+        scaled(x, out, n, FACTOR=factor)
+    assert (out == x * factor).all()
+    return factor
+
+
+def stored(factor):
+    """Whether another process has compiled it."""
+    folder = settings.settings().store_folder / "artifacts"
+    return any(str(factor).encode() in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def compile_workers():
+    """The numbers of this process's compile workers."""
+    pools = [made._pool for made in session._sessions.values() if made._pool]
+    return {process._process.pid for pool in pools for process in pool._processes}
+
+
+def after():
+    """A child of a process that has compiled compiles, tunes, launches; what it made is kept; the parent goes on."""
+    use(2)
+    workers = compile_workers()
+    assert workers
+
+    def work():
+        use(2)
+        use(3)
+        use(4, tune="auto", n=5000)
+        forked.run(lambda: use(5))
+
+    forked.run(work)
+    assert stored(3)
+    for worker in workers:
+        os.kill(worker, 0)  # alive, and still ours: the parent goes on with it
+    assert compile_workers() == workers
+    use(6)
+    assert compile_workers() == workers
+
+
+def exits():
+    """A child that ends as programs do leaves the parent's workers alone."""
+    use(2)
+    workers = compile_workers()
+    number = os.fork()
+    if number == 0:
+        sys.exit(0)
+    forked.wait(number)
+    use(3)
+    assert compile_workers() == workers
+
+
+def meanwhile():
+    """Children are made while other threads compile, tune and launch."""
+    use(2)
+    use(2, tune="auto")
+    failed = []
+    stop = threading.Event()
+
+    def body(first, tune):
+        factor = first
+        while not stop.is_set():
+            try:
+                use(factor, tune=tune, n=1000 + factor)
+                use(2)
+            except Exception as error:
+                failed.append(error)
+                raise
+            factor += 1
+
+    threads = [threading.Thread(target=body, args=given) for given in ((1000, "off"), (2000, "auto"), (3000, "off"))]
+    for one in threads:
+        one.start()
+    for turn in range(4):
+        time.sleep(0.1 * turn)
+        forked.run(lambda turn=turn: (use(2), use(10 + turn), use(30 + turn, tune="auto", n=9000 + turn)))
+    stop.set()
+    for one in threads:
+        one.join()
+    assert not failed
+    use(3)
+
+
+def pool():
+    """``multiprocessing``'s pool."""
+    use(2)
+    with multiprocessing.get_context("fork").Pool(2) as processes:
+        assert processes.map_async(use, [3, 4, 5, 2]).get(LIMIT_S) == [3, 4, 5, 2]
+    use(6)
+
+
+def loader():
+    """torch's DataLoader with workers."""
+    import torch
+
+    class Samples(torch.utils.data.Dataset):
+        def __len__(self):
+            return 6
+
+        def __getitem__(self, index):
+            return use(2 + index)
+
+    use(2)
+    batches = torch.utils.data.DataLoader(
+        Samples(), batch_size=2, num_workers=2, multiprocessing_context="fork", timeout=LIMIT_S
+    )
+    assert sorted(int(value) for batch in batches for value in batch) == [2, 3, 4, 5, 6, 7]
+    use(9)
+
+
+def plain():
+    """Triton's own launch, compiled in the process by Silo's plug-in, in parent and child."""
+
+    def launch(factor):
+        import torch
+
+        x, out = torch.arange(64, dtype=torch.float32), torch.zeros(64)
+        scaled_plain[(1,)](x, out, 64, FACTOR=factor, BLOCK=64)
+        assert (out == x * factor).all()
+
+    launch(2)
+    forked.run(lambda: (launch(2), launch(3)))
+    launch(4)
+
+
+@triton.jit
+def scaled_plain(x, out, n, FACTOR: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) * FACTOR, mask=i < n)
+
+
+if __name__ == "__main__":
+    {one.__name__: one for one in (after, exits, meanwhile, pool, loader, plain)}[sys.argv[1]]()

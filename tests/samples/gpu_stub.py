@@ -1,0 +1,298 @@
+"""The stub of libcuda and libamdhip64 (``native/stub_*.c``): building it, and steering it in the process that uses it.
+
+A driver is opened once a process, so a test runs its code in a process of its own::
+
+    def test_something():
+        gpu_stub.run(SOME_CODE)
+
+    SOME_CODE = '''
+    from gpu_stub import stub
+    stub.parameters("add", 8, 8, 4)            # bytes of each parameter; read from cubins and "params=" by itself
+    ...                                        # load and launch
+    assert stub.last("add").grid == (4, 1, 1)
+    '''
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DEVICE, PINNED, MANAGED = 2, 1, 3
+
+
+@functools.cache
+def library(*defines: str) -> Path:
+    """Build the stub (once a process), named ``libcuda.so.1``; skips without gcc.
+
+    Give ``-DSTUB_OLD`` for a driver that lacks a function.
+    """
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler for the stub driver")
+    given = os.environ.get("SILO_TEST_STUB")
+    if given and not defines:
+        return Path(given)
+    folder = Path(tempfile.mkdtemp(prefix="silo-stub-"))
+    built = folder / "libcuda.so.1"
+    sources = sorted(str(path) for path in (ROOT / "tests" / "native").glob("stub_*.c"))
+    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread"]
+    without = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # the sanitizers'
+    subprocess.run([compiler, *flags, *defines, *sources, "-o", str(built), "-ldl"], check=True, env=without)
+    return built
+
+
+def environment(*defines: str, devices: int = 1, **more: str) -> dict[str, str]:
+    """The variables under which a process uses the stub, for both kinds of device."""
+    built = str(library(*defines))
+    paths = [str(ROOT / "tests" / "samples"), str(ROOT / "src"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return {
+        **os.environ,
+        "SILO_CUDA_LIBRARY": built,
+        "SILO_HIP_LIBRARY": built,
+        "SILO_TEST_STUB": built,
+        "STUB_DEVICES": str(devices),
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        **more,
+    }
+
+
+def run(code: str, *defines: str, devices: int = 1, timeout: float = 60, **more: str) -> str:
+    """Run Python code in a process with the stub; its output. Fails the test where the code fails."""
+    prelude = _NATIVE if "SILO_TEST_NATIVE" in os.environ else ""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", prelude + textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(*defines, devices=devices, **more),
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+# Takes the native module that SILO_TEST_NATIVE names (built for the sanitizers) in the place of the usual one.
+_NATIVE = """
+import importlib.util, os, sys
+import silo
+spec = importlib.util.spec_from_file_location("silo._native", os.environ["SILO_TEST_NATIVE"])
+native = importlib.util.module_from_spec(spec)
+sys.modules["silo._native"] = silo._native = native
+spec.loader.exec_module(native)
+"""
+
+
+def open_drivers() -> None:
+    """Open both stub drivers in this process, as the settings would."""
+    from silo.launch import native  # the child's, not the test's
+
+    for kind in ("cuda", "hip"):
+        native.gpu_open(kind, os.environ["SILO_TEST_STUB"])
+
+
+# Parameter kind (native/plan.h), DLPack code, bits and flags (16: written through) for a binary's types.
+_PARAMETERS = {
+    "ptr": (1, 0, 0, 16),
+    "i1": (4, 6, 8, 0),
+    **{f"i{bits}": (2, 0, bits, 0) for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": (2, 1, bits, 0) for bits in (8, 16, 32, 64)},
+    **{f"fp{bits}": (3, 2, bits, 0) for bits in (16, 32, 64)},
+    "bf16": (3, 4, 16, 0),
+}
+
+
+def launcher(loaded: Any, *types: str, grid: Any = (1,), **options: Any) -> Any:  # of the native module
+    """A launcher of one loaded kernel whose parameters have these binary types: ``"ptr"``, ``"i32"``, ..."""
+    from silo.launch import native  # the child's, not the test's
+
+    layout = tuple((index, kind, kind == "ptr") for index, kind in enumerate(types))
+    parameters = tuple((f"p{index}", *_PARAMETERS[kind], ()) for index, kind in enumerate(types))
+    binding = native.Binding(loaded, layout, {})
+    return native.Launcher(loaded.name, parameters, (), None, grid, fixed=binding, **options)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The last launch of a function. ``attributes``: id -> the first three words of the value."""
+
+    count: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int
+    stream: int
+    context: int
+    device: int
+    cooperative: bool
+    attributes: dict[int, tuple[int, int, int]]
+    parameters: tuple[bytes, ...]
+    max_dynamic: int
+    """What was asked of the function (``cuFuncSetAttribute``, ``cuFuncSetCacheConfig``); -1: nothing."""
+    non_portable: int
+    cache: int
+
+
+class _Record(ctypes.Structure):
+    _fields_ = (
+        ("count", ctypes.c_uint64),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("shared", ctypes.c_uint32),
+        ("attribute_count", ctypes.c_uint32),
+        ("stream", ctypes.c_uint64),
+        ("context", ctypes.c_uint64),
+        ("device", ctypes.c_int32),
+        ("cooperative", ctypes.c_int32),
+        ("attribute_ids", ctypes.c_uint32 * 8),
+        ("attribute_values", (ctypes.c_uint32 * 3) * 8),
+        ("parameter_count", ctypes.c_uint32),
+        ("max_dynamic", ctypes.c_int32),
+        ("non_portable", ctypes.c_int32),
+        ("cache", ctypes.c_int32),
+        ("sizes", ctypes.c_uint32 * 256),
+        ("data", (ctypes.c_uint8 * 128) * 256),
+    )
+
+    def launch(self) -> Launch:
+        return Launch(
+            count=self.count,
+            grid=tuple(self.grid),
+            block=tuple(self.block),
+            shared=self.shared,
+            stream=self.stream,
+            context=self.context,
+            device=self.device,
+            cooperative=bool(self.cooperative),
+            attributes={self.attribute_ids[i]: tuple(self.attribute_values[i]) for i in range(self.attribute_count)},
+            parameters=tuple(bytes(self.data[i])[: self.sizes[i]] for i in range(self.parameter_count)),
+            max_dynamic=self.max_dynamic,
+            non_portable=self.non_portable,
+            cache=self.cache,
+        )
+
+
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Record), ctypes.c_void_p)
+_COUNTS = ("modules", "allocations", "bytes", "contexts", "events", "streams", "unloads", "broken", "started")
+
+
+class Stub:
+    """Steers the stub that ``SILO_TEST_STUB`` names, in this process."""
+
+    def __init__(self) -> None:
+        self.lib = ctypes.CDLL(os.environ["SILO_TEST_STUB"])
+        self.lib.stub_last.restype = ctypes.POINTER(_Record)
+        self.lib.stub_count.restype = ctypes.c_int64
+        self.lib.stub_other_context.restype = ctypes.c_void_p
+        self.lib.stub_primary.restype = ctypes.c_void_p
+        self._kept: list[object] = []
+
+    def last(self, name: str) -> Launch:
+        """The last launch of the function with this name; ``count`` 0: none yet."""
+        return self.lib.stub_last(name.encode()).contents.launch()
+
+    def parameters(self, name: str, *sizes: int) -> None:
+        """Say how many bytes each parameter has, where the code does not (hsaco)."""
+        self.lib.stub_params(name.encode(), len(sizes), (ctypes.c_uint32 * len(sizes))(*sizes))
+
+    def function(self, name: str, static_shared: int = -1, max_threads: int = -1) -> None:
+        """Give a function other limits than its code has; before it is loaded."""
+        self.lib.stub_function(name.encode(), static_shared, max_threads)
+
+    def cost(self, name: str, nanoseconds: int) -> None:
+        """How far a launch advances the clock that events read; 1000 unless told."""
+        self.lib.stub_cost(name.encode(), ctypes.c_uint64(nanoseconds))
+
+    def advance(self, nanoseconds: int) -> None:
+        """Advance that clock."""
+        self.lib.stub_advance(ctypes.c_uint64(nanoseconds))
+
+    def run(self, name: str, body: Callable[[Launch], Any]) -> None:
+        """Call this in the place of the kernel, in the launching thread. Addresses in parameters are of host memory."""
+        callback = _CALLBACK(lambda record, _: body(record.contents.launch()))
+        self._kept.append(callback)
+        self.lib.stub_run(name.encode(), callback)
+
+    def record(self, on: bool) -> None:
+        """Off: launches return at once and nothing is checked."""
+        self.lib.stub_record(int(on))
+
+    def fail(self, symbol: str, code: int, times: int = 1) -> None:
+        """Let the next calls of a function fail; ``times`` -1: all of them."""
+        self.lib.stub_fail(symbol.encode(), code, times)
+
+    def fail_no_more(self) -> None:
+        """Forget every :meth:`fail`."""
+        self.lib.stub_fail(None, 0, 0)
+
+    def attribute(self, number: int, value: int, device: int = 0) -> None:
+        """Change what the driver says of a device; before it is first used."""
+        self.lib.stub_attribute(device, number, value)
+
+    def unknown(self, number: int, device: int = 0) -> None:
+        """Let the driver not know a question about a device."""
+        self.lib.stub_attribute(device, number, -(2**31))
+
+    def memory(self, nbytes: int) -> None:
+        """How much memory a device has; 64 GiB unless told."""
+        self.lib.stub_memory(ctypes.c_uint64(nbytes))
+
+    def capture(self, stream: int, status: int = 1) -> None:
+        """Let a stream capture; ``status`` 0 ends it. ``count("broken")`` tells whether a call broke a capture."""
+        self.lib.stub_capture(ctypes.c_uint64(stream), status)
+
+    def register(self, address: int, nbytes: int, kind: int = PINNED, device: int = 0) -> None:
+        """Let the driver know memory (DEVICE, PINNED, MANAGED)."""
+        self.lib.stub_register(ctypes.c_uint64(address), ctypes.c_uint64(nbytes), kind, device)
+
+    def count(self, what: str) -> int:
+        """How many of them there are: modules, allocations, bytes, contexts, events, streams; and unloads so far."""
+        return self.lib.stub_count(_COUNTS.index(what))
+
+    def primary(self, device: int = 0) -> int:
+        """The primary context of a device."""
+        return self.lib.stub_primary(device)
+
+    def other_context(self, device: int = 0) -> int:
+        """Another context of a device, to make current with :meth:`set_context`."""
+        return self.lib.stub_other_context(device)
+
+    def set_context(self, context: int | None) -> None:
+        """Make a context current in this thread."""
+        self.lib.cuCtxSetCurrent(ctypes.c_void_p(context))
+
+    def context(self) -> int | None:
+        """What is current in this thread."""
+        found = ctypes.c_void_p()
+        self.lib.cuCtxGetCurrent(ctypes.byref(found))
+        return found.value
+
+
+@functools.cache
+def _stub() -> Stub:
+    return Stub()
+
+
+def __getattr__(name: str) -> Stub:
+    if name == "stub":
+        return _stub()
+    raise AttributeError(name)
+
+
+def text(*kernels: str, **directives: object) -> bytes:
+    """Code that the CUDA stub loads: text with the kernels' names, and ``params="8,8,4"``, ``static_shared=``,
+    ``max_threads=``, ``arch="sm_80"`` (not loadable), ``error=1`` (does not compile)."""
+    words = " ".join(f"{key}={value}" for key, value in directives.items())
+    return "\n".join(["// stub: " + words, *(f".visible .entry {name}()" for name in kernels)]).encode()

@@ -1,0 +1,48 @@
+"""Processes in which Triton finds backends by entry points that a test writes, whatever is installed here."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+SILO = {"silo": "silo.backends.cpu.triton_plugin"}
+
+
+def entry_folder(folder, entries):
+    """A folder that, on the import path, holds a distribution with these entry points of Triton's group."""
+    home = folder / "entries" / "silo_test_backends-0.dist-info"
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "METADATA").write_text("Metadata-Version: 2.1\nName: silo-test-backends\nVersion: 0\n")
+    lines = "\n".join(f"{name} = {value}" for name, value in entries.items())
+    (home / "entry_points.txt").write_text(f"[triton.backends]\n{lines}\n")
+    return home.parent
+
+
+def run_python(folder, code, *, entries=SILO, path=(), **variables):
+    """Run a program in a process of its own, with a cache of its own; gives the finished process."""
+    folder.mkdir(exist_ok=True)
+    program = folder / "program.py"
+    program.write_text(textwrap.dedent(code))
+    dropped = ("SILO_TRITON", "TRITON_DEFAULT_BACKEND", "TRITON_BACKENDS_IN_TREE", "TRITON_INTERPRET")
+    environment = {name: value for name, value in os.environ.items() if name not in dropped}
+    environment["TRITON_CACHE_DIR"] = str(folder / "cache")
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, (*path, entry_folder(folder, entries), SOURCE)))
+    return subprocess.run(
+        [sys.executable, str(program)],
+        cwd=folder,
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+
+
+def answer(folder, code, **options):
+    """What the program prints as JSON on its last line."""
+    done = run_python(folder, code, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout.strip().splitlines()[-1])

@@ -1,0 +1,68 @@
+"""What tests of tuning share: a program with a reduction and its case, and searches and sessions over lists."""
+
+from dataclasses import fields
+
+from silo.core.config_set import ConfigSet
+from silo.tune import session
+from silo.tune.search import registry
+from silo.tune.terms import Scope, Search, Watch
+
+HEAD = """
+import silo
+import triton
+import triton.language as tl
+from silo.tune import heuristics
+"""
+# SPACE stands for the arguments of ``silo.kernel`` that say what is tuned.
+ROW_SUMS = """
+
+@silo.kernel(SPACE, grid=lambda a: (silo.cdiv(a.m, a.XBLOCK),))
+@triton.jit
+def row_sums(x, out, m, n, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr):
+    rows = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    total = tl.zeros((XBLOCK,), tl.float32)
+    for start in range(0, n, R0_BLOCK):
+        i = start + tl.arange(0, R0_BLOCK)
+        mask = (rows[:, None] < m) & (i[None, :] < n)
+        total += tl.sum(tl.load(x + rows[:, None] * n + i[None, :], mask=mask, other=0.0), 1)
+    tl.store(out + rows, total, mask=rows < m)
+
+
+@row_sums.cases(n=[500])
+def _(n, make):
+    x, out = make.normal((64, n)), make.empty(64)
+    return silo.Case(args=(x, out, 64, n), expected={"out": lambda: x.host.sum(1)})
+"""
+
+
+def drain(searcher, cost, ahead=8, found=None):
+    """Every config in the order of suggestion, with its cost; ``found`` are known already."""
+    found, waiting = {} if found is None else found, []
+    while True:
+        waiting += searcher.suggest(ahead - len(waiting))
+        if not waiting:
+            return found
+        config = waiting.pop(0)
+        assert config not in found
+        found[config] = cost(config)
+        searcher.observe(config, found[config])
+
+
+def space_of(configs):
+    """A list as a space; what is a space stays itself."""
+    return ConfigSet(configs) if isinstance(configs, list | tuple) else configs
+
+
+def make_searcher(name, configs, seed, seeds=()):
+    """A searcher over a list, or over a space."""
+    return registry.make_searcher(name, space_of(configs), seed, seeds)
+
+
+def tune(study, configs, evaluator, records, **terms):
+    """A session over a list, or over a space; its terms are given by their own names."""
+    made = [
+        kind(**{field.name: terms.pop(field.name) for field in fields(kind) if field.name in terms})
+        for kind in (Search, Scope, Watch)
+    ]
+    assert not terms, terms
+    return session.tune(study, space_of(configs), evaluator, records, *made)

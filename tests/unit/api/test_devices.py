@@ -1,0 +1,158 @@
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import silo
+from silo.api.machine import device_info, device_plugins
+from silo.core.decisions import Rejected
+from silo.core.device import available_sms
+from silo.core.expressions import Bindings, evaluate
+from silo.core.trace import trace_grid
+from silo.errors import DeviceError, TraceError
+from silo.launch.buffers import split_device
+from silo.launch.resources import reserve_sms
+
+
+def test_listing_the_cpu_loads_no_framework_and_no_gpu_code():
+    code = (
+        "import sys, silo; silo.device('cpu');"
+        "from silo.api.machine.device_plugins import device_of; device_of('k', None, 0);"
+        "print([name for name in ('torch', 'jax', 'numpy', 'silo.backends.cuda.device') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_cpu():
+    cpu = silo.device("cpu")
+    assert (cpu.kind, cpu.index, cpu.warp_size) == ("cpu", 0, 1)
+    assert cpu.target == str(device_plugins.device_named("cpu").target)
+    assert cpu.shared_per_block is None
+    assert cpu in silo.devices()
+    with pytest.raises(DeviceError, match=r"no device 'warp'.*\n  - cpu:0"):
+        silo.device("warp")
+
+
+def test_available_multiprocessors():
+    assert [available_sms(132, n) for n in (-1, 0, 8, 131, 132, 500)] == [132, 132, 124, 1, 1, 1]
+
+
+def test_reserved_cores_are_facts_of_grids():
+    device = device_plugins.device_named("cpu")
+    grid = trace_grid(lambda a: (a.num_sms, a.sm_count - a.reserved_sms), [], [])
+    try:
+        silo.device("cpu").reserve(1)
+        facts = device.facts()
+        assert facts["num_sms"] == max(facts["sm_count"] - 1, 1)
+        values = [evaluate(axis, Bindings(facts=facts)) for axis in grid]
+        assert values == [facts["num_sms"], facts["sm_count"] - 1]
+    finally:
+        reserve_sms("cpu", 0, 0)
+
+
+def test_arguments_and_constexprs_hide_facts():
+    (axis,) = trace_grid(lambda a: (a.num_sms,), ["num_sms"], [])
+    assert evaluate(axis, Bindings(values={"num_sms": 7}, facts={"num_sms": 1})) == 7
+    (axis,) = trace_grid(lambda a: (a.device.num_sms,), ["num_sms"], [])
+    assert evaluate(axis, Bindings(values={"num_sms": 7}, facts={"num_sms": 1})) == 1
+    with pytest.raises(TraceError, match=r"device facts such as a\.sm_count"):
+        trace_grid(lambda a: (a.sm_counts,), ["n"], [])
+
+
+def test_names_of_places():
+    names = ("cpu", "cuda", "cuda:1", "hip:12")
+    assert [split_device(name) for name in names] == [("cpu", 0), ("cuda", 0), ("cuda", 1), ("hip", 12)]
+
+
+def test_a_broken_plugin_is_told_from_an_absent_gpu(monkeypatch):
+    reasons = {"cuda": Rejected("no driver"), "npu": Rejected("ImportError: oops"), "cpu": ()}
+    monkeypatch.setattr(device_plugins, "_asked", lambda kind: reasons[kind])
+    monkeypatch.setattr(device_plugins, "installed_places", lambda group: dict.fromkeys(reasons))
+    assert [name for name, _ in device_plugins.absent_devices()] == ["cuda"]
+    assert [name for name, _ in device_plugins.broken_plugins()] == ["npu"]
+
+
+# ---- devices that other libraries know ----
+
+
+def fake(monkeypatch, name, **members):
+    monkeypatch.setitem(sys.modules, name, SimpleNamespace(__version__="9", **members))
+
+
+def test_an_xpu(monkeypatch):
+    properties = SimpleNamespace(
+        name="Arc", gpu_subslice_count=64, sub_group_sizes=[16, 32], max_work_group_size=1024, total_memory=1 << 34
+    )
+    xpu = SimpleNamespace(
+        is_available=lambda: True, device_count=lambda: 2, get_device_properties=lambda index: properties
+    )
+    fake(monkeypatch, "torch", xpu=xpu, backends=SimpleNamespace(mps=SimpleNamespace(is_available=lambda: False)))
+    info = silo.device("xpu:1")
+    assert (info.name, info.sm_count, info.warp_size, info.memory_bytes) == ("xpu:1", 64, 32, 1 << 34)
+    assert silo.device("xpu:1", reserved_sms=4).num_sms == 60
+    with pytest.raises(DeviceError, match=r"no device 'xpu:2': torch 9 sees 2 xpu devices"):
+        silo.device("xpu:2")
+    assert [one.name for one in device_info.devices() if one.kind == "xpu"] == ["xpu:0", "xpu:1"]
+
+
+def test_mtia_and_mps(monkeypatch):
+    grid = SimpleNamespace(max_grid_height=8, max_grid_width=8)
+    mtia = SimpleNamespace(is_available=lambda: True, device_count=lambda: 1, get_device_properties=lambda index: grid)
+    mps = SimpleNamespace(is_available=lambda: True, get_name=lambda: "M9", get_core_count=lambda: 40)
+    fake(
+        monkeypatch,
+        "torch",
+        mtia=mtia,
+        mps=SimpleNamespace(recommended_max_memory=lambda: 99),
+        backends=SimpleNamespace(mps=mps),
+    )
+    assert silo.device("mtia").sm_count == 64
+    assert (silo.device("mps").model, silo.device("mps").sm_count, silo.device("mps").memory_bytes) == ("M9", 40, 99)
+    del grid.max_grid_width
+    with pytest.raises(DeviceError, match="it says max_grid_height"):
+        silo.device("mtia")
+
+
+def test_a_tpu(monkeypatch):
+    chip = SimpleNamespace(device_kind="TPU v5e", num_cores=1, memory_stats=lambda: {"bytes_limit": 16})
+    fake(monkeypatch, "jax", devices=lambda kind: [chip])
+    info = silo.device("tpu")
+    assert (info.arch, info.sm_count, info.memory_bytes, info.target) == ("v5e", 1, 16, None)
+
+    def none(kind):
+        raise RuntimeError("Unknown backend tpu")
+
+    fake(monkeypatch, "jax", devices=none)
+    with pytest.raises(DeviceError, match="jax 9 sees no tpu devices"):
+        silo.device("tpu")
+
+
+def test_reserving_reaches_kernels_that_were_called_before(tmp_path):
+    pytest.importorskip("triton", reason="this test compiles a Triton kernel")
+    import numpy as np
+    import triton
+    import triton.language as tl
+
+    from silo.settings import override
+
+    @triton.jit
+    def fill(x, n, BLOCK: tl.constexpr = 64):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(x + i, 1.0, mask=i < n)
+
+    grids = []
+    with override(home=str(tmp_path), tune="off"), silo.launch_hook(lambda event: grids.append(event.grid[0])):
+        kernel = silo.kernel(grid=lambda a: (a.reserved_sms + 1,))(fill)
+        x = np.zeros(64, dtype=np.float32)
+        try:
+            kernel(x, 64)
+            bound = kernel.bind(x, 64)
+            silo.device("cpu").reserve(2)
+            kernel(x, 64)
+            bound(x, 64)
+        finally:
+            reserve_sms("cpu", 0, 0)
+        kernel(x, 64)
+    assert grids == [1, 3, 1, 1]

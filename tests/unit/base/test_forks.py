@@ -1,0 +1,197 @@
+"""Locks that a child made by fork can use, whoever held them."""
+
+import fcntl
+import gc
+import os
+import re
+import signal
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import pytest
+
+import forked
+from silo.forks import Mutex, in_child
+from silo.launch import hooks
+from silo.store.files import file_lock
+
+SOURCE = Path(__file__).resolve().parents[3] / "src" / "silo"
+
+
+class Holder:
+    """Another thread that is inside of something."""
+
+    def __init__(self, inside):
+        self._inside, self._in, self._out = inside, threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._body)
+
+    def _body(self):
+        with self._inside:
+            self._in.set()
+            self._out.wait()
+
+    def __enter__(self):
+        self._thread.start()
+        self._in.wait()
+
+    def __exit__(self, *_):
+        self._out.set()
+        self._thread.join()
+
+
+def test_a_lock_that_another_thread_holds_is_free_in_the_child():
+    undone = []
+    lock = Mutex(lost=lambda: undone.append(1))
+
+    def work():
+        assert undone == [1]
+        for _ in range(2):
+            with lock:
+                pass
+
+    with Holder(lock):
+        forked.run(work)
+    assert undone == []
+    with lock:
+        pass
+
+
+def test_a_lock_that_the_forking_thread_holds_is_still_its():
+    lock = Mutex(lost=lambda: pytest.fail("it was not lost"))
+    taken = []
+
+    def work():
+        other = threading.Thread(target=lambda: (lock.__enter__(), taken.append(1), lock.__exit__()))
+        other.start()
+        time.sleep(0.05)
+        assert taken == []
+        lock.__exit__()
+        other.join()
+        assert taken == [1]
+
+    with lock:
+        forked.run(work)
+
+
+def test_a_lock_is_left_as_often_as_it_was_taken():
+    lock = Mutex()
+
+    def leave_twice():
+        lock.__exit__()
+        lock.__exit__()
+        with Holder(lock):
+            pass
+
+    with lock, lock:
+        forked.run(leave_twice)
+    with Holder(lock):
+        pass
+
+
+def test_an_interrupt_leaves_no_lock_behind():
+    """Ctrl-C raises between any two steps of Python, so taking and leaving a lock must be one step each."""
+
+    class StopError(Exception):
+        pass
+
+    def interrupt(*_):
+        raise StopError
+
+    lock = Mutex()
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(100):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0003)
+                while True:
+                    with lock:
+                        pass
+            except StopError:
+                pass
+            with Holder(lock):  # another thread gets it
+                pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_handlers_run_in_the_child_and_keep_nothing_alive():
+    class Owner:
+        calls = 0
+
+        def forked(self):
+            self.calls += 1
+
+    owner = Owner()
+    in_child(owner.forked)
+
+    def count(owner=owner):
+        assert owner.calls == 1
+
+    forked.run(count)
+    del count
+    assert owner.calls == 0
+    gone = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert gone() is None
+    forked.run(lambda: None)
+
+
+def test_a_child_lets_go_of_file_locks_of_other_threads(tmp_path):
+    """A lock goes with the open file, which the child shares: it would last as long as the child."""
+    path = tmp_path / "file"
+    path.touch()
+    descriptor = os.open(path, os.O_RDWR)
+    go, done = os.pipe()
+
+    def work():
+        os.close(done)
+        os.read(go, 1)
+
+    with Holder(file_lock(descriptor, exclusive=True)):
+        child = os.fork()
+        if child == 0:
+            work()
+            os._exit(0)
+        os.close(go)
+        # As where the holder is killed: its descriptor closes without a word.
+        os.dup2(os.open(os.devnull, os.O_RDONLY), descriptor)
+        other = os.open(path, os.O_RDWR)
+        try:
+            until = time.monotonic() + 10
+            while True:
+                try:
+                    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    assert time.monotonic() < until, "the child holds the lock"
+                    time.sleep(0.01)
+        finally:
+            os.close(done)
+            os.waitpid(child, 0)
+            os.close(other)
+            os.dup2(os.open(path, os.O_RDWR), descriptor)
+    os.close(descriptor)
+
+
+def test_hooks_that_another_thread_suspended_are_back_in_the_child():
+    def expect(suspended):
+        assert bool(hooks._suspended) is suspended
+
+    with Holder(hooks.without_hooks()):
+        forked.run(lambda: expect(False))
+    with hooks.without_hooks():
+        forked.run(lambda: expect(True))
+
+
+def test_every_lock_of_the_package_survives_a_fork():
+    found = [
+        f"{path.relative_to(SOURCE)}: {line.strip()}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for line in path.read_text().splitlines()
+        if re.search(r"threading\.R?Lock\b", line) and path.name != "forks.py"
+    ]
+    assert found == []

@@ -1,0 +1,171 @@
+"""Kernels whose variants are read one by one: the same variants, the same choice."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from bundle_samples import sample, sealed
+from silo.api.kernels.bundle import BundledKernel
+from silo.artifacts.runs_on import runs_on
+from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.writer import write_bundle
+from silo.core.dtypes import dtype
+from silo.core.target import Target
+from silo.errors import BundleError, BundleFormatError
+from silo.frozen import replace
+from silo.launch.arguments import Argument, Call, ValueKind
+from silo.launch.dispatch import accepts, may_accept, specificity
+
+TARGETS = ("cpu:x86-64-v3", "cuda:sm_90", "cuda:sm_80", "cuda:sm_100")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    made = sample(2, 96, blob_bytes=80, targets=TARGETS)
+    path = tmp_path_factory.mktemp("bundle") / "k.silo"
+    write_bundle(path, made.contents, made.read_blob)
+    return path
+
+
+def device(target):
+    here = Target.parse(target)
+    return SimpleNamespace(target=here, runs=lambda built: runs_on(built, here), facts=dict)
+
+
+def call(n, *, element="float32", aligned=True, **constants):
+    kind = ValueKind
+    block = constants.get("BLOCK")
+    return Call(
+        "kernel_0",
+        (
+            Argument("x", kind.POINTER, None, dtype(element), aligned16=aligned),
+            Argument("out", kind.POINTER, None, dtype(element), aligned16=True),
+            Argument("n", kind.INT, n, dtype("int32"), divisible16=n % 16 == 0, equal1=n == 1),
+            Argument("BLOCK", kind.ABSENT if block is None else kind.CONSTANT, block),
+        ),
+        {name: value for name, value in constants.items() if name != "BLOCK"},
+        (2, 0),
+    )
+
+
+def expected(kernel, one, here):
+    """The choice by its definition: decide on every variant, then sort."""
+    values = {"n": one["n"].number}
+
+    def preference(number):
+        variant = kernel.variants[number].artifact.variant
+        for rules in kernel.rules:
+            if (rules.target, rules.signature) == (variant.target, variant.signature.without_effects()):
+                return rules.rules.lookup([values["n"]]).config == variant.config, specificity(variant), -number
+        return False, specificity(variant), -number
+
+    usable = [
+        number
+        for number, variant in enumerate(kernel.variants)
+        if runs_on(variant.artifact.variant.target, here.target, variant.artifact.blob.kind)
+        and accepts(variant.artifact.variant, one)
+    ]
+    return [kernel.variants[number] for number in sorted(usable, key=preference, reverse=True)]
+
+
+def test_every_variant_is_the_same_and_in_one_group(path):
+    with open_bundle(path) as bundle:
+        whole, opened = bundle.kernel("kernel_0"), bundle.open_kernel("kernel_0")
+        assert len(opened) == len(whole.variants) == 96
+        assert tuple(opened[number] for number in range(96)) == whole.variants
+        assert replace(whole, variants=()) == replace(opened.head, variants=())
+        assert sorted(number for group in opened.groups for number in group.numbers) == list(range(96))
+        assert len(opened.groups) == 8
+        for group in opened.groups:
+            for number in group.numbers:
+                artifact = opened[number].artifact
+                variant = artifact.variant
+                assert (group.target, group.blob_kind) == (variant.target, artifact.blob.kind)
+                assert (group.signature, group.specialization) == (variant.signature, variant.specialization)
+                same = {n for n in group.numbers if opened[n].artifact.variant.config == variant.config}
+                assert opened.with_config(group, variant.config) == same
+
+
+def test_opening_reads_no_variant(path, monkeypatch):
+    with open_bundle(path) as bundle:
+        monkeypatch.setattr(type(bundle.manifest), "parse_variant", lambda *_: pytest.fail("it was read"))
+        assert bundle.open_kernel("kernel_0").groups
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "one",
+    [
+        call(1024),
+        call(1024, aligned=False),
+        call(33),
+        call(1 << 20, BLOCK=64),
+        call(48, BLOCK=128, num_warps=4),
+        call(48, num_stages=7),
+        call(64, element="float16"),
+    ],
+)
+def test_the_choice_is_that_of_deciding_on_every_variant(path, target, one):
+    with open_bundle(path) as bundle:
+        kernel = BundledKernel(bundle, bundle.open_kernel("kernel_0"), "k.silo", trust=False)
+        here = device(target)
+        whole = replace(bundle.kernel("kernel_0"), derived=())
+        kernel._head = replace(kernel._head, derived=())  # derived constexprs are decided on elsewhere
+        assert kernel.rank(one, here) == expected(whole, one, here)
+
+
+def test_what_may_be_accepted_is_all_that_is(path):
+    with open_bundle(path) as bundle:
+        kernel = bundle.open_kernel("kernel_0")
+        for one in (call(1024), call(33), call(16, aligned=False), call(5, element="int32")):
+            for group in kernel.groups:
+                taken = [number for number in group.numbers if accepts(kernel[number].artifact.variant, one)]
+                assert bool(may_accept(group.signature, group.specialization, one)) == bool(taken)
+
+
+def test_one_wrong_variant_is_named_when_it_is_read(path):
+    data = path.read_bytes()
+    manifest = json.loads(Bundle.from_bytes(data).manifest_text)
+    manifest["kernels"][0]["variants"][5]["config"] = 10_000
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
+    bundle = Bundle.from_bytes(sealed(data, text, compress=False), "k.silo")
+    kernel = bundle.open_kernel("kernel_0")
+    assert kernel[4].artifact.variant.kernel == "kernel_0"
+    with pytest.raises(BundleFormatError, match=r"kernels\[0\]\.variants\[5\]\.config"):
+        kernel[5]
+    with pytest.raises(BundleFormatError, match=r"kernels\[0\]\.variants\[5\]\.config"):
+        bundle.kernel("kernel_0")
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("target", 99),
+        ("target", "0"),
+        ("signature", True),
+        ("specialization", [0]),
+        ("blob", -1),
+        ("blob", 1 << 40),
+        (None, None),
+    ],
+)
+def test_variants_that_cannot_be_grouped_are_named(path, member, value):
+    data = path.read_bytes()
+    manifest = json.loads(Bundle.from_bytes(data).manifest_text)
+    if member is None:
+        manifest["kernels"][0]["variants"][7] = [1, 2]
+    else:
+        manifest["kernels"][0]["variants"][7][member] = value
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
+    kernel = Bundle.from_bytes(sealed(data, text, compress=True), "k.silo").open_kernel("kernel_0")
+    with pytest.raises(BundleFormatError, match=r"kernels\[0\]\.variants\[7\]"):
+        assert kernel.groups
+
+
+def test_a_kernel_that_is_not_there(path):
+    with (
+        open_bundle(path) as bundle,
+        pytest.raises(BundleError, match="no kernel 'nope'; it holds: kernel_0, kernel_1"),
+    ):
+        bundle.open_kernel("nope")

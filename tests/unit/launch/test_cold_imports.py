@@ -1,0 +1,139 @@
+"""What a fresh process imports to launch from a bundle: every module costs it time, and most of Silo is not needed."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+import gpu_stub
+from bundle_samples import put, sample
+from silo.backends.cpu.levels import host_target
+from silo.bundle.writer import write_bundle
+from silo.frozen import replace
+
+# Slow to import (milliseconds each, most of them), and of no use to a launch.
+HEAVY = {
+    *("argparse", "ast", "asyncio", "csv", "ctypes", "dataclasses", "datetime", "difflib", "email", "fractions"),
+    *("importlib.metadata", "importlib.resources", "inspect", "logging", "multiprocessing", "pathlib", "random"),
+    *("socket", "subprocess", "tempfile", "traceback", "urllib.parse", "zipfile"),
+    *("cryptography", "jax", "ml_dtypes", "numpy", "platformdirs", "pytest", "rich", "torch", "triton", "typer"),
+}
+
+# Packages of Silo that a launch from a bundle takes something from.
+PARTS = {
+    "_native",
+    "api",
+    "artifacts",
+    "backends",
+    "bundle",
+    "core",
+    "errors",
+    "forks",
+    "frozen",
+    "launch",
+    "settings",
+}
+
+LAUNCH = """
+import sys
+before = set(sys.modules)
+import silo
+if {buffers}:
+    x, out = (silo.Buffer((1024,), "float32", device="cuda") for _ in range(2))
+else:
+    from silo.launch import native
+    native.open_driver("cuda")
+    x, out = (native.GpuBuffer((1024,), "float32", "cuda", 0) for _ in range(2))
+kernels = silo.load({path!r})
+kernels.kernel_0(x, out, 1024)
+loaded = set(sys.modules) - before
+
+import json
+from gpu_stub import stub
+print(json.dumps([sorted(loaded), stub.last("kernel_0").grid, stub.last("kernel_0").count]))
+"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A bundle of one kernel with 100 variants, each with code that the stub takes."""
+    made = sample(1, 100, targets=("cuda:sm_90",))
+    kernel = made.contents.kernels[0]
+    variants = []
+    for number, one in enumerate(kernel.variants):
+        code = gpu_stub.text("kernel_0", params="8,8,4") + f"\n// {number}".encode()
+        variants.append(replace(one, artifact=replace(one.artifact, blob=put(made.blobs, "cubin", code))))
+    kernel = replace(kernel, variants=tuple(variants), derived=())
+    path = tmp_path_factory.mktemp("bundle") / "k.silo"
+    write_bundle(path, replace(made.contents, kernels=(kernel,)), made.read_blob)
+    return path
+
+
+def launch(path, *, buffers=False):
+    """The modules that a launch on the stub driver imports."""
+    # Where the store is must not matter either, so it is not said.
+    code = LAUNCH.format(path=str(path), buffers=buffers)
+    loaded, grid, count = json.loads(gpu_stub.run(code, SILO_HOME=""))
+    assert count == 1
+    assert grid == [8, 1, 1]
+    return set(loaded)
+
+
+def test_a_launch_imports_nothing_that_it_can_do_without(path):
+    loaded = launch(path)
+    assert loaded & HEAVY == set()
+    own = {name for name in loaded if name.partition(".")[0] == "silo"}
+    assert {name.split(".")[1] for name in own if "." in name} == PARTS
+    assert {name for name in own if name.startswith("silo.backends.")} == {
+        "silo.backends.cuda",
+        "silo.backends.cuda.device",
+    }
+    assert "silo.api.declared.derived_constexprs" not in own
+    assert "silo.api.machine.session" not in own
+    # Raise this number only for something that every launch needs.
+    assert len(own) <= 53, sorted(own)
+    assert len(loaded) <= 110, sorted(loaded)
+
+
+def test_buffers_cost_little_more(path):
+    more = launch(path, buffers=True) - launch(path)
+    assert more & HEAVY == set()
+    assert more <= {"silo.launch.buffers", "silo.core.host_arrays"}, more
+
+
+def test_import_silo_alone_imports_no_part_of_it():
+    code = "import sys, silo\nprint([name for name in sys.modules if name.startswith('silo')])"
+    assert gpu_stub.run(code).strip() == "['silo']"
+
+
+def test_a_launch_on_the_cpu_needs_the_store_besides(tmp_path):
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    source = tmp_path / "k.c"
+    source.write_text("int kernel_0(void) { return 0; }")
+    subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(tmp_path / "k.so")], check=True)
+    made = sample(1, 1, targets=(str(host_target()),))
+    kernel = made.contents.kernels[0]
+    (one,) = kernel.variants
+    blob = put(made.blobs, "so", (tmp_path / "k.so").read_bytes())
+    kernel = replace(
+        kernel, variants=(replace(one, artifact=replace(one.artifact, blob=blob, sidecars=())),), derived=()
+    )
+    write_bundle(tmp_path / "k.silo", replace(made.contents, kernels=(kernel,)), made.read_blob)
+    code = f"""
+    import sys
+    before = set(sys.modules)
+    import silo
+    x, out = silo.Buffer((1024,), "float32"), silo.Buffer((1024,), "float32")
+    silo.load({str(tmp_path / "k.silo")!r}, trust=True).kernel_0(x, out, 1024)
+    loaded = set(sys.modules) - before
+    import json
+    print(json.dumps(sorted(loaded)))
+    """
+    loaded = set(json.loads(gpu_stub.run(code, SILO_HOME=str(tmp_path / "store"))))
+    # Paths of the store, and names of temporary files in it.
+    assert loaded & HEAVY <= {"pathlib", "urllib.parse", "random"}
+    assert "silo.store.trust" in loaded
+    assert not {name for name in loaded if name.startswith(("silo.backends.cuda", "silo.compile", "silo.sources"))}

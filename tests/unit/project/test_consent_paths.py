@@ -1,0 +1,141 @@
+"""Every way in which native code comes into a process is known, and goes through the trust ledger.
+
+A new call of one of these functions fails here until somebody has thought about who vouches for what it loads.
+"""
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SOURCES = ROOT / "src" / "silo"
+
+# Function or method: where it may be called, and why there.
+CALLS = {
+    # What maps native code.
+    "CDLL": {
+        "backends/cpu/load.py": "open_object, which requires consent",
+        "compile/serving.py": "the C library that is there already, for prctl",
+    },
+    "CpuModule": {
+        "backends/cpu/device.py": "CpuDevice.load, which requires consent",
+        "backends/cpu/checking/code.py": "a function of this process by its address: nothing is mapped",
+        "backends/cpu/triton_plugin/launching.py": "what Triton compiled, or kept in its own cache, whose word it is",
+    },
+    "GpuModule": {"launch/gpu.py": "code of a device, which a driver runs there"},
+    # Who calls that.
+    "open_object": {"backends/cpu/load.py": "load: code that was compiled a moment ago"},
+    "load_entry": {
+        "backends/cpu/device.py": "CpuDevice.load",
+        "backends/cpu/triton_plugin/launching.py": "of a module that is mapped already",
+    },
+    "load": {
+        "api/code/loaded_kernels.py": "load_code: the one call of Device.load for artifacts, with their consent",
+        "api/trials/measuring_worker.py": "Device.load with the consent of the process that asks",
+        "api/tuning/ceiling_kernels.py": "Triton's language",
+        "backends/cpu/checking/code.py": "code that checks itself, compiled a moment ago",
+        "backends/cpu/load.py": "run: for tests of the compiler",
+        "backends/cpu/lower/nest.py": "a nest's own method: C text",
+        "compile/toolchain.py": "compiler plug-ins, by their entry points",
+        "compile/worker.py": "compiler plug-ins, by their entry points",
+        "api/tuning/bundle_tuning.py": "silo.load: opens a bundle and loads nothing",
+        "api/commands/run.py": "silo.load: opens a bundle and loads nothing",
+    },
+    "load_code": {
+        "api/kernels/bundle.py": "what a bundle's kernel has consent to",
+        "api/calls/resolver.py": "what the store has consent to",
+    },
+    "VouchedCode": {"api/kernels/bundle.py": "with its consent", "api/code/loaded_kernels.py": "with its consent"},
+    # Text that is compiled and run although it came from a file.
+    "check_text": {"api/kernels/checking_launchers.py": "with the consent that the bundle's kernel was given"},
+    "compile_checked": {
+        "backends/cpu/compiler.py": "check_source, and check_text after it looked at the consent",
+        "backends/cpu/triton_plugin/stages.py": "what Triton lowered in this process, or kept in its own cache",
+    },
+    # Who gives consent.
+    "Consent": {"core/consent.py": "issue_consent"},
+    "issue_consent": {"store/trust.py": "the ledger"},
+    "consent_to_compiled": {"backends/cpu/load.py": "code that was compiled a moment ago"},
+    "consent_to_confirmed": {"api/trials/measuring_worker.py": "what the process that asks has consent to"},
+    "vouch": {
+        "api/kernels/bundle.py": "a bundle's code, as it has it called",
+        "api/code/loaded_kernels.py": "the store's code",
+    },
+    # Who vouches.
+    "note_built": {
+        "store/artifacts.py": "what the compile path hands over",
+        "api/commands/build.py": "a bundle of code that was compiled here",
+    },
+    "note_trusted": {"api/commands/trust.py": "silo trust"},
+    "put_compiled": {"api/code/compilation.py": "the outcome of a job that ran here"},
+    # Python that runs because it is named.
+    "exec_module": {"api/machine/user_files.py": "the Python file that the user names"},
+}
+
+# Never, whatever for.
+FORBIDDEN = ("exec", "eval", "LoadLibrary", "PyDLL", "dlopen", "pickle.loads", "pickle.load", "marshal.loads")
+
+NATIVE = {
+    "cpu_driver.c": ("dlopen", 1),  # objects, for CpuModule
+    "gpu_functions.c": ("dlopen", 1),  # the GPU drivers by their names
+    "torch_shim.c": ("dlopen", 2),  # libraries that are loaded already (RTLD_NOLOAD)
+}
+
+
+def called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+@pytest.fixture(scope="module")
+def calls():
+    found = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found += [
+            (path.relative_to(SOURCES).as_posix(), called(node), node)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+        ]
+    return found
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_native_code_is_loaded_and_vouched_for_where_it_is_known(calls, name):
+    where = {path for path, called_name, _ in calls if called_name == name}
+    assert where == set(CALLS[name]), f"{name} is called in an unknown place, or no longer where it was"
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_some_functions_are_never_called(calls, name):
+    found = [
+        f"{path}:{node.lineno}"
+        for path, _, node in calls
+        if ast.unparse(node.func) == name or ("." not in name and ast.unparse(node.func).endswith(f".{name}"))
+    ]
+    assert not found
+
+
+def test_devices_are_given_what_they_load_with_consent(calls):
+    """``Device.load`` has many parameters; whoever calls it says which consent it has."""
+    asked = [(path, node) for path, _, node in calls if ast.unparse(node.func).endswith("device.load")]
+    assert [path for path, _ in asked] == ["api/code/loaded_kernels.py", "api/trials/measuring_worker.py"]
+    assert all(any(word.arg == "consent" for word in node.keywords) for _, node in asked)
+
+
+def test_devices_that_map_native_code_require_consent():
+    """A backend that maps host code asks for consent to it."""
+    for path in sorted((SOURCES / "backends").rglob("device.py")):
+        text = path.read_text(encoding="utf-8")
+        assert ("CpuModule(blob)" in text) == ("require_consent(" in text), path
+
+
+def test_libraries_are_opened_where_it_is_known():
+    found = Counter()
+    for path in sorted((ROOT / "native").rglob("*.[ch]")):
+        code = re.sub(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\])*\"", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for name in re.findall(r"\b(dlopen|dlmopen|fdlopen)\s*\(", code):
+            found[path.name, name] += 1
+    assert found == {(path, name): count for path, (name, count) in NATIVE.items()}
