@@ -45,7 +45,8 @@ class Argument:
     """One argument: ``value`` is the caller's object, ``dtype`` that of an array's elements or of the scalar.
 
     ``ndim`` is None for what is no array; ``block_shape`` is a tensor descriptor's, whose other members are those of
-    its base. The facts hold for every call with the same guard.
+    its base. ``shape`` and ``strides`` (in elements) are known where the guard holds them, for they decide the code.
+    The facts hold for every call with the same guard.
     """
 
     name: str
@@ -59,6 +60,8 @@ class Argument:
     ndim: int | None = None
     range32: bool = False
     block_shape: tuple[int, ...] = ()
+    shape: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
 
     @property
     def number(self) -> int | float | bool:
@@ -140,8 +143,12 @@ def read_call(kernel: str, names: tuple[str, ...], raw: native.RawCall) -> Call:
     )
 
 
-def _argument(kernel: str, name: str, fact: tuple[int, int, int, int, int], value: object) -> Argument:
-    kind, code, bits, flags, ndim = ValueKind(fact[0]), *fact[1:]
+def _argument(
+    kernel: str, name: str, fact: tuple[int, int, int, int, int, native.RawExtents], value: object
+) -> Argument:
+    number, code, bits, flags, ndim, extents = fact
+    kind = ValueKind(number)
+    shape, strides = extents or (None, None)
     block = block_shape_of(ndim) if kind is ValueKind.DESCRIPTOR else ()
     if block:
         ndim = len(block)
@@ -164,6 +171,8 @@ def _argument(kernel: str, name: str, fact: tuple[int, int, int, int, int], valu
         ndim=None if ndim < 0 else ndim,
         range32=bool(flags & _RANGE32),
         block_shape=block,
+        shape=shape,
+        strides=strides,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
@@ -11,6 +11,9 @@ from silo.core.protocols import Source
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.values import Value
+
+if TYPE_CHECKING:
+    from silo.core.extents import HeldExtents
 
 __all__ = ["KernelSource"]
 
@@ -31,6 +34,11 @@ class KernelSource(Source, Protocol):
     @property
     def exact(self) -> frozenset[str]:
         """Scalar parameters whose very value decides which code serves a call."""
+        ...
+
+    @property
+    def extents(self) -> HeldExtents | None:
+        """Which shapes, strides or grid decide the code: each is compiled for by itself. None: none of them does."""
         ...
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:

@@ -96,6 +96,11 @@ class BinarySource:
             if self.signature[name].kind is not ParameterKind.CONSTEXPR
         )
 
+    @property
+    def extents(self) -> None:
+        """None: a binary takes any shape."""
+        return
+
     @cached_property
     def _assumed(self) -> frozenset[tuple[str, Fact]]:
         return frozenset(fact for code in self.codes for fact in code.assumes.facts)
