@@ -12,6 +12,10 @@ const char *silo_device_name(int32_t type) {
     case SILO_DEVICE_CUDA_HOST:
     case SILO_DEVICE_ROCM_HOST:
         return "pinned host memory";
+    case SILO_DEVICE_OPENCL:
+        return "opencl";
+    case SILO_DEVICE_VULKAN:
+        return "vulkan";
     case SILO_DEVICE_METAL:
         return "metal";
     case SILO_DEVICE_ROCM:
