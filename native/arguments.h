@@ -23,6 +23,7 @@ struct silo_view {
 struct silo_shape {
     int32_t ndim;
     int32_t itemsize; /* bytes; 0: unknown */
+    bool whole;       /* the strides are whole elements; else they were rounded */
     int64_t sizes[32];
     int64_t strides[32];
 };
@@ -89,6 +90,10 @@ SILO_INLINE int silo_view_read(PyObject *object, const struct silo_adapter *adap
 
 /* Sizes and strides. -1 with an exception set. */
 int silo_shape_read(PyObject *object, const struct silo_adapter *adapter, struct silo_shape *shape);
+
+/* The same of a buffer, or a capsule, that a call holds. */
+int silo_shape_of_buffer(const Py_buffer *buffer, struct silo_shape *shape);
+int silo_shape_of_capsule(PyObject *capsule, struct silo_shape *shape);
 
 /* Whether it is a 0-d array. Never leaves an exception. */
 bool silo_has_no_dimensions(PyObject *object, const struct silo_adapter *adapter);

@@ -21,7 +21,9 @@ struct silo_frame {
     int32_t device_id;
     int32_t device_from; /* the parameter that said so */
     uint32_t descriptors_used;
-    bool ran_python; /* other code than Silo's, since the arguments were read */
+    bool ran_python;       /* other code than Silo's, since the arguments were read */
+    uint32_t extent_words; /* of a launcher that holds extents only, like the next */
+    uint64_t *extents;     /* what the key has of extents, see extents.h */
     const struct silo_adapter *device_adapter; /* how it was read; NULL: no array */
     uint64_t scratch[2];                       /* addresses of scratch and profiling memory */
     struct silo_holds holds;

@@ -1,4 +1,4 @@
-/* One call, from arguments to the driver: the core, compiled three times. */
+/* One call, from arguments to the driver: the core, compiled four times. */
 #include "constants.h"
 #include "errors.h"
 #include "expression.h"
@@ -39,7 +39,7 @@ static bool is_plain_grid(const struct silo_inputs *inputs, const struct silo_gr
 /* Read every argument; the key is complete afterwards except for the device and the options. */
 SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inputs *inputs,
                                const struct silo_grid_source *grid, struct silo_frame *frame,
-                               const bool guarded) {
+                               const bool guarded, const bool held) {
     const struct silo_plan *plan = &self->plan;
     uint32_t words = (uint32_t)plan->count;
     int open = -1; /* not known yet */
@@ -48,6 +48,9 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
         PyObject *object = inputs->arguments[i];
         int result = 0;
         uint64_t constant[2] = {0, 0};
+        struct silo_held before = {0, 0};
+        if (held)
+            before = (struct silo_held){frame->holds.buffers, frame->holds.objects};
         if (SILO_UNLIKELY(object == NULL)) {
             frame->slots[i] = 0;
             frame->key[i] = SILO_CODE(SILO_VALUE_ABSENT, 0, 0, 0);
@@ -79,6 +82,10 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
         }
         if (SILO_UNLIKELY(result != 0))
             return -1;
+        if (held && self->extents.parameters != NULL &&
+            self->extents.parameters[i] != SILO_EXTENT_FREE &&
+            silo_extents_read(plan, &self->extents, i, object, before, frame) != 0)
+            return -1;
         if (guarded) {
             if (parameter->kind == SILO_PARAMETER_CONSTEXPR) {
                 frame->key[words++] = constant[1];
@@ -101,6 +108,10 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
                 frame->key[words++] = word;
             }
         }
+    }
+    if (held) {
+        memcpy(frame->key + words, frame->extents, frame->extent_words * sizeof *frame->key);
+        words += frame->extent_words;
     }
     frame->words = words;
     return 0;
@@ -299,6 +310,17 @@ static SILO_NOINLINE void keep_if_captured(const struct silo_binding *binding, v
         __atomic_store_n(&module->captured, 1, __ATOMIC_RELAXED);
 }
 
+/* After Python code ran within the call: whether its arrays are what was read. */
+static SILO_NOINLINE int read_again(const struct silo_launcher *self,
+                                    const struct silo_inputs *inputs,
+                                    const struct silo_frame *frame) {
+    if (silo_read_again(&self->plan, inputs->arguments, frame) != 0)
+        return -1;
+    return self->route == SILO_ROUTE_HELD
+               ? silo_extents_again(&self->plan, &self->extents, inputs->arguments, frame)
+               : 0;
+}
+
 SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inputs,
                        const struct silo_grid_source *grid, struct silo_frame *frame,
                        struct silo_binding *binding) {
@@ -333,16 +355,14 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         PyErr_Clear(); /* a library may have streams without handles: it gets the very object */
     }
     if (SILO_LIKELY(!silo_hooks_on))
-        return SILO_UNLIKELY(frame->ran_python) &&
-                       silo_read_again(&self->plan, inputs->arguments, frame) != 0
+        return SILO_UNLIKELY(frame->ran_python) && read_again(self, inputs, frame) != 0
                    ? -1
                    : run(self, inputs, binding, frame, dims, stream);
     PyObject *token = silo_hooks_enter(self, inputs, binding, dims, stream);
     if (token == NULL)
         return -1;
-    const int result = silo_read_again(&self->plan, inputs->arguments, frame) != 0
-                           ? -1
-                           : run(self, inputs, binding, frame, dims, stream);
+    const int result =
+        read_again(self, inputs, frame) != 0 ? -1 : run(self, inputs, binding, frame, dims, stream);
     return silo_hooks_exit(token) != 0 ? -1 : result;
 }
 
@@ -378,17 +398,17 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
 }
 
 SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs *inputs,
-                           const struct silo_grid_source *grid, const bool guarded,
+                           const struct silo_grid_source *grid, const bool guarded, const bool held,
                            const enum silo_mode mode) {
     struct silo_frame frame;
     /* One piece of stack for its arrays, those that every call fills first. */
     const size_t count = (size_t)self->plan.count;
-    const size_t slots = silo_slot_words(&self->plan),
-                 keys = silo_key_words(&self->plan, inputs->options),
+    const size_t slots = silo_slot_words(&self->plan), extents = held ? self->extents.room : 0,
+                 keys = silo_key_words(&self->plan, inputs->options) + extents,
                  objects = silo_hold_objects(count, inputs->options);
-    uint64_t *words =
-        __builtin_alloca((slots + keys + objects) * sizeof *words + count * sizeof(Py_buffer) +
-                         silo_descriptor_room(&self->plan) * sizeof(struct silo_descriptor));
+    uint64_t *words = __builtin_alloca(
+        (slots + keys + objects + extents) * sizeof *words + count * sizeof(Py_buffer) +
+        silo_descriptor_room(&self->plan) * sizeof(struct silo_descriptor));
     words[0] = 0;
     frame.slots = words + 1;
     frame.key = words + slots;
@@ -402,8 +422,14 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.ran_python = false;
     frame.holds.buffers = frame.holds.objects = 0;
     frame.descriptors_used = 0;
+    if (held) {
+        frame.extents = (uint64_t *)(frame.descriptors + silo_descriptor_room(&self->plan));
+        frame.extent_words = 0;
+        if (self->extents.grid)
+            silo_extents_read_grid(grid ? grid->dims : NULL, &frame);
+    }
     PyObject *result = NULL;
-    if (SILO_LIKELY(read_arguments(self, inputs, grid, &frame, guarded) == 0)) {
+    if (SILO_LIKELY(read_arguments(self, inputs, grid, &frame, guarded, held) == 0)) {
         if (guarded && SILO_UNLIKELY(frame.device_type == SILO_DEVICE_UNKNOWN))
             silo_place_call(&self->plan, &frame);
         if (mode == SILO_MODE_INSPECT) {
@@ -428,17 +454,62 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
 
 SILO_HOT PyObject *silo_launch_guarded(struct silo_launcher *self, const struct silo_inputs *inputs,
                                        const struct silo_grid_source *grid) {
-    return core(self, inputs, grid, true, SILO_MODE_LAUNCH);
+    return core(self, inputs, grid, true, false, SILO_MODE_LAUNCH);
 }
 
 SILO_HOT PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs *inputs,
                                      const struct silo_grid_source *grid) {
-    return core(self, inputs, grid, false, SILO_MODE_LAUNCH);
+    return core(self, inputs, grid, false, false, SILO_MODE_LAUNCH);
+}
+
+/* Read the grid that a call gives, once: code is made for these numbers. `own` and `plain` are the
+ * caller's memory for what replaces `*inputs` and `*grid`. -1 with an ArgumentError set. */
+static int settle_grid(const struct silo_launcher *self, const struct silo_inputs **inputs,
+                       const struct silo_grid_source **grid, struct silo_inputs *own,
+                       struct silo_grid_source *plain) {
+    PyObject *given = (*inputs)->grid, *callable = NULL;
+    if (given != NULL && given != Py_None) {
+        plain->callable = NULL;
+        if (PyCallable_Check(given))
+            callable = given;
+        else if (silo_grid_parse(self->plan.kernel, given, plain->dims) != 0)
+            return -1;
+        *own = **inputs;
+        own->grid = NULL;
+        *inputs = own;
+        *grid = plain;
+    } else if (*grid != NULL) {
+        callable = (*grid)->callable;
+    }
+    if (callable == NULL)
+        return 0;
+    PyErr_Format(silo_argument_error,
+                 "%U: its code is made for one grid, so a call gives it as integers, not as the "
+                 "function %R; or declare it with grid=",
+                 self->plan.kernel, callable);
+    return -1;
+}
+
+static PyObject *held_core(struct silo_launcher *self, const struct silo_inputs *inputs,
+                           const struct silo_grid_source *grid, const enum silo_mode mode) {
+    struct silo_inputs own;
+    struct silo_grid_source plain;
+    if (self->extents.grid && settle_grid(self, &inputs, &grid, &own, &plain) != 0)
+        return NULL;
+    return core(self, inputs, grid, true, true, mode);
+}
+
+PyObject *silo_launch_held(struct silo_launcher *self, const struct silo_inputs *inputs,
+                           const struct silo_grid_source *grid) {
+    return held_core(self, inputs, grid, SILO_MODE_LAUNCH);
 }
 
 PyObject *silo_launch_examine(struct silo_launcher *self, const struct silo_inputs *inputs,
                               enum silo_mode mode) {
+    if (self->route == SILO_ROUTE_HELD)
+        return held_core(self, inputs, NULL, mode);
     if (mode == SILO_MODE_RESOLVE)
-        return core(self, inputs, NULL, self->fixed == NULL, SILO_MODE_RESOLVE);
-    return core(self, inputs, NULL, true, SILO_MODE_INSPECT);
+        return core(self, inputs, NULL, self->route == SILO_ROUTE_GUARDED, false,
+                    SILO_MODE_RESOLVE);
+    return core(self, inputs, NULL, true, false, SILO_MODE_INSPECT);
 }

@@ -28,8 +28,7 @@ static PyObject *invoke_form(struct silo_launcher *self, const struct silo_grid_
     }
     if (mode != SILO_MODE_LAUNCH)
         return silo_launch_examine(self, &inputs, (enum silo_mode)mode);
-    return self->fixed ? silo_launch_fixed(self, &inputs, grid)
-                       : silo_launch_guarded(self, &inputs, grid);
+    return silo_launch(self, &inputs, grid);
 }
 
 /* Whether the tuple holds the very strings of the form, in the same order. */
@@ -142,13 +141,14 @@ static int set_grid(struct silo_launcher *self, PyObject *grid) {
 }
 
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"name", "parameters",  "options", "on_miss",
-                            "grid", "release_gil", "fixed",   NULL};
+    static char *names[] = {"name",        "parameters", "options", "on_miss",   "grid",
+                            "release_gil", "fixed",      "extents", "grid_held", NULL};
     PyObject *name, *parameters, *options, *on_miss, *grid = Py_None, *fixed = Py_None;
-    int release_gil = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!O!O|O$pO", names, &name, &PyTuple_Type,
+    PyObject *extents = NULL;
+    int release_gil = 1, grid_held = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!O!O|O$pOO!p", names, &name, &PyTuple_Type,
                                      &parameters, &PyTuple_Type, &options, &on_miss, &grid,
-                                     &release_gil, &fixed))
+                                     &release_gil, &fixed, &PyTuple_Type, &extents, &grid_held))
         return NULL;
     if (fixed != Py_None && !PyObject_TypeCheck(fixed, silo_binding_type))
         return PyErr_Format(PyExc_TypeError, "fixed is a Binding or None");
@@ -165,13 +165,17 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     if (fixed != Py_None) {
         Py_INCREF(fixed);
         self->fixed = (struct silo_binding *)fixed;
+        self->route = SILO_ROUTE_FIXED;
     }
     if (self->constants == NULL || silo_plan_init(&self->plan, name, parameters, options) != 0 ||
+        silo_extents_init(&self->extents, &self->plan, extents, grid_held != 0) != 0 ||
         set_grid(self, grid) != 0 ||
         (self->fixed != NULL && silo_binding_check_plan(self, self->fixed) != 0)) {
         Py_DECREF((PyObject *)self);
         return NULL;
     }
+    if (self->fixed == NULL && self->extents.room != 0)
+        self->route = SILO_ROUTE_HELD;
     return (PyObject *)self;
 }
 
@@ -209,6 +213,7 @@ static void launcher_dealloc(PyObject *object) {
     silo_guard_clear(&self->guard);
     for (uint32_t i = 0; i < self->form_count; i++)
         silo_form_free(self->forms[i]);
+    silo_extents_clear(&self->extents);
     silo_plan_clear(&self->plan);
     Py_XDECREF(self->on_miss);
     Py_XDECREF(self->grid_object);
@@ -277,7 +282,7 @@ int silo_launcher_init(PyObject *module) {
         {Py_tp_getset, getters},
         {Py_tp_methods, methods},
         {Py_tp_doc, "Launcher(name, parameters, options, on_miss, grid=None, *, release_gil=True, "
-                    "fixed=None)\n--\n\n"
+                    "fixed=None, extents=(), grid_held=False)\n--\n\n"
                     "What calls of one kernel go through."},
         {0, NULL},
     };

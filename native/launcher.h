@@ -2,6 +2,7 @@
 #ifndef SILO_LAUNCHER_H
 #define SILO_LAUNCHER_H
 
+#include "extents.h"
 #include "guard.h"
 #include "kernel.h"
 #include "plan.h"
@@ -15,14 +16,22 @@ struct silo_grid_source {
     int64_t dims[3];
 };
 
+/* How the calls of a launcher find their binding. */
+enum silo_route {
+    SILO_ROUTE_GUARDED, /* through the guard */
+    SILO_ROUTE_HELD,    /* through the guard, which holds extents besides */
+    SILO_ROUTE_FIXED,   /* there is one, and no guard */
+};
+
 /* What every call touches comes first, in two cache lines. */
 struct silo_launcher {
     PyObject_HEAD vectorcallfunc call;
     struct silo_guard guard;
-    struct silo_binding *fixed; /* owned; not NULL: every call goes there */
+    uint8_t route; /* enum silo_route */
     struct silo_plan plan;
     struct silo_bound *spare; /* owned memory of a Bound without references but to a plain grid, for
                                  the next k[grid] */
+    struct silo_binding *fixed; /* owned; NULL but for SILO_ROUTE_FIXED: every call goes there */
     bool release_gil;
     silo_lock lock;        /* held to add a form, and to take or leave the spare */
     uint32_t form_count;   /* read without the lock: forms before it are whole */
@@ -32,6 +41,7 @@ struct silo_launcher {
     PyObject *on_miss;   /* owned callable */
     uint64_t misses;
     struct silo_form *forms[SILO_MAX_FORMS]; /* owned; never freed before the launcher */
+    struct silo_extents extents;             /* empty but for SILO_ROUTE_HELD */
 };
 
 struct silo_bound {
@@ -58,14 +68,24 @@ enum silo_mode {
     SILO_MODE_INSPECT, /* only say what the call looks like */
 };
 
-/* The three compiled forms of the core (launch.c). `grid` may be NULL. `result` is None, the
+/* The four compiled forms of the core (launch.c). `grid` may be NULL. `result` is None, the
  * binding or the description, a new reference; NULL with an exception set. */
 PyObject *silo_launch_guarded(struct silo_launcher *self, const struct silo_inputs *inputs,
                               const struct silo_grid_source *grid);
+PyObject *silo_launch_held(struct silo_launcher *self, const struct silo_inputs *inputs,
+                           const struct silo_grid_source *grid);
 PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs *inputs,
                             const struct silo_grid_source *grid);
 PyObject *silo_launch_examine(struct silo_launcher *self, const struct silo_inputs *inputs,
                               enum silo_mode mode);
+
+SILO_INLINE PyObject *silo_launch(struct silo_launcher *self, const struct silo_inputs *inputs,
+                                  const struct silo_grid_source *grid) {
+    if (SILO_LIKELY(self->route == SILO_ROUTE_GUARDED))
+        return silo_launch_guarded(self, inputs, grid);
+    return self->route == SILO_ROUTE_FIXED ? silo_launch_fixed(self, inputs, grid)
+                                           : silo_launch_held(self, inputs, grid);
+}
 
 /* A call whose arguments are not one a parameter in order: keywords, defaults, a grid (launcher.c).
  */
@@ -83,8 +103,7 @@ SILO_INLINE PyObject *silo_launcher_invoke(struct silo_launcher *self,
     inputs.arguments = arguments;
     inputs.stream = inputs.grid = NULL;
     inputs.options = 0;
-    return self->fixed ? silo_launch_fixed(self, &inputs, grid)
-                       : silo_launch_guarded(self, &inputs, grid);
+    return silo_launch(self, &inputs, grid);
 }
 
 /* `launcher[grid]` (bound.c). */

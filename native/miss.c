@@ -2,7 +2,7 @@
 
 #include "constants.h"
 #include "errors.h"
-#include "gpu.h"
+#include "memory_types.h"
 #include "placement.h"
 #include "stack.h"
 #include "stream.h"
@@ -13,7 +13,7 @@ static bool is_wrong_shape(void) {
 }
 
 static PyObject *fact_of(const struct silo_plan *plan, int32_t index, PyObject *object,
-                         uint64_t code) {
+                         uint64_t code, PyObject *extents) {
     int ndim = -1;
     if (silo_code_kind(code) == SILO_VALUE_POINTER) {
         struct silo_shape shape;
@@ -31,8 +31,8 @@ static PyObject *fact_of(const struct silo_plan *plan, int32_t index, PyObject *
     }
     if (silo_code_kind(code) == SILO_VALUE_DESCRIPTOR)
         ndim = (int)silo_block_word(code);
-    return Py_BuildValue("(iiiii)", (int)silo_code_kind(code), (int)((code >> 16) & 0xff),
-                         (int)((code >> 8) & 0xff), (int)(code & 0xff), ndim);
+    return Py_BuildValue("(iiiiiO)", (int)silo_code_kind(code), (int)((code >> 16) & 0xff),
+                         (int)((code >> 8) & 0xff), (int)(code & 0xff), ndim, extents);
 }
 
 /* The grid that the call or the launcher gives, or None; a new reference. */
@@ -58,10 +58,15 @@ PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *
                           const struct silo_grid_source *grid, const struct silo_frame *frame) {
     const int32_t count = self->plan.count;
     PyObject *facts = PyTuple_New(count), *arguments = PyTuple_New(count), *options = PyDict_New();
-    bool failed = facts == NULL || arguments == NULL || options == NULL;
+    PyObject *extents = self->route == SILO_ROUTE_HELD
+                            ? silo_extents_facts(&self->plan, &self->extents, frame)
+                            : NULL;
+    bool failed = facts == NULL || arguments == NULL || options == NULL ||
+                  (extents == NULL && self->route == SILO_ROUTE_HELD);
     for (int32_t i = 0; i < count && !failed; i++) {
         PyObject *object = inputs->arguments[i] ? inputs->arguments[i] : silo_absent;
-        PyObject *fact = fact_of(&self->plan, i, object, frame->key[i]);
+        PyObject *fact = fact_of(&self->plan, i, object, frame->key[i],
+                                 extents ? PyTuple_GetItem(extents, i) : Py_None);
         Py_INCREF(object);
         failed = PyTuple_SetItem(arguments, i, object) != 0 || fact == NULL ||
                  PyTuple_SetItem(facts, i, fact) != 0;
@@ -75,6 +80,7 @@ PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *
         result = Py_BuildValue("(OOO(ii)O)", facts, arguments, options, (int)frame->device_type,
                                (int)frame->device_id, source);
     Py_XDECREF(source);
+    Py_XDECREF(extents);
     Py_XDECREF(facts);
     Py_XDECREF(arguments);
     Py_XDECREF(options);
@@ -168,8 +174,8 @@ int silo_binding_check_device(const struct silo_launcher *self, const struct sil
     PyErr_Format(
         silo_argument_error,
         "%U: argument '%U' is in memory of %s (DLPack device type %d), which %s code cannot use",
-        self->plan.kernel, self->plan.names[frame->device_from], silo_device_name(type), (int)type,
-        driver->name);
+        self->plan.kernel, self->plan.names[frame->device_from], silo_memory_type(type)->name,
+        (int)type, driver->name);
     return -1;
 }
 

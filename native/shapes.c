@@ -132,8 +132,10 @@ static int shape_of_sequences(PyObject *sizes, PyObject *strides, int32_t unit,
         return check_shape(shape);
     if (check_extents(shape->sizes, shape->strides, shape->ndim, 1) != 0)
         return -1;
-    for (int i = 0; i < steps; i++)
+    for (int i = 0; i < steps; i++) {
+        shape->whole &= shape->strides[i] % unit == 0;
         shape->strides[i] /= unit;
+    }
     return 0;
 }
 
@@ -168,33 +170,47 @@ static int shape_of_attributes(PyObject *object, struct silo_shape *shape) {
     return result;
 }
 
+int silo_shape_of_buffer(const Py_buffer *buffer, struct silo_shape *shape) {
+    if (buffer->ndim < 0 || buffer->ndim > 32)
+        return refuse_dimensions(buffer->ndim);
+    const Py_ssize_t unit = buffer->itemsize ? buffer->itemsize : 1;
+    shape->whole = buffer->itemsize != 0;
+    shape->ndim = buffer->ndim;
+    shape->itemsize = (int32_t)buffer->itemsize;
+    /* Not every exporter gives what was asked for: ctypes arrays have no strides. */
+    for (int i = 0; i < buffer->ndim; i++)
+        shape->sizes[i] = buffer->shape ? buffer->shape[i] : buffer->len / unit;
+    if (check_extents(shape->sizes, buffer->strides, buffer->ndim,
+                      buffer->strides ? 1 : buffer->itemsize) != 0)
+        return -1;
+    if (buffer->strides == NULL)
+        compact(shape);
+    for (int i = 0; buffer->strides != NULL && i < buffer->ndim; i++) {
+        shape->whole &= buffer->strides[i] % unit == 0;
+        shape->strides[i] = buffer->itemsize ? buffer->strides[i] / unit : 0;
+    }
+    return 0;
+}
+
 static int shape_of_buffer(PyObject *object, struct silo_shape *shape) {
     Py_buffer buffer;
     if (PyObject_GetBuffer(object, &buffer, PyBUF_STRIDES) != 0)
         return -1;
-    int result = buffer.ndim < 0 || buffer.ndim > 32 ? refuse_dimensions(buffer.ndim) : 0;
-    if (result == 0) {
-        shape->ndim = buffer.ndim;
-        shape->itemsize = (int32_t)buffer.itemsize;
-        /* Not every exporter gives what was asked for: ctypes arrays have no strides. */
-        for (int i = 0; i < buffer.ndim; i++)
-            shape->sizes[i] = buffer.shape ? buffer.shape[i]
-                                           : buffer.len / (buffer.itemsize ? buffer.itemsize : 1);
-        result = check_extents(shape->sizes, buffer.strides, buffer.ndim,
-                               buffer.strides ? 1 : buffer.itemsize);
-    }
-    if (result == 0) {
-        if (buffer.strides == NULL)
-            compact(shape);
-        for (int i = 0; buffer.strides != NULL && i < buffer.ndim; i++)
-            shape->strides[i] = buffer.itemsize ? buffer.strides[i] / buffer.itemsize : 0;
-    }
+    const int result = silo_shape_of_buffer(&buffer, shape);
     PyBuffer_Release(&buffer);
     return result;
 }
 
+int silo_shape_of_capsule(PyObject *capsule, struct silo_shape *shape) {
+    bool readonly;
+    const struct dl_tensor *tensor = silo_tensor_of_capsule(capsule, &readonly);
+    shape->whole = true; /* DLPack counts elements */
+    return tensor ? shape_of_dlpack(tensor, shape) : -1;
+}
+
 int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
                     struct silo_shape *shape) {
+    shape->whole = true;
     if (adapter->kind == SILO_ADAPT_TORCH) {
         void *handle = silo_torch_handle(object);
         int64_t ndim, *sizes, *strides;
@@ -231,10 +247,7 @@ int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
     }
     if (adapter->kind == SILO_ADAPT_BUFFER || adapter->kind == SILO_ADAPT_DLPACK) {
         PyObject *capsule = silo_capsule_of(object);
-        bool readonly;
-        const struct dl_tensor *tensor =
-            capsule ? silo_tensor_of_capsule(capsule, &readonly) : NULL;
-        int result = tensor ? shape_of_dlpack(tensor, shape) : -1;
+        const int result = capsule ? silo_shape_of_capsule(capsule, shape) : -1;
         Py_XDECREF(capsule);
         return result;
     }

@@ -125,7 +125,8 @@ class Binding:
     @property
     def config(self) -> dict[str, Any]: ...
 
-RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int], ...]
+RawExtents: TypeAlias = tuple[tuple[int, ...], tuple[int, ...] | None] | None
+RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int, RawExtents], ...]
 RawCall: TypeAlias = tuple[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int], object]
 RawParameter: TypeAlias = tuple[str, int, int, int, int, tuple[object, ...]]
 OnMiss: TypeAlias = Callable[[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int], object], Binding]
@@ -146,6 +147,8 @@ class Launcher:
         *,
         release_gil: bool = True,
         fixed: Binding | None = None,
+        extents: tuple[int, ...] = (),
+        grid_held: bool = False,
     ) -> Launcher: ...
     @property
     def name(self) -> str: ...

@@ -18,9 +18,9 @@ from silo.backends.fake.measure import FakeEvaluator
 from silo.store.store import MemoryStore, Store
 from silo.tune.catalog import studies_of
 from silo.tune.ledger import Ledger
-from silo.tune.session import tune
 from silo.tune.trial import Stage
 from silo.tune.winner import choose_winner
+from tuning_samples import tune
 
 SOURCES = Path(__file__).parents[2] / "src"
 

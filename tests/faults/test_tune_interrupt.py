@@ -11,7 +11,7 @@ import tune_worker
 from silo.backends.fake.measure import FakeEvaluator
 from silo.store.store import Store
 from silo.tune.ledger import read_trials
-from silo.tune.session import tune
+from tuning_samples import tune
 
 PROGRAM = """
 import sys

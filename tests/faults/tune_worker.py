@@ -17,8 +17,10 @@ from pathlib import Path
 from silo.api.trials.lock_files import read_lock, update_lock
 from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
+from silo.core.config_set import ConfigSet
 from silo.store.store import MemoryStore, Store
 from silo.tune.session import tune
+from silo.tune.terms import Search, Watch
 
 SPACE = [Config.of(BLOCK=block, num_warps=warps) for block in range(16, 16 * 1001, 16) for warps in (2, 4, 8)]
 WIDE = SPACE[:120]
@@ -67,7 +69,14 @@ def work(directory, kind, delay_s, finished):
             os.write(finished, b"%d\n" % space.index(progress.last.config))
 
     evaluator = Slow(study, landscape, delay_s=delay_s)
-    outcome = tune(study, space, evaluator, Store(directory).records, searcher="exhaustive", progress=report)
+    outcome = tune(
+        study,
+        ConfigSet(space),
+        evaluator,
+        Store(directory).records,
+        Search("exhaustive"),
+        watch=Watch(report),
+    )
     return outcome, evaluator
 
 
@@ -134,7 +143,9 @@ def kill(directory, seed, count):
 def kill_lock(path, chance):
     """Kill a process that updates a lock file without end; the last update it reported, and the last in the file."""
     study, space, landscape = problem("narrow-lock")
-    outcome = tune(study, space, FakeEvaluator(study, landscape), MemoryStore().records, searcher="exhaustive")
+    outcome = tune(
+        study, ConfigSet(space), FakeEvaluator(study, landscape), MemoryStore().records, Search("exhaustive")
+    )
     reader, writer = os.pipe()
     child = os.fork()
     if not child:

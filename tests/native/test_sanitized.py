@@ -70,7 +70,17 @@ def run_tests(sanitized, *arguments):
 
 @pytest.mark.slow
 def test_native_tests_pass_under_the_sanitizers(sanitized):
-    names = ("arguments", "guard", "grid", "launcher", "library_code", "cpu_pool", "buffer", "hostile_arguments")
+    names = (
+        "arguments",
+        "guard",
+        "grid",
+        "launcher",
+        "library_code",
+        "cpu_pool",
+        "buffer",
+        "hostile_arguments",
+        "extents",
+    )
     tests = [str(HERE / f"test_{name}.py") for name in names]
     chosen = "not torch and not every_library and not strides and not a_thousand and not hits_allocate"
     chosen += " and not calls_within and not grid_function_frees and not at_the_place"  # own programs; torch; memory

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from silo.core.config import Config
 from silo.core.grouped_space import GroupedSpace, Steps
 from silo.core.values import canonical_json, parse_json
-from silo.tune.search.registry import make_searcher
-from tuning_samples import drain
+from tuning_samples import drain, make_searcher
 
 # For each group what each of its choices adds to the time, the base's first; None: a config with it fails.
 COSTS = st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=6), min_size=1, max_size=6)

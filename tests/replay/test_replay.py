@@ -12,10 +12,9 @@ from silo.errors import TuneError
 from silo.store.store import MemoryStore
 from silo.tune.outcome import Budget
 from silo.tune.replay import RecordedSpace, ReplayEvaluator, replay_search
-from silo.tune.search.registry import make_searcher
-from silo.tune.session import tune
 from silo.tune.statistics import median
 from silo.tune.trial import Status
+from tuning_samples import make_searcher, tune
 
 SPACES = os.environ.get("SILO_TEST_SPACES")
 

@@ -1,4 +1,11 @@
-"""What tests of tuning share: a program with a reduction and its case, and a search gone through with made-up costs."""
+"""What tests of tuning share: a program with a reduction and its case, and searches and sessions over lists."""
+
+from dataclasses import fields
+
+from silo.core.config_set import ConfigSet
+from silo.tune import session
+from silo.tune.search import registry
+from silo.tune.terms import Scope, Search, Watch
 
 HEAD = """
 import silo
@@ -39,3 +46,23 @@ def drain(searcher, cost, ahead=8, found=None):
         assert config not in found
         found[config] = cost(config)
         searcher.observe(config, found[config])
+
+
+def space_of(configs):
+    """A list as a space; what is a space stays itself."""
+    return ConfigSet(configs) if isinstance(configs, list | tuple) else configs
+
+
+def make_searcher(name, configs, seed, seeds=()):
+    """A searcher over a list, or over a space."""
+    return registry.make_searcher(name, space_of(configs), seed, seeds)
+
+
+def tune(study, configs, evaluator, records, **terms):
+    """A session over a list, or over a space; its terms are given by their own names."""
+    made = [
+        kind(**{field.name: terms.pop(field.name) for field in fields(kind) if field.name in terms})
+        for kind in (Search, Scope, Watch)
+    ]
+    assert not terms, terms
+    return session.tune(study, space_of(configs), evaluator, records, *made)

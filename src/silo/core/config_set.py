@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from silo.core.config import Config
+from silo.core.values import Value
 
 __all__ = ["ConfigSet"]
 
@@ -35,6 +36,34 @@ class ConfigSet:
     def effort(self) -> int:
         """How many of them a search that leaves nothing out measures: all."""
         return len(self._configs)
+
+    @property
+    def default(self) -> Config:
+        """The first one. ``IndexError`` where there is none."""
+        return self.listed[0]
+
+    @property
+    def grouped(self) -> None:
+        """None: it is a list."""
+
+    def configs(self, arguments: Mapping[str, Value] | None = None) -> tuple[Config, ...]:  # noqa: ARG002  # no constraint
+        """Those that are listed, whatever the call's ``arguments`` are."""
+        return self.listed
+
+    def for_call(
+        self,
+        arguments: Mapping[str, Value] | None = None,  # noqa: ARG002  # it has no constraints that would read them
+        given: Mapping[str, Value] | None = None,
+    ) -> ConfigSet:
+        """Those that agree with what the caller set; where none does, the first one with his values."""
+        if not given:
+            return self
+        fitting = [config for config in self if given.items() <= config.as_dict().items()]
+        return ConfigSet(fitting or [Config.of({**self.default.as_dict(), **given})])
+
+    def product(self) -> tuple[Config, ...]:
+        """All of them: the same as :attr:`listed`."""
+        return self.listed
 
     def __len__(self) -> int:
         return len(self._configs)

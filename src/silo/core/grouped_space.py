@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from silo.core.box import Box, Field
 from silo.core.config import Config
 from silo.core.constraints import Constraint, bound, satisfies, traced
-from silo.core.lattice import Axis, identity_of
+from silo.core.lattice import Axis, Box, Field, identity_of
 from silo.core.nodes import Node, to_json
 from silo.core.space import MAX_POINTS
 from silo.core.values import JSON, Value, value_to_json
@@ -93,6 +92,11 @@ class GroupedSpace:
             for names, values in sorted(found.items())
         ]
         return Box(fields, self._allowed)
+
+    @property
+    def grouped(self) -> GroupedSpace:
+        """Itself: a search goes through it group by group."""
+        return self
 
     @property
     def size(self) -> int:

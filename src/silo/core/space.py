@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from silo.core.config import Config
+from silo.core.config_set import ConfigSet
 from silo.core.constraints import Constraint, bound, satisfies, traced
 from silo.core.lattice import Lattice
 from silo.core.nodes import Node, from_json, to_json
@@ -85,18 +86,20 @@ class Space:
         3
         """
         if isinstance(members, Space):
-            if not constraints:
-                return members
-            axes, points, earlier = members.axes, members.points, members.constraints
-        elif isinstance(members, Mapping):
+            return members.constrained(constraints, key)
+        if isinstance(members, Mapping):
             spanned = cast("Mapping[str, Iterable[Value]]", members)
             axes = tuple((name, _axis_values(name, values)) for name, values in spanned.items())
-            points, earlier = (), ()
-        else:
-            points = tuple(member if isinstance(member, Config) else Config.of(member) for member in members)
-            axes, earlier = (), ()
-        names = [name for name, _ in axes] or sorted({name for point in points for name in point.as_dict()})
-        return cls(axes, points, earlier + traced(constraints, names, key))
+            return cls(axes, (), traced(constraints, _names(axes, ()), key))
+        points = tuple(member if isinstance(member, Config) else Config.of(member) for member in members)
+        return cls((), points, traced(constraints, _names((), points), key))
+
+    def constrained(self, constraints: Sequence[Constraint], key: Sequence[str] = ()) -> Space:
+        """The same with further constraints, which may read integer arguments called ``key``. ``SpaceError``."""
+        if not constraints:
+            return self
+        more = traced(constraints, _names(self.axes, self.points), key)
+        return Space(self.axes, self.points, self.constraints + more)
 
     @property
     def _lattice(self) -> Lattice:
@@ -108,6 +111,20 @@ class Space:
     def size(self) -> int:
         """How many configs it has."""
         return len(self._configs)
+
+    @property
+    def listed(self) -> tuple[Config, ...]:
+        """The configs in order."""
+        return self._configs
+
+    @property
+    def effort(self) -> int:
+        """How many of them a search that leaves nothing out measures: all."""
+        return len(self._configs)
+
+    @property
+    def grouped(self) -> None:
+        """None: it is a list."""
 
     def __contains__(self, config: object) -> bool:
         return isinstance(config, Config) and self._lattice.index(config) is not None
@@ -124,6 +141,16 @@ class Space:
             given = ", ".join(f"{name}={value}" for name, value in arguments.items())
             raise SpaceError(f"no config of the space satisfies its constraints for {given}: {self._written}")
         return chosen
+
+    def for_call(
+        self, arguments: Mapping[str, Value] | None = None, given: Mapping[str, Value] | None = None
+    ) -> ConfigSet:
+        """The configs that agree with what the caller set; where none does, the first one with his values."""
+        return ConfigSet(self.configs(arguments)).for_call(given=given)
+
+    def product(self) -> tuple[Config, ...]:
+        """Every config: the same as :attr:`listed`."""
+        return self._configs
 
     @property
     def _written(self) -> str:
@@ -174,6 +201,11 @@ class Space:
     def _filtered(self, configs: Sequence[Config], arguments: Mapping[str, Value]) -> tuple[Config, ...]:
         active = bound(self.constraints, arguments)
         return tuple(config for config in configs if satisfies(config, active, arguments))
+
+
+def _names(axes: Sequence[tuple[str, object]], points: Sequence[Config]) -> list[str]:
+    """What its configs set: what constraints may read."""
+    return [name for name, _ in axes] or sorted({name for point in points for name in point.as_dict()})
 
 
 def _axis_values(name: str, values: object) -> tuple[Value, ...]:

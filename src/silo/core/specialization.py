@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from silo.core.reading import read_object, read_pairs
-from silo.core.values import JSON, Value, value_from_json, value_sort_key, value_to_json
-from silo.frozen import field, frozen
+from silo.core.values import JSON, Value, malformed, value_from_json, value_sort_key, value_to_json
+from silo.frozen import field, frozen, replace
+
+if TYPE_CHECKING:
+    from silo.core.extents import Extents
 
 __all__ = ["Fact", "Specialization"]
 
@@ -33,14 +37,22 @@ class Specialization:
     """Facts by parameter name, and the values of constexpr parameters that the caller gave.
 
     A fact that is absent was not assumed: a kernel compiled without ``aligned16`` accepts any pointer. The constant of
-    a tensor descriptor is its block shape.
-    Both tuples are sorted by name, so equal specializations compare and hash equal.
+    a tensor descriptor is its block shape. ``extents`` are those of arrays that the code was made for, ``grid`` the
+    grid that it was made for; of most kernels the code is made for none (:mod:`silo.core.extents`).
+    All tuples are sorted by name, so equal specializations compare and hash equal.
     """
 
     facts: tuple[tuple[str, Fact], ...] = ()
     constants: tuple[tuple[str, Value], ...] = field(default=())
+    extents: tuple[tuple[str, Extents], ...] = ()
+    grid: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
+        if self.extents:
+            names = [name for name, _ in self.extents]
+            if len(set(names)) != len(names):
+                raise ValueError(f"a specialization has two extents of one argument: {', '.join(sorted(names))}")
+            object.__setattr__(self, "extents", tuple(sorted(self.extents, key=lambda item: item[0])))
         object.__setattr__(self, "facts", tuple(sorted(self.facts, key=lambda item: (item[0], item[1].value))))
         object.__setattr__(
             self, "constants", tuple(sorted(self.constants, key=lambda item: (item[0], value_sort_key(item[1]))))
@@ -55,21 +67,38 @@ class Specialization:
         """Constexpr values by parameter name."""
         return dict(self.constants)
 
+    @property
+    def made_for_some(self) -> bool:
+        """Whether the code serves calls with certain extents only: nothing generic can be built beside it."""
+        return bool(self.extents) or self.grid is not None
+
+    def with_constants(self, constants: Mapping[str, Value]) -> Specialization:
+        """The same with other constants."""
+        return replace(self, constants=tuple(constants.items()))
+
     def of_call(self) -> Specialization:
-        """What is known before a config is chosen: without the block shapes that configs set."""
+        """What is known before a config is chosen: without the grid, and the block shapes that configs set."""
         shaped = {name for name, fact in self.facts if fact is Fact.CONFIG_BLOCK}
-        return Specialization(self.facts, tuple(pair for pair in self.constants if pair[0] not in shaped))
+        kept = tuple(pair for pair in self.constants if pair[0] not in shaped)
+        return replace(self, constants=kept, grid=None)
 
     def to_json(self) -> JSON:
-        """The canonical form."""
-        return {
+        """The canonical form; extents and the grid are left out where the code was made for none."""
+        data: dict[str, JSON] = {
             "facts": [[name, fact.value] for name, fact in self.facts],
             "constants": [[name, value_to_json(value)] for name, value in self.constants],
         }
+        if self.extents:
+            data["extents"] = [[name, extents.to_json()] for name, extents in self.extents]
+        if self.grid is not None:
+            data["grid"] = list(self.grid)
+        return data
 
     @classmethod
     def from_json(cls, data: JSON) -> Specialization:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        if isinstance(data, dict) and ("extents" in data or "grid" in data):
+            return _with_extents(data)
         members = read_object(data, ("facts", "constants"), "a specialization")
         constants = read_pairs(members["constants"], "the constants of a specialization")
         return cls(
@@ -78,3 +107,18 @@ class Specialization:
             ),
             constants=tuple((name, value_from_json(value)) for name, value in constants),
         )
+
+
+def _with_extents(data: Mapping[str, JSON]) -> Specialization:
+    """The specialization of code that was made for certain extents; ``ValueError`` as in ``from_json``."""
+    from silo.core.extents import Extents, grid_from_json  # noqa: PLC0415  # few kernels have any
+
+    rest = {name: value for name, value in data.items() if name not in ("extents", "grid")}
+    extents = ()
+    if "extents" in data:
+        pairs = read_pairs(data["extents"], "the extents of a specialization")
+        if not pairs:
+            raise malformed("the extents of a specialization", data["extents"])
+        extents = tuple((name, Extents.from_json(item)) for name, item in pairs)
+    grid = grid_from_json(data["grid"]) if "grid" in data else None
+    return replace(Specialization.from_json(rest), extents=extents, grid=grid)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, cast
 
+from silo.core.device import HOST_MEMORY
 from silo.core.dtypes import DType, from_dlpack
 from silo.core.values import Value
 from silo.errors import ArgumentError
@@ -17,7 +18,7 @@ from silo.launch.descriptors import block_shape_of
 if TYPE_CHECKING:
     from silo.core.argument_facts import ArgumentFacts
 
-__all__ = ["DEVICE_KINDS", "Argument", "Call", "ValueKind", "describe", "describe_call", "read_call"]
+__all__ = ["Argument", "Call", "ValueKind", "describe", "describe_call", "read_call"]
 
 
 class ValueKind(IntEnum):
@@ -36,16 +37,14 @@ class ValueKind(IntEnum):
 
 _ALIGNED, _DIVISIBLE, _ONE, _READONLY, _RANGE32 = 1, 2, 4, 8, 16
 
-# Target kinds by DLPack device type.
-DEVICE_KINDS = {1: "cpu", 2: "cuda", 3: "cuda", 8: "metal", 10: "hip", 11: "hip", 13: "cuda", 14: "xpu"}
-
 
 @frozen
 class Argument:
     """One argument: ``value`` is the caller's object, ``dtype`` that of an array's elements or of the scalar.
 
     ``ndim`` is None for what is no array; ``block_shape`` is a tensor descriptor's, whose other members are those of
-    its base. The facts hold for every call with the same guard.
+    its base. ``shape`` and ``strides`` (in elements) are known where the guard holds them, for they decide the code.
+    The facts hold for every call with the same guard.
     """
 
     name: str
@@ -59,6 +58,8 @@ class Argument:
     ndim: int | None = None
     range32: bool = False
     block_shape: tuple[int, ...] = ()
+    shape: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
 
     @property
     def number(self) -> int | float | bool:
@@ -106,9 +107,9 @@ class Call:
     grid: object = None
 
     @property
-    def device_kind(self) -> str | None:
-        """The target kind of that device; None where no array says."""
-        return DEVICE_KINDS.get(self.device[0])
+    def on_host(self) -> bool:
+        """Whether its arrays are in host memory, or it has none."""
+        return self.device[0] in (0, HOST_MEMORY)
 
     @property
     def values(self) -> dict[str, object]:
@@ -140,8 +141,12 @@ def read_call(kernel: str, names: tuple[str, ...], raw: native.RawCall) -> Call:
     )
 
 
-def _argument(kernel: str, name: str, fact: tuple[int, int, int, int, int], value: object) -> Argument:
-    kind, code, bits, flags, ndim = ValueKind(fact[0]), *fact[1:]
+def _argument(
+    kernel: str, name: str, fact: tuple[int, int, int, int, int, native.RawExtents], value: object
+) -> Argument:
+    number, code, bits, flags, ndim, extents = fact
+    kind = ValueKind(number)
+    shape, strides = extents or (None, None)
     block = block_shape_of(ndim) if kind is ValueKind.DESCRIPTOR else ()
     if block:
         ndim = len(block)
@@ -164,6 +169,8 @@ def _argument(kernel: str, name: str, fact: tuple[int, int, int, int, int], valu
         ndim=None if ndim < 0 else ndim,
         range32=bool(flags & _RANGE32),
         block_shape=block,
+        shape=shape,
+        strides=strides,
     )
 
 

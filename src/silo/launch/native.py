@@ -78,6 +78,7 @@ __all__ = [
     "LoadedKernel",
     "PinnedMemory",
     "RawCall",
+    "RawExtents",
     "RawFacts",
     "RawParameter",
     "adapt_descriptor",
@@ -114,8 +115,11 @@ __all__ = [
 ]
 
 
-RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int], ...]
-"""(kind, DLPack code, bits, flags, ndim or a descriptor's block word) of each parameter; ``native/miss.h``."""
+RawExtents: TypeAlias = tuple[tuple[int, ...], tuple[int, ...] | None] | None
+"""The shape of an array, and its strides where they are held; None where no extents are. ``native/extents.h``."""
+
+RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int, RawExtents], ...]
+"""(kind, DLPack code, bits, flags, ndim or a descriptor's block word, extents) of each parameter; ``native/miss.h``."""
 
 RawCall: TypeAlias = tuple[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int], object]
 """Facts, arguments (:data:`ABSENT` for what is left to the config), options, (device type, index)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from silo.core.config import OPTION_NAMES
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
@@ -13,6 +14,9 @@ from silo.launch.frameworks import connect_loaded
 from silo.launch.native import MAX_PARAMETERS, Binding, Launcher, RawFacts, RawParameter
 from silo.launch.resources import apply_setting as apply_thread_setting
 from silo.settings import settings
+
+if TYPE_CHECKING:
+    from silo.core.extents import HeldExtents
 
 __all__ = ["Binding", "Launcher", "OnMiss", "inspect_call", "make_bound_launcher", "make_launcher"]
 
@@ -53,6 +57,7 @@ def make_launcher(
     grid: object = None,
     options: Sequence[str] = OPTION_NAMES,
     release_gil: bool = True,
+    extents: HeldExtents | None = None,
 ) -> Launcher:
     """The launcher of one kernel.
 
@@ -70,9 +75,11 @@ def make_launcher(
         options: compile options accepted as keywords besides the parameters.
         release_gil: False keeps the GIL during a launch, which saves some 60 ns and stops every other Python thread
             for as long as the kernel runs (on a CPU) or its queue is full (on a GPU).
+        extents: those of a call that decide the kernel's code, every number of which is part of the situation; None
+            for a kernel whose code takes any. A grid that is held is given by calls as integers, or declared.
 
     Raises:
-        SourceError: a parameter cannot be launched.
+        SourceError: a parameter cannot be launched, or there is none of which extents are held.
     """
     _take_settings()
     names = parameters.names
@@ -90,7 +97,31 @@ def make_launcher(
 
     # A parameter may be called as an option is (num_warps as a constexpr): then it is the parameter.
     free = tuple(option for option in options if option not in names)
-    return Launcher(name, plan, free, miss, grid, release_gil=release_gil)
+    if extents is None:
+        return Launcher(name, plan, free, miss, grid, release_gil=release_gil)
+    if extents.grid and callable(grid):
+        raise SourceError(f"{name}: its code is made for one grid, and {grid!r} is a function; give integers")
+    return Launcher(
+        name,
+        plan,
+        free,
+        miss,
+        grid,
+        release_gil=release_gil,
+        extents=_extent_numbers(name, names, extents),
+        grid_held=extents.grid,
+    )
+
+
+def _extent_numbers(kernel: str, names: Sequence[str], extents: HeldExtents) -> tuple[int, ...]:
+    """native/extents.h: enum silo_extent, one a parameter."""
+    numbers = {None: 0, "shape": 1, "layout": 2}
+    if missing := [name for name in extents.names if name not in names]:
+        raise SourceError(
+            f"{kernel}: the extents of {', '.join(missing)} decide its code, and it has {', '.join(names)}"
+        )
+    kinds = {name: kind.value for name, kind in extents.arguments}
+    return tuple(numbers[kinds.get(name)] for name in names)
 
 
 def make_bound_launcher(

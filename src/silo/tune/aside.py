@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from silo.core.config import Config
-from silo.core.config_set import ConfigSet
-from silo.core.grouped_space import GroupedSpace
 from silo.core.keys import spills_key
 from silo.core.protocols import RecordStore
 from silo.core.reading import read_list, read_natural, read_object, read_text
+from silo.core.search_space import SearchSpace
 from silo.core.values import JSON
 from silo.errors import StoreError
 from silo.tune.spilling import SpillingConfig, describe_aside, ranked
@@ -26,7 +25,7 @@ SPILLS_SCHEMA = "spills/1"
 class Aside:
     """The configs of a space that spill more than ``limit`` values: those known before, those that a session finds."""
 
-    def __init__(self, study: Study, space: ConfigSet | GroupedSpace, records: RecordStore, limit: int | None) -> None:
+    def __init__(self, study: Study, space: SearchSpace, records: RecordStore, limit: int | None) -> None:
         self.limit = limit
         self._study = study
         self._space = space

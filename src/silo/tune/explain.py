@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
-from silo.core.grouped_space import GroupedSpace
+from silo.core.search_space import SearchSpace
 from silo.tune.nearness import Neighbour
 from silo.tune.progress import format_time
 from silo.tune.search.registry import DEFAULT_SEARCHER, make_searcher
@@ -101,7 +101,7 @@ class Explanation:
 
 def explain_study(
     study: Study,
-    configs: ConfigSet | GroupedSpace,
+    space: SearchSpace,
     trials: Sequence[Trial],
     near: Sequence[Neighbour],
     seeded: Sequence[Seed],
@@ -111,17 +111,17 @@ def explain_study(
 ) -> Explanation:
     """What is known of ``study`` from its own ``trials`` and from studies that are ``near``. Pure.
 
-    Trials of ``refined`` configs count as those of ``configs`` do, but are not missed where there are none; nor are
+    Trials of ``refined`` configs count as those of the space do, but are not missed where there are none; nor are
     those of configs ``aside``.
     """
-    own = [trial for trial in trials if trial.config in configs or trial.config in refined]
+    own = [trial for trial in trials if trial.config in space or trial.config in refined]
     tried = ConfigSet(trial.config for trial in own)
-    above = ranked(aside, configs)
+    above = ranked(aside, space)
     left = [one for one in above if one.config not in tried]
     skipped = ConfigSet(one.config for one in left)
-    grouped = configs if isinstance(configs, GroupedSpace) else None
-    wanted = configs.listed if grouped is None else _next(grouped, study, own, ConfigSet(one.config for one in above))
-    known = [config for config in configs.listed if config in tried]
+    by_groups = space.grouped is not None
+    wanted = _next(space, study, own, ConfigSet(one.config for one in above)) if by_groups else space.listed
+    known = [config for config in space.listed if config in tried]
     failed = {trial.config.order_key: trial for trial in own if trial.status is not Status.OK}
     return Explanation(
         study=study,
@@ -135,11 +135,11 @@ def explain_study(
         seeds=tuple(seeded),
         lock=lock,
         aside=tuple(left),
-        at_most=None if grouped is None else grouped.effort,
+        at_most=space.effort if by_groups else None,
     )
 
 
-def _next(space: GroupedSpace, study: Study, trials: Sequence[Trial], above: ConfigSet) -> Sequence[Config]:
+def _next(space: SearchSpace, study: Study, trials: Sequence[Trial], above: ConfigSet) -> Sequence[Config]:
     """What the default search of a space of groups measures next, after these trials of it; ``above`` spill."""
     searcher = make_searcher(DEFAULT_SEARCHER, space, study.key)
     for config in above:

@@ -193,7 +193,7 @@ class Lock:
         kept.sort(key=lambda entry: len(entry.study.specialization.facts))
         table: dict[Bucket, Config] = {entry.study.bucket: entry.config for entry in kept}
         if table:
-            match = DispatchRules.of(study.bucket_names, table, reach.configs[0]).lookup(study.bucket)
+            match = DispatchRules.of(study.bucket_names, table, reach.space.default).lookup(study.bucket)
             if match.rule is not None:
                 reason = "another alignment" if match.is_exact else match.reason
                 return _allowed(match.config, reach, exact=False, reason=reason)
@@ -233,7 +233,7 @@ class Lock:
 def _allowed(config: Config, reach: Reach, *, exact: bool, reason: str) -> Advice:
     if config in reach:
         return Advice(config, exact, reason)
-    return Advice(None, exact, f"it says {config}, which is none of the {len(reach.configs)} configs of this call")
+    return Advice(None, exact, f"it says {config}, which is none of the {len(reach.space.listed)} configs of this call")
 
 
 def _list_of(different: Sequence[Difference]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from silo.core.config import Config
-from silo.core.grouped_space import GroupedSpace
+from silo.core.search_space import SearchSpace
 from silo.core.values import Value
 
 __all__ = ["Reach", "changed", "halved", "one_stage", "reduction_blocks"]
@@ -27,26 +27,26 @@ _Members = tuple[tuple[str, type, Value], ...]
 
 @dataclass(frozen=True)
 class Reach:
-    """The configs whose trials count for the space ``configs``, which is not empty.
+    """The configs whose trials count for a space, which is not empty.
 
-    Members called ``fixed`` were set by the caller, and no refinement changes them. Of a space of groups, which is in
-    ``grouped``, ``configs`` are those that it lists.
+    Members called ``fixed`` were set by the caller, and no refinement changes them. Of a space of groups, only the
+    configs that it lists are refined.
 
-    >>> reach = Reach((Config.of(R0_BLOCK=256, num_stages=2),))
+    >>> from silo.core.config_set import ConfigSet
+    >>> reach = Reach(ConfigSet([Config.of(R0_BLOCK=256, num_stages=2)]))
     >>> Config.of(R0_BLOCK=64, num_stages=2) in reach, Config.of(R0_BLOCK=64, num_stages=1) in reach
     (True, False)
     """
 
-    configs: tuple[Config, ...]
+    space: SearchSpace
     fixed: frozenset[str] = frozenset()
-    grouped: GroupedSpace | None = None
 
     def __contains__(self, config: Config) -> bool:
         return self.holds(config) or self.is_refined_form(config)
 
     def holds(self, config: Config) -> bool:
         """Whether it is a config of the space itself."""
-        return config.order_key in self._keys or (self.grouped is not None and config in self.grouped)
+        return config in self.space
 
     def is_refined_form(self, config: Config) -> bool:
         """Whether refinements of the space may come to ``config``, and it is not in the space itself."""
@@ -60,17 +60,13 @@ class Reach:
     @property
     def refinable(self) -> bool:
         """Whether there is any refined form."""
-        return any(True for config in self.configs for _ in _refined(config, self.fixed))
-
-    @cached_property
-    def _keys(self) -> frozenset[bytes]:
-        return frozenset(config.order_key for config in self.configs)
+        return any(True for config in self.space.listed for _ in _refined(config, self.fixed))
 
     @cached_property
     def _relatives(self) -> dict[_Members, list[Config]]:
         """The configs by what no refinement changes: a form and what it is of agree in that."""
         found: dict[_Members, list[Config]] = {}
-        for config in self.configs:
+        for config in self.space.listed:
             found.setdefault(_unrefined(config), []).append(config)
         return found
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from silo.core.config import Config
+from silo.core.config_set import ConfigSet
 from silo.tune.progress import format_time
 from silo.tune.reach import Reach, changed, halved, one_stage
 from silo.tune.statistics import median
@@ -76,7 +77,7 @@ class Refiner:
     @cached_property
     def reach(self) -> Reach:
         """What may be proposed besides the space."""
-        return Reach(self.configs, self.fixed)
+        return Reach(ConfigSet(self.configs), self.fixed)
 
     def propose(self, trials: Sequence[Trial]) -> tuple[Refinement, ...]:
         """What to measure now, by the trials of the space and of earlier refinements. Pure; ends after a few rounds."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from silo.core.config import Config
-from silo.core.config_set import ConfigSet
-from silo.core.grouped_space import GroupedSpace
 from silo.core.protocols import RecordStore, Searcher
+from silo.core.search_space import SearchSpace
 from silo.errors import (
     CompileError,
     CompilerMissingError,
@@ -26,18 +25,16 @@ from silo.tune.faults import fault_of
 from silo.tune.lanes import InlineLane, Lanes
 from silo.tune.ledger import Ledger
 from silo.tune.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
-from silo.tune.progress import Progress, ProgressCallback
-from silo.tune.refine import Refinement, Refiner, describe_refinements
+from silo.tune.progress import Progress
+from silo.tune.refine import Refinement, describe_refinements
 from silo.tune.search.registry import AHEAD, DEFAULT_SEARCHER, ahead_of, gone_through, make_searcher
-from silo.tune.search.seed import Seed
 from silo.tune.spilling import SpillingConfig, judge
 from silo.tune.statistics import median
+from silo.tune.terms import Scope, Search, Watch
 from silo.tune.trial import Stage, Status, Study, Trial
 from silo.tune.winner import choose_winner, finalists
 
 __all__ = ["FINISH_SHARE", "tune"]
-
-_NO_BUDGET = Budget()
 
 # The part of a time budget that the search may use; the rest is for comparing the finalists.
 _SEARCH_SHARE = 0.85
@@ -51,23 +48,14 @@ _DEFAULT_EVALUATIONS = 256
 
 def tune(
     study: Study,
-    configs: Sequence[Config] | ConfigSet | GroupedSpace,
+    space: SearchSpace,
     evaluator: Evaluator | Lanes,
     records: RecordStore,
-    *,
-    searcher: str | Searcher = DEFAULT_SEARCHER,
-    seeds: Sequence[Seed] = (),
-    budget: Budget = _NO_BUDGET,
-    progress: ProgressCallback | None = None,
-    finalist_count: int = 4,
-    refiner: Refiner | None = None,
-    most_spills: int | None = None,
-    deployed: Config | None = None,
-    retry: frozenset[Status] = frozenset(),
-    ahead: int | None = None,
-    clock: Callable[[], int] = time.monotonic_ns,
+    search: Search = Search(),  # noqa: B008  # frozen, as are the two that follow
+    scope: Scope = Scope(),  # noqa: B008
+    watch: Watch = Watch(),  # noqa: B008
 ) -> TuneOutcome:
-    """Measure ``configs`` within ``budget`` and name the winner.
+    """Measure the configs of ``space`` within a budget and name the winner.
 
     Trials that ``records`` holds already are reused, also those that other processes finish meanwhile, so a killed
     session goes on where it was and a config added to a space costs one measurement. Each trial is kept as soon as
@@ -77,99 +65,73 @@ def tune(
 
     Args:
         study: What the trials have in common; its key names them in the store.
-        configs: The space, in its order; or a space of groups, which is never listed.
+        space: The configs, in order; a space of groups is never listed.
         evaluator: Compiles, checks and measures; or several that do, side by side.
         records: Where trials are kept.
-        searcher: A searcher, or the name of one, which is then seeded by the study's key.
-        seeds: Configs to begin with, best guess first; for a searcher given by name.
-        budget: Limits of this session. Without any, the default searcher looks at 256 configs at most.
-        progress: Called after each config with where the session stands.
-        finalist_count: How many of the fastest configs are compared at most; below 2 none are.
-        refiner: Proposes further configs by what was measured; they count for the space as its own do.
-        most_spills: Configs whose code keeps more values of a thread in local memory are set aside; None: no config is.
-            A config that was set aside is no trial and no evaluation, and its searcher is told that it failed.
-        deployed: A config of the space, or of its refinements, that is in use: it is measured and compared whatever
-            else is, so that who decides whether it stays has samples taken side by side. The winner is none the wiser.
-        retry: Kinds of failure that are tried again although the store holds them.
-        ahead: How many configs are handed to the evaluator for compiling before they are needed; by default eight,
-            and more where the searcher does not learn from outcomes.
-        clock: Wall time in nanoseconds.
+        search: How the space is gone through.
+        scope: What is measured besides, and what is not.
+        watch: Who is told where the session stands.
 
     Raises:
         TuneError: The space is empty; no searcher has this name.
         TuneInterrupted: Ctrl-C; a ``KeyboardInterrupt`` that carries the outcome so far.
     """
-    space: ConfigSet | GroupedSpace
-    if isinstance(searcher, str):
-        space = gone_through(searcher, configs)
-    else:
-        space = configs if isinstance(configs, GroupedSpace) else ConfigSet(configs)
-    if not space.size:
-        raise TuneError(f"{study}: the space is empty, so there is nothing to tune; check its constraints")
-    if searcher == DEFAULT_SEARCHER and budget == _NO_BUDGET:
-        budget = Budget(evaluations=_DEFAULT_EVALUATIONS)
-    if ahead is None:
-        ahead = ahead_of(searcher, space) if isinstance(searcher, str) else AHEAD
-    if isinstance(searcher, str):
-        searcher = make_searcher(searcher, space, study.key, seeds)
-    session = _Session(
-        study,
-        space,
-        evaluator if isinstance(evaluator, Lanes) else InlineLane(evaluator),
-        records,
-        searcher=searcher,
-        budget=budget,
-        progress=progress,
-        retry=retry,
-        ahead=ahead,
-        clock=clock,
-        refiner=refiner,
-        most_spills=most_spills,
-        deployed=deployed,
-    )
+    lanes = evaluator if isinstance(evaluator, Lanes) else InlineLane(evaluator)
+    session = _Session(study, records, lanes, _Searched.of(space, study, search), scope, watch)
     try:
         stopped = session.search()
         session.measure_deployed()
         session.measure_aside()
         session.refine()
-        session.compare(finalist_count)
+        session.compare(scope.finalists)
     except KeyboardInterrupt as interrupt:
         raise TuneInterrupted(session.outcome("interrupted")) from interrupt
     session.report("done")
     return session.outcome(stopped)
 
 
+@dataclass(frozen=True, slots=True)
+class _Searched:
+    """A space as a searcher goes through it: a searcher that lists makes a list of a space of groups."""
+
+    space: SearchSpace
+    searcher: Searcher
+    budget: Budget
+    ahead: int
+
+    @classmethod
+    def of(cls, space: SearchSpace, study: Study, search: Search) -> _Searched:
+        searcher, budget, ahead = search.searcher, search.budget, search.ahead
+        if isinstance(searcher, str):
+            space = gone_through(searcher, space)
+        if not space.size:
+            raise TuneError(f"{study}: the space is empty, so there is nothing to tune; check its constraints")
+        if searcher == DEFAULT_SEARCHER and budget == Budget():
+            budget = Budget(evaluations=_DEFAULT_EVALUATIONS)
+        if isinstance(searcher, str):
+            ahead = ahead_of(searcher, space) if ahead is None else ahead
+            searcher = make_searcher(searcher, space, study.key, search.seeds)
+        return cls(space, searcher, budget, AHEAD if ahead is None else ahead)
+
+
 class _Session:
     def __init__(
-        self,
-        study: Study,
-        space: ConfigSet | GroupedSpace,
-        lanes: Lanes,
-        records: RecordStore,
-        *,
-        searcher: Searcher,
-        budget: Budget,
-        progress: ProgressCallback | None,
-        retry: frozenset[Status],
-        ahead: int,
-        clock: Callable[[], int],
-        refiner: Refiner | None,
-        most_spills: int | None,
-        deployed: Config | None,
+        self, study: Study, records: RecordStore, lanes: Lanes, searched: _Searched, scope: Scope, watch: Watch
     ) -> None:
         self._study = study
-        self._space = space
-        self._refiner = refiner
+        self._space = searched.space
+        self._refiner = scope.refiner
+        deployed = scope.deployed
         self._deployed = deployed if deployed is not None and self._counts(deployed) else None
-        self._aside = Aside(study, space, records, most_spills)
+        self._aside = Aside(study, searched.space, records, scope.most_spills)
         self._lanes = lanes
-        self._searcher = searcher
-        self._budget = budget
-        self._progress = progress
-        self._retry = retry
-        self._ahead = max(ahead, 2 * lanes.count) if lanes.count > 1 else ahead
-        self._clock = clock
-        self._start = clock()
+        self._searcher = searched.searcher
+        self._budget = searched.budget
+        self._progress = watch.progress
+        self._retry = scope.retry
+        self._ahead = max(searched.ahead, 2 * lanes.count) if lanes.count > 1 else searched.ahead
+        self._clock = watch.clock
+        self._start = watch.clock()
         self._ledger = Ledger(study, records)
         self._measured = 0
         self._reused = 0
@@ -331,7 +293,7 @@ class _Session:
             self._best = (time_ns, config)
         if config in self._space:
             # Searches by groups walk the same way when they are resumed, so what was set aside stays a failure to them.
-            hidden = isinstance(self._space, GroupedSpace) and config.order_key in self._aside
+            hidden = self._space.grouped is not None and config.order_key in self._aside
             self._searcher.observe(config, None if time_ns is None or hidden else float(time_ns))
 
     def compare(self, count: int) -> None:

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from silo.core.config import Config
-from silo.core.config_set import ConfigSet
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.grouped_space import GroupedSpace
+from silo.core.search_space import SearchSpace
 from silo.core.target import Target
 
 __all__ = ["SpillingConfig", "Verdict", "describe_aside", "judge", "ranked", "spill_limit"]
@@ -56,13 +55,10 @@ def spill_limit(target: Target, *, by_heuristic: bool, asked: int | None = None)
     return _MOST.get(target.kind, _MOST_ELSEWHERE) if by_heuristic else None
 
 
-def ranked(
-    aside: Sequence[SpillingConfig], space: Sequence[Config] | ConfigSet | GroupedSpace
-) -> tuple[SpillingConfig, ...]:
+def ranked(aside: Sequence[SpillingConfig], space: SearchSpace) -> tuple[SpillingConfig, ...]:
     """Those set aside, least spilling first, equal ones in the order of the space; without those it does not have."""
-    known = space if isinstance(space, ConfigSet | GroupedSpace) else ConfigSet(space)
-    order = {config.order_key: place for place, config in enumerate(known.listed)}
-    mine = [one for one in aside if one.config in known]
+    order = {config.order_key: place for place, config in enumerate(space.listed)}
+    mine = [one for one in aside if one.config in space]
 
     def rank(one: SpillingConfig) -> tuple[int, int, bytes]:
         key = one.config.order_key

@@ -22,8 +22,8 @@ from silo.errors import ArgumentError, CaseError, DeviceError, SourceError, Spac
 from silo.settings import override
 from silo.store.store import MemoryStore
 from silo.tune.failing import TunedCase, failure_of, require_winners
-from silo.tune.session import tune
 from silo.tune.trial import Status
+from tuning_samples import tune
 
 FILE = """
 import silo

@@ -14,9 +14,9 @@ import triton.language as tl
 import silo
 from silo.api.calls import first_call
 from silo.api.commands.build import build_bundle
+from silo.api.commands.tune import tune_path
 from silo.api.kernels.collection import collect_kernels
 from silo.api.machine.device_plugins import device_named
-from silo.api.tuning import tune_path
 from silo.api.tuning.case_tuning import case_studies
 from silo.api.tuning.explanation import explain_tuning
 from silo.api.tuning.kept_studies import kept_studies

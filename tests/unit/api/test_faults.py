@@ -32,8 +32,8 @@ from silo.settings import override
 from silo.store.store import MemoryStore
 from silo.tune.faults import fault_of, fault_told
 from silo.tune.ledger import read_trials
-from silo.tune.session import tune
 from silo.tune.trial import Status
+from tuning_samples import tune
 
 STUDY = fake_study()
 SPACE = [Config.of(BLOCK=1 << power) for power in range(4, 24)]

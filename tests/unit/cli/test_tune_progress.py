@@ -18,8 +18,8 @@ from silo.errors import SettingsError
 from silo.store.store import MemoryStore
 from silo.tune.outcome import Budget
 from silo.tune.progress import Progress, event_to_json, format_duration, format_time
-from silo.tune.session import tune
 from silo.tune.trial import Status
+from tuning_samples import tune
 
 SPACE = [Config.of(BLOCK=1 << power) for power in range(5, 11)]
 STUDY = fake_study()

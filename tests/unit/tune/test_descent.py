@@ -5,8 +5,8 @@ import pytest
 from silo.core.config import Config
 from silo.core.lattice import Lattice
 from silo.tune.search.descent import field_order, move_values
-from silo.tune.search.registry import make_searcher
 from silo.tune.search.seed import Seed
+from tuning_samples import make_searcher
 
 
 def walk(points, times, start=None, name="descent"):

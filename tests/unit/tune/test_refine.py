@@ -11,8 +11,8 @@ from silo.store.store import MemoryStore
 from silo.tune.ledger import read_trials
 from silo.tune.outcome import Budget
 from silo.tune.refine import Occupancy, Refinement, Refiner, reason_of
-from silo.tune.session import tune
 from silo.tune.trial import Status
+from tuning_samples import tune
 
 H100 = Occupancy(registers=65536, threads=2048, units=132, warp_size=32)
 STUDY = fake_study("reduce")

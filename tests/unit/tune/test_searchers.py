@@ -9,8 +9,9 @@ from silo.core.config import Config
 from silo.core.values import canonical_json, parse_json
 from silo.errors import TuneError
 from silo.tune.search import auto, surrogate
-from silo.tune.search.registry import DEFAULT_SEARCHER, SEARCHERS, make_searcher
+from silo.tune.search.registry import DEFAULT_SEARCHER, SEARCHERS
 from silo.tune.search.seed import Seed
+from tuning_samples import make_searcher
 
 SPACE = [
     Config.of(BLOCK=1 << power, num_warps=warps, SWIZZLE=swizzle)

@@ -16,8 +16,8 @@ from silo.store.store import MemoryStore, Store
 from silo.tune.catalog import note_study, studies_of
 from silo.tune.nearness import differences, nearest
 from silo.tune.seeds import neighbours, seeds
-from silo.tune.session import tune
 from silo.tune.trial import Status, Study
+from tuning_samples import tune
 
 A100 = DeviceModel("NVIDIA", "NVIDIA A100", "sm_80", 108, 80 << 30)
 H100 = DeviceModel("NVIDIA", "NVIDIA H100", "sm_90", 132, 80 << 30)

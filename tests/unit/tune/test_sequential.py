@@ -16,11 +16,9 @@ from silo.tune.explain import explain_study
 from silo.tune.lanes import ThreadedLanes
 from silo.tune.ledger import read_trials
 from silo.tune.outcome import Budget, TuneInterrupted
-from silo.tune.search.registry import make_searcher
 from silo.tune.search.seed import Seed
-from silo.tune.session import tune
 from silo.tune.trial import Status
-from tuning_samples import drain
+from tuning_samples import drain, make_searcher, tune
 
 STUDY = fake_study()
 BLOCKS = (64, 128, 256, 512)

@@ -10,9 +10,9 @@ from silo.errors import CompileError, CompilerMissingError, CompileTimeoutError,
 from silo.tune.ledger import read_trials
 from silo.tune.outcome import Budget, TuneInterrupted
 from silo.tune.search.seed import Seed
-from silo.tune.session import tune
 from silo.tune.trial import Stage, Status
 from silo.tune.winner import choose_winner
+from tuning_samples import tune
 
 STUDY = fake_study()
 SPACE = [Config.of(BLOCK=1 << power, num_warps=warps) for power in range(5, 11) for warps in (2, 4)]

@@ -16,9 +16,9 @@ from silo.tune.lanes import ThreadedLanes
 from silo.tune.ledger import read_trials
 from silo.tune.outcome import Budget
 from silo.tune.search.registry import SEARCHERS
-from silo.tune.session import tune
 from silo.tune.spilling import SpillingConfig, judge, ranked, spill_limit
 from silo.tune.trial import Status
+from tuning_samples import space_of, tune
 
 STUDY = fake_study()
 SPACE = [Config.of(BLOCK=1 << power, num_warps=warps) for power in range(5, 11) for warps in (2, 4)]
@@ -77,7 +77,7 @@ def test_the_least_spilling_third_or_all_where_nothing_else_works(count, others,
 def test_rank_is_by_spills_then_by_place_and_of_this_space():
     found = [SpillingConfig(config, 30) for config in reversed(SPACE[:3])] + [SpillingConfig(SPACE[5], 20)]
     stranger = SpillingConfig(Config.of(BLOCK=3), 1)
-    assert [one.config for one in ranked([*found, stranger], SPACE)] == [SPACE[5], *SPACE[:3]]
+    assert [one.config for one in ranked([*found, stranger], space_of(SPACE))] == [SPACE[5], *SPACE[:3]]
 
 
 @pytest.mark.parametrize("lanes", [0, 1, 3])

@@ -13,7 +13,7 @@ import numpy as np
 
 from silo.core.config import Config
 from silo.tune.search.model import Kernel, Posterior, left_out, rank_correlation
-from silo.tune.search.registry import make_searcher
+from tuning_samples import make_searcher
 
 BETWEEN, BLOCKS, TILES = range(4), range(32, 416, 32), (1, 2, 4, 6, 8, 10)
 SPACE = tuple(Config.of(between=a, block=b, tile=c) for a in BETWEEN for b in BLOCKS for c in TILES)

@@ -9,13 +9,12 @@ from silo.api.code.compilation import lowered
 from silo.core.code_facts import Numerics
 from silo.core.config import Config
 from silo.core.decisions import Decision
-from silo.core.space import Space
 from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError
 from silo.settings import settings
 
 if TYPE_CHECKING:
-    from silo.api.declared import DeclaredKernel
+    from silo.api.declared.declaration import DeclaredKernel
     from silo.api.declared.situation import Situation
 
 __all__ = ["NumericsOf", "deterministic_remark", "is_deterministic", "only_reason"]
@@ -36,7 +35,7 @@ def only_reason(situation: Situation) -> str:
 
 def _plain_reason(situation: Situation) -> str:
     space, rule = situation.space, situation.rule
-    listed = space.configs() if isinstance(space, Space) else ()
+    listed = space.configs()
     if len(listed) != 1 and situation.given:
         return "the call sets " + ", ".join(f"{name}={value}" for name, value in situation.given.items())
     if rule is not None:

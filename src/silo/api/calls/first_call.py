@@ -30,6 +30,7 @@ from silo.tune.effort import BEGUN, note_effort, read_effort
 from silo.tune.outcome import Budget
 from silo.tune.progress import Progress, note_of
 from silo.tune.session import tune
+from silo.tune.terms import Scope, Search, Watch
 
 if TYPE_CHECKING:
     from silo.api.declared.declaration import DeclaredKernel
@@ -47,6 +48,8 @@ def measurable(kernel: DeclaredKernel, situation: Situation, variant: Variant) -
     """Whether candidates, of which ``variant`` is one, can be measured on copies of this call's arguments."""
     if kernel.grid is None and situation.call.grid is None:
         return Rejected("the call gives no grid that other configs could use")
+    if isinstance(situation.device.measuring, Rejected):
+        return situation.device.measuring
     if not has_numpy():
         return Rejected("numpy is not installed, and results are compared with it")
     ranges: list[tuple[int, int, object, str]] = []
@@ -101,11 +104,15 @@ def tune_live(
                 situation.searched,
                 evaluator,
                 problem.records,
-                seeds=study_seeds(study, situation.searched, problem.records, locked[0] if locked else None),
-                budget=budget,
-                most_spills=spill_limit_of(situation),
-                refiner=refiner_of(situation, lambda config: _grid(kernel, situation, variant_of(config))),
-                progress=partial(_show, task),
+                Search(
+                    seeds=study_seeds(study, situation.searched, problem.records, locked[0] if locked else None),
+                    budget=budget,
+                ),
+                Scope(
+                    refiner=refiner_of(situation, lambda config: _grid(kernel, situation, variant_of(config))),
+                    most_spills=spill_limit_of(situation),
+                ),
+                Watch(partial(_show, task)),
             )
         ended = outcome.stopped
         winner = outcome.require_winner()

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 from silo.api.code.compilation import lowered
 from silo.core.config import Config
 from silo.core.nodes import Argument, ConfigValue, Node, leaves
+from silo.core.search_space import Rule
 from silo.core.signature import ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError, SpaceError
-from silo.tune.heuristics.combo_space import Rule
 from silo.tune.heuristics.guess import KernelUse, common_use, guess, use_of
 from silo.tune.heuristics.names import GROUP, role_of
 from silo.tune.heuristics.space import BoundSpace
 
 if TYPE_CHECKING:
-    from silo.api.declared import DeclaredKernel
+    from silo.api.declared.declaration import DeclaredKernel
 
 __all__ = ["check_grid", "guess_space"]
 

@@ -9,16 +9,14 @@ from functools import cached_property
 from silo.api.declared.derived_constexprs import Derived, trace_heuristics
 from silo.api.declared.ready_cases import CaseFunction
 from silo.core.config import Config
-from silo.core.grouped_space import GroupedSpace
 from silo.core.nodes import Node
+from silo.core.search_space import Rule, SearchSpace
 from silo.core.signature import ParameterKind
 from silo.core.space import Constraint, Space
 from silo.core.target import Target
 from silo.core.values import Value
 from silo.errors import SpaceError
 from silo.sources.kernel_source import KernelSource
-from silo.tune.heuristics.combo_space import BoundCombo, Rule
-from silo.tune.heuristics.space import BoundSpace
 
 __all__ = ["DeclaredKernel"]
 
@@ -30,7 +28,8 @@ class DeclaredKernel:
         self,
         source: KernelSource,
         *,
-        space: Space | GroupedSpace | Rule | None,
+        space: SearchSpace | None,
+        rule: Rule | None = None,
         key: tuple[str, ...],
         grid: tuple[Node, ...] | None,
         tune: str | None,
@@ -44,7 +43,8 @@ class DeclaredKernel:
         prunes: bool = False,
     ) -> None:
         self.source = source
-        self.rule = space if isinstance(space, BoundSpace | BoundCombo) else None
+        # A heuristic that makes the space of each call, where one does.
+        self.rule = rule
         self._space = Space.of([Config()]) if space is None else space
         self.key = key
         # Block sizes that a call may leave to a heuristic although no space was given; what tuning depends on then, and
@@ -73,9 +73,9 @@ class DeclaredKernel:
         return self.source.location
 
     @property
-    def space(self) -> Space | GroupedSpace:
+    def space(self) -> SearchSpace:
         """Its space. ``SpaceError`` where a heuristic makes one for each call (:attr:`rule`)."""
-        if isinstance(self._space, Space | GroupedSpace):
+        if self.rule is None:
             return self._space
         raise SpaceError(f"the space of {self.name} depends on the call: a heuristic makes it")
 

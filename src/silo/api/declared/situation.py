@@ -7,19 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from silo.core.config import Config
-from silo.core.config_set import ConfigSet
-from silo.core.grouped_space import GroupedSpace
 from silo.core.protocols import Device
+from silo.core.search_space import Rule, SearchSpace
 from silo.core.signature import Signature
-from silo.core.space import Space
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import Value
 from silo.launch.arguments import Call
-from silo.tune.heuristics.combo_space import Rule
 from silo.tune.reach import Reach, reduction_blocks
 
-__all__ = ["Situation", "searched_of"]
+__all__ = ["Situation"]
 
 
 @dataclass(frozen=True)
@@ -39,8 +36,8 @@ class Situation:
     specialization: Specialization
     values: Mapping[str, Value]
     given: Mapping[str, Value]
-    searched: ConfigSet | GroupedSpace
-    space: Space | GroupedSpace
+    searched: SearchSpace
+    space: SearchSpace
     key: tuple[str, ...]
     config_names: tuple[str, ...]
     rule: Rule | None = None
@@ -57,29 +54,16 @@ class Situation:
         """What ``candidates`` would be on another target, by the facts of a device of it where one is here."""
         if self.rule is None:
             return self.candidates
-        return searched_of(self.rule.space(target, facts, self.values), self.integers, self.given).listed
+        return self.rule.space(target, facts, self.values).for_call(self.integers, self.given).listed
 
     @cached_property
     def reach(self) -> Reach:
         """The configs whose trials count: what is searched, and what refinements of it may come to."""
         given = frozenset(self.given)
         fixed = given | reduction_blocks(self.candidates) if self.deterministic else given
-        return Reach(self.candidates, fixed, self.searched if isinstance(self.searched, GroupedSpace) else None)
+        return Reach(self.searched, fixed)
 
     @property
     def integers(self) -> dict[str, Value]:
         """The integers of the key, which constraints may read."""
         return {name: self.values[name] for name in self.key if isinstance(self.values.get(name), int)}
-
-
-def searched_of(
-    space: Space | GroupedSpace, integers: Mapping[str, Value], given: Mapping[str, Value]
-) -> ConfigSet | GroupedSpace:
-    """The configs that agree with what the caller set; where none does, the first one with his values."""
-    if isinstance(space, GroupedSpace):
-        return space.for_call(integers, given)
-    configs = space.configs(integers)
-    if not given:
-        return ConfigSet(configs)
-    fitting = tuple(config for config in configs if given.items() <= config.as_dict().items())
-    return ConfigSet(fitting or (Config.of({**configs[0].as_dict(), **given}),))

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from silo.api.trials.lock_files import deployed_config
 from silo.core.config import Config
-from silo.core.config_set import ConfigSet
-from silo.core.grouped_space import GroupedSpace
 from silo.core.keys import seeds_key
 from silo.core.protocols import RecordStore
+from silo.core.search_space import SearchSpace
 from silo.tune.imported import seeds_from_records, spoken_of
 from silo.tune.nearness import Neighbour
 from silo.tune.search.seed import Seed
@@ -25,7 +24,7 @@ _IMPORTED = 8
 
 def study_seeds(
     study: Study,
-    configs: ConfigSet | GroupedSpace,
+    configs: SearchSpace,
     records: RecordStore,
     lock: Path | None = None,
     near: Sequence[Neighbour] | None = None,

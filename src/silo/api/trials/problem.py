@@ -101,7 +101,7 @@ class Problem:
             if sample is not None:
                 winner = next(trial.config for trial in trials if trial.config.order_key == sample.winner)
                 table[study.bucket], samples[study.bucket] = winner, sample
-        return fitted_rules(self.key, table, reach.configs[0], tuple(samples.values())) if table else None
+        return fitted_rules(self.key, table, reach.space.default, tuple(samples.values())) if table else None
 
     def guess(self, specialization: Specialization, bucket: Bucket, configs: Container[Config]) -> Config | None:
         """The one of ``configs`` that did best in the nearest studies: of other devices, drivers, compilers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, TypeAlias, cast
+from typing import Literal, cast
 
 from silo.core.config import Config
 from silo.core.constraints import Constraint
@@ -20,7 +20,7 @@ from silo.tune.heuristics.facts import Effort, SizeHints
 from silo.tune.heuristics.space import KINDS, OPTIONS, BoundSpace, HeuristicSpace, check_blocks
 from silo.tune.heuristics.target_facts import TargetFacts
 
-__all__ = ["BoundCombo", "ComboSpace", "Rule", "combo_space"]
+__all__ = ["BoundCombo", "ComboSpace", "combo_space"]
 
 _KINDS = ("pointwise", "reduction", "persistent_reduction")
 
@@ -137,10 +137,6 @@ class BoundCombo:
         rows = {name: SizeHints.of(sizes[number]).rnumel for number, name in self.rows}
         members = {**plan.space.base.as_dict(), **rows, **self.made_by.constants}
         return replace(plan.space, base=Config.of(members))
-
-
-Rule: TypeAlias = BoundSpace | BoundCombo
-"""What makes the space of each call of a kernel."""
 
 
 def combo_space(

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from silo.core.config import Config
-from silo.core.grouped_space import GroupedSpace
 from silo.core.lattice import Lattice
+from silo.core.search_space import SearchSpace
 from silo.core.values import JSON
 from silo.tune.search.seed import Seed
 
@@ -25,9 +25,9 @@ class Board:
     known of before, best guess first. ``finishing`` says that the budget is nearly spent.
     """
 
-    def __init__(self, configs: Sequence[Config] | GroupedSpace, seed: str, seeds: Sequence[Seed] = ()) -> None:
-        self.groups = configs if isinstance(configs, GroupedSpace) else None
-        self.configs = () if isinstance(configs, GroupedSpace) else tuple(configs)
+    def __init__(self, space: SearchSpace, seed: str, seeds: Sequence[Seed] = ()) -> None:
+        self.groups = space.grouped
+        self.configs = space.listed if self.groups is None else ()
         self.seed = seed
         self.times: dict[int, float | None] = {}
         self.pending: dict[int, None] = {}

@@ -30,7 +30,7 @@ _COMBO = re.compile(rf"({'|'.join(_BLOCKS)})_\d+")
 
 
 class Points(Protocol):
-    """Configs by index and coordinates: a :class:`silo.core.lattice.Lattice` or a :class:`silo.core.box.Box`."""
+    """Configs by index and coordinates: a :class:`silo.core.lattice.Lattice` or ``Box``."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from silo.core.config import Config
 from silo.core.config_set import ConfigSet
-from silo.core.grouped_space import GroupedSpace
+from silo.core.search_space import SearchSpace
 from silo.errors import SpaceError, TuneError
 from silo.tune.search import auto, descent, exhaustive, genetic, neighbourhood, random, sequential, surrogate
 from silo.tune.search.board import Board
@@ -40,16 +39,15 @@ _AHEAD_BLINDLY = 32
 _BLIND = ("exhaustive", "random", "sequential", "sequential-descent")
 
 
-def ahead_of(name: str, space: ConfigSet | GroupedSpace) -> int:
+def ahead_of(name: str, space: SearchSpace) -> int:
     """How many configs of a space a session asks the searcher called ``name`` for ahead.
 
+    >>> from silo.core.config import Config
     >>> large = ConfigSet(Config.of(BLOCK=block) for block in range(1000))
     >>> ahead_of("auto", ConfigSet([Config()])), ahead_of("auto", large), ahead_of("random", large)
     (32, 8, 32)
     """
-    blind = name in _BLIND or (
-        name == DEFAULT_SEARCHER and (isinstance(space, GroupedSpace) or len(space) <= auto.SMALL)
-    )
+    blind = name in _BLIND or (name == DEFAULT_SEARCHER and (space.grouped is not None or space.size <= auto.SMALL))
     return _AHEAD_BLINDLY if blind else AHEAD
 
 
@@ -59,36 +57,32 @@ def check_searcher(name: str) -> None:
         raise TuneError(f"unknown searcher {name!r}; there are: {', '.join(SEARCHERS)}")
 
 
-def gone_through(name: str, configs: Sequence[Config] | ConfigSet | GroupedSpace) -> ConfigSet | GroupedSpace:
+def gone_through(name: str, space: SearchSpace) -> SearchSpace:
     """What the searcher called ``name`` goes through: a space of groups as it is, or every combination of its choices.
 
     Raises:
         TuneError: no searcher has this name, or there are too many combinations to list.
     """
     check_searcher(name)
-    if not isinstance(configs, GroupedSpace):
-        return ConfigSet(configs)
-    if name in _BY_GROUPS:
-        return configs
+    if space.grouped is None or name in _BY_GROUPS:
+        return space
     try:
-        return ConfigSet(configs.product())
+        return ConfigSet(space.product())
     except SpaceError as error:
         raise TuneError(f"the searcher {name} goes through a list: {error}") from error
 
 
-def make_searcher(
-    name: str, configs: Sequence[Config] | ConfigSet | GroupedSpace, seed: str, seeds: Sequence[Seed] = ()
-) -> PlannedSearcher:
-    """The searcher called ``name`` over ``configs``.
+def make_searcher(name: str, space: SearchSpace, seed: str, seeds: Sequence[Seed] = ()) -> PlannedSearcher:
+    """The searcher called ``name`` over the configs of ``space``.
 
     ``seed`` is usually the key of the study: equal seeds and observations lead to equal suggestions. ``seeds`` are
-    configs to begin with, best guess first; those that are not among ``configs`` are left out.
+    configs to begin with, best guess first; those that are not of the space are left out.
 
     Raises:
         TuneError: No searcher has this name, there is no config, or the searcher needs a package that is missing.
     """
-    space = gone_through(name, configs)
+    space = gone_through(name, space)
     if not space.size:
         raise TuneError("the space is empty, so there is nothing to search; check its constraints")
-    board = Board(space if isinstance(space, GroupedSpace) else space.listed, seed, seeds)
+    board = Board(space, seed, seeds)
     return PlannedSearcher(name, board, SEARCHERS[name](board))

@@ -1,0 +1,129 @@
+"""Extents: the shape of an array, or its shape and strides, or the grid, of which a kernel's code is made for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from silo.core.reading import read_integers, read_list, read_object
+from silo.core.values import JSON, malformed
+from silo.frozen import frozen
+
+__all__ = ["ExtentKind", "Extents", "HeldExtents", "grid_from_json", "shape_text"]
+
+_AXES = 3  # of a grid
+_WORD = 1 << 63
+
+
+class ExtentKind(Enum):
+    """What of an array decides the code."""
+
+    SHAPE = "shape"
+    LAYOUT = "layout"  # its shape and its strides
+
+
+@frozen
+class HeldExtents:
+    """Which extents of a call decide the code of a kernel: those of ``arguments``, by name, and perhaps its grid.
+
+    A kernel that has some is compiled for each of their values; its guard holds every number of them.
+
+    >>> HeldExtents.of({"x": "shape", "out": "layout"}).names
+    ('out', 'x')
+    """
+
+    arguments: tuple[tuple[str, ExtentKind], ...] = ()
+    grid: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arguments", tuple(sorted(self.arguments, key=lambda item: item[0])))
+        if len(set(self.names)) != len(self.arguments):
+            raise ValueError(f"an argument is named twice: {', '.join(self.names)}")
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, str | ExtentKind] | None = None, *, grid: bool = False) -> HeldExtents:
+        """From ``{"x": "shape", "out": "layout"}``."""
+        return cls(tuple((name, ExtentKind(kind)) for name, kind in (arguments or {}).items()), grid)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments, sorted."""
+        return tuple(name for name, _ in self.arguments)
+
+    def kind_of(self, name: str) -> ExtentKind | None:
+        """What of one argument decides the code; None: nothing."""
+        return dict(self.arguments).get(name)
+
+    def with_arguments(self, others: Mapping[str, ExtentKind]) -> HeldExtents:
+        """These and others; of an argument that is in both, whatever holds more."""
+        joined = dict(self.arguments)
+        for name, kind in others.items():
+            joined[name] = ExtentKind.LAYOUT if ExtentKind.LAYOUT in (kind, joined.get(name)) else kind
+        return HeldExtents(tuple(joined.items()), self.grid)
+
+    def __bool__(self) -> bool:
+        return self.grid or bool(self.arguments)
+
+
+@frozen
+class Extents:
+    """Those of one array. ``strides`` count elements; None: code made for this shape takes any strides."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if any(not 0 <= size < _WORD for size in self.shape):
+            raise ValueError(f"not a shape: {self.shape!r}")
+        if self.strides is None:
+            return
+        if len(self.strides) != len(self.shape) or any(not -_WORD <= step < _WORD for step in self.strides):
+            raise ValueError(f"not the strides of an array of shape {self.shape!r}: {self.strides!r}")
+
+    def __str__(self) -> str:
+        return shape_text(self.shape) + ("" if self.strides is None else f", strides {shape_text(self.strides)}")
+
+    def problem(self, shape: tuple[int, ...] | None, strides: tuple[int, ...] | None) -> str | None:
+        """Why code made for these extents does not take an array of others; None where it does.
+
+        >>> Extents((64, 64)).problem((128, 64), None)
+        'has shape (128, 64), and this variant was built for (64, 64)'
+        """
+        if shape is None:
+            return f"has no known shape, and this variant was built for {shape_text(self.shape)}"
+        if shape != self.shape:
+            return f"has shape {shape_text(shape)}, and this variant was built for {shape_text(self.shape)}"
+        if self.strides is None or strides == self.strides:
+            return None
+        had = "no known strides" if strides is None else f"strides {shape_text(strides)}"
+        return f"has {had}, and this variant was built for {shape_text(self.strides)}"
+
+    def to_json(self) -> JSON:
+        """The canonical form; strides that are free are left out."""
+        shape: dict[str, JSON] = {"shape": list(self.shape)}
+        return shape if self.strides is None else {**shape, "strides": list(self.strides)}
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Extents:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        strided = isinstance(data, dict) and "strides" in data
+        members = read_object(data, ("shape", "strides") if strided else ("shape",), "the extents of an array")
+        strides = read_integers(members["strides"], "the strides of an array") if strided else None
+        return cls(read_integers(members["shape"], "the shape of an array"), strides)
+
+
+def grid_from_json(data: JSON) -> tuple[int, int, int]:
+    """The three dimensions of a grid; ``ValueError`` on anything else."""
+    dims = read_integers(read_list(data, "a grid", _AXES), "a grid")  # pyright: ignore[reportArgumentType]  # a list
+    if len(dims) != _AXES or any(not 0 <= size < _WORD for size in dims):
+        raise malformed("a grid", data)
+    return dims[0], dims[1], dims[2]
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A shape, strides or a grid for people.
+
+    >>> shape_text((64,)), shape_text(())
+    ('(64,)', '()')
+    """
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
