@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.launch_info import LaunchInfo
+from silo.core.plugins import is_host_code
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.values import JSON, digest
@@ -118,7 +118,7 @@ def require_consent(consent: Consent | None, launch: LaunchInfo, blob: bytes, ki
     Raises:
         TrustError: there is none, or it is for other bytes or another launch.
     """
-    if kind not in HOST_CODE_KINDS:
+    if not is_host_code(kind):
         return
     if consent is None:
         raise TrustError(f"{name}: native code ({kind}) is not loaded without consent; ask the store's trust ledger")

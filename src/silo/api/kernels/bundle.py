@@ -11,9 +11,9 @@ from silo.api.code.loaded_kernels import CheckedLauncher, VouchedCode, bound_lau
 from silo.api.machine.device_plugins import device_for, require_memory
 from silo.bundle.contents import calls_of, host_cases, host_code
 from silo.bundle.reader import Bundle, open_bundle
-from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.decisions import Decision, Rejected
 from silo.core.device import HOST_MEMORY
+from silo.core.plugins import is_host_code, is_option, shipped_options
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.values import Value
 from silo.errors import BundleError, ExpressionError, NoVariantError
@@ -152,7 +152,15 @@ class BundledKernel:
             key=self._head.key,
             exact=tuple(sorted(self._assumed_exactly | (self._derived.reads if self._derived else frozenset[str]()))),
             config_names=(*self._head.config_names, *(name for name, _ in self._head.derived)),
+            options=self._options,
         )
+
+    @property
+    def _options(self) -> tuple[str, ...]:
+        """Options that calls may give: those of Silo's own compilers, and any other that configs of the bundle have."""
+        known = shipped_options()
+        others = self._kernel.option_names.difference(known)
+        return (*known, *(name for name in sorted(others) if is_option(name)))
 
     @cached_property
     def _derived(self) -> Derived | None:
@@ -258,7 +266,7 @@ class BundledKernel:
         here = [
             number
             for group in self._kernel.groups
-            if group.blob_kind in HOST_CODE_KINDS and runs_here(device, group.target, group.blob_kind)
+            if is_host_code(group.blob_kind) and runs_here(device, group.target, group.blob_kind)
             for number in group.numbers
         ]
         if not here:
