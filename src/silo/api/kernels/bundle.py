@@ -274,7 +274,7 @@ class BundledKernel:
         from silo.api.machine.session import session  # noqa: PLC0415  # as above
 
         native = sorted(
-            number for group in self._kernel.groups if group.blob_kind in HOST_CODE_KINDS for number in group.numbers
+            number for group in self._kernel.groups if is_host_code(group.blob_kind) for number in group.numbers
         )
         codes = {number: host_code(self._kernel[number], self._calls) for number in native}
         wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(here)]
