@@ -14,9 +14,8 @@ from silo.api.machine.array_copies import array_behind, duplicate, extent_of
 from silo.api.machine.session import session
 from silo.api.trials.benches import RUN_LIMIT_S, Bench, LocalBench, benches_on, grid_at
 from silo.api.trials.evaluators import BenchEvaluator, CompiledArtifacts
-from silo.api.trials.first_configs import study_seeds
 from silo.api.trials.lock_files import lock_of
-from silo.api.trials.refinements import refiner_of, spill_limit_of
+from silo.api.trials.session_terms import refiner_of, spill_limit_of, study_seeds
 from silo.core.config import Config
 from silo.core.decisions import Decision, Rejected
 from silo.core.host_arrays import has_numpy
@@ -48,6 +47,8 @@ def measurable(kernel: DeclaredKernel, situation: Situation, variant: Variant) -
     """Whether candidates, of which ``variant`` is one, can be measured on copies of this call's arguments."""
     if kernel.grid is None and situation.call.grid is None:
         return Rejected("the call gives no grid that other configs could use")
+    if isinstance(situation.device.measuring, Rejected):
+        return situation.device.measuring
     if not has_numpy():
         return Rejected("numpy is not installed, and results are compared with it")
     ranges: list[tuple[int, int, object, str]] = []

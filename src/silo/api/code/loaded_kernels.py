@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.artifacts.runs_on import runs_on
 from silo.core.decisions import Decision
+from silo.core.plugins import option_names
 from silo.core.signature import ParameterKind, Signature
 from silo.core.values import Value
 from silo.core.variant import Variant
@@ -59,6 +59,7 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
         config_names=kernel.launcher_names,
         open_key=kernel.open_key,
         counted=kernel.open_blocks,
+        options=option_names(),
         release_gil=release_gil,
     )
 
@@ -90,8 +91,8 @@ def load_code(device: Device, code: VouchedCode) -> LoadedKernel:
 
 
 def runs_here(device: Device, target: Target, blob_kind: str) -> Decision:
-    """Whether the device runs code for a target. PTX has rules of its own, which the target alone does not tell."""
-    return runs_on(target, device.target, "ptx") if blob_kind == "ptx" else device.runs(target)
+    """Whether the device runs code of this kind for a target."""
+    return device.runs(target, blob_kind)
 
 
 class HeuristicLauncher:

@@ -8,11 +8,12 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.code.loaded_kernels import CheckedLauncher, VouchedCode, bound_launcher, load_code, runs_here
-from silo.api.machine.device_plugins import device_of
-from silo.bundle.contents import calls_of, host_code
+from silo.api.machine.device_plugins import device_for, require_memory
+from silo.bundle.contents import calls_of, host_cases, host_code
 from silo.bundle.reader import Bundle, open_bundle
-from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.decisions import Decision, Rejected
+from silo.core.device import HOST_MEMORY
+from silo.core.plugins import is_host_code, is_option, shipped_options
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.values import Value
 from silo.errors import BundleError, ExpressionError, NoVariantError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
     from silo.bundle.manifest import OpenKernel
     from silo.core.config import Config
-    from silo.core.consent import Consent
+    from silo.core.consent import Consent, HostCases, HostCode
     from silo.core.launch_info import LaunchInfo
     from silo.core.nodes import Node
     from silo.core.protocols import Device, LoadedKernel
@@ -151,7 +152,15 @@ class BundledKernel:
             key=self._head.key,
             exact=tuple(sorted(self._assumed_exactly | (self._derived.reads if self._derived else frozenset[str]()))),
             config_names=(*self._head.config_names, *(name for name, _ in self._head.derived)),
+            options=self._options,
         )
+
+    @property
+    def _options(self) -> tuple[str, ...]:
+        """Options that calls may give: those of Silo's own compilers, and any other that configs of the bundle have."""
+        known = shipped_options()
+        others = self._kernel.option_names.difference(known)
+        return (*known, *(name for name in sorted(others) if is_option(name)))
 
     @cached_property
     def _derived(self) -> Derived | None:
@@ -194,7 +203,7 @@ class BundledKernel:
     def explain(self, *args: object, **kwargs: object) -> str:
         """Which variant a call with such arguments gets, why, and why not the others."""
         call = inspect_call(self.launcher, self._head.signature, *args, **kwargs)
-        device = device_of(self.name, call.device_kind, call.device[1])
+        device = device_for(self.name, call.device, self._serves)
         best = next(self._candidates(call, device), None)
         lines = [describe_call(call), f"device: {device.target} ({device.model})"]
         for variant, decision in self._decisions(call, device):
@@ -247,7 +256,9 @@ class BundledKernel:
         return calls_of(self._head)
 
     def require_consent(self, device: Device) -> None:
-        """Ask for consent to all native code that this device may be given, before anything is made ready for it.
+        """Ask for consent to all native code that this device may be given, and to run it on the kernel's cases.
+
+        That is before anything is made ready for it.
 
         Raises:
             TrustError: nobody vouches for some of it.
@@ -255,22 +266,45 @@ class BundledKernel:
         here = [
             number
             for group in self._kernel.groups
-            if group.blob_kind in HOST_CODE_KINDS and runs_here(device, group.target, group.blob_kind)
+            if is_host_code(group.blob_kind) and runs_here(device, group.target, group.blob_kind)
             for number in group.numbers
         ]
-        if here:
-            from silo.api.machine.session import session  # noqa: PLC0415  # as above
+        if not here:
+            return
+        from silo.api.machine.session import session  # noqa: PLC0415  # as above
 
-            codes = (host_code(self._kernel[number], self._calls) for number in sorted(here))
-            session().store.trust.require(codes, origin=self._origin, trust=self._trust)
+        native = sorted(
+            number for group in self._kernel.groups if is_host_code(group.blob_kind) for number in group.numbers
+        )
+        codes = {number: host_code(self._kernel[number], self._calls) for number in native}
+        wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(here)]
+        cases = host_cases(self._head, codes.values())
+        session().store.trust.require(
+            [*wanted, *(() if cases is None else (cases,))], origin=self._origin, trust=self._trust
+        )
 
     def code(self, one: BundleVariant) -> VouchedCode:
         """A variant's verified code, with consent where it needs some. Raises TrustError."""
         consent = self.consent(one)
         return VouchedCode(one.artifact, self.bundle.blob(one.artifact.blob.sha256), consent)
 
-    def _on_miss(self, call: Call) -> Binding:
-        device = device_of(self.name, call.device_kind, call.device[1])
+    def launcher_on(self, device: Device) -> Launcher:
+        """A native launcher whose calls run on ``device``, whichever their arrays and the bundle would choose."""
+        return self.launcher_with(partial(self._on_miss, device=device))
+
+    def host_device(self) -> Device:
+        """Where calls with arrays in host memory run."""
+        return device_for(self.name, (HOST_MEMORY, 0), self._serves)
+
+    def _serves(self, device: Device) -> bool:
+        """Whether some code of the kernel runs on a device."""
+        return any(runs_here(device, group.target, group.blob_kind) for group in self._kernel.groups)
+
+    def _on_miss(self, call: Call, device: Device | None = None) -> Binding:
+        if device is None:
+            device = device_for(self.name, call.device, self._serves)
+        else:
+            require_memory(self.name, device, call.device)
         chosen = self.choose(call, device)
         variant = chosen.artifact.variant
         return bind(
