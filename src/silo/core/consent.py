@@ -13,7 +13,7 @@ from silo.core.values import JSON, digest
 from silo.errors import TrustError
 from silo.frozen import frozen
 
-__all__ = ["Consent", "HostCode", "issue_consent", "require_consent", "text_sha256"]
+__all__ = ["Consent", "HostCases", "HostCode", "issue_consent", "require_consent", "text_sha256"]
 
 _LEDGER: Final = object()
 
@@ -57,6 +57,24 @@ class HostCode:
                 "calls": self.calls,
             },
         )
+
+
+@frozen
+class HostCases:
+    """Cases of a kernel, which its native code is to be run on.
+
+    A case with more elements than its arrays have would have that code write beyond them. ``blob`` is the
+    sha256 of the cases; ``codes`` are the digests of all the native code of the kernel.
+    """
+
+    blob: str
+    codes: tuple[str, ...]
+    kind: str = "cases"
+
+    @property
+    def digest(self) -> str:
+        """What is vouched for, in hex (``host-cases/1``)."""
+        return digest("host-cases/1", {"cases": self.blob, "codes": sorted(set(self.codes))})
 
 
 class Consent:

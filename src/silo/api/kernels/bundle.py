@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.code.loaded_kernels import CheckedLauncher, VouchedCode, bound_launcher, load_code, runs_here
 from silo.api.machine.device_plugins import device_for, require_memory
-from silo.bundle.contents import calls_of, host_code
+from silo.bundle.contents import calls_of, host_cases, host_code
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.decisions import Decision, Rejected
 from silo.core.device import HOST_MEMORY
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
     from silo.bundle.manifest import OpenKernel
     from silo.core.config import Config
-    from silo.core.consent import Consent
+    from silo.core.consent import Consent, HostCases, HostCode
     from silo.core.launch_info import LaunchInfo
     from silo.core.nodes import Node
     from silo.core.protocols import Device, LoadedKernel
@@ -256,7 +256,9 @@ class BundledKernel:
         return calls_of(self._head)
 
     def require_consent(self, device: Device) -> None:
-        """Ask for consent to all native code that this device may be given, before anything is made ready for it.
+        """Ask for consent to all native code that this device may be given, and to run it on the kernel's cases.
+
+        That is before anything is made ready for it.
 
         Raises:
             TrustError: nobody vouches for some of it.
@@ -267,11 +269,19 @@ class BundledKernel:
             if is_host_code(group.blob_kind) and runs_here(device, group.target, group.blob_kind)
             for number in group.numbers
         ]
-        if here:
-            from silo.api.machine.session import session  # noqa: PLC0415  # as above
+        if not here:
+            return
+        from silo.api.machine.session import session  # noqa: PLC0415  # as above
 
-            codes = (host_code(self._kernel[number], self._calls) for number in sorted(here))
-            session().store.trust.require(codes, origin=self._origin, trust=self._trust)
+        native = sorted(
+            number for group in self._kernel.groups if is_host_code(group.blob_kind) for number in group.numbers
+        )
+        codes = {number: host_code(self._kernel[number], self._calls) for number in native}
+        wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(here)]
+        cases = host_cases(self._head, codes.values())
+        session().store.trust.require(
+            [*wanted, *(() if cases is None else (cases,))], origin=self._origin, trust=self._trust
+        )
 
     def code(self, one: BundleVariant) -> VouchedCode:
         """A variant's verified code, with consent where it needs some. Raises TrustError."""
