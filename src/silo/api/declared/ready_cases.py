@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from silo.api.machine.array_copies import array_behind, host_bytes, to_host
-from silo.api.machine.restoration import restorer_of_all
 from silo.core.cases import Case, CaseRecipe, CheckResult, Make, check, compare, label_of, record
 from silo.core.expressions import Bindings, evaluate
 from silo.core.generator import Fill
@@ -81,10 +80,6 @@ class PreparedCase:
             return Comparison(ok=True)
         message = "" if result.ok else f"{name}: {result.message}"
         return Comparison(ok=result.ok, max_error=result.max_abs_error, message=message)
-
-    def keeper(self) -> Callable[[], None]:
-        """A function that puts every array back to what it holds now: no launch is judged by another's results."""
-        return restorer_of_all(self.arguments.values())
 
     def grid_of(self, config: Mapping[str, Value], facts: Mapping[str, int]) -> tuple[int, ...] | None:
         """The grid the case declares, for one config; None where the kernel declares it."""
