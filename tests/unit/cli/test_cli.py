@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from silo.cli import run
-from silo.launch.cases import LIBRARIES
+from silo.launch.array_libraries.table import NAMES
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
@@ -234,7 +234,7 @@ def test_doctor_cache_and_version(home):
 
 
 def test_the_command_names_every_library_of_arrays():
-    assert set(run._LIBRARIES) == set(LIBRARIES)
+    assert set(run._LIBRARIES) == set(NAMES)
 
 
 @pytest.mark.parametrize("name", ["build", "tune", "run", "inspect", "report", "doctor", "cache", "trust"])
