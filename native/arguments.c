@@ -1,7 +1,7 @@
 #include "arguments.h"
 
 #include "errors.h"
-#include "gpu.h"
+#include "memory_types.h"
 #include "names.h"
 #include "stack.h"
 #include "torch_shim.h"
@@ -252,7 +252,7 @@ static int view_of_data_ptr(PyObject *object, struct silo_view *view) {
 
 /* The protocol does not say which device: with several, the driver knows. */
 static void place_of_cuda_dict(struct silo_view *view) {
-    const struct silo_gpu *gpu = silo_hip.open && !silo_cuda.open ? &silo_hip : &silo_cuda;
+    const struct silo_gpu *gpu = silo_gpu_usual();
     view->device_type = gpu->memory_type;
     view->device_id = 0;
     int32_t type, index;

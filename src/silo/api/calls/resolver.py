@@ -39,6 +39,7 @@ from silo.forks import Mutex
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import Binding, Launcher, inspect_call
+from silo.sources.kernel_source import BringsCode
 from silo.status_line import announce, working
 from silo.tune.heuristics.space import BoundSpace
 from silo.tune.policy import Action, Mode, PolicyDecision
@@ -126,6 +127,15 @@ class Resolver:
         kernel = self._kernel
         named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
         situation = self.understand(inspect_call(self.native, kernel.source.signature, *args, **named))
+        if isinstance(kernel.source, BringsCode):  # there is nothing to decide
+            device = situation.device
+            return "\n".join(
+                [
+                    describe_call(situation.call),
+                    f"device: {device.target} ({device.model})",
+                    *kernel.source.explain(device.target, situation.specialization),
+                ]
+            )
         decision = self.decide(situation, can_tune=False)
         if decision.action is Action.REFUSE:
             return f"{describe_call(situation.call)}\n{frozen_error(kernel, self.problem(situation), situation)}"
@@ -329,7 +339,7 @@ class Resolver:
     def _serves(self, device: Device) -> Decision:
         """Whether something here compiles the kernel for a device."""
         try:
-            return Accepted(select_compiler(self._kernel.source.kind, device.target).name)
+            return Accepted(select_compiler(self._kernel.source.kind, device.target).declaration.name)
         except TargetError as error:
             return Rejected(str(error))
 
