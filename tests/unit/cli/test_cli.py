@@ -68,7 +68,7 @@ WRONG_USAGE = [
     ("tune", "kernels.py", "--searcher", "foo"),
     ("build", "kernels.py", "-o", "k.silo", "--configs", "many"),
     ("build", "kernels.py", "-o", "k.silo", "--target", "gpu"),
-    ("run", "kernels.py", "--arrays", "jax"),
+    ("run", "kernels.py", "--arrays", "mxnet"),
     ("inspect", "kernels.py", "--code", "fortran"),
     ("inspect", "kernels.py", "--code", "c", "--target", "cuda:90"),
     ("inspect", "k.silo", "--case", "n=1"),

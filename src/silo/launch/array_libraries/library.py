@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from silo.core.protocols import Device
     from silo.core.recipes import ArrayRecipe
 
-__all__ = ["HOST", "ArrayLibrary", "Place", "place_of"]
+__all__ = ["HOST", "ArrayLibrary", "KnowsDevices", "LibraryDevice", "Place", "place_of"]
 
 
 @frozen
@@ -46,6 +46,28 @@ def place_of(device: Device | None) -> Place:
         return HOST
     memory = device.memory
     return Place(f"{device.target.kind}:{device.index}", memory.types[0], device.index, memory.names)
+
+
+@frozen
+class LibraryDevice:
+    """What a library says of a device that Silo knows through it alone; ``facts`` are members of ``silo.device()``."""
+
+    model: str
+    arch: str
+    sm_count: int
+    facts: Mapping[str, int | None]
+
+
+class KnowsDevices(Protocol):
+    """A module that asks an imported library for devices of such a kind."""
+
+    def count(self, library: Any, kind: str) -> int:  # noqa: ANN401  # the imported module
+        """How many there are."""
+        ...
+
+    def describe(self, library: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
+        """What one of them is. DeviceError where the library says too little."""
+        ...
 
 
 class ArrayLibrary(Protocol):

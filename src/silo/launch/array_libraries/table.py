@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, cast
 from silo.errors import CaseError
 
 if TYPE_CHECKING:
-    from silo.launch.array_libraries.library import ArrayLibrary, Place
+    from silo.launch.array_libraries.library import ArrayLibrary, KnowsDevices, Place
 
-__all__ = ["NAMES", "default_library", "library_named", "library_of"]
+__all__ = ["DEVICE_PACKAGES", "NAMES", "default_library", "devices_through", "library_named", "library_of"]
 
 _HERE = "silo.launch.array_libraries"
 
@@ -34,6 +34,14 @@ _OF_PACKAGE: Final[Mapping[str, str]] = {
     "jax": "jax",
     "jaxlib": "jax",
 }
+
+# Kinds of devices that Silo has no plug-in for, and which library knows them.
+DEVICE_PACKAGES: Final[Mapping[str, str]] = {"xpu": "torch", "mtia": "torch", "mps": "torch", "tpu": "jax"}
+
+
+def devices_through(package: str) -> KnowsDevices:
+    """What asks a library for the devices of :data:`DEVICE_PACKAGES`; the library is not imported."""
+    return cast("KnowsDevices", import_module(f"{_HERE}.{package}_devices"))
 
 
 def library_named(name: str) -> ArrayLibrary:
