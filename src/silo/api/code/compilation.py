@@ -1,4 +1,4 @@
-"""From variants to artifacts: the store first, then the compile workers."""
+"""Compilation of variants to artifacts: from the store, else by the compile workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call's arrays, whatever library and memory they are in: which arguments are some, to copy and to put back."""
+"""The arrays among a call's arguments, of any library and in any memory, for comparing, duplicating and restoring."""
 
 from __future__ import annotations
 

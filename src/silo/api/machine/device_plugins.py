@@ -1,4 +1,4 @@
-"""Device plug-ins: Silo's own by name, others by entry point; asked when a device of their kind is needed."""
+"""Device plug-ins: Silo's own by name, others by entry point, loaded when a device of their kind is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The array libraries, a module each: how arrays of cases are made, a caller's are read, copied, written and put back.
+"""Array libraries, a module each: making the arrays of cases; reading, writing, copying and restoring a caller's.
 
-None is imported before one of its arrays appears or somebody asks for it by name.
+None is imported before one of its arrays appears or it is asked for by name.
 """

@@ -1,4 +1,4 @@
-"""cupy's arrays, on NVIDIA's and AMD's GPUs."""
+"""Arrays of cupy, on NVIDIA's and AMD's GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where arrays lie in memory, whatever library they are of."""
+"""The addresses, shapes and strides of arrays of any library."""
 
 from __future__ import annotations
 

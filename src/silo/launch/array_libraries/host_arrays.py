@@ -1,4 +1,4 @@
-"""What libraries share whose arrays numpy sees: strided memory of the host."""
+"""Copies of arrays in host memory, for the libraries whose arrays numpy can view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""jax's arrays, which nobody may write: a kernel that writes one is refused, and nothing needs to be put back."""
+"""Arrays of jax. They are immutable: a kernel that writes one is refused, and none needs to be restored."""
 
 from __future__ import annotations
 

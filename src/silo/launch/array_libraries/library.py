@@ -1,4 +1,4 @@
-"""What an array library is to Silo, and the places that arrays are made in."""
+"""The protocol of array libraries, and the places that arrays are made in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""numpy's arrays, and those of classes derived from them."""
+"""Arrays of numpy, and of classes derived from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays of any other library: those in host memory as numpy sees them, those of numba on a device to be read."""
+"""Arrays of any other library: in host memory through numpy; on a device they are only read (numba)."""
 
 from __future__ import annotations
 

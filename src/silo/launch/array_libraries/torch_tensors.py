@@ -1,4 +1,4 @@
-"""torch's tensors, on whichever device torch has them."""
+"""Tensors of torch, on every device that torch has."""
 
 from __future__ import annotations
 
