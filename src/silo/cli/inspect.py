@@ -18,7 +18,7 @@ __all__ = ["command"]
 _NAMES = ("ttir", "ttgir", "c", "llvm", "ptx", "sass", "amdgcn", "asm")
 _FORMS = (
     "Print the code as ttir, ttgir, llvm, ptx and sass (cuda), amdgcn (hip), c and asm (cpu). sass needs nvdisasm or "
-    "cuobjdump, which Triton's package has; asm objdump; amdgcn of a bundle llvm-objdump; llvm for a CPU clang."
+    "cuobjdump, which the CUDA toolkit has; asm objdump; amdgcn of a bundle llvm-objdump; llvm for a CPU clang."
 )
 
 

@@ -6,99 +6,32 @@ for only where none of Silo's own will do: looking through every installed distr
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, cast
 
-from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.decisions import Accepted, Rejected
 from silo.errors import SourceError
-from silo.sources.declaration import Declaration
-from silo.sources.kernel_source import KernelSource
+from silo.sources.own import own_kinds
+from silo.sources.source_kind import BringsTools, DefinesKernels, NeedsPackages, SourceKind
 
 if TYPE_CHECKING:
     from silo.artifacts.disassembly import BroughtTools
 
 __all__ = [
     "GROUP",
-    "BringsTools",
-    "DefinesKernels",
-    "HasVersions",
-    "SourceKind",
     "broken_kinds",
     "brought_tools",
     "defines",
     "kind_named",
+    "kind_near",
     "kind_reading",
     "kinds",
-    "own_kinds",
+    "requirement_of",
 ]
 
 GROUP = "silo.sources"
-
-
-class SourceKind(Protocol):
-    """Plug-in: a kind of source. Entry-point group ``silo.sources``; the entry's name is the kind's.
-
-    Making one imports no library that kernels are written with.
-    """
-
-    @property
-    def advice(self) -> str:
-        """How a user makes a kernel of this kind, to go on after "to make one, ": ``put @silo.kernel(...) on ...``."""
-        ...
-
-    def reads(self, value: object) -> Decision:
-        """Whether an object is a kernel of this kind, and why not."""
-        ...
-
-    def read(self, value: object) -> Declaration:
-        """What such an object declares. Raises SourceError."""
-        ...
-
-    def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """What users get and call: calls and subscripts go to the launcher.
-
-        ``members`` (``cases``, ``warmup``, ``compiled``, ``bind``, ``explain``, ``kernel``) are its attributes.
-        ``silo.sources.callables.plain_callable`` does for kinds whose kernels are called from Python alone.
-        """
-        ...
-
-
-@runtime_checkable
-class DefinesKernels(Protocol):
-    """A kind whose kernels users make by ``silo.NAME(...)``, with the kind's name."""
-
-    @property
-    def define(self) -> Callable[..., object]:
-        """From what users say to an object that the kind reads. Raises SourceError."""
-        ...
-
-
-@runtime_checkable
-class HasVersions(Protocol):
-    """A kind whose packages' versions say where code came from."""
-
-    def versions(self) -> Mapping[str, str]:
-        """Names of packages to their versions, for whoever looks at a bundle."""
-        ...
-
-
-@runtime_checkable
-class BringsTools(Protocol):
-    """A kind whose package has programs that read machine code."""
-
-    def tools(self) -> BroughtTools:
-        """Those; no folders where the package is not installed."""
-        ...
-
-
-@cache
-def own_kinds() -> tuple[str, ...]:
-    """The names of Silo's own kinds."""
-    folder = os.path.dirname(__file__)  # noqa: PTH120  # pathlib costs a first launch a millisecond
-    return tuple(sorted(name for name in os.listdir(folder) if os.path.isfile(f"{folder}/{name}/kind.py")))  # noqa: PTH113, PTH208
 
 
 @cache
@@ -136,6 +69,14 @@ def kinds() -> dict[str, SourceKind]:
 def brought_tools() -> tuple[BroughtTools, ...]:
     """The programs that packages of the kinds bring."""
     return tuple(kind.tools() for kind in kinds().values() if isinstance(kind, BringsTools))
+
+
+def requirement_of(package: str) -> str | None:
+    """What to install for a package that kernels of some kind need: ``kernel-silo[NAME]``; None of any other."""
+    for kind in kinds().values():
+        if isinstance(kind, NeedsPackages) and package in kind.packages:
+            return kind.requirement
+    return None
 
 
 def broken_kinds() -> tuple[tuple[str, Rejected], ...]:
@@ -178,10 +119,19 @@ def kind_reading(value: object) -> SourceKind:
     raise SourceError(f"{_described(value)} is not a kernel that Silo reads:{''.join(reasons)}")
 
 
-def _in_turn(value: object) -> Iterator[str]:
+def kind_near(value: object) -> SourceKind | None:
+    """The kind of Silo's own that has the name of a package which an object's class comes from; None: there is none."""
+    found = [_loaded(name) for name in _near(value)]
+    return next((kind for kind in found if not isinstance(kind, Rejected)), None)
+
+
+def _near(value: object) -> list[str]:
     packages = {part for base in type(value).__mro__ for part in base.__module__.split(".")}
-    own = own_kinds()
-    near = [name for name in own if name in packages]
+    return [name for name in own_kinds() if name in packages]
+
+
+def _in_turn(value: object) -> Iterator[str]:
+    own, near = own_kinds(), _near(value)
     yield from near
     yield from (name for name in own if name not in near)
     yield from _foreign()

@@ -48,7 +48,8 @@ from silo.core.variant import Variant
 from silo.errors import BundleError, CaseError
 from silo.settings import settings
 from silo.sources.kernel_source import BringsCode
-from silo.sources.kinds import HasVersions, kind_named
+from silo.sources.kinds import kind_named
+from silo.sources.source_kind import NeedsPackages
 from silo.tune.failing import TunedCase, require_winners
 from silo.tune.kept import pair_to_document
 from silo.tune.ledger import read_trials
@@ -486,7 +487,7 @@ def _toolchain(sources: Sequence[str], targets: Sequence[Target]) -> tuple[tuple
     versions: dict[str, str] = {}
     for source in sources:
         kind = kind_named(source)
-        versions.update(kind.versions() if isinstance(kind, HasVersions) else {})
+        versions.update(kind.versions() if isinstance(kind, NeedsPackages) else {})
         for target in targets:
             versions[f"compiler for {target.kind}"] = compiler_identity(source, target)
     return tuple(sorted(versions.items()))

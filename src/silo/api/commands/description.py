@@ -146,7 +146,7 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
 
 def _types(signature: Signature) -> str:
     return ", ".join(
-        f"{'*' if p.kind is ParameterKind.POINTER else ''}{p.dtype.triton}" for p in signature.parameters if p.dtype
+        f"{'*' if p.kind is ParameterKind.POINTER else ''}{p.dtype.short}" for p in signature.parameters if p.dtype
     )
 
 

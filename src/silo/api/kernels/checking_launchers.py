@@ -134,20 +134,14 @@ class CheckingBundle(CheckingLauncher):
         chosen = kernel.choose(call, device)
         artifact = chosen.artifact
         variant = artifact.variant
-        text = next((ref for ref in artifact.sidecars if ref.kind == "ttir"), None)
-        if text is None:
-            raise UnsupportedError(
-                f"{kernel.name}: {kernel.bundle.name} holds no TTIR of this variant, which a check is compiled from; "
-                "build the bundle again with this Silo, or check the Python file"
-            )
+        compiler, text = _of_texts(kernel, artifact)
         consent = kernel.consent(chosen)
         if consent is None:
             raise UnsupportedError(
                 f"{kernel.name}: {kernel.bundle.name} has no native code ({artifact.blob.kind}) to check"
             )
-        compiler = _checking_compiler(kernel.name, "triton", variant.target)
-        ttir = decoded(text, kernel.bundle.blob(text.sha256))
-        checked = compiler.check_text(ttir, variant, artifact.launch, nan=self._limits.nan, consent=consent)
+        code = decoded(text, kernel.bundle.blob(text.sha256))
+        checked = compiler.check_text(code, variant, artifact.launch, nan=self._limits.nan, consent=consent)
         return _bound(checked, variant, kernel.grid, device.facts())
 
 
@@ -163,6 +157,27 @@ def _bound(
         grid=grid,
         facts=facts,
         tag=checked,
+    )
+
+
+def _of_texts(kernel: BundledKernel, artifact: Artifact) -> tuple[ChecksKernels, BlobRef]:
+    """The compiler that makes checking code of a text that travels with an artifact, and that text.
+
+    Raises:
+        UnsupportedError: there is none; says what the bundle holds, and each compiler's reason.
+    """
+    reasons: list[str] = []
+    for name in installed_plugins():
+        compiler = compiler_named(name)
+        for text in artifact.sidecars if isinstance(compiler, ChecksKernels) else ():
+            decision = compiler.checks_text(text.kind, artifact.variant.target)
+            if decision:
+                return compiler, text
+            reasons.append(decision.reason)
+    held = ", ".join(ref.kind for ref in artifact.sidecars) or "no text"
+    raise UnsupportedError(
+        f"{kernel.name}: {kernel.bundle.name} holds {held} of this variant, and nothing here compiles a check from that"
+        f"{''.join(f'; {reason}' for reason in reasons)}; build the bundle again with this Silo, or check the Python file"
     )
 
 

@@ -145,6 +145,10 @@ class CpuCompiler:
         emitted = emit_job(job, find_toolchain(settings().cc))
         return emitted.text if form == "c" else llvm_of(emitted.text, emitted.flags)
 
+    def checks_text(self, form: str, target: Target) -> Decision:
+        """TTIR, for a CPU level, where a C compiler is."""
+        return self.accepts("triton", target) if form == "ttir" else Rejected(f"the CPU compiler reads no {form}")
+
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
         """Code that checks itself, with the lines of the source. Assertions are kept."""
         if not isinstance(source, TritonSource):
@@ -317,7 +321,7 @@ def _abi_type(parameter: Parameter, argument: ModuleArgument) -> AbiType:
     if parameter.dtype is None:
         raise SourceError(f"the parameter {parameter.name} has no type yet: specialize the signature first")
     try:
-        return AbiType(parameter.dtype.triton)
+        return AbiType(parameter.dtype.short)
     except ValueError:
         raise UnsupportedError(f"{parameter.name}: no scalar arguments of type {parameter.dtype} on the CPU") from None
 
