@@ -16,7 +16,7 @@ from silo.core.target import Target
 from silo.core.variant import CompileJob
 from silo.errors import CompileCrashError, CompileError, CompileTimeoutError
 
-PLUGINS = {"fake": "silo.backends.fake.compiler:FakeCompiler"}
+PLUGINS = {"fake": "silo.backends.fake.declaration:FAKE"}
 
 
 def job(**values):
@@ -92,7 +92,7 @@ def test_a_job_whose_worker_died_once_is_tried_again(tmp_path):
 
 
 def test_a_trial_may_take_as_long_as_others_suggest(monkeypatch):
-    monkeypatch.setattr("silo.compile.limits._LEAST_S", 0.5)
+    monkeypatch.setattr("silo.compile.pool._LEAST_S", 0.5)
     with WorkerPool(workers=1, timeout_s=60, plugins=PLUGINS) as pool:
         for number in range(8):
             pool.submit(job(REGISTERS=number), trial=True).result()
@@ -135,7 +135,7 @@ import sys, time
 from silo.compile.pool import WorkerPool
 from silo.core.target import Target
 from silo.core.variant import CompileJob
-pool = WorkerPool(workers=1, plugins={"fake": "silo.backends.fake.compiler:FakeCompiler"})
+pool = WorkerPool(workers=1, plugins={"fake": "silo.backends.fake.declaration:FAKE"})
 parameters = {"values": VALUES, "options": {}, "specialization": {}, "layout": []}
 future = pool.submit(CompileJob("fake", "kernel", Target.parse("fake:one"), "", parameters))
 while not (future.running() and pool._processes and all(p._ready for p in pool._processes)):
@@ -193,7 +193,7 @@ from silo.core.target import Target
 from silo.core.variant import CompileJob
 parameters = {"values": {"HANG": 1}, "options": {}, "specialization": {}, "layout": []}
 try:
-    with WorkerPool(workers=1, plugins={"fake": "silo.backends.fake.compiler:FakeCompiler"}) as pool:
+    with WorkerPool(workers=1, plugins={"fake": "silo.backends.fake.declaration:FAKE"}) as pool:
         future = pool.submit(CompileJob("fake", "kernel", Target.parse("fake:one"), "", parameters))
         while not (pool._processes and all(process._ready for process in pool._processes)):
             time.sleep(0.01)

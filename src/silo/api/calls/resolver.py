@@ -339,7 +339,7 @@ class Resolver:
     def _serves(self, device: Device) -> Decision:
         """Whether something here compiles the kernel for a device."""
         try:
-            return Accepted(select_compiler(self._kernel.source.kind, device.target).name)
+            return Accepted(select_compiler(self._kernel.source.kind, device.target).declaration.name)
         except TargetError as error:
             return Rejected(str(error))
 

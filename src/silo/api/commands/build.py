@@ -25,6 +25,7 @@ from silo.bundle.contents import (
     BundleRules,
     BundleVariant,
     calls_of,
+    host_cases,
     host_code,
 )
 from silo.bundle.format import CASES_KIND, TRIALS_KIND
@@ -186,7 +187,9 @@ def build_bundle(
     # Before the file is there: whoever finds it may use it at once.
     for kernel in contents.kernels:
         calls = calls_of(kernel)
-        shared.store.trust.note_built(*(host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host))
+        native = [host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host]
+        cases = host_cases(kernel, native)
+        shared.store.trust.note_built(*native, *(() if cases is None else (cases,)))
     written = write_bundle(output, contents, read_blob)
     return BuildSummary(
         path=str(output),

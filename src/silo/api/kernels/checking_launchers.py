@@ -184,7 +184,7 @@ def _of_texts(kernel: BundledKernel, artifact: Artifact) -> tuple[ChecksKernels,
 def _checking_compiler(kernel: str, source_kind: str, target: Target) -> ChecksKernels:
     compiler = select_compiler(source_kind, target)
     if not isinstance(compiler, ChecksKernels):
-        raise UnsupportedError(f"{kernel}: the compiler {compiler.name} makes no code that checks itself")
+        raise UnsupportedError(f"{kernel}: the compiler {compiler.declaration.name} makes no code that checks itself")
     return compiler
 
 
