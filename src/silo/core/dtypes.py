@@ -1,4 +1,4 @@
-"""Data types: one name each, with the short spelling of signatures and the DLPack code (DLPack 1.x, ``DLDataTypeCode``)."""
+"""Data types: a name each, with the short spelling of signatures and the DLPack code (1.x, ``DLDataTypeCode``)."""
 
 from __future__ import annotations
 

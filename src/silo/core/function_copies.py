@@ -8,10 +8,10 @@ import functools
 import math
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib import import_module
 from typing import Any, cast
 
 from silo.core.nodes import OpKind
+from silo.core.plugins import SOURCES, part_of
 from silo.core.stand_ins import Axes, DtypeStandIn
 from silo.core.traced import Ratio, Traced, apply, as_node
 from silo.errors import TraceError
@@ -167,10 +167,7 @@ class Copier:
 
 
 def _origin(value: object) -> tuple[str, str]:
-    """The library that a function comes from and its name there, whether plain or wrapped in an object of the library's.
-
-    Empty for what is none.
-    """
+    """The library a function comes from and its name there, be it plain or in an object of the library's."""
     library = _root(getattr(value, "__module__", None))
     if not _meanings(library):
         # An object that holds a function: its class is the library's, and so is the function.
@@ -194,14 +191,10 @@ def _meanings(library: str) -> Mapping[str, Callable[..., object]]:
 def _own_meanings(library: str) -> Mapping[str, Callable[..., object]]:
     """What Silo's own source plug-in of that name says: ``FUNCTIONS`` in its module ``tracing``.
 
-    It is looked for by name, for a function may be traced before any kernel of the kind is seen.
+    It is asked by name, for a function may be traced before any kernel of the kind is seen.
     """
-    if not library.isidentifier():
-        return {}
-    try:
-        return import_module(f"silo.sources.{library}.tracing").FUNCTIONS
-    except ModuleNotFoundError:
-        return {}
+    part = part_of(SOURCES, library, "tracing")
+    return {} if part is None else part.FUNCTIONS
 
 
 def _is_opaque(function: types.FunctionType) -> bool:

@@ -154,10 +154,6 @@ class CheckedKernel(Protocol):
 class ChecksKernels(Protocol):
     """A compiler whose code can check itself."""
 
-    def checks_text(self, form: str, target: Target) -> Decision:
-        """Whether it makes such code of a text of this form (``ttir``) that travels with an artifact, and why not."""
-        ...
-
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
         """From the source. Raises SourceError, CompileError."""
         ...

@@ -40,12 +40,10 @@ def is_descriptor_type(kind: type) -> bool:
     ``block_shape`` and ``padding`` (``zero`` or ``nan``). A dataclass ``TensorDescriptor`` of these, and perhaps
     ``round_f32_to_tf32``, counts without; one with more members (a layout) is for one GPU alone.
     """
-    languages = any(
-        base.__name__ == "TensorDescriptor"
-        and _MEMBERS <= set(getattr(base, "__dataclass_fields__", ())) <= _ALL_MEMBERS
-        for base in kind.__mro__
-    )
-    return languages or getattr(kind, "__tensor_descriptor__", False) is True
+    named = [base for base in kind.__mro__ if base.__name__ == "TensorDescriptor"]
+    members = (frozenset[str](getattr(base, "__dataclass_fields__", ())) for base in named)
+    says_so = getattr(kind, "__tensor_descriptor__", False) is True
+    return says_so or any(_MEMBERS <= found <= _ALL_MEMBERS for found in members)
 
 
 def is_descriptor(value: object) -> bool:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+from silo.core.plugins import SOURCES, part_of, shipped_places
 from silo.errors import LaunchError
 from silo.forks import Mutex
 from silo.launch import native
 from silo.launch.frameworks import torch_with_gpu
-from silo.sources.own import own_kinds, part_of
 
 __all__ = ["Allocator", "allocate", "set_allocator"]
 
@@ -60,8 +60,8 @@ def allocate(size: int, alignment: int, kind: str, index: int, stream: int) -> t
 
 def _language_allocator() -> Any:  # noqa: ANN401  # takes bytes, alignment and stream; or None
     """The allocator that the program gave a library which kernels are written with; None where it gave none."""
-    for kind in own_kinds():
-        if kind in sys.modules and (part := part_of(kind, "allocation")) is not None:
+    for kind in shipped_places(SOURCES):
+        if kind in sys.modules and (part := part_of(SOURCES, kind, "allocation")) is not None:
             allocator = part.given_allocator()
             if allocator is not None:
                 return allocator

@@ -1,26 +1,23 @@
 """Source plug-ins: which kinds of kernels there are, and which of them reads an object.
 
-Silo's own are the packages of this folder that have a module ``kind``; others come by entry points, which are looked
-for only where none of Silo's own will do: looking through every installed distribution takes longer than a launch.
+Those of other distributions are looked for only where none of Silo's own will do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from silo.core.decisions import Accepted, Rejected
+from silo.core.plugins import SOURCES, installed_places, load_place, place_of, shipped_places
 from silo.errors import SourceError
-from silo.sources.own import own_kinds
 from silo.sources.source_kind import BringsTools, DefinesKernels, NeedsPackages, SourceKind
 
 if TYPE_CHECKING:
     from silo.artifacts.disassembly import BroughtTools
 
 __all__ = [
-    "GROUP",
     "broken_kinds",
     "brought_tools",
     "defines",
@@ -31,38 +28,30 @@ __all__ = [
     "requirement_of",
 ]
 
-GROUP = "silo.sources"
+
+def _own() -> tuple[str, ...]:
+    return tuple(sorted(shipped_places(SOURCES)))
 
 
-@cache
-def _foreign() -> Mapping[str, str]:
-    """Where the kinds of other distributions are (``module:class``), by name."""
-    from importlib.metadata import entry_points  # noqa: PLC0415  # only where none of Silo's own will do
-
-    found = {point.name: point.value for point in entry_points(group=GROUP)}
-    return {name: place for name, place in sorted(found.items()) if name not in own_kinds()}
+def _foreign() -> tuple[str, ...]:
+    return tuple(name for name in installed_places(SOURCES) if name not in shipped_places(SOURCES))
 
 
 @cache
 def _loaded(name: str) -> SourceKind | Rejected:
     """One plug-in, or why it cannot be used."""
-    if name in own_kinds():
-        place = f"silo.sources.{name}.kind:Kind"
-    elif (found := _foreign().get(name)) is not None:
-        place = found
-    else:
-        known = ", ".join((*own_kinds(), *_foreign()))
-        return Rejected(f"no source plug-in is called {name}; there are {known}")
-    module, _, attribute = place.partition(":")
+    place = place_of(SOURCES, name)
+    if place is None:
+        return Rejected(f"no source plug-in is called {name}; there are {', '.join(installed_places(SOURCES))}")
     try:
-        return cast("SourceKind", getattr(import_module(module), attribute)())
+        return cast("Callable[[], SourceKind]", load_place(place))()
     except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it is refused for
         return Rejected(f"the source plug-in {name} ({place}) does not load: {type(error).__name__}: {error}")
 
 
 def kinds() -> dict[str, SourceKind]:
     """Every kind that can be used, by name: Silo's own, then others."""
-    found = {name: _loaded(name) for name in (*own_kinds(), *_foreign())}
+    found = {name: _loaded(name) for name in (*_own(), *_foreign())}
     return {name: kind for name, kind in found.items() if not isinstance(kind, Rejected)}
 
 
@@ -81,7 +70,7 @@ def requirement_of(package: str) -> str | None:
 
 def broken_kinds() -> tuple[tuple[str, Rejected], ...]:
     """Plug-ins that cannot be used, each with the reason."""
-    found = [(name, _loaded(name)) for name in (*own_kinds(), *_foreign())]
+    found = [(name, _loaded(name)) for name in (*_own(), *_foreign())]
     return tuple((name, reason) for name, reason in found if isinstance(reason, Rejected))
 
 
@@ -127,11 +116,11 @@ def kind_near(value: object) -> SourceKind | None:
 
 def _near(value: object) -> list[str]:
     packages = {part for base in type(value).__mro__ for part in base.__module__.split(".")}
-    return [name for name in own_kinds() if name in packages]
+    return [name for name in _own() if name in packages]
 
 
 def _in_turn(value: object) -> Iterator[str]:
-    own, near = own_kinds(), _near(value)
+    own, near = _own(), _near(value)
     yield from near
     yield from (name for name in own if name not in near)
     yield from _foreign()

@@ -12,6 +12,7 @@ from silo.api.code.loaded_kernels import HeuristicLauncher, guarded_launcher
 from silo.api.machine.device_plugins import device_named
 from silo.artifacts.artifact import decoded
 from silo.compile.toolchain import select_compiler
+from silo.core.plugins import declarations, is_checked_text
 from silo.core.protocols import CheckedKernel, ChecksKernels
 from silo.errors import ArgumentError, UnsupportedError
 from silo.launch.arguments import Call, describe_call
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from silo.api.calls.resolver import Resolver
     from silo.api.declared.declaration import DeclaredKernel
     from silo.api.kernels.bundle import BundledKernel
+    from silo.artifacts.artifact import Artifact, BlobRef
     from silo.core.launch_info import LaunchInfo
     from silo.core.nodes import Node
     from silo.core.signature import Effect, Signature
@@ -164,20 +166,23 @@ def _of_texts(kernel: BundledKernel, artifact: Artifact) -> tuple[ChecksKernels,
     """The compiler that makes checking code of a text that travels with an artifact, and that text.
 
     Raises:
-        UnsupportedError: there is none; says what the bundle holds, and each compiler's reason.
+        UnsupportedError: the bundle holds no such text, or nothing here compiles it.
+        TargetError: what would compile it lacks something; says what.
     """
-    reasons: list[str] = []
-    for name in installed_plugins():
-        compiler = compiler_named(name)
-        for text in artifact.sidecars if isinstance(compiler, ChecksKernels) else ():
-            decision = compiler.checks_text(text.kind, artifact.variant.target)
-            if decision:
-                return compiler, text
-            reasons.append(decision.reason)
-    held = ", ".join(ref.kind for ref in artifact.sidecars) or "no text"
+    target = artifact.variant.target
+    texts = {ref.kind: ref for ref in artifact.sidecars if is_checked_text(ref.kind)}
+    if not texts:
+        raise UnsupportedError(
+            f"{kernel.name}: {kernel.bundle.name} holds no text of this variant that a check is compiled from; "
+            "build the bundle again with this Silo, or check the Python file"
+        )
+    for declared in declarations():
+        forms = [one.name for one in declared.blobs if one.checked_text and one.name in texts]
+        if forms and target.kind in declared.targets and declared.sources:
+            return _checking_compiler(kernel.name, declared.sources[0], target), texts[forms[0]]
     raise UnsupportedError(
-        f"{kernel.name}: {kernel.bundle.name} holds {held} of this variant, and nothing here compiles a check from that"
-        f"{''.join(f'; {reason}' for reason in reasons)}; build the bundle again with this Silo, or check the Python file"
+        f"{kernel.name}: {kernel.bundle.name} holds {', '.join(texts)} of this variant, and no compiler that is "
+        f"installed here makes code for {target} of that which checks itself; check the Python file"
     )
 
 

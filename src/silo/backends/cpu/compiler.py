@@ -139,10 +139,6 @@ class CpuCompiler:
         emitted = emit_job(job, find_toolchain(settings().cc))
         return emitted.text if form == "c" else llvm_of(emitted.text, emitted.flags)
 
-    def checks_text(self, form: str, target: Target) -> Decision:
-        """TTIR, for a CPU level, where a C compiler is."""
-        return self.accepts("triton", target) if form == "ttir" else Rejected(f"the CPU compiler reads no {form}")
-
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
         """Code that checks itself, with the lines of the source. Assertions are kept."""
         if not isinstance(source, TritonSource):

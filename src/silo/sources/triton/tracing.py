@@ -1,4 +1,4 @@
-"""Functions of Triton that mean one of ours in a grid, a constraint or a heuristic: see :mod:`silo.core.function_copies`."""
+"""Functions of Triton that mean one of ours in a grid, a constraint or a heuristic, once that is traced."""
 
 from __future__ import annotations
 
