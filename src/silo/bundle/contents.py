@@ -1,4 +1,4 @@
-"""What a bundle holds, by value."""
+"""The contents of a bundle, as values."""
 
 from __future__ import annotations
 

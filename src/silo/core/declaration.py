@@ -1,4 +1,4 @@
-"""What a compiler plug-in declares of itself, as data: nothing else of Silo names its options or its kinds of blobs."""
+"""Declarations of compiler plug-ins: their options and blob kinds, as data, which no other module names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where plug-ins are, and the words that compilers declare: Silo's own by a table, others by entry point.
+"""The plug-ins: Silo's own from a table, others by entry point; and the declarations of the compilers among them.
 
 Names of options and kinds of blobs are asked for at a first launch, so what the table answers imports nothing.
 """

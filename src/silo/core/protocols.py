@@ -1,4 +1,4 @@
-"""What one layer needs from another that stands to its right: declared here, passed in by ``silo.api``."""
+"""Protocols: the services that a layer needs from a layer to its right, passed in by ``silo.api``."""
 
 from __future__ import annotations
 

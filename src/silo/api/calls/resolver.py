@@ -1,4 +1,4 @@
-"""What happens when a kernel of this process is called in a way it was not called before."""
+"""The resolver: serves calls of a kernel of this process that its launcher has no code for yet."""
 
 from __future__ import annotations
 

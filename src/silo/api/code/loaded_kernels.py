@@ -1,4 +1,4 @@
-"""From artifacts to loaded kernels, and launchers for kernels whose heuristics run in Python."""
+"""Loading of artifacts with consent, and launchers for kernels whose heuristics run in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs a kernel of this process, or of a bundle, in checking mode."""
+"""Launchers that run a kernel of this process, or of a bundle, in checking mode."""
 
 from __future__ import annotations
 

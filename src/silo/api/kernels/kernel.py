@@ -1,4 +1,4 @@
-"""``silo.kernel`` and what it makes."""
+"""``silo.kernel``, and the objects that it makes."""
 
 from __future__ import annotations
 
