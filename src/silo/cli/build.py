@@ -98,6 +98,9 @@ def command(
         ]
         columns = ["kernel", "target", "variants", "configs packed", "config", "chosen by"]
         console().print(table(str(output), columns, rows, right=["variants", "configs packed"]))
+        for row in summary.rows:
+            if row.serves:
+                say_lines(f"{row.kernel} for {row.target} serves only " + " | ".join(row.serves))
         for remark in summary.remarks:
             say_lines(remark)
         if any(row.configs < row.space and row.measured != "measured" for row in summary.rows):

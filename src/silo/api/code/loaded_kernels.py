@@ -60,6 +60,7 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
         open_key=kernel.open_key,
         counted=kernel.open_blocks,
         release_gil=release_gil,
+        extents=kernel.extents,
     )
 
 
