@@ -1,9 +1,10 @@
 #include "arguments.h"
 
 #include "errors.h"
-#include "gpu.h"
+#include "memory_types.h"
 #include "names.h"
 #include "stack.h"
+#include "torch_shim.h"
 
 #include <stdlib.h>
 
@@ -79,19 +80,32 @@ struct silo_dtype silo_dtype_of_object(PyObject *object) {
     return type;
 }
 
-/* "cpu", "cuda", "cuda:1" of an object's `device`; unknown where it has none or says something
- * else. */
+/* The DLPack device type of what array libraries call a device, with or without its number. */
+static int32_t device_type_named(const char *name) {
+    static const struct {
+        const char *name;
+        int32_t type;
+    } known[] = {{"cpu", SILO_DEVICE_CPU},
+                 {"hip", SILO_DEVICE_ROCM},
+                 {"xpu", SILO_DEVICE_ONEAPI},
+                 {"mps", SILO_DEVICE_METAL}};
+    if (strncmp(name, "cuda", 4) == 0) /* torch's name for AMD's too */
+        return silo_torch.tensor != NULL ? silo_torch.gpu_type : SILO_DEVICE_CUDA;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strncmp(name, known[i].name, 3) == 0)
+            return known[i].type;
+    return SILO_DEVICE_EXTENSION;
+}
+
+/* "cpu", "cuda", "cuda:1" of an object's `device`; unknown where it has none. */
 static void device_of_object(PyObject *object, struct silo_view *view) {
     view->device_type = SILO_DEVICE_UNKNOWN;
     view->device_id = 0;
     PyObject *device = PyObject_GetAttr(object, s_device);
-    PyObject *text = device ? PyObject_Str(device) : NULL;
+    PyObject *text = device != NULL && device != Py_None ? PyObject_Str(device) : NULL;
     const char *name = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
     if (name != NULL) {
-        if (strncmp(name, "cpu", 3) == 0)
-            view->device_type = SILO_DEVICE_CPU;
-        else if (strncmp(name, "cuda", 4) == 0)
-            view->device_type = SILO_DEVICE_CUDA;
+        view->device_type = device_type_named(name);
         const char *colon = strchr(name, ':');
         if (colon != NULL && view->device_type != SILO_DEVICE_CPU)
             view->device_id = (int32_t)strtol(colon + 1, NULL, 10);
@@ -108,8 +122,10 @@ static int view_of_dlpack(const struct dl_tensor *tensor, struct silo_view *view
     if (SILO_UNLIKELY(silo_dlpack_check(tensor) != 0))
         return -1;
     view->address = tensor->data ? (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset : 0;
-    view->device_type = tensor->device.type;
-    view->device_id = tensor->device.type == SILO_DEVICE_CPU ? 0 : tensor->device.id;
+    /* A number that DLPack does not have must not look like one that it has: keys hold 16 bits. */
+    const int32_t type = tensor->device.type;
+    view->device_type = type > 0 && type <= INT16_MAX ? type : SILO_DEVICE_EXTENSION;
+    view->device_id = type == SILO_DEVICE_CPU ? 0 : tensor->device.id;
     view->dtype.code = tensor->dtype.code;
     view->dtype.bits = tensor->dtype.lanes == 1 ? tensor->dtype.bits : 0;
     view->readonly = false;
@@ -236,7 +252,7 @@ static int view_of_data_ptr(PyObject *object, struct silo_view *view) {
 
 /* The protocol does not say which device: with several, the driver knows. */
 static void place_of_cuda_dict(struct silo_view *view) {
-    const struct silo_gpu *gpu = silo_hip.open && !silo_cuda.open ? &silo_hip : &silo_cuda;
+    const struct silo_gpu *gpu = silo_gpu_usual();
     view->device_type = gpu->memory_type;
     view->device_id = 0;
     int32_t type, index;

@@ -2,6 +2,7 @@
 
 #include "cpu_fault.h"
 #include "cpu_pool.h"
+#include "dlpack.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -58,7 +59,8 @@ static const char *cpu_error_text(int code) {
 
 const struct silo_driver silo_cpu_driver = {
     .name = "cpu",
-    .device_types = 1U << 1 | 1U << 3 | 1U << 11 | 1U << 13,
+    .device_types = 1U << SILO_DEVICE_CPU | 1U << SILO_DEVICE_CUDA_HOST |
+                    1U << SILO_DEVICE_ROCM_HOST | 1U << SILO_DEVICE_CUDA_MANAGED,
     .launch = cpu_launch,
     .error_text = cpu_error_text,
 };

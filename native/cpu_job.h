@@ -3,7 +3,7 @@
 #ifndef SILO_CPU_JOB_H
 #define SILO_CPU_JOB_H
 
-#include "cpu_pool.h"
+#include "cpu_launch.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -23,11 +23,11 @@ struct silo_cpu_job {
     bool pooled;
     struct silo_cpu_job *outer; /* the one that this thread was at when it launched this */
     /* Of launches whose programs may wait (cpu_waiting.c): */
-    bool waits;
-    bool gated;              /* helpers wait until all are there; guarded by the lock there */
-    uint32_t helpers;        /* threads made for this launch that have not left; likewise */
-    _Atomic uint32_t inside; /* threads that run programs, or are about to */
-    _Atomic uint64_t event;  /* nanoseconds: when a program last began, or a thread was added */
+    void (*wait)(void *context); /* at each turn of a loop that waits; NULL: no program may */
+    bool gated;                  /* helpers wait until all are there; guarded by the lock there */
+    uint32_t helpers;            /* threads made for this launch that have not left; likewise */
+    _Atomic uint32_t inside;     /* threads that run programs, or are about to */
+    _Atomic uint64_t event;      /* nanoseconds: when a program last began, or a thread was added */
 };
 
 /* One thread's part of a launch, on its stack. */
@@ -52,14 +52,22 @@ struct silo_cpu_thread {
     uint64_t size;
 };
 
+/* ---- cpu_work.c ---- */
+
 /* The calling thread's, or NULL where it never ran a kernel. Safe in a signal handler. */
 struct silo_cpu_thread *silo_cpu_this_thread(void);
 
-/* Take chunks until none is left or one failed (cpu_pool.c). */
+/* Take chunks until none is left or one failed. */
 void silo_cpu_work_on(struct silo_cpu_job *job);
 
 /* Signals that a thread of ours leaves to others; those of its own faults are not among them. */
 void silo_cpu_block_signals(sigset_t *before);
+
+/* In a child made by fork: what its parent's other threads had is free. */
+void silo_cpu_threads_renew(void);
+
+/* Once. 0, or an errno. */
+int silo_cpu_work_init(void);
 
 /* ---- cpu_pace.c ---- */
 

@@ -1,3 +1,5 @@
+#include "cpu_pool.h"
+
 #include "cpu_job.h"
 
 #include <errno.h>
@@ -39,135 +41,9 @@ static struct {
     .done = PTHREAD_COND_INITIALIZER,
 };
 
-static struct silo_cpu_thread *_Atomic threads; /* every one; only ever grows */
-static pthread_key_t thread_key;                /* gives those of threads that end to others */
-static _Thread_local struct silo_cpu_thread *this_thread;
 /* Launches of this thread that other threads may be in, the innermost first. One of them may hold
  * pool.launch. */
 static _Thread_local struct silo_cpu_job *shared;
-
-struct silo_cpu_thread *silo_cpu_this_thread(void) {
-    const pthread_t self = pthread_self();
-    for (struct silo_cpu_thread *one = atomic_load(&threads); one != NULL; one = one->next)
-        if (atomic_load(&one->used) && pthread_equal(one->self, self))
-            return one;
-    return NULL;
-}
-
-/* NULL: no memory. */
-static __attribute__((noinline)) struct silo_cpu_thread *new_thread(void) {
-    struct silo_cpu_thread *own = atomic_load(&threads);
-    for (bool used = false; own != NULL; own = own->next, used = false)
-        if (atomic_compare_exchange_strong(&own->used, &used, true))
-            break;
-    if (own == NULL) {
-        own = calloc(1, sizeof *own);
-        if (own == NULL)
-            return NULL;
-        own->used = true;
-        own->self = pthread_self(); /* before others can find it */
-        own->next = atomic_load(&threads);
-        while (!atomic_compare_exchange_weak(&threads, &own->next, own))
-            ;
-    }
-    own->self = pthread_self();
-    pthread_setspecific(thread_key, own);
-    return this_thread = own;
-}
-
-/* Owned by the caller; NULL: no memory. */
-static void *new_scratch(uint64_t bytes) {
-    void *memory;
-    if (bytes > SIZE_MAX - 63 || posix_memalign(&memory, 64, (bytes + 63) & ~UINT64_C(63)) != 0)
-        return NULL;
-    return memory;
-}
-
-static void *scratch_of_size(struct silo_cpu_thread *own, uint64_t bytes) {
-    if (own->size < bytes) {
-        free(own->memory);
-        own->memory = new_scratch(bytes);
-        own->size = own->memory != NULL ? bytes : 0;
-    }
-    return own->memory;
-}
-
-static void thread_free(void *value) {
-    struct silo_cpu_thread *own = value;
-    free(own->memory);
-    own->memory = NULL;
-    own->size = 0;
-    atomic_store(&own->used, false);
-}
-
-/* Run chunks until none is left or one failed; whether one did. */
-static int run_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *scratch) {
-    const struct silo_cpu_launch *launch = job->launch;
-    uint64_t size = 1, before = launch->total > 1 ? silo_cpu_coarse_now() : 0;
-    while (atomic_load_explicit(&job->error, memory_order_relaxed) == 0) {
-        const uint64_t begin = atomic_fetch_add_explicit(&job->next, size, memory_order_relaxed);
-        if (begin >= launch->total)
-            return 0;
-        own->begin = begin;
-        own->end = launch->total - begin < size ? launch->total : begin + size;
-        if (job->waits) {
-            own->turns = own->since = 0;
-            atomic_store_explicit(&job->event, silo_cpu_now(), memory_order_relaxed);
-        }
-        const int error =
-            launch->entry(launch->params, launch->grid, begin, own->end, scratch, &own->context);
-        if (error != 0 || own->end == launch->total)
-            return error;
-        const uint64_t now = silo_cpu_coarse_now();
-        size = silo_cpu_next_size(size, now - before, job->chunk);
-        before = now;
-        silo_cpu_ask_at(job, now);
-    }
-    return 0;
-}
-
-/* The same where a loop that waits may be left for good: `silo_cpu_wait` comes back here. */
-static __attribute__((noinline)) int
-run_waiting_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *scratch) {
-    return setjmp(own->out) == 0 ? run_chunks(job, own, scratch) : 0;
-}
-
-void silo_cpu_work_on(struct silo_cpu_job *job) {
-    const struct silo_cpu_launch *launch = job->launch;
-    struct silo_cpu_thread *thread = this_thread != NULL ? this_thread : new_thread();
-    struct silo_cpu_runner own;
-    own.context.fault.bytes = sizeof own.context;
-    own.context.fault.claimed = 0;
-    own.context.fault.text[0] = '\0';
-    own.context.program = UINT64_MAX;
-    own.context.wait = job->waits ? silo_cpu_wait : NULL;
-    own.job = job;
-    void *scratch = NULL;
-    int error = thread == NULL ? SILO_CPU_NO_MEMORY : 0;
-    /* A kernel that runs Python, or a signal's handler, may launch within a launch, whose scratch
-     * is then in use. */
-    struct silo_cpu_runner *outer =
-        thread != NULL ? atomic_load_explicit(&thread->running, memory_order_relaxed) : NULL;
-    if (launch->scratch_bytes != 0 && error == 0) {
-        scratch = outer != NULL ? new_scratch(launch->scratch_bytes)
-                                : scratch_of_size(thread, launch->scratch_bytes);
-        if (scratch == NULL)
-            error = SILO_CPU_NO_MEMORY;
-    }
-    if (error == 0) {
-        atomic_store_explicit(&thread->running, &own, memory_order_relaxed);
-        error =
-            job->waits ? run_waiting_chunks(job, &own, scratch) : run_chunks(job, &own, scratch);
-        atomic_store_explicit(&thread->running, outer, memory_order_relaxed);
-    }
-    if (outer != NULL)
-        free(scratch);
-    if (error != 0) {
-        int expected = 0; /* the first error stays, and what it says */
-        if (atomic_compare_exchange_strong(&job->error, &expected, error) && launch->fault != NULL)
-            memcpy(launch->fault->text, own.context.fault.text, sizeof launch->fault->text);
-    }
-}
 
 static void *worker(void *unused) {
     (void)unused;
@@ -210,17 +86,6 @@ static void *worker(void *unused) {
     pthread_cond_signal(&pool.done);
     pthread_mutex_unlock(&pool.mutex);
     return NULL;
-}
-
-void silo_cpu_block_signals(sigset_t *before) {
-    /* Signals are for Python's threads: one of ours would only delay them. One that is raised by a
-     * fault while it is blocked would end the process without a word. */
-    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
-    sigset_t others;
-    sigfillset(&others);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        sigdelset(&others, own[i]);
-    pthread_sigmask(SIG_SETMASK, &others, before);
 }
 
 /* Bring the number of workers up to what is wanted. Caller holds both locks. Fewer than wanted is
@@ -354,10 +219,10 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
             job->chunk = total > pieces ? total / pieces : 1;
         atomic_store(&job->seats, threads - 1);
         job->pooled = true;
-        if (!job->waits)
+        if (job->wait == NULL)
             enter_shared(job);
         run_on_pool(job);
-        if (!job->waits)
+        if (job->wait == NULL)
             leave_shared(job);
         pthread_mutex_unlock(&pool.launch);
         job->pooled = false;
@@ -384,12 +249,12 @@ int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
         .chunk = total,
         .launcher = pthread_self(),
         .inside = 1,
-        .waits = share.chunk == 1 || share.cooperative,
+        .wait = share.chunk == 1 || share.cooperative ? silo_cpu_wait : NULL,
     };
     int threads = total == 1 ? 1 : silo_cpu_threads();
     if (share.threads != 0 && share.threads < (uint32_t)threads)
         threads = (int)share.threads;
-    if (job.waits) {
+    if (job.wait != NULL) {
         job.chunk = 1;
         atomic_store_explicit(&job.event, silo_cpu_now(), memory_order_relaxed);
         enter_shared(&job);
@@ -402,7 +267,7 @@ int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
         silo_cpu_work_on(&job);
     else
         run_usual(&job, threads, cost);
-    if (job.waits) {
+    if (job.wait != NULL) {
         silo_cpu_disperse(&job);
         leave_shared(&job);
     }
@@ -454,14 +319,10 @@ static void after_fork_in_child(void) {
     pool.sleeping = 0;
     pool.stop = false;
     silo_cpu_waiting_renew();
-    for (struct silo_cpu_thread *one = atomic_load(&threads); one != NULL; one = one->next)
-        if (one != this_thread && one->used) {
-            one->running = NULL;
-            one->used = false; /* whoever takes it has its memory as well */
-        }
+    silo_cpu_threads_renew();
 }
 
 int silo_cpu_pool_init(void) {
-    int error = pthread_key_create(&thread_key, thread_free);
+    int error = silo_cpu_work_init();
     return error ? error : pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }

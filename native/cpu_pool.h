@@ -2,61 +2,12 @@
 #ifndef SILO_CPU_POOL_H
 #define SILO_CPU_POOL_H
 
-#include "cpu_fault.h"
+#include "cpu_launch.h"
 
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
-
-/* One kernel of a CPU object: runs programs begin..end-1; 0 or a positive error code. */
-typedef int32_t silo_cpu_entry(void *const *params, const uint32_t grid[3], uint64_t begin,
-                               uint64_t end, void *scratch, void *context);
-
-#define SILO_CPU_NO_MEMORY (-1)
-#define SILO_CPU_INTERRUPTED (-2) /* by `silo_cpu_interrupted` */
-#define SILO_CPU_REFUSED (-3)     /* programs that wait for each other: the fault's text says why */
-#define SILO_CPU_FORKED (-4)      /* a child of a fork within the launch: others had part of it */
-
-/* How a launch is shared out: the most programs of one task, and the most threads; 0: as usual.
- * Tasks are smaller where their time asks for it (cpu_pace.c). With one program a task, programs
- * may wait for each other: where they do, and those they wait for have not begun, threads are
- * added, up to `together` in all. `cooperative`: all programs run at once. */
-struct silo_cpu_share {
-    uint32_t chunk, threads, together;
-    bool cooperative;
-};
-
-/* What is launched. */
-struct silo_cpu_launch {
-    silo_cpu_entry *entry;
-    const char *name; /* of the kernel, for messages */
-    void *const *params;
-    const uint32_t *grid;
-    uint64_t total; /* programs */
-    uint64_t scratch_bytes;
-    struct silo_cpu_share share;
-    struct silo_fault *fault; /* gets what the first program to fail says; NULL: nobody asks */
-    bool holds_lock;          /* the thread holds Python's lock */
-};
-
-/* Run every program. Returns 0, the first positive code of the kernel, or one of the codes above.
- * `cost` is the hint of struct silo_function. Safe from any thread: a launch that finds the pool
- * busy runs on the calling thread. */
+/* Run every program. Returns 0, the first positive code of the kernel, or one of the codes of
+ * cpu_launch.h. `cost` is the hint of struct silo_function. Safe from any thread: a launch that
+ * finds the pool busy runs on the calling thread. */
 int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost);
-
-/* What a launch that takes long asks of Python. Set once, before the first launch. */
-struct silo_cpu_python {
-    /* For the main thread, with or without Python's lock: whether to give the launch up. NULL:
-     * never. */
-    bool (*interrupted)(void);
-    /* Let go of Python's lock, which this thread holds, so that others run, the one among them that
-     * takes signals; and take it back. */
-    void *(*let_go)(void);
-    void (*take_back)(void *);
-    pthread_t main; /* the one thread that takes Python's signals */
-};
-
-extern struct silo_cpu_python silo_cpu_python;
 
 /* Threads a launch may use, the calling one included. */
 int silo_cpu_threads(void);

@@ -5,13 +5,16 @@
 #include <stdint.h>
 
 enum silo_device_type {
-    SILO_DEVICE_UNKNOWN = 0,
+    SILO_DEVICE_UNKNOWN = 0, /* an address, or an array of a class that does not say */
     SILO_DEVICE_CPU = 1,
     SILO_DEVICE_CUDA = 2,
     SILO_DEVICE_CUDA_HOST = 3,
+    SILO_DEVICE_OPENCL = 4,
+    SILO_DEVICE_VULKAN = 7,
     SILO_DEVICE_METAL = 8,
     SILO_DEVICE_ROCM = 10,
     SILO_DEVICE_ROCM_HOST = 11,
+    SILO_DEVICE_EXTENSION = 12, /* DLPack's for devices without a type of their own */
     SILO_DEVICE_CUDA_MANAGED = 13,
     SILO_DEVICE_ONEAPI = 14,
 };

@@ -71,7 +71,10 @@ struct silo_gpu {
     const char *name;                 /* "cuda", "hip": the kind of its targets */
     int32_t memory_type, host_type;   /* DLPack device types of its memory and its pinned memory */
     const char *libraries[4];         /* tried in this order, up to NULL */
+    const char *setting;              /* the variable that names another library */
     bool reads_image;                 /* of a loaded module, until it is unloaded */
+    bool counts_threads;              /* of an axis of a grid in 32 bits; else blocks */
+    bool array_interface;             /* its memory is shown by __cuda_array_interface__ */
     const char *oldest;               /* the oldest driver that has all functions, for messages */
     bool open;                        /* the functions below are there */
     bool begun;     /* it is being started, or was; written under the lock of opening */
@@ -145,25 +148,6 @@ int silo_gpu_open(struct silo_gpu *gpu, const char *path);
 /* The driver of "cuda" or "hip", or NULL with a DeviceError set. */
 struct silo_gpu *silo_gpu_named(const char *name);
 
-/* The open driver whose memory (device, pinned or managed) has this DLPack device type, or NULL
- * without an exception. */
-SILO_INLINE struct silo_gpu *silo_gpu_of_memory(int32_t device_type) {
-    switch (device_type) {
-    case 2:
-    case 3:
-    case 13:
-        return silo_cuda.open ? &silo_cuda : NULL;
-    case 10:
-    case 11:
-        return silo_hip.open ? &silo_hip : NULL;
-    default:
-        return NULL;
-    }
-}
-
-/* Whether this process may use the driver: -1 with a DeviceError where it was inherited. */
-int silo_gpu_check_owner(const struct silo_gpu *gpu);
-
 /* Register what happens in children made by fork; once. 0, or an errno. */
 int silo_gpu_forked_init(void);
 
@@ -180,6 +164,11 @@ struct silo_gpu_symbol {
     void *slot; /* a function pointer lies there */
     bool optional;
 };
+
+/* Open the library at `path`, or where it is NULL the driver's usual one, whose name `opened` gets;
+ * NULL with `error` filled, if it was empty. Never closed. Without the GIL. */
+void *silo_gpu_library(const struct silo_gpu *gpu, const char *path, const char **opened,
+                       char *error, size_t error_bytes);
 
 /* For `resolve`: fill every slot. The first name that is missing, NULL: all there. Without the
  * GIL. */

@@ -4,7 +4,7 @@
  * that refuse. Nothing that runs in other processes reads a flag for it. */
 #include "gpu.h"
 
-#include "errors.h"
+#include "memory_types.h"
 
 #include <pthread.h>
 
@@ -55,19 +55,9 @@ static void abandon(struct silo_gpu *gpu) {
 /* The child has one thread, so nobody reads what is written here. */
 static void in_child(void) {
     silo_gpu_locks_renew();
-    abandon(&silo_cuda);
-    abandon(&silo_hip);
-}
-
-int silo_gpu_check_owner(const struct silo_gpu *gpu) {
-    if (!gpu->inherited)
-        return 0;
-    PyErr_Format(silo_device_error,
-                 "the %s driver cannot be used in this process, which fork() made after its parent "
-                 "had started the driver: make processes that use a GPU with multiprocessing's "
-                 "'spawn' or 'forkserver', or fork before the first use of a GPU",
-                 gpu->name);
-    return -1;
+    silo_gpu_retired_renew();
+    for (struct silo_gpu *const *gpu = silo_gpus; *gpu != NULL; gpu++)
+        abandon(*gpu);
 }
 
 int silo_gpu_forked_init(void) {

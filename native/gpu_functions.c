@@ -3,8 +3,8 @@
 
 #include "dlpack.h"
 #include "errors.h"
+#include "memory_types.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,14 +14,12 @@ static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
 void silo_gpu_locks_renew(void) {
     pthread_mutex_init(&opening, NULL);
-    silo_gpu_retired_renew();
 }
 
 struct silo_gpu *silo_gpu_named(const char *name) {
-    if (strcmp(name, "cuda") == 0)
-        return &silo_cuda;
-    if (strcmp(name, "hip") == 0)
-        return &silo_hip;
+    for (struct silo_gpu *const *gpu = silo_gpus; *gpu != NULL; gpu++)
+        if (strcmp(name, (*gpu)->name) == 0)
+            return *gpu;
     PyErr_Format(silo_device_error, "there is no GPU driver '%s'; there are 'cuda' and 'hip'",
                  name);
     return NULL;
@@ -34,33 +32,6 @@ int silo_gpu_error(const struct silo_gpu *gpu, const char *what, int code) {
 
 /* ---- opening ---- */
 
-const char *silo_gpu_find(void *library, const struct silo_gpu_symbol *symbols, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        void *symbol = dlsym(library, symbols[i].name);
-        if (symbol == NULL && !symbols[i].optional)
-            return symbols[i].name;
-        /* A function pointer has the bits of the data pointer that dlsym gives. */
-        memcpy(symbols[i].slot, &symbol, sizeof symbol);
-    }
-    return NULL;
-}
-
-static void *open_library(const struct silo_gpu *gpu, const char *path, const char **opened,
-                          char *error, size_t error_bytes) {
-    const char *const given[] = {path, NULL};
-    const char *const *names = path != NULL ? given : gpu->libraries;
-    void *library = NULL;
-    for (; *names != NULL && library == NULL; names++) {
-        library = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
-        *opened = *names;
-        if (library == NULL && error[0] == '\0') {
-            const char *text = dlerror();
-            snprintf(error, error_bytes, "%s", text != NULL ? text : "dlopen failed");
-        }
-    }
-    return library;
-}
-
 enum opened { OPENED, OTHER_PATH, NO_LIBRARY, NO_SYMBOL, NOT_STARTED };
 
 /* Without the GIL: a driver takes up to seconds to start. */
@@ -70,7 +41,7 @@ static enum opened open_driver(struct silo_gpu *gpu, const char *path, const cha
         *opened = gpu->path;
         return path == NULL || strcmp(path, gpu->path) == 0 ? OPENED : OTHER_PATH;
     }
-    void *library = open_library(gpu, path, opened, error, error_bytes);
+    void *library = silo_gpu_library(gpu, path, opened, error, error_bytes);
     if (library == NULL)
         return NO_LIBRARY;
     const char *missing = gpu->resolve(library);
@@ -90,8 +61,20 @@ static enum opened open_driver(struct silo_gpu *gpu, const char *path, const cha
     return OPENED;
 }
 
+/* A driver that was inherited by fork() is of no use (gpu_forked.c): -1 with a DeviceError. */
+static int check_owner(const struct silo_gpu *gpu) {
+    if (!gpu->inherited)
+        return 0;
+    PyErr_Format(silo_device_error,
+                 "the %s driver cannot be used in this process, which fork() made after its parent "
+                 "had started the driver: make processes that use a GPU with multiprocessing's "
+                 "'spawn' or 'forkserver', or fork before the first use of a GPU",
+                 gpu->name);
+    return -1;
+}
+
 int silo_gpu_open(struct silo_gpu *gpu, const char *path) {
-    if (silo_gpu_check_owner(gpu) != 0)
+    if (check_owner(gpu) != 0)
         return -1;
     if (__atomic_load_n(&gpu->open, __ATOMIC_ACQUIRE) && path == NULL)
         return 0;
@@ -114,8 +97,8 @@ int silo_gpu_open(struct silo_gpu *gpu, const char *path) {
     case NO_LIBRARY:
         PyErr_Format(silo_device_error,
                      "no %s driver here: %s. It comes with the GPU's driver, not with a toolkit; "
-                     "where it lies elsewhere, name it with SILO_%s_LIBRARY",
-                     gpu->name, error, gpu == &silo_cuda ? "CUDA" : "HIP");
+                     "where it lies elsewhere, name it with %s",
+                     gpu->name, error, gpu->setting);
         return -1;
     case NO_SYMBOL:
         PyErr_Format(silo_device_error,

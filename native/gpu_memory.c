@@ -284,7 +284,7 @@ static PyObject *buffer_interface(PyObject *object, void *closure) {
     const struct gpu_buffer *self = (const struct gpu_buffer *)object;
     const struct silo_tensor *tensor = &self->base.tensor;
     const char letter = tensor->type.code < sizeof letters ? letters[tensor->type.code] : '\0';
-    if (self->device->gpu != &silo_cuda || letter == '\0')
+    if (!self->device->gpu->array_interface || letter == '\0')
         return PyErr_Format(PyExc_AttributeError,
                             "a Buffer of %s on %s has no __cuda_array_interface__; use DLPack",
                             silo_dtype_name(tensor->type), self->device->gpu->name);

@@ -270,8 +270,7 @@ static int check_launch(const struct silo_gpu_device *device, PyObject *kernel,
 static void set_grid_limit(const struct silo_gpu_device *device, struct silo_function *function) {
     for (int axis = 0; axis < 3; axis++) {
         uint64_t limit = (uint64_t)device->grid_limit[axis];
-        /* AMD counts threads in 32 bits. */
-        if (device->gpu == &silo_hip) {
+        if (device->gpu->counts_threads) {
             const uint64_t most = UINT32_MAX / function->block[axis];
             limit = limit < most ? limit : most;
         }

@@ -2,7 +2,7 @@
 
 #include "constants.h"
 #include "errors.h"
-#include "gpu.h"
+#include "memory_types.h"
 #include "placement.h"
 #include "stack.h"
 #include "stream.h"
@@ -174,8 +174,8 @@ int silo_binding_check_device(const struct silo_launcher *self, const struct sil
     PyErr_Format(
         silo_argument_error,
         "%U: argument '%U' is in memory of %s (DLPack device type %d), which %s code cannot use",
-        self->plan.kernel, self->plan.names[frame->device_from], silo_device_name(type), (int)type,
-        driver->name);
+        self->plan.kernel, self->plan.names[frame->device_from], silo_memory_type(type)->name,
+        (int)type, driver->name);
     return -1;
 }
 

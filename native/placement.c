@@ -1,35 +1,7 @@
 #include "placement.h"
 
 #include "errors.h"
-#include "gpu.h"
-
-const char *silo_device_name(int32_t type) {
-    switch (type) {
-    case SILO_DEVICE_CPU:
-        return "cpu";
-    case SILO_DEVICE_CUDA:
-        return "cuda";
-    case SILO_DEVICE_CUDA_HOST:
-    case SILO_DEVICE_ROCM_HOST:
-        return "pinned host memory";
-    case SILO_DEVICE_METAL:
-        return "metal";
-    case SILO_DEVICE_ROCM:
-        return "rocm";
-    case SILO_DEVICE_CUDA_MANAGED:
-        return "managed memory";
-    case SILO_DEVICE_ONEAPI:
-        return "xpu";
-    default:
-        return "an unknown device";
-    }
-}
-
-/* Memory a GPU reads whichever device it is said to be on. */
-static bool is_shared(int32_t type) {
-    return type == SILO_DEVICE_CUDA_HOST || type == SILO_DEVICE_ROCM_HOST ||
-           type == SILO_DEVICE_CUDA_MANAGED;
-}
+#include "memory_types.h"
 
 uint32_t silo_generation;
 
@@ -54,7 +26,7 @@ bool silo_open_drivers(void) {
         Py_XDECREF(done);
         __atomic_store_n(&asked, true, __ATOMIC_RELEASE);
     }
-    return silo_cuda.open || silo_hip.open;
+    return silo_gpu_usual()->open;
 }
 
 /* Whether the GPU driver knows host memory as pinned or managed. Empty arrays count. */
@@ -83,8 +55,8 @@ static int raise_mixed(const struct silo_plan *plan, int32_t index, const struct
         silo_argument_error,
         "%U: argument '%U' is on %s:%d and '%U' on %s:%d; all arrays of one call are on one "
         "device%s",
-        plan->kernel, plan->names[frame->device_from], silo_device_name(frame->device_type),
-        (int)frame->device_id, plan->names[index], silo_device_name(view->device_type),
+        plan->kernel, plan->names[frame->device_from], silo_memory_type(frame->device_type)->name,
+        (int)frame->device_id, plan->names[index], silo_memory_type(view->device_type)->name,
         (int)view->device_id, host ? " (host memory beside a GPU's has to be pinned)" : "");
     return -1;
 }
@@ -94,9 +66,9 @@ int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct 
     if (view->device_type == SILO_DEVICE_UNKNOWN)
         return 0; /* a duck type that does not say */
     if (frame->device_type != SILO_DEVICE_UNKNOWN) {
-        if (is_shared(view->device_type))
+        if (silo_memory_type(view->device_type)->shared)
             return 0;
-        if (!is_shared(frame->device_type)) {
+        if (!silo_memory_type(frame->device_type)->shared) {
             /* Pinned memory of a library that calls it the CPU's (torch). */
             if (view->device_type == SILO_DEVICE_CPU && silo_open_drivers() &&
                 is_pinned(silo_gpu_of_memory(frame->device_type), view->address))
@@ -116,7 +88,7 @@ int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct 
 void silo_place_call(const struct silo_plan *plan, struct silo_frame *frame) {
     if (!silo_open_drivers())
         return;
-    const struct silo_gpu *gpu = silo_cuda.open ? &silo_cuda : &silo_hip;
+    const struct silo_gpu *gpu = silo_gpu_usual();
     int32_t type, index;
     for (int32_t i = 0; i < plan->count; i++) {
         const unsigned kind = silo_code_kind(frame->key[i]);

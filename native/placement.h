@@ -4,8 +4,6 @@
 
 #include "frame.h"
 
-/* A DLPack device type in words. */
-const char *silo_device_name(int32_t type);
 /* `view` is not on the device of the arrays before it: the first one, or shared memory, or an
  * error. */
 int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,

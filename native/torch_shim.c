@@ -93,6 +93,23 @@ void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count) {
     silo_torch.device_offset = find(tensors, devices, count, 1);
 }
 
+int32_t silo_torch_other_device(int32_t device_type) {
+    switch (device_type) { /* c10/core/DeviceType.h; what has no type of its own is an extension */
+    case 4:
+        return SILO_DEVICE_OPENCL;
+    case 6:
+        return SILO_DEVICE_ROCM;
+    case 10:
+        return SILO_DEVICE_VULKAN;
+    case 12:
+        return SILO_DEVICE_ONEAPI;
+    case 13:
+        return SILO_DEVICE_METAL;
+    default:
+        return SILO_DEVICE_EXTENSION;
+    }
+}
+
 bool silo_torch_open_stream(const char *library) {
     void *lib = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
     return lib != NULL &&

@@ -36,12 +36,14 @@ SILO_INLINE struct silo_dtype silo_torch_dtype(int32_t scalar_type) {
     return silo_torch_dtypes[scalar_type & 63];
 }
 
-/* The DLPack device type of a c10::DeviceType. */
+/* The DLPack device type of a c10::DeviceType other than the CPU's and that of "cuda". */
+int32_t silo_torch_other_device(int32_t device_type);
+
+/* The DLPack device type of a c10::DeviceType. Never SILO_DEVICE_UNKNOWN: a tensor lies somewhere. */
 SILO_INLINE int32_t silo_torch_device(int32_t device_type) {
     if (SILO_LIKELY(device_type == 1))
         return silo_torch.gpu_type;
-    return device_type == 0 ? SILO_DEVICE_CPU
-                            : (device_type == 12 ? SILO_DEVICE_ONEAPI : SILO_DEVICE_UNKNOWN);
+    return device_type == 0 ? SILO_DEVICE_CPU : silo_torch_other_device(device_type);
 }
 
 /* Turn the shim on after checking it on one tensor; the offset found, 0 where it does not fit.

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 import launch_kernels as kernels
+from hostile_arrays import Capsule, exchanged
 from silo.core.dispatch import bucket_of
 from silo.core.signature import Parameter, ParameterKind
-from silo.launch import native
+from silo.errors import ArgumentError
+from silo.launch import frameworks, native
 
 CONSTEXPR = ParameterKind.CONSTEXPR
 
@@ -165,9 +167,35 @@ def test_devices_of_duck_types_are_told_apart():
 
     launch, asked = kernels.nothing("x")
     launch[1](Anywhere("cpu"))
-    launch[1](Anywhere("somewhere"))
+    launch[1](Anywhere(None))
     assert [call.device for call in asked.calls] == [(1, 0), (0, 0)]
-    assert [call.device_kind for call in asked.calls] == ["cpu", None]
+    named = {"cuda:1": (2, 1), "hip": (10, 0), "xpu:2": (14, 2), "mps:0": (8, 0), "npu:3": (12, 3), "meta": (12, 0)}
+    for name, device in named.items():
+        with pytest.raises(ArgumentError, match=rf"DLPack device type {device[0]}\)"):
+            launch[1](Anywhere(name))
+        assert asked.calls[-1].device == device
+
+
+def test_memory_that_dlpack_names_is_never_taken_for_the_hosts():
+    launch, asked = kernels.nothing("x")
+    for said, taken in ((8, 8), (12, 12), (0, 12), (-1, 12), (1 + (1 << 16), 12)):
+        for array in (Capsule(device=said), exchanged(device=said)):
+            with pytest.raises(ArgumentError, match=rf"DLPack device type {taken}\)"):
+                launch[1](array)
+            assert asked.calls[-1].device == (taken, 0)
+    launch[1](Capsule(device=1))
+
+
+def test_tensors_of_torchs_other_devices_say_where_they_are():
+    torch = pytest.importorskip("torch")
+    launch, _ = kernels.nothing("x")
+    for shim in (True, False):
+        (frameworks.connect_torch if shim else frameworks.disconnect_torch)()
+        try:
+            with pytest.raises(ArgumentError):
+                launch[1](torch.empty(0, device="meta"))  # one with elements has no memory to be read at all
+        finally:
+            frameworks.connect_torch()
 
 
 def test_an_exact_parameter_is_told_apart_by_value():

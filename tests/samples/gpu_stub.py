@@ -58,7 +58,12 @@ def library(*defines: str) -> Path:
 def environment(*defines: str, devices: int = 1, **more: str) -> dict[str, str]:
     """The variables under which a process uses the stub, for both kinds of device."""
     built = str(library(*defines))
-    paths = [str(ROOT / "tests" / "samples"), str(ROOT / "src"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    paths = [
+        str(ROOT / "tests" / "samples"),
+        str(ROOT / "tests"),
+        str(ROOT / "src"),
+        *os.environ.get("PYTHONPATH", "").split(os.pathsep),
+    ]
     return {
         **os.environ,
         "SILO_CUDA_LIBRARY": built,

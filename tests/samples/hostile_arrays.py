@@ -73,7 +73,7 @@ def memory(count: int, **said: Any) -> tuple[DLTensor, list[Any]]:
     steps = None if strides is None else (ctypes.c_int64 * len(strides))(*strides)
     tensor = DLTensor(
         ctypes.addressof(cells),
-        CPU,
+        said.get("device", CPU),
         0,
         said.get("ndim", len(shape or ())),
         *FLOAT32,
@@ -89,6 +89,7 @@ class Capsule:
 
     def __init__(self, *, major: int = 0, **said: Any) -> None:
         tensor, self._kept = memory(16, **said)
+        self._device = tensor.device_type
         self._made = Versioned(major, 0, None, None, 0, tensor) if major else DLManagedTensor(tensor, None, None)
         self._name = b"dltensor_versioned" if major else b"dltensor"
 
@@ -96,7 +97,7 @@ class Capsule:
         return new_capsule(ctypes.addressof(self._made), self._name, None)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return CPU, 0
+        return self._device, 0
 
 
 def exchanged(**said: Any) -> object:

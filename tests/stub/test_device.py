@@ -10,7 +10,7 @@ import pytest
 import gpu_stub
 import silo
 from silo.api.machine import array_copies, restoration
-from silo.api.machine.device_plugins import absent_devices, device_named, device_of, devices_of_kind
+from silo.api.machine.device_plugins import absent_devices, device_for, device_named, devices_of_kind
 from silo.artifacts.runs_on import runs_on
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device
@@ -42,12 +42,12 @@ def test_identity_and_facts():
 
 def test_listing_makes_no_context_and_names_what_is_missing():
     code = """
-        from silo.api.machine.device_plugins import all_devices, device_of
+        from silo.api.machine.device_plugins import all_devices, device_for
         from gpu_stub import stub
         assert len(all_devices()) >= 5
         assert stub.count("contexts") == 0
         try:
-            device_of("k", "cuda", 9)
+            device_for("k", (2, 9), lambda device: True)
         except Exception as error:
             assert "there is no cuda:9, only 2" in str(error), error
     """
@@ -57,8 +57,8 @@ def test_listing_makes_no_context_and_names_what_is_missing():
 def test_a_call_on_the_cpu_opens_no_driver():
     code = """
         import pathlib, silo
-        from silo.api.machine.device_plugins import device_of
-        assert device_of("k", None, 0).target.kind == "cpu"
+        from silo.api.machine.device_plugins import device_for
+        assert device_for("k", (0, 0), lambda device: True).target.kind == "cpu"
         silo.device("cpu")
         assert "silo-stub" not in pathlib.Path("/proc/self/maps").read_text()
         silo.device("cuda")
@@ -234,7 +234,7 @@ def test_a_fault_while_timing_is_an_error(stub):
 def test_without_a_driver_there_is_a_reason(tmp_path):
     code = """
         import silo, logging
-        from silo.api.machine.device_plugins import absent_devices, broken_plugins, device_of
+        from silo.api.machine.device_plugins import absent_devices, broken_plugins, device_for
         from silo.api.commands.doctor import examine
         reasons = dict(absent_devices())
         assert set(reasons) == {"cuda", "hip"}, reasons
@@ -243,7 +243,7 @@ def test_without_a_driver_there_is_a_reason(tmp_path):
         (finding,) = [one for one in examine() if one.part == "device cuda"]
         assert finding.state == "optional", finding
         try:
-            device_of("add", "cuda", 0)
+            device_for("add", (2, 0), lambda device: True)
         except silo.SiloError as error:
             assert "add" in str(error) and "SILO_CUDA_LIBRARY" in str(error)
         assert silo.device().kind == "cpu"
@@ -285,5 +285,5 @@ def test_devices_of_other_libraries_say_why_they_are_absent():
 
 
 def test_a_call_that_has_no_gpu_names_kernel_and_place():
-    with pytest.raises(DeviceError, match=r"add: the arrays are on xpu:0.*no device plug-in"):
-        device_of("add", "xpu", 0)
+    with pytest.raises(DeviceError, match=r"add: its arrays are in memory of xpu \(DLPack device type 14\), which no"):
+        device_for("add", (14, 0), lambda device: True)

@@ -89,7 +89,15 @@ Deterministic = Annotated[
         "--deterministic", help="The same bits on every run and rank: nothing measured decides about kernels that sum."
     ),
 ]
-Device = Annotated[str, typer.Option("--device", "-d", metavar="D", help="The device to run on.")]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        "-d",
+        metavar="D",
+        help="The device to run on. Default: where the kernel's kind runs, the CPU first.",
+    ),
+]
 OfDevice = Annotated[
     str | None, typer.Option("--device", "-d", metavar="D", help="Only what was measured on this device. Default: all.")
 ]

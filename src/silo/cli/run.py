@@ -20,7 +20,7 @@ _LIBRARIES = ("numpy", "torch", "buffer")
 
 def command(
     path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
-    device: Device = "cpu",
+    device: Device = None,
     kernel: Kernels = None,
     arrays: Annotated[
         str | None,
@@ -64,7 +64,7 @@ def command(
         ]
         console().print(
             table(
-                f"{path} on {device}",
+                f"{path} on {device}" if device else str(path),
                 ["kernel", "case", "config", "time", "max error", "result"],
                 rows,
                 right=["time", "max error"],

@@ -46,7 +46,7 @@ def _some(value: int | None) -> int | None:
 
 def command(
     path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=f"{PLACES} A bundle is refined in place.")],
-    device: Device = "cpu",
+    device: Device = None,
     kernel: Kernels = None,
     searcher: Annotated[
         str, typer.Option("--searcher", metavar="NAME", callback=one_of(_NAMES), help=_SEARCHERS)
@@ -130,7 +130,8 @@ def command(
             for row in rows
         ]
         columns = ["kernel", "case", "winner", "time", "measured", "reused", "failures", "why"]
-        console().print(table(f"{path} on {device}", columns, cells, right=["time", "measured", "reused"]))
+        title = f"{path} on {device}" if device else str(path)
+        console().print(table(title, columns, cells, right=["time", "measured", "reused"]))
         for row in rows:
             for remark in row.remarks:
                 say_lines(f"{row.kernel} {row.case}: {remark}")
@@ -141,7 +142,9 @@ def command(
         raise TuneError("\n".join(failures))
 
 
-def _explain(path: Path, device: str, kernels: list[str] | None, lock: Path | None, *, quiet: bool, json: bool) -> None:
+def _explain(
+    path: Path, device: str | None, kernels: list[str] | None, lock: Path | None, *, quiet: bool, json: bool
+) -> None:
     from silo.api.tuning.explanation import explain_tuning  # noqa: PLC0415
 
     found = explain_tuning(path, device=device, kernels=kernels or None, lock=lock)

@@ -2,11 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+
 from silo.core.reading import read_natural, read_object, read_text
 from silo.core.values import JSON
 from silo.frozen import frozen, names_of
 
-__all__ = ["DEVICE_FACTS", "DeviceModel", "available_sms"]
+__all__ = ["DEVICE_FACTS", "HOST_MEMORY", "DeviceModel", "Measuring", "Memory", "available_sms", "memory_name"]
+
+HOST_MEMORY = 1  # DLPack's device type
+
+# DLPack's device types (DLPack 1.x, ``DLDeviceType``), in the words of messages.
+_MEMORY_NAMES = MappingProxyType(
+    {
+        1: "cpu",
+        2: "cuda",
+        3: "cuda (pinned host memory)",
+        4: "opencl",
+        7: "vulkan",
+        8: "metal",
+        9: "vpi",
+        10: "rocm",
+        11: "rocm (pinned host memory)",
+        12: "a device that DLPack has no number for",
+        13: "cuda (managed memory)",
+        14: "xpu",
+        15: "webgpu",
+        16: "hexagon",
+        17: "maia",
+        18: "trainium",
+    }
+)
+
+
+def memory_name(device_type: int) -> str:
+    """A DLPack device type in words, for messages.
+
+    >>> memory_name(8), memory_name(99)
+    ('metal', 'an unknown device')
+    """
+    return _MEMORY_NAMES.get(device_type, "an unknown device")
+
+
+@frozen
+class Memory:
+    """The memory that a device's code reads and writes.
+
+    ``types`` are DLPack's device types, that of the device's own memory first: a call whose arrays are in one of them
+    may run there. ``names`` says what an array library calls the device, where DLPack's type does not tell it:
+    ``{"torch": "npu"}``.
+
+    >>> Memory((1,)).is_host, Memory((2, 3)).is_host
+    (True, False)
+    """
+
+    types: tuple[int, ...]
+    names: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def is_host(self) -> bool:
+        """Whether the device's own memory is the host's, where it needs no index."""
+        return self.types[0] == HOST_MEMORY
+
+
+class Measuring(Enum):
+    """In which process candidates are run and timed."""
+
+    CONFINED = "a process of its own"  # one that faults or never ends costs nothing but itself
+    HERE = "the process that tunes"
+
 
 # Numbers a device states of itself, leaves of the expression language. Every device has the first four, GPUs the rest.
 # Sizes are in bytes, clocks in kHz; "sm" is a streaming multiprocessor, a compute unit or a CPU core.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from silo.core.compiled import Compiled
 from silo.core.config import Config
 from silo.core.consent import Consent
-from silo.core.decisions import Decision
-from silo.core.device import DeviceModel
+from silo.core.decisions import Decision, Rejected
+from silo.core.device import DeviceModel, Measuring, Memory
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Effect, Signature
 from silo.core.target import Target
@@ -214,8 +214,30 @@ class Device(Protocol):
         """Leaves of the expression language: ``sm_count``, ``warp_size``, ``reserved_sms``, ..."""
         ...
 
-    def runs(self, target: Target) -> Decision:
-        """Whether an artifact of this target runs here (``silo.artifacts.runs_on``)."""
+    @property
+    def memory(self) -> Memory:
+        """Whose memory its code reads and writes: what decides, with the kernel's kind, where a call runs."""
+        ...
+
+    @property
+    def measuring(self) -> Measuring | Rejected:
+        """In which process candidates may be timed, or why they may not.
+
+        The process of :attr:`Measuring.CONFINED` finds the device by its name and the arrays in a :class:`silo.Buffer`,
+        so that is for devices of the host's memory and of drivers that the native module has.
+        """
+        ...
+
+    def runs(self, target: Target, blob_kind: str = "") -> Decision:
+        """Whether code for this target runs here (``silo.artifacts.runs_on``), where its kind matters: of that kind."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait until all that was enqueued is done; at once where launches return when they are done."""
+        ...
+
+    def free_memory(self) -> int | None:
+        """How many bytes nobody holds; None where it is not counted, and copies are made without asking."""
         ...
 
     @property

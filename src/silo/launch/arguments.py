@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, cast
 
+from silo.core.device import HOST_MEMORY
 from silo.core.dtypes import DType, from_dlpack
 from silo.core.values import Value
 from silo.errors import ArgumentError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from silo.core.argument_facts import ArgumentFacts
     from silo.core.extents import Extents, HeldExtents
 
-__all__ = ["DEVICE_KINDS", "Argument", "Call", "ValueKind", "describe", "describe_call", "read_call"]
+__all__ = ["Argument", "Call", "ValueKind", "describe", "describe_call", "read_call"]
 
 
 class ValueKind(IntEnum):
@@ -36,9 +37,6 @@ class ValueKind(IntEnum):
 
 
 _ALIGNED, _DIVISIBLE, _ONE, _READONLY, _RANGE32 = 1, 2, 4, 8, 16
-
-# Target kinds by DLPack device type.
-DEVICE_KINDS = {1: "cpu", 2: "cuda", 3: "cuda", 8: "metal", 10: "hip", 11: "hip", 13: "cuda", 14: "xpu"}
 
 
 @frozen
@@ -115,9 +113,9 @@ class Call:
     grid: object = None
 
     @property
-    def device_kind(self) -> str | None:
-        """The target kind of that device; None where no array says."""
-        return DEVICE_KINDS.get(self.device[0])
+    def on_host(self) -> bool:
+        """Whether its arrays are in host memory, or it has none."""
+        return self.device[0] in (0, HOST_MEMORY)
 
     @property
     def values(self) -> dict[str, object]:

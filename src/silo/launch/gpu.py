@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from silo.artifacts.runs_on import runs_on
 from silo.core.decisions import Decision
-from silo.core.device import DeviceModel, available_sms
+from silo.core.device import DeviceModel, Measuring, Memory, available_sms
 from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target
 from silo.errors import DeviceError
@@ -29,11 +29,12 @@ __all__ = ["GpuDevice", "Vendor", "gpu_devices"]
 
 @frozen
 class Vendor:
-    """What differs between drivers: the kind of target, the maker's name, the kinds of code it loads."""
+    """What differs between drivers: the kind of target, the maker's name, the kinds of code it loads, its memory."""
 
     kind: str
     name: str
     blob_kinds: tuple[str, ...]
+    memory: Memory
 
 
 # The same code loaded twice on a device would hold its memory twice. Modules live as long as kernels that use them.
@@ -76,9 +77,27 @@ class GpuDevice:
             "num_sms": available_sms(self._number("sm_count"), reserved),
         }
 
-    def runs(self, target: Target) -> Decision:
-        """Whether machine code for ``target`` runs here; PTX has rules of its own."""
-        return runs_on(target, self.target)
+    @property
+    def memory(self) -> Memory:
+        """Its own, and the host's where the driver pinned or manages it."""
+        return self.vendor.memory
+
+    @property
+    def measuring(self) -> Measuring:
+        """After a fault the driver refuses everything in the process."""
+        return Measuring.CONFINED
+
+    def runs(self, target: Target, blob_kind: str = "") -> Decision:
+        """Whether code for ``target`` runs here: machine code, or PTX, which has rules of its own."""
+        return runs_on(target, self.target, blob_kind)
+
+    def synchronize(self) -> None:
+        """Wait for the device's current context."""
+        native.gpu_synchronize(self.vendor.kind, self.index)
+
+    def free_memory(self) -> int | None:
+        """What the driver says."""
+        return native.gpu_free_memory(self.vendor.kind, self.index)
 
     @property
     def driver(self) -> str:

@@ -22,6 +22,7 @@ from silo.api.trials.evaluators import KnownArtifacts, evaluators
 from silo.api.trials.measuring_process import ArgumentCopy, Candidate, MeasuringProcess
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.config import Config
+from silo.core.device import Measuring
 from silo.core.dtypes import dtype
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
@@ -286,7 +287,7 @@ def test_processes_share_the_arguments_and_have_results_of_their_own(arguments, 
 
 def test_a_bench_on_each_device_that_is_like_the_first(arguments, monkeypatch, caplog):
     def like(index, model):
-        return SimpleNamespace(target=cpu.target, index=index, model=model)
+        return SimpleNamespace(target=cpu.target, measuring=cpu.measuring, index=index, model=model)
 
     def made(devices):
         return [one.device for one in benches_on("k", devices, arguments, lambda *_: (1,))]
@@ -298,7 +299,7 @@ def test_a_bench_on_each_device_that_is_like_the_first(arguments, monkeypatch, c
     )
     assert made([cpu, same, other, again]) == [cpu, same]
     assert len({id(one.copy) for one in benches_on("k", [cpu, same], arguments, lambda *_: (1,))}) == 1
-    elsewhere = SimpleNamespace(target=SimpleNamespace(kind="fake"), index=0, model="c")
+    elsewhere = SimpleNamespace(measuring=Measuring.HERE, index=0, model="c")
     assert made([elsewhere, elsewhere]) == []
     assert not caplog.messages
     four = [cpu, *(like(index, cpu.model) for index in range(1, 4))]

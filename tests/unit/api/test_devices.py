@@ -7,8 +7,9 @@ import pytest
 import silo
 from silo.api.machine import device_info, device_plugins
 from silo.core.decisions import Rejected
-from silo.core.device import available_sms
+from silo.core.device import HOST_MEMORY, Memory, available_sms
 from silo.core.expressions import Bindings, evaluate
+from silo.core.target import Target
 from silo.core.trace import trace_grid
 from silo.errors import DeviceError, TraceError
 from silo.launch.buffers import split_device
@@ -17,8 +18,8 @@ from silo.launch.resources import reserve_sms
 
 def test_listing_the_cpu_loads_no_framework_and_no_gpu_code():
     code = (
-        "import sys, silo; silo.device('cpu');"
-        "from silo.api.machine.device_plugins import device_of; device_of('k', None, 0);"
+        "import sys, silo; silo.device('cpu'); from silo.api.machine.device_plugins import device_for;"
+        "device_for('k', (0, 0), lambda device: True);"
         "print([name for name in ('torch', 'jax', 'numpy', 'silo.backends.cuda.device') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -67,11 +68,83 @@ def test_names_of_places():
 
 
 def test_a_broken_plugin_is_told_from_an_absent_gpu(monkeypatch):
-    reasons = {"cuda": Rejected("no driver"), "npu": Rejected("ImportError: oops"), "cpu": ()}
-    monkeypatch.setattr(device_plugins, "_asked", lambda kind: reasons[kind])
-    monkeypatch.setattr(device_plugins, "_plugins", lambda: dict.fromkeys(reasons))
-    assert [name for name, _ in device_plugins.absent_devices()] == ["cuda"]
-    assert [name for name, _ in device_plugins.broken_plugins()] == ["npu"]
+    def nothing_here():
+        raise DeviceError("no driver")
+
+    def oops():
+        raise ZeroDivisionError("oops")
+
+    plugged(monkeypatch, absent=nothing_here, npu=oops, gone="a_module_that_is_not_there:devices")
+    assert ("absent", Rejected("no driver")) in device_plugins.absent_devices()
+    assert dict(device_plugins.broken_plugins()) == {
+        "npu": Rejected("ZeroDivisionError: oops"),
+        "gone": Rejected("ModuleNotFoundError: No module named 'a_module_that_is_not_there'"),
+    }
+
+
+def test_what_is_known_of_silos_own_plugins_beforehand_is_what_their_devices_say():
+    from silo.backends.cpu.device import CpuDevice
+    from silo.backends.cuda.device import VENDOR as CUDA
+    from silo.backends.hip.device import VENDOR as HIP
+
+    said = {"cuda": CUDA.memory.types, "hip": HIP.memory.types, "cpu": CpuDevice.memory.fget(None).types}
+    assert {name: shipped.memory for name, shipped in device_plugins._SHIPPED.items()} == said
+
+
+# ---- where a call runs ----
+
+
+class Toy:
+    """A device of somebody else's."""
+
+    index = 0
+
+    def __init__(self, *memory, kind="toy"):
+        self.memory, self.target = Memory(memory), Target("fake", kind)
+
+
+@pytest.fixture(autouse=True)
+def _forget_plugins():
+    yield
+    device_plugins._asked.cache_clear()
+
+
+def plugged(monkeypatch, **plugins):
+    """Plug-ins besides Silo's own: functions, or the place where one should be."""
+    places = {name: one if isinstance(one, str) else f"silo_test_plugins:{name}" for name, one in plugins.items()}
+    monkeypatch.setitem(sys.modules, "silo_test_plugins", SimpleNamespace(**plugins))
+    own = {name: shipped.place for name, shipped in device_plugins._SHIPPED.items()}
+    monkeypatch.setattr(device_plugins, "_plugins", lambda: own | places)
+    device_plugins._asked.cache_clear()
+
+
+def test_memory_and_kind_choose_the_device(monkeypatch):
+    host, metal = Toy(HOST_MEMORY), Toy(8)
+    plugged(monkeypatch, toy=lambda: [host], metal=lambda: [metal])
+    cpu = device_plugins.device_named("cpu")
+    for place in ((0, 0), (1, 0), (1, 7)):
+        assert device_plugins.device_for("k", place, lambda _: True) is cpu
+        assert device_plugins.device_for("k", place, lambda device: device is host) is host
+        # Nothing has code for it: the memory's own device is where it is missed.
+        assert device_plugins.device_for("k", place, lambda _: False) is cpu
+    assert device_plugins.device_for("k", (8, 0), lambda _: False) is metal
+    with pytest.raises(DeviceError, match=r"k: its arrays are in memory of metal \(DLPack device type 8\), which no"):
+        device_plugins.device_for("k", (8, 1), lambda _: True)
+
+
+def test_entry_points_are_not_read_where_a_device_of_silos_own_serves(monkeypatch):
+    monkeypatch.setattr(device_plugins, "_plugins", lambda: pytest.fail("they were read"))
+    assert device_plugins.device_for("k", (0, 0), lambda _: True).target.kind == "cpu"
+
+
+def test_a_device_that_is_insisted_on_takes_the_memory():
+    cpu = device_plugins.device_named("cpu")
+    for place in ((0, 0), (1, 0), (1, 3)):
+        device_plugins.require_memory("k", cpu, place)
+    with pytest.raises(DeviceError, match=r"k: its arrays are in memory of cuda:1, .* cpu:0, which takes .* cpu$"):
+        device_plugins.require_memory("k", cpu, (2, 1))
+    with pytest.raises(DeviceError, match="rocm:1"):
+        device_plugins.require_memory("k", Toy(10), (10, 1))
 
 
 # ---- devices that other libraries know ----
@@ -156,3 +229,26 @@ def test_reserving_reaches_kernels_that_were_called_before(tmp_path):
             reserve_sms("cpu", 0, 0)
         kernel(x, 64)
     assert grids == [1, 3, 1, 1]
+
+
+@pytest.mark.parametrize("made", ["mps:0", "meta"])
+def test_an_array_in_unknown_memory_is_an_error_of_the_call(tmp_path, made):
+    pytest.importorskip("triton", reason="this test has a Triton kernel")
+    import triton
+    import triton.language as tl
+
+    from silo.settings import override
+
+    @triton.jit
+    def fill(x, n, BLOCK: tl.constexpr = 64):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(x + i, 1.0, mask=i < n)
+
+    class Elsewhere:
+        dtype, device = "float32", made
+
+        def data_ptr(self):
+            return 64
+
+    with override(home=str(tmp_path), tune="off"), pytest.raises(DeviceError, match="fill: its arrays are in memory"):
+        silo.kernel(grid=lambda a: (1,))(fill)(Elsewhere(), 64)

@@ -8,10 +8,9 @@ import pytest
 pytest.importorskip("numpy")
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "examples")]
+sys.path.insert(0, str(ROOT / "examples"))
 
-import cpu_report as report  # noqa: E402  # after the path
-
+from bench.cpu import report  # noqa: E402  # after the path
 from silo.settings import override  # noqa: E402
 
 ROWS = (
@@ -96,7 +95,7 @@ def store(tmp_path_factory):
 def table():
     pytest.importorskip("triton", reason="the rows are Triton kernels")
     pytest.importorskip("torch", reason="the rows are compared with torch")
-    import cpu_table
+    from bench.cpu import table as cpu_table
 
     return cpu_table
 

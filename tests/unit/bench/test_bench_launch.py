@@ -4,26 +4,20 @@ import ctypes
 import json
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("numpy")
 
-BENCH = Path(__file__).resolve().parents[3] / "bench"
-sys.path.insert(0, str(BENCH))
-
-import cold_start  # noqa: E402  # after the path
-import launch  # noqa: E402
-import launch_capture  # noqa: E402
-import launch_report as report  # noqa: E402
-import launch_run as run  # noqa: E402
-import machine  # noqa: E402
-import paired  # noqa: E402
-from launch_cases import BLOCK, CASES, GRID, Call, Case, select  # noqa: E402
-from launch_peers import AbsentError, Context, Row, nvidia, triton_own  # noqa: E402
-from launch_peers import ours as peers  # noqa: E402
+from bench import machine, paired  # numpy may be absent
+from bench.cold_start import command as cold_start
+from bench.launch import capture as launch_capture
+from bench.launch import command as launch
+from bench.launch import report, run
+from bench.launch.cases import BLOCK, CASES, GRID, Call, Case, select
+from bench.launch.peers import AbsentError, Context, Row, nvidia, triton_own
+from bench.launch.peers import ours as peers
 
 
 def measured(wall, floor=None):
@@ -92,7 +86,7 @@ def test_no_argument_is_folded_away_and_the_declared_grid_is_the_given_one():
 
 def test_kernels_take_the_arguments_of_their_cases():
     pytest.importorskip("triton")
-    import nop_kernels
+    from bench.launch import nop_kernels
 
     for case in CASES:
         names = [*case.pointer_names, *case.integer_names, *case.constexpr_names]

@@ -1,7 +1,6 @@
 """The search benchmark's own logic: verdicts and tables from runs. No searches, no timings."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,9 +8,8 @@ import pytest
 pytest.importorskip("numpy")
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "bench")]
 
-import search_report as report  # noqa: E402  # after the path
+from bench.search import report  # noqa: E402  # numpy may be absent
 
 
 def runs(*at_100):

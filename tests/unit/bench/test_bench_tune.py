@@ -1,14 +1,10 @@
 """What the tuning benchmark makes of its samples."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "bench"))
-
-import tune as bench
+from bench.tune import command as bench
 
 FAST, SLOW = {"BLOCK": 64, "num_warps": 4}, {"BLOCK": 32, "num_warps": 4}
 

@@ -25,15 +25,14 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def rows():
-    folders = [str(ROOT / "bench"), str(ROOT / "examples")]
-    sys.path[:0] = folders
+    folder = str(ROOT / "examples")
+    sys.path.insert(0, folder)
     try:
-        from cpu_table import ROWS
+        from bench.cpu.table import ROWS
 
         yield ROWS
     finally:
-        for folder in folders:
-            sys.path.remove(folder)
+        sys.path.remove(folder)
 
 
 def run(workload, memory=()):

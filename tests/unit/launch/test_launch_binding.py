@@ -120,7 +120,7 @@ def test_facts_for_the_source_layer():
     with pytest.raises(KeyError):
         call["missing"]
     assert call.device == (1, 0)
-    assert call.device_kind == "cpu"
+    assert call.on_host
 
 
 def test_facts_agree_with_the_source_layer():

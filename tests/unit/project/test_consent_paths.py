@@ -80,7 +80,7 @@ FORBIDDEN = ("exec", "eval", "LoadLibrary", "PyDLL", "dlopen", "pickle.loads", "
 
 NATIVE = {
     "cpu_driver.c": ("dlopen", 1),  # objects, for CpuModule
-    "gpu_functions.c": ("dlopen", 1),  # the GPU drivers by their names
+    "gpu_library.c": ("dlopen", 1),  # the GPU drivers by their names
     "torch_shim.c": ("dlopen", 2),  # libraries that are loaded already (RTLD_NOLOAD)
 }
 

@@ -48,7 +48,7 @@ def is_importable(module, name):
         return False
 
 
-PROGRAMS = sorted(path for folder in ("bench", "examples", "scripts") for path in (ROOT / folder).glob("*.py"))
+PROGRAMS = sorted(path for folder in ("bench", "examples", "scripts") for path in (ROOT / folder).rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(ROOT)))

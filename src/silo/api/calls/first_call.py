@@ -48,6 +48,8 @@ def measurable(kernel: DeclaredKernel, situation: Situation, variant: Variant) -
     """Whether candidates, of which ``variant`` is one, can be measured on copies of this call's arguments."""
     if kernel.grid is None and situation.call.grid is None:
         return Rejected("the call gives no grid that other configs could use")
+    if isinstance(situation.device.measuring, Rejected):
+        return situation.device.measuring
     if not has_numpy():
         return Rejected("numpy is not installed, and results are compared with it")
     ranges: list[tuple[int, int, object, str]] = []

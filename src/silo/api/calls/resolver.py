@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.calls.decision import decide_call, frozen_error, mode_of, unfinished
@@ -18,14 +18,15 @@ from silo.api.code.loaded_kernels import HeuristicLauncher, bound_launcher, guar
 from silo.api.declared.declaration import DeclaredKernel
 from silo.api.declared.derived_constexprs import derive
 from silo.api.declared.situation import Situation
-from silo.api.machine.device_plugins import device_of
+from silo.api.machine.device_plugins import device_for, require_memory
 from silo.api.machine.session import session
 from silo.api.trials.problem import Problem, measure_policy
 from silo.artifacts.artifact import Artifact
 from silo.compile.plan import Chosen
+from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
-from silo.core.decisions import Decision, Rejected
+from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.origins import Origin
 from silo.core.protocols import Device
 from silo.core.search_space import SearchSpace
@@ -33,7 +34,7 @@ from silo.core.signature import NoDefault, Signature
 from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant
-from silo.errors import ArgumentError, BlobLostError, SpaceError
+from silo.errors import ArgumentError, BlobLostError, SpaceError, TargetError
 from silo.forks import Mutex
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
@@ -76,15 +77,25 @@ class Resolver:
         """The native launcher."""
         return guarded_launcher(self._kernel, self._on_miss, release_gil=self._kernel.release_gil)
 
+    def launcher_on(self, device: Device) -> Launcher:
+        """A launcher whose calls run on ``device``, whichever their arrays and the kernel's kind would choose."""
+        return guarded_launcher(
+            self._kernel, partial(self._on_miss, device=device), release_gil=self._kernel.release_gil
+        )
+
     @cached_property
     def direct(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
         """What launches without a check."""
+        return self._complete(self.native)
+
+    def _complete(self, launcher: Launcher) -> Launcher | HeuristicLauncher:
+        """A launcher with the heuristics before it that run in Python, where the kernel has some."""
         kernel = self._kernel
         if not kernel.derived.opaque:
-            return self.native
+            return launcher
         parameters = kernel.source.signature.parameters
         defaults = {p.name: p.default for p in parameters if not isinstance(p.default, NoDefault)}
-        return HeuristicLauncher(self.native, kernel.source.signature.names, defaults, kernel.derived)
+        return HeuristicLauncher(launcher, kernel.source.signature.names, defaults, kernel.derived)
 
     def compiled(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> CompiledKernel:
         """Compile and load what a call needs; what came of it."""
@@ -173,10 +184,13 @@ class Resolver:
             lines.append(f"rejected: {config}: {reason}")
         return lines
 
-    def understand(self, call: Call) -> Situation:
-        """Types, facts, device and candidates of a call."""
+    def understand(self, call: Call, device: Device | None = None) -> Situation:
+        """Types, facts, device and candidates of a call. It runs on ``device``; None: where its arrays' memory says."""
         kernel = self._kernel
-        device = device_of(kernel.name, call.device_kind, call.device[1])
+        if device is None:
+            device = device_for(kernel.name, call.device, self._serves)
+        else:
+            require_memory(kernel.name, device, call.device)
         facts = call.facts(kernel.source.constant)
         signature, specialization = kernel.source.specialize(facts)
         if kernel.source.extents is not None:
@@ -326,9 +340,16 @@ class Resolver:
         grid = call_grid(situation.call, self._kernel.grid, values, situation.device.facts())
         return replace(specialization, grid=grid)
 
-    def _on_miss(self, call: Call) -> Binding:
+    def _serves(self, device: Device) -> Decision:
+        """Whether something here compiles the kernel for a device."""
+        try:
+            return Accepted(select_compiler(self._kernel.source.kind, device.target).name)
+        except TargetError as error:
+            return Rejected(str(error))
+
+    def _on_miss(self, call: Call, device: Device | None = None) -> Binding:
         with self._lock:
-            situation = self.understand(call)
+            situation = self.understand(call, device)
             decision = self.decide(situation, can_tune=self._tuning_process != os.getpid())
             config = decision.config
             if decision.action is Action.REFUSE:
@@ -336,7 +357,8 @@ class Resolver:
             if decision.action is Action.TUNE:
                 self._tuning_process = os.getpid()
                 try:
-                    config = self._tuned(situation, decision.origin) or config
+                    launcher = self.direct if device is None else self._complete(self.launcher_on(device))
+                    config = self._tuned(situation, launcher, decision.origin) or config
                 finally:
                     self._tuning_process = 0
             variant = self.variant(situation, config)
@@ -359,13 +381,18 @@ class Resolver:
             announce(f"compiled {variant.kernel} for {variant.target} in {format_duration(task.seconds)}{config}")
         return artifact
 
-    def _tuned(self, situation: Situation, unmeasured: Origin) -> Config | None:
+    def _tuned(
+        self,
+        situation: Situation,
+        launcher: Launcher | HeuristicLauncher,
+        unmeasured: Origin,
+    ) -> Config | None:
         return tune_live(
             self._kernel,
             situation,
             self.problem(situation),
             lambda config: self.variant(situation, config),
-            self.direct,
+            launcher,
             unmeasured,
         )
 

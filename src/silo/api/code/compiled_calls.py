@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from silo.api.code.code_forms import CodeForms
 from silo.api.code.loaded_kernels import bound_launcher, stored_blob
-from silo.api.machine.device_plugins import devices_of_kind
+from silo.api.machine.device_plugins import default_device
 from silo.api.machine.session import session
 from silo.core.dtypes import dtype
 from silo.errors import ArgumentError
 from silo.frozen import replace
 from silo.launch import native
-from silo.launch.native import KINDS
 
 if TYPE_CHECKING:
     from silo.api.declared.declaration import DeclaredKernel
@@ -153,10 +152,8 @@ def compiled_kernel(kernel: DeclaredKernel, artifact: Artifact, binding: Binding
 
 def default_place() -> str:
     """Where a call without arrays goes, by the rule of calls: the current GPU, else the first, else the CPU."""
-    for kind in KINDS:
-        if devices_of_kind(kind):
-            return f"{kind}:{native.gpu_current(kind) or 0}"
-    return "cpu"
+    first = default_device()
+    return "cpu" if first.memory.is_host else f"{first.target.kind}:{native.gpu_current(first.target.kind) or 0}"
 
 
 def stand_in(value: object, device: Callable[[], str]) -> object:

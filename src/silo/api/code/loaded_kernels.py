@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.artifacts.runs_on import runs_on
 from silo.core.decisions import Decision
 from silo.core.signature import ParameterKind, Signature
 from silo.core.values import Value
@@ -91,8 +90,8 @@ def load_code(device: Device, code: VouchedCode) -> LoadedKernel:
 
 
 def runs_here(device: Device, target: Target, blob_kind: str) -> Decision:
-    """Whether the device runs code for a target. PTX has rules of its own, which the target alone does not tell."""
-    return runs_on(target, device.target, "ptx") if blob_kind == "ptx" else device.runs(target)
+    """Whether the device runs code of this kind for a target."""
+    return device.runs(target, blob_kind)
 
 
 class HeuristicLauncher:

@@ -6,7 +6,7 @@ import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from silo.api.machine.device_plugins import absent_devices, all_devices, broken_plugins
+from silo.api.machine.device_plugins import absent_devices, all_devices, broken_plugins, devices_of_kind
 from silo.core.decisions import Decision, Rejected
 from silo.core.protocols import Device
 from silo.core.target import Target
@@ -63,11 +63,7 @@ def _native() -> str:
 
 
 def _devices() -> list[Finding]:
-    found = [
-        Finding(_device_name(device), "ok", f"{device.target}: {device.model}")
-        for device in all_devices()
-        if device.target.kind != "fake"
-    ]
+    found = [Finding(_device_name(device), "ok", f"{device.target}: {device.model}") for device in all_devices()]
     for name, rejected in broken_plugins():
         found.append(Finding(f"device {name}", "missing", rejected.reason, "a device plug-in is broken"))
     for name, rejected in absent_devices():
@@ -78,14 +74,14 @@ def _devices() -> list[Finding]:
 def _device_name(device: Device) -> str:
     """``device cpu``, ``device cuda:1``."""
     kind = device.target.kind
-    return f"device {kind}" if kind == "cpu" else f"device {kind}:{device.index}"
+    return f"device {kind}" if device.memory.is_host else f"device {kind}:{device.index}"
 
 
 def _compilers() -> list[Finding]:
     from silo.compile.toolchain import Toolchain  # noqa: PLC0415
 
     toolchain = Toolchain()
-    targets = [device.target for device in all_devices() if device.target.kind == "cpu"]
+    targets = [device.target for device in devices_of_kind("cpu")]
     targets += [Target.parse(text) for text in _REPRESENTATIVE_TARGETS]
     found: list[Finding] = []
     for target in targets:

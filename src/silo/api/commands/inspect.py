@@ -12,7 +12,7 @@ from silo.api.code.loaded_kernels import stored_blob
 from silo.api.kernels.binary import BinaryKernel
 from silo.api.kernels.collection import collect_kernels
 from silo.api.kernels.kernel import Kernel
-from silo.api.machine.device_plugins import device_named, devices_of_kind, resolve_target
+from silo.api.machine.device_plugins import devices_of_kind, resolve_target
 from silo.api.machine.session import session
 from silo.api.machine.user_files import PlaceKind, kind_of
 from silo.api.tuning.case_tuning import CaseStudy, case_studies
@@ -108,7 +108,7 @@ def _values(config: str | None) -> dict[str, str]:
 def _of_kernel(kernel: Kernel, asked: _Asked) -> CodeListing:
     if isinstance(kernel, BinaryKernel):
         return _of_binary(kernel, asked)
-    studies = case_studies(kernel, device_named("cpu"))
+    studies = case_studies(kernel, None)
     study = next((one for one in studies if asked.case in (None, one.case.label)), None)
     if study is None:
         raise CaseError(

@@ -15,6 +15,7 @@ from silo.api.kernels.kernel import Kernel
 from silo.api.machine.device_plugins import device_named
 from silo.api.machine.user_files import PlaceKind, kind_of
 from silo.api.tuning.case_tuning import call_arguments, case_studies, materializer
+from silo.core.decisions import Rejected
 from silo.core.protocols import Device
 from silo.core.values import Value
 from silo.errors import (
@@ -40,7 +41,7 @@ _FATAL = (TrustError, CompilerMissingError, DeviceError, BundleFormatError, Lock
 
 @dataclass(frozen=True, slots=True)
 class CaseOutcome:
-    """What one case did. ``time_ns`` is the median of a few launches after the checked one."""
+    """What one case did. ``time_ns`` is the median of a few launches after the checked one; None: not timed there."""
 
     kernel: str
     case: str
@@ -54,7 +55,7 @@ class CaseOutcome:
 def run_cases(
     path: Path,
     *,
-    device: str = "cpu",
+    device: str | None = None,
     kernels: Sequence[str] | None = None,
     arrays: str | None = None,
     trust: bool = False,
@@ -63,14 +64,15 @@ def run_cases(
 ) -> list[CaseOutcome]:
     """Run the cases of a Python file or a bundle. A case that fails is an outcome; what concerns the file is an error.
 
-    With ``check`` each runs once, in checking mode (:func:`silo.check`), and is not timed.
+    They run on ``device``, or where their arrays, which are in host memory then, and the kernel's kind lead. With
+    ``check`` each runs once, in checking mode (:func:`silo.check`), and is not timed.
 
     Raises:
         CaseError: there is no case to run.
         SiloError: the file cannot be read, its host code is not trusted, or the device is not here.
     """
-    found = device_named(device)
-    if check and found.target.kind != "cpu":
+    found = None if device is None else device_named(device)
+    if check and found is not None and found != device_named("cpu"):
         raise DeviceError(f"checking runs on the CPU, not on {device}: leave --device out")
     if kind_of(path) is not PlaceKind.BUNDLE:
         with override(**({} if tune is None else {"tune": tune})):
@@ -80,22 +82,23 @@ def run_cases(
                 for row in _run_kernel(kernel, found, arrays, check=check)
             ]
     loaded = load(path, trust=trust)
-    for name in kernels or tuple(loaded):
-        loaded[name].require_consent(found)
-    rows = [row for name in kernels or tuple(loaded) for row in _run_bundled(loaded[name], found, arrays, check=check)]
+    chosen = {name: found or loaded[name].host_device() for name in kernels or tuple(loaded)}
+    for name, on in chosen.items():
+        loaded[name].require_consent(on)
+    rows = [row for name, on in chosen.items() for row in _run_bundled(loaded[name], on, arrays, check=check)]
     if not rows:
-        raise CaseError(f"{path} holds no case of {', '.join(kernels or tuple(loaded))}")
+        raise CaseError(f"{path} holds no case of {', '.join(chosen)}")
     return rows
 
 
-def _run_kernel(kernel: Kernel, device: Device, library: str | None, *, check: bool) -> list[CaseOutcome]:
+def _run_kernel(kernel: Kernel, device: Device | None, library: str | None, *, check: bool) -> list[CaseOutcome]:
     rows: list[CaseOutcome] = []
     for study in case_studies(kernel, device, library):
-        named = call_arguments(kernel, study.case)
+        named, on = call_arguments(kernel, study.case), study.situation.device
         if check:
-            rows.append(_check(kernel, study.case, named, device))
+            rows.append(_check(kernel, study.case, named, on))
         else:
-            rows.append(_run(kernel, study.case, kernel.resolver.native, named, device))
+            rows.append(_run(kernel, study.case, kernel.resolver.launcher_on(on), named, on))
     return rows
 
 
@@ -107,7 +110,7 @@ def _run_bundled(kernel: BundledKernel, device: Device, library: str | None, *, 
         if check:
             rows.append(_check(kernel, case, named, device))
         else:
-            rows.append(_run(kernel, case, kernel.launcher, named, device))
+            rows.append(_run(kernel, case, kernel.launcher_on(device), named, device))
     return rows
 
 
@@ -165,8 +168,7 @@ def _run(
         )
         launch()
         result, argument = case.check()
-        timer = device.timer()
-        samples = [timer.elapsed_ns(launch, 1) for _ in range(_REPEATS)]
+        time_ns = None if isinstance(device.measuring, Rejected) else _median_ns(device, launch)
     except CaseError:
         raise
     except SiloError as error:
@@ -175,8 +177,11 @@ def _run(
         return CaseOutcome(name, case.label, "", ok=False, message=f"{type(error).__name__}: {error}")
     shown = _shown(config)
     if result is None:
-        return CaseOutcome(
-            name, case.label, shown, ok=True, time_ns=median(samples), message="nothing is expected of it"
-        )
+        return CaseOutcome(name, case.label, shown, ok=True, time_ns=time_ns, message="nothing is expected of it")
     message = "" if result.ok else f"{argument}: {result.message}"
-    return CaseOutcome(name, case.label, shown, result.ok, median(samples), result.max_abs_error, message)
+    return CaseOutcome(name, case.label, shown, result.ok, time_ns, result.max_abs_error, message)
+
+
+def _median_ns(device: Device, launch: Callable[[], object]) -> int:
+    timer = device.timer()
+    return median([timer.elapsed_ns(launch, 1) for _ in range(_REPEATS)])

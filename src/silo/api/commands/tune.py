@@ -81,7 +81,7 @@ def _silent(_name: str, _event: Progress) -> None:
 def tune_path(
     path: Path,
     *,
-    device: str = "cpu",
+    device: str | None = None,
     kernels: Sequence[str] | None = None,
     searcher: str = DEFAULT_SEARCHER,
     evaluations: int | None = None,
@@ -93,9 +93,9 @@ def tune_path(
     """Measure the configs of every case of a Python file, or the variants of a bundle, which is refined in place.
 
     A ``device`` without a number, such as ``cuda``, stands for all GPUs of the first one's model: configs are measured
-    on all of them at the same time, and finalists are compared on the first. With ``lock`` the decisions for a Python
-    file's studies are written there; what is deployed by it is tried first and stays unless something is faster beyond
-    the noise.
+    on all of them at the same time, and finalists are compared on the first. Without a device the arrays are in host
+    memory, and the kernel's kind says where it runs. With ``lock`` the decisions for a Python file's studies are
+    written there; what is deployed by it is tried first and stays unless something is faster beyond the noise.
 
     Raises:
         CaseError: there is no case, or one is wrong: nothing was compiled then.
@@ -104,8 +104,8 @@ def tune_path(
         TuneInterrupted: Ctrl-C; every finished trial is kept, and the lock is as it was.
     """
     limits = Limits(searcher, Budget(evaluations, budget_s), lock)
-    limits = replace(limits, devices=devices_named(device))
-    found = limits.devices[0]
+    limits = replace(limits, devices=() if device is None else devices_named(device))
+    found = limits.devices[0] if limits.devices else None
     report = progress or _silent
     require_numpy("tuning, which compares results,")
     if kind_of(path) is PlaceKind.BUNDLE:

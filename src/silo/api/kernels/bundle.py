@@ -8,11 +8,12 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.code.loaded_kernels import CheckedLauncher, VouchedCode, bound_launcher, load_code, runs_here
-from silo.api.machine.device_plugins import device_of
+from silo.api.machine.device_plugins import device_for, require_memory
 from silo.bundle.contents import calls_of, host_code
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.decisions import Decision, Rejected
+from silo.core.device import HOST_MEMORY
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.values import Value
 from silo.errors import BundleError, ExpressionError, NoVariantError
@@ -215,7 +216,7 @@ class BundledKernel:
     def explain(self, *args: object, **kwargs: object) -> str:
         """Which variant a call with such arguments gets, why, and why not the others."""
         call = inspect_call(self.launcher, self._head.signature, *args, **kwargs)
-        device = device_of(self.name, call.device_kind, call.device[1])
+        device = device_for(self.name, call.device, self._serves)
         best = next(self._candidates(call, device), None)
         lines = [describe_call(call), f"device: {device.target} ({device.model})"]
         for variant, decision in self._decisions(call, device):
@@ -290,8 +291,23 @@ class BundledKernel:
         consent = self.consent(one)
         return VouchedCode(one.artifact, self.bundle.blob(one.artifact.blob.sha256), consent)
 
-    def _on_miss(self, call: Call) -> Binding:
-        device = device_of(self.name, call.device_kind, call.device[1])
+    def launcher_on(self, device: Device) -> Launcher:
+        """A native launcher whose calls run on ``device``, whichever their arrays and the bundle would choose."""
+        return self.launcher_with(partial(self._on_miss, device=device))
+
+    def host_device(self) -> Device:
+        """Where calls with arrays in host memory run."""
+        return device_for(self.name, (HOST_MEMORY, 0), self._serves)
+
+    def _serves(self, device: Device) -> bool:
+        """Whether some code of the kernel runs on a device."""
+        return any(runs_here(device, group.target, group.blob_kind) for group in self._kernel.groups)
+
+    def _on_miss(self, call: Call, device: Device | None = None) -> Binding:
+        if device is None:
+            device = device_for(self.name, call.device, self._serves)
+        else:
+            require_memory(self.name, device, call.device)
         chosen = self.choose(call, device)
         variant = chosen.artifact.variant
         return bind(

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.code.loaded_kernels import HeuristicLauncher, guarded_launcher
-from silo.api.machine.device_plugins import device_of
+from silo.api.machine.device_plugins import device_named
 from silo.artifacts.artifact import decoded
 from silo.compile.toolchain import select_compiler
 from silo.core.protocols import CheckedKernel, ChecksKernels
@@ -130,7 +130,7 @@ class CheckingBundle(CheckingLauncher):
     def _on_miss(self, call: Call) -> Binding:
         kernel = self._kernel
         _require_host(call)
-        device = device_of(kernel.name, "cpu", 0)
+        device = device_named("cpu")
         chosen = kernel.choose(call, device)
         artifact = chosen.artifact
         variant = artifact.variant
@@ -179,7 +179,7 @@ def _effects(launch: LaunchInfo, effects: Sequence[Effect]) -> dict[str, Effect]
 
 
 def _require_host(call: Call) -> None:
-    if call.device_kind not in (None, "cpu"):
+    if not call.on_host:
         raise ArgumentError(
             f"{describe_call(call)}: a check runs on the CPU and takes arrays in host memory; copy them there (.cpu())"
         )

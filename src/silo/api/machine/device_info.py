@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from silo.api.machine.device_plugins import all_devices, device_named
+from silo.api.machine.device_plugins import all_devices, default_device, device_named
 from silo.core.device import available_sms
 from silo.core.protocols import Device
 from silo.errors import DeviceError
@@ -82,27 +82,18 @@ def device(name: str | None = None, *, reserved_sms: int | None = None) -> Devic
     >>> device("cpu").kind
     'cpu'
     """
-    found = _first() if name is None else _named(name)
+    found = _of_plugin(default_device()) if name is None else _named(name)
     return found if reserved_sms is None else replace(found, reserved_sms=reserved_sms)
 
 
 def devices() -> tuple[DeviceInfo, ...]:
     """Every device of this machine that Silo or a library which is loaded already can reach."""
-    found = [_of_plugin(one) for one in all_devices() if one.target.kind != "fake"]
+    found = [_of_plugin(one) for one in all_devices()]
     for kind, (library, count, _) in _LIBRARIES.items():
         module: Any = sys.modules.get(library)
         if module is not None:
             found += [_named(f"{kind}:{index}") for index in range(count(module))]
     return tuple(found)
-
-
-def _first() -> DeviceInfo:
-    for kind in ("cuda", "hip"):
-        try:
-            return _named(kind)
-        except DeviceError:
-            continue
-    return _named("cpu")
 
 
 def _named(name: str) -> DeviceInfo:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
 
 from silo.core.decisions import Rejected
+from silo.core.device import HOST_MEMORY, memory_name
 from silo.core.target import Target
-from silo.errors import DeviceError, SiloError, TargetError
+from silo.errors import DeviceError, TargetError
+from silo.frozen import frozen
 
 if TYPE_CHECKING:
     from silo.core.protocols import Device
@@ -18,24 +20,42 @@ __all__ = [
     "absent_devices",
     "all_devices",
     "broken_plugins",
+    "default_device",
+    "device_for",
     "device_named",
-    "device_of",
     "devices_named",
     "devices_of_kind",
+    "place_name",
+    "require_memory",
     "resolve_target",
 ]
 
 _GROUP = "silo.devices"
 
-# Looking through every installed distribution takes longer than launching a kernel, so these are known beforehand.
-_SHIPPED: Final = {
-    "cpu": "silo.backends.cpu.device:devices",
-    "cuda": "silo.backends.cuda.device:devices",
-    "hip": "silo.backends.hip.device:devices",
+
+@frozen
+class _Shipped:
+    """A plug-in of Silo's own: where it is, and the DLPack device types of the memory that its devices take."""
+
+    place: str
+    memory: tuple[int, ...]
+
+
+# Looking through every installed distribution takes longer than launching a kernel, so these are known beforehand; a
+# test holds their memory to what the devices say. In the order in which a call without arrays prefers them.
+_SHIPPED: Final[Mapping[str, _Shipped]] = {
+    "cuda": _Shipped("silo.backends.cuda.device:devices", (2, 3, 13)),
+    "hip": _Shipped("silo.backends.hip.device:devices", (10, 11)),
+    "cpu": _Shipped("silo.backends.cpu.device:devices", (HOST_MEMORY,)),
 }
 
-# Kinds whose absence is what most machines are like, and no fault of the installation.
-_OPTIONAL_KINDS = frozenset({"cuda", "hip"})
+
+@frozen
+class _Missing:
+    """Why a plug-in has no devices; ``broken`` where that is a fault, and not what most machines are like."""
+
+    why: Rejected
+    broken: bool
 
 
 @cache
@@ -43,30 +63,33 @@ def _plugins() -> Mapping[str, str]:
     """Where each plug-in is (``module:function``) by name, which is the kind of the devices it has."""
     from importlib.metadata import entry_points  # noqa: PLC0415  # only for kinds Silo does not ship, and for lists
 
-    found = {point.name: point.value for point in entry_points(group=_GROUP)} | _SHIPPED
+    found = {point.name: point.value for point in entry_points(group=_GROUP)}
+    found |= {name: shipped.place for name, shipped in _SHIPPED.items()}
     return dict(sorted(found.items()))
 
 
 @cache
-def _asked(kind: str) -> tuple[Device, ...] | Rejected:
+def _asked(kind: str) -> tuple[Device, ...] | _Missing:
     """The devices of one plug-in, or why there are none. Opens drivers, so only kinds that are needed are asked."""
-    place = _SHIPPED.get(kind) or _plugins().get(kind)
+    place = _SHIPPED[kind].place if kind in _SHIPPED else _plugins().get(kind)
     if place is None:
-        return Rejected(f"Silo has no device plug-in for {kind}")
+        return _Missing(Rejected(f"Silo has no device plug-in for {kind}"), broken=False)
     module, _, name = place.partition(":")
+    loaded = False
     try:
         list_devices = cast("Callable[[], Sequence[Device]]", getattr(import_module(module), name))
+        loaded = True
         return tuple(list_devices())
-    except DeviceError as error:
-        return Rejected(str(error))
-    except (ImportError, AttributeError, OSError, SiloError) as error:
-        return Rejected(f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it has no devices
+        if loaded and isinstance(error, DeviceError):  # its way to say that this machine has none of them
+            return _Missing(Rejected(str(error)), broken=False)
+        return _Missing(Rejected(f"{type(error).__name__}: {error}"), broken=True)
 
 
 def devices_of_kind(kind: str) -> tuple[Device, ...]:
     """The devices of one kind, by index; none where there are none."""
     asked = _asked(kind)
-    return () if isinstance(asked, Rejected) else asked
+    return () if isinstance(asked, _Missing) else asked
 
 
 def all_devices() -> tuple[Device, ...]:
@@ -74,18 +97,18 @@ def all_devices() -> tuple[Device, ...]:
     return tuple(device for kind in _plugins() for device in devices_of_kind(kind))
 
 
-def _reasons() -> dict[str, Rejected]:
-    return {kind: asked for kind in _plugins() if isinstance(asked := _asked(kind), Rejected)}
+def _missing() -> dict[str, _Missing]:
+    return {kind: asked for kind in _plugins() if isinstance(asked := _asked(kind), _Missing)}
 
 
 def broken_plugins() -> tuple[tuple[str, Rejected], ...]:
     """Device plug-ins that could not be asked, each with the reason; a GPU's that has no GPU is none of them."""
-    return tuple((kind, reason) for kind, reason in _reasons().items() if kind not in _OPTIONAL_KINDS)
+    return tuple((kind, missing.why) for kind, missing in _missing().items() if missing.broken)
 
 
 def absent_devices() -> tuple[tuple[str, Rejected], ...]:
     """Kinds that are not here, as on most machines, each with the reason."""
-    return tuple((kind, reason) for kind, reason in _reasons().items() if kind in _OPTIONAL_KINDS)
+    return tuple((kind, missing.why) for kind, missing in _missing().items() if not missing.broken)
 
 
 def device_named(text: str) -> Device:
@@ -97,11 +120,9 @@ def device_named(text: str) -> Device:
         if not rest.isdigit() and device.runs(Target.parse(text)):
             return device
     listing = "".join(
-        f"\n  - {device.target.kind}:{device.index}, {device.target} ({device.model})"
-        for device in all_devices()
-        if device.target.kind != "fake"
+        f"\n  - {device.target.kind}:{device.index}, {device.target} ({device.model})" for device in all_devices()
     )
-    reasons = "".join(f"\n  - no {name}: {rejected.reason}" for name, rejected in _reasons().items())
+    reasons = "".join(f"\n  - no {name}: {missing.why.reason}" for name, missing in _missing().items())
     raise DeviceError(f"no device {text!r} on this machine; it has:{listing or ' none'}{reasons}")
 
 
@@ -117,6 +138,16 @@ def devices_named(text: str) -> tuple[Device, ...]:
     return tuple(one for one in devices_of_kind(first.target.kind) if one.model == first.model)
 
 
+def default_device() -> Device:
+    """Where a call without arrays goes: the first GPU, else the CPU. Raises DeviceError."""
+    return next((found[0] for kind in _SHIPPED if (found := devices_of_kind(kind))), None) or device_named("cpu")
+
+
+def place_name(device: Device) -> str:
+    """The place of a device's memory, as :class:`silo.Buffer` names it: ``cpu`` where it is the host's."""
+    return "cpu" if device.memory.is_host else f"{device.target.kind}:{device.index}"
+
+
 def resolve_target(text: str) -> Target:
     """A concrete target: ``cpu`` alone becomes this machine's level; ``cuda`` alone its GPU's arch."""
     target = Target.parse(text)
@@ -130,18 +161,68 @@ def resolve_target(text: str) -> Target:
         ) from error
 
 
-def device_of(kernel: str, kind: str | None, index: int) -> Device:
-    """The device that holds a call's arrays; the CPU where the call has none. ``DeviceError`` says what is missing.
+def device_for(kernel: str, place: tuple[int, int], serves: Callable[[Device], object]) -> Device:
+    """The device of a call: one that takes the memory its arrays are in and that ``serves`` says has code for it.
 
-    Only the plug-in of that kind is asked, so a call on the CPU opens no GPU's driver.
+    Silo's own plug-ins come first, then the others in order of their names; only those of that memory are asked, so a
+    call on the CPU opens no GPU's driver, and entry points are read only where no device of Silo's own serves. Where
+    none serves, it is the first that takes the memory: whoever needs its code says what is missing.
+
+    Args:
+        kernel: its name, for messages.
+        place: DLPack's (device type, index) of the arrays; type 0, a call without arrays, counts as host memory.
+        serves: whether there is, or can be, code of the kernel for a device.
+
+    Raises:
+        DeviceError: the arrays are in memory that no device here takes.
     """
-    wanted = kind or "cpu"
-    for device in devices_of_kind(wanted):
-        if wanted == "cpu" or device.index == index:
+    memory, index = place[0] or HOST_MEMORY, place[1]
+    owners = [kind for kind, shipped in _SHIPPED.items() if memory in shipped.memory]
+    found = _taking(owners, memory, index)
+    for device in found:
+        if serves(device):
             return device
-    asked = _asked(wanted)
-    reason = asked.reason if isinstance(asked, Rejected) else f"there is no {wanted}:{index}, only {len(asked)} of them"
+    others = _taking((kind for kind in _plugins() if kind not in _SHIPPED), memory, index)
+    for device in others:
+        if serves(device):
+            return device
+    if found or others:
+        return (*found, *others)[0]
+    raise DeviceError(_no_device(kernel, memory, index, owners))
+
+
+def _taking(kinds: Iterable[str], memory: int, index: int) -> tuple[Device, ...]:
+    """The devices of these kinds that take arrays in such memory; host memory is everybody's, whatever their number."""
+    return tuple(
+        device
+        for kind in kinds
+        for device in devices_of_kind(kind)
+        if memory in device.memory.types and (memory == HOST_MEMORY or device.index == index)
+    )
+
+
+def _no_device(kernel: str, memory: int, index: int, owners: Sequence[str]) -> str:
+    if not owners:
+        return (
+            f"{kernel}: its arrays are in memory of {memory_name(memory)} (DLPack device type {memory}), which no "
+            f"device here takes (plug-ins: {', '.join(_plugins())}). Copy them to the CPU or a GPU"
+        )
+    kind = owners[0]
+    asked = _asked(kind)
+    here = asked.why.reason if isinstance(asked, _Missing) else f"there is no {kind}:{index}, only {len(asked)} of them"
+    return (
+        f"{kernel}: the arrays are on {kind}:{index}, and Silo has no device plug-in for that here: {here}. "
+        f"Move the arrays to the CPU, or build a bundle for {kind} with silo build"
+    )
+
+
+def require_memory(kernel: str, device: Device, place: tuple[int, int]) -> None:
+    """``DeviceError`` where a call is to run on a device that does not take the memory its arrays are in."""
+    memory, index = place
+    if memory == 0 or (memory in device.memory.types and (memory == HOST_MEMORY or device.index == index)):
+        return
+    takes = ", ".join(memory_name(one) for one in device.memory.types)
     raise DeviceError(
-        f"{kernel}: the arrays are on {wanted}:{index}, and Silo has no device plug-in for that here: {reason}. "
-        f"Move the arrays to the CPU, or build a bundle for {wanted} with silo build"
+        f"{kernel}: its arrays are in memory of {memory_name(memory)}:{index}, and it is to run on "
+        f"{device.target.kind}:{device.index}, which takes arrays in memory of {takes}"
     )

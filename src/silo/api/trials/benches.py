@@ -18,13 +18,13 @@ from silo.api.trials.measuring_process import ArgumentCopy, Candidate, Measuring
 from silo.artifacts.artifact import Artifact
 from silo.core.config import Config
 from silo.core.decisions import Rejected
+from silo.core.device import Measuring
 from silo.core.nodes import Bindings, Node, evaluate
 from silo.core.protocols import Device
 from silo.core.values import Value
-from silo.errors import ArgumentError
+from silo.errors import ArgumentError, TuneError
 from silo.launch.descriptors import is_descriptor
 from silo.launch.hooks import without_hooks
-from silo.launch.native import KINDS
 from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
 
 if TYPE_CHECKING:
@@ -44,8 +44,6 @@ __all__ = [
 RUN_LIMIT_S = 10.0
 
 _log = logging.getLogger("silo")
-
-_CONFINED_KINDS = frozenset({"cpu", *KINDS})
 
 
 class Bench(Protocol):
@@ -217,8 +215,13 @@ def benches_on(
 
     ``devices`` begin with the one that has the arrays; of the others those like it count. There are fewer benches where
     memory has no room for every device's results. ``code_of`` is by default what the session's store has.
+
+    Raises:
+        TuneError: nothing can be measured on the device.
     """
     first = devices[0]
+    if isinstance(first.measuring, Rejected):
+        raise TuneError(f"{kernel} is not measured on {first.target}: {first.measuring.reason}")
     like = [first, *(one for one in devices[1:] if one.index != first.index and one.model == first.model)]
     if not confines(kernel, first, arguments):
         return []
@@ -240,7 +243,7 @@ def confines(kernel: str, device: Device, arguments: Mapping[str, object]) -> bo
 
     Where the arguments cannot be given to another process, a message says so.
     """
-    if device.target.kind not in _CONFINED_KINDS:
+    if device.measuring is not Measuring.CONFINED:
         return False
     decision = describable(arguments)
     if isinstance(decision, Rejected):

@@ -18,8 +18,6 @@ from silo.compile.wire import Message, encode
 from silo.core.protocols import Device
 from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TrustError, TuneError
 from silo.forks import Mutex
-from silo.launch import native
-from silo.launch.native import KINDS
 from silo.settings import settings
 
 if TYPE_CHECKING:
@@ -81,8 +79,7 @@ class ArgumentCopy:
         with self._lock:
             if self._shared is None:
                 # Only now is it certain that everything which writes the arrays was enqueued; wait until it is done.
-                if self._device.target.kind in KINDS:
-                    native.gpu_synchronize(self._device.target.kind, self._device.index)
+                self._device.synchronize()
                 self._shared = SharedArguments(self._arguments)
                 self.made += 1
             self._holders += 1

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from silo.api.machine.device_plugins import device_named
+from silo.api.machine.device_plugins import device_named, place_name
 from silo.api.machine.restoration import pinned
 from silo.api.machine.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors
 from silo.compile.serving import serve
@@ -28,10 +28,8 @@ from silo.core.protocols import Device
 from silo.core.signature import ParameterKind
 from silo.core.variant import Variant
 from silo.errors import LaunchError, SiloError
-from silo.launch import native
 from silo.launch.binding import bind
 from silo.launch.buffers import Buffer
-from silo.launch.native import KINDS
 from silo.launch.runtime import make_launcher
 from silo.store.trust import consent_to_confirmed
 from silo.tune.measure import Contender, MeasurePolicy, copy_fits, interleave, measure
@@ -102,9 +100,9 @@ class _Candidate:
 class _Bench:
     """The arguments and the candidates of one tuning session."""
 
-    def __init__(self, device: Device, name: str, given: memoryview, results: memoryview) -> None:
+    def __init__(self, device: Device, given: memoryview, results: memoryview) -> None:
         self._device = device
-        self._name = name
+        self._place = place_name(device)
         self._given, self._results = given, results
         self._timer = device.timer()
         self._arrays: list[_Array] = []
@@ -128,7 +126,7 @@ class _Bench:
 
     def _do_arguments(self, header: Mapping[str, Any], _: Sequence[bytes]) -> None:
         slots, self._places, self._values = read_arguments(header["arguments"])
-        self._arrays = [_Array(slot, self._given, self._results, self._name) for slot in slots]
+        self._arrays = [_Array(slot, self._given, self._results, self._place) for slot in slots]
         self._descriptors = read_descriptors(header["arguments"], lambda name: self._arrays[self._places[name]].address)
 
     def _do_load(self, header: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, object]:
@@ -151,7 +149,7 @@ class _Bench:
         pointers = [p for p in signature.parameters if p.name in self._places and p.name not in constants]
         writes = frozenset(self._places[p.name] for p in pointers if p.effect.writes)
         updates = frozenset(self._places[p.name] for p in pointers if p.effect.writes and p.effect.reads)
-        notes = [self._arrays[number].keep(self._free()) for number in writes]
+        notes = [self._arrays[number].keep(self._device.free_memory()) for number in writes]
         self._candidates[header["key"]] = _Candidate(lambda: call(**given), writes, updates)
         return {"notes": [note for note in notes if note]}
 
@@ -160,7 +158,7 @@ class _Bench:
         self._restore_all()
         self._dirty |= candidate.writes
         candidate.launch()
-        self._wait()
+        self._device.synchronize()
         for number in candidate.writes:
             self._arrays[number].give_back()
         names = [name for name, number in self._places.items() if number in candidate.writes]
@@ -173,7 +171,7 @@ class _Bench:
         samples = measure(
             self._contender(candidate), self._timer, MeasurePolicy.of(self._device.timing), best_ns=header["best_ns"]
         )
-        self._wait()
+        self._device.synchronize()
         return {"samples": list(samples)}
 
     def _do_compare(self, header: Mapping[str, Any], _: Sequence[bytes]) -> dict[str, object]:
@@ -183,7 +181,7 @@ class _Bench:
             self._dirty |= candidate.writes
         contenders = {key: self._contender(candidate) for key, candidate in chosen.items()}
         taken = interleave(contenders, self._timer, MeasurePolicy.of(self._device.timing))
-        self._wait()
+        self._device.synchronize()
         return {"samples": {key: list(samples) for key, samples in taken.items()}}
 
     def _contender(self, candidate: _Candidate) -> Contender:
@@ -199,15 +197,6 @@ class _Bench:
         for number in self._dirty:
             self._arrays[number].restore()
         self._dirty.clear()
-
-    def _free(self) -> int | None:
-        kind = self._device.target.kind
-        return native.gpu_free_memory(kind, self._device.index) if kind in KINDS else None
-
-    def _wait(self) -> None:
-        kind = self._device.target.kind
-        if kind != "cpu":  # launches on the CPU return when they are done
-            native.gpu_synchronize(kind, self._device.index)
 
 
 def _consent(header: Mapping[str, Any], variant: Variant, launch: LaunchInfo, blob: bytes) -> Consent | None:
@@ -237,7 +226,7 @@ def main(arguments: Sequence[str]) -> None:
     def start() -> Callable[[Message], bytes]:
         gc.disable()  # a collection would fall into a sample; what this process makes in cycles is little
         read = memoryview(mmap.mmap(int(given), 0, access=mmap.ACCESS_READ))
-        return _Bench(device_named(name), name, read, memoryview(mmap.mmap(int(results), 0))).answer
+        return _Bench(device_named(name), read, memoryview(mmap.mmap(int(results), 0))).answer
 
     serve(start)
 

@@ -58,10 +58,11 @@ def _benches(
     if confined:
         return confined
 
+    launcher = kernel.launcher_on(devices[0])
+
     def launcher_of(config: Config) -> Callable[[], object]:
         named = {**case.arguments, **case.options, **config.as_dict()}
         grid = case.grid_of(config.as_dict(), facts)
-        launcher = kernel.launcher
         return (lambda: launcher[grid](**named)) if grid is not None else (lambda: launcher(**named))
 
     return [LocalBench(devices[0], case.arguments, launcher_of)]
@@ -69,7 +70,7 @@ def _benches(
 
 def tune_bundle(
     path: Path,
-    device: Device,
+    device: Device | None,
     kernels: Sequence[str] | None,
     limits: Limits,
     *,
@@ -78,6 +79,7 @@ def tune_bundle(
 ) -> list[TunedCase]:
     """Measure every case of the bundle's kernels with the variants it has for this device, then refine it in place.
 
+    Without a device it is, for each kernel, the one that its calls with arrays in host memory run on.
     The trials are kept in the store too, so a run that was stopped goes on. The bundle is rewritten once per kernel.
     ``TuneError`` in deterministic mode: binaries do not say whether a kernel sums.
     """
@@ -90,11 +92,12 @@ def tune_bundle(
     found: list[TunedCase] = []
     for name in kernels or tuple(loaded):
         kernel = loaded[name]
-        kernel.require_consent(device)
+        on = device or kernel.host_device()
+        kernel.require_consent(on)
         outcomes: list[tuple[str, Bucket, Signature, TuneOutcome]] = []
         for recipe in kernel.recipes():
-            case = prepare_recipe(recipe, materializer(None, device))
-            one = _tune_case(kernel, case, device, limits, partial(progress, f"{name} {case.label}"))
+            case = prepare_recipe(recipe, materializer(None, on))
+            one = _tune_case(kernel, case, on, limits, partial(progress, f"{name} {case.label}"))
             outcomes.append(one)
             found.append(TunedCase(name, case.label, case.elements, one[3]))
         if not outcomes:

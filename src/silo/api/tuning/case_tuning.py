@@ -13,6 +13,7 @@ from silo.api.code.compilation import Compilation
 from silo.api.declared.ready_cases import PreparedCase
 from silo.api.declared.situation import Situation
 from silo.api.kernels.kernel import Kernel
+from silo.api.machine.device_plugins import place_name
 from silo.api.machine.session import session
 from silo.api.trials.benches import Bench, LocalBench, benches_on, grid_at
 from silo.api.trials.evaluators import CompiledArtifacts, evaluators
@@ -29,7 +30,6 @@ from silo.core.variant import Variant
 from silo.errors import ArgumentError, CaseError, SpaceError
 from silo.launch import cases as arrays
 from silo.launch.descriptors import is_descriptor
-from silo.launch.native import KINDS
 from silo.launch.runtime import inspect_call
 from silo.tune.effort import settle
 from silo.tune.outcome import Budget, TuneOutcome
@@ -87,8 +87,7 @@ def materializer(library: str | None, device: Device | None = None) -> Callable[
     """
     if library is not None and library not in arrays.LIBRARIES:
         raise CaseError(f"--arrays {library}: it is one of {', '.join(arrays.LIBRARIES)}")
-    kind = "cpu" if device is None else device.target.kind
-    place = f"{kind}:{device.index}" if device is not None and kind in KINDS else "cpu"
+    place = "cpu" if device is None else place_name(device)
     return lambda recipe: arrays.materialize(recipe, library, place)
 
 
@@ -97,8 +96,11 @@ def make_of(library: str | None, device: Device | None = None) -> Make:
     return Make(materializer(library, device), arrays.fill)
 
 
-def case_studies(kernel: Kernel, device: Device, library: str | None = None) -> list[CaseStudy]:
-    """Every case of a kernel, its arguments made on ``device``. ``CaseError`` where it has none."""
+def case_studies(kernel: Kernel, device: Device | None, library: str | None = None) -> list[CaseStudy]:
+    """Every case of a kernel on ``device``, its arguments made there. ``CaseError`` where it has none.
+
+    Without a device the arguments are in host memory, and the kernel's kind says where it runs.
+    """
     found: list[CaseStudy] = []
     for function in kernel.case_functions:
         for values in function.combinations():
@@ -106,7 +108,7 @@ def case_studies(kernel: Kernel, device: Device, library: str | None = None) -> 
             try:
                 named = {**call_arguments(kernel, case), **case.grid_argument(held=kernel.holds_grid)}
                 call = inspect_call(kernel.resolver.native, kernel.source.signature, **named)
-                situation = kernel.resolver.understand(call)
+                situation = kernel.resolver.understand(call, device)
                 if situation.rule is not None and case.grid is not None:
                     check_grid(kernel, situation.rule, None, case.grid)
             except (ArgumentError, SpaceError) as error:
@@ -140,11 +142,11 @@ def launcher_of(study: CaseStudy) -> Callable[[Config], Callable[[], object]]:
     """For a config, the function that launches the case with it."""
     kernel, case = study.kernel, study.case
     facts = study.situation.device.facts()
+    launcher = kernel.resolver.launcher_on(study.situation.device)
 
     def bound(config: Config) -> Callable[[], object]:
         named = {**call_arguments(kernel, case), **config.as_dict()}
         grid = case.grid_of(config.as_dict(), facts)
-        launcher = kernel.resolver.native
         if grid is not None:
             launch = launcher[grid]
             return lambda: launch(**named)

@@ -22,7 +22,7 @@ __all__ = ["explain_case", "explain_tuning"]
 
 
 def explain_tuning(
-    path: Path, *, device: str = "cpu", kernels: Sequence[str] | None = None, lock: Path | None = None
+    path: Path, *, device: str | None = None, kernels: Sequence[str] | None = None, lock: Path | None = None
 ) -> list[tuple[str, Explanation]]:
     """What is known of the study of each case of a Python file or module, and why the rest does not count.
 
@@ -31,7 +31,7 @@ def explain_tuning(
     """
     if kind_of(path) is PlaceKind.BUNDLE:
         raise CaseError(f"{path}: kept results are explained for the kernels of a Python file; see also silo inspect")
-    found = device_named(device)
+    found = None if device is None else device_named(device)
     return [
         (study.case.label, explain_case(study, lock))
         for kernel in collect_kernels([path], kernels)

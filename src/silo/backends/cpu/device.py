@@ -11,7 +11,7 @@ from silo.backends.cpu.levels import gather_facts, host_target
 from silo.backends.cpu.measure import CPU_TIMING, CpuTimer
 from silo.core.consent import Consent, require_consent
 from silo.core.decisions import Decision
-from silo.core.device import DeviceModel, available_sms
+from silo.core.device import HOST_MEMORY, DeviceModel, Measuring, Memory, available_sms
 from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target
 from silo.errors import DeviceError
@@ -42,9 +42,25 @@ class CpuDevice:
             "memory_bytes": self.model.memory_bytes,
         }
 
-    def runs(self, target: Target) -> Decision:
+    @property
+    def memory(self) -> Memory:
+        """The host's."""
+        return Memory((HOST_MEMORY,))
+
+    @property
+    def measuring(self) -> Measuring:
+        """Code that faults ends the process it runs in."""
+        return Measuring.CONFINED
+
+    def runs(self, target: Target, blob_kind: str = "so") -> Decision:
         """Whether code for ``target`` runs here."""
-        return runs_on(target, self.target, "so")
+        return runs_on(target, self.target, blob_kind)
+
+    def synchronize(self) -> None:
+        """Launches return when they are done."""
+
+    def free_memory(self) -> None:
+        """Not counted: copies are made in the host's memory, whichever device is measured."""
 
     @property
     def driver(self) -> str:

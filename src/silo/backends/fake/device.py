@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from silo.core.consent import Consent
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.device import DeviceModel
+from silo.core.device import DeviceModel, Memory
 from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target
 from silo.errors import DeviceError
@@ -45,8 +45,25 @@ class FakeDevice:
         """Leaves of the expression language."""
         return {"sm_count": self.model.units, "reserved_sms": 0, "num_sms": self.model.units, "warp_size": 32}
 
-    def runs(self, target: Target) -> Decision:
+    @property
+    def memory(self) -> Memory:
+        """None that any array is in."""
+        return Memory((-1,))
+
+    @property
+    def measuring(self) -> Rejected:
+        """There is nothing to time."""
+        return Rejected("the fake device runs nothing")
+
+    def synchronize(self) -> None:
+        """Nothing is ever under way."""
+
+    def free_memory(self) -> None:
+        """There is none."""
+
+    def runs(self, target: Target, blob_kind: str = "") -> Decision:
         """Exactly its own target."""
+        del blob_kind
         if target == self.target:
             return Accepted("the very target")
         return Rejected(f"the fake device runs {self.target} only, not {target}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from silo.core.device import Memory
 from silo.launch.gpu import GpuDevice, Vendor, gpu_devices
 
 __all__ = ["VENDOR", "devices"]
 
-VENDOR = Vendor("hip", "amd", ("hsaco",))
+VENDOR = Vendor("hip", "amd", ("hsaco",), Memory((10, 11)))  # its own, pinned
 
 
 def devices() -> Sequence[GpuDevice]:

@@ -166,10 +166,10 @@ def test_a_bundled_kernel_weighs_facts_values_and_the_rules_of_ptx(module):
         def facts(self):
             return {}
 
-        def runs(self, target):
+        def runs(self, target, blob_kind=""):
             from silo.artifacts.runs_on import runs_on
 
-            return runs_on(target, self.target)
+            return runs_on(target, self.target, blob_kind)
 
     def ranked(kernel, x, n):
         from silo.launch.runtime import inspect_call

@@ -1,0 +1,1 @@
+"""What the first launch of a fresh process costs: ``python -m bench.cold_start``."""

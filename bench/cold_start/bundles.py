@@ -1,0 +1,114 @@
+"""The bundles that the benchmark opens, built once by ``python -m bench.cold_start.bundles FOLDER``.
+
+``ten``: ten kernels, as ``silo build`` makes them. ``one``: the first alone, with one variant. ``thousand``: the first
+with 1,000 variants of other dtypes, facts and configs, each with code of its own. ``spread``: ten kernels of 100 each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from silo.artifacts.artifact import BlobRef
+from silo.bundle.contents import BundleContents, BundleKernel, BundleRules, BundleVariant
+from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.writer import write_bundle
+from silo.core.config import Config
+from silo.core.dispatch import DispatchRules
+from silo.core.dtypes import dtype
+from silo.core.signature import ParameterKind, Signature
+from silo.core.specialization import Specialization
+
+NAMES = ("one", "ten", "spread", "thousand")
+DTYPES = ("float32", "float16", "bfloat16", "float64", "int32")
+WARPS = (1, 2, 4, 8)
+
+
+def build(folder: Path) -> None:
+    """Write the bundles; needs Triton and the device (or its stub)."""
+    from bench.cold_start import silo_kernels as cold_silo_kernels
+    from silo.api.commands.build import build_bundle
+
+    ten = folder / "ten.silo"
+    build_bundle([Path(cold_silo_kernels.__file__)], ten, targets=["cuda"], tune="off")
+    with open_bundle(ten) as bundle:
+        kernels = [bundle.kernel(name) for name in bundle.kernel_names]
+        first = replace(kernels[0], variants=kernels[0].variants[:1], cases=None, trials=None)
+        _write(folder / "one.silo", bundle, [first], {})
+        blobs: dict[str, bytes] = {}
+        _write(folder / "thousand.silo", bundle, [multiplied(bundle, kernels[0], 1000, blobs)], blobs)
+        blobs = {}
+        _write(folder / "spread.silo", bundle, [multiplied(bundle, one, 100, blobs) for one in kernels], blobs)
+
+
+def multiplied(bundle: Bundle, kernel: BundleKernel, count: int, blobs: dict[str, bytes]) -> BundleKernel:
+    """The kernel with ``count`` variants; the one that was built comes last and is the one to be found.
+
+    Other variants' code is the same with a number behind its end, which ELF does not read.
+    """
+    base = kernel.variants[0]
+    original = base.artifact
+    code = bundle.blob(original.blob.sha256)
+    variants: list[BundleVariant] = []
+    for number, (signature, specialization, config) in enumerate(_others(base, count - 1)):
+        data = code + number.to_bytes(8, "little") + kernel.name.encode()
+        sha256 = hashlib.sha256(data).hexdigest()
+        blobs[sha256] = data
+        artifact = replace(
+            original,
+            variant=replace(original.variant, signature=signature, specialization=specialization, config=config),
+            blob=BlobRef(sha256, original.blob.kind, len(data)),
+            job=sha256,
+        )
+        variants.append(replace(base, artifact=artifact))
+    signature = original.variant.signature.without_effects()
+    rules = BundleRules(
+        original.variant.target,
+        signature,
+        DispatchRules.of(kernel.key, {}, original.variant.config),
+    )
+    return replace(
+        kernel,
+        variants=(*variants, base),
+        rules=(rules,),
+        config_names=tuple(sorted({*kernel.config_names, "num_stages"})),
+        cases=None,
+        trials=None,
+    )
+
+
+def _others(base: BundleVariant, count: int) -> Iterator[tuple[Signature, Specialization, Config]]:
+    """Signatures, specializations and configs of variants that differ from ``base`` and from each other."""
+    variant = base.artifact.variant
+    facts = variant.specialization.facts
+    made = 0
+    stages = 1
+    while True:
+        for element in DTYPES:
+            parameters = tuple(
+                replace(one, dtype=dtype(element)) if one.kind is ParameterKind.POINTER else one
+                for one in variant.signature.parameters
+            )
+            for kept in (facts, facts[:1]):
+                for warps in WARPS:
+                    if made == count:
+                        return
+                    made += 1
+                    config = Config.of(**{**variant.config.as_dict(), "num_warps": warps, "num_stages": stages})
+                    specialization = Specialization(kept, variant.specialization.constants)
+                    yield Signature(parameters), specialization, config
+        stages += 1
+
+
+def _write(path: Path, bundle: Bundle, kernels: list[BundleKernel], blobs: dict[str, bytes]) -> None:
+    def read(sha256: str) -> bytes | None:
+        return blobs.get(sha256) or bundle.blob(sha256)
+
+    write_bundle(path, BundleContents(tuple(kernels), producer=(("name", "cold_start"),)), read)
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]))

@@ -1,0 +1,5 @@
+"""``python -m bench.cpu``."""
+
+from bench.cpu.command import main
+
+main()

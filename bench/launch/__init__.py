@@ -1,0 +1,1 @@
+"""What a launch costs the host: ``python -m bench.launch``."""

@@ -1,0 +1,7 @@
+"""``python -m bench.launch``."""
+
+import sys
+
+from bench.launch.command import main
+
+sys.exit(main())

@@ -1,0 +1,118 @@
+"""Launches where there is no GPU: everything of Silo as it is, with a driver that returns at once.
+
+torch's CPU tensors stand for GPU tensors: Silo reads them through torch's own C functions, and only the answers about
+the device (CUDA, index 0) come from ``torch_as_gpu.c``. The stub driver is told that their memory is a device's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from bench.launch.cases import ELEMENTS, Case
+from bench.launch.peers import Context
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "tests" / "native"
+DEVICE_MEMORY = 2  # stub_register's word for it
+HOW = (
+    "stub driver: cuLaunchKernelEx returns at once. torch CPU tensors, read by torch's own C functions; that they are "
+    "on a GPU is what the bench says (torch_as_gpu.c). The figure is the minimum over bursts."
+)
+HOW_WITHOUT_TORCH = "stub driver: cuLaunchKernelEx returns at once. silo.Buffer arguments."
+
+
+def build(folder: Path) -> Path:
+    """Build the stub driver."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        raise RuntimeError("the stub driver needs a C compiler (gcc or cc)")
+    output = folder / "libcuda.so.1"
+    flags = ["-std=c11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread"]
+    sources = sorted(str(path) for path in SOURCES.glob("stub_*.c"))
+    subprocess.run([compiler, *flags, *sources, "-o", str(output), "-ldl"], check=True)
+    return output
+
+
+def environment(library: Path) -> dict[str, str]:
+    """The variables under which Silo uses the stub driver, and it alone."""
+    return {"SILO_CUDA_LIBRARY": str(library), "SILO_HIP_LIBRARY": "/nonexistent", "STUB_DEVICES": "1"}
+
+
+def _torch_as_gpu(folder: Path) -> None:
+    """From now on Silo takes torch's tensors for GPU tensors."""
+    import torch
+
+    from silo.launch import native
+    from silo.launch.frameworks import connect_loaded
+
+    home = Path(torch.__file__).parent / "lib"
+    output = folder / "torch_as_gpu.so"
+    # Linked against torch, so that looking up a name this library lacks finds torch's.
+    link = ["-Wl,--no-as-needed", f"-L{home}", "-ltorch_cpu", f"-Wl,-rpath,{home}"]
+    source = Path(__file__).with_name("torch_as_gpu.c")
+    command = ["gcc", "-std=gnu11", "-O2", "-shared", "-fPIC", str(source), "-o", str(output), *link, "-ldl"]
+    subprocess.run(command, check=True)
+    library = ctypes.CDLL(str(output))
+    connect_loaded()  # first, for it happens once
+    if library.torch_as_gpu_open(str(home / "libtorch_cpu.so").encode()):
+        raise RuntimeError(f"torch {torch.__version__}: its C functions do not fit")
+    tensor = torch.empty(1)
+    aoti: Any = torch._C._aoti  # noqa: SLF001
+    handle = aoti.unsafe_alloc_void_ptr_from_tensor(tensor)
+    types = (torch.Tensor, torch.nn.Parameter)
+    opened = native.torch_open(str(output), tensor, handle, False, types)  # noqa: FBT003
+    aoti.alloc_tensor_by_stealing_from_void_ptr(handle)
+    if not opened or not native.torch_open_stream(str(output)):
+        raise RuntimeError("Silo did not take the replaced functions")
+
+
+class Device:
+    """The stub's device 0."""
+
+    def __init__(self, folder: Path) -> None:
+        self.library = os.environ["SILO_CUDA_LIBRARY"]
+        self.stub = ctypes.CDLL(self.library)
+        self.stub.stub_last.restype = ctypes.POINTER(ctypes.c_uint64)
+        try:
+            import torch
+        except ImportError:
+            self.torch: Any = None
+            self.how = HOW_WITHOUT_TORCH
+        else:
+            self.torch = torch
+            self.how = HOW
+            _torch_as_gpu(folder)
+
+    def context(self, case: Case, folder: Path) -> Context:
+        """What rows need for a case."""
+        return Context(case, folder, tensors={name: self._array() for name in case.pointer_names})
+
+    def _array(self) -> object:
+        if self.torch is None:
+            import silo
+
+            return silo.Buffer((ELEMENTS,), "float32", device="cuda")
+        tensor = self.torch.zeros(ELEMENTS)
+        address = ctypes.c_uint64(tensor.data_ptr())
+        self.stub.stub_register(address, ctypes.c_uint64(4 * ELEMENTS), DEVICE_MEMORY, 0)
+        return tensor
+
+    def launches(self, case: Case) -> int:
+        """How many launches of the case's kernel the driver has seen while it was recording."""
+        return self.stub.stub_last(case.kernel.encode())[0]
+
+    def record(self, *, on: bool) -> None:
+        """A driver that records what it is given is slower."""
+        self.stub.stub_record(int(on))
+
+    def verify(self, _row: object, _context: Context) -> str:
+        """Each row's launches were counted by the driver when it was warmed up."""
+        return "ok"
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""

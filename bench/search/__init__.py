@@ -1,0 +1,1 @@
+"""The searchers on recorded spaces: ``python -m bench.search``."""

@@ -1,0 +1,5 @@
+"""``python -m bench.search``."""
+
+from bench.search.command import main
+
+main()

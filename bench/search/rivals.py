@@ -1,0 +1,147 @@
+"""Runs Kernel Tuner's strategies on recorded spaces and keeps what they found; needs ``kernel_tuner`` and numpy alone.
+
+    python -m bench.search.rivals FOLDER RESULTS.json [--seeds 50]
+
+Runs that the file holds already are not repeated, and it is written after every few runs, so the program may be
+stopped and started at will. Kernel Tuner reads and builds a space again for every run; here both are done once a
+space, and each run gets its own empty neighbour caches, so it behaves as in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gzip
+import importlib.metadata
+import json
+import random
+import re
+import tempfile
+import time
+import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import kernel_tuner
+import numpy as np
+from kernel_tuner import interface, searchspace, util
+
+SCHEMA = "search-rivals/1"
+BUDGETS = (50, 100, 200)
+STRATEGIES = (
+    "adaptive_tabu_greywolf",
+    "hybrid_vndx",
+    "pso",
+    "genetic_algorithm",
+    "simulated_annealing",
+    "random_sample",
+)
+METHODS = ("strictly-adjacent", "adjacent", "Hamming")
+
+
+class Space:
+    """One recorded space, read and built once."""
+
+    def __init__(self, path: Path, stand_in: Path) -> None:
+        self.stand_in = stand_in  # Kernel Tuner wants a file to be there, although its contents come from memory
+        self.name = path.name.removesuffix(".json.gz")
+        self.cache: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+        for row in self.cache["cache"].values():
+            if isinstance(row["time"], str):
+                row["__error__"] = getattr(util, row["time"])()
+        self.optimum = min(row["time"] for row in self.cache["cache"].values() if "__error__" not in row)
+        self.arguments = util.infer_args_from_cache(self.cache)
+        restriction = util.infer_restrictions_from_cache(self.cache)
+        self.built = searchspace.Searchspace(self.arguments["tune_params"], [restriction], 1_000_000_000)
+        for method in METHODS:  # builds the tables that they need
+            self.built.get_neighbors(self.built.list[0], neighbor_method=method)
+
+    def fresh(self) -> searchspace.Searchspace:
+        """The space as a new process would see it."""
+        made = copy.copy(self.built)
+        methods = searchspace.supported_neighbor_methods
+        vars(made)["_Searchspace__neighbor_cache"] = {method: {} for method in methods}
+        vars(made)["_Searchspace__neighbor_partial_cache"] = {method: defaultdict(list) for method in methods}
+        return made
+
+    def run(self, strategy: str, seed: int, evaluations: int) -> tuple[list[float], float]:
+        """Distinct configs in the order they were evaluated, as time over the optimum, and the seconds it took."""
+        interface.Searchspace = lambda *_args, **_named: self.fresh()
+        interface.util.read_cache = lambda *_args, **_named: self.cache
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002  # the generator its strategies use
+        begin = time.perf_counter()
+        results, _ = kernel_tuner.tune_kernel(
+            **self.arguments,
+            cache=str(self.stand_in),
+            simulation_mode=True,
+            strategy=strategy,
+            strategy_options={"max_fevals": evaluations},
+            quiet=True,
+        )
+        seconds = time.perf_counter() - begin
+        names = self.cache["tune_params_keys"]
+        seen: dict[tuple[Any, ...], float] = {}
+        for result in results:
+            seen.setdefault(tuple(result[name] for name in names), result["time"] / self.optimum)
+        return list(seen.values()), seconds
+
+
+def row(found: list[float], seconds: float) -> list[float]:
+    """Found over optimum at each budget, then how many were evaluated, then seconds."""
+    best = np.minimum.accumulate(found)
+    at = [round(float(best[min(budget, len(found)) - 1]), 5) for budget in BUDGETS]
+    return [*at, len(found), round(seconds, 3)]
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    text = json.dumps(document, indent=1)
+    text = re.sub(r"\[\s+[-+.\deE,\s]+\]", lambda match: " ".join(match[0].split()), text)
+    beside = path.with_suffix(".part")
+    beside.write_text(text + "\n", encoding="utf-8")
+    beside.replace(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="recorded spaces: Kernel Tuner cache files, *.json.gz")
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--seeds", type=int, default=50)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    version = importlib.metadata.version("kernel_tuner")
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "kernel_tuner": version,
+        "numpy": np.__version__,
+        "columns": [*(f"found/optimum at {budget}" for budget in BUDGETS), "evaluated", "seconds"],
+        "runs": {},
+    }
+    if arguments.results.exists():
+        kept = json.loads(arguments.results.read_text(encoding="utf-8"))
+        if (kept.get("schema"), kept.get("kernel_tuner")) != (SCHEMA, version):
+            raise SystemExit(f"{arguments.results} holds runs of another version; name another file")
+        document = kept
+    with tempfile.TemporaryDirectory() as folder:
+        stand_in = Path(folder) / "cache.json"
+        stand_in.write_text("{}", encoding="utf-8")
+        collect(document, arguments, stand_in)
+
+
+def collect(document: dict[str, Any], arguments: argparse.Namespace, stand_in: Path) -> None:
+    spaces = [Space(path, stand_in) for path in sorted(arguments.folder.glob("*.json.gz"))]
+    if not spaces:
+        raise SystemExit(f"{arguments.folder} holds no recorded space (*.json.gz)")
+    for seed in range(arguments.seeds):
+        for space in spaces:
+            for strategy in STRATEGIES:
+                runs = document["runs"].setdefault(space.name, {}).setdefault(strategy, [])
+                if len(runs) == seed:
+                    runs.append(row(*space.run(strategy, seed, max(BUDGETS))))
+        write(arguments.results, document)
+        print(f"seed {seed} done", flush=True)
+
+
+if __name__ == "__main__":
+    main()

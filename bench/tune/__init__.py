@@ -1,0 +1,1 @@
+"""Tuning in a cold process: ``python -m bench.tune``."""

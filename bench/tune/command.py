@@ -1,0 +1,150 @@
+"""Tuning a matrix product of sixteen configs in a cold process, beside Triton's autotuner.
+
+    python -m bench.tune [--device cuda|cpu] [--size 4096] [--repeats 3] [--devices] [--json FILE]
+
+Each sample is a process of its own with folders of its own, Silo and Triton in turns. The clock starts when torch and
+Triton are imported and the arrays are there, and stops when the first call has left a right result: compiling, checking
+and measuring are in it, on every core there is. ``again`` is a second process on what the first one kept, where Silo is
+frozen: it could not measure. The winners of both are then compared with every config and with torch's own product, side
+by side in one process. ``--devices`` measures a space of 288 configs, compiled before, on one GPU and on all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.machine import save
+
+ROOT = Path(__file__).resolve().parents[2]
+
+COLD_BAR = 1 / 3  # of Triton's cold seconds
+WINNER_BAR = 1.01  # of the fastest config
+SCALING_BAR = 0.6  # of N times faster on N devices
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A figure beside the most (or with ``least`` the least) it may be."""
+
+    name: str
+    figure: float
+    limit: float
+    least: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether it holds."""
+        return self.figure >= self.limit if self.least else self.figure <= self.limit
+
+    def __str__(self) -> str:
+        word = "at least" if self.least else "at most"
+        return f"  {'pass' if self.passed else 'FAIL'}  {self.name}: {self.figure:.3f} ({word} {self.limit:.3f})"
+
+
+def child(role: str, device: str, size: int, home: Path, **variables: str) -> dict[str, Any]:
+    """Run one process of ``child.py`` whose stores lie in ``home``; what it printed."""
+    environment = {
+        **os.environ,
+        "SILO_HOME": str(home / "silo"),
+        "TRITON_CACHE_DIR": str(home / "triton"),
+        "TRITON_CACHE_AUTOTUNING": "1",
+        "SILO_TUNE_BUDGET": "120",
+        **variables,
+    }
+    command = [sys.executable, "-m", "bench.tune.child", role, device, str(size)]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
+    if done.returncode:
+        raise SystemExit(f"{role}: exit {done.returncode}: {done.stderr.strip()[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def cold_and_again(device: str, size: int, repeats: int) -> dict[str, list[dict[str, Any]]]:
+    """Samples of each side, cold and on what the cold process kept."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for _ in range(repeats):
+        for role in ("silo", "triton"):
+            with tempfile.TemporaryDirectory() as folder:
+                for state in ("cold", "again"):
+                    frozen = {"SILO_TUNE": "frozen"} if state == "again" else {}  # it may measure nothing
+                    found.setdefault(f"{role} {state}", []).append(child(role, device, size, Path(folder), **frozen))
+    return found
+
+
+def scaling(size: int) -> dict[str, Any]:
+    """Wall time of a wide space on one device and on all, with everything compiled and workers started before."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "bench.tune.devices", str(size)]
+        environment = {**os.environ, "SILO_HOME": folder}
+        done = subprocess.run(
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1800
+        )
+    if done.returncode:
+        raise SystemExit(f"devices: exit {done.returncode}: {done.stderr.strip()[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def bars_of(results: Mapping[str, Any]) -> list[Bar]:
+    """Every bar the results speak of."""
+    seconds = {name: statistics.median(one["seconds"] for one in rows) for name, rows in results["calls"].items()}
+    found = [Bar("cold, of Triton's cold", seconds["silo cold"] / seconds["triton cold"], COLD_BAR)]
+    times = {name: value for name, value in results["compared"]["medians_ns"].items() if name != "torch"}
+    best = min(times.values())
+    worst = max(times[json.dumps(one["winner"], sort_keys=True)] for one in results["calls"]["silo cold"])
+    found.append(Bar("the winner, of the fastest config", worst / best, WINNER_BAR))
+    if "devices" in results:
+        devices = results["devices"]
+        gain = devices["one_s"] / devices["all_s"] / devices["count"]
+        found.append(Bar(f"gain of {devices['count']} devices, of as many times", gain, SCALING_BAR, least=True))
+    return found
+
+
+def show(results: Mapping[str, Any]) -> str:
+    """The results as text."""
+    lines: list[str] = []
+    for name, rows in results["calls"].items():
+        seconds = [one["seconds"] for one in rows]
+        lines.append(f"{name:14} {statistics.median(seconds):8.3f} s  ({', '.join(f'{s:.3f}' for s in seconds)})")
+    times = results["compared"]["medians_ns"]
+    best = min(value for name, value in times.items() if name != "torch")
+    for role in ("silo", "triton"):
+        for one in results["calls"][f"{role} cold"]:
+            took = times[json.dumps(one["winner"], sort_keys=True)]
+            lines.append(
+                f"{role:7} chose {one['winner']}: {took / best:.4f} of the best, {took / times['torch']:.3f} of torch"
+            )
+    if "devices" in results:
+        lines.append(f"devices: {results['devices']}")
+    return "\n".join([*lines, *map(str, bars_of(results))])
+
+
+def main() -> int:
+    """See the module; 1 where a bar fails."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.tune", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--size", type=int, default=4096)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--devices", action="store_true", help="also measure on all GPUs at once")
+    parser.add_argument("--json", type=Path, help="where to keep the results")
+    given = parser.parse_args()
+    results: dict[str, Any] = {"size": given.size, "device": given.device}
+    results["calls"] = cold_and_again(given.device, given.size, given.repeats)
+    with tempfile.TemporaryDirectory() as folder:
+        results["compared"] = child("compare", given.device, given.size, Path(folder), SILO_TUNE="off")
+    if given.devices:
+        results["devices"] = scaling(given.size)
+    print(show(results))
+    if given.json:
+        save(given.json, results["compared"].pop("machine"), results)
+    return 0 if all(bar.passed for bar in bars_of(results)) else 1

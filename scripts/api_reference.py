@@ -1,0 +1,137 @@
+"""The reference of the public names, ``docs/api.md``, from their docstrings.
+
+``python scripts/api_reference.py`` brings the page up to date; ``--check`` only says whether it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import docstring_parser
+
+import silo
+from silo.tune import heuristics
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
+
+# The public names of the package, by what they are for; a name that is missing here is an error.
+SUBJECTS: Mapping[str, tuple[str, ...]] = {
+    "Kernels": ("kernel", "KernelFunction", "Kernel", "binary", "Binary", "check"),
+    "Bundles": ("load", "Kernels"),
+    "Cases": ("Case",),
+    "Configs and targets": ("Config", "Space", "Target"),
+    "Grids and other traced functions": ("cdiv", "next_pow2", "minimum", "maximum", "select"),
+    "Devices and memory": ("device", "devices", "DeviceInfo", "Buffer", "TensorDescriptor", "set_allocator"),
+    "Watching launches": ("on_launch", "launch_hook", "LaunchEvent", "nvtx_ranges", "torch_annotations"),
+    "Errors": ("SiloError",),
+}
+# Members that other parts of Silo use, and no program needs.
+INTERNAL = frozenset({"resolver", "checking", "launcher"})
+HEAD = """# Reference
+
+The public names of `silo`, printed from their docstrings by `python scripts/api_reference.py`. Names that
+are not on this page may change from one version to the next.
+"""
+
+
+def markdown(text: str) -> str:
+    """A docstring's text: roles of reStructuredText and double backquotes become code; examples become blocks."""
+    text = re.sub(r":\w+:`~?([\w.]+)`", lambda match: f"`{match[1].rpartition('.')[2]}`", text)
+    text = text.replace("``", "`")
+    lines: list[str] = []
+    for paragraph in text.split("\n\n"):
+        example = paragraph.lstrip().startswith(">>>")
+        lines.append(f"```pycon\n{paragraph}\n```" if example else paragraph)
+    return "\n\n".join(lines)
+
+
+def row(*cells: str) -> str:
+    """A line of a table."""
+    return "| " + " | ".join(markdown(" ".join(cell.split())).replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def documented(value: object) -> str:
+    """What an object says of itself: text, arguments, errors."""
+    parsed = docstring_parser.parse(inspect.getdoc(value) or "", style=docstring_parser.DocstringStyle.GOOGLE)
+    parts = [markdown(text) for text in (parsed.short_description, parsed.long_description) if text]
+    arguments = [one for one in parsed.params if one.args and one.args[0] == "param"]
+    if arguments:
+        rows = [row(f"`{one.arg_name}`", one.description or "") for one in arguments]
+        parts.append("| argument | |\n| --- | --- |\n" + "".join(rows))
+    if parsed.raises:
+        errors = [(f"`{one.type_name}`" if one.type_name else "", one.description or "") for one in parsed.raises]
+        parts.append("| raises | where |\n| --- | --- |\n" + "".join(row(*error) for error in errors))
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def signature(name: str, value: object) -> str:
+    """How a function is called; defaults are given, annotations are left to the text."""
+    try:
+        found = inspect.signature(value)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError):
+        return name
+    plain = [
+        one.replace(annotation=inspect.Parameter.empty)
+        for one in found.parameters.values()
+        if one.name not in ("self", "cls")
+    ]
+    text = str(found.replace(parameters=plain, return_annotation=inspect.Signature.empty))
+    return f"{name}{re.sub(r'<[^>]*>', '...', text)}"
+
+
+def members(value: type) -> Iterator[tuple[str, object]]:
+    """The public members of a class that say something of themselves, in the order they are written."""
+    for name, member in vars(value).items():
+        plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        shown = callable(plain) or isinstance(plain, property) or hasattr(plain, "func")
+        if shown and not name.startswith("_") and name not in INTERNAL and inspect.getdoc(plain):
+            yield name, plain
+
+
+def entry(prefix: str, name: str, value: object) -> str:
+    """The section of one name, with a table of its members where it is a class."""
+    shown = name if inspect.isclass(value) else signature(name, value)
+    parts = [f"### `{prefix}{shown}`\n", documented(value)]
+    if inspect.isclass(value) and not issubclass(value, BaseException):
+        rows = [
+            row(
+                f"`{signature(member, found) if callable(found) else member}`",
+                (inspect.getdoc(found) or "").partition("\n\n")[0],
+            )
+            for member, found in members(value)
+        ]
+        if rows:
+            parts.append("| member | |\n| --- | --- |\n" + "".join(rows))
+    return "\n".join(parts)
+
+
+def page() -> str:
+    """The whole page. ``ValueError`` names what stands under no subject."""
+    listed = {name for names in SUBJECTS.values() for name in names} | {"__version__"}
+    if listed != set(silo.__all__):
+        raise ValueError(f"SUBJECTS and silo.__all__ differ in {sorted(listed ^ set(silo.__all__))}")
+    parts = [HEAD]
+    for subject, names in SUBJECTS.items():
+        parts.append(f"## {subject}\n")
+        parts += [entry("silo.", name, getattr(silo, name)) for name in names]
+    parts.append("Every error is listed with what to do about it in [errors](errors.md).\n")
+    parts.append("## Heuristics\n\nIn `silo.tune.heuristics`; [heuristics](heuristics.md) says how they choose.\n")
+    parts += [entry("heuristics.", name, getattr(heuristics, name)) for name in heuristics.__all__]
+    return "\n".join(parts)
+
+
+def main() -> int:
+    """Update the page, or check it."""
+    text = page()
+    if "--check" in sys.argv[1:]:
+        return 0 if PAGE.read_text(encoding="utf-8") == text else 1
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,116 @@
+"""No circles among the C files: a unit is a header and the file of the same name, and arrows run one way.
+
+    python scripts/c_circles.py [--draw]
+
+A unit leads to another where it includes its header, or where its code names a function or variable that the other's
+file defines, be it through an inline function of a header. Prints each circle with what makes it, and fails. With
+``--draw``, prints every unit with what it leads to, those that lead to little first.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+NATIVE = Path(__file__).resolve().parents[1] / "native"
+
+_IGNORED = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
+_INCLUDE = re.compile(r"^#include \"(\w+)\.h\"", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
+_TAG = re.compile(r"\b(?:struct|enum|union)\s+\w+")
+_INLINE = re.compile(r"^(?:SILO_INLINE|static inline)[^;{}=()]*?\b(\w+)\(.*?^\}", re.MULTILINE | re.DOTALL)
+_MACRO = re.compile(r"^#define (\w+)((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
+_NAME = re.compile(r"\b[A-Za-z_]\w*\b")
+# What begins at the first column, up to a body, a value or the end of a declaration.
+_DEFINITION = re.compile(r"^([A-Za-z_][^;{}=]*?)\s*(\{|=|;)", re.MULTILINE)
+
+
+def defined(text: str) -> set[str]:
+    """The functions and variables that other files may name, of a file's text without comments and directives."""
+    found: set[str] = set()
+    for head, end in _DEFINITION.findall(text):
+        plain = re.sub(r"\[[^\]]*\]", "", _TAG.sub("", re.sub(r"__attribute__\(\(.*?\)\)", "", head)))
+        if re.match(r"(static|extern|typedef|SILO_INLINE|struct\s*$|enum|_Static_assert)\b", head):
+            continue
+        function = re.match(r"[^()]*?\b(\w+)\s*\(", plain, re.DOTALL)
+        if function and end == "{":
+            found.add(function[1])
+        elif not function:
+            found.update(re.findall(r"(\w+)\s*(?=,|$)", plain))
+    return {name for name in found if name.startswith("silo_") or name == "PyInit__native"}
+
+
+class Tree:
+    """The C files of a folder: what each unit leads to, and why."""
+
+    def __init__(self, folder: Path) -> None:
+        files = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.[ch]"))}
+        code = {name: _IGNORED.sub(" ", text) for name, text in files.items()}
+        self._passed_on = dict[str, set[str]]()
+        for name, text in code.items():
+            if name.endswith(".h"):
+                for pattern in (_INLINE, _MACRO):
+                    for found in pattern.finditer(text):
+                        self._passed_on[found[1]] = self._names(found[0]) - {found[1]}
+        places = {
+            word: name[:-2]
+            for name, text in code.items()
+            if name.endswith(".c")
+            for word in defined(_DIRECTIVE.sub("", text))
+        }
+        self.arrows: dict[str, dict[str, set[str]]] = {name[:-2]: defaultdict(set) for name in code}
+        for name, text in files.items():
+            unit = name[:-2]
+            for header in _INCLUDE.findall(text):
+                self._lead(unit, header, f"#include in {name}")
+            if name.endswith(".c"):
+                for word in self._with_passed_on(self._names(code[name])) & places.keys():
+                    self._lead(unit, places[word], word)
+
+    def _lead(self, unit: str, other: str, reason: str) -> None:
+        if other != unit:
+            self.arrows[unit][other].add(reason)
+
+    @staticmethod
+    def _names(text: str) -> set[str]:
+        return set(_NAME.findall(_TAG.sub("", text)))
+
+    def _with_passed_on(self, names: set[str]) -> set[str]:
+        """The names, and those that inline functions and macros among them stand for."""
+        found, todo = set(names), list(names)
+        while todo:
+            new = self._passed_on.get(todo.pop(), set[str]()) - found
+            found |= new
+            todo += new
+        return found
+
+    def reached(self, unit: str) -> set[str]:
+        """Every unit that one leads to, itself only where it is in a circle."""
+        found, todo = set[str](), [unit]
+        while todo:
+            new = self.arrows[todo.pop()].keys() - found
+            found |= new
+            todo += new
+        return found
+
+
+def main(arguments: list[str]) -> int:
+    """Check, and say what is wrong; 1 where something is."""
+    tree = Tree(NATIVE)
+    reached = {unit: tree.reached(unit) for unit in tree.arrows}
+    if "--draw" in arguments:
+        for unit in sorted(tree.arrows, key=lambda unit: (len(reached[unit]), unit)):
+            print(f"{unit}: {' '.join(sorted(tree.arrows[unit]))}")
+    circles = 0
+    for unit, others in tree.arrows.items():
+        for other in sorted(others):
+            if unit in reached[other]:
+                circles += 1
+                print(f"in a circle: {unit} -> {other}: {', '.join(sorted(others[other]))}", file=sys.stderr)
+    return 1 if circles else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
