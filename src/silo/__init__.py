@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from silo.api.kernels.binary import Binary, binary
     from silo.api.kernels.bundle import Kernels, load
     from silo.api.kernels.check import check
     from silo.api.kernels.kernel import Kernel, KernelFunction, kernel
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from silo.launch.buffers import Buffer
     from silo.launch.hooks import LaunchEvent, launch_hook, nvtx_ranges, on_launch, torch_annotations
     from silo.launch.scratch import set_allocator
+    from silo.sources.binary.definition import Binary, binary
 
 __version__ = "0.1.0"
 
@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Binary": "silo.api.kernels.binary",
+    "Binary": "silo.sources.binary.definition",
     "Buffer": "silo.launch.buffers",
     "Case": "silo.core.cases",
     "Config": "silo.core.config",
@@ -74,7 +74,6 @@ _HOMES = {
     "Space": "silo.core.space",
     "Target": "silo.core.target",
     "TensorDescriptor": "silo.core.descriptors",
-    "binary": "silo.api.kernels.binary",
     "cdiv": "silo.core.trace",
     "check": "silo.api.kernels.check",
     "device": "silo.api.machine.device_info",
@@ -94,13 +93,20 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import the home of a public name the first time it is asked for (PEP 562)."""
+    """Import the home of a public name the first time it is asked for (PEP 562).
+
+    A kind of source whose kernels are made by a call has a name of its own: ``silo.binary``.
+    """
     home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'silo' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    value = _maker(name) if home is None else getattr(import_module(home), name)
     globals()[name] = value
     return value
+
+
+def _maker(name: str) -> object:
+    if name.startswith("_") or not import_module("silo.sources.kinds").defines(name):
+        raise AttributeError(f"module 'silo' has no attribute {name!r}")
+    return import_module("silo.api.kernels.kernel").maker(name)
 
 
 def __dir__() -> list[str]:

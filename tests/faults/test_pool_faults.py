@@ -92,7 +92,7 @@ def test_a_job_whose_worker_died_once_is_tried_again(tmp_path):
 
 
 def test_a_trial_may_take_as_long_as_others_suggest(monkeypatch):
-    monkeypatch.setattr("silo.compile.limits._LEAST_S", 0.5)
+    monkeypatch.setattr("silo.compile.pool._LEAST_S", 0.5)
     with WorkerPool(workers=1, timeout_s=60, plugins=PLUGINS) as pool:
         for number in range(8):
             pool.submit(job(REGISTERS=number), trial=True).result()

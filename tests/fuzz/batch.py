@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from silo.backends.cpu import runtime
 from silo.backends.cpu.build import build, compile_flags, find_toolchain
-from silo.backends.cpu.emit.kernel import emit_c
-from silo.backends.cpu.emit.prelude import PRELUDE
+from silo.backends.cpu.emit.kernel import PRELUDE, emit_c
 from silo.backends.cpu.levels import host_target, level_of
 from silo.backends.cpu.load import KernelObject, open_object
 from silo.backends.cpu.options import CpuOptions

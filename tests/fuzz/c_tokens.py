@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
-from silo.backends.cpu.emit.kernel import EmittedKernel
-from silo.backends.cpu.emit.prelude import PRELUDE
+from silo.backends.cpu.emit.kernel import PRELUDE, EmittedKernel
 from silo.backends.cpu.lower.messages import c_string
 
 __all__ = ["strange"]

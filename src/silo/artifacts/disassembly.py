@@ -1,4 +1,4 @@
-"""Machine code as text, by the disassemblers that are here: Triton's package carries those for NVIDIA."""
+"""Machine code as text, by the disassemblers that are here: on PATH, in usual folders, in packages that bring some."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from silo.errors import ToolchainError
-from silo.sources.triton.adapter import nvidia_tools
 
-__all__ = ["DISASSEMBLED", "disassemble"]
+__all__ = ["DISASSEMBLED", "BroughtTools", "disassemble"]
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtTools:
+    """Programs that an installed package brings: the kinds of blobs they read, their folders, the package in words."""
+
+    kinds: tuple[str, ...]
+    folders: tuple[str, ...]
+    package: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +33,12 @@ class _Tool:
     install: str
     folders: tuple[str, ...] = ()
 
-    def find(self) -> str | None:
+    def find(self, brought: Sequence[str]) -> str | None:
         """Where it is; None: nowhere."""
-        return shutil.which(self.name) or shutil.which(
-            self.name, path=os.pathsep.join((*self.folders, *nvidia_tools()))
-        )
+        return shutil.which(self.name) or shutil.which(self.name, path=os.pathsep.join((*self.folders, *brought)))
 
 
-_CUDA = "it is in the CUDA toolkit and in Triton's package (pip install triton)"
+_CUDA = "it is in the CUDA toolkit"
 _LLVM = "install an LLVM that knows the target (Debian, Ubuntu: apt-get install llvm), or ROCm for amdgcn"
 _TOOLS = {
     "cubin": (
@@ -49,18 +56,20 @@ _TOOLS = {
 DISASSEMBLED = {"cubin": "sass", "hsaco": "amdgcn", "so": "asm"}
 
 
-def disassemble(data: bytes, kind: str) -> str:
-    """The instructions of a blob of kind ``cubin``, ``hsaco`` or ``so``.
+def disassemble(data: bytes, kind: str, brought: Sequence[BroughtTools] = ()) -> str:
+    """The instructions of a blob of kind ``cubin``, ``hsaco`` or ``so``; ``brought`` are further places to look in.
 
     Raises:
         ToolchainError: no disassembler is here, or the one that is refuses; says what to install.
     """
-    tools = _TOOLS[kind]
     problems: list[str] = []
-    for tool in tools:
-        place = tool.find()
+    fitting = [one for one in brought if kind in one.kinds]
+    folders = [folder for one in fitting for folder in one.folders]
+    also = "".join(f" and in {one.package}" for one in fitting)
+    for tool in _TOOLS[kind]:
+        place = tool.find(folders)
         if place is None:
-            problems.append(f"{tool.name} is not on PATH: {tool.install}")
+            problems.append(f"{tool.name} is not on PATH: {tool.install}{also}")
             continue
         with tempfile.TemporaryDirectory(prefix="silo-") as folder:
             file = Path(folder, f"kernel.{kind}")
@@ -73,5 +82,5 @@ def disassemble(data: bytes, kind: str) -> str:
         if done.returncode == 0:
             return done.stdout.decode(errors="replace").replace(str(file), file.name)
         said = done.stderr.decode(errors="replace").replace(str(file), file.name).strip()[:300]
-        problems.append(f"{place} refuses it ({said}): {tool.install}")
+        problems.append(f"{place} refuses it ({said}): {tool.install}{also}")
     raise ToolchainError(f"the {kind} cannot be disassembled to {DISASSEMBLED[kind]}: {'; '.join(problems)}")

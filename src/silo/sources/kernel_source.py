@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.protocols import Source
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
+from silo.core.target import Target
 from silo.core.values import Value
+from silo.core.variant import Variant
 
 if TYPE_CHECKING:
     from silo.core.extents import HeldExtents
 
-__all__ = ["KernelSource"]
+__all__ = ["BringsCode", "GivenCode", "KernelSource", "PrunesConfigs"]
 
 
 class KernelSource(Source, Protocol):
@@ -51,4 +54,50 @@ class KernelSource(Source, Protocol):
 
     def constant(self, value: object) -> Value:
         """The value of an argument for a constexpr parameter. Raises SourceError."""
+        ...
+
+
+@runtime_checkable
+class PrunesConfigs(Protocol):
+    """A source whose author wrote functions that say which configs a call may use."""
+
+    def prune(self, configs: Sequence[Config], given: Mapping[str, object]) -> tuple[Config, ...]:
+        """Those of ``configs`` that a call may use, best guess first. Raises whatever the author's functions raise.
+
+        ``given`` are the call's arguments and options by name.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GivenCode:
+    """Code that a source brought, as a variant; ``reason`` says where it is from.
+
+    ``generic``: it assumes nothing of the arguments, so it serves every call of its types.
+    """
+
+    variant: Variant
+    reason: str
+    generic: bool
+
+
+@runtime_checkable
+class BringsCode(Protocol):
+    """A source whose code is there already: nothing is tuned, and no case is needed."""
+
+    @property
+    def own_targets(self) -> tuple[Target, ...]:
+        """What the code was made for, without repetition."""
+        ...
+
+    def code_for(self, targets: Sequence[Target]) -> tuple[GivenCode, ...]:
+        """All code that runs on one of the targets, the preferred first. Raises NoVariantError with every reason."""
+        ...
+
+    def explain(self, target: Target, specialization: Specialization) -> tuple[str, ...]:
+        """A line for each piece of code: whether it is chosen for a call on a device, and why."""
+        ...
+
+    def code_text(self, form: str, target: str | None) -> tuple[Target, str]:
+        """One form of the code as text, of the first for ``target``. Raises SourceError, ToolchainError."""
         ...

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 from silo.api.code.code_forms import CODE_FORMS
 from silo.api.commands.build import build_bundle
 from silo.api.commands.inspect import code_of
-from silo.artifacts import disassembly
 from silo.artifacts.disassembly import disassemble
 from silo.backends.cpu.build import llvm_of
 from silo.cli.inspect import _NAMES
 from silo.cli.main import app
 from silo.errors import BundleError, CaseError, SourceError, SpaceError, TargetError, ToolchainError
 from silo.settings import override
+from silo.sources.kinds import brought_tools
 
 KERNELS = """
 import silo
@@ -130,7 +130,7 @@ def test_a_form_of_gpus_needs_their_target_where_none_is_here(file, monkeypatch)
 def test_what_is_missing_is_said_with_what_to_do(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda *given, **more: None)
     with pytest.raises(ToolchainError, match=r"nvdisasm is not on PATH: .*pip install triton"):
-        disassemble(b"\x7fELF", "cubin")
+        disassemble(b"\x7fELF", "cubin", brought_tools())
     with pytest.raises(ToolchainError, match=r"llvm-objdump is not on PATH: .*LLVM"):
         disassemble(b"\x7fELF", "hsaco")
     with pytest.raises(ToolchainError, match=r"clang, which is not on PATH: .*--code c and --code asm"):
@@ -141,7 +141,6 @@ def test_a_tool_that_refuses_is_quoted_and_the_next_one_asked(tmp_path, monkeypa
     for name, line in (("nvdisasm", "echo no such thing >&2; exit 1"), ("cuobjdump", "echo the code")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
         (tmp_path / name).chmod(0o755)
-    monkeypatch.setattr(disassembly, "nvidia_tools", lambda: ())
     monkeypatch.setenv("PATH", str(tmp_path), prepend=None)
     assert disassemble(b"data", "cubin") == "the code\n"
     (tmp_path / "cuobjdump").unlink()

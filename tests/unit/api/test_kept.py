@@ -16,7 +16,7 @@ from silo.api.commands.tune import tune_path
 from silo.api.kernels.collection import collect_kernels
 from silo.api.machine.device_plugins import device_named
 from silo.api.machine.session import session
-from silo.api.trials.first_configs import imported_seeds
+from silo.api.trials.session_terms import imported_seeds
 from silo.api.tuning import ceilings
 from silo.api.tuning.explanation import explain_tuning
 from silo.api.tuning.foreign_results import export_results, import_results

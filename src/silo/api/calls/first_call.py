@@ -14,9 +14,8 @@ from silo.api.machine.array_copies import array_behind, duplicate, extent_of
 from silo.api.machine.session import session
 from silo.api.trials.benches import RUN_LIMIT_S, Bench, LocalBench, benches_on, grid_at
 from silo.api.trials.evaluators import BenchEvaluator, CompiledArtifacts
-from silo.api.trials.first_configs import study_seeds
 from silo.api.trials.lock_files import lock_of
-from silo.api.trials.refinements import refiner_of, spill_limit_of
+from silo.api.trials.session_terms import refiner_of, spill_limit_of, study_seeds
 from silo.core.config import Config
 from silo.core.decisions import Decision, Rejected
 from silo.core.host_arrays import has_numpy

@@ -1,6 +1,6 @@
-"""Configs that the author's own functions rule out: ``prune_configs_by`` of ``triton.autotune``, asked at each miss.
+"""Configs that the author's own functions rule out: such as a decorator's ``prune_configs_by``, asked at each miss.
 
-Triton asks once a key and keeps the answer, so here every value of the key is a miss of its own. A bundle has no
+Authors expect to be asked once a key, so every value of the key is a miss of its own. A bundle has no
 Python to ask: it holds what was allowed in its cases.
 """
 
@@ -16,7 +16,7 @@ from silo.core.config_set import ConfigSet
 from silo.core.nodes import Argument, ConfigValue, Const, Node, OpKind, make
 from silo.core.values import Value
 from silo.errors import SpaceError
-from silo.sources.triton.source import TritonSource
+from silo.sources.kernel_source import PrunesConfigs
 
 if TYPE_CHECKING:
     from silo.api.declared.declaration import DeclaredKernel
@@ -38,7 +38,7 @@ def prune(kernel: DeclaredKernel, call: Call, configs: SearchSpace) -> tuple[Sea
         SpaceError: his function raised, left nothing, or made a config that sets other names than those of the space.
     """
     source = kernel.source
-    if not isinstance(source, TritonSource) or not kernel.prunes or configs.size < 2:
+    if not isinstance(source, PrunesConfigs) or not kernel.prunes or configs.size < 2:
         return configs, {}
     where = f"{kernel.name} ({kernel.location}): prune_configs_by"
     given = {**call.values, **call.options, "warmup": False}

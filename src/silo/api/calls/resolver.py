@@ -39,6 +39,7 @@ from silo.forks import Mutex
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import Binding, Launcher, inspect_call
+from silo.sources.kernel_source import BringsCode
 from silo.status_line import announce, working
 from silo.tune.heuristics.space import BoundSpace
 from silo.tune.policy import Action, Mode, PolicyDecision
@@ -128,6 +129,15 @@ class Resolver:
         kernel = self._kernel
         named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
         situation = self.understand(inspect_call(self.native, kernel.source.signature, *args, **named))
+        if isinstance(kernel.source, BringsCode):  # there is nothing to decide
+            device = situation.device
+            return "\n".join(
+                [
+                    describe_call(situation.call),
+                    f"device: {device.target} ({device.model})",
+                    *kernel.source.explain(device.target, situation.specialization),
+                ]
+            )
         decision = self.decide(situation, can_tune=False)
         if decision.action is Action.REFUSE:
             return f"{describe_call(situation.call)}\n{frozen_error(kernel, self.problem(situation), situation)}"

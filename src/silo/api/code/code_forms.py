@@ -11,6 +11,7 @@ from silo.artifacts.disassembly import DISASSEMBLED, disassemble
 from silo.compile.toolchain import select_compiler
 from silo.core.protocols import ShowsCode
 from silo.errors import BundleError, SourceError
+from silo.sources.kinds import brought_tools
 
 if TYPE_CHECKING:
     from silo.artifacts.artifact import Artifact, BlobRef
@@ -94,7 +95,7 @@ class CodeForms(Mapping[str, str | bytes]):
         if self._compiler is not None and (name in self._forms or name == "llir"):
             return self._compiler.code_form(self._job, name)
         if DISASSEMBLED.get(blob.kind) == name:
-            return disassemble(self._read_blob(blob), blob.kind)
+            return disassemble(self._read_blob(blob), blob.kind, brought_tools())
         raise KeyError(name)
 
     def __repr__(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import metadata
 from pathlib import Path
 
 import silo
@@ -14,7 +13,6 @@ from silo.api.calls.pruning import allowed_configs
 from silo.api.code.compilation import compiler_identity
 from silo.api.commands.build_contents import PackedCode, compile_plans
 from silo.api.declared.derived_constexprs import derive
-from silo.api.kernels.binary import BinaryKernel, own_targets, planned_binaries
 from silo.api.kernels.collection import collect_kernels
 from silo.api.kernels.kernel import Kernel
 from silo.api.machine.device_plugins import device_named, devices_of_kind, resolve_target
@@ -49,6 +47,8 @@ from silo.core.values import JSON, Value
 from silo.core.variant import Variant
 from silo.errors import BundleError, CaseError
 from silo.settings import settings
+from silo.sources.kernel_source import BringsCode
+from silo.sources.kinds import HasVersions, kind_named
 from silo.tune.failing import TunedCase, require_winners
 from silo.tune.kept import pair_to_document
 from silo.tune.ledger import read_trials
@@ -125,16 +125,16 @@ def build_bundle(
 
     Kernels are tuned on their cases where a target's device is here, unless ``tune`` is ``cached`` (known winners
     only), ``frozen`` (an error where there is none) or ``off`` (none); the lock (``SILO_LOCK``) comes before winners.
-    The same inputs give the same bytes: with tuning off, whatever the folder and the time. Binaries (``silo.binary``)
-    are taken in where they run on one of the targets. ``configs``, a number or ``all``, is how many configs of each
-    case are packed; by default a target that nothing here measures gets its whole space within the limits of
-    :class:`silo.compile.packing.Packing`, and one that was measured its winners. Without ``targets`` kernels are
-    compiled for this machine's CPU, and all binaries are taken in.
+    The same inputs give the same bytes: with tuning off, whatever the folder and the time. Code that exists
+    already (``silo.binary``) is taken in where it runs on one of the targets. ``configs``, a number or ``all``, is how
+    many configs of each case are packed; by default a target that nothing here measures gets its whole space within the
+    limits of :class:`silo.compile.packing.Packing`, and one that was measured its winners. Without ``targets`` kernels
+    are compiled for this machine's CPU, and all code that exists already is taken in.
 
     Raises:
         TargetError: a target that nothing here compiles for.
         CaseError: a kernel without cases.
-        NoVariantError: a kernel none of whose binaries runs on any target.
+        NoVariantError: a kernel whose code exists already, for none of the targets.
         SourceError, CompileError: a kernel that does not compile.
         SpaceError: ``configs`` is neither.
         TuneError: no config of a case can be used: each fails, or its result is wrong.
@@ -150,7 +150,7 @@ def build_bundle(
     if not output.parent.is_dir():
         raise BundleError(f"{output.parent} is no folder; make it first")
     found = collect_kernels(files, kernels)
-    sources = tuple(dict.fromkeys(kernel.source.kind for kernel in found if not isinstance(kernel, BinaryKernel)))
+    sources = tuple(dict.fromkeys(one.source.kind for one in found if not isinstance(one.source, BringsCode)))
     given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
     concrete = given or ((resolve_target("cpu"),) if sources else ())
     for source in sources:
@@ -162,8 +162,8 @@ def build_bundle(
     shared = session()
     limits = Limits(budget=Budget(seconds=budget_s))
     planned = [
-        _Planned(kernel, (), (), {}, planned_binaries(kernel, given or own_targets(kernel)))
-        if isinstance(kernel, BinaryKernel)
+        _Planned(kernel, (), (), {}, _given_variants(kernel.source, given))
+        if isinstance(kernel.source, BringsCode)
         else _plan(kernel, concrete, here, mode, limits, packing, report_tuning)
         for kernel in found
     ]
@@ -198,6 +198,14 @@ def build_bundle(
         seconds=time.monotonic() - begin,
         rows=tuple(row for one in contents.kernels for row in _rows(one, kept[one.name])),
         remarks=tuple(remark for code in codes for remark in code.remarks),
+    )
+
+
+def _given_variants(source: BringsCode, targets: Sequence[Target] | None) -> tuple[PlannedVariant, ...]:
+    """The code of a source that brings it, for ``targets`` or for all that it has."""
+    return tuple(
+        PlannedVariant(one.variant, (one.reason,), (), generic=one.generic)
+        for one in source.code_for(targets or source.own_targets)
     )
 
 
@@ -398,7 +406,7 @@ def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str,
         for values in function.combinations()
     )
     cases = trials = None
-    if recipes:  # binaries need none
+    if recipes:  # code that exists already needs none
         cases, data = document_blob(CASES_KIND, recipes)
         documents[cases.sha256] = data
     kept = () if mode == "off" else _trials(entry)
@@ -501,9 +509,11 @@ def _samples(entry: _Planned, key: RulesKey) -> tuple[Sample, ...]:
 
 
 def _toolchain(sources: Sequence[str], targets: Sequence[Target]) -> tuple[tuple[str, str], ...]:
-    """What compiled the kernels; nothing of binaries, whose compiler is not known."""
-    versions: dict[str, str] = {"triton": metadata.version("triton")} if "triton" in sources else {}
+    """What compiled the kernels; nothing of code that existed already, whose compiler is not known."""
+    versions: dict[str, str] = {}
     for source in sources:
+        kind = kind_named(source)
+        versions.update(kind.versions() if isinstance(kind, HasVersions) else {})
         for target in targets:
             versions[f"compiler for {target.kind}"] = compiler_identity(source, target)
     return tuple(sorted(versions.items()))

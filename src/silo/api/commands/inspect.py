@@ -9,7 +9,6 @@ from pathlib import Path
 from silo.api.code.code_forms import CodeForms, code_text
 from silo.api.code.compilation import Compilation
 from silo.api.code.loaded_kernels import stored_blob
-from silo.api.kernels.binary import BinaryKernel
 from silo.api.kernels.collection import collect_kernels
 from silo.api.kernels.kernel import Kernel
 from silo.api.machine.device_plugins import devices_of_kind, resolve_target
@@ -17,13 +16,13 @@ from silo.api.machine.session import session
 from silo.api.machine.user_files import PlaceKind, kind_of
 from silo.api.tuning.case_tuning import CaseStudy, case_studies
 from silo.artifacts.artifact import Artifact
-from silo.artifacts.disassembly import DISASSEMBLED, disassemble
 from silo.bundle.contents import BundleKernel
 from silo.bundle.reader import Bundle, open_bundle
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.target import Target
-from silo.errors import BundleError, CaseError, SourceError, SpaceError, TargetError
+from silo.errors import BundleError, CaseError, SpaceError, TargetError
+from silo.sources.kernel_source import BringsCode
 from silo.tune.policy import Mode
 
 __all__ = ["CodeListing", "code_of"]
@@ -106,8 +105,9 @@ def _values(config: str | None) -> dict[str, str]:
 
 
 def _of_kernel(kernel: Kernel, asked: _Asked) -> CodeListing:
-    if isinstance(kernel, BinaryKernel):
-        return _of_binary(kernel, asked)
+    if isinstance(kernel.source, BringsCode):
+        own, text = kernel.source.code_text(asked.form, asked.target)
+        return CodeListing(kernel.name, str(own), "", text)
     studies = case_studies(kernel, None)
     study = next((one for one in studies if asked.case in (None, one.case.label)), None)
     if study is None:
@@ -141,17 +141,6 @@ def _config(kernel: Kernel, study: CaseStudy, target: Target, asked: _Asked) -> 
         if asked.fits(config):
             return config
     raise SpaceError(f"{kernel.name}: no config of its space has {asked.wanted}; the first is {candidates[0]}")
-
-
-def _of_binary(kernel: BinaryKernel, asked: _Asked) -> CodeListing:
-    for code in kernel.source.codes:
-        if asked.target in (None, str(code.target)):
-            if code.kind == asked.form:
-                return CodeListing(kernel.name, str(code.target), "", code.data.decode())
-            if DISASSEMBLED.get(code.kind) == asked.form:
-                return CodeListing(kernel.name, str(code.target), "", disassemble(code.data, code.kind))
-    have = ", ".join(f"{code.kind} for {code.target}" for code in kernel.source.codes)
-    raise SourceError(f"{kernel.name}: there is no {asked.form} of its binaries ({have})")
 
 
 def _of_bundle(bundle: Bundle, kernels: Sequence[str] | None, asked: _Asked) -> Iterator[CodeListing]:

@@ -10,12 +10,13 @@ from typing import Any
 from silo.api.kernels.kernel import Kernel, kernel_of
 from silo.api.machine.user_files import load_module
 from silo.errors import SourceError
+from silo.sources.kinds import DefinesKernels, kinds
 
 __all__ = ["collect_kernels"]
 
 
 def collect_kernels(places: Sequence[Path], names: Sequence[str] | None = None) -> list[Kernel]:
-    """The kernels of Python files and modules that ``silo.kernel`` and ``silo.binary`` made, in order of definition.
+    """The kernels of Python files and modules that ``silo.kernel`` and its like made, in order of definition.
 
     Those in classes are found too; one that is written there is called ``Class.kernel``. ``names`` keeps only those.
     ``SourceError`` when a file cannot be run or holds no kernel, or a name is unknown or given to two kernels.
@@ -26,8 +27,7 @@ def collect_kernels(places: Sequence[Path], names: Sequence[str] | None = None) 
         found = list(dict.fromkeys(_kernels_of(module)))
         if not found:
             raise SourceError(
-                f"{place} defines no kernel: put @silo.kernel(...) on top of a @triton.jit function, or "
-                "make one of a compiled kernel with silo.binary(...)"
+                f"{place} defines no kernel: {_advice()}"
                 + ("; it is a package: name a module in it" if hasattr(module, "__path__") else "")
             )
         for kernel in found:
@@ -42,6 +42,12 @@ def collect_kernels(places: Sequence[Path], names: Sequence[str] | None = None) 
             raise SourceError(f"no kernel called {', '.join(missing)}; there are {', '.join(by_name)}")
         return [by_name[name] for name in names]
     return list(by_name.values())
+
+
+def _advice() -> str:
+    """How kernels of each kind are made."""
+    decorators_first = sorted(kinds().values(), key=lambda one: isinstance(one, DefinesKernels))
+    return ", or ".join(kind.advice for kind in decorators_first)
 
 
 def _kernels_of(module: ModuleType) -> Iterator[Kernel]:

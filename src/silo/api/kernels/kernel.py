@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, overload
 
 from silo.api.declared.declaration import DeclaredKernel
 from silo.api.declared.ready_cases import CaseFunction
@@ -22,15 +22,15 @@ from silo.core.trace import trace_grid
 from silo.core.values import Value
 from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
 from silo.settings import TUNE_MODES, settings
-from silo.sources.triton import adapter
-from silo.sources.triton.source import TritonSource
+from silo.sources.kernel_source import KernelSource
+from silo.sources.kinds import DefinesKernels, kind_named, kind_reading
 from silo.tune.heuristics.names import open_blocks, open_sizes
 
 if TYPE_CHECKING:
     from silo.api.calls.resolver import Resolver
     from silo.api.code.compiled_calls import CompiledKernel
 
-__all__ = ["GridFunction", "Kernel", "KernelFunction", "kernel", "kernel_of", "traced_grid"]
+__all__ = ["GridFunction", "Kernel", "KernelFunction", "kernel", "kernel_of", "maker", "traced_grid"]
 
 GridFunction = Callable[[Any], object]
 GridLike: TypeAlias = GridFunction | Sequence[int] | Grid
@@ -301,19 +301,17 @@ def _make(
 ) -> Any:  # noqa: ANN401
     if tune is not None and tune not in TUNE_MODES:
         raise SettingsError(f"tune={tune!r}: it is one of {', '.join(TUNE_MODES)}")
-    source = TritonSource.of(function)
+    kind = kind_reading(function)
+    declared = kind.read(function)
+    source = declared.source
     names = source.signature.names
-    made_key = _checked_key(source, source.key if key is None else key)
+    made_key = _checked_key(source, declared.key if key is None else key)
     scalars = [name for name in names if name in made_key]
-    if space is None and source.hooks.config_pre:
-        config, hook = source.hooks.config_pre[0]
-        raise SourceError(
-            f"{source.name} ({source.location}): the pre_hook {getattr(hook, '__name__', hook)!r} of the config "
-            f"({config}) does more than set block shapes of tensor descriptors, and Silo runs no hook; do before the "
-            "call what it does, or give silo.kernel a space="
-        )
-    if space is None and len(source.originals) > 1:
-        _check_tuner(source)
+    if space is None:
+        for refusal in declared.refusals:
+            raise SourceError(f"{source.name} ({source.location}): {refusal}")
+        for remark in declared.remarks:
+            logging.getLogger("silo").info("%s (%s): %s", source.name, source.location, remark)
     if isinstance(grid, Grid):
         constraints = (*constraints, *(requirement for requirement, _ in grid.requires))
     made_space: SearchSpace | None = None
@@ -321,14 +319,14 @@ def _make(
     if isinstance(space, SpaceHeuristic):
         rule = space.bound(source.name, source.signature, constraints)
         made_key = _key_of(source, rule, made_key if key is not None else ())
-    elif (given := source.space if space is None else space) is not None:
+    elif (given := declared.space if space is None else space) is not None:
         try:
             made_space = space_of(given, () if space is None else constraints, scalars)
         except SpaceError as error:
             raise SpaceError(f"{source.name} ({source.location}): {error}") from error
         _check_space(source, made_space)
         _check_chosen(source, made_space, made_key)
-    free = made_space is None and rule is None
+    free = made_space is None and rule is None and declared.open_blocks
     known = Kernel(
         source,
         space=made_space,
@@ -336,20 +334,21 @@ def _make(
         key=made_key,
         grid=None,
         tune=tune,
-        release_gil=release_gil,
+        release_gil=release_gil and declared.release_gil,
         check=check,
         lock=None if lock is None else Path(lock).absolute(),
         deterministic=deterministic,
         open_blocks=open_blocks(source.signature, source.heuristics) if free else (),
         open_key=open_sizes(source.signature) if free else (),
         open_constraints=tuple(constraints) if free else (),
-        prunes=space is None and source.prunes,
+        prunes=space is None and declared.prunes,
     )
-    if grid is not None:
-        known.grid = traced_grid(known, grid)
-    return adapter.wrap(
-        source.function,
-        lambda _twin: known.launcher,
+    given_grid = declared.grid if grid is None else grid
+    if given_grid is not None:
+        known.grid = traced_grid(known, cast("GridLike", given_grid))
+    return kind.wrap(
+        source,
+        lambda: known.launcher,
         {
             "cases": known.cases,
             "warmup": known.warmup,
@@ -361,27 +360,22 @@ def _make(
     )
 
 
-def _check_tuner(source: TritonSource) -> None:
-    """Refuse what ``triton.autotune`` was given and Silo does not do; say what has no effect."""
-    for name, hook in (("pre_hook", source.hooks.pre), ("post_hook", source.hooks.post)):
-        if hook is not None:
-            raise SourceError(
-                f"{source.name} ({source.location}): triton.autotune has the {name} "
-                f"{getattr(hook, '__name__', hook)!r}, which Triton runs at each measurement, and Silo runs no hook: "
-                "it measures on copies and puts back what a kernel writes; leave the hook out if that is what it does, "
-                "or give silo.kernel a space="
-            )
-    if source.measured_by:
-        logging.getLogger("silo").info(
-            "%s (%s): %s of triton.autotune %s no effect: Silo measures every kernel in one way, and keeps results",
-            source.name,
-            source.location,
-            ", ".join(source.measured_by),
-            "has" if len(source.measured_by) == 1 else "have",
-        )
+def maker(name: str) -> Callable[..., Any]:
+    """What ``silo.NAME`` is for a kind of source of that name: it makes a kernel of what users say.
+
+    Raises:
+        SourceError: there is no such kind, or it does not load.
+    """
+    define = cast("DefinesKernels", kind_named(name)).define
+
+    @wraps(define)
+    def make(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return kernel(define(*args, **kwargs))
+
+    return make
 
 
-def _key_of(source: TritonSource, space: Rule, key: tuple[str, ...]) -> tuple[str, ...]:
+def _key_of(source: KernelSource, space: Rule, key: tuple[str, ...]) -> tuple[str, ...]:
     """The key of a kernel whose space a heuristic makes: what it reads, at least."""
     missing = [name for name in space.reads if name not in key]
     if key and missing:
@@ -392,7 +386,7 @@ def _key_of(source: TritonSource, space: Rule, key: tuple[str, ...]) -> tuple[st
     return key or space.reads
 
 
-def _check_chosen(source: TritonSource, space: SearchSpace, key: Sequence[str]) -> None:
+def _check_chosen(source: KernelSource, space: SearchSpace, key: Sequence[str]) -> None:
     chosen = {name for config in space.configs() for name, _ in config.values}
     for name in key:
         if name in chosen:
@@ -402,7 +396,7 @@ def _check_chosen(source: TritonSource, space: SearchSpace, key: Sequence[str]) 
             )
 
 
-def _checked_key(source: TritonSource, key: Sequence[str]) -> tuple[str, ...]:
+def _checked_key(source: KernelSource, key: Sequence[str]) -> tuple[str, ...]:
     """The key as names of parameters; what they are called with is known at the call."""
     where = f"{source.name} ({source.location})"
     if isinstance(key, str):
@@ -418,7 +412,7 @@ def _checked_key(source: TritonSource, key: Sequence[str]) -> tuple[str, ...]:
     return tuple(key)
 
 
-def _check_space(source: TritonSource, space: SearchSpace) -> None:
+def _check_space(source: KernelSource, space: SearchSpace) -> None:
     for config in space.configs():
         for name, _ in config.values:
             if name not in source.signature.names or source.signature[name].kind is not ParameterKind.CONSTEXPR:

@@ -13,8 +13,8 @@ from silo.api.kernels.bundle import BundledKernel, load
 from silo.api.machine.session import session
 from silo.api.trials.benches import Bench, LocalBench, benches_on, grid_at
 from silo.api.trials.evaluators import KnownArtifacts, evaluators
-from silo.api.trials.first_configs import study_seeds
 from silo.api.trials.problem import measure_policy
+from silo.api.trials.session_terms import study_seeds
 from silo.api.tuning.case_tuning import Limits, materializer
 from silo.artifacts.artifact import Artifact
 from silo.bundle.contents import BundleRules, RulesKey

@@ -17,9 +17,8 @@ from silo.api.machine.device_plugins import place_name
 from silo.api.machine.session import session
 from silo.api.trials.benches import Bench, LocalBench, benches_on, grid_at
 from silo.api.trials.evaluators import CompiledArtifacts, evaluators
-from silo.api.trials.first_configs import study_seeds
 from silo.api.trials.lock_files import deployed_config
-from silo.api.trials.refinements import refiner_of, spill_limit_of
+from silo.api.trials.session_terms import refiner_of, spill_limit_of, study_seeds
 from silo.core.cases import Make
 from silo.core.config import Config
 from silo.core.dispatch import Bucket

@@ -9,8 +9,7 @@ from silo.api.calls.decision import lock_advice
 from silo.api.kernels.collection import collect_kernels
 from silo.api.machine.device_plugins import device_named
 from silo.api.machine.user_files import PlaceKind, kind_of
-from silo.api.trials.first_configs import study_seeds
-from silo.api.trials.refinements import spill_limit_of
+from silo.api.trials.session_terms import spill_limit_of, study_seeds
 from silo.api.tuning.case_tuning import CaseStudy, case_studies
 from silo.errors import CaseError
 from silo.tune.aside import spills_above

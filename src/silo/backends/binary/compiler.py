@@ -6,7 +6,6 @@ import base64
 import binascii
 from typing import Any, cast
 
-from silo.artifacts.choice import choose_code
 from silo.artifacts.device_code import check_layout, read_device_code
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
@@ -17,6 +16,7 @@ from silo.core.protocols import Source
 from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, NoVariantError, SourceError
+from silo.sources.binary.choice import choose_code
 from silo.sources.binary.source import BinarySource
 
 __all__ = ["BinaryCompiler"]

@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from silo.artifacts.runs_on import runs_on
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
+from silo.core.decisions import Rejected
 from silo.core.dtypes import DType
-from silo.core.launch_info import LaunchInfo
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
-from silo.core.values import JSON, FunctionValue, Value, digest
-from silo.errors import ArgumentError, SourceError
+from silo.core.values import FunctionValue, Value, digest
+from silo.core.variant import Variant
+from silo.errors import ArgumentError, NoVariantError, SourceError
+from silo.sources.binary.choice import choose_code, preference
+from silo.sources.binary.code import BinaryCode
+from silo.sources.kernel_source import GivenCode
+from silo.sources.kinds import brought_tools
 
-__all__ = ["BinaryCode", "BinarySource"]
-
-
-@dataclass(frozen=True)
-class BinaryCode:
-    """One binary of a kernel.
-
-    ``label`` stands for it in messages (its file's name); ``kind`` is ``cubin``, ``hsaco`` or ``ptx``; ``target`` what
-    it was built for; ``assumes`` what must hold of the arguments, constexprs folded into it among that.
-    """
-
-    label: str
-    kind: str
-    data: bytes
-    target: Target
-    assumes: Specialization
-    launch: LaunchInfo
-
-    @cached_property
-    def sha256(self) -> str:
-        """Of the bytes, in hex."""
-        return hashlib.sha256(self.data).hexdigest()
-
-    def to_json(self) -> JSON:
-        """Everything but the label, the bytes by their hash."""
-        return [self.sha256, self.kind, str(self.target), self.assumes.to_json(), self.launch.to_json()]
-
-    def __str__(self) -> str:
-        words = [f"{name} {fact.value}" for name, fact in self.assumes.facts]
-        words += [f"{name} = {value!r}" for name, value in self.assumes.constants]
-        assumes = f", {', '.join(words)}" if words else ""
-        return f"{self.label} ({self.kind} for {self.target}{assumes})"
+__all__ = ["BinarySource"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +41,56 @@ class BinarySource:
     def kind(self) -> str:
         """Always ``binary``."""
         return "binary"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {', '.join(map(str, self.codes))}"
+
+    @property
+    def own_targets(self) -> tuple[Target, ...]:
+        """What its binaries were built for, without repetition."""
+        return tuple(dict.fromkeys(code.target for code in self.codes))
+
+    def code_for(self, targets: Sequence[Target]) -> tuple[GivenCode, ...]:
+        """Every binary that runs on one of the targets, the preferred first.
+
+        Raises:
+            NoVariantError: none does; lists each with the reason.
+        """
+        found: dict[Variant, GivenCode] = {}
+        reasons: list[str] = []
+        for code in sorted(self.codes, key=preference, reverse=True):
+            decisions = [runs_on(code.target, target, code.kind) for target in targets]
+            if not any(decisions):
+                refusals = [decision.reason for decision in decisions if isinstance(decision, Rejected)]
+                reasons.append(f"{code}: {'; '.join(dict.fromkeys(refusals))}")
+                continue
+            variant = Variant(self.name, self.fingerprint_of(code), self.signature, code.assumes, Config(), code.target)
+            found.setdefault(variant, GivenCode(variant, f"given as {code.label}", _assumes_nothing(code)))
+        if not found:
+            listing = ", ".join(map(str, targets))
+            raise NoVariantError(f"{self.name} ({self.location}) has no binary for {listing}", reasons)
+        return tuple(found.values())
+
+    def explain(self, target: Target, specialization: Specialization) -> tuple[str, ...]:
+        """Which binary serves a call on a device, and why not the others."""
+        chosen, decisions = choose_code(self.codes, target, specialization)
+        words = ("chosen" if code is chosen else "accepted" if decision else "rejected" for code, decision in decisions)
+        return tuple(
+            f"{word}: {code}: {decision.reason}" for word, (code, decision) in zip(words, decisions, strict=True)
+        )
+
+    def code_text(self, form: str, target: str | None) -> tuple[Target, str]:
+        """PTX as it is, machine code disassembled."""
+        from silo.artifacts.disassembly import DISASSEMBLED, disassemble  # noqa: PLC0415  # few programs look at it
+
+        for code in self.codes:
+            if target in (None, str(code.target)):
+                if code.kind == form:
+                    return code.target, code.data.decode()
+                if DISASSEMBLED.get(code.kind) == form:
+                    return code.target, disassemble(code.data, code.kind, brought_tools())
+        have = ", ".join(f"{code.kind} for {code.target}" for code in self.codes)
+        raise SourceError(f"{self.name}: there is no {form} of its binaries ({have})")
 
     @property
     def heuristics(self) -> Mapping[str, Callable[..., object]]:
@@ -165,3 +189,8 @@ class BinarySource:
         if isinstance(value, tuple):
             return tuple(self.constant(item) for item in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # any tuple
         raise SourceError(f"{self.name}: {value!r} cannot be a constexpr; it takes numbers, text, tuples and None")
+
+
+def _assumes_nothing(code: BinaryCode) -> bool:
+    constexprs = Specialization(constants=code.assumes.constants)
+    return code.assumes == constexprs and not constexprs.constants

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from silo.core.code_facts import CodeFacts, Numerics, Traits
-from silo.core.decisions import Decision
+from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.signature import Effect, Signature
 from silo.core.specialization import Specialization
 from silo.errors import SourceError
-from silo.sources.triton.addresses import shows_its_memory
 from silo.sources.triton.effects import effects_of
 from silo.sources.triton.parameters import module_arguments
 from silo.sources.triton.ssa import Module
 from silo.sources.triton.ttir import parse_ttir
 
-__all__ = ["TtirFacts"]
+__all__ = ["TtirFacts", "shows_its_memory"]
 
 
 class TtirFacts(CodeFacts):
@@ -45,7 +44,7 @@ class TtirFacts(CodeFacts):
 
     @property
     def shows_its_memory(self) -> Decision:
-        """See :func:`silo.sources.triton.addresses.shows_its_memory`."""
+        """See :func:`shows_its_memory`."""
         return shows_its_memory(self._module)
 
     @property
@@ -62,3 +61,16 @@ class TtirFacts(CodeFacts):
         from silo.sources.triton.numerics import numerics_of  # noqa: PLC0415  # asked for in deterministic mode alone
 
         return numerics_of(self._module)
+
+
+def shows_its_memory(module: Module) -> Decision:
+    """Whether all memory that a kernel reaches lies behind its arguments; its functions count as part of it.
+
+    Grouped products do not: they read addresses of matrices from an array of integers or of pointers.
+    """
+    for one in module.walk():
+        if one.name == "tt.int_to_ptr":
+            return Rejected("it makes addresses of integers")
+        if one.name == "tt.load" and one.result.type.pointer:
+            return Rejected("it loads addresses from memory")
+    return Accepted()

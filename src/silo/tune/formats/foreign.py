@@ -13,7 +13,7 @@ from silo.core.reading import read_list, read_mapping
 from silo.core.values import JSON, Value
 from silo.errors import TuneError
 from silo.settings import how_to_raise
-from silo.tune.formats.limits import MEMBER_BYTES, SAMPLE_BYTES, TRIAL_BYTES
+from silo.tune.formats.parts import MEMBER_BYTES, SAMPLE_BYTES, TRIAL_BYTES
 from silo.tune.trial import Status, Study, Trial
 from silo.tune.winner import disqualified
 

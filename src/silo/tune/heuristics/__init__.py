@@ -9,9 +9,8 @@ from silo.tune.heuristics.candidates import Candidate, Candidates
 from silo.tune.heuristics.combo import ComboPlan, SubKernel, combo
 from silo.tune.heuristics.combo_space import BoundCombo, ComboSpace, combo_space
 from silo.tune.heuristics.cooperative_reduction import cooperative_reduction
+from silo.tune.heuristics.decided import fixed, foreach, template, user
 from silo.tune.heuristics.facts import AutotuneHint, Effort, KernelFacts, ReductionHint, SizeHints, TileHint
-from silo.tune.heuristics.fixed import fixed
-from silo.tune.heuristics.foreach import foreach
 from silo.tune.heuristics.lookup import lookup, lookup_key
 from silo.tune.heuristics.mix_order import mix_order
 from silo.tune.heuristics.native_matmul import native_matmul
@@ -21,8 +20,6 @@ from silo.tune.heuristics.reduction import reduction
 from silo.tune.heuristics.space import BoundSpace, HeuristicSpace, space
 from silo.tune.heuristics.split_scan import split_scan
 from silo.tune.heuristics.target_facts import TargetFacts
-from silo.tune.heuristics.template import template
-from silo.tune.heuristics.user import user
 from silo.tune.heuristics.whole import Choice, cooperative_fits, fastest, nearest, persistent_fits
 
 __all__ = [

@@ -6,8 +6,8 @@ import logging
 
 from silo.core.host_arrays import has_numpy
 from silo.tune.search.board import Board
-from silo.tune.search.exhaustive import plan as exhaustive_plan
 from silo.tune.search.neighbourhood import plan as neighbourhood_plan
+from silo.tune.search.plans import exhaustive_plan
 from silo.tune.search.searching import Plan
 from silo.tune.search.sequential import plan as sequential_plan
 from silo.tune.search.surrogate import Surrogate

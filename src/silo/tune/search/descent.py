@@ -14,8 +14,8 @@ from functools import partial
 from typing import Protocol
 
 from silo.core.lattice import Axis, Lattice
-from silo.tune.search.asking import Asking, Questions
 from silo.tune.search.board import Board
+from silo.tune.search.plans import Asking, Questions
 
 __all__ = ["THRESHOLD", "Points", "all_directions_plan", "field_order", "move_values", "passes", "plan"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import chain, islice
 
 from silo.core.lattice import Lattice
-from silo.tune.search.asking import Asking, Questions
 from silo.tune.search.board import Board, draws
+from silo.tune.search.plans import Asking, Questions
 
 __all__ = ["plan"]
 

@@ -8,7 +8,10 @@ improvement is Jones, Schonlau and Welch, Journal of Global Optimization 13 (199
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,7 +20,16 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.floating[Any]]
 
-__all__ = ["Kernel", "Posterior", "Prediction", "expected_improvement", "fit_kernel", "left_out", "rank_correlation"]
+__all__ = [
+    "Kernel",
+    "Posterior",
+    "Prediction",
+    "expected_improvement",
+    "fit_kernel",
+    "left_out",
+    "one_thread",
+    "rank_correlation",
+]
 
 _LENGTHS = (0.3, 0.6, 1.2, 2.4)
 _NOISES = (1e-3, 1e-2, 1e-1)
@@ -154,3 +166,23 @@ def _ranks(values: Array) -> Array:
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2)[places]
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Within it numpy's linear algebra stays on the caller's thread, where threadpoolctl is installed.
+
+    The matrices of a search have some hundred rows. More threads save nothing, and they wait for one another by
+    spinning, on cores that compile workers and kernels under measurement need.
+    """
+    found = _controller()
+    return nullcontext() if found is None else found.limit(limits=1, user_api="blas")
+
+
+@cache
+def _controller() -> Any:  # noqa: ANN401  # of a package without types; None where it is not installed
+    import_module("numpy")  # the controller knows what is loaded when it is made
+    try:
+        found: Any = import_module("threadpoolctl")
+    except ImportError:
+        return None
+    return found.ThreadpoolController()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import chain
 
-from silo.tune.search.asking import Asking, Questions
 from silo.tune.search.board import Board, draws
+from silo.tune.search.plans import Asking, Questions
 
 __all__ = ["plan"]
 

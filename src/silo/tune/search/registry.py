@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from silo.core.config_set import ConfigSet
 from silo.core.search_space import SearchSpace
 from silo.errors import SpaceError, TuneError
-from silo.tune.search import auto, descent, exhaustive, genetic, neighbourhood, random, sequential, surrogate
+from silo.tune.search import auto, descent, genetic, neighbourhood, plans, sequential, surrogate
 from silo.tune.search.board import Board
 from silo.tune.search.searching import Plan, PlannedSearcher
 from silo.tune.search.seed import Seed
@@ -16,8 +16,8 @@ __all__ = ["AHEAD", "DEFAULT_SEARCHER", "SEARCHERS", "ahead_of", "check_searcher
 
 SEARCHERS: dict[str, Callable[[Board], Plan]] = {
     "auto": auto.plan,
-    "exhaustive": exhaustive.plan,
-    "random": random.plan,
+    "exhaustive": plans.exhaustive_plan,
+    "random": plans.random_plan,
     "descent": descent.plan,
     "descent-all-directions": descent.all_directions_plan,
     "neighbourhood": neighbourhood.plan,

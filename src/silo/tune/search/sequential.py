@@ -17,10 +17,9 @@ from functools import partial
 
 from silo.core.config import Config
 from silo.core.grouped_space import GroupedSpace
-from silo.tune.search.asking import Asking, Questions
 from silo.tune.search.board import Board
 from silo.tune.search.descent import field_order, passes
-from silo.tune.search.exhaustive import plan as exhaustive_plan
+from silo.tune.search.plans import Asking, Questions, exhaustive_plan
 from silo.tune.search.searching import Plan
 
 __all__ = ["descent_plan", "plan"]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from silo.core.host_arrays import has_numpy
 from silo.errors import TuneError
-from silo.tune.search.blas import one_thread
 from silo.tune.search.board import Board, draws
 from silo.tune.search.features import features
 from silo.tune.search.model import (
@@ -19,6 +18,7 @@ from silo.tune.search.model import (
     expected_improvement,
     fit_kernel,
     left_out,
+    one_thread,
     rank_correlation,
 )
 

@@ -10,8 +10,7 @@ from fuzz.hostile import MARKER
 from fuzz.texts import operation_texts, recorded_texts
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.supported import STRUCTURAL
-from silo.backends.cpu.emit.kernel import EmittedKernel
-from silo.backends.cpu.emit.prelude import PRELUDE
+from silo.backends.cpu.emit.kernel import PRELUDE, EmittedKernel
 from silo.backends.cpu.lower.messages import c_string
 from silo.errors import SourceError
 from silo.sources.triton.attribute_rules import ATTRIBUTE_RULES

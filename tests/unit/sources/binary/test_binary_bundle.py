@@ -11,15 +11,14 @@ from binary_samples import ADD_SIGNATURE, SAXPY_SIGNATURE, add_by_triton, saxpy_
 from silo.api.code.compilation import Compilation
 from silo.api.commands.build import build_bundle
 from silo.api.commands.description import describe_bundle, verify_bundle
-from silo.api.kernels.binary import planned_binaries
 from silo.api.machine.session import session
-from silo.artifacts.choice import choose_code
 from silo.backends.binary.compiler import BinaryCompiler
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.variant import CompileJob
 from silo.errors import CompileError, NoVariantError, SourceError, TargetError
 from silo.settings import override
+from silo.sources.binary.choice import choose_code
 
 np = pytest.importorskip("numpy")
 
@@ -225,7 +224,7 @@ def test_machine_code_wins_over_ptx_and_ptx_serves_what_comes_later():
     assert chosen(several, "cuda:sm_86") == 1
     assert chosen(several, "cuda:sm_90") == 0
     # Both stay in a bundle, although they are for one target.
-    planned = planned_binaries(made.kernel, [Target.parse("cuda:sm_80")])
+    planned = made.kernel.source.code_for([Target.parse("cuda:sm_80")])
     artifacts = [Compilation(session(), made.kernel.source).artifact(one.variant) for one in planned]
     assert [artifact.blob.kind for artifact in artifacts] == ["cubin", "ptx"]
 
@@ -235,7 +234,7 @@ def test_machine_code_wins_over_ptx_and_ptx_serves_what_comes_later():
 
 def job():
     made = silo.binary(saxpy_ptx(), signature=SAXPY_SIGNATURE, threads=256)
-    (planned,) = planned_binaries(made.kernel, [Target.parse("cuda:sm_80")])
+    (planned,) = made.kernel.source.code_for([Target.parse("cuda:sm_80")])
     return BinaryCompiler().lower(made.kernel.source, planned.variant).job
 
 
@@ -279,7 +278,7 @@ def test_it_takes_binaries_only():
     assert compiler.accepts("binary", target)
     assert not compiler.accepts("triton", target)
     made = silo.binary(saxpy_ptx(), signature=SAXPY_SIGNATURE, threads=256)
-    (planned,) = planned_binaries(made.kernel, [target])
+    (planned,) = made.kernel.source.code_for([target])
 
     class Other:
         name = "other"

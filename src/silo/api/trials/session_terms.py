@@ -1,22 +1,31 @@
-"""Configs to try first, of cases and first calls alike: what is deployed, best near by, or in an imported file."""
+"""The terms of a session for a case or a first call: configs to try first, to set aside, to propose besides."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import math
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from silo.api.trials.lock_files import deployed_config
 from silo.core.config import Config
 from silo.core.keys import seeds_key
 from silo.core.protocols import RecordStore
 from silo.core.search_space import SearchSpace
+from silo.errors import SiloError
+from silo.settings import settings
 from silo.tune.imported import seeds_from_records, spoken_of
 from silo.tune.nearness import Neighbour
+from silo.tune.refine import Occupancy, Refiner
 from silo.tune.search.seed import Seed
 from silo.tune.seeds import neighbours, seeds
+from silo.tune.spilling import spill_limit
 from silo.tune.trial import Study
 
-__all__ = ["imported_seeds", "study_seeds"]
+if TYPE_CHECKING:
+    from silo.api.declared.situation import Situation
+
+__all__ = ["imported_seeds", "refiner_of", "spill_limit_of", "study_seeds"]
 
 # Configs of imported files that are tried first: enough to profit, too few to use up a budget.
 _IMPORTED = 8
@@ -44,3 +53,21 @@ def study_seeds(
 def imported_seeds(kernel: str, records: RecordStore) -> tuple[Config, ...]:
     """What other tuners found for the kernel of this name, best first; see :mod:`silo.api.tuning.foreign_results`."""
     return seeds_from_records(records.read(seeds_key(kernel)))
+
+
+def refiner_of(situation: Situation, grid_of: Callable[[Config], Sequence[int]]) -> Refiner:
+    """The refiner of a call's candidates; ``grid_of`` gives the grid of a launch with a config."""
+
+    def programs(config: Config) -> int | None:
+        try:
+            return math.prod(grid_of(config))
+        except SiloError:
+            return None  # a launch with such a config fails and says why
+
+    occupancy = Occupancy.of(situation.device.facts())
+    return Refiner(situation.candidates, occupancy, programs, situation.reach.fixed)
+
+
+def spill_limit_of(situation: Situation) -> int | None:
+    """The most values that a candidate of a call may spill to be measured with the others."""
+    return spill_limit(situation.device.target, by_heuristic=situation.rule is not None, asked=settings().spills)

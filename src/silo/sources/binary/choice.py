@@ -10,7 +10,7 @@ from silo.core.decisions import Decision
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.sources.binary.assumptions import holds
-from silo.sources.binary.source import BinaryCode
+from silo.sources.binary.code import BinaryCode
 
 __all__ = ["choose_code", "preference"]
 

@@ -16,7 +16,7 @@ from silo.core.target import Target
 from silo.core.values import Value, value_sort_key
 from silo.errors import SourceError, TargetError
 from silo.sources.binary.assumptions import parse_assumptions
-from silo.sources.binary.source import BinaryCode
+from silo.sources.binary.code import BinaryCode
 
 __all__ = ["Binary", "Code", "binary_code", "completed", "guarded"]
 

@@ -1,0 +1,37 @@
+"""What an object that a user wrote says of itself: its source, and what stands beside the source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from silo.core.search_space import DeclaredSpace
+from silo.sources.kernel_source import KernelSource
+
+__all__ = ["Declaration"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What a source plug-in reads off one object. What ``silo.kernel`` is told comes before it.
+
+    Attributes:
+        source: the kernel.
+        space: the configs worth trying, None where the object names none.
+        key: the scalar arguments that tuning depends on.
+        grid: the grid, as ``silo.kernel`` takes it.
+        release_gil: see ``silo.kernel``.
+        prunes: the source says at each call which configs of ``space`` may be used (:class:`PrunesConfigs`).
+        open_blocks: calls may leave block sizes out where no space is given: they are guessed from the code.
+        refusals: why the object's own space cannot be used; an error unless ``silo.kernel`` is given another.
+        remarks: what of the object has no effect, said where its own space is used.
+    """
+
+    source: KernelSource
+    space: DeclaredSpace | None = None
+    key: tuple[str, ...] = ()
+    grid: object = None
+    release_gil: bool = True
+    prunes: bool = False
+    open_blocks: bool = False
+    refusals: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()

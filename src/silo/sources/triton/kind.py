@@ -1,0 +1,96 @@
+"""The source plug-in ``triton``: kernels of ``@triton.jit``, with Triton's other decorators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.sources.declaration import Declaration
+from silo.sources.kernel_source import KernelSource
+from silo.sources.triton import adapter
+from silo.sources.triton.source import TritonSource
+
+if TYPE_CHECKING:
+    from silo.artifacts.disassembly import BroughtTools
+
+__all__ = ["Kind"]
+
+
+class Kind:
+    """Reads any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` object, unchanged."""
+
+    advice = "put @silo.kernel(...) on top of a @triton.jit function"
+
+    def reads(self, value: object) -> Decision:
+        """Triton's own kernel objects and its decorators of them. Imports nothing."""
+        if adapter.is_kernel(value):
+            return Accepted("a Triton kernel")
+        return Rejected(f"a {type(value).__name__}, not a Triton kernel: decorate it with @triton.jit")
+
+    def read(self, value: object) -> Declaration:
+        """What the decorators say."""
+        source = TritonSource.of(value)
+        several = len(source.originals) > 1
+        return Declaration(
+            source=source,
+            space=source.space,
+            key=source.key,
+            prunes=source.prunes,
+            open_blocks=True,
+            refusals=(*_config_hooks(source), *(_tuner_hooks(source) if several else ())),
+            remarks=_without_effect(source) if several else (),
+        )
+
+    def versions(self) -> Mapping[str, str]:
+        """Triton's, where it is installed."""
+        version = adapter.triton_version()
+        return {} if version is None else {"triton": version}
+
+    def tools(self) -> BroughtTools:
+        """NVIDIA's programs, which Triton's package carries."""
+        from silo.artifacts.disassembly import BroughtTools  # noqa: PLC0415  # few programs look at machine code
+
+        return BroughtTools(("cubin",), adapter.nvidia_tools(), "Triton's package (pip install triton)")
+
+    def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
+        """A twin of the function, which other Triton kernels can call."""
+        return adapter.wrap(cast("TritonSource", source).function, lambda _twin: launcher(), members)
+
+
+def _config_hooks(source: TritonSource) -> tuple[str, ...]:
+    if not source.hooks.config_pre:
+        return ()
+    config, hook = source.hooks.config_pre[0]
+    return (
+        (
+            f"the pre_hook {getattr(hook, '__name__', hook)!r} of the config "
+            f"({config}) does more than set block shapes of tensor descriptors, and Silo runs no hook; do before the "
+            "call what it does, or give silo.kernel a space="
+        ),
+    )
+
+
+def _tuner_hooks(source: TritonSource) -> tuple[str, ...]:
+    """What ``triton.autotune`` was given and Silo does not do."""
+    return tuple(
+        f"triton.autotune has the {name} "
+        f"{getattr(hook, '__name__', hook)!r}, which Triton runs at each measurement, and Silo runs no hook: "
+        "it measures on copies and puts back what a kernel writes; leave the hook out if that is what it does, "
+        "or give silo.kernel a space="
+        for name, hook in (("pre_hook", source.hooks.pre), ("post_hook", source.hooks.post))
+        if hook is not None
+    )
+
+
+def _without_effect(source: TritonSource) -> tuple[str, ...]:
+    """What ``triton.autotune`` was told that has no effect."""
+    if not source.measured_by:
+        return ()
+    has = "has" if len(source.measured_by) == 1 else "have"
+    return (
+        (
+            f"{', '.join(source.measured_by)} of triton.autotune {has} no effect: Silo measures every kernel in one "
+            "way, and keeps results"
+        ),
+    )
