@@ -1,4 +1,4 @@
-"""Compiled kernels as anybody hands them over: what kind of file it is, what it holds, whether it fits a layout."""
+"""Files of device code: their kind, their entry points, and whether their parameters fit a layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bundle holds, by value."""
+"""The contents of a bundle, as values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from silo.core.values import JSON, PARSE_BUDGET, canonical_json, digest, parse_j
 from silo.frozen import frozen
 
 if TYPE_CHECKING:
-    from silo.core.consent import HostCode
+    from silo.core.consent import HostCases, HostCode
     from silo.core.extents import Extents
     from silo.core.variant import Variant
 
@@ -34,6 +34,7 @@ __all__ = [
     "calls_of",
     "decode_document",
     "encode_documents",
+    "host_cases",
     "host_code",
     "parse_document",
     "rules_key",
@@ -191,6 +192,14 @@ def host_code(one: BundleVariant, calls: str) -> HostCode:
     ``calls`` is :func:`calls_of` its kernel.
     """
     return one.artifact.host_code([calls, one.artifact.variant.config.to_json()])
+
+
+def host_cases(kernel: BundleKernel, codes: Iterable[HostCode]) -> HostCases | None:
+    """What it is to vouch for running ``codes``, all the native code of a kernel, on its cases; None without either."""
+    from silo.core.consent import HostCases  # noqa: PLC0415  # a call of a kernel needs no cases
+
+    digests = tuple(code.digest for code in codes)
+    return None if kernel.cases is None or not digests else HostCases(kernel.cases.sha256, digests)
 
 
 def encode_documents(documents: Iterable[JSON]) -> bytes:

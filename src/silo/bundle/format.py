@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 
-from silo.core.compiled import BLOB_KINDS
 from silo.errors import BundleFormatError, BundleVersionError
 from silo.frozen import frozen
 
@@ -21,7 +20,6 @@ __all__ = [
     "EXPANDED_SHARE",
     "HEADER_BYTES",
     "ITEM_BYTES",
-    "KINDS",
     "MAGIC",
     "MAJOR",
     "MANIFEST_SHARE",
@@ -72,7 +70,6 @@ ITEM_BYTES = 40  # what is made of one item of a document: a number, with its pl
 CASES_KIND = "cases"
 TRIALS_KIND = "trials"
 DOCUMENT_KINDS = (CASES_KIND, TRIALS_KIND)
-KINDS = frozenset({*BLOB_KINDS, *DOCUMENT_KINDS})
 CODECS = ("raw", "zstd")
 
 FLAG_ZSTD_MANIFEST = 1

@@ -28,9 +28,9 @@ from silo.bundle.contents import (
 from silo.bundle.format import (
     CASES_KIND,
     CODECS,
+    DOCUMENT_KINDS,
     EXPANDED_SHARE,
     HEADER_BYTES,
-    KINDS,
     MAJOR,
     MANIFEST_SHARE,
     MAX_BLOB_BYTES,
@@ -48,6 +48,7 @@ from silo.core import nodes
 from silo.core.config import Config
 from silo.core.dispatch import DispatchRules
 from silo.core.launch_info import LaunchInfo
+from silo.core.plugins import is_blob_kind
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
@@ -153,6 +154,11 @@ class _Table(Generic[T]):
         wanted = self._encode(value)
         return frozenset(number for number, row in enumerate(self._rows) if row == wanted)
 
+    def names(self, member: str) -> frozenset[str]:
+        """The names in one member of the rows, found without decoding any; a damaged row has none."""
+        members = [row.get(member) for row in self._rows if isinstance(row, dict)]
+        return frozenset(name for names in members if isinstance(names, dict) for name in names)
+
     def all(self) -> Iterator[T]:
         """Every row."""
         return (self.get(number, self._field) for number in range(len(self._rows)))
@@ -185,6 +191,11 @@ class OpenKernel:
     def groups(self) -> tuple[VariantGroup, ...]:
         """Its variants, grouped."""
         return self._manifest.group_variants(self._rows, self._field)
+
+    @property
+    def option_names(self) -> frozenset[str]:
+        """The names of the options that configs of the bundle have, this kernel's among them."""
+        return self._manifest.option_names
 
     def with_config(self, group: VariantGroup, config: Config) -> frozenset[int]:
         """Which variants of a group have this config."""
@@ -319,8 +330,10 @@ class Manifest:
             sha256, kind, raw, codec, offset, stored = row
             if not (isinstance(sha256, str) and len(sha256) == 64 and not sha256.strip(_HEX)):
                 raise check.error(f"blobs[{number}].sha256", "not a sha256 in lower-case hex")
-            if not isinstance(kind, str) or kind not in KINDS:
-                raise check.error(f"blobs[{number}].kind", f"unknown kind {kind!r}")
+            if not isinstance(kind, str) or not (kind in DOCUMENT_KINDS or is_blob_kind(kind)):
+                raise check.error(
+                    f"blobs[{number}].kind", f"unknown kind {kind!r}: no compiler that is installed here makes it"
+                )
             if not isinstance(codec, str) or codec not in CODECS:
                 raise check.error(f"blobs[{number}].codec", f"unknown codec {codec!r}")
             if type(raw) is not int or not 0 <= raw <= MAX_BLOB_BYTES:
@@ -426,6 +439,11 @@ class Manifest:
         except BundleFormatError as error:
             return error
         return self._check.error(field, "not a variant")
+
+    @cached_property
+    def option_names(self) -> frozenset[str]:
+        """The names of the options in the table of configs, which is not checked for it."""
+        return self._configs.names("options")
 
     def config_numbers(self, config: Config) -> frozenset[int]:
         """The rows of the table of configs that hold this one."""
@@ -553,8 +571,8 @@ def _launch_from_json(data: JSON) -> LaunchInfo:
     for size in launch.cluster:
         if type(size) is not int or not 1 <= size <= 1 << 16:
             raise ValueError(f"not a cluster: {launch.cluster!r}")
-    for name in ("num_warps", "threads", "shared_bytes", "registers", "spills", "cpu_chunk", "cpu_threads"):
-        if (value := getattr(launch, name)) is not None and not 0 <= value < 1 << 31:
+    for name, value in launch.counts():
+        if not 0 <= value < 1 << 31:
             raise ValueError(f"{name} is out of range: {value}")
     for name in ("scratch_bytes", "profile_bytes"):
         if getattr(launch, name) >= 1 << 48:

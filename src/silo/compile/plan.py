@@ -1,4 +1,4 @@
-"""Which variants to build, and why. Pure: everything it decides on is passed in."""
+"""The plan of a build: variants to compile, with reasons. Pure: all facts are passed in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one call says of one argument, for sources to specialise on."""
+"""Facts about one argument of one call, from which sources derive a specialization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extents: the shape of an array, or its shape and strides, or the grid, of which a kernel's code is made for one."""
+"""Extents: array shapes, strides or grids that a kernel's code is compiled for."""
 
 from __future__ import annotations
 

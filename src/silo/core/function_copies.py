@@ -1,4 +1,4 @@
-"""Copies of functions in which names lead to versions that can be traced."""
+"""Copies of functions whose globals are replaced by versions that can be traced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one layer needs from another that stands to its right: declared here, passed in by ``silo.api``."""
+"""Protocols: the services that a layer needs from a layer to its right, passed in by ``silo.api``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from silo.core.compiled import Compiled
 from silo.core.config import Config
 from silo.core.consent import Consent
 from silo.core.decisions import Decision, Rejected
+from silo.core.declaration import CompilerDeclaration
 from silo.core.device import DeviceModel, Measuring, Memory
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Effect, Signature
@@ -29,7 +30,6 @@ __all__ = [
     "Heuristic",
     "LoadedKernel",
     "RecordStore",
-    "RunsInProcess",
     "Searcher",
     "ShowsCode",
     "Source",
@@ -64,11 +64,11 @@ class Source(Protocol):
 
 
 class Compiler(Protocol):
-    """Plug-in: from (source kind, target) to artifacts. Entry-point group ``silo.compilers``."""
+    """Plug-in: from (source kind, target) to artifacts. An entry point of ``silo.compilers`` names its declaration."""
 
     @property
-    def name(self) -> str:
-        """The plug-in's name, which compile jobs carry."""
+    def declaration(self) -> CompilerDeclaration:
+        """Its name, options, kinds of blobs: the object that the entry point names."""
         ...
 
     def identity(self, target: Target) -> str:
@@ -76,7 +76,10 @@ class Compiler(Protocol):
         ...
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Whether this plug-in compiles such a source for such a target here, and why not."""
+        """Whether this plug-in compiles such a source for such a target here, and why not.
+
+        Asked only where the declaration takes both; says what depends on the arch, or on what is installed.
+        """
         ...
 
     def artifact_target(self, target: Target) -> Target:
@@ -92,16 +95,6 @@ class Compiler(Protocol):
 
     def compile(self, job: CompileJob) -> Compiled:
         """The back end, run in a worker process. Raises CompileError."""
-        ...
-
-
-@runtime_checkable
-class RunsInProcess(Protocol):
-    """A compiler that may ask for its ``compile`` to run in the caller's process: it does next to nothing."""
-
-    @property
-    def in_process(self) -> bool:
-        """Whether it asks for that."""
         ...
 
 
@@ -259,8 +252,9 @@ class Device(Protocol):
     ) -> LoadedKernel:
         """Hand a verified blob to the driver. Raises DeviceError.
 
-        Native code (``HOST_CODE_KINDS``) runs in this process as soon as it is mapped: a device that maps some raises
-        TrustError without consent to these bytes and this launch (``silo.core.consent.require_consent``).
+        Host code (:func:`silo.core.plugins.is_host_code`) runs in this process as soon as it is mapped: a device that
+        maps some raises TrustError without consent to these bytes and this launch
+        (``silo.core.consent.require_consent``).
         """
         ...
 

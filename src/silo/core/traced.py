@@ -1,4 +1,4 @@
-"""Integers that are not known yet: arithmetic on them builds expressions. And the functions that take both kinds."""
+"""Traced integers, whose arithmetic builds expressions, and the functions that take them and plain integers alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call as the guard sees it, in Python's terms: what each argument is, and what may be assumed of it."""
+"""One call as the guard sees it: the kind of each argument, and the facts that code may assume."""
 
 from __future__ import annotations
 

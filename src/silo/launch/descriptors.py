@@ -1,4 +1,4 @@
-"""Tensor descriptors made on the host: which objects are some, and how the parts of one become parameters."""
+"""Tensor descriptors made on the host: recognising them, and passing their parts as parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of several compiled variants a call may use, and why not the others. Pure."""
+"""The choice among compiled variants for a call, with the reason for each rejection. Pure."""
 
 from __future__ import annotations
 

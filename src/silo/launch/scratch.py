@@ -1,4 +1,4 @@
-"""Scratch memory of kernels that need some, in stream order, from whoever manages the device's memory."""
+"""Scratch memory for kernels, in stream order, from the allocator that manages the device's memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Source plug-ins: which kinds of kernels there are, and which of them reads an object.
+"""Source plug-ins: the kinds of kernels, and the choice of the plug-in that reads an object.
 
 Silo's own are the packages of this folder that have a module ``kind``; others come by entry points, which are looked
 for only where none of Silo's own will do: looking through every installed distribution takes longer than a launch.

@@ -1,4 +1,4 @@
-"""How far one study is from another, and in what: why kept trials do not count here, and how much they still say."""
+"""The distance between two studies, and the fields in which they differ."""
 
 from __future__ import annotations
 

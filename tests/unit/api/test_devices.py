@@ -9,6 +9,7 @@ from silo.api.machine import device_info, device_plugins
 from silo.core.decisions import Rejected
 from silo.core.device import HOST_MEMORY, Memory, available_sms
 from silo.core.expressions import Bindings, evaluate
+from silo.core.plugins import shipped_places
 from silo.core.target import Target
 from silo.core.trace import trace_grid
 from silo.errors import DeviceError, TraceError
@@ -88,7 +89,7 @@ def test_what_is_known_of_silos_own_plugins_beforehand_is_what_their_devices_say
     from silo.backends.hip.device import VENDOR as HIP
 
     said = {"cuda": CUDA.memory.types, "hip": HIP.memory.types, "cpu": CpuDevice.memory.fget(None).types}
-    assert {name: shipped.memory for name, shipped in device_plugins._SHIPPED.items()} == said
+    assert said == device_plugins._SHIPPED
 
 
 # ---- where a call runs ----
@@ -113,7 +114,7 @@ def plugged(monkeypatch, **plugins):
     """Plug-ins besides Silo's own: functions, or the place where one should be."""
     places = {name: one if isinstance(one, str) else f"silo_test_plugins:{name}" for name, one in plugins.items()}
     monkeypatch.setitem(sys.modules, "silo_test_plugins", SimpleNamespace(**plugins))
-    own = {name: shipped.place for name, shipped in device_plugins._SHIPPED.items()}
+    own = dict(shipped_places("silo.devices"))
     monkeypatch.setattr(device_plugins, "_plugins", lambda: own | places)
     device_plugins._asked.cache_clear()
 

@@ -126,7 +126,7 @@ def test_devices_are_given_what_they_load_with_consent(calls):
 
 
 def test_devices_that_map_native_code_require_consent():
-    """A backend that loads a kind of ``HOST_CODE_KINDS`` asks for consent to it."""
+    """A backend that maps host code asks for consent to it."""
     for path in sorted((SOURCES / "backends").rglob("device.py")):
         text = path.read_text(encoding="utf-8")
         assert ("CpuModule(blob)" in text) == ("require_consent(" in text), path

@@ -1,4 +1,4 @@
-"""The config for a call: what the lock, the store and the mode say, gathered and decided on."""
+"""The decision on a call's config, from the lock, the store and the mode."""
 
 from __future__ import annotations
 

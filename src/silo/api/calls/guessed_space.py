@@ -1,4 +1,4 @@
-"""The space of a kernel that has none, for calls that leave its block sizes open: lowered once, looked at, guessed."""
+"""The guessed space of a kernel without one, from its lowered form, for calls that leave block sizes open."""
 
 from __future__ import annotations
 

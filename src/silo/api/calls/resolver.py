@@ -1,4 +1,4 @@
-"""What happens when a kernel of this process is called in a way it was not called before."""
+"""The resolver: serves calls of a kernel of this process that its launcher has no code for yet."""
 
 from __future__ import annotations
 
@@ -353,7 +353,7 @@ class Resolver:
     def _serves(self, device: Device) -> Decision:
         """Whether something here compiles the kernel for a device."""
         try:
-            return Accepted(select_compiler(self._kernel.source.kind, device.target).name)
+            return Accepted(select_compiler(self._kernel.source.kind, device.target).declaration.name)
         except TargetError as error:
             return Rejected(str(error))
 

@@ -1,4 +1,4 @@
-"""What ``k.compiled(...)`` and ``k.warmup(...)`` give: one call's compiled code, with the members that Triton's has."""
+"""The results of ``k.compiled(...)`` and ``k.warmup(...)``: compiled code with the members that Triton's has."""
 
 from __future__ import annotations
 

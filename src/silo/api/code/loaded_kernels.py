@@ -1,4 +1,4 @@
-"""From artifacts to loaded kernels, and launchers for kernels whose heuristics run in Python."""
+"""Loading of artifacts with consent, and launchers for kernels whose heuristics run in Python."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.decisions import Decision
+from silo.core.plugins import option_names
 from silo.core.signature import ParameterKind, Signature
 from silo.core.values import Value
 from silo.core.variant import Variant
@@ -58,6 +59,7 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
         config_names=kernel.launcher_names,
         open_key=kernel.open_key,
         counted=kernel.open_blocks,
+        options=option_names(),
         release_gil=release_gil,
         extents=kernel.extents,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import silo
@@ -26,6 +27,7 @@ from silo.bundle.contents import (
     BundleVariant,
     RulesKey,
     calls_of,
+    host_cases,
     host_code,
     rules_key,
 )
@@ -33,10 +35,12 @@ from silo.bundle.format import CASES_KIND, TRIALS_KIND
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
 from silo.compile.packing import Packing
+from silo.compile.pairs import LeftOut, Pairs, pair_kernels
 from silo.compile.plan import Chosen, PlanCase, PlanKernel, PlannedVariant, plan_variants
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
+from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.dispatch import Bucket
 from silo.core.nodes import Node
 from silo.core.origins import Origin
@@ -45,9 +49,9 @@ from silo.core.space import Space
 from silo.core.target import Target
 from silo.core.values import JSON, Value
 from silo.core.variant import Variant
-from silo.errors import BundleError, CaseError
+from silo.errors import BundleError, CaseError, NoVariantError, TargetError
 from silo.settings import settings
-from silo.sources.kernel_source import BringsCode
+from silo.sources.kernel_source import BringsCode, KernelSource
 from silo.sources.kinds import HasVersions, kind_named
 from silo.tune.failing import TunedCase, require_winners
 from silo.tune.kept import pair_to_document
@@ -83,7 +87,7 @@ class BuildRow:
 
 @dataclass(frozen=True, slots=True)
 class BuildSummary:
-    """What a build made."""
+    """What a build made, and which kernels are not built for which of its targets."""
 
     path: str
     size_bytes: int
@@ -95,6 +99,7 @@ class BuildSummary:
     seconds: float
     rows: tuple[BuildRow, ...]
     remarks: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,8 @@ def build_bundle(
 ) -> BuildSummary:
     """Compile the kernels of ``files`` for every target and write them to ``output``, in one piece.
 
+    A kernel is built for those of the targets that its kind of source has; what is left out is in the summary.
+
     Kernels are tuned on their cases where a target's device is here, unless ``tune`` is ``cached`` (known winners
     only), ``frozen`` (an error where there is none) or ``off`` (none); the lock (``SILO_LOCK``) comes before winners.
     The same inputs give the same bytes: with tuning off, whatever the folder and the time. Code that exists
@@ -132,7 +139,7 @@ def build_bundle(
     are compiled for this machine's CPU, and all code that exists already is taken in.
 
     Raises:
-        TargetError: a target that nothing here compiles for.
+        TargetError: a kernel that nothing here compiles for any of the targets, or a target that no kernel is for.
         CaseError: a kernel without cases.
         NoVariantError: a kernel whose code exists already, for none of the targets.
         SourceError, CompileError: a kernel that does not compile.
@@ -153,18 +160,19 @@ def build_bundle(
     sources = tuple(dict.fromkeys(one.source.kind for one in found if not isinstance(one.source, BringsCode)))
     given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
     concrete = given or ((resolve_target("cpu"),) if sources else ())
-    for source in sources:
-        for target in concrete:
-            compiler_identity(source, target)  # refuses before anything is compiled
+    brought = {one.name: _given_variants(one.source, given) for one in found if isinstance(one.source, BringsCode)}
+    # Refuses before anything is compiled. Code that was brought goes where it is for, unless targets are named.
+    paired = {one.name: partial(_builds, one.source) for one in found if given is not None or one.name not in brought}
+    pairs = pair_kernels(paired, concrete)
     mode = tune or settings().tune
     here = _devices_for(concrete)
     report, report_tuning = progress or _silent_stage, tuning or _silent_tuning
     shared = session()
     limits = Limits(budget=Budget(seconds=budget_s))
     planned = [
-        _Planned(kernel, (), (), {}, _given_variants(kernel.source, given))
-        if isinstance(kernel.source, BringsCode)
-        else _plan(kernel, concrete, here, mode, limits, packing, report_tuning)
+        _Planned(kernel, (), (), {}, brought[kernel.name])
+        if kernel.name in brought
+        else _plan(kernel, pairs.targets[kernel.name], here, mode, limits, packing, report_tuning)
         for kernel in found
     ]
     codes = compile_plans(shared, [(one.kernel.source, one.variants) for one in planned], packing, report)
@@ -176,7 +184,7 @@ def build_bundle(
             for one, code in zip(planned, codes, strict=True)
         ),
         producer=(("silo", silo.__version__),),
-        toolchain=_toolchain(sources, concrete),
+        toolchain=_toolchain(found, pairs),
     )
 
     def read_blob(sha256: str) -> bytes | None:
@@ -185,7 +193,9 @@ def build_bundle(
     # Before the file is there: whoever finds it may use it at once.
     for kernel in contents.kernels:
         calls = calls_of(kernel)
-        shared.store.trust.note_built(*(host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host))
+        native = [host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host]
+        cases = host_cases(kernel, native)
+        shared.store.trust.note_built(*native, *(() if cases is None else (cases,)))
     written = write_bundle(output, contents, read_blob)
     return BuildSummary(
         path=str(output),
@@ -198,7 +208,20 @@ def build_bundle(
         seconds=time.monotonic() - begin,
         rows=tuple(row for one in contents.kernels for row in _rows(one, kept[one.name])),
         remarks=tuple(remark for code in codes for remark in code.remarks),
+        left_out=pairs.left_out,
     )
+
+
+def _builds(source: KernelSource, target: Target) -> Decision:
+    """Whether there is, or can be made, code of a kernel for a target. Raises ToolchainError."""
+    try:
+        if isinstance(source, BringsCode):
+            source.code_for((target,))
+            return Accepted("it has code for it")
+        compiler_identity(source.kind, target)
+    except (TargetError, NoVariantError) as error:
+        return Rejected(str(error))
+    return Accepted()
 
 
 def _given_variants(source: BringsCode, targets: Sequence[Target] | None) -> tuple[PlannedVariant, ...]:
@@ -232,7 +255,7 @@ def _plan(
     winners: dict[tuple[str, str, Target], Chosen] = {}
     tuned: list[CaseStudy] = []
     for target, device in here.items():
-        if mode == "off":
+        if mode == "off" or target not in targets:
             continue
         for study in studies if device == host else case_studies(kernel, device):
             if len(study.situation.candidates) == 1:
@@ -508,14 +531,20 @@ def _samples(entry: _Planned, key: RulesKey) -> tuple[Sample, ...]:
     return tuple(found.values()) if all(values == constants[0] for values in constants) else ()
 
 
-def _toolchain(sources: Sequence[str], targets: Sequence[Target]) -> tuple[tuple[str, str], ...]:
+def _toolchain(kernels: Sequence[Kernel], pairs: Pairs) -> tuple[tuple[str, str], ...]:
     """What compiled the kernels; nothing of code that existed already, whose compiler is not known."""
     versions: dict[str, str] = {}
-    for source in sources:
+    compiled: dict[tuple[str, Target], None] = {}
+    for kernel in kernels:
+        if not isinstance(kernel.source, BringsCode):
+            compiled.update(dict.fromkeys((kernel.source.kind, target) for target in pairs.targets[kernel.name]))
+    for source in dict.fromkeys(source for source, _ in compiled):
         kind = kind_named(source)
         versions.update(kind.versions() if isinstance(kind, HasVersions) else {})
-        for target in targets:
-            versions[f"compiler for {target.kind}"] = compiler_identity(source, target)
+    for source, target in compiled:
+        several = len({other for other, wanted in compiled if wanted.kind == target.kind}) > 1
+        what = f"compiler of {source} for {target.kind}" if several else f"compiler for {target.kind}"
+        versions[what] = compiler_identity(source, target)
     return tuple(sorted(versions.items()))
 
 

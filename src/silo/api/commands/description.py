@@ -1,4 +1,4 @@
-"""What a bundle holds, in words and numbers."""
+"""The description of a bundle's contents, for ``silo inspect``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What works on this machine, and why the rest does not."""
+"""``silo doctor``: what works on this machine, and why the rest does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running the cases of kernels and checking them."""
+"""``silo run``: running the cases of kernels and checking the results."""
 
 from __future__ import annotations
 

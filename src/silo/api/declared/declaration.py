@@ -1,4 +1,4 @@
-"""What the author of a kernel said of it: source, space, key, grid, and which names follow from them."""
+"""A kernel as its author declared it: source, space, key, grid, and the names that follow from them."""
 
 from __future__ import annotations
 

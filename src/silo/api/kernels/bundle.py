@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.code.loaded_kernels import CheckedLauncher, VouchedCode, bound_launcher, load_code, runs_here
 from silo.api.machine.device_plugins import device_for, require_memory
-from silo.bundle.contents import calls_of, host_code
+from silo.bundle.contents import calls_of, host_cases, host_code
 from silo.bundle.reader import Bundle, open_bundle
-from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.decisions import Decision, Rejected
 from silo.core.device import HOST_MEMORY
+from silo.core.plugins import is_host_code, is_option, shipped_options
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.values import Value
 from silo.errors import BundleError, ExpressionError, NoVariantError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
     from silo.bundle.manifest import OpenKernel
     from silo.core.config import Config
-    from silo.core.consent import Consent
+    from silo.core.consent import Consent, HostCases, HostCode
     from silo.core.extents import HeldExtents
     from silo.core.launch_info import LaunchInfo
     from silo.core.nodes import Node
@@ -153,8 +153,16 @@ class BundledKernel:
             key=self._head.key,
             exact=tuple(sorted(self._assumed_exactly | (self._derived.reads if self._derived else frozenset[str]()))),
             config_names=(*self._head.config_names, *(name for name, _ in self._head.derived)),
+            options=self._options,
             extents=self._guarded[0],
         )
+
+    @property
+    def _options(self) -> tuple[str, ...]:
+        """Options that calls may give: those of Silo's own compilers, and any other that configs of the bundle have."""
+        known = shipped_options()
+        others = self._kernel.option_names.difference(known)
+        return (*known, *(name for name in sorted(others) if is_option(name)))
 
     @property
     def holds_grid(self) -> bool:
@@ -269,7 +277,9 @@ class BundledKernel:
         return calls_of(self._head)
 
     def require_consent(self, device: Device) -> None:
-        """Ask for consent to all native code that this device may be given, before anything is made ready for it.
+        """Ask for consent to all native code that this device may be given, and to run it on the kernel's cases.
+
+        That is before anything is made ready for it.
 
         Raises:
             TrustError: nobody vouches for some of it.
@@ -277,14 +287,22 @@ class BundledKernel:
         here = [
             number
             for group in self._kernel.groups
-            if group.blob_kind in HOST_CODE_KINDS and runs_here(device, group.target, group.blob_kind)
+            if is_host_code(group.blob_kind) and runs_here(device, group.target, group.blob_kind)
             for number in group.numbers
         ]
-        if here:
-            from silo.api.machine.session import session  # noqa: PLC0415  # as above
+        if not here:
+            return
+        from silo.api.machine.session import session  # noqa: PLC0415  # as above
 
-            codes = (host_code(self._kernel[number], self._calls) for number in sorted(here))
-            session().store.trust.require(codes, origin=self._origin, trust=self._trust)
+        native = sorted(
+            number for group in self._kernel.groups if is_host_code(group.blob_kind) for number in group.numbers
+        )
+        codes = {number: host_code(self._kernel[number], self._calls) for number in native}
+        wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(here)]
+        cases = host_cases(self._head, codes.values())
+        session().store.trust.require(
+            [*wanted, *(() if cases is None else (cases,))], origin=self._origin, trust=self._trust
+        )
 
     def code(self, one: BundleVariant) -> VouchedCode:
         """A variant's verified code, with consent where it needs some. Raises TrustError."""

@@ -1,4 +1,4 @@
-"""What runs a kernel of this process, or of a bundle, in checking mode."""
+"""Launchers that run a kernel of this process, or of a bundle, in checking mode."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _bound(
 def _checking_compiler(kernel: str, source_kind: str, target: Target) -> ChecksKernels:
     compiler = select_compiler(source_kind, target)
     if not isinstance(compiler, ChecksKernels):
-        raise UnsupportedError(f"{kernel}: the compiler {compiler.name} makes no code that checks itself")
+        raise UnsupportedError(f"{kernel}: the compiler {compiler.declaration.name} makes no code that checks itself")
     return compiler
 
 

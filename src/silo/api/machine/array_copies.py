@@ -1,4 +1,4 @@
-"""Copies of a caller's arrays, whatever library and memory they are in: to compare, to duplicate."""
+"""Copies of a caller's arrays, of any library and in any memory, for comparing and duplicating."""
 
 from __future__ import annotations
 

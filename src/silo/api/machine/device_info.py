@@ -1,4 +1,4 @@
-"""``silo.device``: what the devices of this machine are, whichever library knows them."""
+"""``silo.device``: descriptions of the devices of this machine."""
 
 from __future__ import annotations
 

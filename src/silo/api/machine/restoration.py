@@ -1,4 +1,4 @@
-"""Putting back what a caller's arrays held: copies on the device where they fit there, else in host memory."""
+"""Restoring a caller's arrays after a trial, from copies on the device where they fit, else in host memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call's arguments as another process gets them: what arrays hold in shared memory, the rest as JSON."""
+"""Passing a call's arguments to another process: array contents in shared memory, the rest as JSON."""
 
 from __future__ import annotations
 

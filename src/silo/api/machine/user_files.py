@@ -1,4 +1,4 @@
-"""Python files and modules that somebody named on a command line: the one place that runs their code."""
+"""Python files and modules named on a command line: the only place that runs their code."""
 
 from __future__ import annotations
 

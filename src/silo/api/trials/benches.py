@@ -1,4 +1,4 @@
-"""Where candidates run: in this process, or in one of their own that a fault may end."""
+"""Benches: run candidates in this process, or in a separate process that a fault may end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which trials a call's config is chosen from: the study of its bucket, and those of other buckets as rules."""
+"""The tuning problem of a call: the study of its bucket, and the studies of other buckets as dispatch rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device reaches: measured by tuning a copy and matrix products on it, kept by device model."""
+"""The measured limits of a device: a copy and matrix products, tuned on it, kept by device model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding studies again: those of a Python file's kernels in the store, those that a bundle carries."""
+"""Studies of the kernels of a Python file, from the store, and of a bundle."""
 
 from __future__ import annotations
 

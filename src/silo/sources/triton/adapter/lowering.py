@@ -111,7 +111,7 @@ def lower_for_gpu(
     arguments = _source_arguments(function, signature, specialization, config)
     triton_target = gpu_target(target)
     backend = backend_for(triton_target)
-    options = gpu_options(backend, {"debug": bool(getattr(function, "debug", False)), **dict(config.gpu_options)})
+    options = gpu_options(backend, {"debug": bool(getattr(function, "debug", False)), **dict(config.options)})
     made = _make_module(function, arguments, triton_target, backend, options)
     run_passes(made, _GPU_PASSES)
     return read_off(made)
