@@ -10,8 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from silo.api.machine.array_copies import array_behind, host_bytes, to_host
-from silo.api.machine.restoration import restorer_of_all
+from silo.api.machine.array_copies import array_behind, restorer_of_all, to_host
 from silo.core.cases import Case, CaseRecipe, CheckResult, Make, check, compare, label_of, record
 from silo.core.expressions import Bindings, evaluate
 from silo.core.generator import Fill
@@ -22,6 +21,7 @@ from silo.core.recipes import ArrayRecipe, ExpectedRecipe
 from silo.core.values import Value
 from silo.core.work import Work
 from silo.errors import CaseError, ExpressionError, PackageError, SiloError
+from silo.launch.array_libraries.silo_buffers import host_bytes
 from silo.launch.buffers import Buffer
 from silo.launch.cases import refuse_large
 from silo.tune.check import Comparison

@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from silo.api.machine.device_plugins import device_named, place_name
-from silo.api.machine.restoration import pinned
+from silo.api.machine.device_plugins import device_named
 from silo.api.machine.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors
 from silo.compile.serving import serve
 from silo.compile.wire import Message, encode, encode_error
@@ -28,6 +27,8 @@ from silo.core.protocols import Device
 from silo.core.signature import ParameterKind
 from silo.core.variant import Variant
 from silo.errors import LaunchError, SiloError
+from silo.launch.array_libraries.library import place_of
+from silo.launch.array_libraries.pinned import pinned
 from silo.launch.binding import bind
 from silo.launch.buffers import Buffer
 from silo.launch.runtime import make_launcher
@@ -102,7 +103,7 @@ class _Bench:
 
     def __init__(self, device: Device, given: memoryview, results: memoryview) -> None:
         self._device = device
-        self._place = place_name(device)
+        self._place = place_of(device).name
         self._given, self._results = given, results
         self._timer = device.timer()
         self._arrays: list[_Array] = []
