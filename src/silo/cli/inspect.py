@@ -95,6 +95,9 @@ def command(
     ]
     columns = ["kernel", "target", "types", "assumes", "config", "size", "resources", "for"]
     console().print(table("variants", columns, rows, right=["size"]))
+    served = dict.fromkeys((row.kernel, row.target, row.serves) for row in description.variants if row.serves)
+    if served:
+        console().print(table("shapes", ["kernel", "target", "serves only"], [list(row) for row in served]))
     if description.coverage:
         packed = [[row.kernel, row.target, row.types, f"{row.packed} of {row.space}"] for row in description.coverage]
         columns = ["kernel", "target", "types", "configs of the space"]
