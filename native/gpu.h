@@ -13,12 +13,24 @@
 #define SILO_MAX_GPUS 64
 
 /* Codes with the same number in both drivers. */
-#define SILO_GPU_INVALID_VALUE 1
-#define SILO_GPU_OUT_OF_MEMORY 2
-#define SILO_GPU_NOT_INITIALIZED 3
-#define SILO_GPU_NOT_FOUND 500
-#define SILO_GPU_NOT_READY 600
-#define SILO_GPU_CAPTURE_IMPLICIT 906
+enum silo_gpu_code {
+    SILO_GPU_INVALID_VALUE = 1,
+    SILO_GPU_OUT_OF_MEMORY = 2,
+    SILO_GPU_NOT_INITIALIZED = 3,
+    SILO_GPU_NO_DEVICE = 100,
+    SILO_GPU_INVALID_IMAGE = 200,
+    SILO_GPU_NO_BINARY = 209, /* for this device, in the code */
+    SILO_GPU_INVALID_PTX = 218,
+    SILO_GPU_NO_COMPILER = 221,
+    SILO_GPU_NEWER_PTX = 222,
+    SILO_GPU_NOT_FOUND = 500,
+    SILO_GPU_NOT_READY = 600,
+    SILO_GPU_ILLEGAL_ADDRESS = 700,
+    SILO_GPU_ASSERT = 710,
+    SILO_GPU_LAUNCH_FAILED = 719,
+    SILO_GPU_CAPTURES = 900, /* from here on: something about captures */
+    SILO_GPU_CAPTURE_IMPLICIT = 906,
+};
 
 #define SILO_GPU_NON_BLOCKING 1U /* of stream_create; the same in both drivers */
 

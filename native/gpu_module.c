@@ -66,7 +66,7 @@ static void sweep(struct silo_gpu_device *device) {
     while (list != NULL) {
         struct silo_gpu_retired *next = list->next;
         const int code = device->gpu->module_unload(list->module);
-        if (code >= 900) { /* something about captures */
+        if (code >= SILO_GPU_CAPTURES) {
             list->next = kept;
             kept = list;
         } else { /* unloaded, or lost with its context or driver */
@@ -102,15 +102,15 @@ static const char *image_kind(const unsigned char *data, size_t size) {
 
 static const char *load_advice(int code) {
     switch (code) {
-    case 200:
+    case SILO_GPU_INVALID_IMAGE:
         return "the bytes are not code of this driver: damaged, or made for another kind of device";
-    case 209:
+    case SILO_GPU_NO_BINARY:
         return "it was compiled for another architecture: compile it for this device";
-    case 218:
+    case SILO_GPU_INVALID_PTX:
         return "the PTX is wrong or meant for a newer architecture";
-    case 221:
+    case SILO_GPU_NO_COMPILER:
         return "the driver has no PTX compiler here: load a cubin for this device";
-    case 222:
+    case SILO_GPU_NEWER_PTX:
         return "the PTX is newer than the driver: load a cubin for this device, or update the "
                "driver";
     case SILO_GPU_OUT_OF_MEMORY:

@@ -9,7 +9,7 @@ import pytest
 
 import gpu_stub
 import silo
-from silo.api.machine import array_copies, restoration
+from silo.api.machine import array_copies
 from silo.api.machine.device_plugins import absent_devices, device_for, device_named, devices_of_kind
 from silo.artifacts.runs_on import runs_on
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
@@ -17,7 +17,9 @@ from silo.core.protocols import Device
 from silo.core.recipes import ArrayRecipe
 from silo.core.target import Target
 from silo.errors import ArgumentError, CaseError, DeviceError, SettingsError
-from silo.launch.cases import default_library, materialize
+from silo.launch.array_libraries.library import place_of
+from silo.launch.array_libraries.table import default_library
+from silo.launch.cases import materialize
 from silo.launch.gpu_timer import flush_bytes
 from silo.launch.resources import reserve_sms
 from silo.settings import override
@@ -195,7 +197,7 @@ def test_copies_of_arrays_on_devices():
     copy = array_copies.duplicate(buffer)
     assert (copy.device, copy.shape, copy.dtype) == ("cuda:1", (2, 3), "int16")
     assert copy.data_ptr() != buffer.data_ptr()
-    put_back = restoration.restorer(buffer)
+    put_back = array_copies.restorer(buffer)
     buffer.fill(0xFF)
     assert (copy.numpy() == [[0, 1, 2], [3, 4, 5]]).all()
     put_back()
@@ -210,14 +212,14 @@ def test_arrays_of_cases_have_the_same_bytes_everywhere():
             "zeros" if dtype == "bool" else "normal" if "float" in dtype else "zeros", (5, 7), dtype=dtype
         )
         host = materialize(recipe, "buffer")
-        device = materialize(recipe, None, "cuda:1")
+        device = materialize(recipe, None, place_of(device_named("cuda:1")))
         assert device.device == "cuda:1"
         out = bytearray(host.nbytes)
         device.copy_to(out)
         assert bytes(out) == bytes(host.raw)
-    assert default_library("cuda:0") == "buffer"
+    assert default_library(place_of(device_named("cuda:0"))) == "buffer"
     with pytest.raises(CaseError, match="numpy has no arrays on cuda:0"):
-        materialize(ArrayRecipe.of("zeros", (1,)), "numpy", "cuda:0")
+        materialize(ArrayRecipe.of("zeros", (1,)), "numpy", place_of(device_named("cuda:0")))
 
 
 def test_the_timer_counts_launches_only(stub):

@@ -1,4 +1,4 @@
-"""Compiled kernels as anybody hands them over: what kind of file it is, what it holds, whether it fits a layout."""
+"""Files of device code: their kind, their entry points, and whether their parameters fit a layout."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _inside(elf: Elf) -> str:
         return "it has CUDA code inside: take one cubin out of it with cuobjdump -xelf all"
     if elf.section(".hip_fatbin") is not None:
         return "it has AMD code inside: take it out with roc-obj-extract"
-    return "shared objects for the CPU are not taken, kernels for it come from Triton (silo.kernel)"
+    return "shared objects for the CPU are not taken, kernels for it are compiled from source (silo.kernel)"
 
 
 def _read(reader: Callable[[bytes], T], data: bytes, name: str, what: str) -> T:
@@ -150,7 +150,7 @@ def check_parameters(entry: str, parameters: Sequence[tuple[int, int]], layout: 
     lines[_MOST_SHOWN:] = [f"\n    and {more} more"] if more > 0 else []
     hint = ""
     if len(parameters) - len(layout) in (1, 2):
-        hint = "\nBinaries of Triton take one or two more pointers at the end, for scratch memory: declare them as null"
+        hint = "\nSome compilers add one or two pointers at the end, for scratch memory: declare them as null"
     elif any(size not in (1, 2, 4, 8) for _, size in parameters):
         hint = "\nStructs by value are not passed: let the kernel take their members, or a pointer to them"
     raise SourceError(

@@ -1,4 +1,4 @@
-"""What GPUs of every vendor have in common as devices: facts, loading, one module a device and blob."""
+"""The common part of GPU devices of every vendor: facts, loading, one module for each device and blob."""
 
 from __future__ import annotations
 

@@ -70,9 +70,7 @@ class TargetFacts:
             return target
         named = Target.parse(target) if isinstance(target, str) else target
         if named.kind not in ("cuda", "hip", "xpu", "cpu", "fake"):
-            raise SpaceError(
-                f"no heuristic knows the target {named}: they choose blocks of Triton kernels (cuda, hip, xpu, cpu)"
-            )
+            raise SpaceError(f"no heuristic knows the target {named}: they choose blocks for cuda, hip, xpu and cpu")
         known = device or {}
         units = known.get("sm_count", 0)
         # A CPU states one lane a warp; blocks for it are chosen as for 32, and no option that counts warps is given.
