@@ -32,6 +32,7 @@ from silo.core.protocols import Device
 from silo.core.search_space import SearchSpace
 from silo.core.signature import NoDefault, Signature
 from silo.core.specialization import Specialization
+from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BlobLostError, SpaceError, TargetError
@@ -71,6 +72,7 @@ class Resolver:
         self._tuning_process = 0  # the one that tunes now; a child made by fork meanwhile does not
         self._guesses: dict[tuple[Signature, Specialization], BoundSpace] = {}
         self._numerics = NumericsOf(kernel)
+        self._compilers: dict[Target, Accepted] = {}  # that something compiles it for a target
         self._told: set[str] = set()  # why calls are not tuned
 
     @cached_property
@@ -337,11 +339,14 @@ class Resolver:
         )
 
     def _serves(self, device: Device) -> Decision:
-        """Whether something here compiles the kernel for a device."""
-        try:
-            return Accepted(select_compiler(self._kernel.source.kind, device.target).declaration.name)
-        except TargetError as error:
-            return Rejected(str(error))
+        """Whether something here compiles the kernel for a device; once a compiler was found, nobody is asked again."""
+        if device.target not in self._compilers:
+            try:
+                compiler = select_compiler(self._kernel.source.kind, device.target)
+            except TargetError as error:
+                return Rejected(str(error))
+            self._compilers[device.target] = Accepted(compiler.declaration.name)
+        return self._compilers[device.target]
 
     def _on_miss(self, call: Call, device: Device | None = None) -> Binding:
         with self._lock:
