@@ -130,7 +130,7 @@ def _inside(elf: Elf) -> str:
         return "it has CUDA code inside: take one cubin out of it with cuobjdump -xelf all"
     if elf.section(".hip_fatbin") is not None:
         return "it has AMD code inside: take it out with roc-obj-extract"
-    return "shared objects for the CPU are not taken, kernels for it come from Triton (silo.kernel)"
+    return "shared objects for the CPU are not taken, kernels for it are compiled from source (silo.kernel)"
 
 
 def _read(reader: Callable[[bytes], T], data: bytes, name: str, what: str) -> T:
@@ -163,7 +163,7 @@ def check_layout(kernel: BinaryKernel, layout: Sequence[LayoutSlot]) -> None:
         lines.append(f"\n  {mark} {index}: declared {said}; the binary has {has}")
     hint = ""
     if len(kernel.parameters) - len(layout) in (1, 2):
-        hint = "\nBinaries of Triton take one or two more pointers at the end, for scratch memory: declare them as null"
+        hint = "\nSome compilers add one or two pointers at the end, for scratch memory: declare them as null"
     elif any(size not in (1, 2, 4, 8) for _, size in kernel.parameters):
         hint = "\nStructs by value are not passed: let the kernel take their members, or a pointer to them"
     raise SourceError(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COMPILERS",
     "LOADERS",
+    "SOURCES",
     "declarations",
     "declared_options",
     "installed_places",
@@ -33,6 +34,7 @@ __all__ = [
     "loader_of",
     "option_names",
     "options_for_targets",
+    "part_of",
     "place_of",
     "shipped_options",
     "shipped_places",
@@ -41,6 +43,7 @@ __all__ = [
 
 COMPILERS = "silo.compilers"
 LOADERS = "silo.loaders"
+SOURCES = "silo.sources"
 
 
 def _table() -> Any:  # noqa: ANN401  # a module
@@ -74,6 +77,23 @@ def load_place(place: str) -> object:
     """What ``module:attribute`` names. Raises whatever importing it raises, AttributeError where it is not there."""
     module, _, attribute = place.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def part_of(group: str, name: str, part: str) -> Any:  # noqa: ANN401  # a module
+    """A module that lies beside that of a plug-in which Silo ships; None where there is none.
+
+    >>> part_of("silo.sources", "binary", "tracing") is None
+    True
+    """
+    package = shipped_places(group).get(name, "").partition(":")[0].rpartition(".")[0]
+    if not package:
+        return None
+    try:
+        return import_module(f"{package}.{part}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{package}.{part}":
+            raise
+        return None
 
 
 # -- Compilers ---------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ CALLS = {
     "load": {
         "api/code/loaded_kernels.py": "load_code: the one call of Device.load for artifacts, with their consent",
         "api/trials/measuring_worker.py": "Device.load with the consent of the process that asks",
-        "api/tuning/ceiling_kernels.py": "Triton's language",
+        "sources/triton/ceiling_kernels.py": "Triton's language",
         "backends/cpu/checking/code.py": "code that checks itself, compiled a moment ago",
         "backends/cpu/load.py": "run: for tests of the compiler",
         "backends/cpu/lower/nest.py": "a nest's own method: C text",

@@ -77,7 +77,7 @@ def check_grid(kernel: DeclaredKernel, rule: Rule, grid: object, declared: tuple
         what = f"the grid {grid!r} of the call"
     raise SpaceError(
         f"{kernel.name}: the call leaves {', '.join(rule.placed)} open, and {what} does not depend on it: "
-        f"pass a function, {kernel.name}[lambda meta: (triton.cdiv(..., meta[{rule.placed[0]!r}]),)](...), or the value"
+        f"pass a function, {kernel.name}[lambda meta: (silo.cdiv(..., meta[{rule.placed[0]!r}]),)](...), or the value"
     )
 
 

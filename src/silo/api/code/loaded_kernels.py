@@ -61,6 +61,7 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
         counted=kernel.open_blocks,
         options=option_names(),
         release_gil=release_gil,
+        extents=kernel.extents,
     )
 
 

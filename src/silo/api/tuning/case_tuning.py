@@ -107,7 +107,8 @@ def case_studies(kernel: Kernel, device: Device | None, library: str | None = No
         for values in function.combinations():
             case = function.prepare(values, make_of(library, device))
             try:
-                call = inspect_call(kernel.resolver.native, kernel.source.signature, **call_arguments(kernel, case))
+                named = {**call_arguments(kernel, case), **case.grid_argument(held=kernel.holds_grid)}
+                call = inspect_call(kernel.resolver.native, kernel.source.signature, **named)
                 situation = kernel.resolver.understand(call, device)
                 if situation.rule is not None and case.grid is not None:
                     check_grid(kernel, situation.rule, None, case.grid)

@@ -85,7 +85,7 @@ def _descriptor_slots(name: str, rank: int) -> list[LayoutSlot]:
 def _abi_type(parameter: Parameter) -> AbiType:
     if parameter.kind is ParameterKind.POINTER:
         return AbiType.POINTER
-    found = _BY_TRITON_NAME.get(parameter.dtype.triton) if parameter.dtype is not None else None
+    found = _BY_TRITON_NAME.get(parameter.dtype.short) if parameter.dtype is not None else None
     if found is None:
         raise CompileError(f"the parameter {parameter.name} ({parameter.kind.value}, {parameter.dtype}) has no GPU ABI")
     return found
