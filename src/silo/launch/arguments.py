@@ -100,9 +100,9 @@ class Argument:
 
 @frozen
 class Call:
-    """One call of a kernel. ``device`` is DLPack's (type, index) of its arrays; where it has none, of the GPU that is
-    current, (0, 0) without one.
+    """One call of a kernel.
 
+    ``device`` is DLPack's (type, index) of its arrays; where it has none, of the GPU that is current, (0, 0) without.
     ``options`` are the compile options given at the call (``num_warps=8``); ``grid`` the grid it gives (a callable, a
     tuple, an int), None where the declared one is used.
     """
