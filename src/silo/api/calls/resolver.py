@@ -202,7 +202,7 @@ class Resolver:
         if device is None:
             device = device_for(kernel.name, call.device, self._serves)
         else:
-            require_memory(kernel.name, device, call.device)
+            require_memory(kernel.name, device, call.memory)
         facts = call.facts(kernel.source.constant)
         signature, specialization = kernel.source.specialize(facts)
         if kernel.source.extents is not None:
