@@ -100,8 +100,9 @@ class Argument:
 
 @frozen
 class Call:
-    """One call of a kernel. ``device`` is DLPack's (type, index) of its arrays; (0, 0) where it has none.
+    """One call of a kernel.
 
+    ``device`` is DLPack's (type, index) of its arrays; where it has none, of the GPU that is current, (0, 0) without.
     ``options`` are the compile options given at the call (``num_warps=8``); ``grid`` the grid it gives (a callable, a
     tuple, an int), None where the declared one is used.
     """
@@ -111,6 +112,12 @@ class Call:
     options: Mapping[str, object]
     device: tuple[int, int]
     grid: object = None
+
+    @property
+    def memory(self) -> tuple[int, int]:
+        """Where its arrays and addresses are; (0, 0) where it has none, whichever GPU such a call would run on."""
+        placed = (ValueKind.POINTER, ValueKind.ADDRESS, ValueKind.DESCRIPTOR)
+        return self.device if any(one.kind in placed for one in self.arguments) else (0, 0)
 
     @property
     def on_host(self) -> bool:

@@ -32,6 +32,7 @@ from silo.core.protocols import Device
 from silo.core.search_space import SearchSpace
 from silo.core.signature import NoDefault, Signature
 from silo.core.specialization import Specialization
+from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BlobLostError, SpaceError, TargetError
@@ -71,6 +72,7 @@ class Resolver:
         self._tuning_process = 0  # the one that tunes now; a child made by fork meanwhile does not
         self._guesses: dict[tuple[Signature, Specialization], BoundSpace] = {}
         self._numerics = NumericsOf(kernel)
+        self._compilers: dict[Target, Accepted] = {}  # that something compiles it for a target
         self._told: set[str] = set()  # why calls are not tuned
 
     @cached_property
@@ -200,7 +202,7 @@ class Resolver:
         if device is None:
             device = device_for(kernel.name, call.device, self._serves)
         else:
-            require_memory(kernel.name, device, call.device)
+            require_memory(kernel.name, device, call.memory)
         facts = call.facts(kernel.source.constant)
         signature, specialization = kernel.source.specialize(facts)
         if kernel.source.extents is not None:
@@ -351,11 +353,14 @@ class Resolver:
         return replace(specialization, grid=grid)
 
     def _serves(self, device: Device) -> Decision:
-        """Whether something here compiles the kernel for a device."""
-        try:
-            return Accepted(select_compiler(self._kernel.source.kind, device.target).declaration.name)
-        except TargetError as error:
-            return Rejected(str(error))
+        """Whether something here compiles the kernel for a device; once a compiler was found, nobody is asked again."""
+        if device.target not in self._compilers:
+            try:
+                compiler = select_compiler(self._kernel.source.kind, device.target)
+            except TargetError as error:
+                return Rejected(str(error))
+            self._compilers[device.target] = Accepted(compiler.declaration.name)
+        return self._compilers[device.target]
 
     def _on_miss(self, call: Call, device: Device | None = None) -> Binding:
         with self._lock:

@@ -334,7 +334,7 @@ class BundledKernel:
         if device is None:
             device = device_for(self.name, call.device, self._serves)
         else:
-            require_memory(self.name, device, call.device)
+            require_memory(self.name, device, call.memory)
         chosen = self.choose(call, device)
         variant = chosen.artifact.variant
         return bind(

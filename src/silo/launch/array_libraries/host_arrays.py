@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from silo.core.recipes import ArrayRecipe
+    from silo.launch.array_libraries.library import ArrayLibrary
 
-__all__ = ["as_bits", "duplicate_of", "flat_memory", "keep_bits"]
+__all__ = ["as_bits", "duplicate_of", "flat_memory", "keep_on_host"]
 
 
 def as_bits(host: NDArray[Any]) -> NDArray[Any]:
@@ -35,16 +36,12 @@ def duplicate_of(array: object, host: NDArray[Any]) -> NDArray[Any]:
     return copy
 
 
-def keep_bits(bits: NDArray[Any]) -> Callable[[], None]:
-    """A function that puts back what a view of host memory holds now."""
+def keep_on_host(library: ArrayLibrary, array: object) -> Callable[[], None]:
+    """A function that writes back what an array holds now; the copy is in host memory."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
-    before = np.copy(bits, order="K")
-
-    def restore() -> None:
-        np.copyto(bits, before)
-
-    return restore
+    before = np.copy(library.bits(array), order="K")
+    return lambda: library.write(array, before)
 
 
 def flat_memory(recipe: ArrayRecipe, host: NDArray[Any]) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from silo.core.host_arrays import has_numpy, require_numpy
 from silo.errors import CaseError
 from silo.launch.array_libraries.filling import fill
-from silo.launch.array_libraries.host_arrays import as_bits, duplicate_of, keep_bits
+from silo.launch.array_libraries.host_arrays import as_bits, duplicate_of, keep_on_host
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,13 +38,13 @@ class _Numpy:
         return as_bits(self.read(array))
 
     def write(self, array: NDArray[Any], bits: NDArray[Any]) -> None:
-        as_bits(array)[...] = bits
+        self.bits(array)[...] = bits
 
     def duplicate(self, array: NDArray[Any]) -> NDArray[Any]:
         return duplicate_of(array, self.read(array))
 
     def keep(self, array: NDArray[Any]) -> Callable[[], None]:
-        return keep_bits(self.bits(array))
+        return keep_on_host(self, array)
 
 
 LIBRARY: Final[ArrayLibrary] = _Numpy()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from silo.core.device import HOST_MEMORY
 from silo.errors import ArgumentError, CaseError
-from silo.launch.array_libraries.host_arrays import as_bits, duplicate_of, keep_bits
+from silo.launch.array_libraries.host_arrays import as_bits, duplicate_of, keep_on_host
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,7 +48,7 @@ class _Other:
 
     def keep(self, array: Any) -> Callable[[], None]:  # noqa: ANN401
         _require_host(array, "restored")
-        return keep_bits(self.bits(array))
+        return keep_on_host(self, array)
 
 
 def _require_host(array: Any, done: str) -> None:  # noqa: ANN401

@@ -10,7 +10,7 @@ from silo.errors import CaseError
 from silo.launch import native
 from silo.launch.array_libraries.extents import extent_of
 from silo.launch.array_libraries.filling import fill_into
-from silo.launch.array_libraries.host_arrays import as_bits, keep_bits
+from silo.launch.array_libraries.host_arrays import keep_on_host
 from silo.launch.array_libraries.pinned import pinned, tell_where
 from silo.launch.buffers import Buffer, split_device
 from silo.tune.measure import copy_fits
@@ -44,14 +44,17 @@ class _Buffers:
         return extent_of(array).view(host_bytes(array))
 
     def write(self, array: Buffer, bits: NDArray[Any]) -> None:
-        array.copy_from(bits.tobytes())
+        if array.device == "cpu":
+            self.bits(array)[...] = bits
+        else:
+            array.copy_from(bits.tobytes())
 
     def duplicate(self, array: Buffer) -> Buffer:
         return Buffer.of(host_bytes(array), array.dtype, array.shape, array.device)
 
     def keep(self, array: Buffer) -> Callable[[], None]:
         if array.device == "cpu":
-            return keep_bits(as_bits(self.bits(array)))
+            return keep_on_host(self, array)
         other = pristine_copy(array)
         return lambda: array.copy_from(other)
 
