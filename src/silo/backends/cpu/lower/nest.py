@@ -23,7 +23,6 @@ from silo.sources.triton.ssa import Operation, Type, Value
 __all__ = ["Index", "Nest", "linear_index", "remap"]
 
 Index = tuple[str, ...]
-# Operations whose elements are those of their operands, at other places than a view could say.
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
