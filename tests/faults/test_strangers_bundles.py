@@ -4,6 +4,7 @@ Its objects have an ELF constructor that makes a file, and its entry makes anoth
 use makes a third. Its store is not the one of whoever looks at it.
 """
 
+import json
 import subprocess
 import sys
 from functools import partial
@@ -20,6 +21,7 @@ from silo.api.commands.trust import trust_bundle, trusted_code, untrust
 from silo.api.commands.tune import tune_path
 from silo.api.kernels.collection import collect_kernels
 from silo.api.machine.session import session
+from silo.bundle.contents import encode_documents
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.writer import write_bundle
 from silo.cli.main import app
@@ -234,14 +236,15 @@ def test_trust_is_given_listed_and_taken_back(world, tmp_path):
         assert made.added == made.codes > 0
         assert trust_bundle(world.good).added == 0
         rows = trusted_code()
-        assert len(rows) == made.codes
+        assert len(rows) == made.codes + 1
         assert {row.origin for row in rows} == {"good.silo"}
-        assert all(row.kernel.startswith("twice for cpu:") and row.since > 0 for row in rows)
+        assert {row.kernel.partition(" for cpu:")[0] for row in rows} == {"twice", "the cases of twice"}
+        assert all(row.since > 0 for row in rows)
         x, out = arrays()
         silo.load(world.good).twice(x, out, 100)
         assert (out == 2 * x).all()
         silo.check(silo.load(world.good).twice)(x, out, 100)
-        assert untrust([str(world.good)]) == made.codes
+        assert untrust([str(world.good)]) == made.codes + 1
         assert trusted_code() == []
         with pytest.raises(TrustError):
             silo.load(world.good).twice(x, out, 100)
@@ -315,6 +318,57 @@ def test_a_lie_about_code_that_was_built_here_is_refused(world, tmp_path, lie):
             with pytest.raises(TrustError):
                 use(path)
     assert world.clean() == []
+
+
+def cased(world, path, change) -> Path:
+    """The bundle that was built here, its cases changed."""
+
+    with open_bundle(world.good) as bundle:
+        contents = bundle.contents()
+        (kernel,) = contents.kernels
+        blobs = {ref.sha256: bundle.blob(ref.sha256) for ref in kernel.refs}
+        documents = [json.loads(line) for line in bundle.blob(kernel.cases.sha256).splitlines()]
+        cases = put(blobs, kernel.cases.kind, encode_documents([change(one) for one in documents]))
+        write_bundle(path, replace(contents, kernels=(replace(kernel, cases=cases),)), blobs.get)
+    return path
+
+
+def test_a_case_that_a_stranger_wrote_is_not_run_on_code_that_was_built_here(world, tmp_path):
+    """Its arrays had a few elements, and it said that they have 2^26: the code of this store wrote beyond them."""
+
+    def larger(case):
+        case["arguments"] = [[name, {"scalar": 1 << 26} if name == "n" else value] for name, value in case["arguments"]]
+        return case
+
+    path = cased(world, tmp_path / "lie.silo", larger)
+    with override(home=world.home):
+        x, out = arrays()
+        silo.load(path).twice(x, out, 100)  # which runs no case
+        assert (out == 2 * x).all()
+        for use in (tune_path, run_cases, partial(run_cases, check=True)):
+            with pytest.raises(TrustError, match="cases for native code that is known here"):
+                use(path)
+    done = command(world, world.home, "run", path)
+    assert done.returncode == 3
+    assert "it may not be run on what they say" in done.stderr
+
+
+def test_cases_of_the_bundle_itself_are_run_and_those_that_this_user_trusts(world, tmp_path):
+    def smaller(case):
+        case["arguments"] = [[name, {"scalar": 7} if name == "n" else value] for name, value in case["arguments"]]
+        return {**case, "expected": []}
+
+    path = cased(world, tmp_path / "other.silo", smaller)
+    with override(home=world.home):
+        assert all(row.ok for row in run_cases(world.good))
+        with pytest.raises(TrustError):
+            run_cases(path)
+        assert all(row.ok for row in run_cases(path, trust=True))
+        trust_bundle(path)
+        assert all(row.ok for row in run_cases(path))
+        untrust([str(path)])
+        with pytest.raises(TrustError):
+            run_cases(path)
 
 
 # What of the kernel itself decides how its code is called.

@@ -27,13 +27,14 @@ _MAPS = "CpuModule"  # what maps native code
 class Way:
     """A command line, in which K is the bundle and OUT a folder; one in how many bundles that open is put through it.
 
-    ``at_home``: with the store that built the code, which vouches for it; else with a store that knows nothing.
+    ``store``: ``own`` built the code and vouches for it; ``trusting`` has the user's word for what went through it; a
+    ``stranger``'s knows nothing.
     """
 
     name: str
     words: tuple[str, ...]
     one_in: int
-    at_home: bool = False
+    store: str = "stranger"
 
 
 # Each of the first takes some 30 ms, of the last three up to a second where something new must be compiled.
@@ -49,14 +50,14 @@ WAYS = (
         for form in ("t4", "kernel-tuner", "triton")
     ),
     Way("cache import", ("cache", "import", "K"), 400),
-    Way("trust", ("trust", "K"), 400),
-    Way("trust --list", ("trust", "--list"), 800),
-    Way("untrust", ("untrust", "K"), 800),
+    Way("trust", ("trust", "K"), 400, store="trusting"),
+    Way("trust --list", ("trust", "--list"), 800, store="trusting"),
+    Way("untrust", ("untrust", "K"), 800, store="trusting"),
     Way("build", ("build", "K", "-o", "OUT/made.silo"), 4000),
-    Way("run", ("run", "K"), 200, at_home=True),
+    Way("run", ("run", "K"), 200, store="own"),
     Way("run stranger", ("run", "K"), 1000),
-    Way("run --check", ("run", "K", "--check"), 1000, at_home=True),
-    Way("tune", ("tune", "K", "--quiet", "--evaluations", "1", "--budget", "2"), 1000, at_home=True),
+    Way("run --check", ("run", "K", "--check"), 1000, store="own"),
+    Way("tune", ("tune", "K", "--quiet", "--evaluations", "1", "--budget", "2"), 1000, store="own"),
 )
 
 
@@ -65,7 +66,7 @@ class FailedError(SiloError):
 
 
 class Place:
-    """Folders for what commands write: the store of somebody who knows nothing, and ``-o`` some folders further in."""
+    """Folders for what commands write: stores that did not build the code, and ``-o`` some folders further in."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -93,7 +94,7 @@ class Place:
         self._out.mkdir(parents=True)
         words = [word.replace("OUT", str(self._out)) for word in way.words]
         shown = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)  # strict, as a terminal's is
-        changes = {} if way.at_home else {"home": self._aside}
+        changes = {} if way.store == "own" else {"home": self._aside / way.store}
         try:
             with override(**changes), contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
                 code = app([str(bundle) if word == "K" else word for word in words], standalone_mode=False)
@@ -104,7 +105,7 @@ class Place:
         kept = (self._out, self._aside)
         elsewhere = [path for path in self._folder.rglob("*") if path.is_file() and not kept_in(path, kept)]
         assert not elsewhere, f"{way.name} wrote {elsewhere[:3]}"
-        assert way.at_home or mapped == self._mapped, f"{way.name} maps code that nobody vouches for"
+        assert way.store != "stranger" or mapped == self._mapped, f"{way.name} maps code that nobody vouches for"
         if code:
             raise FailedError(f"it ends with {code}")
 

@@ -20,8 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from silo.api.declared.ready_cases import prepare_recipe
 from silo.api.kernels.bundle import BundledKernel, load
 from silo.api.kernels.check import check
+from silo.api.machine.device_plugins import device_named
+from silo.api.tuning.case_tuning import materializer
 from silo.bundle.documents import case_recipes, measured_trials
 from silo.errors import SiloError
 
@@ -48,6 +51,7 @@ class Attacked:
         self.liars = [Liar(data) for data in good]
         self.path = path
         self.counts: Counter[str] = Counter()
+        self.device = device_named("cpu")
         self.guarded = [Guarded() for _ in range(3)]
         self.place = Place(path.with_suffix(".out"))
 
@@ -77,7 +81,7 @@ class Attacked:
             if isinstance(kernel, BundledKernel):
                 if random.random() < 0.1:
                     attempt("contents", lambda kernel=kernel: kernel.contents)
-                    attempt("cases", lambda kernel=kernel: case_recipes(kernel.bundle, kernel.name))
+                    attempt("cases", lambda kernel=kernel: self._cases(kernel))
                     attempt("trials", lambda kernel=kernel: list(measured_trials(kernel.bundle, kernel.name)))
                 attempt("call", lambda kernel=kernel: self._call(kernel, random))
         rare = 1 if kernels is not None else _RARER  # what does not open is refused by each in the same way
@@ -86,6 +90,11 @@ class Attacked:
                 attempt(way.name, lambda way=way: self.place.put_through(way, self.path))
         self.counts["bundles"] += 1
         return wrong
+
+    def _cases(self, kernel: BundledKernel) -> None:
+        """Make the arrays of its cases, and launch nothing: what is run is vouched for, what is read is not."""
+        for recipe in case_recipes(kernel.bundle, kernel.name):
+            prepare_recipe(recipe, materializer(None, self.device))
 
     def _call(self, kernel: BundledKernel, random: Random) -> None:
         """Call it as a program calls the kernel that it is said to be, and look at what came of it."""

@@ -117,7 +117,7 @@ def _attack(
         worker = subprocess.Popen(
             [sys.executable, "-m", "tests.fuzz.bundle_worker", folder, path, place_of, *map(str, seeds)],
             cwd=_ROOT,
-            env={**child_environment(SILO_THREADS="2", SILO_JOBS="1"), **environment},
+            env={**child_environment(SILO_THREADS="2", SILO_JOBS="1", SILO_CASE_BYTES="32M"), **environment},
             stdout=answers,
             stderr=subprocess.STDOUT,
         )

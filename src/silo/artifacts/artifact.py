@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.launch_info import LaunchInfo
+from silo.core.plugins import is_checked_text, is_host_code
 from silo.core.values import JSON, malformed
 from silo.core.variant import Variant
 from silo.errors import SourceError, TargetError
@@ -19,7 +19,7 @@ __all__ = ["Artifact", "BlobRef", "decoded", "text_of"]
 
 @frozen
 class BlobRef:
-    """A blob by content: sha256 in hex, kind (``silo.core.compiled.BLOB_KINDS``) and size in bytes."""
+    """A blob by content: sha256 in hex, kind, which a compiler declares, and size in bytes."""
 
     sha256: str
     kind: str
@@ -71,7 +71,7 @@ class Artifact:
     @property
     def runs_on_host(self) -> bool:
         """Whether it is native code, which is loaded with consent alone."""
-        return self.blob.kind in HOST_CODE_KINDS
+        return is_host_code(self.blob.kind)
 
     def host_code(self, calls: JSON = None) -> HostCode:
         """What consent to its native code is about; ``calls`` is what a bundle says besides."""
@@ -121,4 +121,4 @@ class Artifact:
 
 def text_of(sidecars: tuple[BlobRef, ...]) -> str:
     """The sha256 of the text among sidecars that a check compiles; "" where there is none."""
-    return next((ref.sha256 for ref in sidecars if ref.kind == "ttir"), "")
+    return next((ref.sha256 for ref in sidecars if is_checked_text(ref.kind)), "")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 
-from silo.core.compiled import BLOB_KINDS
 from silo.errors import BundleFormatError, BundleVersionError
 from silo.frozen import frozen
 
@@ -21,7 +20,6 @@ __all__ = [
     "EXPANDED_SHARE",
     "HEADER_BYTES",
     "ITEM_BYTES",
-    "KINDS",
     "MAGIC",
     "MAJOR",
     "MANIFEST_SHARE",
@@ -45,7 +43,7 @@ __all__ = [
 ]
 
 MAGIC = b"SILOBNDL"
-MAJOR, MINOR = 1, 1  # the newest that is read; what is written is the lowest that can express the contents
+MAJOR, MINOR = 1, 2  # the newest that is read; what is written is the lowest that can express the contents
 HEADER_BYTES = 64
 ALIGNMENT = 64
 
@@ -72,7 +70,6 @@ ITEM_BYTES = 40  # what is made of one item of a document: a number, with its pl
 CASES_KIND = "cases"
 TRIALS_KIND = "trials"
 DOCUMENT_KINDS = (CASES_KIND, TRIALS_KIND)
-KINDS = frozenset({*BLOB_KINDS, *DOCUMENT_KINDS})
 CODECS = ("raw", "zstd")
 
 FLAG_ZSTD_MANIFEST = 1

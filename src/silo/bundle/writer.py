@@ -14,8 +14,8 @@ from silo.bundle.codec import ZSTD_VERSION, compress
 from silo.bundle.contents import BundleContents
 from silo.bundle.encode import encode_manifest, minor_version
 from silo.bundle.format import (
+    DOCUMENT_KINDS,
     HEADER_BYTES,
-    KINDS,
     MAJOR,
     MANIFEST_SHARE,
     MAX_BLOB_BYTES,
@@ -27,6 +27,7 @@ from silo.bundle.format import (
 )
 from silo.bundle.manifest import BlobEntry
 from silo.core.limits import refuse_large
+from silo.core.plugins import is_blob_kind
 from silo.errors import BundleError
 from silo.settings import allowance
 from silo.store.files import AtomicFile, sweep_abandoned
@@ -88,7 +89,7 @@ def _sorted_refs(contents: BundleContents) -> list[BlobRef]:
         for ref in kernel.refs:
             if found.setdefault((ref.kind, ref.sha256), ref) != ref:
                 raise BundleError(f"kernel {kernel.name}: the blob {ref.sha256} is given two sizes")
-            if ref.kind not in KINDS or ref.size > MAX_BLOB_BYTES:
+            if not (ref.kind in DOCUMENT_KINDS or is_blob_kind(ref.kind)) or ref.size > MAX_BLOB_BYTES:
                 raise BundleError(f"kernel {kernel.name}: a {ref.kind} blob of {ref.size} bytes cannot be in a bundle")
     if len(found) > MAX_BLOBS:
         raise BundleError(f"{len(found)} blobs are more than a bundle holds ({MAX_BLOBS})")

@@ -61,6 +61,8 @@ def command(
 ) -> None:
     """Compile the kernels of files and modules for every target, tune where the device is here, and pack one bundle.
 
+    A kernel is built for those of the targets that kernels of its kind are compiled for; the others are listed.
+
     The bundle holds, for each kernel, the specializations of its cases and one generic fallback per dtype signature.
     For a target that nothing here can measure it holds the configs of the space besides; calls use the heuristic's
     until silo tune K.silo has measured them there. It is written in one piece: an existing file is replaced only by a
@@ -98,8 +100,13 @@ def command(
         ]
         columns = ["kernel", "target", "variants", "configs packed", "config", "chosen by"]
         console().print(table(str(output), columns, rows, right=["variants", "configs packed"]))
+        for row in summary.rows:
+            if row.serves:
+                say_lines(f"{row.kernel} for {row.target} serves only " + " | ".join(row.serves))
         for remark in summary.remarks:
             say_lines(remark)
+        for left_out in summary.left_out:
+            say(str(left_out))
         if any(row.configs < row.space and row.measured != "measured" for row in summary.rows):
             say("what is not packed cannot be measured on the device: --configs all packs it")
         say(

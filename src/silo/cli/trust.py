@@ -73,7 +73,7 @@ def untrust_command(
     taken = untrust(names)
     if not taken:
         raise StoreError("nothing of that was trusted; see silo trust --list")
-    say(f"{taken} pieces of native code are trusted no longer")
+    say(f"{taken} pieces of native code, or cases for it, are trusted no longer")
 
 
 def _since(seconds: int) -> str:

@@ -52,7 +52,7 @@ class InProcess:
             raise CompileError("this executor was closed")
         future: Future[Compiled] = Future()
         try:
-            future.set_result(self._toolchain.compiler(job.compiler).compile(job))
+            future.set_result(self._toolchain.compile(job))
         except Exception as error:  # noqa: BLE001  # a plug-in may raise anything; the future carries it
             future.set_exception(failure_of(error, job))
         return future

@@ -1,82 +1,66 @@
-"""Which compilers are installed, and which of them builds a given source for a given target."""
+"""The installed compilers, and the choice of one for a source and a target."""
 
 from __future__ import annotations
 
-import importlib
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from importlib import metadata
-from pathlib import Path
 from typing import cast
 
-import silo
+from silo.core.compiled import Compiled
 from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.declaration import CompilerDeclaration
+from silo.core.plugins import COMPILERS, installed_places, load_declaration, load_place, shipped_places
 from silo.core.protocols import Compiler
 from silo.core.target import Target
+from silo.core.variant import CompileJob
 from silo.errors import CompileError, TargetError
 
-__all__ = ["GROUP", "Toolchain", "installed_plugins", "select_compiler"]
-
-GROUP = "silo.compilers"
-
-
-@lru_cache(maxsize=1)
-def installed_plugins() -> Mapping[str, str]:
-    """The entry points of the group ``silo.compilers``: name to ``module:Class``, sorted.
-
-    Where Silo runs from a checkout and is not installed, those of Silo's own that its ``pyproject.toml`` declares.
-    """
-    found = {entry.name: entry.value for entry in metadata.entry_points(group=GROUP)}
-    return dict(sorted({**_declared_in_checkout(), **found}.items()))
-
-
-def _declared_in_checkout() -> dict[str, str]:
-    package = Path(silo.__file__).parent
-    if package.parent.name != "src":  # a folder that Silo was installed or copied into
-        return {}
-    try:
-        project = tomllib.loads((package.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        declared = dict(project["entry-points"][GROUP]) if project["name"] == "kernel-silo" else {}
-    except (OSError, ValueError, KeyError, TypeError):  # some other project's file
-        return {}
-    # Any file may bear that name. What it names is imported, so it must be code that is already trusted.
-    own = f"{silo.__name__}."
-    return {name: place for name, place in declared.items() if isinstance(place, str) and place.startswith(own)}
+__all__ = ["Toolchain", "choose_compiler", "select_compiler"]
 
 
 class Toolchain:
     """Compilers by name, each loaded when first asked for. A broken plug-in is a reason, never an exception.
 
     Args:
-        plugins: name to ``module:Class``; the installed entry points where absent.
+        plugins: name to ``module:attribute`` of a declaration; the installed entry points where absent.
     """
 
     def __init__(self, plugins: Mapping[str, str] | None = None) -> None:
-        self._plugins = dict(installed_plugins() if plugins is None else plugins)
+        self._plugins = dict(installed_places(COMPILERS) if plugins is None else plugins)
         self._loaded: dict[str, Compiler | Rejected] = {}
 
     @property
     def plugins(self) -> Mapping[str, str]:
-        """Name to ``module:Class`` of every plug-in, also of those that do not load."""
+        """Name to ``module:attribute`` of every plug-in, also of those that do not load."""
         return dict(self._plugins)
 
+    def declaration(self, name: str) -> CompilerDeclaration | Rejected:
+        """What one plug-in declares, or why it cannot be used. Does not import the compiler."""
+        place = self._plugins.get(name)
+        if place is None:
+            known = ", ".join(self._plugins) or "none"
+            return Rejected(f"no compiler plug-in is called {name}; installed: {known}")
+        return load_declaration(name, place)
+
     def load(self, name: str) -> Compiler | Rejected:
-        """One plug-in, or why it cannot be used."""
+        """One plug-in's compiler, or why it cannot be used."""
         if name not in self._loaded:
             self._loaded[name] = self._load(name)
         return self._loaded[name]
 
     def _load(self, name: str) -> Compiler | Rejected:
-        place = self._plugins.get(name)
-        if place is None:
-            known = ", ".join(self._plugins) or "none"
-            return Rejected(f"no compiler plug-in is called {name}; installed: {known}")
-        module, _, attribute = place.partition(":")
+        declared = self.declaration(name)
+        if isinstance(declared, Rejected):
+            return declared
         try:
-            return cast("Compiler", getattr(importlib.import_module(module), attribute)())
+            made = cast("Callable[[], Compiler]", load_place(declared.compiler))()
+            if made.declaration != declared:
+                return Rejected(
+                    f"the plug-in {name} ({declared.compiler}) has another declaration than its entry point"
+                )
         except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it is refused for
-            return Rejected(f"the plug-in {name} ({place}) does not load: {type(error).__name__}: {error}")
+            return Rejected(f"the plug-in {name} ({declared.compiler}) does not load: {type(error).__name__}: {error}")
+        return made
 
     def compiler(self, name: str) -> Compiler:
         """One plug-in by name.
@@ -89,11 +73,29 @@ class Toolchain:
             raise CompileError(loaded.reason)
         return loaded
 
+    def compile(self, job: CompileJob) -> Compiled:
+        """Run a job by the compiler that it names.
+
+        Raises:
+            CompileError: it is not installed, fails, or made a kind of blobs that it does not declare.
+        """
+        compiler = self.compiler(job.compiler)
+        compiled = compiler.compile(job)
+        made = compiler.declaration.makes((compiled.blob.kind, *(one.kind for one in compiled.sidecars)))
+        if isinstance(made, Rejected):
+            raise CompileError(f"{job.kernel} for {job.target}: {made.reason}")
+        return compiled
+
     def decisions(self, source_kind: str, target: Target) -> dict[str, Decision]:
         """What every plug-in says of such a source for such a target."""
         return {name: self._decide(name, source_kind, target) for name in self._plugins}
 
     def _decide(self, name: str, source_kind: str, target: Target) -> Decision:
+        declared = self.declaration(name)
+        if isinstance(declared, Rejected):
+            return declared
+        if isinstance(taken := declared.takes(source_kind, target), Rejected):
+            return taken
         loaded = self.load(name)
         if isinstance(loaded, Rejected):
             return loaded
@@ -102,27 +104,86 @@ class Toolchain:
         except Exception as error:  # noqa: BLE001  # see _load
             return Rejected(f"the plug-in {name} failed when asked: {type(error).__name__}: {error}")
 
-    def select(self, source_kind: str, target: Target) -> Compiler:
-        """The first plug-in, in order of their names, that compiles such a source for ``target`` here.
+    def choose(self, source_kind: str, target: Target) -> tuple[str, Accepted]:
+        """The name of the compiler to use for such a source and ``target`` here, and why it is this one.
+
+        Of several that accept, the one that names more of source kind and target kind in its declaration; then the one
+        that declares to stand before the others; then Silo's own.
 
         Raises:
-            TargetError: none does; the message holds each plug-in's reason.
+            TargetError: none does, or the rule does not tell them apart; the message holds each plug-in's reason.
         """
         decisions = self.decisions(source_kind, target)
-        for name, decision in decisions.items():
-            if isinstance(decision, Accepted):
-                return self.compiler(name)
-        reasons = "".join(
-            f"\n  - {name}: {decision.reason}" for name, decision in decisions.items() if isinstance(decision, Rejected)
-        )
-        if not reasons:
-            reasons = f"\n  - no compiler plug-in is installed (entry-point group {GROUP}); is Silo itself installed?"
-        raise TargetError(f"nothing here compiles a {source_kind} kernel for {target}:{reasons}")
+        accepted = {name: decision for name, decision in decisions.items() if isinstance(decision, Accepted)}
+        if not accepted:
+            raise TargetError(f"nothing here compiles a {source_kind} kernel for {target}:{_listed(decisions)}")
+        declared = [one for name in accepted if isinstance(one := self.declaration(name), CompilerDeclaration)]
+        best, why = declared, ""
+        for rule, reason in _RULES:
+            kept = rule(best)
+            if kept and len(kept) < len(best):
+                others = " and ".join(one.name for one in best if one not in kept)
+                why += f"; it comes before {others}: {reason}"
+                best = kept
+        if len(best) > 1:
+            names = " and ".join(one.name for one in best)
+            raise TargetError(
+                f"{names} both compile a {source_kind} kernel for {target}, and nothing says which is to: let the "
+                f"declaration of one name the other in before=, or uninstall one"
+            )
+        chosen = best[0].name
+        return chosen, Accepted(f"{chosen}: {accepted[chosen].reason}{why}")
+
+    def select(self, source_kind: str, target: Target) -> Compiler:
+        """The compiler that :meth:`choose` names.
+
+        Raises:
+            TargetError: see :meth:`choose`.
+        """
+        return self.compiler(self.choose(source_kind, target)[0])
+
+
+_Declared = list[CompilerDeclaration]
+
+
+def _most_specific(found: _Declared) -> _Declared:
+    most = max(bool(one.sources) + bool(one.targets) for one in found)
+    return [one for one in found if bool(one.sources) + bool(one.targets) == most]
+
+
+def _preferred(found: _Declared) -> _Declared:
+    """Those that no other is declared to stand before, if these say so of all others."""
+    return [one for one in found if all(other is one or other.name in one.before for other in found)]
+
+
+def _shipped(found: _Declared) -> _Declared:
+    return [one for one in found if one.name in shipped_places(COMPILERS)]
+
+
+# Each leaves some of several compilers, none where it does not apply; with the reason.
+_RULES: tuple[tuple[Callable[[_Declared], _Declared], str], ...] = (
+    (_most_specific, "it names the kinds of sources and targets that it is for"),
+    (_preferred, "its declaration says so"),
+    (_shipped, "it is Silo's own"),
+)
+
+
+def _listed(decisions: Mapping[str, Decision]) -> str:
+    if not decisions:
+        return f"\n  - no compiler plug-in is installed (entry-point group {COMPILERS}); is Silo itself installed?"
+    return "".join(
+        f"\n  - {name}: {decision.reason}" for name, decision in decisions.items() if isinstance(decision, Rejected)
+    )
 
 
 @lru_cache(maxsize=1)
 def _installed() -> Toolchain:
     return Toolchain()
+
+
+def choose_compiler(source_kind: str, target: Target) -> tuple[str, Accepted]:
+    """:meth:`Toolchain.choose` of the installed plug-ins."""
+    return _installed().choose(source_kind, target)
 
 
 def select_compiler(source_kind: str, target: Target) -> Compiler:

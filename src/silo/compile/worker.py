@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 
 from silo.compile.executor import failure_of
 from silo.compile.serving import serve
-from silo.compile.toolchain import Toolchain, installed_plugins
+from silo.compile.toolchain import Toolchain
 from silo.compile.wire import Message, encode, encode_compiled, encode_error
+from silo.core.plugins import COMPILERS, installed_places
 from silo.core.protocols import WarmsUp
 from silo.core.variant import CompileJob
 from silo.errors import SiloError
@@ -27,7 +28,7 @@ def _run(header: dict[str, object], toolchain: Toolchain) -> bytes:
     except (KeyError, ValueError, SiloError) as error:
         return encode({"outcome": "error", "class": "CompileError", "message": f"not a compile job: {error}"})
     try:
-        return encode_compiled(toolchain.compiler(job.compiler).compile(job))
+        return encode_compiled(toolchain.compile(job))
     except SiloError as error:
         return encode_error(error)
     except Exception as error:  # noqa: BLE001  # a plug-in may raise anything; the job fails, the worker stays
@@ -49,9 +50,9 @@ def _warm_up(toolchain: Toolchain, name: str) -> None:
 def main(arguments: Sequence[str]) -> None:
     """Serve until the parent is gone.
 
-    ``--plugin name=module:Class`` adds a compiler or replaces one; ``--warm name`` loads one, and what it needs, now.
+    ``--plugin name=module:attribute`` adds a compiler or replaces one; ``--warm name`` loads one with what it needs.
     """
-    plugins, warm = dict(installed_plugins()), ""
+    plugins, warm = dict(installed_places(COMPILERS)), ""
     for option, value in zip(arguments[::2], arguments[1::2], strict=True):
         match option:
             case "--plugin":

@@ -1,4 +1,4 @@
-"""Cases: example arguments for a kernel and what it should make of them, written as a function, kept as a recipe."""
+"""Cases: example arguments for a kernel and the expected results, written as a function, kept as a recipe."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 from silo.core.checks import CheckResult, check, compare, default_tolerance
-from silo.core.config import OPTION_NAMES
 from silo.core.descriptors import TensorDescriptor
 from silo.core.dtypes import DType
 from silo.core.generator import Fill
 from silo.core.host_arrays import require_numpy
 from silo.core.own_data import OwnData, formula_of, values_of
+from silo.core.plugins import is_option
 from silo.core.recipes import (
     AliasRecipe,
     ArgumentRecipe,
@@ -339,14 +339,14 @@ class Case:
                 raise CaseError(f"a case gives {name!r} twice, by place and by name")
             if name in names:
                 bound[name] = value
-            elif name not in OPTION_NAMES:
+            elif not is_option(name):
                 raise CaseError(f"a case gives {name!r}, and the kernel has no such parameter: {', '.join(names)}")
         return {name: bound[name] for name in names if name in bound}
 
     @property
     def options(self) -> dict[str, Any]:
         """The compile options among the keyword arguments."""
-        return {name: value for name, value in self.kwargs.items() if name in OPTION_NAMES}
+        return {name: value for name, value in self.kwargs.items() if is_option(name)}
 
     def arguments(self, names: Sequence[str]) -> dict[str, Any]:
         """As :meth:`bind`, with handles replaced by their arrays: what the kernel is called with."""

@@ -4,29 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from silo.core.plugins import is_option
 from silo.core.reading import read_object, read_values
 from silo.core.values import JSON, Value, canonical_json, value_to_json
 from silo.frozen import field, frozen
 
-__all__ = ["CPU_OPTIONS", "OPTION_NAMES", "Config"]
-
-# Options that mean something on a CPU alone.
-CPU_OPTIONS = ("cpu_chunk", "cpu_dot_rows", "cpu_dot_units", "cpu_dot_vectors", "cpu_threads")
-# Compile options that share a namespace with constexpr parameters in Triton's call form and in spaces.
-OPTION_NAMES = (
-    "num_warps",
-    "num_stages",
-    "num_ctas",
-    "maxnreg",
-    "waves_per_eu",
-    "matrix_instr_nonkdim",
-    "kpack",
-    "launch_cooperative_grid",
-    "launch_pdl",
-    "enable_fp_fusion",
-    "debug",
-    *CPU_OPTIONS,
-)
+__all__ = ["Config"]
 
 
 @frozen
@@ -48,25 +31,16 @@ class Config:
 
     @classmethod
     def of(cls, members: Mapping[str, Value] | None = None, /, **named: Value) -> Config:
-        """A config from one flat mapping; names in :data:`OPTION_NAMES` become options."""
+        """A config from one flat mapping; the names of compile options become options."""
         merged = {**(members or {}), **named}
         return cls(
-            values=tuple((name, value) for name, value in merged.items() if name not in OPTION_NAMES),
-            options=tuple((name, value) for name, value in merged.items() if name in OPTION_NAMES),
+            values=tuple((name, value) for name, value in merged.items() if not is_option(name)),
+            options=tuple((name, value) for name, value in merged.items() if is_option(name)),
         )
 
     def as_dict(self) -> dict[str, Value]:
         """Values and options in one flat dict."""
         return dict(self.values + self.options)
-
-    @property
-    def gpu_options(self) -> tuple[tuple[str, Value], ...]:
-        """The options without those of the CPU, which change nothing on a GPU.
-
-        >>> Config.of(num_warps=4, cpu_chunk=2).gpu_options
-        (('num_warps', 4),)
-        """
-        return tuple(item for item in self.options if item[0] not in CPU_OPTIONS)
 
     @property
     def order_key(self) -> bytes:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.launch_info import LaunchInfo
+from silo.core.plugins import is_host_code
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.values import JSON, digest
 from silo.errors import TrustError
 from silo.frozen import frozen
 
-__all__ = ["Consent", "HostCode", "issue_consent", "require_consent", "text_sha256"]
+__all__ = ["Consent", "HostCases", "HostCode", "issue_consent", "require_consent", "text_sha256"]
 
 _LEDGER: Final = object()
 
@@ -59,6 +59,24 @@ class HostCode:
         )
 
 
+@frozen
+class HostCases:
+    """Cases of a kernel, which its native code is to be run on.
+
+    A case with more elements than its arrays have would have that code write beyond them. ``blob`` is the
+    sha256 of the cases; ``codes`` are the digests of all the native code of the kernel.
+    """
+
+    blob: str
+    codes: tuple[str, ...]
+    kind: str = "cases"
+
+    @property
+    def digest(self) -> str:
+        """What is vouched for, in hex (``host-cases/1``)."""
+        return digest("host-cases/1", {"cases": self.blob, "codes": sorted(set(self.codes))})
+
+
 class Consent:
     """Leave to load ``code``, and ``reason``: who gave it. The trust ledger alone makes these; nobody can change one.
 
@@ -100,7 +118,7 @@ def require_consent(consent: Consent | None, launch: LaunchInfo, blob: bytes, ki
     Raises:
         TrustError: there is none, or it is for other bytes or another launch.
     """
-    if kind not in HOST_CODE_KINDS:
+    if not is_host_code(kind):
         return
     if consent is None:
         raise TrustError(f"{name}: native code ({kind}) is not loaded without consent; ask the store's trust ledger")

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from enum import Enum
 
 from silo.core.limits import MAX_PARAMETERS
+from silo.core.plugins import is_launch_option
 from silo.core.reading import read_bool, read_list, read_mapping, read_natural, read_object, read_text
 from silo.core.values import JSON, malformed
 from silo.frozen import frozen, names_of
 
-__all__ = ["AbiType", "LaunchInfo", "LayoutSlot", "TensorMap", "format_block"]
+__all__ = ["ABI_BYTES", "AbiType", "LaunchInfo", "LayoutSlot", "TensorMap", "format_block"]
 
 _PART = r"(shape|stride)\.[0-4]|nan|tf32"
 _MAX_RANK = 5  # of a tensor map
 _MAX_SLOTS = 16 * MAX_PARAMETERS  # a tensor descriptor has up to 13
-_OPTIONAL = frozenset(
-    {"block", "cpu_chunk", "cpu_threads", "tensor_maps"}
-)  # members of launch info that are left out where they are the default
+_OPTIONAL = frozenset({"block", "tensor_maps"})  # members of launch info that are left out where they are the default
 
 
 class AbiType(Enum):
@@ -44,6 +44,28 @@ class AbiType(Enum):
     TENSORMAP = "tensormap"
     SCRATCH = "scratch"  # global scratch memory, null when its size is zero
     PROFILE = "profile"  # profiling scratch memory, null
+
+
+ABI_BYTES = {
+    AbiType.I1: 1,
+    AbiType.I8: 1,
+    AbiType.U8: 1,
+    AbiType.I16: 2,
+    AbiType.U16: 2,
+    AbiType.FP16: 2,
+    AbiType.BF16: 2,
+    AbiType.I32: 4,
+    AbiType.U32: 4,
+    AbiType.FP32: 4,
+    AbiType.I64: 8,
+    AbiType.U64: 8,
+    AbiType.FP64: 8,
+    AbiType.POINTER: 8,
+    AbiType.SCRATCH: 8,
+    AbiType.PROFILE: 8,
+    AbiType.TENSORMAP: 128,
+}
+"""Bytes of one parameter of a GPU kernel."""
 
 
 @frozen
@@ -124,8 +146,8 @@ class LaunchInfo:
     ``layout`` lists the parameters that remain after constants were folded away, in the binary's order.
     ``scratch_bytes`` is per program on a CPU thread's own stack of scratch, per program instance in global memory on
     a GPU. ``registers`` and ``spills`` are read from the binary; None where the target has no such thing.
-    ``cpu_chunk`` is the most programs a CPU's thread takes at a time and ``cpu_threads`` the most threads that share a
-    launch there, never more than ``SILO_THREADS``; 0 leaves them to the launcher.
+    ``options`` are the compiler's launch options (:class:`silo.core.declaration.Option`) that are not 0: natural
+    numbers sorted by name, which its device or loader has to know besides.
     ``tensor_maps`` has one entry for each parameter of type ``tensormap`` in the layout, in its order.
     """
 
@@ -145,22 +167,36 @@ class LaunchInfo:
     registers: int | None = None
     spills: int | None = None
     tensor_maps: tuple[TensorMap, ...] = ()
-    cpu_chunk: int = 0
-    cpu_threads: int = 0
+    options: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         """``ValueError`` for a block of other than ``threads`` threads."""
+        object.__setattr__(self, "options", tuple(sorted(item for item in self.options if item[1])))
         if self.block == (0, 0, 0):
             object.__setattr__(self, "block", self._line)
         elif self.block[0] * self.block[1] * self.block[2] != self.threads:
             raise ValueError(f"a block of {format_block(self.block)} threads has not {self.threads}")
+
+    def option(self, name: str) -> int:
+        """One of ``options``; 0 where it is not there."""
+        return dict(self.options).get(name, 0)
+
+    def counts(self) -> Iterator[tuple[str, int]]:
+        """Every number that a driver or a loader is given as it is, by name, and is not a size in bytes."""
+        for name in ("num_warps", "threads", "shared_bytes", "registers", "spills"):
+            if (value := getattr(self, name)) is not None:
+                yield name, value
+        yield from self.options
 
     @property
     def _line(self) -> tuple[int, int, int]:
         return (self.threads, 1, 1)
 
     def to_json(self) -> JSON:
-        """The canonical form; every field is present but those of ``_OPTIONAL`` that are the default."""
+        """The canonical form; every field is present but those of ``_OPTIONAL`` that are the default.
+
+        Each launch option is a member by its own name.
+        """
         data: dict[str, JSON] = {name: getattr(self, name) for name in names_of(LaunchInfo)}
         data["layout"] = [slot.to_json() for slot in self.layout]
         data["block"] = list(self.block)
@@ -168,18 +204,21 @@ class LaunchInfo:
         data["tensor_maps"] = [one.to_json() for one in self.tensor_maps]
         if self.block == self._line:
             del data["block"]
-        for name in ("tensor_maps", "cpu_chunk", "cpu_threads"):
-            if not data[name]:
-                del data[name]
-        return data
+        if not self.tensor_maps:
+            del data["tensor_maps"]
+        del data["options"]
+        return data | dict(self.options)
 
     @classmethod
     def from_json(cls, data: JSON) -> LaunchInfo:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or mistyped members."""
-        required = {*names_of(cls)} - _OPTIONAL
+        required = {*names_of(cls)} - _OPTIONAL - {"options"}
         members = read_mapping(data, "launch info")
-        if set(members) - _OPTIONAL != required or any(
-            not members.get(name, True) for name in ("tensor_maps", "cpu_chunk", "cpu_threads")
+        options = sorted(set(members) - required - _OPTIONAL)
+        if (
+            not required <= set(members)
+            or not all(is_launch_option(name) for name in options)
+            or not all(members.get(name, True) for name in ("tensor_maps", *options))
         ):
             raise malformed("launch info", data)
         layout = tuple(
@@ -210,8 +249,7 @@ class LaunchInfo:
             registers=optional("registers"),
             spills=optional("spills"),
             tensor_maps=tuple(TensorMap.from_json(item) for item in maps),
-            cpu_chunk=natural("cpu_chunk") if "cpu_chunk" in members else 0,
-            cpu_threads=natural("cpu_threads") if "cpu_threads" in members else 0,
+            options=tuple((name, natural(name)) for name in options),
         )
         if "block" in members and made.block == made._line:  # which is never written
             raise malformed("launch info", data)

@@ -1,4 +1,4 @@
-"""What one layer needs from another that stands to its right: declared here, passed in by ``silo.api``."""
+"""Protocols: the services that a layer needs from a layer to its right, passed in by ``silo.api``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from silo.core.compiled import Compiled
 from silo.core.config import Config
 from silo.core.consent import Consent
 from silo.core.decisions import Decision, Rejected
+from silo.core.declaration import CompilerDeclaration
 from silo.core.device import DeviceModel, Measuring, Memory
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Effect, Signature
@@ -27,9 +28,10 @@ __all__ = [
     "Compiler",
     "Device",
     "Heuristic",
+    "LibraryCall",
     "LoadedKernel",
+    "Loader",
     "RecordStore",
-    "RunsInProcess",
     "Searcher",
     "ShowsCode",
     "Source",
@@ -64,11 +66,11 @@ class Source(Protocol):
 
 
 class Compiler(Protocol):
-    """Plug-in: from (source kind, target) to artifacts. Entry-point group ``silo.compilers``."""
+    """Plug-in: from (source kind, target) to artifacts. An entry point of ``silo.compilers`` names its declaration."""
 
     @property
-    def name(self) -> str:
-        """The plug-in's name, which compile jobs carry."""
+    def declaration(self) -> CompilerDeclaration:
+        """Its name, options, kinds of blobs: the object that the entry point names."""
         ...
 
     def identity(self, target: Target) -> str:
@@ -76,7 +78,10 @@ class Compiler(Protocol):
         ...
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Whether this plug-in compiles such a source for such a target here, and why not."""
+        """Whether this plug-in compiles such a source for such a target here, and why not.
+
+        Asked only where the declaration takes both; says what depends on the arch, or on what is installed.
+        """
         ...
 
     def artifact_target(self, target: Target) -> Target:
@@ -92,16 +97,6 @@ class Compiler(Protocol):
 
     def compile(self, job: CompileJob) -> Compiled:
         """The back end, run in a worker process. Raises CompileError."""
-        ...
-
-
-@runtime_checkable
-class RunsInProcess(Protocol):
-    """A compiler that may ask for its ``compile`` to run in the caller's process: it does next to nothing."""
-
-    @property
-    def in_process(self) -> bool:
-        """Whether it asks for that."""
         ...
 
 
@@ -224,7 +219,8 @@ class Device(Protocol):
         """In which process candidates may be timed, or why they may not.
 
         The process of :attr:`Measuring.CONFINED` finds the device by its name and the arrays in a :class:`silo.Buffer`,
-        so that is for devices of the host's memory and of drivers that the native module has.
+        so that is for devices of the host's memory and of drivers that the native module has, and for code that such a
+        driver loads: what a library runs (``silo.loaders``) gets the call's own objects, which stay here.
         """
         ...
 
@@ -259,8 +255,36 @@ class Device(Protocol):
     ) -> LoadedKernel:
         """Hand a verified blob to the driver. Raises DeviceError.
 
-        Native code (``HOST_CODE_KINDS``) runs in this process as soon as it is mapped: a device that maps some raises
-        TrustError without consent to these bytes and this launch (``silo.core.consent.require_consent``).
+        Host code (:func:`silo.core.plugins.is_host_code`) runs in this process as soon as it is mapped: a device that
+        maps some raises TrustError without consent to these bytes and this launch
+        (``silo.core.consent.require_consent``).
+        """
+        ...
+
+
+class LibraryCall(Protocol):
+    """Code that a library runs, as the native launcher calls it, with Python's lock held."""
+
+    def __call__(self, arguments: tuple[object, ...], grid: tuple[int, int, int], stream: object, /) -> object:
+        """Run it, or enqueue it; results are written through the arguments, and what is returned is ignored.
+
+        ``arguments`` are the caller's own objects in the order of the kernel's parameters: what was given, else the
+        default, else what the config sets. ``stream`` is the caller's own object too, None where none was given: then
+        the library's current one is meant. Whatever is raised reaches the caller, with a note that names the kernel.
+        """
+        ...
+
+
+class Loader(Protocol):
+    """Plug-in: a function that loads one kind of blobs, which a library runs and no driver.
+
+    Its :class:`silo.core.declaration.LoaderDeclaration` is the entry point, in the group ``silo.loaders``.
+    """
+
+    def __call__(self, device: Device, launch: LaunchInfo, blob: bytes, name: str, /) -> LibraryCall:
+        """From a verified blob to something to call; consent to host code was given before. Raises DeviceError.
+
+        ``name`` is the kernel's, for messages.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What a traced function is given instead of a call's arguments: a namespace of stand-ins."""
+"""Stand-ins: the namespace that a traced function gets in place of a call's arguments."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn, cast
 
-from silo.core.config import OPTION_NAMES
 from silo.core.device import DEVICE_FACTS
 from silo.core.nodes import Argument, ConfigValue, DeviceFact, Extent, ItemSize, Node, Stride
+from silo.core.plugins import is_option
 from silo.core.traced import Traced
 from silo.errors import TraceError
 
@@ -139,8 +139,8 @@ class Namespace:
             return self._members[cast("str", name)]
         if name == "device":
             return DeviceStandIn()
-        if name in OPTION_NAMES:
-            return Traced(ConfigValue(cast("str", name)))
+        if isinstance(name, str) and is_option(name):
+            return Traced(ConfigValue(name))
         if name in DEVICE_FACTS:
             return Traced(DeviceFact(cast("str", name)))
         known = ", ".join(self._members)

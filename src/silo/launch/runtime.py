@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from silo.core.config import OPTION_NAMES
+from silo.core.plugins import shipped_options
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.errors import SourceError
 from silo.launch import native
@@ -55,7 +55,7 @@ def make_launcher(
     open_key: Sequence[str] = (),
     counted: Sequence[str] = (),
     grid: object = None,
-    options: Sequence[str] = OPTION_NAMES,
+    options: Sequence[str] | None = None,
     release_gil: bool = True,
     extents: HeldExtents | None = None,
 ) -> Launcher:
@@ -72,7 +72,7 @@ def make_launcher(
         counted: those of ``config_names`` that the grid has to count where a call leaves them open: whether the grid
             that it gives is of integers is part of the situation then.
         grid: a tuple, list, int or callable to use where neither the call nor the binding has a grid.
-        options: compile options accepted as keywords besides the parameters.
+        options: compile options accepted as keywords besides the parameters; those of Silo's own compilers by default.
         release_gil: False keeps the GIL during a launch, which saves some 60 ns and stops every other Python thread
             for as long as the kernel runs (on a CPU) or its queue is full (on a GPU).
         extents: those of a call that decide the kernel's code, every number of which is part of the situation; None
@@ -96,7 +96,7 @@ def make_launcher(
         return on_miss(read_call(name, names, (facts, arguments, given, device, grid)))
 
     # A parameter may be called as an option is (num_warps as a constexpr): then it is the parameter.
-    free = tuple(option for option in options if option not in names)
+    free = tuple(option for option in (shipped_options() if options is None else options) if option not in names)
     if extents is None:
         return Launcher(name, plan, free, miss, grid, release_gil=release_gil)
     if extents.grid and callable(grid):

@@ -1,4 +1,4 @@
-"""Compiled things by key: artifact key to artifact, job key to the outcome of a compile job.
+"""The tables of compiled code: from artifact key to artifact, from job key to the outcome of the job.
 
 Variants whose jobs are equal share blobs through the job key. Failures are not kept here: a compiler that failed for
 want of memory or time must be asked again.
@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef, text_of
-from silo.core.compiled import HOST_CODE_KINDS, Compiled, CompiledBlob
+from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.consent import HostCode
 from silo.core.decisions import Decision
 from silo.core.launch_info import LaunchInfo
+from silo.core.plugins import is_host_code
 from silo.core.values import JSON
 from silo.errors import SiloError
 from silo.frozen import frozen
@@ -74,7 +75,7 @@ class Outcome:
     @property
     def runs_on_host(self) -> bool:
         """Whether it is native code, which is used only where somebody vouches for it."""
-        return self.blob.kind in HOST_CODE_KINDS
+        return is_host_code(self.blob.kind)
 
     @property
     def host_code(self) -> HostCode:

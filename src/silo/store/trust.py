@@ -1,4 +1,4 @@
-"""Who may bring host code: native code runs only where this user built it, trusted it, or says so now.
+"""The trust ledger: native code runs only if this user built it, trusted it, or allows it for this call.
 
 What is vouched for is a :class:`silo.core.consent.HostCode`: the bytes and all that decides what happens when they are
 called, by its digest. Whoever maps native code asks for a :class:`silo.core.consent.Consent`, and they are given here
@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from silo.core.consent import Consent, HostCode, issue_consent
+from silo.core.consent import Consent, HostCases, HostCode, issue_consent
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import JSON
 from silo.errors import TrustError
@@ -123,8 +123,11 @@ class TrustLedger:
         # By this process, whatever the disk says.
         self._vouched: dict[str, dict[str, TrustEntry | None]] = {BUILT: {}, TRUSTED: {}}
 
-    def note_built(self, *codes: HostCode) -> None:
-        """Vouch for native code that was compiled here; called by the compile path and by a build alone."""
+    def note_built(self, *codes: HostCode | HostCases) -> None:
+        """Vouch for native code that was compiled here, and for cases that were written down here.
+
+        Called by the compile path and by a build alone.
+        """
         if not self._lists[BUILT].is_read:
             self._refresh(BUILT)
         # What other processes noted since then is noted twice: reading the list for each compile would take longer.
@@ -133,8 +136,8 @@ class TrustLedger:
         if new:
             self._add(BUILT, dict.fromkeys(new), {"built": new})
 
-    def note_trusted(self, codes: Iterable[tuple[HostCode, str]], origin: str) -> int:
-        """Vouch for native code, each with which kernel's it is, and all with where from: notes for people.
+    def note_trusted(self, codes: Iterable[tuple[HostCode | HostCases, str]], origin: str) -> int:
+        """Vouch for native code and cases for it; whose it is, and where all of it is from, are notes for people.
 
         How much of it was new.
         """
@@ -186,8 +189,8 @@ class TrustLedger:
         self._refresh(BUILT)
         return len(self._lists[BUILT].entries | self._vouched[BUILT])
 
-    def decide(self, code: HostCode, *, trust: bool = False) -> Decision:
-        """Whether this native code may be loaded."""
+    def decide(self, code: HostCode | HostCases, *, trust: bool = False) -> Decision:
+        """Whether this native code may be loaded, or run on these cases."""
         digest = code.digest
         built = (digest,) if self._has(BUILT, digest) else ()
         trusted = (digest,) if not built and self._has(TRUSTED, digest) else ()
@@ -202,8 +205,8 @@ class TrustLedger:
             raise _refusal([(code, decision)], origin)
         return issue_consent(code, decision.reason)
 
-    def require(self, codes: Iterable[HostCode], *, origin: str, trust: bool = False) -> None:
-        """``TrustError`` unless all of this may be loaded: what is asked before anything is made ready for a launch."""
+    def require(self, codes: Iterable[HostCode | HostCases], *, origin: str, trust: bool = False) -> None:
+        """``TrustError`` unless all of this may be loaded and run: asked before anything is made ready for a launch."""
         refused = [
             (code, decision) for code in codes if isinstance(decision := self.decide(code, trust=trust), Rejected)
         ]
@@ -259,13 +262,19 @@ def consent_to_confirmed(code: HostCode, digest: object, who: str) -> Consent:
     return issue_consent(code, f"{who} vouched for it")
 
 
-def _refusal(refused: Sequence[tuple[HostCode, Rejected]], origin: str) -> TrustError:
+def _refusal(refused: Sequence[tuple[HostCode | HostCases, Rejected]], origin: str) -> TrustError:
     lines = [f"{code.kind} {code.blob[:16]}: {decision.reason}" for code, decision in refused]
     more = len(lines) - _MOST_SHOWN
     lines[_MOST_SHOWN:] = [f"and {more} more"] if more > 0 else []
     listing = "".join(f"\n  - {line}" for line in dict.fromkeys(lines))
+    code = any(isinstance(one, HostCode) for one, _ in refused)
+    brings = (
+        "native code that would run in this process, and it may not be loaded"
+        if code
+        else "cases for native code that is known here, and it may not be run on what they say"
+    )
     return TrustError(
-        f"{origin} brings native code that would run in this process, and it may not be loaded:{listing}\n"
+        f"{origin} brings {brings}:{listing}\n"
         f"If you know where it comes from, run 'silo trust {origin}' once or pass trust=True (a command: "
         f"--trust); or build it here with 'silo build'."
     )

@@ -1,4 +1,4 @@
-"""Deterministic mode: which configs of a space give the very bits that its first one gives.
+"""Deterministic mode: the configs of a space that give the same bits as its first config.
 
 What is measured differs from run to run and from rank to rank, so whatever it decides must not change results. Where a
 kernel sums, its first config is used and nothing is measured; where every element is computed by itself, blocks,
@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from silo.core.code_facts import Numerics
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.plugins import declared_options
 
 __all__ = ["same_bits"]
-
-# Options that change how floating-point operations are done.
-_ARITHMETIC = ("enable_fp_fusion",)
 
 
 def same_bits(configs: Sequence[Config], numerics: Sequence[Numerics | str]) -> tuple[Decision, ...]:
@@ -40,7 +38,7 @@ def _same(first: tuple[Config, Numerics | str], other: tuple[Config, Numerics | 
     if isinstance(base, str) or isinstance(own, str) or base.stored != own.stored:
         return Rejected("it stores other values than the first config")
     ours, theirs = first[0].as_dict(), other[0].as_dict()
-    for name in _ARITHMETIC:
+    for name in sorted({option.name for option in declared_options() if option.arithmetic}):
         if ours.get(name) != theirs.get(name):
             return Rejected(f"{name} changes how it computes")
     return Accepted("every element is computed by itself, as with the first config")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from silo.core.config import Config
+from silo.core.plugins import threads_of_option
 from silo.tune.statistics import FINALIST_PERMILLE, Estimate, estimate, indistinguishable
 from silo.tune.trial import Stage, Status, Trial
 
@@ -149,9 +150,16 @@ def _resources(config: Config, pool: Iterable[Trial]) -> tuple[int, ...]:
     for trial in pool:
         for name, count in trial.resources:
             counts[name] = max(count, counts.get(name, 0))
-    warps = dict(config.options).get("num_warps")
-    threads = warps * 32 if isinstance(warps, int) else _UNKNOWN
-    return (counts.get("threads", threads), *(counts.get(name, _UNKNOWN) for name in _RESOURCES[1:]))
+    return (counts.get("threads", _declared_threads(config)), *(counts.get(name, _UNKNOWN) for name in _RESOURCES[1:]))
+
+
+def _declared_threads(config: Config) -> int:
+    """The threads of a block, as the config's options say them by their declarations."""
+    for name, value in config.options:
+        each = threads_of_option(name)
+        if each and isinstance(value, int):
+            return value * each
+    return _UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ from silo.api.machine import device_info, device_plugins
 from silo.core.decisions import Rejected
 from silo.core.device import HOST_MEMORY, Memory, available_sms
 from silo.core.expressions import Bindings, evaluate
+from silo.core.plugins import shipped_places
 from silo.core.target import Target
 from silo.core.trace import trace_grid
 from silo.errors import DeviceError, TraceError
+from silo.launch.arguments import read_call
 from silo.launch.buffers import split_device
 from silo.launch.resources import reserve_sms
 
@@ -88,7 +90,7 @@ def test_what_is_known_of_silos_own_plugins_beforehand_is_what_their_devices_say
     from silo.backends.hip.device import VENDOR as HIP
 
     said = {"cuda": CUDA.memory.types, "hip": HIP.memory.types, "cpu": CpuDevice.memory.fget(None).types}
-    assert {name: shipped.memory for name, shipped in device_plugins._SHIPPED.items()} == said
+    assert said == device_plugins._SHIPPED
 
 
 # ---- where a call runs ----
@@ -113,7 +115,7 @@ def plugged(monkeypatch, **plugins):
     """Plug-ins besides Silo's own: functions, or the place where one should be."""
     places = {name: one if isinstance(one, str) else f"silo_test_plugins:{name}" for name, one in plugins.items()}
     monkeypatch.setitem(sys.modules, "silo_test_plugins", SimpleNamespace(**plugins))
-    own = {name: shipped.place for name, shipped in device_plugins._SHIPPED.items()}
+    own = dict(shipped_places("silo.devices"))
     monkeypatch.setattr(device_plugins, "_plugins", lambda: own | places)
     device_plugins._asked.cache_clear()
 
@@ -145,6 +147,16 @@ def test_a_device_that_is_insisted_on_takes_the_memory():
         device_plugins.require_memory("k", cpu, (2, 1))
     with pytest.raises(DeviceError, match="rocm:1"):
         device_plugins.require_memory("k", Toy(10), (10, 1))
+
+
+def test_a_call_without_arrays_runs_where_it_is_told():
+    place = (2, 1)  # a GPU is current
+    facts = ((4, 0, 32, 0, -1, None),)
+    call = read_call("k", ("n",), (facts, (3,), {}, place, None))
+    assert (call.device, call.memory) == (place, (0, 0))
+    device_plugins.require_memory("k", device_plugins.device_named("cpu"), call.memory)
+    given = read_call("k", ("x",), (((2, 0, 0, 1, -1, None),), (4096,), {}, place, None))
+    assert given.memory == place  # an address lies somewhere
 
 
 # ---- devices that other libraries know ----

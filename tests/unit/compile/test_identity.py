@@ -20,9 +20,10 @@ import silo
 from silo.backends.cpu import build
 from silo.backends.cpu import compiler as cpu_compiler
 from silo.backends.cpu.levels import host_target
-from silo.compile.toolchain import Toolchain, installed_plugins
+from silo.compile.toolchain import Toolchain
 from silo.core.config import Config
 from silo.core.device import DeviceModel
+from silo.core.plugins import installed_places
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
@@ -67,7 +68,7 @@ def keys(compiler):
 
 
 def test_every_compiler_is_looked_at_here():
-    assert set(installed_plugins()) == set(COMPILERS)
+    assert set(installed_places("silo.compilers")) == set(COMPILERS)
 
 
 @pytest.mark.parametrize(("name", "target"), PAIRS, ids=str)

@@ -13,7 +13,7 @@ from silo.core.target import Target
 from silo.core.variant import CompileJob
 from silo.errors import CompileError, SiloError, UnsupportedError
 
-PLUGINS = {"fake": "silo.backends.fake.compiler:FakeCompiler"}
+PLUGINS = {"fake": "silo.backends.fake.declaration:FAKE"}
 
 
 def job(**values):

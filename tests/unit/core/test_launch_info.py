@@ -1,6 +1,5 @@
 import pytest
 
-from silo.core.compiled import BLOB_KINDS, HOST_CODE_KINDS
 from silo.core.decisions import Accepted, Rejected
 from silo.core.device import DeviceModel
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
@@ -148,7 +147,3 @@ def test_decisions_are_true_or_false_and_keep_their_reason():
     assert Accepted("it fits")
     assert not Rejected("too old")
     assert Rejected("too old").reason == "too old"
-
-
-def test_host_code_is_a_kind_of_blob():
-    assert set(BLOB_KINDS) >= HOST_CODE_KINDS

@@ -45,7 +45,7 @@ LIES = {
         "launch": replace(LAUNCH, layout=(LayoutSlot("n", AbiType.I64), *LAUNCH.layout[1:])),
     },
     "less scratch": {"launch": replace(LAUNCH, scratch_bytes=0)},
-    "chunks": {"launch": replace(LAUNCH, cpu_chunk=1)},
+    "chunks": {"launch": replace(LAUNCH, options=(("cpu_chunk", 1),))},
     "dtype": {
         "signature": Signature(
             (Parameter("x", ParameterKind.POINTER, dtype("int8"), Effect.WRITE), *SIGNATURE.parameters[1:])

@@ -1,4 +1,4 @@
-"""From variants to artifacts: the store first, then the compile workers."""
+"""Compilation of variants to artifacts: from the store, else by the compile workers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from silo.api.machine.array_copies import array_behind, extent_of
+from silo.api.machine.array_copies import array_behind
 from silo.api.machine.session import Session
 from silo.artifacts.artifact import Artifact
 from silo.compile.executor import InProcess
 from silo.compile.toolchain import select_compiler
 from silo.core.compiled import Compiled
 from silo.core.decisions import Accepted, Decision
-from silo.core.protocols import Compiler, RunsInProcess, Source
+from silo.core.protocols import Compiler, Source
 from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError
 from silo.forks import Mutex
+from silo.launch.array_libraries.extents import extent_of
 from silo.store.artifacts import Outcome
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def lowered(source: Source, variant: Variant) -> Lowered:
     """What the front end makes of one variant, and the facts of its code. Raises SourceError and CompileError."""
     compiler = select_compiler(source.kind, variant.target)
     # The variant has the source's fingerprint; the identity covers what else decides the text.
-    key = (compiler.name, compiler.identity(variant.target), variant)
+    key = (compiler.declaration.name, compiler.identity(variant.target), variant)
     with _lock:
         found = _lowered.get(key)
     if found is not None:
@@ -113,8 +114,8 @@ class Compilation:
         compiler = select_compiler(self.source.kind, variants[0].target)
         identity = compiler.identity(variants[0].target)
         missing = sum(self.session.store.artifacts.get(variant.artifact_key(identity)) is None for variant in variants)
-        if missing and not (isinstance(compiler, RunsInProcess) and compiler.in_process):
-            self.session.pool.warm(missing, compiler.name)
+        if missing and not compiler.declaration.in_process:
+            self.session.pool.warm(missing, compiler.declaration.name)
 
     def start(self, variant: Variant) -> Pending:
         """Look in the store; lower in this process and hand the job to a worker if it is not there.
@@ -176,6 +177,6 @@ class Compilation:
         return self.finish(self.start(variant))
 
     def _submit(self, compiler: Compiler, job: CompileJob) -> Future[Compiled]:
-        if isinstance(compiler, RunsInProcess) and compiler.in_process:
+        if compiler.declaration.in_process:
             return InProcess().submit(job)
         return self.session.pool.submit(job, trial=self.trials)

@@ -1,4 +1,4 @@
-"""From artifacts to loaded kernels, and launchers for kernels whose heuristics run in Python."""
+"""Loading of artifacts with consent, and launchers for kernels whose heuristics run in Python."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.decisions import Decision
+from silo.core.plugins import loader_of, option_names
 from silo.core.signature import ParameterKind, Signature
 from silo.core.values import Value
 from silo.core.variant import Variant
@@ -58,7 +59,9 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
         config_names=kernel.launcher_names,
         open_key=kernel.open_key,
         counted=kernel.open_blocks,
+        options=option_names(),
         release_gil=release_gil,
+        extents=kernel.extents,
     )
 
 
@@ -82,10 +85,15 @@ def stored_code(store: Store | MemoryStore, artifact: Artifact) -> VouchedCode:
 
 
 def load_code(device: Device, code: VouchedCode) -> LoadedKernel:
-    """Hand code to the device."""
+    """Hand code to the device, or to the library that runs it."""
     artifact = code.artifact
     kind, kernel = artifact.blob.kind, artifact.variant.kernel
-    return device.load(artifact.launch, code.blob, kind, kernel, consent=code.consent)
+    loader = loader_of(kind)
+    if loader is None:
+        return device.load(artifact.launch, code.blob, kind, kernel, consent=code.consent)
+    from silo.launch.loading import load_library_code  # noqa: PLC0415  # drivers load what Silo's own compilers make
+
+    return load_library_code(loader, device, artifact.launch, code.blob, kind, kernel, consent=code.consent)
 
 
 def runs_here(device: Device, target: Target, blob_kind: str) -> Decision:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import silo
@@ -24,31 +25,35 @@ from silo.bundle.contents import (
     BundleKernel,
     BundleRules,
     BundleVariant,
+    RulesKey,
     calls_of,
+    host_cases,
     host_code,
+    rules_key,
 )
 from silo.bundle.format import CASES_KIND, TRIALS_KIND
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
 from silo.compile.packing import Packing
+from silo.compile.pairs import LeftOut, Pairs, pair_kernels
 from silo.compile.plan import Chosen, PlanCase, PlanKernel, PlannedVariant, plan_variants
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
+from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.dispatch import Bucket
 from silo.core.nodes import Node
 from silo.core.origins import Origin
 from silo.core.protocols import Device
-from silo.core.signature import Signature
 from silo.core.space import Space
-from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON, Value
 from silo.core.variant import Variant
-from silo.errors import BundleError, CaseError
+from silo.errors import BundleError, CaseError, NoVariantError, TargetError
 from silo.settings import settings
-from silo.sources.kernel_source import BringsCode
-from silo.sources.kinds import HasVersions, kind_named
+from silo.sources.kernel_source import BringsCode, KernelSource
+from silo.sources.kinds import kind_named
+from silo.sources.source_kind import NeedsPackages
 from silo.tune.failing import TunedCase, require_winners
 from silo.tune.kept import pair_to_document
 from silo.tune.ledger import read_trials
@@ -67,7 +72,8 @@ OnTuning = Callable[[str, Progress], None]
 class BuildRow:
     """One kernel for one target: how many variants, of how many configs of its space, the first case's, who chose it.
 
-    ``configs`` are packed of the ``space`` that its cases have together; 0 of 0 where it has none.
+    ``configs`` are packed of the ``space`` that its cases have together; 0 of 0 where it has none. ``serves`` lists the
+    extents that its variants were built for, where they are not for any.
     """
 
     kernel: str
@@ -77,11 +83,12 @@ class BuildRow:
     space: int
     choice: str
     measured: str
+    serves: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BuildSummary:
-    """What a build made."""
+    """What a build made, and which kernels are not built for which of its targets."""
 
     path: str
     size_bytes: int
@@ -93,6 +100,7 @@ class BuildSummary:
     seconds: float
     rows: tuple[BuildRow, ...]
     remarks: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,9 +112,7 @@ class _Planned:
     tuned: tuple[CaseStudy, ...]  # those that chose a winner, on the device of their target
     winners: Mapping[tuple[str, str, Target], Chosen]
     variants: tuple[PlannedVariant, ...]
-    spaces: Mapping[tuple[Target, Signature], ConfigSet] = field(
-        default_factory=dict[tuple[Target, Signature], ConfigSet]
-    )
+    spaces: Mapping[RulesKey, ConfigSet] = field(default_factory=dict[RulesKey, ConfigSet])
 
 
 def build_bundle(
@@ -123,6 +129,8 @@ def build_bundle(
 ) -> BuildSummary:
     """Compile the kernels of ``files`` for every target and write them to ``output``, in one piece.
 
+    A kernel is built for those of the targets that its kind of source has; what is left out is in the summary.
+
     Kernels are tuned on their cases where a target's device is here, unless ``tune`` is ``cached`` (known winners
     only), ``frozen`` (an error where there is none) or ``off`` (none); the lock (``SILO_LOCK``) comes before winners.
     The same inputs give the same bytes: with tuning off, whatever the folder and the time. Code that exists
@@ -132,7 +140,7 @@ def build_bundle(
     are compiled for this machine's CPU, and all code that exists already is taken in.
 
     Raises:
-        TargetError: a target that nothing here compiles for.
+        TargetError: a kernel that nothing here compiles for any of the targets, or a target that no kernel is for.
         CaseError: a kernel without cases.
         NoVariantError: a kernel whose code exists already, for none of the targets.
         SourceError, CompileError: a kernel that does not compile.
@@ -153,18 +161,19 @@ def build_bundle(
     sources = tuple(dict.fromkeys(one.source.kind for one in found if not isinstance(one.source, BringsCode)))
     given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
     concrete = given or ((resolve_target("cpu"),) if sources else ())
-    for source in sources:
-        for target in concrete:
-            compiler_identity(source, target)  # refuses before anything is compiled
+    brought = {one.name: _given_variants(one.source, given) for one in found if isinstance(one.source, BringsCode)}
+    # Refuses before anything is compiled. Code that was brought goes where it is for, unless targets are named.
+    paired = {one.name: partial(_builds, one.source) for one in found if given is not None or one.name not in brought}
+    pairs = pair_kernels(paired, concrete)
     mode = tune or settings().tune
     here = _devices_for(concrete)
     report, report_tuning = progress or _silent_stage, tuning or _silent_tuning
     shared = session()
     limits = Limits(budget=Budget(seconds=budget_s))
     planned = [
-        _Planned(kernel, (), (), {}, _given_variants(kernel.source, given))
-        if isinstance(kernel.source, BringsCode)
-        else _plan(kernel, concrete, here, mode, limits, packing, report_tuning)
+        _Planned(kernel, (), (), {}, brought[kernel.name])
+        if kernel.name in brought
+        else _plan(kernel, pairs.targets[kernel.name], here, mode, limits, packing, report_tuning)
         for kernel in found
     ]
     codes = compile_plans(shared, [(one.kernel.source, one.variants) for one in planned], packing, report)
@@ -176,7 +185,7 @@ def build_bundle(
             for one, code in zip(planned, codes, strict=True)
         ),
         producer=(("silo", silo.__version__),),
-        toolchain=_toolchain(sources, concrete),
+        toolchain=_toolchain(found, pairs),
     )
 
     def read_blob(sha256: str) -> bytes | None:
@@ -185,7 +194,9 @@ def build_bundle(
     # Before the file is there: whoever finds it may use it at once.
     for kernel in contents.kernels:
         calls = calls_of(kernel)
-        shared.store.trust.note_built(*(host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host))
+        native = [host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host]
+        cases = host_cases(kernel, native)
+        shared.store.trust.note_built(*native, *(() if cases is None else (cases,)))
     written = write_bundle(output, contents, read_blob)
     return BuildSummary(
         path=str(output),
@@ -198,7 +209,20 @@ def build_bundle(
         seconds=time.monotonic() - begin,
         rows=tuple(row for one in contents.kernels for row in _rows(one, kept[one.name])),
         remarks=tuple(remark for code in codes for remark in code.remarks),
+        left_out=pairs.left_out,
     )
+
+
+def _builds(source: KernelSource, target: Target) -> Decision:
+    """Whether there is, or can be made, code of a kernel for a target. Raises ToolchainError."""
+    try:
+        if isinstance(source, BringsCode):
+            source.code_for((target,))
+            return Accepted("it has code for it")
+        compiler_identity(source.kind, target)
+    except (TargetError, NoVariantError) as error:
+        return Rejected(str(error))
+    return Accepted()
 
 
 def _given_variants(source: BringsCode, targets: Sequence[Target] | None) -> tuple[PlannedVariant, ...]:
@@ -232,7 +256,7 @@ def _plan(
     winners: dict[tuple[str, str, Target], Chosen] = {}
     tuned: list[CaseStudy] = []
     for target, device in here.items():
-        if mode == "off":
+        if mode == "off" or target not in targets:
             continue
         for study in studies if device == host else case_studies(kernel, device):
             if len(study.situation.candidates) == 1:
@@ -250,11 +274,11 @@ def _plan(
     for target in targets:
         distinct.setdefault(_canonical(kernel, target), target)
     plan: list[PlannedVariant] = []
-    spaces: dict[tuple[Target, Signature], ConfigSet] = {}
+    spaces: dict[RulesKey, ConfigSet] = {}
     for canonical, target in distinct.items():
         asked = _plan_kernel(kernel, studies, target, here.get(target))
         for case in asked.cases:
-            key = (canonical, case.signature.without_effects())
+            key = (canonical, case.signature.without_effects(), case.specialization.extents)
             spaces[key] = ConfigSet((*spaces.get(key, ConfigSet(())), *(case.configs or ())))
         plan += plan_variants(
             [asked],
@@ -264,7 +288,8 @@ def _plan(
             canonical=lambda target: _canonical(kernel, target),
             packing=packing,
         )
-    derived = tuple(replace(one, variant=_with_derived(kernel, studies, one)) for one in plan)
+    settled = (replace(one, variant=_with_derived(kernel, studies, one)) for one in plan)
+    derived = tuple(one for each in settled for one in _with_grids(kernel, studies, each))
     return _Planned(kernel, studies, tuple(tuned), winners, derived, spaces)
 
 
@@ -326,6 +351,7 @@ def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, d
         cases=tuple(_plan_case(study, found) for study, found in zip(studies, configs, strict=True)),
         configs=listed.configs(),
         neighbours=listed.neighbours,
+        has_fallback=kernel.extents is None,
     )
 
 
@@ -366,7 +392,27 @@ def _with_derived(kernel: Kernel, studies: Sequence[CaseStudy], planned: Planned
     }
     shapes = kernel.source.constants_of(variant.config, variant.specialization)
     constants = {**own, **opaque, **shapes, **variant.specialization.constant_values}
-    return replace(variant, specialization=Specialization(variant.specialization.facts, tuple(constants.items())))
+    return replace(variant, specialization=variant.specialization.with_constants(constants))
+
+
+def _with_grids(kernel: Kernel, studies: Sequence[CaseStudy], planned: PlannedVariant) -> list[PlannedVariant]:
+    """One for each grid that its cases have, where the grid decides the code."""
+    if not kernel.holds_grid:
+        return [planned]
+    found: dict[Variant, list[str]] = {}
+    for study in studies:
+        if study.case.label in planned.cases:
+            own = kernel.resolver.with_grid(study.situation, planned.variant.config, planned.variant.specialization)
+            found.setdefault(replace(planned.variant, specialization=own), []).append(study.case.label)
+    return [
+        replace(
+            planned,
+            variant=variant,
+            cases=tuple(labels),
+            leads=tuple(label for label in planned.leads if label in labels),
+        )
+        for variant, labels in found.items()
+    ]
 
 
 def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str, bytes]) -> BundleKernel:
@@ -432,12 +478,12 @@ def _trials(entry: _Planned) -> tuple[JSON, ...]:
 
 
 def _rules(entry: _Planned) -> list[BundleRules]:
-    """For each target and dtype signature, from buckets to configs; the first case's config is the fallback."""
-    tables: dict[tuple[Target, Signature], dict[Bucket, Config]] = {}
-    first: dict[tuple[Target, Signature], Config] = {}
+    """For each target, dtype signature and extents, from buckets to configs; the first case's is the fallback."""
+    tables: dict[RulesKey, dict[Bucket, Config]] = {}
+    first: dict[RulesKey, Config] = {}
     for one in entry.variants:
         variant = one.variant
-        key = (variant.target, variant.signature.without_effects())
+        key = rules_key(variant)
         first.setdefault(key, variant.config)
         table = tables.setdefault(key, {})
         if one.generic:
@@ -449,28 +495,33 @@ def _rules(entry: _Planned) -> list[BundleRules]:
         BundleRules(
             target,
             signature,
-            fitted_rules(_key(entry), tables[target, signature], fallback, _samples(entry, target, signature)),
-            _space_size(entry, target, signature),
+            fitted_rules(_key(entry), tables[key], fallback, _samples(entry, key)),
+            _space_size(entry, key),
+            extents,
         )
-        for (target, signature), fallback in first.items()
+        for key, fallback in first.items()
+        for target, signature, extents in [key]
     ]
 
 
-def _space_size(entry: _Planned, target: Target, signature: Signature) -> int:
-    """How many configs the cases of one target and signature have together; 0 where there is no choice."""
-    size = len(entry.spaces.get((target, signature), ()))
+def _space_size(entry: _Planned, key: RulesKey) -> int:
+    """How many configs the cases of one target, signature and extents have together; 0 where there is no choice."""
+    size = len(entry.spaces.get(key, ()))
     return size if size > 1 else 0
 
 
-def _samples(entry: _Planned, target: Target, signature: Signature) -> tuple[Sample, ...]:
-    """The measured buckets of one target and signature; none where cases differ in their constexprs."""
+def _samples(entry: _Planned, key: RulesKey) -> tuple[Sample, ...]:
+    """The measured buckets of one target, signature and extents; none where cases differ in their constexprs."""
     kernel = entry.kernel
+    target, signature, extents = key
     found: dict[Bucket, Sample] = {}
     constants: list[Mapping[str, Value]] = []
     for study in entry.tuned:
         situation = study.situation
         own = situation.device.target
         if target not in (own, _canonical(kernel, own)) or situation.signature.without_effects() != signature:
+            continue
+        if situation.specialization.extents != extents:
             continue
         constants.append(situation.specialization.constant_values)
         problem = kernel.resolver.problem(situation)
@@ -481,14 +532,20 @@ def _samples(entry: _Planned, target: Target, signature: Signature) -> tuple[Sam
     return tuple(found.values()) if all(values == constants[0] for values in constants) else ()
 
 
-def _toolchain(sources: Sequence[str], targets: Sequence[Target]) -> tuple[tuple[str, str], ...]:
+def _toolchain(kernels: Sequence[Kernel], pairs: Pairs) -> tuple[tuple[str, str], ...]:
     """What compiled the kernels; nothing of code that existed already, whose compiler is not known."""
     versions: dict[str, str] = {}
-    for source in sources:
+    compiled: dict[tuple[str, Target], None] = {}
+    for kernel in kernels:
+        if not isinstance(kernel.source, BringsCode):
+            compiled.update(dict.fromkeys((kernel.source.kind, target) for target in pairs.targets[kernel.name]))
+    for source in dict.fromkeys(source for source, _ in compiled):
         kind = kind_named(source)
-        versions.update(kind.versions() if isinstance(kind, HasVersions) else {})
-        for target in targets:
-            versions[f"compiler for {target.kind}"] = compiler_identity(source, target)
+        versions.update(kind.versions() if isinstance(kind, NeedsPackages) else {})
+    for source, target in compiled:
+        several = len({other for other, wanted in compiled if wanted.kind == target.kind}) > 1
+        what = f"compiler of {source} for {target.kind}" if several else f"compiler for {target.kind}"
+        versions[what] = compiler_identity(source, target)
     return tuple(sorted(versions.items()))
 
 
@@ -502,5 +559,7 @@ def _rows(contents: BundleKernel, planned: Sequence[PlannedVariant]) -> list[Bui
         chosen = "measured" if origin in (Origin.EXACT, Origin.BUCKET) else origin.value
         coverage = [one for one in contents.coverage if one.target == target]
         packed, space = sum(one.packed for one in coverage), sum(one.space for one in coverage)
-        rows.append(BuildRow(contents.name, str(target), len(variants), packed, space, str(best.config), chosen))
+        serves = tuple(dict.fromkeys(one.specialization.served for one in variants if one.specialization.made_for_some))
+        size = len(variants)
+        rows.append(BuildRow(contents.name, str(target), size, packed, space, str(best.config), chosen, serves))
     return rows

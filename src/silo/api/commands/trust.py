@@ -1,4 +1,4 @@
-"""``silo trust`` and ``silo untrust``: this user's word for native code that others built."""
+"""``silo trust`` and ``silo untrust``: this user's consent to native code that others built."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from silo.api.machine.session import session
-from silo.bundle.contents import calls_of, host_code
+from silo.bundle.contents import calls_of, host_cases, host_code
 from silo.bundle.reader import Bundle, open_bundle
-from silo.core.consent import HostCode
+from silo.core.consent import HostCases, HostCode
 from silo.errors import StoreError
 
 __all__ = ["TrustRow", "TrustSummary", "trust_bundle", "trusted_code", "untrust"]
@@ -43,17 +43,21 @@ class TrustSummary:
 
 
 def trust_bundle(path: Path) -> TrustSummary:
-    """Vouch for the native code of a bundle as it has it called, after checking every byte of that code.
+    """Vouch for the native code of a bundle as it has it called, on its cases too, after checking every byte of both.
 
     Raises:
         BundleError: it cannot be read, or is damaged.
     """
     with open_bundle(path) as bundle:
-        codes = list(_codes(bundle))
+        codes, cases = list(_codes(bundle)), list(_cases(bundle))
         for sha256 in dict.fromkeys(sha256 for code, _ in codes for sha256 in (code.blob, code.text) if sha256):
             bundle.blob(sha256)
+        for one, _ in cases:
+            bundle.blob(one.blob)
         sizes = {entry.sha256: entry.raw_bytes for entry in bundle.blobs}
-        added = session().store.trust.note_trusted(codes, path.name)
+        ledger = session().store.trust
+        added = ledger.note_trusted(codes, path.name)
+        ledger.note_trusted(cases, path.name)
         return TrustSummary(len(codes), added, sum(sizes[blob] for blob in {code.blob for code, _ in codes}))
 
 
@@ -72,7 +76,7 @@ def untrust(names: Sequence[str]) -> int:
         path = Path(name)
         if path.exists() or not _SHA256.fullmatch(name):
             with open_bundle(path) as bundle:
-                found.update(code.digest for code, _ in _codes(bundle))
+                found.update(one.digest for one, _ in (*_codes(bundle), *_cases(bundle)))
             continue
         rows = [one for one in ledger.trusted() if one.digest.startswith(name) or one.blob.startswith(name)]
         if not rows and len(name) < 64:
@@ -97,3 +101,13 @@ def _codes(bundle: Bundle) -> Iterator[tuple[HostCode, str]]:
         for one in kernel.variants:
             if one.artifact.runs_on_host:
                 yield host_code(one, calls), f"{name} for {one.artifact.variant.target}"
+
+
+def _cases(bundle: Bundle) -> Iterator[tuple[HostCases, str]]:
+    """The cases of each kernel that has native code, with what they are for people."""
+    for name in bundle.kernel_names:
+        kernel = bundle.kernel(name)
+        calls = calls_of(kernel)
+        found = host_cases(kernel, (host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host))
+        if found is not None:
+            yield found, f"the cases of {name}"

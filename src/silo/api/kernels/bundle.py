@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.code.loaded_kernels import CheckedLauncher, VouchedCode, bound_launcher, load_code, runs_here
 from silo.api.machine.device_plugins import device_for, require_memory
-from silo.bundle.contents import calls_of, host_code
+from silo.bundle.contents import calls_of, host_cases, host_code
 from silo.bundle.reader import Bundle, open_bundle
-from silo.core.compiled import HOST_CODE_KINDS
 from silo.core.decisions import Decision, Rejected
 from silo.core.device import HOST_MEMORY
+from silo.core.plugins import is_host_code, is_option, shipped_options
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.values import Value
 from silo.errors import BundleError, ExpressionError, NoVariantError
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
     from silo.bundle.manifest import OpenKernel
     from silo.core.config import Config
-    from silo.core.consent import Consent
+    from silo.core.consent import Consent, HostCases, HostCode
+    from silo.core.extents import HeldExtents
     from silo.core.launch_info import LaunchInfo
     from silo.core.nodes import Node
     from silo.core.protocols import Device, LoadedKernel
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BundledKernel", "Kernels", "load"]
 
-_SCALARS = (ParameterKind.INTEGER, ParameterKind.BOOL)
+_SCALARS = (ParameterKind.INTEGER, ParameterKind.BOOL, ParameterKind.FLOAT)
 
 
 class Kernels:
@@ -152,7 +153,33 @@ class BundledKernel:
             key=self._head.key,
             exact=tuple(sorted(self._assumed_exactly | (self._derived.reads if self._derived else frozenset[str]()))),
             config_names=(*self._head.config_names, *(name for name, _ in self._head.derived)),
+            options=self._options,
+            extents=self._guarded[0],
         )
+
+    @property
+    def _options(self) -> tuple[str, ...]:
+        """Options that calls may give: those of Silo's own compilers, and any other that configs of the bundle have."""
+        known = shipped_options()
+        others = self._kernel.option_names.difference(known)
+        return (*known, *(name for name in sorted(others) if is_option(name)))
+
+    @property
+    def holds_grid(self) -> bool:
+        """Whether its code was made for one grid."""
+        held = self._guarded[0]
+        return held is not None and held.grid
+
+    @cached_property
+    def _guarded(self) -> tuple[HeldExtents | None, frozenset[str]]:
+        """The extents of which its code was made for some, and what else decides a grid that is one of them."""
+        special = {one.specialization for one in self._kernel.groups if one.specialization.made_for_some}
+        if not special:
+            return None, frozenset()
+        from silo.core.extents import guard_for_grid, held_by  # noqa: PLC0415  # few kernels have any
+
+        held = held_by((one.extents, one.grid) for one in special)
+        return guard_for_grid(held, self._head.grid, self._head.signature)
 
     @cached_property
     def _derived(self) -> Derived | None:
@@ -165,9 +192,11 @@ class BundledKernel:
     @property
     def _assumed_exactly(self) -> frozenset[str]:
         """Scalars of which a variant assumes the very value: its code was compiled elsewhere, for that value."""
-        scalars = {one.name for one in self._head.signature.parameters if one.kind in _SCALARS}
-        assumed = (group.specialization.constants for group in self._kernel.groups)
-        return frozenset(name for constants in assumed for name, _ in constants if name in scalars)
+        found = set(self._guarded[1])
+        for group in self._kernel.groups:
+            if names := {name for name, _ in group.specialization.constants}:
+                found |= {one.name for one in group.signature.parameters if one.kind in _SCALARS and one.name in names}
+        return frozenset(found)
 
     def warmup(self, *args: object, **kwargs: object) -> CompiledKernel:
         """Load what a call with such arguments needs, without launching; see :meth:`silo.Kernel.compiled`."""
@@ -248,7 +277,9 @@ class BundledKernel:
         return calls_of(self._head)
 
     def require_consent(self, device: Device) -> None:
-        """Ask for consent to all native code that this device may be given, before anything is made ready for it.
+        """Ask for consent to all native code that this device may be given, and to run it on the kernel's cases.
+
+        That is before anything is made ready for it.
 
         Raises:
             TrustError: nobody vouches for some of it.
@@ -256,14 +287,22 @@ class BundledKernel:
         here = [
             number
             for group in self._kernel.groups
-            if group.blob_kind in HOST_CODE_KINDS and runs_here(device, group.target, group.blob_kind)
+            if is_host_code(group.blob_kind) and runs_here(device, group.target, group.blob_kind)
             for number in group.numbers
         ]
-        if here:
-            from silo.api.machine.session import session  # noqa: PLC0415  # as above
+        if not here:
+            return
+        from silo.api.machine.session import session  # noqa: PLC0415  # as above
 
-            codes = (host_code(self._kernel[number], self._calls) for number in sorted(here))
-            session().store.trust.require(codes, origin=self._origin, trust=self._trust)
+        native = sorted(
+            number for group in self._kernel.groups if is_host_code(group.blob_kind) for number in group.numbers
+        )
+        codes = {number: host_code(self._kernel[number], self._calls) for number in native}
+        wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(here)]
+        cases = host_cases(self._head, codes.values())
+        session().store.trust.require(
+            [*wanted, *(() if cases is None else (cases,))], origin=self._origin, trust=self._trust
+        )
 
     def code(self, one: BundleVariant) -> VouchedCode:
         """A variant's verified code, with consent where it needs some. Raises TrustError."""
@@ -286,7 +325,7 @@ class BundledKernel:
         if device is None:
             device = device_for(self.name, call.device, self._serves)
         else:
-            require_memory(self.name, device, call.device)
+            require_memory(self.name, device, call.memory)
         chosen = self.choose(call, device)
         variant = chosen.artifact.variant
         return bind(
@@ -336,6 +375,11 @@ class BundledKernel:
             decision = accepts(artifact.variant, call)
         if decision and (refusal := self._derived_hold(one, values, facts)) is not None:
             return refusal  # it is false, so `or` would pass it over
+        if decision and artifact.variant.specialization.grid is not None:
+            from silo.launch.call_grid import grid_problem  # noqa: PLC0415  # few kernels have such code
+
+            if (problem := grid_problem(artifact.variant, call, self._head.grid, facts)) is not None:
+                return Rejected(problem)
         return decision
 
     def _derived_hold(
@@ -362,7 +406,7 @@ class BundledKernel:
     def _ruled(self, group: VariantGroup, values: Mapping[str, Value]) -> Config | None:
         """The config that the dispatch rules name for a call; None where there are none for such variants."""
         for rules in self._head.rules:
-            if rules.target == group.target and rules.signature == group.signature.without_effects():
+            if rules.key == (group.target, group.signature.without_effects(), group.specialization.extents):
                 missing = [name for name in rules.rules.key if name not in values]
                 if missing:
                     raise BundleError(

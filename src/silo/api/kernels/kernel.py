@@ -1,4 +1,4 @@
-"""``silo.kernel`` and what it makes."""
+"""``silo.kernel``, and the objects that it makes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, overload
 from silo.api.declared.declaration import DeclaredKernel
 from silo.api.declared.ready_cases import CaseFunction
 from silo.core.cases import Case
-from silo.core.config import OPTION_NAMES, Config
+from silo.core.config import Config
 from silo.core.grids import Grid
 from silo.core.nodes import Argument, ConfigValue, Extent, ItemSize, Node, Stride, leaves
+from silo.core.plugins import is_option, option_names
 from silo.core.search_space import DeclaredSpace, Rule, SearchSpace, SpaceHeuristic, space_of
 from silo.core.signature import ParameterKind
 from silo.core.space import Constraint
@@ -23,7 +24,8 @@ from silo.core.values import Value
 from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
 from silo.settings import TUNE_MODES, settings
 from silo.sources.kernel_source import KernelSource
-from silo.sources.kinds import DefinesKernels, kind_named, kind_reading
+from silo.sources.kinds import kind_named, kind_reading
+from silo.sources.source_kind import DefinesKernels
 from silo.tune.heuristics.names import open_blocks, open_sizes
 
 if TYPE_CHECKING:
@@ -418,7 +420,7 @@ def _check_space(source: KernelSource, space: SearchSpace) -> None:
             if name not in source.signature.names or source.signature[name].kind is not ParameterKind.CONSTEXPR:
                 raise SpaceError(
                     f"{source.name}: the space sets {name!r}, which is neither a tl.constexpr parameter of the kernel "
-                    f"nor a compile option ({', '.join(OPTION_NAMES)})"
+                    f"nor a compile option ({', '.join(option_names())})"
                 )
 
 
@@ -447,7 +449,9 @@ def _checked_grid(known: DeclaredKernel, grid: Grid, config: Sequence[str]) -> t
         for leaf in leaves(axis):
             name = leaf.argument if isinstance(leaf, Extent | Stride | ItemSize) else leaf.name
             missing = (isinstance(leaf, Argument) and name not in known.source.signature.names) or (
-                isinstance(leaf, ConfigValue) and name not in (*config, *known.source.signature.names, *OPTION_NAMES)
+                isinstance(leaf, ConfigValue)
+                and name not in (*config, *known.source.signature.names)
+                and not is_option(name)
             )
             if missing:
                 have = ", ".join(known.source.signature.names)

@@ -1,14 +1,14 @@
-"""Device plug-ins: Silo's own by name, others by entry point; asked when a device of their kind is needed."""
+"""Device plug-ins: Silo's own by name, others by entry point, loaded when a device of their kind is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
 
 from silo.core.decisions import Rejected
 from silo.core.device import HOST_MEMORY, memory_name
+from silo.core.plugins import installed_places, load_place, shipped_places
 from silo.core.target import Target
 from silo.errors import DeviceError, TargetError
 from silo.frozen import frozen
@@ -25,29 +25,15 @@ __all__ = [
     "device_named",
     "devices_named",
     "devices_of_kind",
-    "place_name",
     "require_memory",
     "resolve_target",
 ]
 
 _GROUP = "silo.devices"
 
-
-@frozen
-class _Shipped:
-    """A plug-in of Silo's own: where it is, and the DLPack device types of the memory that its devices take."""
-
-    place: str
-    memory: tuple[int, ...]
-
-
-# Looking through every installed distribution takes longer than launching a kernel, so these are known beforehand; a
-# test holds their memory to what the devices say. In the order in which a call without arrays prefers them.
-_SHIPPED: Final[Mapping[str, _Shipped]] = {
-    "cuda": _Shipped("silo.backends.cuda.device:devices", (2, 3, 13)),
-    "hip": _Shipped("silo.backends.hip.device:devices", (10, 11)),
-    "cpu": _Shipped("silo.backends.cpu.device:devices", (HOST_MEMORY,)),
-}
+# The DLPack device types of the memory that the devices of Silo's own plug-ins take, known before they are opened; a
+# test holds it to what the devices say. In the order in which a call without arrays prefers them.
+_SHIPPED: Final[Mapping[str, tuple[int, ...]]] = {"cuda": (2, 3, 13), "hip": (10, 11), "cpu": (HOST_MEMORY,)}
 
 
 @frozen
@@ -58,26 +44,20 @@ class _Missing:
     broken: bool
 
 
-@cache
 def _plugins() -> Mapping[str, str]:
     """Where each plug-in is (``module:function``) by name, which is the kind of the devices it has."""
-    from importlib.metadata import entry_points  # noqa: PLC0415  # only for kinds Silo does not ship, and for lists
-
-    found = {point.name: point.value for point in entry_points(group=_GROUP)}
-    found |= {name: shipped.place for name, shipped in _SHIPPED.items()}
-    return dict(sorted(found.items()))
+    return installed_places(_GROUP)  # only for kinds Silo does not ship, and for lists
 
 
 @cache
 def _asked(kind: str) -> tuple[Device, ...] | _Missing:
     """The devices of one plug-in, or why there are none. Opens drivers, so only kinds that are needed are asked."""
-    place = _SHIPPED[kind].place if kind in _SHIPPED else _plugins().get(kind)
+    place = shipped_places(_GROUP).get(kind) or _plugins().get(kind)
     if place is None:
         return _Missing(Rejected(f"Silo has no device plug-in for {kind}"), broken=False)
-    module, _, name = place.partition(":")
     loaded = False
     try:
-        list_devices = cast("Callable[[], Sequence[Device]]", getattr(import_module(module), name))
+        list_devices = cast("Callable[[], Sequence[Device]]", load_place(place))
         loaded = True
         return tuple(list_devices())
     except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it has no devices
@@ -143,11 +123,6 @@ def default_device() -> Device:
     return next((found[0] for kind in _SHIPPED if (found := devices_of_kind(kind))), None) or device_named("cpu")
 
 
-def place_name(device: Device) -> str:
-    """The place of a device's memory, as :class:`silo.Buffer` names it: ``cpu`` where it is the host's."""
-    return "cpu" if device.memory.is_host else f"{device.target.kind}:{device.index}"
-
-
 def resolve_target(text: str) -> Target:
     """A concrete target: ``cpu`` alone becomes this machine's level; ``cuda`` alone its GPU's arch."""
     target = Target.parse(text)
@@ -177,7 +152,7 @@ def device_for(kernel: str, place: tuple[int, int], serves: Callable[[Device], o
         DeviceError: the arrays are in memory that no device here takes.
     """
     memory, index = place[0] or HOST_MEMORY, place[1]
-    owners = [kind for kind, shipped in _SHIPPED.items() if memory in shipped.memory]
+    owners = [kind for kind, taken in _SHIPPED.items() if memory in taken]
     found = _taking(owners, memory, index)
     for device in found:
         if serves(device):

@@ -1,4 +1,4 @@
-"""Compiled kernels need no compiler: this one checks them once more and hands them on."""
+"""The compiler plug-in of compiled kernels, which checks them and passes them on."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import binascii
 from typing import Any, cast
 
 from silo.artifacts.device_code import check_layout, read_device_code
+from silo.backends.binary.declaration import BINARY
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled, CompiledBlob
@@ -21,28 +22,21 @@ from silo.sources.binary.source import BinarySource
 
 __all__ = ["BinaryCompiler"]
 
-_CODE = ("silo.backends.binary", "silo.sources.binary", "silo.artifacts")
-
 
 class BinaryCompiler:
     """The plug-in ``binary``: source kind ``binary``, any target: on which of them a binary runs, it says itself."""
 
-    name = "binary"
-
-    @property
-    def in_process(self) -> bool:
-        """Checking and copying bytes is not worth a worker process."""
-        return True
+    declaration = BINARY
 
     def identity(self, target: Target) -> str:
         """Silo's own code, which reads and checks: the bytes are those of the source."""
         del target
-        return f"binary code {code_digest(*_CODE)}"
+        return f"binary code {code_digest(*self.declaration.code)}"
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Binary sources."""
-        del target
-        return Accepted("compiled already") if source_kind == "binary" else Rejected("passes on compiled kernels only")
+        taken = self.declaration.takes(source_kind, target)
+        return Accepted("compiled already") if taken else taken
 
     def artifact_target(self, target: Target) -> Target:
         """The target itself."""
@@ -67,7 +61,7 @@ class BinaryCompiler:
             )
         text = base64.b64encode(code.data).decode("ascii")
         parameters = {"kind": code.kind, "launch": code.launch.to_json()}
-        return Lowered(CompileJob(self.name, source.name, code.target, text, parameters))
+        return Lowered(CompileJob(self.declaration.name, source.name, code.target, text, parameters))
 
     def compile(self, job: CompileJob) -> Compiled:
         """The job's own bytes, after checking that they are what it says.

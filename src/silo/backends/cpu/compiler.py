@@ -10,6 +10,7 @@ from typing import cast
 from silo.backends.cpu.analysis.supported import check_supported, unsupported_operations
 from silo.backends.cpu.build import Toolchain, build, compile_flags, find_toolchain, llvm_of
 from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
+from silo.backends.cpu.declaration import CPU
 from silo.backends.cpu.emit.kernel import emit_c
 from silo.backends.cpu.levels import Level, level_of
 from silo.backends.cpu.operations import tt
@@ -47,8 +48,6 @@ __all__ = [
     "module_layout",
 ]
 
-# What turns a kernel into C text: its front end and parser, and this package with the pieces it emits.
-_CODE = ("silo.backends.cpu", "silo.sources.triton")
 _SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
 
 
@@ -61,10 +60,7 @@ class CpuCompiler:
     def __init__(self, *, reference: bool = False) -> None:
         self._reference = reference
 
-    @property
-    def name(self) -> str:
-        """Always ``cpu``."""
-        return "cpu"
+    declaration = CPU
 
     def identity(self, target: Target) -> str:
         """Triton, Silo's own code, C compiler and flags. Asks the C compiler its version once per process.
@@ -82,10 +78,8 @@ class CpuCompiler:
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Triton sources, for a CPU level, where a C compiler is."""
-        if source_kind != "triton":
-            return Rejected(f"the CPU compiler takes triton sources, not {source_kind}")
-        if target.kind != "cpu":
-            return Rejected(f"the CPU compiler compiles for cpu targets, not {target}")
+        if not (taken := self.declaration.takes(source_kind, target)):
+            return taken
         try:
             level_of(target)
             toolchain = find_toolchain(settings().cc)
@@ -223,7 +217,7 @@ def make_job(
     parameters: JSON = {"layout": [slot.to_json() for slot in layout(module)], "options": options.to_json()}
     if _asserts(module):
         parameters["lines"] = [*_lines(ttir.located)]
-    return CompileJob("cpu", kernel, target, ttir.text, parameters)
+    return CompileJob(CPU.name, kernel, target, ttir.text, parameters)
 
 
 def compile_ttir(job: CompileJob, toolchain: Toolchain) -> Compiled:
@@ -260,8 +254,10 @@ def emit_job(job: CompileJob, toolchain: Toolchain) -> EmittedJob:
         scratch_bytes=emitted.scratch_bytes,
         scratch_align=_SCRATCH_ALIGN if emitted.scratch_bytes else 1,
         # Programs that may wait for each other are handed out one by one: nobody waits behind one that waits.
-        cpu_chunk=options.chunk or (1 if "wait" in emitted.uses else 0),
-        cpu_threads=options.threads,
+        options=(
+            ("cpu_chunk", options.chunk or (1 if "wait" in emitted.uses else 0)),
+            ("cpu_threads", options.threads),
+        ),
     )
     flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses)
     return EmittedJob(emitted.source, flags, launch, module)
@@ -298,7 +294,7 @@ def compiler_identity(level: Level, toolchain: Toolchain) -> str:
 def code_identity(level: Level, toolchain: Toolchain) -> str:
     """What decides the bytes that a job leads to, besides the job: Silo's code with its runtime, C compiler, flags."""
     flags = digest("cpu-flags/1", [*compile_flags(level), *toolchain.command[1:]])[:16]
-    return f"cpu code {code_digest(*_CODE)} flags {flags} {toolchain.version}"
+    return f"cpu code {code_digest(*CPU.code)} flags {flags} {toolchain.version}"
 
 
 def _layout(signature: Signature, specialization: Specialization, module: Module) -> tuple[LayoutSlot, ...]:
@@ -318,7 +314,7 @@ def _abi_type(parameter: Parameter, argument: ModuleArgument) -> AbiType:
     if parameter.dtype is None:
         raise SourceError(f"the parameter {parameter.name} has no type yet: specialize the signature first")
     try:
-        return AbiType(parameter.dtype.triton)
+        return AbiType(parameter.dtype.short)
     except ValueError:
         raise UnsupportedError(f"{parameter.name}: no scalar arguments of type {parameter.dtype} on the CPU") from None
 

@@ -101,8 +101,8 @@ def load_entry(module: CpuModule, launch: LaunchInfo, name: str) -> LoadedKernel
         launch.entry,
         name,
         scratch_bytes=launch.scratch_bytes,
-        chunk=launch.cpu_chunk,
-        threads=launch.cpu_threads,
+        chunk=launch.option("cpu_chunk"),
+        threads=launch.option("cpu_threads"),
         together=settings().programs_at_once,
         cooperative=launch.cooperative,
     )

@@ -1,23 +1,24 @@
-"""What the caller may choose about the generated code."""
+"""Options of the generated code that a caller may choose."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Literal, cast
 
+from silo.backends.cpu.declaration import CPU
 from silo.core.config import Config
-from silo.core.values import JSON, Value
+from silo.core.values import JSON
 from silo.errors import CompileError
 
 __all__ = ["CpuOptions"]
 
-# Values each option of a config may have on a CPU, and what it is there.
-_RANGES = {
-    "cpu_chunk": (range(1 << 20), "the most programs a thread takes at a time; 0 for the usual"),
-    "cpu_dot_rows": (range(17), "rows of a dot's sums kept in registers, 1 to 16; 0 for the usual"),
-    "cpu_dot_units": (range(3), "0 the level's instructions, 1 vector instructions beyond it, 2 matrix tiles too"),
-    "cpu_dot_vectors": (range(5), "vectors of a row of a dot's sums kept in registers, 1 to 4; 0 for the usual"),
-    "cpu_threads": (range(1025), "the most threads that share a launch; 0 for all"),
+# Members of CpuOptions that options of a config say, by the option's name.
+_MEMBERS = {
+    "cpu_chunk": "chunk",
+    "cpu_dot_rows": "dot_rows",
+    "cpu_dot_units": "dot_units",
+    "cpu_dot_vectors": "dot_vectors",
+    "cpu_threads": "threads",
 }
 
 
@@ -50,13 +51,13 @@ class CpuOptions:
         Raises:
             CompileError: an option of the CPU has a value it cannot have.
         """
+        chosen = CPU.read(tuple((name, value) for name, value in config.options if name in _MEMBERS))
         members = config.as_dict()
-        chosen = {name.removeprefix("cpu_"): _number(name, members[name]) for name in _RANGES if name in members}
         return cls(
             mode,
             vector_bits,
             members.get("enable_fp_fusion", True) is not False,
-            **chosen,
+            **{member: cast("int", chosen[name]) for name, member in _MEMBERS.items()},
             cooperative=members.get("launch_cooperative_grid") is True,
         )
 
@@ -72,13 +73,12 @@ class CpuOptions:
             raise ValueError(f"not the options of a CPU compilation: {data!r}")
         fits = data["mode"] in ("optimized", "reference") and data["vector_bits"] in (128, 256, 512)
         fits = fits and all(type(data[name]) is type(value) for name, value in usual.items())
-        if not fits or any(data[name.removeprefix("cpu_")] not in allowed for name, (allowed, _) in _RANGES.items()):
+        if not fits:
             raise ValueError(f"not the options of a CPU compilation: {data!r}")
+        try:
+            for option in CPU.options:
+                if option.name in _MEMBERS:
+                    option.read(cast("int", data[_MEMBERS[option.name]]))
+        except CompileError as error:
+            raise ValueError(f"not the options of a CPU compilation: {error}") from None
         return cls(**data)  # pyright: ignore[reportArgumentType]  # every member was looked at
-
-
-def _number(name: str, value: Value) -> int:
-    allowed, meaning = _RANGES[name]
-    if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
-        raise CompileError(f"{name}={value} means nothing; it is an integer: {meaning}")
-    return value

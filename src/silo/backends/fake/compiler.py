@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import cast
 
+from silo.backends.fake.declaration import FAKE
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled, CompiledBlob
@@ -34,14 +35,14 @@ __all__ = ["FakeCompiler"]
 class FakeCompiler:
     """Compiles every source for ``fake:*`` targets. The blob is a digest of the job."""
 
-    name = "fake"
+    declaration = FAKE
 
     def __init__(self) -> None:
         self._warm = False
 
     def identity(self, target: Target) -> str:
         """Changes when the bytes do."""
-        return f"fake code {code_digest('silo.backends.fake')} for {target}"
+        return f"fake code {code_digest(*self.declaration.code)} for {target}"
 
     def artifact_target(self, target: Target) -> Target:
         """The same: code for a target is for that target."""
@@ -49,8 +50,8 @@ class FakeCompiler:
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Any source, a concrete fake target."""
-        if target.kind != "fake":
-            return Rejected(f"compiles for fake targets only, not for {target.kind}")
+        if not (taken := self.declaration.takes(source_kind, target)):
+            return taken
         if not target.is_concrete:
             return Rejected("the target names no arch; write for example fake:one")
         return Accepted(f"any {source_kind} source")
@@ -70,8 +71,8 @@ class FakeCompiler:
             "specialization": variant.specialization.to_json(),
             "layout": layout,
         }
-        job = CompileJob(self.name, variant.kernel, variant.target, f"fake {source.fingerprint}", parameters)
-        return Lowered(job)
+        text = f"fake {source.fingerprint}"
+        return Lowered(CompileJob(self.declaration.name, variant.kernel, variant.target, text, parameters))
 
     def warm_up(self) -> None:
         """Nothing to load; remembers that it was asked."""

@@ -8,10 +8,12 @@ from typing import Any, Protocol, cast
 
 from silo.artifacts.inspect import BinaryKernel, inspect_binary
 from silo.artifacts.strip import free_of_folders
+from silo.backends.triton.declaration import TRITON
 from silo.backends.triton.layout import argument_slots, complete_layout, tensor_maps
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo, LayoutSlot, TensorMap
 from silo.core.protocols import Source
@@ -32,8 +34,6 @@ from silo.sources.triton.facts import TtirFacts
 
 __all__ = ["TritonCompiler"]
 
-# What makes the job, what it is made from, and what reads the launch info off the binary.
-_CODE = ("silo.backends.triton", "silo.sources.triton", "silo.artifacts")
 _BINARY_KINDS = {"cuda": "cubin", "hip": "hsaco"}
 _FIRST_SPECIFIC = 90  # from this compute capability on Triton compiles for the architecture-specific form only
 _LONGEST_MESSAGE = 1200
@@ -47,7 +47,7 @@ class _HasFunction(Protocol):
 class TritonCompiler:
     """The plug-in ``triton``: source kind ``triton``, targets ``cuda:*`` and ``hip:*``. Needs no GPU."""
 
-    name = "triton"
+    declaration = TRITON
 
     def __init__(self) -> None:
         self._shown: tuple[CompileJob, GpuStages] | None = None
@@ -58,14 +58,14 @@ class TritonCompiler:
         Raises:
             ToolchainError: no usable Triton.
         """
-        return f"{triton_identity(force=settings().force_triton)} {target.kind} code {code_digest(*_CODE)}"
+        return (
+            f"{triton_identity(force=settings().force_triton)} {target.kind} code {code_digest(*self.declaration.code)}"
+        )
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Triton sources, concrete cuda and hip targets in forms that Triton makes, with a usable Triton here."""
-        if source_kind != "triton":
-            return Rejected(f"compiles Triton kernels only, not {source_kind}")
-        if target.kind not in _BINARY_KINDS:
-            return Rejected(f"compiles for cuda and hip, not for {target.kind}")
+        if not (taken := self.declaration.takes(source_kind, target)):
+            return taken
         if not target.is_concrete:
             example = "cuda:sm_90" if target.kind == "cuda" else "hip:gfx942"
             return Rejected(f"the target {target} names no arch and no device here gives it one; write {example}")
@@ -99,20 +99,21 @@ class TritonCompiler:
         if function is None:
             raise SourceError(f"{source.name} is no Triton source: it brings no function")
         target = self.artifact_target(variant.target)
+        options = self.declaration.own(variant.config.options)
         slots = argument_slots(variant.signature, variant.specialization, variant.config)
         lowered = lower_for_gpu(
             function,
             variant.signature,
             variant.specialization,
-            variant.config,
+            Config(variant.config.values, options),
             target,
             force=settings().force_triton,
         )
         parameters: JSON = {
-            "options": {name: value_to_json(value) for name, value in variant.config.gpu_options},
+            "options": {name: value_to_json(value) for name, value in options},
             "layout": [slot.to_json() for slot in slots],
         }
-        job = CompileJob(self.name, variant.kernel, target, lowered.text, parameters)
+        job = CompileJob(self.declaration.name, variant.kernel, target, lowered.text, parameters)
         return Lowered(job, TtirFacts(lowered.text, variant.signature, variant.specialization))
 
     def warm_up(self) -> None:

@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from silo.core.argument_facts import ArgumentFacts
-from silo.core.config import OPTION_NAMES, Config
+from silo.core.config import Config
 from silo.core.dtypes import DType, DTypeKind, dtype
+from silo.core.plugins import is_option, option_names
 from silo.core.signature import NO_DEFAULT, Parameter, ParameterKind, Signature
 from silo.core.space import Space
 from silo.core.specialization import Fact, Specialization
@@ -238,11 +239,11 @@ def _is_plain(value: Value) -> bool:
 
 
 def _config(function: Any, names: tuple[str, ...], members: Mapping[str, object]) -> Config:  # noqa: ANN401
-    unknown = [name for name in members if name not in names and name not in OPTION_NAMES]
+    unknown = [name for name in members if name not in names and not is_option(name)]
     if unknown:
         raise SourceError(
             f"a config of {function.fn.__name__} sets {', '.join(unknown)}, which is neither a parameter of the kernel "
-            f"nor a compile option ({', '.join(OPTION_NAMES)})"
+            f"nor a compile option ({', '.join(option_names())})"
         )
     try:
         return Config.of({name: to_value(value, function_value) for name, value in members.items()})

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from silo.core.config import CPU_OPTIONS, OPTION_NAMES, Config
+from silo.core.config import Config
 from silo.core.decisions import Rejected
+from silo.core.plugins import is_option, options_for_targets
 from silo.errors import SpaceError
 from silo.tune.heuristics.target_facts import TargetFacts
 
@@ -65,8 +66,9 @@ class Candidates(Sequence[Candidate]):
         """The same without options that mean nothing on the target: on a CPU those of a GPU."""
         if target.kind != "cpu":
             return self
+        own = options_for_targets(target.kind)
         kept = [
-            replace(one, config=Config(one.config.values, tuple(o for o in one.config.options if o[0] in CPU_OPTIONS)))
+            replace(one, config=Config(one.config.values, tuple(o for o in one.config.options if o[0] in own)))
             for one in self.found
         ]
         return replace(self, found=_distinct(kept))
@@ -117,7 +119,7 @@ def changed(config: Config, **members: int) -> Config:
     >>> changed(Config.of(XBLOCK=64, num_warps=4), num_warps=8).options
     (('num_warps', 8),)
     """
-    assert all(name in OPTION_NAMES or name.isidentifier() for name in members)
+    assert all(is_option(name) or name.isidentifier() for name in members)
     return Config.of({**config.as_dict(), **members})
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Literal
 
-from silo.core.config import OPTION_NAMES, Config
+from silo.core.config import Config
 from silo.core.grouped_space import GroupedSpace, Steps
 from silo.core.nodes import ConfigValue, Const, Node, OpKind, make
+from silo.core.plugins import is_option
 from silo.core.target import Target
 from silo.core.values import Value
 from silo.errors import SpaceError
@@ -169,7 +170,7 @@ class _Naming:
             if usual in ("num_warps", "num_stages"):
                 continue
             name = self.kernels[index].names.get(usual, f"{usual}_{index}")
-            if usual in OPTION_NAMES or (name and not self._is_own(name, index)):
+            if is_option(usual) or (name and not self._is_own(name, index)):
                 name = usual
             if name:
                 found[name] = value

@@ -31,7 +31,7 @@ ALLOWED = {
     "checking/instrument.py": {"tt.divisibility", "tt.contiguity", "tt.constancy"},
     "checking/report.py": {"tt.divisibility", "tt.contiguity", "tt.constancy"},
     "checking/run.py": {"tt.divisibility"},
-    "compiler.py": {"silo.sources.triton"},
+    "declaration.py": {"silo.sources.triton"},
     "lower/checked.py": {"tt.divisibility", "tt.contiguity", "tt.constancy"},
 }
 

@@ -273,7 +273,7 @@ def test_a_foreign_source_is_refused():
         ("triton", "cuda:sm_90", None),
         ("triton", "cuda:sm_120a", None),
         ("triton", "hip:gfx1100", None),
-        ("binary", "cuda:sm_90", "Triton kernels only"),
+        ("binary", "cuda:sm_90", "triton kernels only"),
         ("triton", "cpu:x86-64-v3", "not for cpu"),
         ("triton", "cuda", "names no arch"),
         ("triton", "cuda:sm_100f", "family-specific"),

@@ -1,4 +1,4 @@
-"""What shows of values and of the operations that make them: costs, axes, constants, parts."""
+"""Properties of values and of the operations that make them: costs, axes, constants, parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of one operation: what it is to the scheduler, what it does, what it costs, how it is written in C."""
+"""The record of one operation: its role for the scheduler, its effect, its cost, its C expression, its refusal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Refusal = Callable[[Operation], str]
 
 
 class Role(Enum):
-    """What an operation is to the scheduler."""
+    """The role of an operation for the scheduler."""
 
     ELEMENTWISE = "evaluated element by element, wherever its result is needed"
     LEAF = "an element is known without any operand: constants, ranges, the program's place"
@@ -39,7 +39,7 @@ class Role(Enum):
 
 
 class Effect(Enum):
-    """What an operation does besides giving its results."""
+    """The effect of an operation besides its results."""
 
     NONE = "nothing"
     WRITES = "writes memory which others may read, or that no load may be moved across"
@@ -47,9 +47,9 @@ class Effect(Enum):
 
 
 class Record(str):
-    """An operation's name, which it is equal to, and what is known of it. Made by :func:`define` alone.
+    """The name of an operation, to which it is equal, and the facts about it. :func:`define` alone makes records.
 
-    ``cost`` is what evaluating one element takes, in cheap operations; None where that depends on the element's type.
+    ``cost`` is the cost of one element, in cheap operations; None where it depends on the element's type.
     ``cheap`` says that computing it again costs no more than storing and loading its result. ``associative``
     operations make a reduction or a scan whose elements may be combined in any order. ``render`` writes an elementwise
     operation in C. ``refuse`` says why the CPU cannot do one; where it is None, an operation is refused that has no C

@@ -1,4 +1,4 @@
-"""Why the CPU cannot do what an operation asks, for operations that are no expressions of elements."""
+"""Reasons for refusing an operation that is not an expression of elements."""
 
 from __future__ import annotations
 

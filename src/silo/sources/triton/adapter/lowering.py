@@ -111,7 +111,7 @@ def lower_for_gpu(
     arguments = _source_arguments(function, signature, specialization, config)
     triton_target = gpu_target(target)
     backend = backend_for(triton_target)
-    options = gpu_options(backend, {"debug": bool(getattr(function, "debug", False)), **dict(config.gpu_options)})
+    options = gpu_options(backend, {"debug": bool(getattr(function, "debug", False)), **dict(config.options)})
     made = _make_module(function, arguments, triton_target, backend, options)
     run_passes(made, _GPU_PASSES)
     return read_off(made)
@@ -255,7 +255,7 @@ def _triton_name(dtype: DType) -> str:
             f"Triton has no type {dtype}: pass the array as uint8 and convert in the kernel, "
             "or use float8_e4m3fn, float8_e4m3fnuz, float8_e5m2 or float8_e5m2fnuz"
         )
-    return dtype.triton
+    return dtype.short
 
 
 def _to_triton(value: Value) -> object:

@@ -1,0 +1,162 @@
+"""Declarations of compiler plug-ins: their options and blob kinds, as data, which no other module names."""
+
+from __future__ import annotations
+
+import re
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.target import Target
+from silo.core.values import Value
+from silo.errors import CompileError
+from silo.frozen import frozen
+
+__all__ = ["BlobKind", "CompilerDeclaration", "LoaderDeclaration", "Option"]
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]{0,31}")
+
+
+@frozen
+class Option:
+    """A compile option.
+
+    ``kind`` is the type of its values; ``allowed`` are all that make sense, None where the compiler says itself.
+    ``default`` is what it is where a config does not set it. A ``launch`` option is a natural number that goes to
+    launch info (:attr:`silo.core.launch_info.LaunchInfo.options`), from where the device takes it. An ``arithmetic``
+    option may change the bits of results. ``threads`` is how many threads of a block one of it stands for: of configs
+    that are equally fast the one with the fewest wins.
+
+    >>> Option("stack_depth", int, 64, "the most values on the stack", allowed=range(1, 257)).read(300)
+    Traceback (most recent call last):
+    silo.errors.CompileError: stack_depth=300 means nothing; it is an integer: the most values on the stack
+    """
+
+    name: str
+    kind: type[int | str]
+    default: Value
+    meaning: str
+    allowed: range | tuple[Value, ...] | None = None
+    launch: bool = False
+    arithmetic: bool = False
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        """``ValueError`` for a declaration that contradicts itself."""
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"not the name of an option: {self.name!r}; it is {_NAME.pattern}")
+        if self.launch and (self.kind is not int or self.default != 0):
+            raise ValueError(f"{self.name}: an option for launches is a natural number, by default 0")
+
+    def read(self, value: Value) -> Value:
+        """The value, where the option may have it. Raises CompileError."""
+        fits = self.allowed is None or value in self.allowed
+        if not fits or (value is not self.default and type(value) is not self.kind):
+            form = {int: "an integer", bool: "a bool", str: "a string"}.get(self.kind, self.kind.__name__)
+            raise CompileError(f"{self.name}={value} means nothing; it is {form}: {self.meaning}")
+        return value
+
+
+@frozen
+class BlobKind:
+    """A kind of bytes that a compiler makes.
+
+    ``host_code`` runs in the process that loads it, so it is loaded with consent alone: machine code for the host,
+    or anything an interpreter of this process would execute. ``checked_text`` is what :class:`ChecksKernels` compiles.
+    """
+
+    name: str
+    host_code: bool = False
+    checked_text: bool = False
+
+    def __post_init__(self) -> None:
+        """``ValueError`` for a name that is none."""
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"not the name of a kind of blobs: {self.name!r}; it is {_NAME.pattern}")
+
+
+@frozen
+class CompilerDeclaration:
+    """A compiler plug-in before it is imported: the object that an entry point of ``silo.compilers`` names.
+
+    Its module imports next to nothing, for it is read whenever a name or a kind is met that Silo does not ship.
+
+    Attributes:
+        name: the plug-in's name, that of its entry point; compile jobs carry it.
+        compiler: ``module:Class`` of the compiler, which is made without arguments when it is first needed.
+        sources: the kinds of sources it compiles; () for any.
+        targets: the kinds of targets it compiles for; () for any.
+        options: its compile options. Those of a plug-in that Silo does not ship begin with its name (``stack_depth``),
+            so that installing it does not change what another kernel's config means.
+        blobs: the kinds of blobs it makes, the sidecars' too.
+        code: packages whose files decide the bytes it makes; :func:`silo.compile.identity.code_digest` of them belongs
+            into its identity.
+        before: names of plug-ins that it stands before where both compile a source for a target.
+        in_process: compiling is next to nothing, and is done in the caller's process.
+    """
+
+    name: str
+    compiler: str
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    options: tuple[Option, ...]
+    blobs: tuple[BlobKind, ...]
+    code: tuple[str, ...]
+    before: tuple[str, ...] = ()
+    in_process: bool = False
+
+    def __post_init__(self) -> None:
+        """``ValueError`` for a declaration that contradicts itself."""
+        if not _PLUGIN_NAME.fullmatch(self.name):
+            raise ValueError(f"not the name of a compiler: {self.name!r}; it is {_PLUGIN_NAME.pattern}")
+        for names in ([one.name for one in self.options], [one.name for one in self.blobs]):
+            if len(set(names)) != len(names):
+                raise ValueError(f"{self.name} declares a name twice: {', '.join(names)}")
+
+    def takes(self, source_kind: str, target: Target) -> Decision:
+        """Whether the declaration alone lets it compile such a source for such a target."""
+        if self.sources and source_kind not in self.sources:
+            return Rejected(f"compiles {' and '.join(self.sources)} kernels only, not {source_kind}")
+        if self.targets and target.kind not in self.targets:
+            return Rejected(f"compiles for {' and '.join(self.targets)}, not for {target}")
+        return Accepted("it is declared to")
+
+    def own(self, options: tuple[tuple[str, Value], ...]) -> tuple[tuple[str, Value], ...]:
+        """Those options of a config that are this compiler's; it passes over the others, as they change nothing."""
+        names = {one.name for one in self.options}
+        return tuple(item for item in options if item[0] in names)
+
+    def read(self, options: tuple[tuple[str, Value], ...]) -> dict[str, Value]:
+        """The value of every option, by name. Raises CompileError for one that an option may not have."""
+        given = dict(options)
+        return {one.name: one.read(given[one.name]) if one.name in given else one.default for one in self.options}
+
+    def makes(self, kinds: tuple[str, ...]) -> Decision:
+        """Whether it may make blobs of these kinds."""
+        declared = [one.name for one in self.blobs]
+        for kind in kinds:
+            if kind not in declared:
+                return Rejected(f"the compiler {self.name} made a blob of kind {kind!r}, and declares {declared}")
+        return Accepted()
+
+
+@frozen
+class LoaderDeclaration:
+    """A loader before it is imported: the object that an entry point of ``silo.loaders`` names.
+
+    It is for a kind of blobs that a library runs and no driver, such as an executable of jax. Its module imports next
+    to nothing, for it is read whenever a kind is met that Silo does not ship.
+
+    Attributes:
+        kind: the kind of blobs, which is the entry point's name.
+        host_code: whether such code runs in the process that loads it; consent is asked for then, before it is loaded.
+        load: ``module:function`` of a :class:`silo.core.protocols.Loader`, imported when the first blob is loaded.
+    """
+
+    kind: str
+    host_code: bool
+    load: str
+
+    def __post_init__(self) -> None:
+        """``ValueError`` for a name that is none."""
+        if not _NAME.fullmatch(self.kind):
+            raise ValueError(f"not the name of a kind of blobs: {self.kind!r}; it is {_NAME.pattern}")

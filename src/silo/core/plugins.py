@@ -1,0 +1,276 @@
+"""The plug-ins: Silo's own from a table, others by entry point; and what compilers and loaders declare.
+
+Names of options and kinds of blobs are asked for at a first launch, so what the table answers imports nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from silo.core.decisions import Rejected
+from silo.errors import TrustError
+
+if TYPE_CHECKING:
+    from silo.core.declaration import BlobKind, CompilerDeclaration, LoaderDeclaration, Option
+
+__all__ = [
+    "COMPILERS",
+    "LOADERS",
+    "SOURCES",
+    "declarations",
+    "declared_options",
+    "installed_places",
+    "is_blob_kind",
+    "is_checked_text",
+    "is_host_code",
+    "is_launch_option",
+    "is_option",
+    "load_declaration",
+    "load_loader_declaration",
+    "load_place",
+    "loader_of",
+    "option_names",
+    "options_for_targets",
+    "part_of",
+    "place_of",
+    "shipped_options",
+    "shipped_places",
+    "threads_of_option",
+]
+
+COMPILERS = "silo.compilers"
+LOADERS = "silo.loaders"
+SOURCES = "silo.sources"
+
+
+def _table() -> Any:  # noqa: ANN401  # a module
+    """``silo.backends``, by name: no layer imports a backend, and this package is a table alone."""
+    return import_module("silo.backends")
+
+
+def shipped_places(group: str) -> Mapping[str, str]:
+    """Name to ``module:attribute`` of what Silo ships in a group of entry points (``silo.compilers``, ...)."""
+    return _table().SHIPPED.get(group, {})
+
+
+@cache
+def installed_places(group: str) -> Mapping[str, str]:
+    """The same of everything that is installed, sorted by name. Silo's own names are not to be taken by others.
+
+    Looks through every installed distribution, once a process and group: some milliseconds.
+    """
+    from importlib.metadata import entry_points  # noqa: PLC0415  # a first launch does without
+
+    found = {point.name: point.value for point in entry_points(group=group)} | dict(shipped_places(group))
+    return dict(sorted(found.items()))
+
+
+def place_of(group: str, name: str) -> str | None:
+    """Where one plug-in is, None where it is not installed; looks no further than the table for what Silo ships."""
+    return shipped_places(group).get(name) or installed_places(group).get(name)
+
+
+def load_place(place: str) -> object:
+    """What ``module:attribute`` names. Raises whatever importing it raises, AttributeError where it is not there."""
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def part_of(group: str, name: str, part: str) -> Any:  # noqa: ANN401  # a module
+    """A module that lies beside that of a plug-in which Silo ships; None where there is none.
+
+    >>> part_of("silo.sources", "binary", "tracing") is None
+    True
+    """
+    package = shipped_places(group).get(name, "").partition(":")[0].rpartition(".")[0]
+    if not package:
+        return None
+    try:
+        return import_module(f"{package}.{part}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{package}.{part}":
+            raise
+        return None
+
+
+# -- Compilers ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def load_declaration(name: str, place: str) -> CompilerDeclaration | Rejected:
+    """What the compiler plug-in at a place declares, or why it cannot be used."""
+    from silo.core.declaration import CompilerDeclaration  # noqa: PLC0415  # a first launch does without
+
+    what = f"the plug-in {name} ({place})"
+    try:
+        found = load_place(place)
+    except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it is refused for
+        return Rejected(f"{what} does not load: {type(error).__name__}: {error}")
+    if not isinstance(found, CompilerDeclaration):
+        return Rejected(f"{what} is no CompilerDeclaration (silo.core.declaration) but {type(found).__name__}")
+    if found.name != name:
+        return Rejected(f"{what} declares that it is called {found.name}")
+    if place == shipped_places(COMPILERS).get(name):
+        return found
+    for option in found.options:
+        if not option.name.startswith(f"{name}_"):
+            return Rejected(f"{what} declares the option {option.name}: its name must begin with {name}_")
+    for kind in found.blobs:
+        if _table().BLOB_KINDS.get(kind.name, known := (kind.host_code, kind.checked_text)) != known:
+            return Rejected(f"{what} declares the kind {kind.name} of blobs to be other than Silo does")
+    return found
+
+
+def declarations() -> Iterator[CompilerDeclaration]:
+    """Those of all installed compilers that can be used. :func:`load_declaration` tells of the others."""
+    for name, place in installed_places(COMPILERS).items():
+        declared = load_declaration(name, place)
+        if not isinstance(declared, Rejected):
+            yield declared
+
+
+def declared_options() -> Iterator[Option]:
+    """The options of all installed compilers; those that several compilers have once for each."""
+    return (option for declared in declarations() for option in declared.options)
+
+
+def shipped_options() -> tuple[str, ...]:
+    """The names of the options that Silo's own compilers have."""
+    return _table().OPTIONS
+
+
+def options_for_targets(kind: str) -> frozenset[str]:
+    """The names of the options that mean something for one kind of targets alone.
+
+    >>> "cpu_chunk" in options_for_targets("cpu"), "enable_fp_fusion" in options_for_targets("cpu")
+    (True, False)
+    """
+    here = {option.name for one in declarations() if kind in one.targets for option in one.options}
+    return frozenset(
+        here - {option.name for one in declarations() if kind not in one.targets for option in one.options}
+    )
+
+
+def option_names() -> tuple[str, ...]:
+    """The names of the options of all installed compilers, Silo's own first."""
+    return tuple(dict.fromkeys((*shipped_options(), *(option.name for option in declared_options()))))
+
+
+@lru_cache(4096)
+def is_option(name: str) -> bool:
+    """Whether a compiler has such an option. In configs, spaces and calls every other name is a parameter's.
+
+    >>> is_option("num_warps"), is_option("BLOCK")
+    (True, False)
+    """
+    return name in shipped_options() or _own_option(name) is not None
+
+
+@lru_cache(4096)
+def is_launch_option(name: str) -> bool:
+    """Whether it is an option that launch info has."""
+    if name in shipped_options():
+        return name in _table().LAUNCH_OPTIONS
+    option = _own_option(name)
+    return option is not None and option.launch
+
+
+@lru_cache(4096)
+def threads_of_option(name: str) -> int:
+    """How many threads of a block one of the option stands for; 0 where it says nothing of them."""
+    return max((option.threads for option in declared_options() if option.name == name), default=0)
+
+
+def _own_option(name: str) -> Option | None:
+    """An option of a plug-in that Silo does not ship. Only one plug-in can have it: its name is how the name begins."""
+    plugin, separator, _ = name.partition("_")
+    # Most names are those of parameters, such as BLOCK_SIZE, for which nobody is asked.
+    if not separator or not plugin.islower() or plugin in shipped_places(COMPILERS):
+        return None
+    place = installed_places(COMPILERS).get(plugin)
+    declared = None if place is None else load_declaration(plugin, place)
+    if declared is None or isinstance(declared, Rejected):
+        return None
+    return next((option for option in declared.options if option.name == name), None)
+
+
+# -- Loaders -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def load_loader_declaration(kind: str, place: str) -> LoaderDeclaration | Rejected:
+    """What the loader at a place declares, or why it cannot be used."""
+    from silo.core.declaration import LoaderDeclaration  # noqa: PLC0415  # a first launch does without
+
+    what = f"the loader of {kind} ({place})"
+    try:
+        found = load_place(place)
+    except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it is refused for
+        return Rejected(f"{what} does not load: {type(error).__name__}: {error}")
+    if not isinstance(found, LoaderDeclaration):
+        return Rejected(f"{what} is no LoaderDeclaration (silo.core.declaration) but {type(found).__name__}")
+    if found.kind != kind:
+        return Rejected(f"{what} declares that it loads {found.kind}")
+    return found
+
+
+def loader_of(kind: str) -> LoaderDeclaration | Rejected | None:
+    """The loader of a kind of blobs, or why it cannot be used; None where there is none, and the device loads it.
+
+    Devices load what Silo's own compilers make, unless Silo ships a loader for it: others' loaders take no such kind.
+    """
+    places = shipped_places(LOADERS) if kind in _table().BLOB_KINDS else installed_places(LOADERS)
+    place = places.get(kind)
+    return None if place is None else load_loader_declaration(kind, place)
+
+
+# -- Kinds of blobs ----------------------------------------------------------------------------------------------------
+
+
+def _declared_kinds(kind: str) -> tuple[BlobKind, ...]:
+    return tuple(one for declared in declarations() for one in declared.blobs if one.name == kind)
+
+
+def is_blob_kind(kind: str) -> bool:
+    """Whether an installed compiler makes blobs of this kind, or an installed loader loads them."""
+    return kind in _table().BLOB_KINDS or bool(_declared_kinds(kind)) or loader_of(kind) is not None
+
+
+@lru_cache(256)
+def is_host_code(kind: str) -> bool:
+    """Whether blobs of this kind run in the process that loads them; so they do where any plug-in declares it.
+
+    What a file says plays no part but by the kind's name, and a name that nobody here declares is no answer.
+
+    Raises:
+        TrustError: no installed compiler or loader declares the kind.
+    """
+    known = _table().BLOB_KINDS.get(kind)
+    if known is not None:
+        return known[0]
+    declared = [one.host_code for one in _declared_kinds(kind)]
+    loader = loader_of(kind)
+    if loader is not None and not isinstance(loader, Rejected):
+        declared.append(loader.host_code)
+    if not declared:
+        raise TrustError(
+            f"code of kind {kind!r} is not used: no compiler or loader that is installed here declares this kind, so "
+            "nobody knows whether it would run in this process; install the plug-in that makes or loads "
+            f"it{_unusable(loader)}"
+        )
+    return any(declared)
+
+
+def is_checked_text(kind: str) -> bool:
+    """Whether blobs of this kind are the text that a check compiles."""
+    known = _table().BLOB_KINDS.get(kind)
+    return known[1] if known is not None else any(one.checked_text for one in _declared_kinds(kind))
+
+
+def _unusable(loader: LoaderDeclaration | Rejected | None) -> str:
+    found = [loader, *(load_declaration(name, place) for name, place in installed_places(COMPILERS).items())]
+    reasons = "; ".join(one.reason for one in found if isinstance(one, Rejected))
+    return f" ({reasons})" if reasons else ""

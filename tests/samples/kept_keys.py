@@ -1,0 +1,88 @@
+"""Keys and emitted text that must stay what they are: what was kept under them is found again by later versions."""
+
+import hashlib
+import re
+
+from pinned import COMPILERS, MODEL, TARGET
+from silo.core import keys
+from silo.core.config import Config
+from silo.core.grouped_space import GroupedSpace
+from silo.core.signature import Signature
+from silo.core.space import Space
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.core.values import digest
+from silo.core.variant import Variant
+from silo.errors import SiloError
+from silo.sources.triton.source import TritonSource
+from silo.tune.trial import Study
+from triton_samples import SAMPLES
+
+TARGETS = (TARGET, *map(Target.parse, ("cpu:x86-64-v4", "cuda:sm_90", "hip:gfx942")))
+
+
+def sha256(text):
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def variant_of(name, target):
+    """The source of a sample, and its variant for a target."""
+    function, arguments = SAMPLES[name]
+    source = TritonSource.of(function)
+    signature, specialization = source.specialize(arguments)
+    return source, Variant(name, source.fingerprint, signature, specialization, Config.of(num_warps=4), target)
+
+
+def keys_of_kernel(name):
+    """Its fingerprint; for each target the keys of its artifact and its job, and the hashes of the emitted text."""
+    found = {}
+    for target in TARGETS:
+        source, variant = variant_of(name, target)
+        compiler = COMPILERS[target.kind]()
+        identity = compiler.identity(target)
+        found["fingerprint"] = source.fingerprint
+        made = {"artifact": variant.artifact_key(identity)}
+        try:
+            job = compiler.lower(source, variant)
+        except SiloError as error:
+            made["refused"] = type(error).__name__
+        else:
+            job = getattr(job, "job", job)  # a version that returned the job alone
+            made |= {"job": job.key(identity), "ttir": sha256(job.text)}
+            if target.kind == "cpu":
+                # The entry's name ends in a digest of Silo's own code and the C compiler.
+                made["c"] = sha256(re.sub(r"\b(silo_\w+_)[0-9a-f]{12}", r"\1", compiler.code_form(job, "c")))
+        found[str(target)] = made
+    return found
+
+
+def keys_of_values():
+    """One key under each schema, of values made up here."""
+    choices = [Config.of(BLOCK=block, num_warps=warps) for block in (64, 128) for warps in (4, 8)]
+    grid = Space(axes=(("BLOCK", (64, 128)), ("num_warps", (4, 8))))
+    study = Study(
+        "add",
+        "0" * 64,
+        Signature(()),
+        Specialization(),
+        TARGET,
+        "a compiler",
+        ("n",),
+        (1 << 10,),
+        MODEL,
+        "wall/1",
+        "cuda 1",
+    )
+    return {
+        "study": study.key,
+        "study as JSON": digest("study", study.to_json()),
+        "studies": keys.studies_key("add"),
+        "spills": keys.spills_key(study.key),
+        "effort": keys.effort_key(study.key),
+        "seeds": keys.seeds_key("add"),
+        "ceilings": keys.ceilings_key(MODEL),
+        "grid": grid.key(),
+        "list": Space(points=tuple(choices)).key(),
+        "groups": digest("groups", GroupedSpace(choices[0], (tuple(choices[:2]), tuple(choices[2:]))).to_json()),
+        "schemas": sorted(set(keys.SCHEMAS) - {"case-key/1"}),
+    }

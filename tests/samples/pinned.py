@@ -1,0 +1,42 @@
+"""A Silo on a machine that is the same everywhere: what it keeps goes under keys that another version can be held to.
+
+A compiler's identity covers Silo's own code, and a study names the machine's CPU; both are fixed here. As a program
+it is the command line on that machine: ``python pinned.py tune kernels.py``.
+"""
+
+import dataclasses
+import sys
+
+from silo.artifacts.runs_on import runs_on
+from silo.backends.binary.compiler import BinaryCompiler
+from silo.backends.cpu import device
+from silo.backends.cpu.compiler import CpuCompiler
+from silo.backends.cpu.levels import host_target
+from silo.backends.triton.compiler import TritonCompiler
+from silo.core.device import DeviceModel
+from silo.core.target import Target
+
+TARGET = Target.parse("cpu:x86-64-v2")
+COMPILERS = {"binary": BinaryCompiler, "cpu": CpuCompiler, "cuda": TritonCompiler, "hip": TritonCompiler}
+MODEL = DeviceModel(vendor="Maker", name="A CPU", arch=TARGET.arch, units=2, memory_bytes=1 << 33)
+
+
+def pin():
+    """From now on this process runs on that machine. Workers only compile and measure what it tells them."""
+    for compiler in COMPILERS.values():
+        name = compiler.__name__
+        compiler.identity = lambda _, target, name=name: f"{name} for {target.kind}"
+    (found,) = device.devices()
+    device.devices = lambda: (dataclasses.replace(found, model=MODEL, target=TARGET),)
+
+
+def fits():
+    """Whether the machine at hand runs code for that one."""
+    return bool(runs_on(TARGET, host_target(), "so"))
+
+
+if __name__ == "__main__":
+    from silo.cli.main import main
+
+    pin()
+    sys.exit(main())
