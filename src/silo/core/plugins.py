@@ -28,6 +28,7 @@ __all__ = [
     "is_option",
     "load_declaration",
     "load_place",
+    "loader_place",
     "option_names",
     "options_for_targets",
     "place_of",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 COMPILERS = "silo.compilers"
+LOADERS = "silo.loaders"
 
 
 def _table() -> Any:  # noqa: ANN401  # a module
@@ -171,6 +173,16 @@ def _own_option(name: str) -> Option | None:
     if declared is None or isinstance(declared, Rejected):
         return None
     return next((option for option in declared.options if option.name == name), None)
+
+
+def loader_place(kind: str) -> str | None:
+    """Where the loader of a kind of blobs is (``silo.loaders``), None where the device's driver loads it.
+
+    Drivers load what Silo's own compilers make, unless Silo ships a loader for it.
+    """
+    if kind in _table().BLOB_KINDS:
+        return shipped_places(LOADERS).get(kind)
+    return installed_places(LOADERS).get(kind)
 
 
 # -- Kinds of blobs ----------------------------------------------------------------------------------------------------

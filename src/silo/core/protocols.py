@@ -29,6 +29,7 @@ __all__ = [
     "Device",
     "Heuristic",
     "LoadedKernel",
+    "Loader",
     "RecordStore",
     "Searcher",
     "ShowsCode",
@@ -256,6 +257,26 @@ class Device(Protocol):
         maps some raises TrustError without consent to these bytes and this launch
         (``silo.core.consent.require_consent``).
         """
+        ...
+
+
+class Loader(Protocol):
+    """Plug-in: a function that loads a kind of blobs which a library runs and no driver.
+
+    An entry point of ``silo.loaders`` with the name of the kind; :class:`silo.launch.native.LibraryCode` makes a kernel
+    of a callable that gets the caller's objects, the grid and the stream.
+    """
+
+    def __call__(
+        self,
+        device: Device,
+        launch: LaunchInfo,
+        blob: bytes,
+        kind: str,
+        name: str,
+        /,
+    ) -> LoadedKernel:
+        """From a verified blob to a kernel on a device; consent to host code was given. Raises DeviceError."""
         ...
 
 

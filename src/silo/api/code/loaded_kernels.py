@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.decisions import Decision
-from silo.core.plugins import option_names
+from silo.core.plugins import loader_place, option_names
 from silo.core.signature import ParameterKind, Signature
 from silo.core.values import Value
 from silo.core.variant import Variant
@@ -84,10 +84,15 @@ def stored_code(store: Store | MemoryStore, artifact: Artifact) -> VouchedCode:
 
 
 def load_code(device: Device, code: VouchedCode) -> LoadedKernel:
-    """Hand code to the device."""
+    """Hand code to the device, or to the loader of its kind."""
     artifact = code.artifact
     kind, kernel = artifact.blob.kind, artifact.variant.kernel
-    return device.load(artifact.launch, code.blob, kind, kernel, consent=code.consent)
+    place = loader_place(kind)
+    if place is None:
+        return device.load(artifact.launch, code.blob, kind, kernel, consent=code.consent)
+    from silo.launch.loading import load_by_plugin  # noqa: PLC0415  # drivers load what Silo's own compilers make
+
+    return load_by_plugin(place, device, artifact.launch, code.blob, kind, kernel, consent=code.consent)
 
 
 def runs_here(device: Device, target: Target, blob_kind: str) -> Decision:
