@@ -2,34 +2,7 @@
 #ifndef SILO_ADAPTERS_H
 #define SILO_ADAPTERS_H
 
-#include "dlpack.h"
-#include "python.h"
-
-enum silo_adapter_kind {
-    SILO_ADAPT_NOTHING,   /* not an argument */
-    SILO_ADAPT_TORCH,     /* exactly torch.Tensor or Parameter, through the shim */
-    SILO_ADAPT_EXCHANGE,  /* DLPack C exchange API */
-    SILO_ADAPT_BUFFER,    /* buffer protocol */
-    SILO_ADAPT_DLPACK,    /* __dlpack__ capsules */
-    SILO_ADAPT_DATA_PTR,  /* data_ptr() and dtype */
-    SILO_ADAPT_CUDA_DICT, /* __cuda_array_interface__ */
-    SILO_ADAPT_INT,       /* a number of another library: numpy.int32, ... */
-    SILO_ADAPT_FLOAT,
-    SILO_ADAPT_BOOL,
-    SILO_ADAPT_DESCRIPTOR, /* a tensor descriptor: attributes of its own, a base array behind */
-};
-
-/* How objects of one type are read. It does not keep a class alive: `weak` says whether it is still
- * there, for another one may come to lie at the same address. */
-struct silo_adapter {
-    PyTypeObject *type;
-    PyObject *weak; /* owned weak reference; NULL: a type that is never freed */
-    const struct dl_exchange *exchange;
-    PyObject *stream; /* owned callable: device index -> handle of the library's current stream */
-    enum silo_adapter_kind kind;
-    bool rounds;               /* a descriptor with an attribute round_f32_to_tf32 */
-    struct silo_adapter *next; /* of those that are about to be freed */
-};
+#include "adapter.h"
 
 int silo_adapters_init(void);
 

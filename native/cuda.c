@@ -128,13 +128,13 @@ static const char *advice(int code) {
     case CUDA_LAUNCH_TIMEOUT:
     case CUDA_ASSERT:
     case CUDA_HARDWARE_STACK_ERROR:
-    case 715: /* illegal instruction */
-    case 716: /* misaligned address */
-    case 717: /* invalid address space */
-    case 718: /* invalid program counter */
+    case CUDA_ILLEGAL_INSTRUCTION:
+    case CUDA_MISALIGNED_ADDRESS:
+    case CUDA_INVALID_ADDRESS_SPACE:
+    case CUDA_INVALID_PROGRAM_COUNTER:
     case CUDA_LAUNCH_FAILED:
-    case 721: /* tensor memory leak */
-    case 214: /* uncorrectable ECC error */
+    case CUDA_TENSOR_MEMORY_LEAK:
+    case CUDA_UNCORRECTABLE_ECC:
         return "; it may come from an earlier kernel on this device, and nothing more runs there "
                "in "
                "this process: its CUDA context is unusable from now on (compute-sanitizer finds "
@@ -439,6 +439,7 @@ static const char *resolve(void *library) {
         {"cuEventSynchronize", &silo_cuda.event_synchronize, false},
         {"cuEventElapsedTime", &silo_cuda.event_elapsed, false},
         {"cuModuleUnload", &silo_cuda.module_unload, false},
+        {"cuFuncGetParamInfo", &silo_cuda.function_parameter, true},
         {"cuTensorMapEncodeTiled", &silo_cuda.tensor_map_encode, true},
     };
     return silo_gpu_find(library, symbols, sizeof symbols / sizeof *symbols);

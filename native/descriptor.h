@@ -1,25 +1,15 @@
 /* Tensor descriptors made on the host: objects with a base array, a shape, strides and a block
  * shape. A kernel takes one as a tensor map (128 bytes that the driver encodes), its shape and its
- * strides, or, where the target has no tensor maps, taken apart.
- *
- * Encoded maps are objects that never change, kept in a short list on the descriptor (attribute
- * `_silo_tensor_map`). A call takes a reference to the map it passes, so a thread that replaces the
- * list takes nothing from another's launch. */
+ * strides, or, where the target has no tensor maps, taken apart. */
 #ifndef SILO_DESCRIPTOR_H
 #define SILO_DESCRIPTOR_H
 
-#include "dtypes.h"
 #include "python.h"
+#include "shape.h"
 
 #define SILO_MAX_RANK 5
 /* Of one call; 32 tensor maps fill the 4 KiB of parameters that every driver takes. */
 #define SILO_MAX_DESCRIPTORS 32
-
-struct silo_plan;
-struct silo_frame;
-struct silo_adapter;
-struct silo_shape;
-struct silo_holds;
 
 /* What one descriptor of a call says, as the parameters of a kernel need it. */
 struct silo_descriptor {
@@ -69,17 +59,8 @@ enum silo_part {
 /* -1 where there is no such part. `axis` gets its axis. */
 int silo_part_named(const char *name, uint8_t *axis);
 
-/* Read a descriptor as argument `index`: its slot gets its index in the frame. -1 with an
- * ArgumentError set. */
-int silo_read_descriptor(const struct silo_plan *plan, int32_t index, PyObject *object,
-                         const struct silo_adapter *adapter, struct silo_frame *frame);
-
 /* Its shape and strides alone, for grids. -1 with an exception set. */
 int silo_descriptor_shape(PyObject *object, struct silo_shape *shape);
-
-/* The encoded map, alive as long as `frame` holds it; NULL with an exception set. */
-void *silo_descriptor_map(const struct silo_plan *plan, int32_t index,
-                          const struct silo_map_form *form, struct silo_frame *frame);
 
 /* The value of any other part. */
 SILO_INLINE void *silo_descriptor_part(struct silo_descriptor *descriptor, unsigned part,
@@ -100,6 +81,43 @@ SILO_INLINE void *silo_descriptor_part(struct silo_descriptor *descriptor, unsig
     return &descriptor->address;
 }
 
-int silo_descriptor_init(PyObject *module);
+/* ---- what an object says ---- */
+
+/* A descriptor, and its dictionary: looking there is cheaper than asking the object, which is asked
+ * for what is not there. */
+struct silo_members {
+    PyObject *object; /* borrowed */
+    PyObject *dict;   /* owned; NULL: none */
+};
+
+struct silo_members silo_members_of(PyObject *object);
+
+/* A new reference, or NULL with an exception set. */
+PyObject *silo_descriptor_base(const struct silo_members *members);
+
+/* Integers; their number, or -1 with an exception set. */
+int silo_descriptor_extents(const struct silo_members *members, int64_t values[SILO_MAX_RANK]);
+int silo_descriptor_strides(const struct silo_members *members, int64_t values[SILO_MAX_RANK]);
+int silo_descriptor_block(const struct silo_members *members, int64_t values[SILO_MAX_RANK]);
+
+/* Whether what lies outside is NaN, and whether float32 is rounded to tf32: 1 or 0; -1 with an
+ * exception set. */
+int silo_descriptor_pads(const struct silo_members *members);
+int silo_descriptor_rounds(const struct silo_members *members);
+
+/* Whether descriptors of a class say the latter. Never leaves an exception. */
+bool silo_descriptors_round(PyObject *type);
+
+/* What is kept on it: a new reference, or NULL with an exception set. */
+PyObject *silo_descriptor_kept(const struct silo_members *members);
+int silo_descriptor_keep(PyObject *object, PyObject *map);
+
+/* Raise "KERNEL: the tensor descriptor 'NAME' ...", with an exception already set as its cause; -1.
+ */
+int silo_refuse_descriptor(PyObject *kernel, PyObject *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Interned names; -1 with an exception set. */
+int silo_descriptor_init(void);
 
 #endif

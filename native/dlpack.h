@@ -26,6 +26,12 @@ enum silo_type_code {
     SILO_BFLOAT = 4,
     SILO_COMPLEX = 5,
     SILO_BOOL = 6,
+    SILO_FLOAT8_E3M4 = 7, /* the first of the small floats */
+    SILO_FLOAT8_E4M3B11FNUZ = 9,
+    SILO_FLOAT8_E4M3FN = 10,
+    SILO_FLOAT8_E4M3FNUZ = 11,
+    SILO_FLOAT8_E5M2 = 12,
+    SILO_FLOAT8_E5M2FNUZ = 13,
 };
 
 struct dl_device {

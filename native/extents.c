@@ -1,5 +1,6 @@
 #include "extents.h"
 
+#include "capsule.h"
 #include "errors.h"
 #include "tensor.h"
 

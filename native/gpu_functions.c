@@ -134,7 +134,7 @@ static int make_device(struct silo_gpu *gpu, int32_t index, struct silo_gpu_devi
     const struct silo_gpu_facts *facts = &found;
     struct silo_gpu_device *device = calloc(1, sizeof *device); /* owned by `gpu` when published */
     if (device == NULL)
-        return 2; /* out of memory, to both drivers */
+        return SILO_GPU_OUT_OF_MEMORY;
     device->gpu = gpu;
     device->index = index;
     int code = gpu->facts(index, &found);

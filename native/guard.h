@@ -41,10 +41,22 @@ SILO_INLINE unsigned silo_code_kind(uint64_t code) {
     return (unsigned)(code >> 56);
 }
 
+SILO_INLINE unsigned silo_code_type(uint64_t code) {
+    return (unsigned)(code >> 16) & 0xff;
+}
+
+SILO_INLINE unsigned silo_code_bits(uint64_t code) {
+    return (unsigned)(code >> 8) & 0xff;
+}
+
+SILO_INLINE unsigned silo_code_flags(uint64_t code) {
+    return (unsigned)code & 0xff;
+}
+
 /* Whether the slot with this code holds a signed 64-bit integer. */
 SILO_INLINE bool silo_code_is_integer(uint64_t code, uint64_t slot) {
     const unsigned kind = silo_code_kind(code);
-    const bool is_unsigned = ((code >> 16) & 0xff) == SILO_UINT;
+    const bool is_unsigned = silo_code_type(code) == SILO_UINT;
     return kind == SILO_VALUE_BOOL ||
            (kind == SILO_VALUE_INT && (!is_unsigned || (int64_t)slot >= 0));
 }

@@ -92,13 +92,14 @@ static const char *hip_error_text(int code) {
     const char *advice = "";
     if (hip.last_error != NULL)
         hip.last_error(); /* it is reported now */
-    if (code == 100)
+    if (code == SILO_GPU_NO_DEVICE)
         advice = "; the runtime sees no GPU: look at rocminfo, HIP_VISIBLE_DEVICES and the rights "
                  "on /dev/kfd";
     else if (code == SILO_GPU_NOT_INITIALIZED)
         advice = "; a process made by fork() cannot use HIP after its parent did: start it with "
                  "'spawn'";
-    else if (code == 700 || code == 710 || code == 719)
+    else if (code == SILO_GPU_ILLEGAL_ADDRESS || code == SILO_GPU_ASSERT ||
+             code == SILO_GPU_LAUNCH_FAILED)
         advice = "; it may come from an earlier kernel on this device, and nothing more runs there "
                  "in this process";
     snprintf(text, sizeof text, "%s: %s%s", name, words, advice);

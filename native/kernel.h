@@ -76,6 +76,7 @@ extern PyTypeObject *silo_module_type;
 extern PyTypeObject *silo_loaded_type;
 extern PyTypeObject *silo_binding_type;
 
-int silo_kernel_init(PyObject *module);
+int silo_loaded_init(PyObject *module);  /* CpuModule, LoadedKernel (loaded.c) */
+int silo_binding_init(PyObject *module); /* Binding (binding.c) */
 
 #endif

@@ -14,6 +14,7 @@
 #include "scratch.h"
 #include "stack.h"
 #include "stream.h"
+#include "tensor_map.h"
 
 #include <math.h>
 

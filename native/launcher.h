@@ -87,10 +87,14 @@ SILO_INLINE PyObject *silo_launch(struct silo_launcher *self, const struct silo_
                                            : silo_launch_held(self, inputs, grid);
 }
 
-/* A call whose arguments are not one a parameter in order: keywords, defaults, a grid (launcher.c).
+/* A call whose arguments are not one a parameter in order: keywords, defaults, a grid (arrange.c).
  */
 PyObject *silo_launcher_arrange(struct silo_launcher *self, const struct silo_grid_source *grid,
                                 PyObject *const *arguments, Py_ssize_t positional, PyObject *names);
+
+/* The cold entry: a tuple and a dict, as resolve(*args, **kwargs) gets them. */
+PyObject *silo_launcher_examine(struct silo_launcher *self, PyObject *args, PyObject *keywords,
+                                enum silo_mode mode);
 
 /* A call as vectorcall gives it. */
 SILO_INLINE PyObject *silo_launcher_invoke(struct silo_launcher *self,
@@ -112,10 +116,9 @@ PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid);
 /* Free the memory a launcher keeps for its next Bound. */
 void silo_bound_drop_spare(struct silo_launcher *launcher);
 
-extern PyObject *silo_absent; /* what stands for an argument left to the config */
 extern PyTypeObject *silo_launcher_type;
 
-int silo_launcher_init(PyObject *module);
-int silo_bound_init(PyObject *module);
+int silo_launcher_init(PyObject *module); /* Launcher (launcher_type.c) */
+int silo_bound_init(PyObject *module);    /* Bound (bound.c) */
 
 #endif

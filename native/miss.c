@@ -31,8 +31,8 @@ static PyObject *fact_of(const struct silo_plan *plan, int32_t index, PyObject *
     }
     if (silo_code_kind(code) == SILO_VALUE_DESCRIPTOR)
         ndim = (int)silo_block_word(code);
-    return Py_BuildValue("(iiiiiO)", (int)silo_code_kind(code), (int)((code >> 16) & 0xff),
-                         (int)((code >> 8) & 0xff), (int)(code & 0xff), ndim, extents);
+    return Py_BuildValue("(iiiiiO)", (int)silo_code_kind(code), (int)silo_code_type(code),
+                         (int)silo_code_bits(code), (int)silo_code_flags(code), ndim, extents);
 }
 
 /* The grid that the call or the launcher gives, or None; a new reference. */
@@ -131,8 +131,8 @@ static const char *abi_noun(const struct silo_packed *packed, char *buffer, size
  * value of an int64 that a kernel takes as int32) is refused: the binding will serve every later
  * call with the same code. */
 static bool fits(const struct silo_packed *packed, uint64_t code) {
-    const unsigned kind = silo_code_kind(code), bits = (unsigned)(code >> 8) & 0xff;
-    const bool is_unsigned = ((code >> 16) & 0xff) == SILO_UINT;
+    const unsigned kind = silo_code_kind(code), bits = silo_code_bits(code);
+    const bool is_unsigned = silo_code_type(code) == SILO_UINT;
     switch ((enum silo_abi)packed->abi) {
     case SILO_ABI_POINTER:
         return kind == SILO_VALUE_POINTER || kind == SILO_VALUE_ADDRESS || kind == SILO_VALUE_NONE;

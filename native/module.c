@@ -1,8 +1,11 @@
 /* silo._native: module functions and initialisation. One interpreter, single-phase: the type table
  * and the CPU pool are process-wide by nature. */
 #include "arguments.h"
+#include "attributes.h"
 #include "buffer.h"
+#include "capsule.h"
 #include "cpu_pool.h"
+#include "cuda_dict.h"
 #include "errors.h"
 #include "expression.h"
 #include "functions.h"
@@ -12,8 +15,10 @@
 #include "launcher.h"
 #include "library.h"
 #include "placement.h"
+#include "scalars.h"
 #include "scratch.h"
 #include "stream.h"
+#include "tensor_map.h"
 #include "torch_shim.h"
 
 #include <errno.h>
@@ -142,9 +147,14 @@ static PyObject *py_set_hooks(PyObject *module, PyObject *args) {
 
 static PyObject *py_adapter(PyObject *module, PyObject *type) {
     (void)module;
-    static const char *const names[] = {"nothing", "torch",    "exchange",  "buffer",
-                                        "dlpack",  "data_ptr", "cuda_dict", "int",
-                                        "float",   "bool",     "descriptor"};
+    static const char *const names[] = {
+        [SILO_ADAPT_NOTHING] = "nothing",       [SILO_ADAPT_TORCH] = "torch",
+        [SILO_ADAPT_EXCHANGE] = "exchange",     [SILO_ADAPT_BUFFER] = "buffer",
+        [SILO_ADAPT_DLPACK] = "dlpack",         [SILO_ADAPT_DATA_PTR] = "data_ptr",
+        [SILO_ADAPT_CUDA_DICT] = "cuda_dict",   [SILO_ADAPT_INT] = "int",
+        [SILO_ADAPT_FLOAT] = "float",           [SILO_ADAPT_BOOL] = "bool",
+        [SILO_ADAPT_DESCRIPTOR] = "descriptor",
+    };
     if (!PyType_Check(type))
         return PyErr_Format(PyExc_TypeError, "not a type: %R", type);
     const struct silo_adapter *adapter = silo_adapter_of((PyTypeObject *)type);
@@ -290,11 +300,14 @@ PyMODINIT_FUNC PyInit__native(void) {
     }
     pool_ready = true;
     if (connect_pool() != 0 || silo_errors_init() != 0 || silo_adapters_init() != 0 ||
-        silo_arguments_init() != 0 || silo_stream_init() != 0 || add_absent(module) != 0 ||
-        PyModule_AddFunctions(module, silo_gpu_methods) != 0 || silo_gpu_module_init(module) != 0 ||
-        silo_gpu_memory_init(module) != 0 || silo_gpu_pinned_init(module) != 0 ||
-        silo_gpu_timing_init(module) != 0 || silo_library_init(module) != 0 ||
-        silo_kernel_init(module) != 0 || silo_buffer_init(module) != 0 ||
+        silo_attributes_init() != 0 || silo_capsules_init() != 0 || silo_cuda_dict_init() != 0 ||
+        silo_arguments_init() != 0 || silo_scalars_init() != 0 || silo_stream_init() != 0 ||
+        add_absent(module) != 0 || PyModule_AddFunctions(module, silo_gpu_methods) != 0 ||
+        silo_gpu_module_init(module) != 0 || silo_gpu_memory_init(module) != 0 ||
+        silo_gpu_pinned_init(module) != 0 || silo_gpu_timing_init(module) != 0 ||
+        silo_library_init(module) != 0 || silo_loaded_init(module) != 0 ||
+        silo_binding_init(module) != 0 || silo_descriptor_init() != 0 ||
+        silo_tensor_map_init(module) != 0 || silo_buffer_init(module) != 0 ||
         silo_launcher_init(module) != 0 || silo_bound_init(module) != 0 ||
         PyModule_AddIntConstant(module, "MAX_PARAMETERS", SILO_MAX_PARAMETERS) != 0) {
         Py_DECREF(module);

@@ -2,6 +2,8 @@
 
 #include "errors.h"
 
+PyObject *silo_absent;
+
 static PyObject *intern(PyObject *text) {
     if (!PyUnicode_Check(text)) {
         PyErr_SetString(PyExc_TypeError, "a parameter name is a string");
@@ -19,8 +21,8 @@ static int parse_parameter(struct silo_plan *plan, int32_t index, PyObject *item
     if (!PyArg_ParseTuple(item, "UiiiiO!", &name, &kind, &code, &bits, &flags, &PyTuple_Type,
                           &value))
         return -1;
-    if (kind < SILO_PARAMETER_ANY || kind > SILO_PARAMETER_DESCRIPTOR || code < 0 || code > 255 ||
-        bits < 0 || bits > 64 || flags < 0 || flags > 255) {
+    if (kind < SILO_PARAMETER_ANY || kind > SILO_PARAMETER_DESCRIPTOR || code < 0 ||
+        code > UINT8_MAX || bits < 0 || bits > 64 || flags < 0 || flags > UINT8_MAX) {
         PyErr_Format(PyExc_ValueError, "not a parameter: %R", item);
         return -1;
     }

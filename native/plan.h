@@ -78,4 +78,6 @@ struct silo_form *silo_form_new(const struct silo_plan *plan, Py_ssize_t positio
                                 PyObject *names);
 void silo_form_free(struct silo_form *form);
 
+extern PyObject *silo_absent; /* what stands for an argument left to the config */
+
 #endif

@@ -1,8 +1,11 @@
 /* Arguments of every kind, one at a time. */
 #include "reading.h"
 
+#include "descriptor_argument.h"
+
 #include "errors.h"
 #include "placement.h"
+#include "scalars.h"
 
 int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object,
                    struct silo_frame *frame) {

@@ -5,11 +5,50 @@
 struct silo_torch silo_torch;
 
 /* c10::ScalarType in torch's own numbering, which it keeps fixed. */
+enum torch_dtype {
+    TORCH_BYTE = 0,
+    TORCH_CHAR = 1,
+    TORCH_SHORT = 2,
+    TORCH_INT = 3,
+    TORCH_LONG = 4,
+    TORCH_HALF = 5,
+    TORCH_FLOAT = 6,
+    TORCH_DOUBLE = 7,
+    TORCH_COMPLEX_HALF = 8,
+    TORCH_COMPLEX_FLOAT = 9,
+    TORCH_COMPLEX_DOUBLE = 10,
+    TORCH_BOOL = 11,
+    TORCH_BFLOAT16 = 15,
+    TORCH_FLOAT8_E5M2 = 23,
+    TORCH_FLOAT8_E4M3FN = 24,
+    TORCH_FLOAT8_E5M2FNUZ = 25,
+    TORCH_FLOAT8_E4M3FNUZ = 26,
+    TORCH_UINT16 = 27,
+    TORCH_UINT32 = 28,
+    TORCH_UINT64 = 29,
+};
+
 const struct silo_dtype silo_torch_dtypes[64] = {
-    [0] = {1, 8},    [1] = {0, 8},   [2] = {0, 16},  [3] = {0, 32},  [4] = {0, 64},
-    [5] = {2, 16},   [6] = {2, 32},  [7] = {2, 64},  [8] = {5, 32},  [9] = {5, 64},
-    [10] = {5, 128}, [11] = {6, 8},  [15] = {4, 16}, [23] = {12, 8}, [24] = {10, 8},
-    [25] = {13, 8},  [26] = {11, 8}, [27] = {1, 16}, [28] = {1, 32}, [29] = {1, 64},
+    [TORCH_BYTE] = {SILO_UINT, 8},
+    [TORCH_CHAR] = {SILO_INT, 8},
+    [TORCH_SHORT] = {SILO_INT, 16},
+    [TORCH_INT] = {SILO_INT, 32},
+    [TORCH_LONG] = {SILO_INT, 64},
+    [TORCH_HALF] = {SILO_FLOAT, 16},
+    [TORCH_FLOAT] = {SILO_FLOAT, 32},
+    [TORCH_DOUBLE] = {SILO_FLOAT, 64},
+    [TORCH_COMPLEX_HALF] = {SILO_COMPLEX, 32},
+    [TORCH_COMPLEX_FLOAT] = {SILO_COMPLEX, 64},
+    [TORCH_COMPLEX_DOUBLE] = {SILO_COMPLEX, 128},
+    [TORCH_BOOL] = {SILO_BOOL, 8},
+    [TORCH_BFLOAT16] = {SILO_BFLOAT, 16},
+    [TORCH_FLOAT8_E5M2] = {SILO_FLOAT8_E5M2, 8},
+    [TORCH_FLOAT8_E4M3FN] = {SILO_FLOAT8_E4M3FN, 8},
+    [TORCH_FLOAT8_E5M2FNUZ] = {SILO_FLOAT8_E5M2FNUZ, 8},
+    [TORCH_FLOAT8_E4M3FNUZ] = {SILO_FLOAT8_E4M3FNUZ, 8},
+    [TORCH_UINT16] = {SILO_UINT, 16},
+    [TORCH_UINT32] = {SILO_UINT, 32},
+    [TORCH_UINT64] = {SILO_UINT, 64},
 };
 
 /* dlsym gives a data pointer; copying its bits is the portable way to a function pointer. */
@@ -94,20 +133,14 @@ void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count) {
 }
 
 int32_t silo_torch_other_device(int32_t device_type) {
-    switch (device_type) { /* c10/core/DeviceType.h; what has no type of its own is an extension */
-    case 4:
-        return SILO_DEVICE_OPENCL;
-    case 6:
-        return SILO_DEVICE_ROCM;
-    case 10:
-        return SILO_DEVICE_VULKAN;
-    case 12:
-        return SILO_DEVICE_ONEAPI;
-    case 13:
-        return SILO_DEVICE_METAL;
-    default:
-        return SILO_DEVICE_EXTENSION;
-    }
+    static const int32_t types[] = {
+        [SILO_TORCH_OPENCL] = SILO_DEVICE_OPENCL, [SILO_TORCH_HIP] = SILO_DEVICE_ROCM,
+        [SILO_TORCH_VULKAN] = SILO_DEVICE_VULKAN, [SILO_TORCH_XPU] = SILO_DEVICE_ONEAPI,
+        [SILO_TORCH_MPS] = SILO_DEVICE_METAL,
+    };
+    const bool known = device_type >= 0 && (size_t)device_type < sizeof types / sizeof *types &&
+                       types[device_type] != SILO_DEVICE_UNKNOWN;
+    return known ? types[device_type] : SILO_DEVICE_EXTENSION; /* without a type of its own */
 }
 
 bool silo_torch_open_stream(const char *library) {

@@ -5,10 +5,20 @@
 #ifndef SILO_TORCH_SHIM_H
 #define SILO_TORCH_SHIM_H
 
-#include "adapters.h"
-#include "dlpack.h"
+#include "adapter.h"
 #include "dtypes.h"
 #include "python.h"
+
+/* c10::DeviceType: those that DLPack has a type for. */
+enum silo_torch_device_type {
+    SILO_TORCH_CPU = 0,
+    SILO_TORCH_CUDA = 1, /* AMD's GPUs too */
+    SILO_TORCH_OPENCL = 4,
+    SILO_TORCH_HIP = 6,
+    SILO_TORCH_VULKAN = 10,
+    SILO_TORCH_XPU = 12,
+    SILO_TORCH_MPS = 13,
+};
 
 struct silo_torch {
     ptrdiff_t offset; /* of the at::Tensor in the PyObject; 0: the shim is off */
@@ -39,11 +49,12 @@ SILO_INLINE struct silo_dtype silo_torch_dtype(int32_t scalar_type) {
 /* The DLPack device type of a c10::DeviceType other than the CPU's and that of "cuda". */
 int32_t silo_torch_other_device(int32_t device_type);
 
-/* The DLPack device type of a c10::DeviceType. Never SILO_DEVICE_UNKNOWN: a tensor lies somewhere. */
+/* The DLPack device type of a c10::DeviceType. Never SILO_DEVICE_UNKNOWN: a tensor lies somewhere.
+ */
 SILO_INLINE int32_t silo_torch_device(int32_t device_type) {
-    if (SILO_LIKELY(device_type == 1))
+    if (SILO_LIKELY(device_type == SILO_TORCH_CUDA))
         return silo_torch.gpu_type;
-    return device_type == 0 ? SILO_DEVICE_CPU : silo_torch_other_device(device_type);
+    return device_type == SILO_TORCH_CPU ? SILO_DEVICE_CPU : silo_torch_other_device(device_type);
 }
 
 /* Turn the shim on after checking it on one tensor; the offset found, 0 where it does not fit.

@@ -226,6 +226,12 @@ class Settings:
 
         return _default_home() if self.home is None else Path(self.home)
 
+    @property
+    def for_workers(self) -> dict[str, str]:
+        """What compile workers have to be told, as variables: what decides how code is made, wherever it was set."""
+        given = {"SILO_CC": self.cc or "", "SILO_FORCE_TRITON": "1" if self.force_triton else ""}
+        return {name: value for name, value in given.items() if value}
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:
         """Read a mapping; an empty value counts as absent. ``SettingsError`` names the variable and what it takes.

@@ -269,7 +269,7 @@ def test_the_driver_loads_what_runs_on_says(cuda, arch):
 
 def test_an_artifact_from_a_worker_process_runs(cuda):
     job = job_for(add, ADD, cuda.target, Config.of(BLOCK=256))
-    with WorkerPool(workers=1, plugins={"triton": "silo.backends.triton.compiler:TritonCompiler"}) as pool:
+    with WorkerPool(workers=1, plugins={"triton": "silo.backends.triton.declaration:TRITON"}) as pool:
         compiled = pool.submit(job).result()
     assert compiled == TritonCompiler().compile(job)
     check_add(cuda, cuda.load(compiled.blob.data, compiled.launch), 5000, 256)

@@ -5,9 +5,10 @@ import pytest
 
 import silo
 from gpu_kernels import torch
-from silo.api.machine import array_copies, restoration
+from silo.api.machine import array_copies
 from silo.api.machine.device_plugins import device_named
 from silo.core.recipes import ArrayRecipe
+from silo.launch.array_libraries.library import place_of
 from silo.launch.cases import materialize
 from silo.settings import override
 from silo.tune.measure import Contender, MeasurePolicy, measure
@@ -51,7 +52,7 @@ def test_copies_keep_layout_and_alignment():
         assert copy.dtype == tensor.dtype
         assert copy.data_ptr() % 16 == tensor.data_ptr() % 16
         assert torch.equal(copy, tensor)
-        put_back = restoration.restorer(copy)
+        put_back = array_copies.restorer(copy)
         copy.zero_()
         put_back()
         assert torch.equal(copy, tensor)
@@ -61,7 +62,7 @@ def test_copies_keep_layout_and_alignment():
 @pytest.mark.parametrize("strides", [None, (16, 2)])
 def test_arrays_of_cases_are_the_cpus(strides):
     recipe = ArrayRecipe.of("normal", (4, 8), dtype="float16", strides=strides)
-    host, device = materialize(recipe), materialize(recipe, "torch", "cuda:0")
+    host, device = materialize(recipe), materialize(recipe, "torch", place_of(device_named("cuda:0")))
     assert device.device.type == "cuda"
     assert device.stride() == (strides or (8, 1))
     assert (device.cpu().numpy() == host).all()

@@ -6,12 +6,13 @@ import pytest
 
 import silo
 from gpu_kernels import torch
-from silo.api.machine import restoration
+from silo.api.machine import array_copies
 from silo.api.machine.shared_arguments import ArraySlot
 from silo.api.trials.measuring_worker import _Array as Array
 from silo.core.decisions import Rejected
 from silo.errors import DeviceError
 from silo.launch import native
+from silo.launch.array_libraries import silo_buffers, torch_tensors
 from silo.launch.native import PinnedMemory
 
 SIZE = 64 << 20
@@ -24,7 +25,8 @@ def address(memory):
 
 @pytest.fixture
 def tight(monkeypatch):
-    monkeypatch.setattr(restoration, "copy_fits", lambda size, free: Rejected(f"{size} of {free}"))
+    for module in (silo_buffers, torch_tensors):
+        monkeypatch.setattr(module, "copy_fits", lambda size, free: Rejected(f"{size} of {free}"))
 
 
 def test_the_driver_locks_memory_and_takes_it_back():
@@ -48,8 +50,8 @@ def test_the_driver_locks_memory_and_takes_it_back():
 def test_tensors(tight, layout):
     tensor = layout(torch.rand(1 << 20, device="cuda"))
     before = tensor.clone()
-    assert restoration._torch_copy(tensor).is_pinned()
-    put_back = restoration.restorer(tensor)
+    assert torch_tensors.pristine_copy(tensor).is_pinned()
+    put_back = array_copies.restorer(tensor)
     for _ in range(2):
         tensor.zero_()
         put_back()
@@ -59,9 +61,9 @@ def test_tensors(tight, layout):
 def test_buffers(tight):
     data = bytes(range(256)) * 4096
     buffer = silo.Buffer.of(data, "uint8", None, "cuda")
-    kept = restoration._buffer_copy(buffer)
+    kept = silo_buffers.pristine_copy(buffer)
     assert native.gpu_locate("cuda", address(kept))[0] == PINNED
-    put_back = restoration.restorer(buffer)
+    put_back = array_copies.restorer(buffer)
     buffer.fill(0)
     put_back()
     assert buffer.numpy().tobytes() == data

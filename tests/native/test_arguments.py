@@ -24,7 +24,7 @@ def numpy_array(name, size=4):
 
 @pytest.mark.parametrize("one", DTYPES, ids=str)
 def test_the_dtype_tables_of_python_and_c_agree(one):
-    for name in (one.name, one.triton):
+    for name in (one.name, one.short):
         assert native.dtype_named(name)[:3] == (one.code, one.bits, one.name)
 
 

@@ -8,8 +8,9 @@ from silo.core.dtypes import DTYPES
 from silo.core.recipes import ArrayRecipe
 from silo.errors import ArgumentError, CaseError
 from silo.launch import native
+from silo.launch.array_libraries.filling import fill
 from silo.launch.buffers import Buffer
-from silo.launch.cases import LIBRARIES, fill, materialize
+from silo.launch.cases import materialize
 
 FLOATS = ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"]
 
@@ -131,13 +132,13 @@ def test_strides_are_kept():
 
 
 def test_arrays_without_elements():
-    for library in LIBRARIES:
+    for library in ("numpy", "torch", "buffer"):
         assert tuple(materialize(ArrayRecipe.of("normal", (0, 3)), library).shape) == (0, 3)
 
 
 def test_an_unknown_library():
-    with pytest.raises(CaseError, match="numpy, torch, buffer, not of 'jax'"):
-        materialize(ArrayRecipe.of("zeros", (1,)), "jax")
+    with pytest.raises(CaseError, match="numpy, torch, buffer, cupy, jax, not of 'mxnet'"):
+        materialize(ArrayRecipe.of("zeros", (1,)), "mxnet")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 import silo
-from silo.api.machine import restoration
+from silo.api.machine import array_copies
 from silo.api.machine.shared_arguments import ArraySlot
 from silo.api.trials.measuring_worker import _Array as Array
 
@@ -26,7 +26,7 @@ def device(stub):
 
 @pytest.fixture
 def plenty(monkeypatch):
-    monkeypatch.setattr("silo.api.machine.restoration.available_memory", lambda: 8 * (SIZE + 4096))
+    monkeypatch.setattr("silo.launch.array_libraries.pinned.available_memory", lambda: 8 * (SIZE + 4096))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_buffers(stub, device, plenty, caplog, memory, refused, extra, said):
     if refused:
         stub.fail(refused, 2)
     with caplog.at_level(logging.INFO, "silo"):
-        put_back = restoration.restorer(buffer)
+        put_back = array_copies.restorer(buffer)
     assert stub.count("bytes") == SIZE + extra
     assert len(caplog.messages) == bool(said)
     assert all(text in caplog.text for text in said)
@@ -62,9 +62,9 @@ def test_the_host_keeps_memory_for_others(stub, device, monkeypatch, caplog):
     device(TIGHT)
     buffer = silo.Buffer.of(DATA, "uint8", None, "cuda")
     for left, words in ((8 * SIZE - 1, f"the host has {8 * SIZE - 1} left"), (None, "nobody says how many")):
-        monkeypatch.setattr("silo.api.machine.restoration.available_memory", lambda left=left: left)
+        monkeypatch.setattr("silo.launch.array_libraries.pinned.available_memory", lambda left=left: left)
         with caplog.at_level(logging.INFO, "silo"):
-            put_back = restoration.restorer(buffer)
+            put_back = array_copies.restorer(buffer)
         assert words in caplog.messages[-1]
         assert stub.count("bytes") == SIZE
         buffer.fill(0)

@@ -1,4 +1,4 @@
-"""The little of ELF that device binaries need: header, sections, names, symbols. Reads any bytes without harm.
+"""A bounded reader of the parts of ELF that device binaries use: header, sections, names, symbols.
 
 Every offset and size that a file gives is checked against the bytes that are there; what does not fit is a
 ``CompileError`` that names the field.

@@ -1,4 +1,4 @@
-"""What a device binary says of itself: registers, spills, parameters, entry points. No driver needed.
+"""Resources recorded in a device binary: registers, spills, parameters, entry points. No driver needed.
 
 NVIDIA (``cubin``). ``.nv.info`` and ``.nv.info.<entry>`` are lists of attributes: a format byte, an attribute byte, and
 either a 16-bit value or a 16-bit size with that many bytes. NVIDIA does not specify them; the names below are the ones

@@ -1,4 +1,4 @@
-"""What PTX text says of its kernels: target, parameters, threads. Reads directives only, and any text without harm.
+"""A bounded reader of PTX directives: the target, and the parameters and threads of each kernel.
 
 PTX ISA, "Kernel and Function Directives" and "Performance-Tuning Directives".
 """

@@ -1,4 +1,4 @@
-"""Which device runs which artifact: one pure function, one rule for each kind of target.
+"""The rule that decides whether a device runs an artifact: one pure function, with a case for each kind of target.
 
 Sources of the rules:
 

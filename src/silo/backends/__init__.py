@@ -1,4 +1,4 @@
-"""Plug-ins, a folder each: compilers and devices. Here is what a first launch has to know of those that Silo ships.
+"""Plug-ins, a folder each: compilers and devices. Here is what a first launch has to know of all that Silo ships.
 
 Looking through every installed distribution, and importing each compiler's declaration, takes longer than launching a
 kernel. So the places are known beforehand (group of entry points, name, ``module:attribute``; ``pyproject.toml`` has
@@ -18,6 +18,10 @@ SHIPPED: dict[str, dict[str, str]] = {
         "cpu": "silo.backends.cpu.device:devices",
         "cuda": "silo.backends.cuda.device:devices",
         "hip": "silo.backends.hip.device:devices",
+    },
+    "silo.sources": {
+        "binary": "silo.sources.binary.kind:Kind",
+        "triton": "silo.sources.triton.kind:Kind",
     },
 }
 

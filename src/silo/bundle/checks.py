@@ -1,4 +1,4 @@
-"""Typed access to parsed JSON: every wrong thing becomes a ``BundleFormatError`` with its field and offset."""
+"""Typed access to parsed JSON, whose errors are ``BundleFormatError`` with field and offset."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What a bundle holds, by value."""
+"""The contents of a bundle, as values."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core import nodes
@@ -19,6 +19,8 @@ from silo.frozen import frozen
 
 if TYPE_CHECKING:
     from silo.core.consent import HostCases, HostCode
+    from silo.core.extents import Extents
+    from silo.core.variant import Variant
 
 __all__ = [
     "Basis",
@@ -27,6 +29,7 @@ __all__ = [
     "BundleRules",
     "BundleVariant",
     "Coverage",
+    "RulesKey",
     "VariantGroup",
     "calls_of",
     "decode_document",
@@ -34,7 +37,10 @@ __all__ = [
     "host_cases",
     "host_code",
     "parse_document",
+    "rules_key",
 ]
+
+RulesKey: TypeAlias = "tuple[Target, Signature, tuple[tuple[str, Extents], ...]]"
 
 
 class Basis(Enum):
@@ -72,24 +78,39 @@ class VariantGroup:
     numbers: tuple[int, ...]
 
 
+def rules_key(variant: Variant) -> RulesKey:
+    """The :attr:`BundleRules.key` of the rules that a variant's config is chosen by."""
+    return variant.target, variant.signature.without_effects(), variant.specialization.extents
+
+
 @frozen
 class BundleRules:
-    """Dispatch for one target and one typed signature; ``space``: of how many configs it was built, 0 if not known."""
+    """Dispatch for one target and one typed signature; ``space``: of how many configs it was built, 0 if not known.
+
+    Where the code is made for certain extents, for these ``extents``: another shape is another problem.
+    """
 
     target: Target
     signature: Signature
     rules: DispatchRules
     space: int = 0
+    extents: tuple[tuple[str, Extents], ...] = ()
+
+    @property
+    def key(self) -> RulesKey:
+        """Which calls they are for, config and facts aside."""
+        return self.target, self.signature, self.extents
 
 
 @frozen
 class Coverage:
-    """How many of the configs of a space are packed for one target and typed signature."""
+    """How many of the configs of a space are packed for one target and typed signature, and perhaps certain extents."""
 
     target: Target
     signature: Signature
     packed: int
     space: int
+    extents: tuple[tuple[str, Extents], ...] = ()
 
 
 @frozen
@@ -124,13 +145,12 @@ class BundleKernel:
     @property
     def coverage(self) -> tuple[Coverage, ...]:
         """What is packed of the spaces that are known."""
-        found: dict[tuple[Target, Signature], set[bytes]] = {}
+        found: dict[RulesKey, set[bytes]] = {}
         for one in self.variants:
             variant = one.artifact.variant
-            key = (variant.target, variant.signature.without_effects())
-            found.setdefault(key, set()).add(variant.config.order_key)
+            found.setdefault(rules_key(variant), set()).add(variant.config.order_key)
         return tuple(
-            Coverage(rules.target, rules.signature, len(found.get((rules.target, rules.signature), ())), rules.space)
+            Coverage(rules.target, rules.signature, len(found.get(rules.key, ())), rules.space, rules.extents)
             for rules in self.rules
             if rules.space
         )

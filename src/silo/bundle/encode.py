@@ -10,6 +10,7 @@ from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant
 from silo.bundle.format import MAJOR
 from silo.bundle.manifest import TABLES, BlobEntry
 from silo.core import expressions
+from silo.core.extents import extents_to_json
 from silo.core.values import JSON, canonical_json
 from silo.errors import BundleError
 
@@ -58,6 +59,7 @@ class _Encoder:
                     "signature": self._row("signatures", rules.signature.to_json()),
                     "rules": rules.rules.to_json(),
                     **({"space": rules.space} if rules.space else {}),
+                    **({"extents": extents_to_json(rules.extents)} if rules.extents else {}),
                 }
                 for rules in kernel.rules
             ],
@@ -94,7 +96,13 @@ class _Encoder:
 
 def minor_version(contents: BundleContents) -> int:
     """The lowest minor version of the format that can express the contents."""
-    return int(any(rules.space for kernel in contents.kernels for rules in kernel.rules))
+    kernels = contents.kernels
+    specializations = (one.artifact.variant.specialization for kernel in kernels for one in kernel.variants)
+    if any(rules.extents for kernel in kernels for rules in kernel.rules) or any(
+        s.made_for_some for s in specializations
+    ):
+        return 2
+    return int(any(rules.space for kernel in kernels for rules in kernel.rules))
 
 
 def encode_manifest(contents: BundleContents, blobs: Sequence[BlobEntry]) -> bytes:

@@ -10,7 +10,7 @@ import json
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.checks import Checker
@@ -21,6 +21,7 @@ from silo.bundle.contents import (
     BundleKernel,
     BundleRules,
     BundleVariant,
+    RulesKey,
     VariantGroup,
     parse_document,
 )
@@ -57,6 +58,9 @@ from silo.errors import BundleFormatError
 from silo.frozen import frozen, replace
 from silo.settings import how_to_raise
 
+if TYPE_CHECKING:
+    from silo.core.extents import Extents
+
 __all__ = ["TABLES", "BlobEntry", "Manifest", "OpenKernel"]
 
 T = TypeVar("T")
@@ -86,7 +90,8 @@ _VARIANT = frozenset(
     }
 )
 _RULES = frozenset({"rules", "signature", "target"})
-_RULES_1_1 = frozenset({"space"})  # what format 1.1 added
+_EXTENTS_MINOR = 2  # the version that added them
+_RULES_ADDED = {0: frozenset[str](), 1: frozenset({"space"}), 2: frozenset({"space", "extents"})}  # by minor version
 _BASES = {basis.value: basis for basis in Basis}
 _HEX = "0123456789abcdef"
 _IDENTITY = operator.itemgetter("source", "signature", "specialization", "config", "target", "compiler")
@@ -238,7 +243,7 @@ class Manifest:
         self._signatures = self._table(tables, "signatures", Signature.from_json, Signature.to_json)
         self._sources = self._table(tables, "sources", self._source, list[JSON])
         self._specializations = self._table(
-            tables, "specializations", _specialization_from_json, Specialization.to_json
+            tables, "specializations", self._specialization_from_json, Specialization.to_json
         )
         self._targets = self._table(tables, "targets", _target_from_json, str)
         self._of_variant: dict[str, _Table[Any]] = {
@@ -404,11 +409,28 @@ class Manifest:
                 target=self._targets.get(target, f"{field}[{numbers[0]}].target"),
                 blob_kind=str(kind),
                 signature=self._signatures.get(signature, f"{field}[{numbers[0]}].signature"),
-                specialization=self._specializations.get(facts, f"{field}[{numbers[0]}].specialization"),
+                specialization=self._specialization(facts, signature, f"{field}[{numbers[0]}].specialization"),
                 numbers=tuple(numbers),
             )
             for (target, signature, facts, kind), numbers in groups.items()
         )
+
+    def _specialization(self, index: JSON, signature: JSON, field: str) -> Specialization:
+        """A row of the table, whose extents are those of parameters: a launcher is made to hold them."""
+        found = self._specializations.get(index, field)
+        if found.extents:
+            names = self._signatures.get(signature, field).names
+            if strange := [name for name, _ in found.extents if name not in names]:
+                raise self._check.error(field, f"it has extents of {', '.join(strange)}, and no such parameter")
+        return found
+
+    def _specialization_from_json(self, data: JSON) -> Specialization:
+        specialization = Specialization.from_json(data)
+        if not all(isinstance(name, str) for name, _ in (*specialization.facts, *specialization.constants)):  # pyright: ignore[reportUnnecessaryIsInstance]  # the JSON may hold anything
+            raise ValueError("a parameter's name is a string")
+        if specialization.made_for_some and self._minor < _EXTENTS_MINOR:
+            raise ValueError(f"extents are of format {MAJOR}.{_EXTENTS_MINOR}, and the file of {MAJOR}.{self._minor}")
+        return specialization
 
     def _variant_error(self, row: JSON, field: str) -> BundleFormatError:
         """What is wrong with a variant that cannot be right."""
@@ -454,7 +476,7 @@ class Manifest:
                 kernel=kernel,
                 source=source,
                 signature=self._signatures.get(row["signature"], f"{field}.signature"),
-                specialization=self._specializations.get(row["specialization"], f"{field}.specialization"),
+                specialization=self._specialization(row["specialization"], row["signature"], f"{field}.specialization"),
                 config=self._configs.get(row["config"], f"{field}.config"),
                 target=self._targets.get(row["target"], f"{field}.target"),
             ),
@@ -470,25 +492,31 @@ class Manifest:
 
     def _parse_rules(self, data: JSON, field: str, key: tuple[str, ...]) -> tuple[BundleRules, ...]:
         check = self._check
-        found: dict[tuple[Target, Signature], BundleRules] = {}
+        found: dict[RulesKey, BundleRules] = {}
         length = 0
         for number, item in enumerate(check.items(data, field, MAX_RULES)):
             where = f"{field}[{number}]"
-            row = check.members(item, where, _RULES, _RULES_1_1 if self._minor >= 1 else frozenset())
+            row = check.members(item, where, _RULES, _RULES_ADDED[self._minor])
             rules = BundleRules(
                 target=self._targets.get(row["target"], f"{where}.target"),
                 signature=self._signatures.get(row["signature"], f"{where}.signature"),
                 rules=check.decoded(row["rules"], f"{where}.rules", DispatchRules.from_json, DispatchRules.to_json),
                 space=check.integer(row["space"], f"{where}.space", 1, MAX_VARIANTS) if "space" in row else 0,
+                extents=self._parse_extents(row["extents"], f"{where}.extents") if "extents" in row else (),
             )
             if rules.rules.key != key:
                 raise check.error(f"{where}.rules.key", f"{rules.rules.key!r} where the kernel's key is {key!r}")
             length += self._signatures.length(row["signature"], f"{where}.signature")
             if length > self._allowed // EXPANDED_SHARE:
                 raise check.error(where, f"the signatures of the rules up to here are {length} characters long")
-            if found.setdefault((rules.target, rules.signature), rules) is not rules:
-                raise check.error(where, "two dispatch rules for one target and signature")
+            if found.setdefault(rules.key, rules) is not rules:
+                raise check.error(where, "two dispatch rules for one target, signature and extents")
         return tuple(found.values())
+
+    def _parse_extents(self, data: JSON, field: str) -> tuple[tuple[str, Extents], ...]:
+        from silo.core.extents import extents_from_json, extents_to_json  # noqa: PLC0415  # few kernels have any
+
+        return self._check.decoded(data, field, extents_from_json, extents_to_json)
 
     def _parse_derived(self, data: JSON, field: str) -> tuple[tuple[str, nodes.Node], ...]:
         found: list[tuple[str, nodes.Node]] = []
@@ -532,13 +560,6 @@ def _target_from_json(data: JSON) -> Target:
     if not target.is_concrete:
         raise ValueError(f"the target {data!r} names no arch")
     return target
-
-
-def _specialization_from_json(data: JSON) -> Specialization:
-    specialization = Specialization.from_json(data)
-    if not all(isinstance(name, str) for name, _ in (*specialization.facts, *specialization.constants)):  # pyright: ignore[reportUnnecessaryIsInstance]  # the JSON may hold anything
-        raise ValueError("a parameter's name is a string")
-    return specialization
 
 
 def _launch_from_json(data: JSON) -> LaunchInfo:

@@ -26,8 +26,8 @@ __all__ = ["KernelUpdate", "document_blob", "update_bundle"]
 class KernelUpdate:
     """What is new about one kernel.
 
-    ``trials`` join those that are there, equal ones once. ``rules`` replace those for the same target and signature.
-    ``variants`` replace those with the same artifact key; others follow at the end.
+    ``trials`` join those that are there, equal ones once. ``rules`` replace those for the same target, signature and
+    extents. ``variants`` replace those with the same artifact key; others follow at the end.
     """
 
     trials: tuple[JSON, ...] = ()
@@ -95,11 +95,16 @@ def _updated(bundle: Bundle, kernel: BundleKernel, update: KernelUpdate, documen
         ref = _document_ref(TRIALS_KIND, data)
         documents[ref.sha256] = data
         kernel = replace(kernel, trials=ref)
-    rules = {(str(rules.target), canonical_json(rules.signature.to_json())): rules for rules in kernel.rules}
-    rules |= {(str(rules.target), canonical_json(rules.signature.to_json())): rules for rules in update.rules}
+    rules = {_rules_key(rules): rules for rules in kernel.rules}
+    rules |= {_rules_key(rules): rules for rules in update.rules}
     variants = {_artifact_key(variant): variant for variant in kernel.variants}
     variants |= {_artifact_key(variant): variant for variant in update.variants}
     return replace(kernel, rules=tuple(rules.values()), variants=tuple(variants.values()))
+
+
+def _rules_key(rules: BundleRules) -> object:
+    """By canonical text, not by value: defaults 1 and True are equal in Python."""
+    return str(rules.target), canonical_json(rules.signature.to_json()), rules.extents
 
 
 def _artifact_key(variant: BundleVariant) -> str:

@@ -1,4 +1,4 @@
-"""Checking every byte of a bundle, and listing all that is wrong."""
+"""The check of every byte of a bundle, which lists all faults."""
 
 from __future__ import annotations
 

@@ -100,6 +100,9 @@ def command(
         ]
         columns = ["kernel", "target", "variants", "configs packed", "config", "chosen by"]
         console().print(table(str(output), columns, rows, right=["variants", "configs packed"]))
+        for row in summary.rows:
+            if row.serves:
+                say_lines(f"{row.kernel} for {row.target} serves only " + " | ".join(row.serves))
         for remark in summary.remarks:
             say_lines(remark)
         for left_out in summary.left_out:

@@ -1,4 +1,4 @@
-"""What the commands print with: lines, tables, JSON, exit codes.
+"""Output of the commands: lines, tables, JSON, exit codes.
 
 Everything they say passes here, and here it becomes printable: file names and what bundles hold are others' words,
 which must neither be orders to a terminal nor markup to the library that draws tables.

@@ -18,7 +18,7 @@ __all__ = ["command"]
 _NAMES = ("ttir", "ttgir", "c", "llvm", "ptx", "sass", "amdgcn", "asm")
 _FORMS = (
     "Print the code as ttir, ttgir, llvm, ptx and sass (cuda), amdgcn (hip), c and asm (cpu). sass needs nvdisasm or "
-    "cuobjdump, which Triton's package has; asm objdump; amdgcn of a bundle llvm-objdump; llvm for a CPU clang."
+    "cuobjdump, which the CUDA toolkit has; asm objdump; amdgcn of a bundle llvm-objdump; llvm for a CPU clang."
 )
 
 
@@ -95,6 +95,9 @@ def command(
     ]
     columns = ["kernel", "target", "types", "assumes", "config", "size", "resources", "for"]
     console().print(table("variants", columns, rows, right=["size"]))
+    served = dict.fromkeys((row.kernel, row.target, row.serves) for row in description.variants if row.serves)
+    if served:
+        console().print(table("shapes", ["kernel", "target", "serves only"], [list(row) for row in served]))
     if description.coverage:
         packed = [[row.kernel, row.target, row.types, f"{row.packed} of {row.space}"] for row in description.coverage]
         columns = ["kernel", "target", "types", "configs of the space"]

@@ -44,10 +44,17 @@ app.add_typer(cache.app, name="cache")
 _OPTIONAL = {
     "numpy": "'kernel-silo[numpy]'",
     "jinja2": "'kernel-silo[report]'",
-    "triton": "'kernel-silo[triton]'",
     "ml_dtypes": "ml_dtypes",
     "torch": "torch",
 }
+
+
+def _to_install(package: str) -> str | None:
+    from silo.sources.kinds import requirement_of  # noqa: PLC0415  # only where something is missing
+
+    requirement = requirement_of(package)
+    return _OPTIONAL.get(package) or (None if requirement is None else f"'{requirement}'")
+
 
 # The common base of the parser's errors about the command line, which has no public name.
 _USAGE_ERROR: type = typer.BadParameter.__mro__[2]
@@ -98,7 +105,7 @@ def main() -> None:
     except SiloError as error:
         code = _traced() if debug else _failed(str(error))
     except ModuleNotFoundError as error:
-        package = None if debug else _OPTIONAL.get(error.name or "")
+        package = None if debug else _to_install(error.name or "")
         if package is None:
             code = _traced()
         else:

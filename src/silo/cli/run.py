@@ -15,7 +15,7 @@ from silo.tune.progress import format_time
 __all__ = ["command"]
 
 # Written out: what makes them is not imported for --help. A test compares them.
-_LIBRARIES = ("numpy", "torch", "buffer")
+_LIBRARIES = ("numpy", "torch", "buffer", "cupy", "jax")
 
 
 def command(
@@ -28,7 +28,7 @@ def command(
             "--arrays",
             metavar="LIBRARY",
             callback=one_of(_LIBRARIES),
-            help="numpy, torch or buffer. Default: numpy on the CPU.",
+            help="numpy, torch, buffer, cupy or jax. Default: numpy on the CPU.",
         ),
     ] = None,
     tune: TuneMode = "cached",

@@ -1,4 +1,4 @@
-"""How commands show themselves: flags and arguments without a type, exit codes at the end of the help."""
+"""The help texts of the commands: flags, arguments, exit codes."""
 
 from __future__ import annotations
 

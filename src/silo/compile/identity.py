@@ -1,4 +1,4 @@
-"""What of Silo's own code decides the bytes that a compiler makes, as a digest for its identity."""
+"""The digest of Silo's own code that is part of a compiler's identity."""
 
 from __future__ import annotations
 

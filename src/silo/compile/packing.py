@@ -1,4 +1,4 @@
-"""How many configs of a space a build packs for a target that nothing here measured. Pure."""
+"""The configs that a build packs for a target that was not measured here. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernels of a bundle are built for which of its targets: pairs of a kernel and a target."""
+"""The pairs of a kernel and a target that a bundle is built of, and the pairs that are left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which variants to build, and why. Pure: everything it decides on is passed in."""
+"""The plan of a build: variants to compile, with reasons. Pure: all facts are passed in."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class PlanKernel:
     """One kernel to plan for.
 
     ``configs`` is its space in order, ``(Config(),)`` for a kernel without one. ``neighbours`` gives the configs one
-    step in one parameter away (``Space.neighbours``).
+    step in one parameter away (``Space.neighbours``). ``has_fallback`` is False where the code is made for certain
+    extents: then none serves calls that are like no case.
     """
 
     name: str
@@ -70,6 +71,7 @@ class PlanKernel:
     cases: tuple[PlanCase, ...]
     configs: tuple[Config, ...] = (Config(),)
     neighbours: Callable[[Config], Sequence[Config]] = _no_neighbours
+    has_fallback: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,8 @@ def plan_variants(
 ) -> tuple[PlannedVariant, ...]:
     """Every variant that a build needs, without repetition, in a fixed order.
 
-    For each kernel: the specializations of its cases, then one generic fallback per dtype signature. For each target:
+    For each kernel: the specializations of its cases, then one generic fallback per dtype signature, unless its code is
+    made for certain extents. For each target:
     the measured winner of a case where one is known; otherwise the heuristic's choice (without one, the first config)
     and, where no device of that target is here to measure on, as much of the space besides as ``packing`` allows, so
     that its device can tune it.
@@ -229,7 +232,7 @@ def _fallbacks(kernel: PlanKernel) -> list[tuple[PlanCase, Specialization, tuple
     values but part of which code this is.
     """
     groups: dict[tuple[Signature, Specialization], tuple[PlanCase, list[str]]] = {}
-    for case in kernel.cases:
+    for case in kernel.cases if kernel.has_fallback else ():
         kept = tuple((name, fact) for name, fact in case.specialization.facts if not fact.is_assumption)
         generic = Specialization(kept, case.specialization.constants)
         groups.setdefault((case.signature, generic), (case, []))[1].append(case.label)

@@ -217,12 +217,7 @@ def _environment(wanted: Mapping[str, str]) -> dict[str, str]:
         # packages must not come before the standard library.
         before = child_environment().get("PYTHONPATH")
         changes["PYTHONPATH"] = f"{root}{os.pathsep}{before}" if before else str(root)
-    here = settings()
-    if here.cc:
-        changes["SILO_CC"] = here.cc
-    if here.force_triton:
-        changes["SILO_FORCE_TRITON"] = "1"
-    return child_environment(**changes)
+    return child_environment(**changes, **settings().for_workers)
 
 
 def _signal_name(number: int) -> str:

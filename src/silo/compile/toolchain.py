@@ -1,4 +1,4 @@
-"""Which compilers are installed, and which of them builds a given source for a given target."""
+"""The installed compilers, and the choice of one for a source and a target."""
 
 from __future__ import annotations
 

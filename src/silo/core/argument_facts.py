@@ -1,4 +1,4 @@
-"""What one call says of one argument, for sources to specialise on."""
+"""Facts about one argument of one call, from which sources derive a specialization."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class ArgumentFacts:
     """What is known of one argument.
 
     An array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` where its memory is known to be less than
-    2 GiB and the target may use that. A tensor descriptor: the same of its base, and ``block_shape``.
+    2 GiB and the target may use that; ``shape`` and ``strides`` where the source says that they decide its code. A
+    tensor descriptor: the same of its base, and ``block_shape``.
     Anything else: its ``value``, with the ``dtype`` only where the caller's scalar has one (``numpy.int64``).
     """
 
@@ -24,6 +25,8 @@ class ArgumentFacts:
     address: int = 0
     block_shape: tuple[int, ...] = ()
     range32: bool = False
+    shape: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
 
     @classmethod
     def array(cls, element: DType | str, address: int = 0) -> ArgumentFacts:

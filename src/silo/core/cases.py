@@ -1,4 +1,4 @@
-"""Cases: example arguments for a kernel and what it should make of them, written as a function, kept as a recipe."""
+"""Cases: example arguments for a kernel and the expected results, written as a function, kept as a recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts of code: what the lowered form of a kernel says of it, besides the job that is made of it."""
+"""Facts of code: effects, traits and numerics that a compiler's front end reads from a kernel's lowered form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compiler hands back: blobs and launch info."""
+"""The result of a compile job: blobs and launch info."""
 
 from __future__ import annotations
 

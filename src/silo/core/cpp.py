@@ -1,4 +1,4 @@
-"""Expressions printed as C++17, with the meaning they have everywhere else.
+"""Expressions printed as C++17, with the same results as in Python and C.
 
 The printed text calls the functions of :data:`CPP_HELPERS` and expects an ``int`` named ``error`` in scope, 0 at first.
 An overflow sets it to 1 and a division by zero to 2, the codes of :class:`silo.core.programs.EvalError`; the value then

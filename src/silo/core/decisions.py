@@ -1,4 +1,4 @@
-"""The outcome of weighing one candidate: taken or refused, always with the reason."""
+"""Decisions about one candidate: accepted or rejected, always with the reason."""
 
 from __future__ import annotations
 

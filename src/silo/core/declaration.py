@@ -1,4 +1,4 @@
-"""What a compiler plug-in declares of itself, as data: nothing else of Silo names its options or its kinds of blobs."""
+"""Declarations of compiler plug-ins: their options and blob kinds, as data, which no other module names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from silo.core.values import Value
 from silo.errors import CompileError
 from silo.frozen import frozen
 
-__all__ = ["BlobKind", "CompilerDeclaration", "Option"]
+__all__ = ["BlobKind", "CompilerDeclaration", "LoaderDeclaration", "Option"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]{0,31}")
@@ -137,3 +137,26 @@ class CompilerDeclaration:
             if kind not in declared:
                 return Rejected(f"the compiler {self.name} made a blob of kind {kind!r}, and declares {declared}")
         return Accepted()
+
+
+@frozen
+class LoaderDeclaration:
+    """A loader before it is imported: the object that an entry point of ``silo.loaders`` names.
+
+    It is for a kind of blobs that a library runs and no driver, such as an executable of jax. Its module imports next
+    to nothing, for it is read whenever a kind is met that Silo does not ship.
+
+    Attributes:
+        kind: the kind of blobs, which is the entry point's name.
+        host_code: whether such code runs in the process that loads it; consent is asked for then, before it is loaded.
+        load: ``module:function`` of a :class:`silo.core.protocols.Loader`, imported when the first blob is loaded.
+    """
+
+    kind: str
+    host_code: bool
+    load: str
+
+    def __post_init__(self) -> None:
+        """``ValueError`` for a name that is none."""
+        if not _NAME.fullmatch(self.kind):
+            raise ValueError(f"not the name of a kind of blobs: {self.kind!r}; it is {_NAME.pattern}")

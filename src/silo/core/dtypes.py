@@ -1,4 +1,4 @@
-"""Data types: one name each, with Triton's spelling and the DLPack code (DLPack 1.x, ``DLDataTypeCode``)."""
+"""Data types: a name each, with the short spelling of signatures and the DLPack code (1.x, ``DLDataTypeCode``)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class DTypeKind(Enum):
 class DType:
     """One element type.
 
-    ``name`` is the array libraries' name (``float32``), ``triton`` the one used in Triton signatures
-    (``fp32``), ``bits`` the width in memory, ``code`` the DLPack type code.
+    ``name`` is the array libraries' name (``float32``), ``short`` the one that kernels' signatures are
+    written with (``fp32``), ``bits`` the width in memory, ``code`` the DLPack type code.
 
     >>> dtype("fp32") is dtype("float32")
     True
@@ -32,7 +32,7 @@ class DType:
     """
 
     name: str
-    triton: str
+    short: str
     kind: DTypeKind
     bits: int
     code: int
@@ -68,13 +68,13 @@ DTYPES: tuple[DType, ...] = (
     DType("float8_e5m2fnuz", "fp8e5b16", DTypeKind.FLOAT, 8, 13),
 )
 
-_BY_NAME = {key: value for value in DTYPES for key in (value.name, value.triton)}
+_BY_NAME = {key: value for value in DTYPES for key in (value.name, value.short)}
 _BY_NAME["u1"] = _BY_NAME["bool"]
 _BY_DLPACK = {(value.code, value.bits): value for value in DTYPES}
 
 
 def dtype(name: str) -> DType:
-    """The dtype called ``name`` (library or Triton spelling); ``KeyError`` lists the known names."""
+    """The dtype called ``name`` (long or short); ``KeyError`` lists the known names."""
     try:
         return _BY_NAME[name]
     except KeyError:

@@ -1,15 +1,27 @@
-"""Extents: the shape of an array, or its shape and strides, or the grid, of which a kernel's code is made for one."""
+"""Extents: array shapes, strides or grids that a kernel's code is compiled for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 
-from silo.core.reading import read_integers, read_list, read_object
+from silo.core.nodes import Argument, Extent, Node, Stride, leaves
+from silo.core.reading import read_integers, read_list, read_object, read_pairs
+from silo.core.signature import ParameterKind, Signature
 from silo.core.values import JSON, malformed
 from silo.frozen import frozen
 
-__all__ = ["ExtentKind", "Extents", "HeldExtents", "grid_from_json", "shape_text"]
+__all__ = [
+    "ExtentKind",
+    "Extents",
+    "HeldExtents",
+    "extents_from_json",
+    "extents_to_json",
+    "grid_from_json",
+    "guard_for_grid",
+    "held_by",
+    "shape_text",
+]
 
 _AXES = 3  # of a grid
 _WORD = 1 << 63
@@ -80,6 +92,11 @@ class Extents:
         if len(self.strides) != len(self.shape) or any(not -_WORD <= step < _WORD for step in self.strides):
             raise ValueError(f"not the strides of an array of shape {self.shape!r}: {self.strides!r}")
 
+    @property
+    def kind(self) -> ExtentKind:
+        """What of the array decides the code."""
+        return ExtentKind.SHAPE if self.strides is None else ExtentKind.LAYOUT
+
     def __str__(self) -> str:
         return shape_text(self.shape) + ("" if self.strides is None else f", strides {shape_text(self.strides)}")
 
@@ -87,16 +104,15 @@ class Extents:
         """Why code made for these extents does not take an array of others; None where it does.
 
         >>> Extents((64, 64)).problem((128, 64), None)
-        'has shape (128, 64), and this variant was built for (64, 64)'
+        'shape (128, 64), this variant was built for (64, 64)'
         """
-        if shape is None:
-            return f"has no known shape, and this variant was built for {shape_text(self.shape)}"
         if shape != self.shape:
-            return f"has shape {shape_text(shape)}, and this variant was built for {shape_text(self.shape)}"
+            given = "no shape" if shape is None else f"shape {shape_text(shape)}"
+            return f"{given}, this variant was built for {shape_text(self.shape)}"
         if self.strides is None or strides == self.strides:
             return None
-        had = "no known strides" if strides is None else f"strides {shape_text(strides)}"
-        return f"has {had}, and this variant was built for {shape_text(self.strides)}"
+        given = "no strides" if strides is None else f"strides {shape_text(strides)}"
+        return f"{given}, this variant was built for {shape_text(self.strides)}"
 
     def to_json(self) -> JSON:
         """The canonical form; strides that are free are left out."""
@@ -110,6 +126,51 @@ class Extents:
         members = read_object(data, ("shape", "strides") if strided else ("shape",), "the extents of an array")
         strides = read_integers(members["strides"], "the strides of an array") if strided else None
         return cls(read_integers(members["shape"], "the shape of an array"), strides)
+
+
+def extents_to_json(extents: Iterable[tuple[str, Extents]]) -> JSON:
+    """Those of several arrays, by name."""
+    return [[name, one.to_json()] for name, one in extents]
+
+
+def extents_from_json(data: JSON) -> tuple[tuple[str, Extents], ...]:
+    """The inverse of :func:`extents_to_json`; ``ValueError`` on anything else, and on a name that occurs twice."""
+    pairs = read_pairs(data, "the extents of arrays")
+    names = [name for name, _ in pairs]
+    if not pairs or names != sorted(set(names)):
+        raise malformed("the extents of arrays, sorted by name", data)
+    return tuple((name, Extents.from_json(item)) for name, item in pairs)
+
+
+def held_by(codes: Iterable[tuple[Sequence[tuple[str, Extents]], tuple[int, int, int] | None]]) -> HeldExtents:
+    """What a guard holds before codes that were made for these extents and these grids."""
+    held = HeldExtents()
+    for extents, grid in codes:
+        layouts = {name: one.kind for name, one in extents}
+        held = HeldExtents(held.arguments, held.grid or grid is not None).with_arguments(layouts)
+    return held
+
+
+def guard_for_grid(
+    held: HeldExtents, grid: Sequence[Node] | None, signature: Signature
+) -> tuple[HeldExtents, frozenset[str]]:
+    """What a guard holds where a declared grid decides the code too: extents, and arguments by their very value.
+
+    The grid follows from these and the config, and the config from the guard, so the guard holds the grid.
+    """
+    if not held.grid or grid is None:
+        return held, frozenset()
+    passed = {one.name for one in signature.parameters if one.kind is not ParameterKind.CONSTEXPR}
+    values: set[str] = set()
+    arrays: dict[str, ExtentKind] = {}
+    for leaf in (leaf for axis in grid for leaf in leaves(axis)):
+        if isinstance(leaf, Argument):
+            values.add(leaf.name)
+        elif isinstance(leaf, Stride):
+            arrays[leaf.argument] = ExtentKind.LAYOUT
+        elif isinstance(leaf, Extent):
+            arrays.setdefault(leaf.argument, ExtentKind.SHAPE)
+    return held.with_arguments(arrays), frozenset(values & passed)
 
 
 def grid_from_json(data: JSON) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""Names of files after names of kernels, which may be anything: a bundle's are its maker's choice."""
+"""File names made of kernel names, encoded, because the author of a bundle may name a kernel anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of functions in which names lead to versions that can be traced."""
+"""Copies of functions whose globals are replaced by versions that can be traced."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import dis
 import functools
 import math
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from silo.core.nodes import OpKind
+from silo.core.plugins import SOURCES, part_of
 from silo.core.stand_ins import Axes, DtypeStandIn
-from silo.core.traced import Ratio, Traced, apply, as_node, cdiv, maximum, minimum, next_pow2
+from silo.core.traced import Ratio, Traced, apply, as_node
 from silo.errors import TraceError
 
-__all__ = ["Copier"]
+__all__ = ["Copier", "teach"]
 
 
 def _extremum(kind: OpKind, plain: Callable[..., object]) -> Callable[..., object]:
@@ -89,9 +90,16 @@ _BY_IDENTITY = {
     id(math.log2): _refusing(math.log2, "expressions are integers"),
     id(math.sqrt): _refusing(math.sqrt, "expressions are integers"),
 }
-_TRITON_FUNCTIONS = {"cdiv": cdiv, "next_power_of_2": next_pow2, "minimum": minimum, "maximum": maximum}
+
+# By the library that kernels are written with: its functions that mean one of ours, by name.
+_taught: dict[str, Mapping[str, Callable[..., object]]] = {}
 # Their functions take stand-ins as they are, ours above all.
 _OPAQUE_MODULES = frozenset({"silo", "functools", "itertools", "operator", "math"})
+
+
+def teach(library: str, functions: Mapping[str, Callable[..., object]]) -> None:
+    """Have functions of a library traced as ours (of :mod:`silo.core.trace`): for source plug-ins, when imported."""
+    _taught[library] = dict(functions)
 
 
 class _ModuleProxy:
@@ -125,12 +133,12 @@ class Copier:
         """The version of one object that a traced function gets to see."""
         if id(value) in _BY_IDENTITY:
             return _BY_IDENTITY[id(value)]
-        triton = _triton_name(value)
-        if triton in _TRITON_FUNCTIONS:
-            return _TRITON_FUNCTIONS[triton]
+        library, name = _origin(value)
+        if name and (known := _meanings(library).get(name)) is not None:
+            return known
         if isinstance(value, types.ModuleType):
             root = value.__name__.partition(".")[0]
-            return _ModuleProxy(value, self.replace) if root in ("triton", "math", "builtins") else value
+            return _ModuleProxy(value, self.replace) if root in ("math", "builtins") or _meanings(root) else value
         if isinstance(value, types.FunctionType) and not _is_opaque(value):
             return self._copy(value)
         return value
@@ -158,17 +166,35 @@ class Copier:
         return result
 
 
-def _triton_name(value: object) -> str | None:
-    """The name of a function of Triton's, whether plain or wrapped in an object of its own."""
-    module = getattr(value, "__module__", None)
-    if not isinstance(module, str) or module.partition(".")[0] != "triton":
-        function = getattr(value, "fn", None) if type(value).__module__.startswith("triton") else None
-        module = getattr(function, "__module__", None)
-        if not isinstance(module, str) or module.partition(".")[0] != "triton":
-            return None
-        value = function
+def _origin(value: object) -> tuple[str, str]:
+    """The library a function comes from and its name there, be it plain or in an object of the library's."""
+    library = _root(getattr(value, "__module__", None))
+    if not _meanings(library):
+        # An object that holds a function: its class is the library's, and so is the function.
+        library = _root(type(value).__module__)
+        value = getattr(value, "fn", None) if _meanings(library) else None
+        if value is None or _root(getattr(value, "__module__", None)) != library:
+            return "", ""
     name = getattr(value, "__name__", None) or getattr(getattr(value, "fn", None), "__name__", None)
-    return name if isinstance(name, str) else None
+    return (library, name) if isinstance(name, str) else ("", "")
+
+
+def _root(module: object) -> str:
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+def _meanings(library: str) -> Mapping[str, Callable[..., object]]:
+    return _taught[library] if library in _taught else _own_meanings(library)
+
+
+@functools.cache
+def _own_meanings(library: str) -> Mapping[str, Callable[..., object]]:
+    """What Silo's own source plug-in of that name says: ``FUNCTIONS`` in its module ``tracing``.
+
+    It is asked by name, for a function may be traced before any kernel of the kind is seen.
+    """
+    part = part_of(SOURCES, library, "tracing")
+    return {} if part is None else part.FUNCTIONS
 
 
 def _is_opaque(function: types.FunctionType) -> bool:

@@ -1,4 +1,4 @@
-"""Numpy's side of dtypes: which numpy dtype one is, and how doubles are rounded to it.
+"""The numpy dtype of each Silo dtype, and rounding from double to it.
 
 bfloat16 and the 8-bit floats are numpy dtypes only where ml_dtypes is installed; their bits are made here without it.
 """

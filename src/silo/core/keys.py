@@ -1,4 +1,4 @@
-"""Keys of what is kept, each under a schema name with its version. Artifact and job keys are in ``core.variant``."""
+"""Keys of stored records, each with a schema name and version. Artifact and job keys are in ``core.variant``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many of anything a value may have that a file holds, and how much memory a JSON text comes to.
+"""Limits on values read from files: counts, and the memory that a JSON text takes.
 
 The counts are far above what a kernel needs, and low enough that products stay small: each of these costs for each of
 something else.

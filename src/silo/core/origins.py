@@ -1,4 +1,4 @@
-"""Where the config of a decision comes from, in the words that every message uses."""
+"""The origin of a decided config (measured, rule, seed, ...), in the words that every message uses."""
 
 from __future__ import annotations
 

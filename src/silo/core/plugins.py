@@ -1,4 +1,4 @@
-"""Where plug-ins are, and the words that compilers declare: Silo's own by a table, others by entry point.
+"""The plug-ins: Silo's own from a table, others by entry point; and what compilers and loaders declare.
 
 Names of options and kinds of blobs are asked for at a first launch, so what the table answers imports nothing.
 """
@@ -14,10 +14,12 @@ from silo.core.decisions import Rejected
 from silo.errors import TrustError
 
 if TYPE_CHECKING:
-    from silo.core.declaration import BlobKind, CompilerDeclaration, Option
+    from silo.core.declaration import BlobKind, CompilerDeclaration, LoaderDeclaration, Option
 
 __all__ = [
     "COMPILERS",
+    "LOADERS",
+    "SOURCES",
     "declarations",
     "declared_options",
     "installed_places",
@@ -27,10 +29,12 @@ __all__ = [
     "is_launch_option",
     "is_option",
     "load_declaration",
+    "load_loader_declaration",
     "load_place",
-    "loader_place",
+    "loader_of",
     "option_names",
     "options_for_targets",
+    "part_of",
     "place_of",
     "shipped_options",
     "shipped_places",
@@ -39,6 +43,7 @@ __all__ = [
 
 COMPILERS = "silo.compilers"
 LOADERS = "silo.loaders"
+SOURCES = "silo.sources"
 
 
 def _table() -> Any:  # noqa: ANN401  # a module
@@ -72,6 +77,23 @@ def load_place(place: str) -> object:
     """What ``module:attribute`` names. Raises whatever importing it raises, AttributeError where it is not there."""
     module, _, attribute = place.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def part_of(group: str, name: str, part: str) -> Any:  # noqa: ANN401  # a module
+    """A module that lies beside that of a plug-in which Silo ships; None where there is none.
+
+    >>> part_of("silo.sources", "binary", "tracing") is None
+    True
+    """
+    package = shipped_places(group).get(name, "").partition(":")[0].rpartition(".")[0]
+    if not package:
+        return None
+    try:
+        return import_module(f"{package}.{part}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{package}.{part}":
+            raise
+        return None
 
 
 # -- Compilers ---------------------------------------------------------------------------------------------------------
@@ -175,14 +197,34 @@ def _own_option(name: str) -> Option | None:
     return next((option for option in declared.options if option.name == name), None)
 
 
-def loader_place(kind: str) -> str | None:
-    """Where the loader of a kind of blobs is (``silo.loaders``), None where the device's driver loads it.
+# -- Loaders -----------------------------------------------------------------------------------------------------------
 
-    Drivers load what Silo's own compilers make, unless Silo ships a loader for it.
+
+@cache
+def load_loader_declaration(kind: str, place: str) -> LoaderDeclaration | Rejected:
+    """What the loader at a place declares, or why it cannot be used."""
+    from silo.core.declaration import LoaderDeclaration  # noqa: PLC0415  # a first launch does without
+
+    what = f"the loader of {kind} ({place})"
+    try:
+        found = load_place(place)
+    except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it is refused for
+        return Rejected(f"{what} does not load: {type(error).__name__}: {error}")
+    if not isinstance(found, LoaderDeclaration):
+        return Rejected(f"{what} is no LoaderDeclaration (silo.core.declaration) but {type(found).__name__}")
+    if found.kind != kind:
+        return Rejected(f"{what} declares that it loads {found.kind}")
+    return found
+
+
+def loader_of(kind: str) -> LoaderDeclaration | Rejected | None:
+    """The loader of a kind of blobs, or why it cannot be used; None where there is none, and the device loads it.
+
+    Devices load what Silo's own compilers make, unless Silo ships a loader for it: others' loaders take no such kind.
     """
-    if kind in _table().BLOB_KINDS:
-        return shipped_places(LOADERS).get(kind)
-    return installed_places(LOADERS).get(kind)
+    places = shipped_places(LOADERS) if kind in _table().BLOB_KINDS else installed_places(LOADERS)
+    place = places.get(kind)
+    return None if place is None else load_loader_declaration(kind, place)
 
 
 # -- Kinds of blobs ----------------------------------------------------------------------------------------------------
@@ -193,8 +235,8 @@ def _declared_kinds(kind: str) -> tuple[BlobKind, ...]:
 
 
 def is_blob_kind(kind: str) -> bool:
-    """Whether an installed compiler makes blobs of this kind."""
-    return kind in _table().BLOB_KINDS or bool(_declared_kinds(kind))
+    """Whether an installed compiler makes blobs of this kind, or an installed loader loads them."""
+    return kind in _table().BLOB_KINDS or bool(_declared_kinds(kind)) or loader_of(kind) is not None
 
 
 @lru_cache(256)
@@ -204,18 +246,22 @@ def is_host_code(kind: str) -> bool:
     What a file says plays no part but by the kind's name, and a name that nobody here declares is no answer.
 
     Raises:
-        TrustError: no installed compiler declares the kind.
+        TrustError: no installed compiler or loader declares the kind.
     """
     known = _table().BLOB_KINDS.get(kind)
     if known is not None:
         return known[0]
-    declared = _declared_kinds(kind)
+    declared = [one.host_code for one in _declared_kinds(kind)]
+    loader = loader_of(kind)
+    if loader is not None and not isinstance(loader, Rejected):
+        declared.append(loader.host_code)
     if not declared:
         raise TrustError(
-            f"code of kind {kind!r} is not used: no compiler that is installed here declares this kind, so nobody "
-            f"knows whether it would run in this process; install the plug-in that makes it{_unusable()}"
+            f"code of kind {kind!r} is not used: no compiler or loader that is installed here declares this kind, so "
+            "nobody knows whether it would run in this process; install the plug-in that makes or loads "
+            f"it{_unusable(loader)}"
         )
-    return any(one.host_code for one in declared)
+    return any(declared)
 
 
 def is_checked_text(kind: str) -> bool:
@@ -224,7 +270,7 @@ def is_checked_text(kind: str) -> bool:
     return known[1] if known is not None else any(one.checked_text for one in _declared_kinds(kind))
 
 
-def _unusable() -> str:
-    found = [load_declaration(name, place) for name, place in installed_places(COMPILERS).items()]
+def _unusable(loader: LoaderDeclaration | Rejected | None) -> str:
+    found = [loader, *(load_declaration(name, place) for name, place in installed_places(COMPILERS).items())]
     reasons = "; ".join(one.reason for one in found if isinstance(one, Rejected))
     return f" ({reasons})" if reasons else ""

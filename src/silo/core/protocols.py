@@ -1,4 +1,4 @@
-"""What one layer needs from another that stands to its right: declared here, passed in by ``silo.api``."""
+"""Protocols: the services that a layer needs from a layer to its right, passed in by ``silo.api``."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ __all__ = [
     "Compiler",
     "Device",
     "Heuristic",
+    "LibraryCall",
     "LoadedKernel",
     "Loader",
     "RecordStore",
@@ -218,7 +219,8 @@ class Device(Protocol):
         """In which process candidates may be timed, or why they may not.
 
         The process of :attr:`Measuring.CONFINED` finds the device by its name and the arrays in a :class:`silo.Buffer`,
-        so that is for devices of the host's memory and of drivers that the native module has.
+        so that is for devices of the host's memory and of drivers that the native module has, and for code that such a
+        driver loads: what a library runs (``silo.loaders``) gets the call's own objects, which stay here.
         """
         ...
 
@@ -260,23 +262,30 @@ class Device(Protocol):
         ...
 
 
-class Loader(Protocol):
-    """Plug-in: a function that loads a kind of blobs which a library runs and no driver.
+class LibraryCall(Protocol):
+    """Code that a library runs, as the native launcher calls it, with Python's lock held."""
 
-    An entry point of ``silo.loaders`` with the name of the kind; :class:`silo.launch.native.LibraryCode` makes a kernel
-    of a callable that gets the caller's objects, the grid and the stream.
+    def __call__(self, arguments: tuple[object, ...], grid: tuple[int, int, int], stream: object, /) -> object:
+        """Run it, or enqueue it; results are written through the arguments, and what is returned is ignored.
+
+        ``arguments`` are the caller's own objects in the order of the kernel's parameters: what was given, else the
+        default, else what the config sets. ``stream`` is the caller's own object too, None where none was given: then
+        the library's current one is meant. Whatever is raised reaches the caller, with a note that names the kernel.
+        """
+        ...
+
+
+class Loader(Protocol):
+    """Plug-in: a function that loads one kind of blobs, which a library runs and no driver.
+
+    Its :class:`silo.core.declaration.LoaderDeclaration` is the entry point, in the group ``silo.loaders``.
     """
 
-    def __call__(
-        self,
-        device: Device,
-        launch: LaunchInfo,
-        blob: bytes,
-        kind: str,
-        name: str,
-        /,
-    ) -> LoadedKernel:
-        """From a verified blob to a kernel on a device; consent to host code was given. Raises DeviceError."""
+    def __call__(self, device: Device, launch: LaunchInfo, blob: bytes, name: str, /) -> LibraryCall:
+        """From a verified blob to something to call; consent to host code was given before. Raises DeviceError.
+
+        ``name`` is the kernel's, for messages.
+        """
         ...
 
 

@@ -1,4 +1,4 @@
-"""The one protocol of spaces: what is asked of the configs worth trying, however they are made."""
+"""The protocol that every space follows, whether it lists its configs, spans them or makes them by a heuristic."""
 
 from __future__ import annotations
 

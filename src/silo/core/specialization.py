@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from silo.core.reading import read_object, read_pairs
-from silo.core.values import JSON, Value, malformed, value_from_json, value_sort_key, value_to_json
+from silo.core.values import JSON, Value, value_from_json, value_sort_key, value_to_json
 from silo.frozen import field, frozen, replace
 
 if TYPE_CHECKING:
@@ -68,6 +68,21 @@ class Specialization:
         return dict(self.constants)
 
     @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What is assumed of arguments, besides constants, a few words each."""
+        return (*(f"{name} {fact.value}" for name, fact in self.facts), *self._extents)
+
+    @property
+    def served(self) -> str:
+        """The extents of the calls that it serves, for people; "" where it serves any."""
+        return "; ".join(self._extents)
+
+    @property
+    def _extents(self) -> tuple[str, ...]:
+        grid = () if self.grid is None else (f"grid {self.grid}",)
+        return (*(f"{name} {extents}" for name, extents in self.extents), *grid)
+
+    @property
     def made_for_some(self) -> bool:
         """Whether the code serves calls with certain extents only: nothing generic can be built beside it."""
         return bool(self.extents) or self.grid is not None
@@ -111,14 +126,9 @@ class Specialization:
 
 def _with_extents(data: Mapping[str, JSON]) -> Specialization:
     """The specialization of code that was made for certain extents; ``ValueError`` as in ``from_json``."""
-    from silo.core.extents import Extents, grid_from_json  # noqa: PLC0415  # few kernels have any
+    from silo.core.extents import extents_from_json, grid_from_json  # noqa: PLC0415  # few kernels have any
 
     rest = {name: value for name, value in data.items() if name not in ("extents", "grid")}
-    extents = ()
-    if "extents" in data:
-        pairs = read_pairs(data["extents"], "the extents of a specialization")
-        if not pairs:
-            raise malformed("the extents of a specialization", data["extents"])
-        extents = tuple((name, Extents.from_json(item)) for name, item in pairs)
+    extents = extents_from_json(data["extents"]) if "extents" in data else ()
     grid = grid_from_json(data["grid"]) if "grid" in data else None
     return replace(Specialization.from_json(rest), extents=extents, grid=grid)

@@ -1,4 +1,4 @@
-"""What a traced function is given instead of a call's arguments: a namespace of stand-ins."""
+"""Stand-ins: the namespace that a traced function gets in place of a call's arguments."""
 
 from __future__ import annotations
 

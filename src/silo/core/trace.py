@@ -1,9 +1,9 @@
 """From a Python function of one namespace to an expression.
 
-The function runs once, with stand-ins for arguments, config values and device facts. ``triton.cdiv``,
-``triton.next_power_of_2``, ``tl.cdiv``, ``silo.cdiv`` and their like, ``min``, ``max``, ``math.ceil`` and
+The function runs once, with stand-ins for arguments, config values and device facts. ``silo.cdiv``, its like in
+libraries that kernels are written with, ``min``, ``max``, ``math.ceil`` and
 ``math.floor`` are replaced while it runs: a copy of the function gets globals and a closure in which those objects are
-ours. Their own bodies never run and Triton is never imported, so every version of it leads to the same expression.
+ours. Their own bodies never run and their libraries are never imported, so every version leads to the same expression.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Integers that are not known yet: arithmetic on them builds expressions. And the functions that take both kinds."""
+"""Traced integers, whose arithmetic builds expressions, and the functions that take them and plain integers alike."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def as_node(value: object) -> Node:
         return value
     if isinstance(value, float):
         raise TraceError(f"the float {value!r} in an expression: expressions are integers; scale by // or silo.cdiv")
-    if type(value).__module__.startswith("triton.") and hasattr(value, "value"):  # a constexpr of Triton's
+    if type(value).__name__ == "constexpr" and hasattr(value, "value"):  # an integer that a language wraps
         return as_node(cast("_Constexpr", value).value)
     index = getattr(value, "__index__", None)  # numpy's integers
     if callable(index):

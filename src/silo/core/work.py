@@ -1,4 +1,4 @@
-"""What a launch cannot do without, as its case says: how fast it could be at best."""
+"""The bytes and operations that a case declares, for comparing a launch with the device's limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call as the guard sees it, in Python's terms: what each argument is, and what may be assumed of it."""
+"""One call as the guard sees it: the kind of each argument, and the facts that code may assume."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from silo.launch.descriptors import block_shape_of
 
 if TYPE_CHECKING:
     from silo.core.argument_facts import ArgumentFacts
+    from silo.core.extents import Extents, HeldExtents
 
 __all__ = ["Argument", "Call", "ValueKind", "describe", "describe_call", "read_call"]
 
@@ -78,12 +79,17 @@ class Argument:
         from silo.core.argument_facts import ArgumentFacts  # noqa: PLC0415  # a bundle's kernels are compiled
 
         match self.kind:
-            case ValueKind.POINTER | ValueKind.ADDRESS:
-                # Only the alignment of the address is known of all calls that share this guard.
-                address = 0 if self.aligned16 else 1
-                return ArgumentFacts(dtype=self.dtype, is_pointer=True, address=address, range32=self.range32)
-            case ValueKind.DESCRIPTOR:
-                return ArgumentFacts(dtype=self.dtype, is_pointer=True, block_shape=self.block_shape)
+            case ValueKind.POINTER | ValueKind.ADDRESS | ValueKind.DESCRIPTOR:
+                return ArgumentFacts(
+                    dtype=self.dtype,
+                    is_pointer=True,
+                    # Only the alignment of the address is known of all calls that share this guard.
+                    address=0 if self.aligned16 else 1,
+                    block_shape=self.block_shape,
+                    range32=self.range32,
+                    shape=self.shape,
+                    strides=self.strides,
+                )
             case ValueKind.INT | ValueKind.BOOL | ValueKind.FLOAT:
                 return ArgumentFacts(value=self.number)
             case ValueKind.CONSTANT:
@@ -94,8 +100,9 @@ class Argument:
 
 @frozen
 class Call:
-    """One call of a kernel. ``device`` is DLPack's (type, index) of its arrays; (0, 0) where it has none.
+    """One call of a kernel.
 
+    ``device`` is DLPack's (type, index) of its arrays; where it has none, of the GPU that is current, (0, 0) without.
     ``options`` are the compile options given at the call (``num_warps=8``); ``grid`` the grid it gives (a callable, a
     tuple, an int), None where the declared one is used.
     """
@@ -105,6 +112,12 @@ class Call:
     options: Mapping[str, object]
     device: tuple[int, int]
     grid: object = None
+
+    @property
+    def memory(self) -> tuple[int, int]:
+        """Where its arrays and addresses are; (0, 0) where it has none, whichever GPU such a call would run on."""
+        placed = (ValueKind.POINTER, ValueKind.ADDRESS, ValueKind.DESCRIPTOR)
+        return self.device if any(one.kind in placed for one in self.arguments) else (0, 0)
 
     @property
     def on_host(self) -> bool:
@@ -127,6 +140,17 @@ class Call:
     ) -> dict[str, ArgumentFacts]:
         """Facts by name of every argument that was given, for ``Source.specialize``."""
         return {one.name: one.facts(constant) for one in self.arguments if one.kind is not ValueKind.ABSENT}
+
+    def extents(self, held: HeldExtents) -> tuple[tuple[str, Extents], ...]:
+        """Those that decide the code, by name. What is no array (None, a number) has none."""
+        from silo.core.extents import ExtentKind, Extents  # noqa: PLC0415  # few kernels have any
+
+        found = ((self[name], kind) for name, kind in held.arguments)
+        return tuple(
+            (one.name, Extents(one.shape, one.strides if kind is ExtentKind.LAYOUT else None))
+            for one, kind in found
+            if one.shape is not None
+        )
 
 
 def read_call(kernel: str, names: tuple[str, ...], raw: native.RawCall) -> Call:

@@ -10,7 +10,7 @@ from silo.core.dtypes import DType
 from silo.core.host_arrays import dtype_named, numpy_dtype, require_numpy
 from silo.errors import ArgumentError
 from silo.launch import native
-from silo.launch.native import KINDS, open_driver
+from silo.launch.native import has_driver, open_driver
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +30,7 @@ def split_device(device: str) -> tuple[str, int]:
     (('cuda', 1), ('cpu', 0))
     """
     kind, _, rest = device.partition(":")
-    if kind not in ("cpu", *KINDS) or not (rest.isdecimal() or rest == ""):
+    if not (kind == "cpu" or has_driver(kind)) or not (rest.isdecimal() or rest == ""):
         raise ArgumentError(f"a Buffer lies on cpu, cuda, hip or one of several as cuda:1, not on {device!r}")
     return kind, int(rest or 0)
 

@@ -1,4 +1,4 @@
-"""Tensor descriptors made on the host: which objects are some, and how the parts of one become parameters."""
+"""Tensor descriptors made on the host: recognising them, and passing their parts as parameters."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ __all__ = [
 
 _SWIZZLE_BYTES = {1: 32, 2: 64, 3: 128}  # CUtensorMapSwizzle: the widest box along the innermost axis
 _MAX_BOX = 256
+_MEMBERS = frozenset(("base", "shape", "strides", "block_shape", "padding"))
+_ALL_MEMBERS = _MEMBERS | {"round_f32_to_tf32"}
 _TYPES = 16  # of CUtensorMapDataType
 
 Packed: TypeAlias = tuple[int | str | bool | tuple[int, ...], ...]
@@ -32,14 +34,16 @@ Packed: TypeAlias = tuple[int | str | bool | tuple[int, ...], ...]
 
 
 def is_descriptor_type(kind: type) -> bool:
-    """Whether objects of a type are tensor descriptors: Triton's class, or one that says so.
+    """Whether objects of a type are tensor descriptors: the type says so, or is one that kernel languages have.
 
     A class of your own sets ``__tensor_descriptor__ = True`` and has ``base``, ``shape``, ``strides`` (elements),
-    ``block_shape`` and ``padding`` (``zero`` or ``nan``), as ``triton.tools.tensor_descriptor.TensorDescriptor`` has.
+    ``block_shape`` and ``padding`` (``zero`` or ``nan``). A dataclass ``TensorDescriptor`` of these, and perhaps
+    ``round_f32_to_tf32``, counts without; one with more members (a layout) is for one GPU alone.
     """
-    tritons = ("triton.tools.tensor_descriptor", "TensorDescriptor")
-    named = any((base.__module__, base.__qualname__) == tritons for base in kind.__mro__)
-    return named or getattr(kind, "__tensor_descriptor__", False) is True
+    named = [base for base in kind.__mro__ if base.__name__ == "TensorDescriptor"]
+    members = (frozenset[str](getattr(base, "__dataclass_fields__", ())) for base in named)
+    says_so = getattr(kind, "__tensor_descriptor__", False) is True
+    return says_so or any(_MEMBERS <= found <= _ALL_MEMBERS for found in members)
 
 
 def is_descriptor(value: object) -> bool:

@@ -1,8 +1,8 @@
-"""Which of several compiled variants a call may use, and why not the others. Pure."""
+"""The choice among compiled variants for a call, with the reason for each rejection. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar, cast
 
 from silo.core.decisions import Accepted, Decision, Rejected
@@ -76,12 +76,14 @@ def accepts(variant: Variant, call: Call, *, constant: Constant = lambda value: 
             problem = _problem(parameter, argument, variant.specialization)
         if problem is not None:
             return Rejected(f"{parameter.name} {problem}")
+    if (problem := _extents_problem(variant.specialization, given)) is not None:
+        return Rejected(problem)
     for name, value in call.options.items():
         if name not in config:
             return Rejected(f"{name}={value!r} was asked for, and it was compiled without")
         if not _equal(config[name], constant(value)):
             return Rejected(f"{name}={value!r} was asked for, and it has {name}={config[name]!r}")
-    assumed = ", ".join(f"{name} {fact.value}" for name, fact in variant.specialization.facts)
+    assumed = ", ".join(variant.specialization.assumptions)
     return Accepted(f"assumes {assumed}" if assumed else "assumes nothing of the arguments")
 
 
@@ -92,7 +94,18 @@ def may_accept(signature: Signature, specialization: Specialization, call: Call)
         (argument := given.get(parameter.name)) is not None
         and (_is_constant(parameter, specialization) or _problem(parameter, argument, specialization) is None)
         for parameter in signature.parameters
-    )
+    ) and (_extents_problem(specialization, given) is None)
+
+
+def _extents_problem(specialization: Specialization, given: Mapping[str, Argument]) -> str | None:
+    """What is wrong with the extents of a call, for code that was made for certain ones."""
+    for name, extents in specialization.extents:
+        argument = given.get(name)
+        if argument is None:
+            return f"it was built for a shape of {name}, and the call has no such argument"
+        if (problem := extents.problem(argument.shape, argument.strides)) is not None:
+            return f"argument {name}: {problem}"
+    return None
 
 
 def _is_constant(parameter: Parameter, specialization: Specialization) -> bool:

@@ -1,4 +1,4 @@
-"""How much memory the host has left."""
+"""The free memory of the host."""
 
 from __future__ import annotations
 

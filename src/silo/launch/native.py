@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from silo.errors import DeviceError
 from silo.settings import settings
@@ -61,9 +61,11 @@ except ImportError as error:
         "elsewhere reinstall: `pip install --force-reinstall kernel-silo`."
     ) from error
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
 __all__ = [
     "ABSENT",
-    "KINDS",
     "MAX_PARAMETERS",
     "Binding",
     "Bound",
@@ -96,6 +98,7 @@ __all__ = [
     "gpu_locate",
     "gpu_open",
     "gpu_synchronize",
+    "has_driver",
     "narrow",
     "new_generation",
     "open_driver",
@@ -133,7 +136,16 @@ def path() -> str:
     return _native.__file__ or ""
 
 
-KINDS = ("cuda", "hip")
+# The drivers that the native module has, and the setting that names the library of each.
+_DRIVERS: Final[Mapping[str, Callable[[], str | None]]] = {
+    "cuda": lambda: settings().cuda_library,
+    "hip": lambda: settings().hip_library,
+}
+
+
+def has_driver(kind: str) -> bool:
+    """Whether the native module has a driver for devices of a kind, which may be missing here: Buffers lie there."""
+    return kind in _DRIVERS
 
 
 def open_driver(kind: str) -> int:
@@ -142,12 +154,12 @@ def open_driver(kind: str) -> int:
     Raises:
         DeviceError: why it is not here.
     """
-    return gpu_open(kind, settings().cuda_library if kind == "cuda" else settings().hip_library)
+    return gpu_open(kind, _DRIVERS[kind]())
 
 
 def open_drivers() -> None:
     """Open what there is. The native module calls this once, for a call that may concern a GPU."""
-    for kind in KINDS:
+    for kind in _DRIVERS:
         try:
             open_driver(kind)
         except DeviceError as error:

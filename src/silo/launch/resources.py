@@ -1,4 +1,4 @@
-"""How much of a device launches may use: threads of the CPU, and multiprocessors of a GPU that are left to others."""
+"""Resources that launches may use: threads of the CPU, and multiprocessors that are reserved for others."""
 
 from __future__ import annotations
 

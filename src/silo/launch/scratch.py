@@ -1,4 +1,4 @@
-"""Scratch memory of kernels that need some, in stream order, from whoever manages the device's memory."""
+"""Scratch memory for kernels, in stream order, from the allocator that manages the device's memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+from silo.core.plugins import SOURCES, part_of, shipped_places
 from silo.errors import LaunchError
 from silo.forks import Mutex
 from silo.launch import native
@@ -31,8 +32,8 @@ _captured: list[native.GpuBuffer] = []
 def set_allocator(allocator: Allocator | None) -> None:
     """Take scratch memory from ``allocator``; None: from the usual places again.
 
-    Those are, the first that applies: the allocator given to ``triton.set_allocator``, torch's caching allocator,
-    Silo's own buffers (one a stream, which grows).
+    Those are, the first that applies: the allocator given to the kernels' library (``triton.set_allocator``), torch's
+    caching allocator, Silo's own buffers (one a stream, which grows).
     """
     global _user  # noqa: PLW0603  # one a process
     _user = allocator
@@ -48,8 +49,8 @@ def allocate(size: int, alignment: int, kind: str, index: int, stream: int) -> t
     owner: Any
     if _user is not None:
         owner = _user(size, alignment, stream, device)
-    elif (triton_allocator := _triton_allocator()) is not None:
-        owner = triton_allocator(size, alignment, stream)
+    elif (of_language := _language_allocator()) is not None:
+        owner = of_language(size, alignment, stream)
     elif (torch := torch_with_gpu(kind)) is not None:
         owner = _torch_memory(torch, size, alignment, index, stream)
     else:
@@ -57,14 +58,14 @@ def allocate(size: int, alignment: int, kind: str, index: int, stream: int) -> t
     return owner, _address(owner)
 
 
-def _triton_allocator() -> Any:  # noqa: ANN401  # a callable of Triton's protocol, or None
-    """The allocator the user gave Triton in this context; None where he gave none."""
-    module: Any = sys.modules.get("triton.runtime._allocation")
-    held = getattr(module, "_allocator", None)
-    if held is None:
-        return None
-    allocator = held.get() if hasattr(held, "get") else held  # a ContextVar from Triton 3.5 on
-    return None if type(allocator).__name__ == "NullAllocator" else allocator
+def _language_allocator() -> Any:  # noqa: ANN401  # takes bytes, alignment and stream; or None
+    """The allocator that the program gave a library which kernels are written with; None where it gave none."""
+    for kind in shipped_places(SOURCES):
+        if kind in sys.modules and (part := part_of(SOURCES, kind, "allocation")) is not None:
+            allocator = part.given_allocator()
+            if allocator is not None:
+                return allocator
+    return None
 
 
 def _torch_memory(torch: Any, size: int, alignment: int, index: int, stream: int) -> Any:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""What torch's tensors are that stand for others and have no memory of their own, and what to do with them."""
+"""Error messages for torch tensors without memory of their own (fake, functional, vmapped), with what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The speed of light: what a case's bytes and operations take at the rates that the device was measured to reach."""
+"""The least time of a case: its bytes and operations at the rates that the device was measured to reach."""
 
 from __future__ import annotations
 

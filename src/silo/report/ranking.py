@@ -1,4 +1,4 @@
-"""What trials say: the best so far, each parameter's effect, failures by kind, the winner beside the default."""
+"""Summaries of trials: the best so far, each parameter's effect, failures by kind, the winner beside the default."""
 
 from __future__ import annotations
 

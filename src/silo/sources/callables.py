@@ -1,4 +1,4 @@
-"""What users call, where nothing but Python calls it."""
+"""The callable object of kernels that only Python code calls."""
 
 from __future__ import annotations
 

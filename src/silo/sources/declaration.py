@@ -1,4 +1,4 @@
-"""What an object that a user wrote says of itself: its source, and what stands beside the source."""
+"""A user's kernel object as a declaration: its source, and the space, key and hooks written beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel of this process needs of its source, whatever language it is written in."""
+"""The protocol of sources that calls can be resolved against, whatever language the kernel is written in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled things by key: artifact key to artifact, job key to the outcome of a compile job.
+"""The tables of compiled code: from artifact key to artifact, from job key to the outcome of the job.
 
 Variants whose jobs are equal share blobs through the job key. Failures are not kept here: a compiler that failed for
 want of memory or time must be asked again.

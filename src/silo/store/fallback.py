@@ -1,4 +1,4 @@
-"""Going on without keeping: where the disk refuses a write, the result stays in memory, and the user is told once."""
+"""The fallback of a store whose disk refuses writes: results stay in memory, with one warning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telling the user once, in the log, about something that was worked around."""
+"""Warnings that are logged once a process."""
 
 from __future__ import annotations
 

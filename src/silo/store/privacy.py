@@ -1,4 +1,4 @@
-"""Whether a store is its user's alone: what others could have written there is never read.
+"""The check that a store is private to its user.
 
 Compiled code of the store runs in its user's processes, so whoever may write there could run code as that user. Two
 looks make sure that nobody else may. Before a store is used, :func:`examine` walks from ``/`` to its root and over its

@@ -1,4 +1,4 @@
-"""Who may bring host code: native code runs only where this user built it, trusted it, or says so now.
+"""The trust ledger: native code runs only if this user built it, trusted it, or allows it for this call.
 
 What is vouched for is a :class:`silo.core.consent.HostCode`: the bytes and all that decides what happens when they are
 called, by its digest. Whoever maps native code asks for a :class:`silo.core.consent.Consent`, and they are given here

@@ -1,4 +1,4 @@
-"""How much a store holds, and how it gets smaller."""
+"""The size of a store, and pruning it."""
 
 from __future__ import annotations
 

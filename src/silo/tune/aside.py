@@ -1,4 +1,4 @@
-"""What was found of configs without measuring them: how much the code of each spills, kept beside a study's trials.
+"""Spill counts of configs, found without measuring them, kept beside a study's trials.
 
 These are facts of code, not trials: whether a config is set aside for them is decided anew by each session.
 """

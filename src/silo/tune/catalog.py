@@ -1,4 +1,4 @@
-"""The catalog: which studies of a kernel a store holds, so that those of other sizes, devices and compilers are found.
+"""The catalog: a list of the studies of each kernel in a store, for finding results of other sizes and devices.
 
 One list of records a kernel name. A study is written there before its first trial, so every kept trial is found; one
 that two processes begin at once is there twice, and counts once.

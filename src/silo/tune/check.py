@@ -1,4 +1,4 @@
-"""Whether a config's result is right where no expected result is known: it is compared with a base config's."""
+"""The check of a config's result where no expected result is known: comparison with a base config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deterministic mode: which configs of a space give the very bits that its first one gives.
+"""Deterministic mode: the configs of a space that give the same bits as its first config.
 
 What is measured differs from run to run and from rank to rank, so whatever it decides must not change results. Where a
 kernel sums, its first config is used and nothing is measured; where every element is computed by itself, blocks,

@@ -1,4 +1,4 @@
-"""What first calls have spent on a study, kept beside its trials, so that a call that was cut off is gone on with.
+"""The time that first calls have spent on a study, kept beside its trials, so that a later call can continue.
 
 Each first call that tunes appends a record when it begins and one when it ends; one that died left none of the latter.
 Whoever tunes the study at leisure (``silo tune``, ``silo build``) settles it: how far it goes was decided then.

@@ -1,4 +1,4 @@
-"""What tuning asks of whoever compiles, checks and runs configs."""
+"""The protocol of evaluators, which compile, check and run configs for a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that no config of a space makes work: what to tell their author."""
+"""The message for a kernel that fails with every config of its space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose fault a failure is: the config's, which a trial tells for ever, or the machine's, which says nothing of it.
+"""Classification of failures: caused by the config, and kept as a trial, or by the machine, and not kept.
 
 The one place that decides. A failure often comes from another process as a class and a text, so texts are looked at
 too: what the system, the C compilers and the GPU drivers print. A config that is blamed wrongly is lost for good, one

@@ -1,4 +1,4 @@
-"""Studies as they are found again: with their trials, their cases, and what a report asks besides."""
+"""Studies read back from a store or a bundle, with their trials and cases, for reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluators of one study at work side by side, one a device: each serves its configs from a thread of its own."""
+"""Lanes: several evaluators of one study, one for each device, each in a thread of its own."""
 
 from __future__ import annotations
 

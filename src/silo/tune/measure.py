@@ -1,4 +1,4 @@
-"""How kernels are timed, whatever device they run on."""
+"""The measuring policy: how kernels are timed on any device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far one study is from another, and in what: why kept trials do not count here, and how much they still say."""
+"""The distance between two studies, and the fields in which they differ."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ _COMPILER = 8
 _SOURCE = 24
 _MODEL = 24
 _LEVEL = 16  # besides the model, where it is of another architecture
+_EXTENTS = 48
 _CONSTANT = 48
 _DTYPE = 48
 
@@ -86,6 +87,9 @@ def differences(ours: Study, theirs: Study) -> tuple[Difference, ...]:
     constants, other_constants = ours.specialization.constant_values, theirs.specialization.constant_values
     for name in sorted({*constants, *other_constants}):
         compare("constexpr", name, constants.get(name, "absent"), other_constants.get(name, "absent"), _CONSTANT)
+    shapes, other_shapes = dict(ours.specialization.extents), dict(theirs.specialization.extents)
+    for name in sorted({*shapes, *other_shapes}):
+        compare("shape", name, shapes.get(name, "any"), other_shapes.get(name, "any"), _EXTENTS)
     found += _bucket(ours, theirs)
     return tuple(found)
 

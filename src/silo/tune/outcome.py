@@ -1,4 +1,4 @@
-"""How long a session may take, and how it ended."""
+"""The budget of a session, and its outcome."""
 
 from __future__ import annotations
 

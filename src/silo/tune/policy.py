@@ -1,4 +1,4 @@
-"""What to do at the first call of a key: use a known config, or tune."""
+"""The decision at the first call of a key: use a known config, or tune."""
 
 from __future__ import annotations
 

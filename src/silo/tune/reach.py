@@ -1,4 +1,4 @@
-"""What a space reaches: its own configs, and those that refinements of them may come to.
+"""The reach of a space: its own configs, and the configs that refining them may give.
 
 Membership is decided for the configs that are asked about, which are those with trials: a space may have thousands.
 """

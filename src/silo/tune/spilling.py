@@ -1,4 +1,4 @@
-"""Spilling configs: which of those whose code keeps values in local memory are measured, and which are set aside.
+"""Spilling configs: the decision which of them to measure and which to set aside.
 
 Code that has no registers left keeps values of a thread in local memory, which is slow. PyTorch Inductor never measures
 a config that keeps more than 16 of them there (32 on AMD devices), and takes the first where all do. Here the threshold

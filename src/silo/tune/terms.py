@@ -1,4 +1,4 @@
-"""The terms of a session: how it searches, what it measures besides or leaves out, and who is told of it."""
+"""The terms of a session: searcher, extra configs, excluded configs, and the receiver of progress events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to launch for sizes that were never measured: the nearest measured bucket, or a small decision list.
+"""Dispatch rules for sizes that were not measured: the nearest measured bucket, or a small decision list.
 
 The list is grown like a decision tree on the measured buckets: at each node the argument and the bound that lower the
 total regret most. Which of the two is used is decided by regret on buckets held out in turn: the list has to be better

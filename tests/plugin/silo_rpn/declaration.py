@@ -1,6 +1,6 @@
-"""What Silo has to know of the compiler before it is imported, so this module imports nothing else."""
+"""What Silo has to know of the compiler and the loaders before they are imported: this module imports nothing else."""
 
-from silo.core.declaration import BlobKind, CompilerDeclaration, Option
+from silo.core.declaration import BlobKind, CompilerDeclaration, LoaderDeclaration, Option
 
 RPN = CompilerDeclaration(
     name="rpn",
@@ -17,3 +17,6 @@ RPN = CompilerDeclaration(
     ),
     code=("silo_rpn",),
 )
+
+RPNCODE = LoaderDeclaration("rpncode", host_code=False, load="silo_rpn.loader:load_machine_code")
+RPNPY = LoaderDeclaration("rpnpy", host_code=True, load="silo_rpn.loader:load_python")

@@ -1,4 +1,4 @@
-"""What Silo has to know of the fake compiler before it is imported."""
+"""The declaration of the fake compiler, read before the plug-in is imported."""
 
 from __future__ import annotations
 

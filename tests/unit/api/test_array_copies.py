@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 import silo
-from silo.api.machine import array_copies, restoration
+from silo.api.machine import array_copies
 from silo.errors import ArgumentError
+from silo.launch.array_libraries.extents import extent_of
 
 
 def numpys():
@@ -34,7 +35,7 @@ def test_numpy_copies_keep_layout_and_alignment(name):
 @pytest.mark.parametrize("name", list(numpys()))
 def test_extents(name):
     array = numpys()[name]
-    extent = array_copies.extent_of(array)
+    extent = extent_of(array)
     lowest, end = np.lib.array_utils.byte_bounds(array) if array.size else (extent.start, extent.start)
     assert (extent.start, extent.start + extent.size) == (lowest, end)
     memory = memoryview(bytearray(extent.size))
@@ -47,7 +48,7 @@ def test_extents(name):
 def test_restoring(name):
     array = numpys()[name].copy(order="K")
     before = array.copy()
-    put_back = restoration.restorer(array)
+    put_back = array_copies.restorer(array)
     array[...] = 0
     put_back()
     np.testing.assert_array_equal(array, before)
@@ -76,7 +77,7 @@ def test_torch_copies():
         assert not tensor.numel() or (copy.data_ptr() - tensor.data_ptr()) % 16 == 0
         assert torch.equal(copy, tensor)
         assert (array_copies.host_bits(copy) == array_copies.host_bits(tensor)).all()
-        put_back = restoration.restorer(copy)
+        put_back = array_copies.restorer(copy)
         copy.zero_()
         put_back()
         assert torch.equal(copy, tensor)
@@ -87,7 +88,7 @@ def test_buffers():
     copy = array_copies.duplicate(buffer)
     assert isinstance(copy, silo.Buffer)
     assert bytes(copy.raw) == bytes(buffer.raw)
-    put_back = restoration.restorer(buffer)
+    put_back = array_copies.restorer(buffer)
     buffer.fill(7)
     assert set(buffer.raw) == {7}
     put_back()
@@ -119,9 +120,9 @@ def test_a_torch_copy_that_cannot_lie_on_the_device(monkeypatch, caplog):
     tensor = torch.arange(6.0).view(2, 3).t().as_subclass(OnGpu)
     before = torch.arange(6.0).view(2, 3).t()
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (47, 100))
-    monkeypatch.setattr("silo.api.machine.restoration.available_memory", lambda: 1 << 40)
+    monkeypatch.setattr("silo.launch.array_libraries.torch_tensors.available_memory", lambda: 1 << 40)
     with caplog.at_level("INFO", "silo"):
-        put_back = restoration.restorer(tensor)
+        put_back = array_copies.restorer(tensor)
     assert "restoring 24 bytes from host memory" in caplog.text
     assert "pageable, which is slower still: " in caplog.text
     tensor.zero_()
@@ -130,5 +131,5 @@ def test_a_torch_copy_that_cannot_lie_on_the_device(monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (48, 100))
     caplog.clear()
     with caplog.at_level("INFO", "silo"):
-        restoration.restorer(tensor)
+        array_copies.restorer(tensor)
     assert not caplog.messages

@@ -13,6 +13,7 @@ from silo.core.plugins import shipped_places
 from silo.core.target import Target
 from silo.core.trace import trace_grid
 from silo.errors import DeviceError, TraceError
+from silo.launch.arguments import read_call
 from silo.launch.buffers import split_device
 from silo.launch.resources import reserve_sms
 
@@ -146,6 +147,16 @@ def test_a_device_that_is_insisted_on_takes_the_memory():
         device_plugins.require_memory("k", cpu, (2, 1))
     with pytest.raises(DeviceError, match="rocm:1"):
         device_plugins.require_memory("k", Toy(10), (10, 1))
+
+
+def test_a_call_without_arrays_runs_where_it_is_told():
+    place = (2, 1)  # a GPU is current
+    facts = ((4, 0, 32, 0, -1, None),)
+    call = read_call("k", ("n",), (facts, (3,), {}, place, None))
+    assert (call.device, call.memory) == (place, (0, 0))
+    device_plugins.require_memory("k", device_plugins.device_named("cpu"), call.memory)
+    given = read_call("k", ("x",), (((2, 0, 0, 1, -1, None),), (4096,), {}, place, None))
+    assert given.memory == place  # an address lies somewhere
 
 
 # ---- devices that other libraries know ----

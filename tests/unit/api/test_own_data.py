@@ -12,7 +12,8 @@ from silo.core.dtypes import DTYPES
 from silo.core.own_data import OWN_LIMIT
 from silo.core.recipes import ArrayRecipe, CaseRecipe
 from silo.errors import CaseError, TraceError
-from silo.launch.cases import fill, materialize
+from silo.launch.array_libraries.filling import fill
+from silo.launch.cases import materialize
 
 
 @pytest.fixture(params=["python", "native"])

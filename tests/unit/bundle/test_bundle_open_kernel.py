@@ -30,7 +30,7 @@ def path(tmp_path_factory):
 
 def device(target):
     here = Target.parse(target)
-    return SimpleNamespace(target=here, runs=lambda built: runs_on(built, here), facts=dict)
+    return SimpleNamespace(target=here, runs=lambda built, kind: runs_on(built, here, kind), facts=dict)
 
 
 def call(n, *, element="float32", aligned=True, **constants):

@@ -137,9 +137,9 @@ def test_no_plugin_no_option():
 
 
 def test_a_kind_that_nobody_declares_is_an_error_and_not_harmless():
-    with pytest.raises(TrustError, match=r"'verse' is not used: no compiler that is installed here declares"):
+    with pytest.raises(TrustError, match=r"'verse' is not used: no compiler or loader that is installed here declares"):
         is_host_code("verse")
-    with pytest.raises(TrustError, match="install the plug-in that makes it"):
+    with pytest.raises(TrustError, match="install the plug-in that makes or loads it"):
         require_consent(None, LaunchInfo("k", ()), b"x", "verse", "k")
     artifact = Artifact(None, LaunchInfo("k", ()), BlobRef("ab" * 32, "verse", 1), (), "", "")
     with pytest.raises(TrustError):

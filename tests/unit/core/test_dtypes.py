@@ -7,12 +7,12 @@ from silo.core.host_arrays import numpy_dtype
 
 @pytest.mark.parametrize("element", DTYPES, ids=str)
 def test_every_name_leads_to_it(element):
-    assert dtype(element.name) is dtype(element.triton) is from_dlpack(element.code, element.bits) is element
+    assert dtype(element.name) is dtype(element.short) is from_dlpack(element.code, element.bits) is element
     assert str(element) == element.name
 
 
 def test_names_and_codes_are_distinct():
-    assert len({element.name for element in DTYPES}) == len({element.triton for element in DTYPES}) == len(DTYPES)
+    assert len({element.name for element in DTYPES}) == len({element.short for element in DTYPES}) == len(DTYPES)
     assert len({(element.code, element.bits) for element in DTYPES}) == len(DTYPES)
 
 

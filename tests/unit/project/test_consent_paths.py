@@ -26,6 +26,14 @@ CALLS = {
         "backends/cpu/triton_plugin/launching.py": "what Triton compiled, or kept in its own cache, whose word it is",
     },
     "GpuModule": {"launch/gpu.py": "code of a device, which a driver runs there"},
+    # What makes a kernel of a callable, and who imports the loader that gives it.
+    "LibraryCode": {"launch/loading.py": "load_library_code, which requires consent"},
+    "load_place": {
+        "api/machine/device_plugins.py": "device plug-ins, by their entry points",
+        "compile/toolchain.py": "compiler plug-ins, by their declarations",
+        "core/plugins.py": "declarations, by their entry points",
+        "launch/loading.py": "loaders, by their declarations, after consent was required",
+    },
     # Who calls that.
     "open_object": {"backends/cpu/load.py": "load: code that was compiled a moment ago"},
     "load_entry": {
@@ -35,7 +43,7 @@ CALLS = {
     "load": {
         "api/code/loaded_kernels.py": "load_code: the one call of Device.load for artifacts, with their consent",
         "api/trials/measuring_worker.py": "Device.load with the consent of the process that asks",
-        "api/tuning/ceiling_kernels.py": "Triton's language",
+        "sources/triton/ceiling_kernels.py": "Triton's language",
         "backends/cpu/checking/code.py": "code that checks itself, compiled a moment ago",
         "backends/cpu/load.py": "run: for tests of the compiler",
         "backends/cpu/lower/nest.py": "a nest's own method: C text",
@@ -44,6 +52,7 @@ CALLS = {
         "api/tuning/bundle_tuning.py": "silo.load: opens a bundle and loads nothing",
         "api/commands/run.py": "silo.load: opens a bundle and loads nothing",
     },
+    "load_library_code": {"api/code/loaded_kernels.py": "load_code, with the artifact's consent"},
     "load_code": {
         "api/kernels/bundle.py": "what a bundle's kernel has consent to",
         "api/calls/resolver.py": "what the store has consent to",

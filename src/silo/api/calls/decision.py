@@ -1,4 +1,4 @@
-"""The config for a call: what the lock, the store and the mode say, gathered and decided on."""
+"""The decision on a call's config, from the lock, the store and the mode."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def decide_call(
         return decide(mode, configs, bucket=winner.config if winner else None, only=only)
     rule = guess = None
     if winner is None:
-        rules = problem.rules(situation.specialization.constant_values, situation.reach)
+        rules = problem.rules(situation.specialization, situation.reach)
         if rules is not None:
             rule = rules.lookup([situation.values[name] for name in problem.key]).config
         elif mode is not Mode.FROZEN:

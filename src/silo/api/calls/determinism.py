@@ -1,4 +1,4 @@
-"""Deterministic mode at a call: its candidates are lowered and looked at, and those of other bits left out."""
+"""Deterministic mode at a call: candidates whose results have other bits are left out."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from silo.api.calls.decision import tuning_allowance_s
 from silo.api.code.compilation import Compilation, memory_is_shown
-from silo.api.machine.array_copies import array_behind, duplicate, extent_of
+from silo.api.machine.array_copies import array_behind, duplicate
 from silo.api.machine.session import session
 from silo.api.trials.benches import RUN_LIMIT_S, Bench, LocalBench, benches_on, grid_at
 from silo.api.trials.evaluators import BenchEvaluator, CompiledArtifacts
@@ -22,6 +22,7 @@ from silo.core.host_arrays import has_numpy
 from silo.core.origins import Origin
 from silo.errors import ArgumentError, TuneError
 from silo.launch.arguments import Argument, ValueKind
+from silo.launch.array_libraries.extents import extent_of
 from silo.launch.descriptors import with_base
 from silo.settings import settings
 from silo.status_line import Task, announce, working

@@ -1,4 +1,4 @@
-"""The space of a kernel that has none, for calls that leave its block sizes open: lowered once, looked at, guessed."""
+"""The guessed space of a kernel without one, from its lowered form, for calls that leave block sizes open."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def check_grid(kernel: DeclaredKernel, rule: Rule, grid: object, declared: tuple
         what = f"the grid {grid!r} of the call"
     raise SpaceError(
         f"{kernel.name}: the call leaves {', '.join(rule.placed)} open, and {what} does not depend on it: "
-        f"pass a function, {kernel.name}[lambda meta: (triton.cdiv(..., meta[{rule.placed[0]!r}]),)](...), or the value"
+        f"pass a function, {kernel.name}[lambda meta: (silo.cdiv(..., meta[{rule.placed[0]!r}]),)](...), or the value"
     )
 
 

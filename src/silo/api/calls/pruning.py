@@ -1,4 +1,4 @@
-"""Configs that the author's own functions rule out: such as a decorator's ``prune_configs_by``, asked at each miss.
+"""Pruning of configs by the author's own functions, such as ``prune_configs_by``, asked at each miss.
 
 Authors expect to be asked once a key, so every value of the key is a miss of its own. A bundle has no
 Python to ask: it holds what was allowed in its cases.

@@ -1,4 +1,4 @@
-"""What happens when a kernel of this process is called in a way it was not called before."""
+"""The resolver: serves calls of a kernel of this process that its launcher has no code for yet."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from silo.core.protocols import Device
 from silo.core.search_space import SearchSpace
 from silo.core.signature import NoDefault, Signature
 from silo.core.specialization import Specialization
+from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BlobLostError, SpaceError, TargetError
@@ -71,6 +72,7 @@ class Resolver:
         self._tuning_process = 0  # the one that tunes now; a child made by fork meanwhile does not
         self._guesses: dict[tuple[Signature, Specialization], BoundSpace] = {}
         self._numerics = NumericsOf(kernel)
+        self._compilers: dict[Target, Accepted] = {}  # that something compiles it for a target
         self._told: set[str] = set()  # why calls are not tuned
 
     @cached_property
@@ -102,8 +104,10 @@ class Resolver:
         """Compile and load what a call needs; what came of it."""
         from silo.api.code.compiled_calls import compiled_kernel, default_place, stand_in  # noqa: PLC0415  # few calls look at it
 
-        args = tuple(stand_in(value, default_place) for value in args)
-        named = self._completed(args, {name: stand_in(value, default_place) for name, value in kwargs.items()})
+        if self._kernel.extents is None:  # else a dtype is no array, for it has no shape
+            args = tuple(stand_in(value, default_place) for value in args)
+            kwargs = {name: stand_in(value, default_place) for name, value in kwargs.items()}
+        named = self._completed(args, kwargs)
         binding = self.native.resolve(*args, **named, **({} if grid is None else {"grid": grid}))
         return compiled_kernel(self._kernel, cast("Resolved", binding.tag).artifact, binding, self.native)
 
@@ -145,8 +149,7 @@ class Resolver:
         lines = [
             describe_call(situation.call),
             f"device: {situation.device.target} ({situation.device.model})",
-            "assumes: "
-            + (", ".join(f"{name} {fact.value}" for name, fact in variant.specialization.facts) or "nothing"),
+            "assumes: " + (", ".join(variant.specialization.assumptions) or "nothing"),
             f"config: {decision.config} ({decision.origin.value}: {decision.reason})",
             f"artifact: {variant.artifact_key(compiler)[:16]}, " + ("in the store" if known else "not compiled yet"),
             *self._heuristic(situation),
@@ -199,9 +202,11 @@ class Resolver:
         if device is None:
             device = device_for(kernel.name, call.device, self._serves)
         else:
-            require_memory(kernel.name, device, call.device)
+            require_memory(kernel.name, device, call.memory)
         facts = call.facts(kernel.source.constant)
         signature, specialization = kernel.source.specialize(facts)
+        if kernel.source.extents is not None:
+            specialization = replace(specialization, extents=call.extents(kernel.source.extents))
         open_blocks = [name for name in kernel.open_blocks if name not in specialization.constant_values]
         rule = self._guessed(call, device, signature, specialization) if open_blocks else kernel.rule
         deterministic = is_deterministic(kernel)
@@ -227,7 +232,7 @@ class Resolver:
                 )
         integers = {name: key_values[name] for name in key if isinstance(key_values.get(name), int)}
         space = kernel.space if rule is None else rule.space(device.target, device.facts(), key_values)
-        specialization = Specialization(specialization.facts, tuple(constants.items()))
+        specialization = specialization.with_constants(constants)
         searched, left_out = self._searched(space, integers, given), dict[bytes, str]()
         if kernel.prunes:
             searched, left_out = prune(kernel, call, searched)
@@ -267,8 +272,8 @@ class Resolver:
         """The space of a call that leaves block sizes open, for a kernel without one. ``SpaceError`` where unclear."""
         from silo.api.calls.guessed_space import check_grid, guess_space  # noqa: PLC0415  # most kernels say what they are
 
-        constants = tuple(item for item in specialization.constants if item[0] not in self._kernel.open_blocks)
-        specialization = Specialization(specialization.facts, constants)
+        kept = {name: value for name, value in specialization.constants if name not in self._kernel.open_blocks}
+        specialization = specialization.with_constants(kept)
         known = (signature, specialization)
         if known not in self._guesses:
             self._guesses[known] = guess_space(self._kernel, device.target, signature, specialization)
@@ -326,22 +331,36 @@ class Resolver:
         derived = derive(kernel.derived, values, config.as_dict(), situation.device.facts())
         own = {name: value for name, value in derived.items() if name not in situation.specialization.constant_values}
         own |= kernel.source.constants_of(config, situation.specialization)
-        constants = (*situation.specialization.constants, *own.items())
+        specialization = situation.specialization.with_constants({**situation.specialization.constant_values, **own})
         return Variant(
             kernel=kernel.name,
             source=kernel.source.fingerprint,
             signature=situation.signature,
-            specialization=Specialization(situation.specialization.facts, constants),
+            specialization=self.with_grid(situation, config, specialization),
             config=config,
             target=situation.device.target,
         )
 
+    def with_grid(self, situation: Situation, config: Config, specialization: Specialization) -> Specialization:
+        """With the grid that a call has with one config, where it decides the code."""
+        extents = self._kernel.source.extents
+        if extents is None or not extents.grid:
+            return specialization
+        from silo.launch.call_grid import call_grid  # noqa: PLC0415  # few kernels have such code
+
+        values = {**config.as_dict(), **specialization.constant_values}
+        grid = call_grid(situation.call, self._kernel.grid, values, situation.device.facts())
+        return replace(specialization, grid=grid)
+
     def _serves(self, device: Device) -> Decision:
-        """Whether something here compiles the kernel for a device."""
-        try:
-            return Accepted(select_compiler(self._kernel.source.kind, device.target).declaration.name)
-        except TargetError as error:
-            return Rejected(str(error))
+        """Whether something here compiles the kernel for a device; once a compiler was found, nobody is asked again."""
+        if device.target not in self._compilers:
+            try:
+                compiler = select_compiler(self._kernel.source.kind, device.target)
+            except TargetError as error:
+                return Rejected(str(error))
+            self._compilers[device.target] = Accepted(compiler.declaration.name)
+        return self._compilers[device.target]
 
     def _on_miss(self, call: Call, device: Device | None = None) -> Binding:
         with self._lock:

@@ -1,4 +1,4 @@
-"""The forms of an artifact's code, from what the front end made of it to machine code, each made when asked for."""
+"""The forms of an artifact's code, from the front end's text to machine code, each made when asked for."""
 
 from __future__ import annotations
 

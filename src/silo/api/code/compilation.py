@@ -1,4 +1,4 @@
-"""From variants to artifacts: the store first, then the compile workers."""
+"""Compilation of variants to artifacts: from the store, else by the compile workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from silo.api.machine.array_copies import array_behind, extent_of
+from silo.api.machine.array_copies import array_behind
 from silo.api.machine.session import Session
 from silo.artifacts.artifact import Artifact
 from silo.compile.executor import InProcess
@@ -20,6 +20,7 @@ from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError
 from silo.forks import Mutex
+from silo.launch.array_libraries.extents import extent_of
 from silo.store.artifacts import Outcome
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What ``k.compiled(...)`` and ``k.warmup(...)`` give: one call's compiled code, with the members that Triton's has."""
+"""The results of ``k.compiled(...)`` and ``k.warmup(...)``: compiled code with the members that Triton's has."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from silo.core.dtypes import dtype
 from silo.errors import ArgumentError
 from silo.frozen import replace
 from silo.launch import native
+from silo.sources.kinds import kind_near
+from silo.sources.source_kind import NamesDtypes
 
 if TYPE_CHECKING:
     from silo.api.declared.declaration import DeclaredKernel
@@ -157,18 +159,20 @@ def default_place() -> str:
 
 
 def stand_in(value: object, device: Callable[[], str]) -> object:
-    """What a call sees where ``warmup`` was given a dtype for an array, as Triton allows; any other value itself.
+    """What a call sees where ``warmup`` was given a dtype for an array; any other value itself.
 
-    It is an array of one element on ``device``, aligned to 16 bytes.
+    It is an array of one element on ``device``, aligned to 16 bytes. The dtype is one of torch, or whatever a library
+    that kernels are written with takes for one.
     """
-    kind = type(value)
-    place = f"{kind.__module__}.{kind.__qualname__}"
-    if place == "triton.runtime.jit.MockTensor":
-        value = getattr(value, "dtype", None)
-    elif place not in ("torch.dtype", "triton.language.core.dtype"):
-        return value
+    if f"{type(value).__module__}.{type(value).__qualname__}" == "torch.dtype":
+        name = str(value).rpartition(".")[2]
+    else:
+        kind = kind_near(value)
+        name = kind.dtype_of(value) if isinstance(kind, NamesDtypes) else None
+        if name is None:
+            return value
     try:
-        found = dtype(str(value).rpartition(".")[2])
+        found = dtype(name)
     except KeyError as error:
         raise ArgumentError(f"warmup takes a dtype in place of an array, and not {value}: {error.args[0]}") from None
     from silo.launch.buffers import Buffer  # noqa: PLC0415  # few warm-ups are without arrays

@@ -1,4 +1,4 @@
-"""From artifacts to loaded kernels, and launchers for kernels whose heuristics run in Python."""
+"""Loading of artifacts with consent, and launchers for kernels whose heuristics run in Python."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.decisions import Decision
-from silo.core.plugins import loader_place, option_names
+from silo.core.plugins import loader_of, option_names
 from silo.core.signature import ParameterKind, Signature
 from silo.core.values import Value
 from silo.core.variant import Variant
@@ -61,6 +61,7 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
         counted=kernel.open_blocks,
         options=option_names(),
         release_gil=release_gil,
+        extents=kernel.extents,
     )
 
 
@@ -84,15 +85,15 @@ def stored_code(store: Store | MemoryStore, artifact: Artifact) -> VouchedCode:
 
 
 def load_code(device: Device, code: VouchedCode) -> LoadedKernel:
-    """Hand code to the device, or to the loader of its kind."""
+    """Hand code to the device, or to the library that runs it."""
     artifact = code.artifact
     kind, kernel = artifact.blob.kind, artifact.variant.kernel
-    place = loader_place(kind)
-    if place is None:
+    loader = loader_of(kind)
+    if loader is None:
         return device.load(artifact.launch, code.blob, kind, kernel, consent=code.consent)
-    from silo.launch.loading import load_by_plugin  # noqa: PLC0415  # drivers load what Silo's own compilers make
+    from silo.launch.loading import load_library_code  # noqa: PLC0415  # drivers load what Silo's own compilers make
 
-    return load_by_plugin(place, device, artifact.launch, code.blob, kind, kernel, consent=code.consent)
+    return load_library_code(loader, device, artifact.launch, code.blob, kind, kernel, consent=code.consent)
 
 
 def runs_here(device: Device, target: Target, blob_kind: str) -> Decision:

@@ -25,9 +25,11 @@ from silo.bundle.contents import (
     BundleKernel,
     BundleRules,
     BundleVariant,
+    RulesKey,
     calls_of,
     host_cases,
     host_code,
+    rules_key,
 )
 from silo.bundle.format import CASES_KIND, TRIALS_KIND
 from silo.bundle.update import document_blob
@@ -43,16 +45,15 @@ from silo.core.dispatch import Bucket
 from silo.core.nodes import Node
 from silo.core.origins import Origin
 from silo.core.protocols import Device
-from silo.core.signature import Signature
 from silo.core.space import Space
-from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON, Value
 from silo.core.variant import Variant
 from silo.errors import BundleError, CaseError, NoVariantError, TargetError
 from silo.settings import settings
 from silo.sources.kernel_source import BringsCode, KernelSource
-from silo.sources.kinds import HasVersions, kind_named
+from silo.sources.kinds import kind_named
+from silo.sources.source_kind import NeedsPackages
 from silo.tune.failing import TunedCase, require_winners
 from silo.tune.kept import pair_to_document
 from silo.tune.ledger import read_trials
@@ -71,7 +72,8 @@ OnTuning = Callable[[str, Progress], None]
 class BuildRow:
     """One kernel for one target: how many variants, of how many configs of its space, the first case's, who chose it.
 
-    ``configs`` are packed of the ``space`` that its cases have together; 0 of 0 where it has none.
+    ``configs`` are packed of the ``space`` that its cases have together; 0 of 0 where it has none. ``serves`` lists the
+    extents that its variants were built for, where they are not for any.
     """
 
     kernel: str
@@ -81,6 +83,7 @@ class BuildRow:
     space: int
     choice: str
     measured: str
+    serves: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +112,7 @@ class _Planned:
     tuned: tuple[CaseStudy, ...]  # those that chose a winner, on the device of their target
     winners: Mapping[tuple[str, str, Target], Chosen]
     variants: tuple[PlannedVariant, ...]
-    spaces: Mapping[tuple[Target, Signature], ConfigSet] = field(
-        default_factory=dict[tuple[Target, Signature], ConfigSet]
-    )
+    spaces: Mapping[RulesKey, ConfigSet] = field(default_factory=dict[RulesKey, ConfigSet])
 
 
 def build_bundle(
@@ -285,11 +286,11 @@ def _plan(
     for target in targets:
         distinct.setdefault(_canonical(kernel, target), target)
     plan: list[PlannedVariant] = []
-    spaces: dict[tuple[Target, Signature], ConfigSet] = {}
+    spaces: dict[RulesKey, ConfigSet] = {}
     for canonical, target in distinct.items():
         asked = _plan_kernel(kernel, studies, target, here.get(target))
         for case in asked.cases:
-            key = (canonical, case.signature.without_effects())
+            key = (canonical, case.signature.without_effects(), case.specialization.extents)
             spaces[key] = ConfigSet((*spaces.get(key, ConfigSet(())), *(case.configs or ())))
         plan += plan_variants(
             [asked],
@@ -299,7 +300,8 @@ def _plan(
             canonical=lambda target: _canonical(kernel, target),
             packing=packing,
         )
-    derived = tuple(replace(one, variant=_with_derived(kernel, studies, one)) for one in plan)
+    settled = (replace(one, variant=_with_derived(kernel, studies, one)) for one in plan)
+    derived = tuple(one for each in settled for one in _with_grids(kernel, studies, each))
     return _Planned(kernel, studies, tuple(tuned), winners, derived, spaces)
 
 
@@ -361,6 +363,7 @@ def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, d
         cases=tuple(_plan_case(study, found) for study, found in zip(studies, configs, strict=True)),
         configs=listed.configs(),
         neighbours=listed.neighbours,
+        has_fallback=kernel.extents is None,
     )
 
 
@@ -401,7 +404,27 @@ def _with_derived(kernel: Kernel, studies: Sequence[CaseStudy], planned: Planned
     }
     shapes = kernel.source.constants_of(variant.config, variant.specialization)
     constants = {**own, **opaque, **shapes, **variant.specialization.constant_values}
-    return replace(variant, specialization=Specialization(variant.specialization.facts, tuple(constants.items())))
+    return replace(variant, specialization=variant.specialization.with_constants(constants))
+
+
+def _with_grids(kernel: Kernel, studies: Sequence[CaseStudy], planned: PlannedVariant) -> list[PlannedVariant]:
+    """One for each grid that its cases have, where the grid decides the code."""
+    if not kernel.holds_grid:
+        return [planned]
+    found: dict[Variant, list[str]] = {}
+    for study in studies:
+        if study.case.label in planned.cases:
+            own = kernel.resolver.with_grid(study.situation, planned.variant.config, planned.variant.specialization)
+            found.setdefault(replace(planned.variant, specialization=own), []).append(study.case.label)
+    return [
+        replace(
+            planned,
+            variant=variant,
+            cases=tuple(labels),
+            leads=tuple(label for label in planned.leads if label in labels),
+        )
+        for variant, labels in found.items()
+    ]
 
 
 def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str, bytes]) -> BundleKernel:
@@ -467,12 +490,12 @@ def _trials(entry: _Planned) -> tuple[JSON, ...]:
 
 
 def _rules(entry: _Planned) -> list[BundleRules]:
-    """For each target and dtype signature, from buckets to configs; the first case's config is the fallback."""
-    tables: dict[tuple[Target, Signature], dict[Bucket, Config]] = {}
-    first: dict[tuple[Target, Signature], Config] = {}
+    """For each target, dtype signature and extents, from buckets to configs; the first case's is the fallback."""
+    tables: dict[RulesKey, dict[Bucket, Config]] = {}
+    first: dict[RulesKey, Config] = {}
     for one in entry.variants:
         variant = one.variant
-        key = (variant.target, variant.signature.without_effects())
+        key = rules_key(variant)
         first.setdefault(key, variant.config)
         table = tables.setdefault(key, {})
         if one.generic:
@@ -484,28 +507,33 @@ def _rules(entry: _Planned) -> list[BundleRules]:
         BundleRules(
             target,
             signature,
-            fitted_rules(_key(entry), tables[target, signature], fallback, _samples(entry, target, signature)),
-            _space_size(entry, target, signature),
+            fitted_rules(_key(entry), tables[key], fallback, _samples(entry, key)),
+            _space_size(entry, key),
+            extents,
         )
-        for (target, signature), fallback in first.items()
+        for key, fallback in first.items()
+        for target, signature, extents in [key]
     ]
 
 
-def _space_size(entry: _Planned, target: Target, signature: Signature) -> int:
-    """How many configs the cases of one target and signature have together; 0 where there is no choice."""
-    size = len(entry.spaces.get((target, signature), ()))
+def _space_size(entry: _Planned, key: RulesKey) -> int:
+    """How many configs the cases of one target, signature and extents have together; 0 where there is no choice."""
+    size = len(entry.spaces.get(key, ()))
     return size if size > 1 else 0
 
 
-def _samples(entry: _Planned, target: Target, signature: Signature) -> tuple[Sample, ...]:
-    """The measured buckets of one target and signature; none where cases differ in their constexprs."""
+def _samples(entry: _Planned, key: RulesKey) -> tuple[Sample, ...]:
+    """The measured buckets of one target, signature and extents; none where cases differ in their constexprs."""
     kernel = entry.kernel
+    target, signature, extents = key
     found: dict[Bucket, Sample] = {}
     constants: list[Mapping[str, Value]] = []
     for study in entry.tuned:
         situation = study.situation
         own = situation.device.target
         if target not in (own, _canonical(kernel, own)) or situation.signature.without_effects() != signature:
+            continue
+        if situation.specialization.extents != extents:
             continue
         constants.append(situation.specialization.constant_values)
         problem = kernel.resolver.problem(situation)
@@ -525,7 +553,7 @@ def _toolchain(kernels: Sequence[Kernel], pairs: Pairs) -> tuple[tuple[str, str]
             compiled.update(dict.fromkeys((kernel.source.kind, target) for target in pairs.targets[kernel.name]))
     for source in dict.fromkeys(source for source, _ in compiled):
         kind = kind_named(source)
-        versions.update(kind.versions() if isinstance(kind, HasVersions) else {})
+        versions.update(kind.versions() if isinstance(kind, NeedsPackages) else {})
     for source, target in compiled:
         several = len({other for other, wanted in compiled if wanted.kind == target.kind}) > 1
         what = f"compiler of {source} for {target.kind}" if several else f"compiler for {target.kind}"
@@ -543,5 +571,7 @@ def _rows(contents: BundleKernel, planned: Sequence[PlannedVariant]) -> list[Bui
         chosen = "measured" if origin in (Origin.EXACT, Origin.BUCKET) else origin.value
         coverage = [one for one in contents.coverage if one.target == target]
         packed, space = sum(one.packed for one in coverage), sum(one.space for one in coverage)
-        rows.append(BuildRow(contents.name, str(target), len(variants), packed, space, str(best.config), chosen))
+        serves = tuple(dict.fromkeys(one.specialization.served for one in variants if one.specialization.made_for_some))
+        size = len(variants)
+        rows.append(BuildRow(contents.name, str(target), size, packed, space, str(best.config), chosen, serves))
     return rows

@@ -1,4 +1,4 @@
-"""What of a build's plan comes into the bundle: what compiles and fits."""
+"""The contents of a built bundle: the variants of the plan that compile and fit."""
 
 from __future__ import annotations
 

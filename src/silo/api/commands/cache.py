@@ -1,4 +1,4 @@
-"""The store from outside: how much it holds, pruning, clearing."""
+"""``silo cache``: the size of the store, pruning, clearing."""
 
 from __future__ import annotations
 

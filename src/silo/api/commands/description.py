@@ -1,4 +1,4 @@
-"""What a bundle holds, in words and numbers."""
+"""The description of a bundle's contents, for ``silo inspect``."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ class VariantRow:
     resources: str
     basis: str
     reason: str
+    serves: str  # the extents that it was built for; "" where it serves any
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +142,13 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
         resources=", ".join(resources),
         basis=one.basis.value,
         reason=one.reason,
+        serves=variant.specialization.served,
     )
 
 
 def _types(signature: Signature) -> str:
     return ", ".join(
-        f"{'*' if p.kind is ParameterKind.POINTER else ''}{p.dtype.triton}" for p in signature.parameters if p.dtype
+        f"{'*' if p.kind is ParameterKind.POINTER else ''}{p.dtype.short}" for p in signature.parameters if p.dtype
     )
 
 
@@ -159,26 +161,28 @@ def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
     times = _times(bundle, kernel)
     for rules in kernel.rules:
         target = str(rules.target)
+        extents = [f"{name} {one}" for name, one in rules.extents]
         for bucket, config in rules.rules.rules:
             key = ", ".join(
                 f"{name}<={value}" if isinstance(value, int) and value > 16 else f"{name}={value}"
                 for name, value in zip(rules.rules.key, bucket, strict=True)
             )
-            taken = times.get((target, tuple(bucket), config.order_key))
+            taken = times.get(((rules.target, rules.extents), tuple(bucket), config.order_key))
             reason = "not measured" if taken is None else "measured"
-            yield RuleRow(
-                kernel.name, target, key or "any", str(config), "" if taken is None else format_time(taken), reason
-            )
+            shown = "; ".join([*extents, *([key] if key else [])]) or "any"
+            yield RuleRow(kernel.name, target, shown, str(config), "" if taken is None else format_time(taken), reason)
         for step in () if rules.rules.unseen is None else rules.rules.unseen.steps:
-            yield RuleRow(kernel.name, target, f"other sizes, {step}", str(step.config), "", "fitted")
-        yield RuleRow(kernel.name, target, "otherwise", str(rules.rules.fallback), "", "fallback")
+            shown = "; ".join([*extents, f"other sizes, {step}"])
+            yield RuleRow(kernel.name, target, shown, str(step.config), "", "fitted")
+        shown = "; ".join([*extents, "otherwise"])
+        yield RuleRow(kernel.name, target, shown, str(rules.rules.fallback), "", "fallback")
 
 
-def _times(bundle: Bundle, kernel: BundleKernel) -> dict[tuple[str, tuple[object, ...], bytes], int]:
-    """Median times by target, bucket and config, from the bundle's own trials."""
-    groups: dict[tuple[str, tuple[object, ...]], list[Trial]] = {}
+def _times(bundle: Bundle, kernel: BundleKernel) -> dict[tuple[object, tuple[object, ...], bytes], int]:
+    """Median times by target and extents, bucket and config, from the bundle's own trials."""
+    groups: dict[tuple[object, tuple[object, ...]], list[Trial]] = {}
     for study, trial in measured_trials(bundle, kernel.name):
-        groups.setdefault((str(study.target), tuple(trial.bucket)), []).append(trial)
+        groups.setdefault(((study.target, study.specialization.extents), tuple(trial.bucket)), []).append(trial)
     return {
         (*group, _key(standing.config)): standing.time.median_ns
         for group, trials in groups.items()

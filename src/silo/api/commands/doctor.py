@@ -1,31 +1,21 @@
-"""What works on this machine, and why the rest does not."""
+"""``silo doctor``: what works on this machine, and why the rest does not."""
 
 from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from silo.api.machine.device_plugins import absent_devices, all_devices, broken_plugins, devices_of_kind
-from silo.core.decisions import Decision, Rejected
+from silo.core.decisions import Rejected
+from silo.core.findings import Finding
 from silo.core.protocols import Device
 from silo.core.target import Target
-from silo.errors import SiloError, ToolchainError
+from silo.errors import SiloError
 from silo.settings import settings, unknown_in_environment
+from silo.sources.kinds import broken_kinds, kinds
+from silo.sources.source_kind import NeedsCompilers, NeedsPackages
 
 __all__ = ["Finding", "examine"]
-
-_REPRESENTATIVE_TARGETS = ("cuda:sm_90", "hip:gfx942")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One part of the installation. ``state`` is ok, missing (needed) or optional (absent, and that may be fine)."""
-
-    part: str
-    state: str
-    detail: str
-    advice: str = ""
 
 
 def examine() -> list[Finding]:
@@ -33,16 +23,21 @@ def examine() -> list[Finding]:
     return [
         _probe("native module", _native, needed=True, advice="install Silo again with a C compiler present"),
         *_devices(),
+        *_sources(),
         *_compilers(),
+        *(
+            _library(kind.packages[0], f"to compile kernels; pip install '{kind.requirement}'")
+            for kind in kinds().values()
+            if isinstance(kind, NeedsPackages)
+        ),
         *(_library(name, why) for name, why in _LIBRARIES),
-        *_plain_triton(),
+        *(finding for kind in kinds().values() if isinstance(kind, NeedsCompilers) for finding in kind.findings()),
         _store(),
         *_strange_settings(),
     ]
 
 
 _LIBRARIES = (
-    ("triton", "to compile kernels; pip install 'kernel-silo[triton]'"),
     ("numpy", "for arrays, tuning and checking; pip install 'kernel-silo[numpy]'"),
     ("torch", "only to pass torch tensors"),
     ("ml_dtypes", "for bfloat16 and fp8 numpy arrays"),
@@ -77,25 +72,35 @@ def _device_name(device: Device) -> str:
     return f"device {kind}" if device.memory.is_host else f"device {kind}:{device.index}"
 
 
+def _sources() -> list[Finding]:
+    return [
+        Finding(f"sources {name}", "missing", rejected.reason, "a source plug-in is broken")
+        for name, rejected in broken_kinds()
+    ]
+
+
 def _compilers() -> list[Finding]:
+    """What is compiled here: for the CPU of this machine, and for targets that a whole installation compiles for."""
     from silo.compile.toolchain import Toolchain  # noqa: PLC0415
 
-    toolchain = Toolchain()
-    targets = [device.target for device in devices_of_kind("cpu")]
-    targets += [Target.parse(text) for text in _REPRESENTATIVE_TARGETS]
-    found: list[Finding] = []
-    for target in targets:
-        decisions = toolchain.decisions("triton", target)
-        accepted = [name for name, decision in decisions.items() if decision]
-        reasons = "; ".join(
-            f"{name}: {decision.reason}" for name, decision in decisions.items() if isinstance(decision, Rejected)
-        )
-        if accepted:
-            found.append(Finding(f"compile for {target}", "ok", f"by {accepted[0]}"))
-        else:
-            found.append(
-                Finding(f"compile for {target}", "optional", reasons, "bundles run without; needed to build them")
+    toolchain, found = Toolchain(), list[Finding]()
+    compiled = {name: kind for name, kind in kinds().items() if isinstance(kind, NeedsCompilers)}
+    for name, kind in compiled.items():
+        targets = [device.target for device in devices_of_kind("cpu")] + [*map(Target.parse, kind.example_targets)]
+        what = "compile" if len(compiled) == 1 else f"compile {name} kernels"
+        for target in targets:
+            decisions = toolchain.decisions(name, target)
+            accepted = [compiler for compiler, decision in decisions.items() if decision]
+            reasons = "; ".join(
+                f"{compiler}: {decision.reason}"
+                for compiler, decision in decisions.items()
+                if isinstance(decision, Rejected)
             )
+            part = f"{what} for {target}"
+            if accepted:
+                found.append(Finding(part, "ok", f"by {accepted[0]}"))
+            else:
+                found.append(Finding(part, "optional", reasons, "bundles run without; needed to build them"))
     return found
 
 
@@ -104,25 +109,6 @@ def _library(name: str, why: str) -> Finding:
         return Finding(name, "ok", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         return Finding(name, "optional", "not installed", why)
-
-
-def _plain_triton() -> list[Finding]:
-    """Whether Triton's own calls run on the CPU."""
-    from silo.sources.triton.adapter import plugin_driver, triton_version  # noqa: PLC0415
-
-    part = "Triton's own calls on the CPU"
-    if triton_version() is None:
-        return []
-    try:
-        driver = plugin_driver("silo")
-    except ToolchainError as error:
-        return [Finding(part, "optional", str(error), "reinstall Triton")]
-    if driver is None:
-        return [Finding(part, "optional", "Triton does not find Silo's backend", "install Silo again")]
-    decision: Decision = driver.explain()
-    if decision:
-        return [Finding(part, "ok", decision.reason)]
-    return [Finding(part, "optional", decision.reason, "only to run kernel[grid](...) without a GPU")]
 
 
 def _store() -> Finding:

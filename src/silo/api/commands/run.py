@@ -1,4 +1,4 @@
-"""Running the cases of kernels and checking them."""
+"""``silo run``: running the cases of kernels and checking the results."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _run_bundled(kernel: BundledKernel, device: Device, library: str | None, *, 
 def _check(kernel: Kernel | BundledKernel, case: PreparedCase, named: dict[str, object], device: Device) -> CaseOutcome:
     checked = checking_mode(kernel, uninitialized=case.uninitialized)
     try:
-        config = checked.config(**named)
+        config = checked.config(**named, **case.grid_argument(held=kernel.holds_grid))
         grid = _grid(kernel, case, config, device)
         (checked if grid is None else checked[grid])(**named)
         result, argument = case.check()
@@ -161,7 +161,7 @@ def _run(
 ) -> CaseOutcome:
     name = kernel.name
     try:
-        config = launcher.resolve(**named).config
+        config = launcher.resolve(**named, **case.grid_argument(held=kernel.holds_grid)).config
         grid = _grid(kernel, case, config, device)
         launch: Callable[[], object] = (
             (lambda: launcher[grid](**named)) if grid is not None else (lambda: launcher(**named))

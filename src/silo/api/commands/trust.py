@@ -1,4 +1,4 @@
-"""``silo trust`` and ``silo untrust``: this user's word for native code that others built."""
+"""``silo trust`` and ``silo untrust``: this user's consent to native code that others built."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""What the author of a kernel said of it: source, space, key, grid, and which names follow from them."""
+"""A kernel as its author declared it: source, space, key, grid, and the names that follow from them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from silo.api.declared.derived_constexprs import Derived, trace_heuristics
 from silo.api.declared.ready_cases import CaseFunction
@@ -17,6 +18,9 @@ from silo.core.target import Target
 from silo.core.values import Value
 from silo.errors import SpaceError
 from silo.sources.kernel_source import KernelSource
+
+if TYPE_CHECKING:
+    from silo.core.extents import HeldExtents
 
 __all__ = ["DeclaredKernel"]
 
@@ -118,4 +122,22 @@ class DeclaredKernel:
         """Scalar arguments whose very value is part of the guard, sorted."""
         parameters = self.source.signature
         pruned = {name for name in self.key if self.prunes and parameters[name].kind is not ParameterKind.CONSTEXPR}
-        return tuple(sorted(self.derived.reads | self.source.exact | pruned))
+        return tuple(sorted(self.derived.reads | self.source.exact | pruned | self._guarded[1]))
+
+    @property
+    def extents(self) -> HeldExtents | None:
+        """The extents that the guard holds: those that decide the code, and what a grid that does so depends on."""
+        return self._guarded[0]
+
+    @property
+    def holds_grid(self) -> bool:
+        """Whether its code is made for one grid."""
+        return self.extents is not None and self.extents.grid
+
+    @cached_property
+    def _guarded(self) -> tuple[HeldExtents | None, frozenset[str]]:
+        if self.source.extents is None:
+            return None, frozenset()
+        from silo.core.extents import guard_for_grid  # noqa: PLC0415  # few kernels have any
+
+        return guard_for_grid(self.source.extents, self.grid, self.source.signature)

@@ -1,4 +1,4 @@
-"""Constexprs computed from the arguments (``triton.heuristics``): expressions where they trace."""
+"""Constexprs computed from the arguments (``triton.heuristics``), traced to expressions where possible."""
 
 from __future__ import annotations
 

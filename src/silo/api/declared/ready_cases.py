@@ -10,8 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from silo.api.machine.array_copies import array_behind, host_bytes, to_host
-from silo.api.machine.restoration import restorer_of_all
+from silo.api.machine.array_copies import array_behind, restorer_of_all, to_host
 from silo.core.cases import Case, CaseRecipe, CheckResult, Make, check, compare, label_of, record
 from silo.core.expressions import Bindings, evaluate
 from silo.core.generator import Fill
@@ -21,7 +20,8 @@ from silo.core.plain_checks import PlainArray, check_plain
 from silo.core.recipes import ArrayRecipe, ExpectedRecipe
 from silo.core.values import Value
 from silo.core.work import Work
-from silo.errors import CaseError, PackageError, SiloError
+from silo.errors import CaseError, ExpressionError, PackageError, SiloError
+from silo.launch.array_libraries.silo_buffers import host_bytes
 from silo.launch.buffers import Buffer
 from silo.launch.cases import refuse_large
 from silo.tune.check import Comparison
@@ -85,6 +85,22 @@ class PreparedCase:
     def keeper(self) -> Callable[[], None]:
         """A function that puts every array back to what it holds now: no launch is judged by another's results."""
         return restorer_of_all(self.arguments.values())
+
+    def grid_argument(self, *, held: bool) -> dict[str, object]:
+        """What a call of the case says of its grid where that decides the code: the grid the case declares.
+
+        Raises:
+            CaseError: a config or the device decides the grid, so no call can give it beforehand.
+        """
+        if not held or self.grid is None:
+            return {}
+        try:
+            return {"grid": self.grid_of({}, {})}
+        except ExpressionError as error:
+            raise CaseError(
+                f"the case {self.label} gives a grid that depends on the config, and the grid decides the code: "
+                f"declare it with grid= ({error})"
+            ) from error
 
     def grid_of(self, config: Mapping[str, Value], facts: Mapping[str, int]) -> tuple[int, ...] | None:
         """The grid the case declares, for one config; None where the kernel declares it."""

@@ -1,4 +1,4 @@
-"""A call, understood: everything that decides which code serves it."""
+"""The situation of a call: everything that decides which code serves it."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from silo.bundle.manifest import OpenKernel
     from silo.core.config import Config
     from silo.core.consent import Consent, HostCases, HostCode
+    from silo.core.extents import HeldExtents
     from silo.core.launch_info import LaunchInfo
     from silo.core.nodes import Node
     from silo.core.protocols import Device, LoadedKernel
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BundledKernel", "Kernels", "load"]
 
-_SCALARS = (ParameterKind.INTEGER, ParameterKind.BOOL)
+_SCALARS = (ParameterKind.INTEGER, ParameterKind.BOOL, ParameterKind.FLOAT)
 
 
 class Kernels:
@@ -153,6 +154,7 @@ class BundledKernel:
             exact=tuple(sorted(self._assumed_exactly | (self._derived.reads if self._derived else frozenset[str]()))),
             config_names=(*self._head.config_names, *(name for name, _ in self._head.derived)),
             options=self._options,
+            extents=self._guarded[0],
         )
 
     @property
@@ -161,6 +163,23 @@ class BundledKernel:
         known = shipped_options()
         others = self._kernel.option_names.difference(known)
         return (*known, *(name for name in sorted(others) if is_option(name)))
+
+    @property
+    def holds_grid(self) -> bool:
+        """Whether its code was made for one grid."""
+        held = self._guarded[0]
+        return held is not None and held.grid
+
+    @cached_property
+    def _guarded(self) -> tuple[HeldExtents | None, frozenset[str]]:
+        """The extents of which its code was made for some, and what else decides a grid that is one of them."""
+        special = {one.specialization for one in self._kernel.groups if one.specialization.made_for_some}
+        if not special:
+            return None, frozenset()
+        from silo.core.extents import guard_for_grid, held_by  # noqa: PLC0415  # few kernels have any
+
+        held = held_by((one.extents, one.grid) for one in special)
+        return guard_for_grid(held, self._head.grid, self._head.signature)
 
     @cached_property
     def _derived(self) -> Derived | None:
@@ -173,9 +192,11 @@ class BundledKernel:
     @property
     def _assumed_exactly(self) -> frozenset[str]:
         """Scalars of which a variant assumes the very value: its code was compiled elsewhere, for that value."""
-        scalars = {one.name for one in self._head.signature.parameters if one.kind in _SCALARS}
-        assumed = (group.specialization.constants for group in self._kernel.groups)
-        return frozenset(name for constants in assumed for name, _ in constants if name in scalars)
+        found = set(self._guarded[1])
+        for group in self._kernel.groups:
+            if names := {name for name, _ in group.specialization.constants}:
+                found |= {one.name for one in group.signature.parameters if one.kind in _SCALARS and one.name in names}
+        return frozenset(found)
 
     def warmup(self, *args: object, **kwargs: object) -> CompiledKernel:
         """Load what a call with such arguments needs, without launching; see :meth:`silo.Kernel.compiled`."""
@@ -304,7 +325,7 @@ class BundledKernel:
         if device is None:
             device = device_for(self.name, call.device, self._serves)
         else:
-            require_memory(self.name, device, call.device)
+            require_memory(self.name, device, call.memory)
         chosen = self.choose(call, device)
         variant = chosen.artifact.variant
         return bind(
@@ -354,6 +375,11 @@ class BundledKernel:
             decision = accepts(artifact.variant, call)
         if decision and (refusal := self._derived_hold(one, values, facts)) is not None:
             return refusal  # it is false, so `or` would pass it over
+        if decision and artifact.variant.specialization.grid is not None:
+            from silo.launch.call_grid import grid_problem  # noqa: PLC0415  # few kernels have such code
+
+            if (problem := grid_problem(artifact.variant, call, self._head.grid, facts)) is not None:
+                return Rejected(problem)
         return decision
 
     def _derived_hold(
@@ -380,7 +406,7 @@ class BundledKernel:
     def _ruled(self, group: VariantGroup, values: Mapping[str, Value]) -> Config | None:
         """The config that the dispatch rules name for a call; None where there are none for such variants."""
         for rules in self._head.rules:
-            if rules.target == group.target and rules.signature == group.signature.without_effects():
+            if rules.key == (group.target, group.signature.without_effects(), group.specialization.extents):
                 missing = [name for name in rules.rules.key if name not in values]
                 if missing:
                     raise BundleError(

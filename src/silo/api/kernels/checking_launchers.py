@@ -1,4 +1,4 @@
-"""What runs a kernel of this process, or of a bundle, in checking mode."""
+"""Launchers that run a kernel of this process, or of a bundle, in checking mode."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from silo.api.code.loaded_kernels import HeuristicLauncher, guarded_launcher
 from silo.api.machine.device_plugins import device_named
 from silo.artifacts.artifact import decoded
 from silo.compile.toolchain import select_compiler
+from silo.core.plugins import declarations, is_checked_text
 from silo.core.protocols import CheckedKernel, ChecksKernels
 from silo.errors import ArgumentError, UnsupportedError
 from silo.launch.arguments import Call, describe_call
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from silo.api.calls.resolver import Resolver
     from silo.api.declared.declaration import DeclaredKernel
     from silo.api.kernels.bundle import BundledKernel
+    from silo.artifacts.artifact import Artifact, BlobRef
     from silo.core.launch_info import LaunchInfo
     from silo.core.nodes import Node
     from silo.core.signature import Effect, Signature
@@ -134,20 +136,14 @@ class CheckingBundle(CheckingLauncher):
         chosen = kernel.choose(call, device)
         artifact = chosen.artifact
         variant = artifact.variant
-        text = next((ref for ref in artifact.sidecars if ref.kind == "ttir"), None)
-        if text is None:
-            raise UnsupportedError(
-                f"{kernel.name}: {kernel.bundle.name} holds no TTIR of this variant, which a check is compiled from; "
-                "build the bundle again with this Silo, or check the Python file"
-            )
+        compiler, text = _of_texts(kernel, artifact)
         consent = kernel.consent(chosen)
         if consent is None:
             raise UnsupportedError(
                 f"{kernel.name}: {kernel.bundle.name} has no native code ({artifact.blob.kind}) to check"
             )
-        compiler = _checking_compiler(kernel.name, "triton", variant.target)
-        ttir = decoded(text, kernel.bundle.blob(text.sha256))
-        checked = compiler.check_text(ttir, variant, artifact.launch, nan=self._limits.nan, consent=consent)
+        code = decoded(text, kernel.bundle.blob(text.sha256))
+        checked = compiler.check_text(code, variant, artifact.launch, nan=self._limits.nan, consent=consent)
         return _bound(checked, variant, kernel.grid, device.facts())
 
 
@@ -163,6 +159,30 @@ def _bound(
         grid=grid,
         facts=facts,
         tag=checked,
+    )
+
+
+def _of_texts(kernel: BundledKernel, artifact: Artifact) -> tuple[ChecksKernels, BlobRef]:
+    """The compiler that makes checking code of a text that travels with an artifact, and that text.
+
+    Raises:
+        UnsupportedError: the bundle holds no such text, or nothing here compiles it.
+        TargetError: what would compile it lacks something; says what.
+    """
+    target = artifact.variant.target
+    texts = {ref.kind: ref for ref in artifact.sidecars if is_checked_text(ref.kind)}
+    if not texts:
+        raise UnsupportedError(
+            f"{kernel.name}: {kernel.bundle.name} holds no text of this variant that a check is compiled from; "
+            "build the bundle again with this Silo, or check the Python file"
+        )
+    for declared in declarations():
+        forms = [one.name for one in declared.blobs if one.checked_text and one.name in texts]
+        if forms and target.kind in declared.targets and declared.sources:
+            return _checking_compiler(kernel.name, declared.sources[0], target), texts[forms[0]]
+    raise UnsupportedError(
+        f"{kernel.name}: {kernel.bundle.name} holds {', '.join(texts)} of this variant, and no compiler that is "
+        f"installed here makes code for {target} of that which checks itself; check the Python file"
     )
 
 

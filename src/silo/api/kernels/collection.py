@@ -10,7 +10,8 @@ from typing import Any
 from silo.api.kernels.kernel import Kernel, kernel_of
 from silo.api.machine.user_files import load_module
 from silo.errors import SourceError
-from silo.sources.kinds import DefinesKernels, kinds
+from silo.sources.kinds import kinds
+from silo.sources.source_kind import DefinesKernels
 
 __all__ = ["collect_kernels"]
 

@@ -1,4 +1,4 @@
-"""``silo.kernel`` and what it makes."""
+"""``silo.kernel``, and the objects that it makes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from silo.core.values import Value
 from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
 from silo.settings import TUNE_MODES, settings
 from silo.sources.kernel_source import KernelSource
-from silo.sources.kinds import DefinesKernels, kind_named, kind_reading
+from silo.sources.kinds import kind_named, kind_reading
+from silo.sources.source_kind import DefinesKernels
 from silo.tune.heuristics.names import open_blocks, open_sizes
 
 if TYPE_CHECKING:

@@ -1,17 +1,18 @@
-"""``silo.device``: what the devices of this machine are, whichever library knows them."""
+"""``silo.device``: descriptions of the devices of this machine."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from silo.api.machine.device_plugins import all_devices, default_device, device_named
+from silo.api.machine.device_plugins import all_devices, default_device, device_named, devices_of_kind
 from silo.core.device import available_sms
 from silo.core.protocols import Device
 from silo.errors import DeviceError
+from silo.launch.array_libraries.table import DEVICE_PACKAGES, devices_through
 from silo.launch.resources import reserve_sms
 
 __all__ = ["DeviceInfo", "device", "devices"]
@@ -89,29 +90,40 @@ def device(name: str | None = None, *, reserved_sms: int | None = None) -> Devic
 def devices() -> tuple[DeviceInfo, ...]:
     """Every device of this machine that Silo or a library which is loaded already can reach."""
     found = [_of_plugin(one) for one in all_devices()]
-    for kind, (library, count, _) in _LIBRARIES.items():
-        module: Any = sys.modules.get(library)
-        if module is not None:
-            found += [_named(f"{kind}:{index}") for index in range(count(module))]
+    for kind, package in DEVICE_PACKAGES.items():
+        library = sys.modules.get(package)
+        if library is not None and not devices_of_kind(kind):
+            found += [_named(f"{kind}:{index}") for index in range(devices_through(package).count(library, kind))]
     return tuple(found)
 
 
 def _named(name: str) -> DeviceInfo:
     kind, _, rest = name.partition(":")
-    if kind not in _LIBRARIES:
+    package = DEVICE_PACKAGES.get(kind)
+    if package is None or devices_of_kind(kind):
         return _of_plugin(device_named(name))
     index = int(rest) if rest.isdecimal() else 0
-    library, count, describe = _LIBRARIES[kind]
     try:
-        module = importlib.import_module(library)
+        library: Any = importlib.import_module(package)
     except ImportError:
         raise DeviceError(
-            f"no device {name!r}: Silo knows {kind} devices through {library}, which is not installed"
+            f"no device {name!r}: Silo knows {kind} devices through {package}, which is not installed"
         ) from None
-    here = count(module)
+    known = devices_through(package)
+    here = known.count(library, kind)
     if index >= here:
-        raise DeviceError(f"no device {name!r}: {library} {module.__version__} sees {here or 'no'} {kind} devices")
-    return describe(module, index)
+        raise DeviceError(f"no device {name!r}: {package} {library.__version__} sees {here or 'no'} {kind} devices")
+    found = known.describe(library, kind, index)
+    return DeviceInfo(
+        name=f"{kind}:{index}",
+        kind=kind,
+        index=index,
+        model=found.model,
+        arch=found.arch,
+        target=None,
+        sm_count=found.sm_count,
+        **_numbers(found.facts),
+    )
 
 
 def _of_plugin(found: Device) -> DeviceInfo:
@@ -129,104 +141,5 @@ def _of_plugin(found: Device) -> DeviceInfo:
     )
 
 
-def _numbers(facts: Mapping[str, int]) -> dict[str, Any]:
+def _numbers(facts: Mapping[str, int | None]) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if name in _NUMBERS}
-
-
-def _xpu(torch: Any, index: int) -> DeviceInfo:  # noqa: ANN401  # an optional library
-    properties = torch.xpu.get_device_properties(index)
-    return DeviceInfo(
-        name=f"xpu:{index}",
-        kind="xpu",
-        index=index,
-        model=str(properties.name),
-        arch=str(getattr(properties, "architecture", "")),
-        target=None,
-        sm_count=int(properties.gpu_subslice_count),
-        warp_size=max(map(int, getattr(properties, "sub_group_sizes", ())), default=None),
-        max_threads_per_block=_optional(properties, "max_work_group_size"),
-        memory_bytes=_optional(properties, "total_memory"),
-    )
-
-
-def _mtia(torch: Any, index: int) -> DeviceInfo:  # noqa: ANN401
-    properties = torch.mtia.get_device_properties(index)
-    try:
-        units = int(properties.max_grid_height * properties.max_grid_width)
-    except AttributeError:
-        known = ", ".join(name for name in dir(properties) if not name.startswith("_"))
-        raise DeviceError(f"mtia:{index}: torch does not say how large its grid is; it says {known}") from None
-    return DeviceInfo(
-        name=f"mtia:{index}",
-        kind="mtia",
-        index=index,
-        model=str(getattr(properties, "name", "MTIA")),
-        arch="",
-        target=None,
-        sm_count=units,
-        memory_bytes=_optional(properties, "total_memory"),
-    )
-
-
-def _mps(torch: Any, index: int) -> DeviceInfo:  # noqa: ANN401
-    backend = torch.backends.mps
-    return DeviceInfo(
-        name=f"mps:{index}",
-        kind="mps",
-        index=index,
-        model=str(backend.get_name()),
-        arch="",
-        target=None,
-        sm_count=int(backend.get_core_count()),
-        warp_size=32,
-        memory_bytes=int(torch.mps.recommended_max_memory()),
-    )
-
-
-def _tpu(jax: Any, index: int) -> DeviceInfo:  # noqa: ANN401
-    found = jax.devices("tpu")[index]
-    statistics: dict[str, Any] = found.memory_stats() or {}
-    limit: int | None = statistics.get("bytes_limit")
-    return DeviceInfo(
-        name=f"tpu:{index}",
-        kind="tpu",
-        index=index,
-        model=str(found.device_kind),
-        arch=str(found.device_kind).lower().removeprefix("tpu ").replace(" ", ""),
-        target=None,
-        sm_count=int(getattr(found, "num_cores", 1)),
-        memory_bytes=limit,
-    )
-
-
-def _optional(properties: object, name: str) -> int | None:
-    value = getattr(properties, name, None)
-    return None if value is None else int(value)
-
-
-def _torch_count(kind: str) -> Callable[[Any], int]:
-    def count(torch: Any) -> int:  # noqa: ANN401
-        module = getattr(torch, kind, None)
-        return int(module.device_count()) if module is not None and module.is_available() else 0
-
-    return count
-
-
-def _mps_count(torch: Any) -> int:  # noqa: ANN401
-    return int(torch.backends.mps.is_available())
-
-
-def _tpu_count(jax: Any) -> int:  # noqa: ANN401
-    try:
-        return len(jax.devices("tpu"))
-    except RuntimeError:  # jax's way to say that it has no such backend
-        return 0
-
-
-# The library that knows the devices of a kind, how many it sees, and what one of them is.
-_LIBRARIES: Final[Mapping[str, tuple[str, Callable[[Any], int], Callable[[Any, int], DeviceInfo]]]] = {
-    "xpu": ("torch", _torch_count("xpu"), _xpu),
-    "mtia": ("torch", _torch_count("mtia"), _mtia),
-    "mps": ("torch", _mps_count, _mps),
-    "tpu": ("jax", _tpu_count, _tpu),
-}

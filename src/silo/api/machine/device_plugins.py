@@ -1,4 +1,4 @@
-"""Device plug-ins: Silo's own by name, others by entry point; asked when a device of their kind is needed."""
+"""Device plug-ins: Silo's own by name, others by entry point, loaded when a device of their kind is needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ __all__ = [
     "device_named",
     "devices_named",
     "devices_of_kind",
-    "place_name",
     "require_memory",
     "resolve_target",
 ]
@@ -122,11 +121,6 @@ def devices_named(text: str) -> tuple[Device, ...]:
 def default_device() -> Device:
     """Where a call without arrays goes: the first GPU, else the CPU. Raises DeviceError."""
     return next((found[0] for kind in _SHIPPED if (found := devices_of_kind(kind))), None) or device_named("cpu")
-
-
-def place_name(device: Device) -> str:
-    """The place of a device's memory, as :class:`silo.Buffer` names it: ``cpu`` where it is the host's."""
-    return "cpu" if device.memory.is_host else f"{device.target.kind}:{device.index}"
 
 
 def resolve_target(text: str) -> Target:

@@ -1,4 +1,4 @@
-"""Files that a command writes into a folder that was named."""
+"""The files that a command writes into its output folder."""
 
 from __future__ import annotations
 

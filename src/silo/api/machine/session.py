@@ -1,4 +1,4 @@
-"""What one process shares: settings, the store, compile workers."""
+"""The session of a process: its settings, store and compile workers."""
 
 from __future__ import annotations
 

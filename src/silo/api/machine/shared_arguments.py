@@ -1,4 +1,4 @@
-"""A call's arguments as another process gets them: what arrays hold in shared memory, the rest as JSON."""
+"""Passing a call's arguments to another process: array contents in shared memory, the rest as JSON."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from silo.api.machine.array_copies import Extent, array_behind, extent_of, host_bits
+from silo.api.machine.array_copies import array_behind, host_bits
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.descriptors import TensorDescriptor
 from silo.core.values import JSON, value_from_json, value_to_json
 from silo.errors import ArgumentError, TuneError
 from silo.forks import Mutex
+from silo.launch.array_libraries.extents import Extent, extent_of
 from silo.launch.descriptors import with_base
 from silo.launch.host_memory import available_memory
 

@@ -1,4 +1,4 @@
-"""Python files and modules that somebody named on a command line: the one place that runs their code."""
+"""Python files and modules named on a command line: the only place that runs their code."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from types import ModuleType
 from typing import NamedTuple
 
 from silo.errors import SiloError, SourceError
+from silo.sources.kinds import requirement_of
 
 __all__ = ["PlaceKind", "kind_of", "load_module"]
-
-_EXTRA = frozenset({"triton", "numpy", "threadpoolctl"})  # what the extra of that name brings
 
 
 class PlaceKind(Enum):
@@ -177,8 +176,8 @@ def _blamed(place: Path, path: Path, name: str) -> Generator[None]:
 
 def _advice(missing: str) -> str:
     package = missing.partition(".")[0]
-    if package in _EXTRA:
-        return f"install {package}, or Silo with what kernels need: pip install 'kernel-silo[triton]'"
+    if (requirement := requirement_of(package)) is not None:
+        return f"install {package}, or Silo with what kernels need: pip install '{requirement}'"
     return f"install what has {package}" if package else "install what it needs"
 
 

@@ -1,4 +1,4 @@
-"""Where candidates run: in this process, or in one of their own that a fault may end."""
+"""Benches: run candidates in this process, or in a separate process that a fault may end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from silo.api.code.loaded_kernels import VouchedCode, stored_code
-from silo.api.machine.array_copies import Extent, array_behind, extent_of, is_array, to_host
-from silo.api.machine.restoration import restorers
+from silo.api.machine.array_copies import array_behind, is_array, restorers, to_host
 from silo.api.machine.session import session
 from silo.api.machine.shared_arguments import describable, shared_limit
 from silo.api.trials.measuring_process import ArgumentCopy, Candidate, MeasuringProcess
@@ -23,6 +22,7 @@ from silo.core.nodes import Bindings, Node, evaluate
 from silo.core.protocols import Device
 from silo.core.values import Value
 from silo.errors import ArgumentError, TuneError
+from silo.launch.array_libraries.extents import Extent, extent_of
 from silo.launch.descriptors import is_descriptor
 from silo.launch.hooks import without_hooks
 from silo.tune.measure import Contender, MeasurePolicy, interleave, measure

@@ -1,4 +1,4 @@
-"""Evaluators: what tuning asks for, done with real compilers and devices."""
+"""Evaluators with real compilers and devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running and timing candidates in a process of their own, so that one that faults or never ends costs only itself."""
+"""The measuring process: candidates run and are timed there, so that a fault or hang costs one config."""
 
 from __future__ import annotations
 

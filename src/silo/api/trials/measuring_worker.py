@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from silo.api.machine.device_plugins import device_named, place_name
-from silo.api.machine.restoration import pinned
+from silo.api.machine.device_plugins import device_named
 from silo.api.machine.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors
 from silo.compile.serving import serve
 from silo.compile.wire import Message, encode, encode_error
@@ -24,10 +23,13 @@ from silo.core.consent import Consent, HostCode
 from silo.core.decisions import Rejected
 from silo.core.descriptors import TensorDescriptor
 from silo.core.launch_info import LaunchInfo
+from silo.core.plugins import loader_of
 from silo.core.protocols import Device
 from silo.core.signature import ParameterKind
 from silo.core.variant import Variant
-from silo.errors import LaunchError, SiloError
+from silo.errors import DeviceError, LaunchError, SiloError
+from silo.launch.array_libraries.library import place_of
+from silo.launch.array_libraries.pinned import pinned
 from silo.launch.binding import bind
 from silo.launch.buffers import Buffer
 from silo.launch.runtime import make_launcher
@@ -102,7 +104,7 @@ class _Bench:
 
     def __init__(self, device: Device, given: memoryview, results: memoryview) -> None:
         self._device = device
-        self._place = place_name(device)
+        self._place = place_of(device).name
         self._given, self._results = given, results
         self._timer = device.timer()
         self._arrays: list[_Array] = []
@@ -132,7 +134,14 @@ class _Bench:
     def _do_load(self, header: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, object]:
         variant, launch = Variant.from_json(header["variant"]), LaunchInfo.from_json(header["launch"])
         consent = _consent(header, variant, launch, blobs[0])
-        loaded = self._device.load(launch, blobs[0], header["kind"], variant.kernel, consent=consent)
+        kind = header["kind"]
+        if loader_of(kind) is not None:
+            raise DeviceError(
+                f"{variant.kernel}: its code, of kind {kind}, is run by a library, which gets a call's own objects; "
+                f"this process has addresses alone. Where such code is tuned, {self._device.target} says that it is "
+                "measured in the process that tunes (Device.measuring)"
+            )
+        loaded = self._device.load(launch, blobs[0], kind, variant.kernel, consent=consent)
         signature = variant.signature
         config = {**variant.specialization.constant_values, **variant.config.as_dict()}
         binding = bind(cast("Any", loaded), launch, signature, variant.specialization, config)

@@ -1,4 +1,4 @@
-"""Which trials a call's config is chosen from: the study of its bucket, and those of other buckets as rules."""
+"""The tuning problem of a call: the study of its bucket, and the studies of other buckets as dispatch rules."""
 
 from __future__ import annotations
 
@@ -84,17 +84,19 @@ class Problem:
     def _holds(self, study: Study) -> bool:
         return study.key == self.study(study.specialization, study.bucket).key
 
-    def rules(self, constants: Mapping[str, Value], reach: Reach) -> DispatchRules | None:
-        """Rules from the winners of every bucket studied with the same constexpr values; None where there is none.
+    def rules(self, like: Specialization, reach: Reach) -> DispatchRules | None:
+        """Rules from the winners of every bucket studied with the same constexpr values and extents.
 
-        Only trials within ``reach`` count; the first config of its space is the fallback. Of several studies of one
-        bucket (other alignments), the one with most facts speaks. What serves other buckets is fitted to these
-        (:mod:`silo.tune.unseen`).
+        None where there is none. Only trials within ``reach`` count; the first config of its space is the fallback. Of
+        several studies of one bucket (other alignments), the one with most facts speaks. What serves other buckets is
+        fitted to these (:mod:`silo.tune.unseen`).
         """
         table: dict[Bucket, Config] = {}
         samples: dict[Bucket, Sample] = {}
         for study in sorted(self.known(), key=lambda study: len(study.specialization.facts)):
-            if study.specialization.constant_values != dict(constants):
+            if study.specialization.constant_values != like.constant_values:
+                continue
+            if study.specialization.extents != like.extents:
                 continue
             trials = self.trials(study.specialization, study.bucket, reach)
             sample = Sample.of_trials(study.bucket, trials)

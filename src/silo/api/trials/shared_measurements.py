@@ -1,4 +1,4 @@
-"""What the evaluators of one study know of one another's measurements, whichever thread each of them has."""
+"""Measurements that the evaluators of one study share across their threads."""
 
 from __future__ import annotations
 

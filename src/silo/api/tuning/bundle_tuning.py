@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from silo.api.code.loaded_kernels import VouchedCode
 from silo.api.declared.ready_cases import PreparedCase, prepare_recipe
@@ -18,7 +17,7 @@ from silo.api.trials.problem import measure_policy
 from silo.api.trials.session_terms import study_seeds
 from silo.api.tuning.case_tuning import Limits, materializer
 from silo.artifacts.artifact import Artifact
-from silo.bundle.contents import BundleRules
+from silo.bundle.contents import BundleRules, RulesKey
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
@@ -110,7 +109,8 @@ def tune_bundle(
 def _tune_case(
     kernel: BundledKernel, case: PreparedCase, device: Device, limits: Limits, progress: Callable[[Progress], None]
 ) -> tuple[str, Bucket, Signature, TuneOutcome]:
-    call = inspect_call(kernel.launcher, kernel.contents.signature, **{**case.arguments, **case.options})
+    given = {**case.arguments, **case.options, **case.grid_argument(held=kernel.holds_grid)}
+    call = inspect_call(kernel.launcher, kernel.contents.signature, **given)
     ranked = kernel.rank(call, device)
     if not ranked:
         raise BundleError(
@@ -161,7 +161,8 @@ def _tune_case(
 def _unpacked(kernel: BundledKernel, study: Study) -> tuple[str, ...]:
     """That configs of the space are not in the bundle, where they are not."""
     for one in kernel.contents.coverage:
-        if (one.target, one.signature) == (study.target, study.signature) and one.packed < one.space:
+        own = (study.target, study.signature, study.specialization.extents)
+        if (one.target, one.signature, one.extents) == own and one.packed < one.space:
             packed = f"{one.packed} of the {one.space} configs of its space are packed for {one.target}"
             return (f"{packed}, so only they can be measured; silo build --configs all packs all of them",)
     return ()
@@ -170,20 +171,20 @@ def _unpacked(kernel: BundledKernel, study: Study) -> tuple[str, ...]:
 def _update(kernel: BundledKernel, outcomes: Sequence[tuple[str, Bucket, Signature, TuneOutcome]]) -> KernelUpdate:
     """New trials, and rules in which measured winners replace what was there for their buckets."""
     trials: list[JSON] = []
-    tables: dict[str, tuple[Any, Signature, dict[Bucket, Config], Config, int]] = {}
+    tables: dict[str, tuple[RulesKey, dict[Bucket, Config], Config, int]] = {}
     samples: dict[str, dict[Bucket, Sample]] = {}
     for _, bucket, signature, outcome in outcomes:
         trials.extend(pair_to_document(outcome.study, trial) for trial in outcome.trials)
         if outcome.winner is None:
             continue
-        target = outcome.study.target
-        key = f"{target} {signature!r}"
+        wanted: RulesKey = (outcome.study.target, signature, outcome.study.specialization.extents)
+        key = f"{wanted!r}"
         if key not in tables:
-            own = next((r for r in kernel.contents.rules if r.target == target and r.signature == signature), None)
+            own = next((rules for rules in kernel.contents.rules if rules.key == wanted), None)
             table = dict(own.rules.rules) if own else {}
             fallback = own.rules.fallback if own else outcome.winner.config
-            tables[key] = (target, signature, table, fallback, own.space if own else 0)
-        tables[key][2][bucket] = outcome.winner.config
+            tables[key] = (wanted, table, fallback, own.space if own else 0)
+        tables[key][1][bucket] = outcome.winner.config
         sample = Sample.of_trials(bucket, outcome.trials)
         if sample is not None:
             samples.setdefault(key, {})[bucket] = sample
@@ -193,7 +194,8 @@ def _update(kernel: BundledKernel, outcomes: Sequence[tuple[str, Bucket, Signatu
             signature,
             fitted_rules(kernel.contents.key, table, fallback, tuple(samples.get(key, {}).values())),
             space,
+            extents,
         )
-        for key, (target, signature, table, fallback, space) in tables.items()
+        for key, ((target, signature, extents), table, fallback, space) in tables.items()
     )
     return KernelUpdate(trials=tuple(trials), rules=rules)

@@ -13,7 +13,6 @@ from silo.api.code.compilation import Compilation
 from silo.api.declared.ready_cases import PreparedCase
 from silo.api.declared.situation import Situation
 from silo.api.kernels.kernel import Kernel
-from silo.api.machine.device_plugins import place_name
 from silo.api.machine.session import session
 from silo.api.trials.benches import Bench, LocalBench, benches_on, grid_at
 from silo.api.trials.evaluators import CompiledArtifacts, evaluators
@@ -27,7 +26,10 @@ from silo.core.recipes import ArrayRecipe
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, CaseError, SpaceError
-from silo.launch import cases as arrays
+from silo.launch.array_libraries.filling import fill
+from silo.launch.array_libraries.library import place_of
+from silo.launch.array_libraries.table import NAMES
+from silo.launch.cases import materialize
 from silo.launch.descriptors import is_descriptor
 from silo.launch.runtime import inspect_call
 from silo.tune.effort import settle
@@ -84,15 +86,15 @@ def materializer(library: str | None, device: Device | None = None) -> Callable[
 
     Without a library it is numpy on the CPU, and on a GPU torch where it is loaded and :class:`silo.Buffer` elsewhere.
     """
-    if library is not None and library not in arrays.LIBRARIES:
-        raise CaseError(f"--arrays {library}: it is one of {', '.join(arrays.LIBRARIES)}")
-    place = "cpu" if device is None else place_name(device)
-    return lambda recipe: arrays.materialize(recipe, library, place)
+    if library is not None and library not in NAMES:
+        raise CaseError(f"--arrays {library}: it is one of {', '.join(NAMES)}")
+    place = place_of(device)
+    return lambda recipe: materialize(recipe, library, place)
 
 
 def make_of(library: str | None, device: Device | None = None) -> Make:
     """``make`` for a case function."""
-    return Make(materializer(library, device), arrays.fill)
+    return Make(materializer(library, device), fill)
 
 
 def case_studies(kernel: Kernel, device: Device | None, library: str | None = None) -> list[CaseStudy]:
@@ -105,7 +107,8 @@ def case_studies(kernel: Kernel, device: Device | None, library: str | None = No
         for values in function.combinations():
             case = function.prepare(values, make_of(library, device))
             try:
-                call = inspect_call(kernel.resolver.native, kernel.source.signature, **call_arguments(kernel, case))
+                named = {**call_arguments(kernel, case), **case.grid_argument(held=kernel.holds_grid)}
+                call = inspect_call(kernel.resolver.native, kernel.source.signature, **named)
                 situation = kernel.resolver.understand(call, device)
                 if situation.rule is not None and case.grid is not None:
                     check_grid(kernel, situation.rule, None, case.grid)

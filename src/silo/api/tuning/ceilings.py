@@ -1,4 +1,4 @@
-"""What a device reaches: measured by tuning a copy and matrix products on it, kept by device model."""
+"""The measured limits of a device: a copy and matrix products, tuned on it, kept by device model."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from silo.core.protocols import Device
 from silo.core.values import Value
 from silo.errors import ToolchainError
 from silo.report.ceilings import Ceilings
+from silo.sources.kinds import kinds
+from silo.sources.source_kind import MeasuresCeilings
 
 __all__ = ["known_ceilings", "measure_ceilings"]
 
@@ -63,7 +65,7 @@ def measure_ceilings(device: Device) -> Ceilings:
     ceiling is the rate of the best config; of products, that of the best size.
 
     Raises:
-        ToolchainError: Triton is not installed.
+        ToolchainError: what the kernels are written with is not installed.
         TuneError: no config of one of them works on this device.
     """
     kind = "cpu" if device.target.kind == "cpu" else "gpu"
@@ -85,14 +87,12 @@ def _rates(made: Kernel, device: Device) -> Iterator[tuple[int, int]]:
         yield count, count * 10**9 // max(outcome.require_winner().median_ns, 1)
 
 
-def _functions() -> Any:  # noqa: ANN401  # a module whose functions are Triton's
-    try:
-        from silo.api.tuning import ceiling_kernels  # noqa: PLC0415  # needs Triton
-    except ImportError as error:
-        raise ToolchainError(
-            f"measuring ceilings needs Triton ({error}); install it: pip install 'kernel-silo[triton]'"
-        ) from error
-    return ceiling_kernels
+def _functions() -> Any:  # noqa: ANN401  # a module of kernels
+    """The kernels of the first kind that has some."""
+    for kind in kinds().values():
+        if isinstance(kind, MeasuresCeilings):
+            return kind.ceiling_kernels()
+    raise ToolchainError("no kind of source that is installed has kernels to measure ceilings with")
 
 
 def _made(function: object, **options: Any) -> Kernel:  # noqa: ANN401  # those of silo.kernel

@@ -1,4 +1,4 @@
-"""``silo tune --explain``: what would be measured, and why kept results do not count. Compiles and measures nothing."""
+"""``silo tune --explain``: the configs that would be measured, and why kept results do not count."""
 
 from __future__ import annotations
 

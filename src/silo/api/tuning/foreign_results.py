@@ -1,4 +1,4 @@
-"""Results of other tuners into the store, and ours into their formats."""
+"""Import of other tuners' results, and export of Silo's in their formats."""
 
 from __future__ import annotations
 

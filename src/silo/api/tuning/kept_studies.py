@@ -1,4 +1,4 @@
-"""Finding studies again: those of a Python file's kernels in the store, those that a bundle carries."""
+"""Studies of the kernels of a Python file, from the store, and of a bundle."""
 
 from __future__ import annotations
 
@@ -165,7 +165,8 @@ def _is_case_of(recipe: CaseRecipe, study: Study) -> bool:
         array = one.array if isinstance(one, DescriptorRecipe) else one
         if isinstance(array, ArrayRecipe) and parameter.dtype is not None and array.dtype != parameter.dtype:
             return False
-    return True
+    shapes = {name: one.shape for name, one in arguments.items() if isinstance(one, ArrayRecipe)}
+    return all(shapes.get(name, extents.shape) == extents.shape for name, extents in study.specialization.extents)
 
 
 def _holds(fact: Fact, value: Value) -> bool:

@@ -1,4 +1,4 @@
-"""Compiled kernels need no compiler: this one checks them once more and hands them on."""
+"""The compiler plug-in of compiled kernels, which checks them and passes them on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Silo has to know of the plug-in for compiled kernels before it is imported."""
+"""The declaration of the plug-in for compiled kernels, read before the plug-in is imported."""
 
 from __future__ import annotations
 

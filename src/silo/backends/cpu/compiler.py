@@ -313,7 +313,7 @@ def _abi_type(parameter: Parameter, argument: ModuleArgument) -> AbiType:
     if parameter.dtype is None:
         raise SourceError(f"the parameter {parameter.name} has no type yet: specialize the signature first")
     try:
-        return AbiType(parameter.dtype.triton)
+        return AbiType(parameter.dtype.short)
     except ValueError:
         raise UnsupportedError(f"{parameter.name}: no scalar arguments of type {parameter.dtype} on the CPU") from None
 

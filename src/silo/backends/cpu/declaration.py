@@ -1,4 +1,4 @@
-"""What Silo has to know of the CPU compiler before it is imported."""
+"""The declaration of the CPU compiler, read before the plug-in is imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Atomic operations of Triton that the runtime has, and why it has not the others."""
+"""Atomic operations that the runtime has, and the reasons why others are refused."""
 
 from __future__ import annotations
 

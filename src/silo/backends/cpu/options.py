@@ -1,4 +1,4 @@
-"""What the caller may choose about the generated code."""
+"""Options of the generated code that a caller may choose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Silo has to know of Triton's compiler before it is imported."""
+"""The declaration of the Triton compiler, read before the plug-in is imported."""
 
 from __future__ import annotations
 

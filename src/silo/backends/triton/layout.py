@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from silo.artifacts.device_code import ABI_BYTES
 from silo.artifacts.inspect import BinaryKernel
 from silo.core.config import Config
-from silo.core.launch_info import AbiType, LayoutSlot, TensorMap
+from silo.core.launch_info import ABI_BYTES, AbiType, LayoutSlot, TensorMap
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import Value
@@ -85,7 +84,7 @@ def _descriptor_slots(name: str, rank: int) -> list[LayoutSlot]:
 def _abi_type(parameter: Parameter) -> AbiType:
     if parameter.kind is ParameterKind.POINTER:
         return AbiType.POINTER
-    found = _BY_TRITON_NAME.get(parameter.dtype.triton) if parameter.dtype is not None else None
+    found = _BY_TRITON_NAME.get(parameter.dtype.short) if parameter.dtype is not None else None
     if found is None:
         raise CompileError(f"the parameter {parameter.name} ({parameter.kind.value}, {parameter.dtype}) has no GPU ABI")
     return found

@@ -1,4 +1,4 @@
-"""What a compiled kernel assumes of its arguments, as its author writes it."""
+"""Assumptions of a compiled kernel about its arguments, in the notation of ``silo.binary``."""
 
 from __future__ import annotations
 

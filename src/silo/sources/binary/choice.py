@@ -1,4 +1,4 @@
-"""Which of a kernel's binaries serves a call on a device. Pure."""
+"""The choice among a kernel's binaries for a call on a device. Pure."""
 
 from __future__ import annotations
 

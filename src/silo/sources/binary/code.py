@@ -1,4 +1,4 @@
-"""One binary of a kernel: its bytes, what it is for, what it assumes, how it is launched."""
+"""One binary of a kernel: its bytes, target, assumptions and launch info."""
 
 from __future__ import annotations
 

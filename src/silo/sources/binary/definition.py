@@ -1,4 +1,4 @@
-"""``silo.binary``: kernels that somebody compiled already."""
+"""``silo.binary``: kernels compiled by other tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a user says of a compiled kernel, and from what its bytes say, to how it is launched."""
+"""Launch info of a compiled kernel, from its metadata and the arguments of ``silo.binary``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source plug-in ``binary``: kernels that somebody compiled already, made by ``silo.binary``."""
+"""The source plug-in ``binary``: kernels compiled by other tools, made by ``silo.binary``."""
 
 from __future__ import annotations
 

@@ -105,4 +105,4 @@ def _abi_type(parameter: Parameter) -> AbiType:
     if parameter.kind is ParameterKind.POINTER:
         return AbiType.POINTER
     assert parameter.dtype is not None  # every scalar was given one
-    return AbiType(parameter.dtype.triton)
+    return AbiType(parameter.dtype.short)

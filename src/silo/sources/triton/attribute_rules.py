@@ -1,4 +1,4 @@
-"""Which attributes an operation may carry, and of what kind each is.
+"""The attributes that each operation may carry, and their kinds.
 
 What is built on a module reads attributes by name and writes some into C text; a text comes from whoever made it. So
 an operation carries what Triton 3.6 to 3.9 give it and nothing else, each of the kind that is expected there. Of an

@@ -1,4 +1,4 @@
-"""From the Python objects that Triton takes as constexpr values to values that can be part of a key, and back."""
+"""Conversion between Triton's constexpr objects and values that can be part of a key."""
 
 from __future__ import annotations
 

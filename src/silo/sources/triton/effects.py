@@ -1,4 +1,4 @@
-"""What a kernel does through each pointer it is given, found in its SSA form.
+"""Effects: whether a kernel reads or writes through each of its pointers, found in its SSA form.
 
 A pointer's roots are the kernel arguments it may derive from. Roots flow through address arithmetic, shape changes,
 selects, loops, branches, calls and block arguments until nothing changes. An operation that is not known to be

@@ -1,4 +1,4 @@
-"""What a kernel is, as one hash: its source, the functions it calls, the globals it reads. Free of paths.
+"""The fingerprint of a kernel: a hash of its source, the functions it calls and the globals it reads, without paths.
 
 Everything is reached from the kernel in the order of its source, so the hash is the same in any folder, process and
 order of imports. Triton's own library counts by name: its version is part of the compiler's identity.

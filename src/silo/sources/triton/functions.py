@@ -1,4 +1,4 @@
-"""Functions passed as constexpr values: a value names them, this table finds them again in the same process."""
+"""Functions passed as constexpr values: a table from the name in a value to the function, for one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``pre_hook`` functions of configs do, found by running them on stand-ins."""
+"""Effects of the ``pre_hook`` functions of configs, found by running them on stand-ins."""
 
 from __future__ import annotations
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.core.decisions import Accepted, Decision, Rejected
+from silo.errors import ToolchainError
 from silo.sources.declaration import Declaration
 from silo.sources.kernel_source import KernelSource
 from silo.sources.triton import adapter
@@ -13,6 +14,7 @@ from silo.sources.triton.source import TritonSource
 
 if TYPE_CHECKING:
     from silo.artifacts.disassembly import BroughtTools
+    from silo.core.findings import Finding
 
 __all__ = ["Kind"]
 
@@ -21,6 +23,9 @@ class Kind:
     """Reads any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` object, unchanged."""
 
     advice = "put @silo.kernel(...) on top of a @triton.jit function"
+    requirement = "kernel-silo[triton]"
+    packages = ("triton", "numpy", "threadpoolctl")
+    example_targets = ("cuda:sm_90", "hip:gfx942")
 
     def reads(self, value: object) -> Decision:
         """Triton's own kernel objects and its decorators of them. Imports nothing."""
@@ -41,6 +46,44 @@ class Kind:
             refusals=(*_config_hooks(source), *(_tuner_hooks(source) if several else ())),
             remarks=_without_effect(source) if several else (),
         )
+
+    def findings(self) -> Sequence[Finding]:
+        """Whether Triton's own calls run on the CPU."""
+        from silo.core.findings import Finding  # noqa: PLC0415  # for ``silo doctor`` alone
+
+        part = "Triton's own calls on the CPU"
+        if adapter.triton_version() is None:
+            return ()
+        try:
+            driver = adapter.plugin_driver("silo")
+        except ToolchainError as error:
+            return (Finding(part, "optional", str(error), "reinstall Triton"),)
+        if driver is None:
+            return (Finding(part, "optional", "Triton does not find Silo's backend", "install Silo again"),)
+        decision: Decision = driver.explain()
+        if decision:
+            return (Finding(part, "ok", decision.reason),)
+        return (Finding(part, "optional", decision.reason, "only to run kernel[grid](...) without a GPU"),)
+
+    def dtype_of(self, value: object) -> str | None:
+        """``tl.float32``, and the stand-ins that Triton's own ``warmup`` takes."""
+        kind = type(value)
+        place = f"{kind.__module__}.{kind.__qualname__}"
+        if place == "triton.runtime.jit.MockTensor":
+            value = getattr(value, "dtype", None)
+        elif place != "triton.language.core.dtype":
+            return None
+        return str(value).rpartition(".")[2]
+
+    def ceiling_kernels(self) -> Any:  # noqa: ANN401  # a module
+        """A copy and products of matrices."""
+        try:
+            from silo.sources.triton import ceiling_kernels  # noqa: PLC0415  # imports Triton
+        except ImportError as error:
+            raise ToolchainError(
+                f"measuring ceilings needs Triton ({error}); install it: pip install '{self.requirement}'"
+            ) from error
+        return ceiling_kernels
 
     def versions(self) -> Mapping[str, str]:
         """Triton's, where it is installed."""

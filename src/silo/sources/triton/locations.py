@@ -1,4 +1,4 @@
-"""``loc(...)`` in MLIR text: which line of the user's source an operation comes from."""
+"""``loc(...)`` in MLIR text: the source line of each operation."""
 
 from __future__ import annotations
 

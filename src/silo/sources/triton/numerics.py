@@ -1,4 +1,4 @@
-"""What decides the bits of a kernel's results, read from its SSA form: orders of summing, and each stored value.
+"""Numerics of a kernel, read from its SSA form: the order of each sum, and the expression of each stored value.
 
 Where a kernel computes every element by itself, block sizes only say which program computes it. Where it sums, they say
 in which order, and rounding makes other bits of another order.

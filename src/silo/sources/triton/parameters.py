@@ -1,4 +1,4 @@
-"""Which kernel parameter each argument of a module's kernel comes from."""
+"""The kernel parameter that each argument of a lowered module comes from."""
 
 from __future__ import annotations
 

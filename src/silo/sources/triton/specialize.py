@@ -1,4 +1,4 @@
-"""From one call's arguments to a typed signature and the facts that a compiler may assume, by Triton's rules."""
+"""Specialization of one call by Triton's rules: the typed signature, and the facts that a compiler may assume."""
 
 from __future__ import annotations
 

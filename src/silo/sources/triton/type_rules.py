@@ -1,4 +1,4 @@
-"""What the types of each operation's operands, results and regions must be."""
+"""Type rules for the operands, results and regions of each operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that a parsed module is well formed, so that what is built on it need not check again."""
+"""The verifier of parsed modules, so that later passes may rely on a well-formed module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of results: which format one has, and reading it."""
+"""Files of tuning results: detecting the format, and reading it."""
 
 from __future__ import annotations
 

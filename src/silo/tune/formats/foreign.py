@@ -1,4 +1,4 @@
-"""Results as other tuners keep them: configs with what became of each, and little said of the circumstances."""
+"""Results of other tuners: configs with their outcomes, without the identity that Silo's trials have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels whose blocks somebody decided already: in a config, in a list of them, or in the kernel's own text."""
+"""Kernels with given block sizes: in a config, in a list of configs, or in the kernel's own text."""
 
 from __future__ import annotations
 

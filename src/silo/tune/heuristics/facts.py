@@ -1,4 +1,4 @@
-"""What heuristics know of a kernel and of the sizes it runs on."""
+"""The facts that heuristics use: of a kernel, and of the sizes it runs on."""
 
 from __future__ import annotations
 

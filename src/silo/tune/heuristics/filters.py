@@ -1,4 +1,4 @@
-"""What takes candidates away or changes them, whatever kind of kernel they are for."""
+"""Filters of candidates that apply to every kind of kernel."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def allowed(blocks: Mapping[str, int], hints: SizeHints, target: TargetFacts) ->
             return Rejected(f"{name}={block} for a dimension of one element")
     count = math.prod(blocks.values())
     if count > MAX_ELEMENTS:
-        return Rejected(f"{count} elements in one block, and Triton allows {MAX_ELEMENTS}")
+        return Rejected(f"{count} elements in one block, and it may have {MAX_ELEMENTS}")
     return Accepted()
 
 

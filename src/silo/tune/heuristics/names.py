@@ -1,4 +1,4 @@
-"""Names that people give block sizes and sizes: what each is taken for.
+"""Common names of block sizes and sizes, and the meaning that each is given.
 
 ====================  ==========================================================================
 role                  names (any case; with or without the underscores; TILE and BLK for BLOCK)

@@ -1,4 +1,4 @@
-"""What every reduction needs of its sizes: rows, what is reduced, and how much a longer block helps along each."""
+"""Sizes of reductions: the rows, the reduced elements, and the gain of a longer block along each."""
 
 from __future__ import annotations
 

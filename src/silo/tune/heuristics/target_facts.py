@@ -36,6 +36,7 @@ _UNITS = {
     "gfx1151": 40,  # Radeon 8060S (fpsbench.com)
     "gfx1201": 64,  # RX 9070 XT
 }
+_WITHOUT_BLOCKS = ("tpu", "metal")  # kinds of targets whose kernels do not work on blocks of a tensor
 _DEFAULT_UNITS = {"cuda": 132, "hip": 304, "xpu": 64, "cpu": 8}
 
 
@@ -69,10 +70,8 @@ class TargetFacts:
         if isinstance(target, TargetFacts):
             return target
         named = Target.parse(target) if isinstance(target, str) else target
-        if named.kind not in ("cuda", "hip", "xpu", "cpu", "fake"):
-            raise SpaceError(
-                f"no heuristic knows the target {named}: they choose blocks of Triton kernels (cuda, hip, xpu, cpu)"
-            )
+        if named.kind in _WITHOUT_BLOCKS:
+            raise SpaceError(f"no heuristic knows the target {named}: they choose blocks for cuda, hip, xpu and cpu")
         known = device or {}
         units = known.get("sm_count", 0)
         # A CPU states one lane a warp; blocks for it are chosen as for 32, and no option that counts warps is given.

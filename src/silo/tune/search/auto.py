@@ -1,4 +1,4 @@
-"""The search for those who do not want to choose one."""
+"""The default searcher, which chooses a method by the size of the space and the budget."""
 
 from __future__ import annotations
 

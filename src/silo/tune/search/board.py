@@ -1,4 +1,4 @@
-"""The board of a search: which configs there are, which were handed out, how they did."""
+"""The board of a search: its configs, those that were suggested, and their times."""
 
 from __future__ import annotations
 

@@ -412,7 +412,7 @@ def test_the_guard_words_of_a_descriptor_in_python():
     assert block_shape_of(0) == ()
     assert block_shape_of(5 | 1 << 3 | 2 << 8 | 3 << 13 | 4 << 18 | 20 << 23) == (2, 4, 8, 16, 1 << 20)
     value = TensorDescriptor(None, [1024, 512], [512, 1], [64, 32])
-    call = read_call("k", ("d",), (((8, 2, 16, 1, 2 | 6 << 3 | 5 << 8),), (value,), {}, (2, 0), None))
+    call = read_call("k", ("d",), (((8, 2, 16, 1, 2 | 6 << 3 | 5 << 8, None),), (value,), {}, (2, 0), None))
     one = call["d"]
     assert (one.kind, one.dtype, one.ndim, one.block_shape) == (ValueKind.DESCRIPTOR, dtype("float16"), 2, (64, 32))
     assert one.facts(lambda value: value) == described("float16", 64, 32)

@@ -151,7 +151,7 @@ def specialized(value, **changes):
     source = TritonSource.of(add)
     arguments = {name: Facts.array("fp32", 16) for name in ("x", "y", "out")}
     signature, found = source.specialize({**arguments, "n": value})
-    return signature["n"].kind.value, signature["n"].dtype and signature["n"].dtype.triton, found.facts_of("n")
+    return signature["n"].kind.value, signature["n"].dtype and signature["n"].dtype.short, found.facts_of("n")
 
 
 NOTHING = frozenset()
@@ -198,7 +198,7 @@ def test_scalars_agree_with_triton_itself(value, align, specialize):
     facts = found.facts_of("n")
     assert (kind == "constexpr") == bool(facts & {Fact.EQUAL_1, Fact.NONE})
     if kind != "constexpr":
-        assert kind.replace("u1", "i1") == signature["n"].dtype.triton
+        assert kind.replace("u1", "i1") == signature["n"].dtype.short
         assert (Fact.DIVISIBLE_16 in facts) == ("D" in (description or ""))
 
 

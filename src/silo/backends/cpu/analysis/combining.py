@@ -1,4 +1,4 @@
-"""What the regions of reductions and scans do to two elements."""
+"""The functions that reductions and scans apply to two elements."""
 
 from __future__ import annotations
 

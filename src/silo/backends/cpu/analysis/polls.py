@@ -1,4 +1,4 @@
-"""Spells out ``tl.atomic_poll``: a loop that loads until every element is what is expected, or the time is over."""
+"""Lowering of ``tl.atomic_poll`` to a loop that loads until every element has its expected value, or time is up."""
 
 from __future__ import annotations
 

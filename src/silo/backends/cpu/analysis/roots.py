@@ -1,4 +1,4 @@
-"""Which arguments a pointer may be derived from."""
+"""The arguments that a pointer may be derived from."""
 
 from __future__ import annotations
 

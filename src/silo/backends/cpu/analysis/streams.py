@@ -1,4 +1,4 @@
-"""Which stores may go past the caches: those whose memory the kernel touches once.
+"""The stores that may bypass the caches, because the kernel touches their memory once.
 
 A launch that writes more than a cache holds gains by not reading every line before it is written over. How much a
 launch writes shows when it runs; that nothing else in the kernel needs these lines shows here.

@@ -1,4 +1,4 @@
-"""What each operation is to the scheduler: a view, an anchor, or something evaluated element by element."""
+"""The role of each operation for the scheduler: a view, an anchor, or an elementwise value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a kernel's text to code that checks itself, and to something that a launcher can launch."""
+"""Compilation of a kernel to code that checks itself, and loading it for a launcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory that a call's arguments may reach: where each allocation starts and ends, and what it is called."""
+"""The memory that a call's arguments may reach: start, end and name of each allocation."""
 
 from __future__ import annotations
 

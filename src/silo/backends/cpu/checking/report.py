@@ -1,4 +1,4 @@
-"""What a check found, in words."""
+"""The message of a failed check."""
 
 from __future__ import annotations
 

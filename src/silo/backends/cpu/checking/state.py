@@ -1,4 +1,4 @@
-"""What a kernel that is being checked shares with the host: the structs of ``runtime/check.h``."""
+"""The state that a checked kernel shares with the host: the structs of ``runtime/check.h``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known while a kernel is lowered: the C name of each scalar, the buffer of each stored value."""
+"""The scope of a lowering: the C name of each scalar, the buffer of each stored value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks once more at the finished statements of a function: do buffers that share memory ever hold values at once?
+"""The check of finished statements that buffers sharing memory never hold values at the same time.
 
 Where buffers lie is decided from what the lowering said of their uses while it ran. Here the same is found from the
 statements alone, so that a use that was not said, or a buffer that lasts longer than was thought, ends in an error and

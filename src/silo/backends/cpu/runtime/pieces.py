@@ -1,4 +1,4 @@
-"""Which file holds which piece of the runtime, and what each piece stands on."""
+"""The pieces of the runtime: the file of each, and the pieces that it needs."""
 
 from __future__ import annotations
 

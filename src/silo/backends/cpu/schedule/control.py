@@ -1,4 +1,4 @@
-"""How loops carry values, and which values cross the edges between blocks."""
+"""Values that loops carry, and values that cross the edges between blocks."""
 
 from __future__ import annotations
 

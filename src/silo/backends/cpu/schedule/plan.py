@@ -1,4 +1,4 @@
-"""What the scheduler decides: the steps of each block, in order, and where values live.
+"""The plan of the scheduler: the steps of each block, in order, and where values live.
 
 A group is one loop nest. Its sinks are what the nest is for; everything else is evaluated on demand inside it.
 """

@@ -1,4 +1,4 @@
-"""Where buffers lie in scratch memory: those never alive at the same time share it."""
+"""The layout of scratch memory: buffers that are never alive at the same time share it."""
 
 from __future__ import annotations
 

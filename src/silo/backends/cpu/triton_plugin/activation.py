@@ -1,4 +1,4 @@
-"""Whether Triton is to run kernels on the CPU through Silo, in this process."""
+"""The decision whether Triton runs kernels on the CPU through Silo in this process."""
 
 from __future__ import annotations
 

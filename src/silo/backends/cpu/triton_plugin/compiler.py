@@ -1,4 +1,4 @@
-"""What Triton finds as Silo's compiler backend: each step is done by :mod:`.stages`, imported when first needed."""
+"""The compiler backend that Triton finds: each step is done by :mod:`.stages`, imported when first needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Triton finds as Silo's driver: inactive where a GPU's is active, where it is switched off, where Silo fails."""
+"""The driver that Triton finds: inactive where a GPU's is active, where it is switched off, or where Silo fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CPU as programs see it that ask Triton's driver about a GPU."""
+"""The CPU's answers to programs that ask Triton's driver about a GPU."""
 
 from __future__ import annotations
 

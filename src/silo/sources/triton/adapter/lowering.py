@@ -255,7 +255,7 @@ def _triton_name(dtype: DType) -> str:
             f"Triton has no type {dtype}: pass the array as uint8 and convert in the kernel, "
             "or use float8_e4m3fn, float8_e4m3fnuz, float8_e5m2 or float8_e5m2fnuz"
         )
-    return dtype.triton
+    return dtype.short
 
 
 def _to_triton(value: Value) -> object:

@@ -1,4 +1,4 @@
-"""Kernels by name: what a pickle of one holds, as one of a function does."""
+"""Pickling of kernels by module and name, as Python pickles functions."""
 
 from __future__ import annotations
 

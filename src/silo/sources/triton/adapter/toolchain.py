@@ -1,4 +1,4 @@
-"""Triton's modules and backends, and the driver it believes to be active while we lower."""
+"""Triton's modules and backends, and the driver that Triton sees while Silo lowers a kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels whose best configs say what a device reaches: a copy, and products of matrices. Needs Triton."""
+"""The kernels that measure a device's limits: a copy, and matrix products. Needs Triton."""
 
 from __future__ import annotations
 

@@ -1,0 +1,12 @@
+/* Tensor descriptors as arguments of a call. */
+#ifndef SILO_DESCRIPTOR_ARGUMENT_H
+#define SILO_DESCRIPTOR_ARGUMENT_H
+
+#include "frame.h"
+
+/* Read a descriptor as argument `index`: its slot gets its index in the frame. -1 with an
+ * ArgumentError set. */
+int silo_read_descriptor(const struct silo_plan *plan, int32_t index, PyObject *object,
+                         const struct silo_adapter *adapter, struct silo_frame *frame);
+
+#endif

@@ -1,0 +1,33 @@
+"""Page-locked host memory for copies of a device's arrays, where the device has too little memory for them."""
+
+from __future__ import annotations
+
+import logging
+
+from silo.core.decisions import Rejected
+from silo.errors import DeviceError
+from silo.launch.buffers import split_device
+from silo.launch.host_memory import available_memory
+from silo.launch.native import PinnedMemory
+from silo.tune.measure import pin_fits
+
+__all__ = ["pinned", "tell_where"]
+
+_log = logging.getLogger("silo")
+
+
+def pinned(size: int, device: str) -> PinnedMemory | Rejected:
+    """``size`` bytes of page-locked host memory for copies to a GPU, or why they are not to be had."""
+    decision = pin_fits(size, available_memory())
+    if isinstance(decision, Rejected):
+        return decision
+    try:
+        return PinnedMemory(size, *split_device(device))
+    except DeviceError as error:
+        return Rejected(f"that memory is pageable, which is slower still: {error}")
+
+
+def tell_where(device: str, fits: object, pin: object) -> None:
+    """Log why the copy of an array is not on its device, and why it is not in page-locked memory either."""
+    reasons = [one.reason for one in (fits, pin) if isinstance(one, Rejected)]
+    _log.info("an array on %s: %s", device, "; ".join(reasons))

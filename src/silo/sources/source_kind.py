@@ -1,0 +1,125 @@
+"""What a source plug-in is, and what it may be besides: each a protocol of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from silo.core.decisions import Decision
+from silo.sources.declaration import Declaration
+from silo.sources.kernel_source import KernelSource
+
+if TYPE_CHECKING:
+    from silo.artifacts.disassembly import BroughtTools
+    from silo.core.findings import Finding
+
+__all__ = [
+    "BringsTools",
+    "DefinesKernels",
+    "MeasuresCeilings",
+    "NamesDtypes",
+    "NeedsCompilers",
+    "NeedsPackages",
+    "SourceKind",
+]
+
+
+class SourceKind(Protocol):
+    """Plug-in: a kind of source. Entry-point group ``silo.sources``; the entry's name is the kind's.
+
+    Making one imports no library that kernels are written with.
+    """
+
+    @property
+    def advice(self) -> str:
+        """How a user makes a kernel of this kind, to go on after "to make one, ": ``put @silo.kernel(...) on ...``."""
+        ...
+
+    def reads(self, value: object) -> Decision:
+        """Whether an object is a kernel of this kind, and why not."""
+        ...
+
+    def read(self, value: object) -> Declaration:
+        """What such an object declares. Raises SourceError."""
+        ...
+
+    def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
+        """What users get and call: calls and subscripts go to the launcher.
+
+        ``members`` (``cases``, ``warmup``, ``compiled``, ``bind``, ``explain``, ``kernel``) are its attributes.
+        ``silo.sources.callables.plain_callable`` does for kinds whose kernels are called from Python alone.
+        """
+        ...
+
+
+@runtime_checkable
+class DefinesKernels(Protocol):
+    """A kind whose kernels users make by ``silo.NAME(...)``, with the kind's name."""
+
+    @property
+    def define(self) -> Callable[..., object]:
+        """From what users say to an object that the kind reads. Raises SourceError."""
+        ...
+
+
+@runtime_checkable
+class NeedsPackages(Protocol):
+    """A kind whose kernels are written with a library."""
+
+    @property
+    def requirement(self) -> str:
+        """What to install: ``kernel-silo[NAME]``."""
+        ...
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """What that brings, the library first."""
+        ...
+
+    def versions(self) -> Mapping[str, str]:
+        """Versions by package, for whoever looks at a bundle; none of what is not installed."""
+        ...
+
+
+@runtime_checkable
+class NeedsCompilers(Protocol):
+    """A kind whose kernels are compiled here."""
+
+    @property
+    def example_targets(self) -> tuple[str, ...]:
+        """Targets that an installation that lacks nothing compiles for, besides this machine's CPU."""
+        ...
+
+    def findings(self) -> Sequence[Finding]:
+        """What else ``silo doctor`` says of the kind."""
+        ...
+
+
+@runtime_checkable
+class BringsTools(Protocol):
+    """A kind whose package has programs that read machine code."""
+
+    def tools(self) -> BroughtTools:
+        """Those; no folders where the package is not installed."""
+        ...
+
+
+@runtime_checkable
+class NamesDtypes(Protocol):
+    """A kind whose library has objects of its own for dtypes, and for arrays that are nothing but a dtype."""
+
+    def dtype_of(self, value: object) -> str | None:
+        """The name of the dtype that such an object stands for; None for any other."""
+        ...
+
+
+@runtime_checkable
+class MeasuresCeilings(Protocol):
+    """A kind that has kernels to measure what a device reaches."""
+
+    def ceiling_kernels(self) -> Any:  # noqa: ANN401  # a module
+        """A module with ``copy`` (x, out, n; BLOCK) and ``dot`` (a, b, c, size; BLOCK_M, BLOCK_N, BLOCK_K).
+
+        Raises ToolchainError where the library is not installed.
+        """
+        ...

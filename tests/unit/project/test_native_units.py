@@ -1,0 +1,80 @@
+"""The C files: no circles among them, kinds by their names."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import c_circles  # noqa: E402
+
+# Numbers that are what they say: widths in bits.
+PLAIN = {"generator.c": {8, 16, 32}}
+
+
+def folder(tmp_path, **files):
+    for name, text in files.items():
+        (tmp_path / name.replace("__", ".")).write_text(text)
+    return tmp_path
+
+
+def circles(tree):
+    return {(unit, other) for unit, others in tree.arrows.items() for other in others if unit in tree.reached(other)}
+
+
+def test_no_unit_of_the_native_module_leads_back_to_itself():
+    tree = c_circles.Tree(ROOT / "native")
+    assert not circles(tree)
+    assert {"errors", "frame", "launcher"} <= tree.reached("launch")  # it sees something
+
+
+HEAD = "int silo_a(void);\nint silo_b(void);\nextern int silo_x;\n"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a__h": '#include "b.h"\n', "b__h": '#include "a.h"\n'},
+        {
+            "a__c": "int silo_a(void) {\n    return silo_b();\n}\n",
+            "b__c": "int silo_b(void) {\n    return silo_a();\n}\n",
+        },
+        {
+            "a__c": "int silo_x = 1;\nint silo_a(void) {\n    return silo_b();\n}\n",
+            "b__c": "int *silo_b(void) {\n    return &silo_x;\n}\n",
+        },
+        {
+            "a__c": "static int own;\nint silo_x[2] = {1};\nvoid silo_a(void) {\n    silo_b();\n}\n",
+            "b__c": '#include "a.h"\nint silo_b(void) {\n    return 0;\n}\n',
+            "a__h": HEAD,
+        },
+        {
+            "a__c": "int silo_a(int one,\n           int two) {\n    return one;\n}\nint silo_c(void) {\n"
+            "    return silo_b();\n}\n",
+            "b__c": "int silo_b(void) {\n    return silo_short(1);\n}\n",
+            "c__h": "SILO_INLINE int silo_short(int one) {\n    return silo_a(one, 2);\n}\n",
+        },
+    ],
+)
+def test_circles_are_found(tmp_path, files):
+    assert {("a", "b"), ("b", "a")} <= circles(c_circles.Tree(folder(tmp_path, **files)))
+
+
+def test_words_that_are_no_uses_make_no_arrow(tmp_path):
+    text = "/* silo_b() */\nstruct silo_b *one;\nint silo_a(void) {\n    return 0; // silo_b\n}\n"
+    tree = c_circles.Tree(folder(tmp_path, a__c=text, b__c="int silo_b(void) {\n    return silo_a();\n}\n"))
+    assert not circles(tree)
+
+
+def test_kinds_and_codes_are_named():
+    found = {}
+    for path in sorted((ROOT / "native").glob("*.[ch]")):
+        code = re.sub(r"/\*.*?\*/|\"(?:\\.|[^\"\\])*\"", "", path.read_text(), flags=re.DOTALL)
+        numbers = re.findall(r"\bcase (\d+):|\b(?:code|device_type) [=!<>]=? (\d{2,})\b|1U << (\d+)", code)
+        left = {int(next(filter(None, groups))) for groups in numbers} - PLAIN.get(path.name, set())
+        if left:
+            found[path.name] = left
+    assert not found

@@ -1,0 +1,85 @@
+"""What belongs to one plug-in is named in its folder alone: nothing else knows Triton, nothing else knows binaries.
+
+Looked at are names and texts of code. Comments and docstrings may say what something is for.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3] / "src" / "silo"
+
+# Modules that name Triton although they are no part of its plug-ins, and what for.
+TRITON = {
+    "api/tuning/foreign_results.py": "writes the files of Triton's autotuner, a foreign format by that name",
+    "backends/__init__.py": "the table of the plug-ins that Silo ships",
+    "cli/cache.py": "the option that names that format",
+    "launch/wrapped_tensors.py": "a function of torch whose name has the word in it",
+    "settings.py": "the variables SILO_TRITON and SILO_FORCE_TRITON",
+    "tune/formats/files.py": "the table of foreign formats",
+    "tune/formats/triton.py": "that format",
+}
+BINARY = {"backends/__init__.py": "the table of the plug-ins that Silo ships"}
+SILO_BINARY = {"__init__.py": "the public name silo.binary"}
+
+TRITON_FOLDERS = ("sources/triton/", "backends/triton/", "backends/cpu/")
+BINARY_FOLDERS = ("sources/binary/", "backends/binary/")
+
+
+def outside(folders) -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(ROOT.rglob("*.py")):
+        place = path.relative_to(ROOT).as_posix()
+        if not place.startswith(folders):
+            yield place, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def words(tree: ast.Module) -> Iterator[str]:
+    """Names and texts of a module, without its docstrings and the texts that stand alone as such."""
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        for member in ("id", "attr", "arg", "name", "module"):
+            word = getattr(node, member, None)
+            if isinstance(word, str):
+                yield word
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            yield node.value
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{one.name}" for one in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+
+
+def test_nothing_else_names_triton():
+    found = {place for place, tree in outside(TRITON_FOLDERS) if any("triton" in word.lower() for word in words(tree))}
+    assert found == set(TRITON)
+
+
+def test_nothing_else_names_a_binary():
+    """The word alone is also English; what counts is the kind's name as a text, and its classes."""
+    classes = {"BinarySource", "BinaryCode", "BinaryCompiler"}
+    found = set[str]()
+    for place, tree in outside(BINARY_FOLDERS):
+        texts = {
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        if "binary" in texts or classes & set(words(tree)):
+            found.add(place)
+    assert found == {*BINARY, *SILO_BINARY}
+
+
+@pytest.mark.parametrize(
+    "folder", ["api", "tune", "report", "cli", "bundle", "store", "launch", "compile", "artifacts", "core"]
+)
+def test_nothing_right_or_left_of_the_sources_imports_one(folder):
+    """Least of all what parses TTIR: what was learnt from it are the facts of code."""
+    plugins = ("silo.sources.triton", "silo.sources.binary")
+    for place, tree in outside(()):
+        if place.startswith(f"{folder}/"):
+            assert not [name for name in imports(tree) if name.startswith(plugins)], place
