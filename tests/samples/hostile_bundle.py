@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bundle_samples import Sample, put, sample
-from silo.backends.fake.measure import fake_study
+from fake_backend.measure import fake_study
 from silo.bundle.contents import BundleKernel, BundleVariant, encode_documents
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
