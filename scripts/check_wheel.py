@@ -2,6 +2,7 @@
 
 Exit status 1 with a list where something is wrong.
 """
+# pyright: reportMissingImports=false  # it runs in the environment that builds wheels
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """What torch.compile launches Triton kernels with: the static launcher, its C function, the fast launcher."""
+# pyright: reportAttributeAccessIssue=false  # names that torch does not declare, or not in every version
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Launchers that take addresses or arrays of their own: cuda.core, cuda.bindings, cupy, tvm-ffi."""
+# pyright: reportMissingImports=false  # any of them may be absent
 
 from __future__ import annotations
 

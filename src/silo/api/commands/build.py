@@ -363,9 +363,8 @@ def _candidates_on(study: CaseStudy, target: Target, facts: Mapping[str, int]) -
 
 def _plan_case(study: CaseStudy, configs: tuple[Config, ...]) -> PlanCase:
     situation = study.situation
-    hints = {name: value for name, value in situation.values.items() if isinstance(value, int)}
     return PlanCase(
-        study.case.label, situation.signature, situation.specialization, hints, configs, situation.rule is not None
+        study.case.label, situation.signature, situation.specialization, configs, situation.rule is not None
     )
 
 
@@ -562,7 +561,7 @@ def _rows(contents: BundleKernel, planned: Sequence[PlannedVariant]) -> list[Bui
     rows: list[BuildRow] = []
     for target, variants in by_target.items():
         best, origin = next(iter(variants.items()))
-        chosen = "measured" if origin in (Origin.EXACT, Origin.BUCKET) else origin.value
+        chosen = "measured" if origin is Origin.BUCKET else origin.value
         coverage = [one for one in contents.coverage if one.target == target]
         packed, space = sum(one.packed for one in coverage), sum(one.space for one in coverage)
         serves = tuple(dict.fromkeys(one.specialization.served for one in variants if one.specialization.made_for_some))
