@@ -47,6 +47,7 @@ def silo(tmp_path, monkeypatch, capsys):
         for character in FORBIDDEN:
             assert character not in text, (words, repr(character))
         assert "Traceback" not in text, text
+        assert not any(line.lstrip(" │").startswith("FORGED") for line in text.splitlines()), text
         return ended.value.code, text
 
     monkeypatch.chdir(tmp_path)

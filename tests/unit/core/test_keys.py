@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import silo
-from silo.backends.fake.measure import fake_study
+from fake_backend.measure import fake_study
 from silo.core.device import DeviceModel
 from silo.core.keys import SCHEMAS, ceilings_key, effort_key, seeds_key, spills_key, studies_key
 from silo.core.values import digest

@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
+from fake_backend.device import FAKE_TARGET, FakeDevice
 from silo.api.code.loaded_kernels import VouchedCode, load_code
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.backends.fake.device import FAKE_TARGET, FakeDevice
 from silo.core import plugins
 from silo.core.config import Config
 from silo.core.consent import require_consent

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from silo.backends.fake.measure import fake_study
+from fake_backend.measure import fake_study
 from silo.core.config import Config
 from silo.core.dtypes import dtype
 from silo.core.signature import Parameter, ParameterKind, Signature

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
+from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.core.grouped_space import GroupedSpace, Steps
 from silo.core.values import canonical_json, parse_json

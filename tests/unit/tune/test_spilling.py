@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
+from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.core.target import Target
 from silo.errors import StoreError, TuneError
