@@ -1,4 +1,5 @@
 """What a stranger's bundle says is text: no order to a terminal, no markup, no place to write to."""
+# pyright: reportAttributeAccessIssue=false
 
 import ast
 import io

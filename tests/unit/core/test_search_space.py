@@ -1,4 +1,5 @@
 """Spaces have one protocol: whoever uses one asks it, and never which of the kinds it is."""
+# pyright: reportAttributeAccessIssue=false
 
 import ast
 import inspect

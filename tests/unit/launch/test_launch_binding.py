@@ -1,3 +1,5 @@
+# pyright: reportAttributeAccessIssue=false
+
 import hashlib
 import subprocess
 import sys

@@ -1,4 +1,5 @@
 """Every elementwise operation as a kernel of its own, in both schedules, against numpy and Python's integers."""
+# pyright: reportAssignmentType=false
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Every operation that is not elementwise, over element types, shapes and edges, in both schedules, against numpy."""
+# pyright: reportAttributeAccessIssue=false, reportCallIssue=false
 
 from __future__ import annotations
 
