@@ -1,4 +1,5 @@
 """GPUs as devices: identity, facts, loading, buffers, timing."""
+# pyright: reportAttributeAccessIssue=false, reportOperatorIssue=false
 
 import gc
 import subprocess
