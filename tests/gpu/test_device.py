@@ -7,8 +7,8 @@ import silo
 from gpu_kernels import torch
 from silo.api.machine import array_copies
 from silo.api.machine.device_plugins import device_named
+from silo.core.device import place_of
 from silo.core.recipes import ArrayRecipe
-from silo.launch.array_libraries.library import place_of
 from silo.launch.cases import materialize
 from silo.settings import override
 from silo.tune.measure import Contender, MeasurePolicy, measure
