@@ -64,7 +64,7 @@ def runs_on(artifact_target: Target, device_target: Target, blob_kind: str = "")
     Args:
         artifact_target: what the code was built for.
         device_target: the concrete target of the device; an ``a`` or ``f`` suffix of it says nothing more.
-        blob_kind: ``ptx`` applies the rules of PTX; every other kind those of finished machine code.
+        blob_kind: ``ptx`` applies the rules of PTX; every other kind the rules of finished machine code.
 
     Returns:
         Accepted or Rejected, both with the rule that decided.

@@ -416,7 +416,7 @@ class Manifest:
         )
 
     def _specialization(self, index: JSON, signature: JSON, field: str) -> Specialization:
-        """A row of the table, whose extents are those of parameters: a launcher is made to hold them."""
+        """A row of the table. Its extents are parameters' extents: a launcher is made to hold them."""
         found = self._specializations.get(index, field)
         if found.extents:
             names = self._signatures.get(signature, field).names

@@ -78,7 +78,7 @@ class PlanKernel:
 class PlannedVariant:
     """A variant to build. ``reasons`` says why it is in the plan, ``cases`` whom it serves; both in order.
 
-    ``leads`` are those of its cases whose config it has by measurement or heuristic: calls get it until somebody
+    ``leads`` are its cases whose config it has by measurement or heuristic: calls get it until somebody
     measures another one. ``generic`` marks the fallback that assumes nothing of alignment, divisibility or an integer
     being 1. ``origin`` says what chose its config first.
     """

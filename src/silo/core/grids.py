@@ -9,7 +9,7 @@ integer, or an expression. What all grids have in common:
   error of the launcher.
 - What a kernel's blocks have to keep to is a requirement of the grid: configs that break it are no part of the space.
 
-The kinds are those of PyTorch 2.13 (``torch/_inductor/runtime/triton_heuristics.py``, ``GridExpr``).
+The kinds follow PyTorch 2.13 (``torch/_inductor/runtime/triton_heuristics.py``, ``GridExpr``).
 """
 
 from __future__ import annotations

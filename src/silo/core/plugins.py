@@ -187,7 +187,7 @@ def threads_of_option(name: str) -> int:
 def _own_option(name: str) -> Option | None:
     """An option of a plug-in that Silo does not ship. Only one plug-in can have it: its name is how the name begins."""
     plugin, separator, _ = name.partition("_")
-    # Most names are those of parameters, such as BLOCK_SIZE, for which nobody is asked.
+    # Most names are parameters' names, such as BLOCK_SIZE, for which no plug-in is asked.
     if not separator or not plugin.islower() or plugin in shipped_places(COMPILERS):
         return None
     place = installed_places(COMPILERS).get(plugin)

@@ -70,7 +70,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ArrayRecipe:
-    """How to make one array. ``strides`` are in elements, None for C order; ``params`` are those of the fill, by name.
+    """How to make one array. ``strides`` are in elements, None for C order; ``params`` belong to the fill, by name.
 
     Values depend on the logical element number (C order), never on the strides. Build with :meth:`of`, which fills in
     defaults; ``CaseError`` says which member makes no sense.

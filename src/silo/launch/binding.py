@@ -43,7 +43,7 @@ def bind(
         config: values of the parameters and options the config sets, also derived ones; a callable grid sees them.
         grid: the declared grid, one expression an axis; None: the call has to give one.
         facts: device facts the grid may use.
-        names: parameters of the launcher, in order; those of ``signature`` where not given.
+        names: parameters of the launcher, in order; the names of ``signature`` where not given.
         tag: kept as ``Binding.tag``.
 
     Raises:

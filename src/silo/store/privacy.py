@@ -1,6 +1,6 @@
 """The check that a store is private to its user.
 
-Compiled code of the store runs in its user's processes, so whoever may write there could run code as that user. Two
+Compiled code of the store runs in its user's processes, so anybody who may write there could run code as that user. Two
 looks make sure that nobody else may. Before a store is used, :func:`examine` walks from ``/`` to its root and over its
 folders. Whenever a file of it is opened, :func:`open_private` looks at the folder and at the very file that was opened:
 no exchange between two moments matters, for a file that is read was written by this user, whatever led to it.

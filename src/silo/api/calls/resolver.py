@@ -287,7 +287,7 @@ class Resolver:
             raise SpaceError(f"{self._kernel.name} ({self._kernel.location}): {error}") from error
 
     def problem(self, situation: Situation) -> Problem:
-        """What the call's trials have in common with those of other sizes."""
+        """What the call's trials have in common with trials of other sizes."""
         kernel = self._kernel
         target = situation.device.target
         return Problem(

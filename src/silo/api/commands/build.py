@@ -129,7 +129,7 @@ def build_bundle(
 ) -> BuildSummary:
     """Compile the kernels of ``files`` for every target and write them to ``output``, in one piece.
 
-    A kernel is built for those of the targets that its kind of source has; what is left out is in the summary.
+    A kernel is built for each of the targets that its kind of source has; what is left out is in the summary.
 
     Kernels are tuned on their cases where a target's device is here, unless ``tune`` is ``cached`` (known winners
     only), ``frozen`` (an error where there is none) or ``off`` (none); the lock (``SILO_LOCK``) comes before winners.
@@ -191,7 +191,7 @@ def build_bundle(
     def read_blob(sha256: str) -> bytes | None:
         return documents.get(sha256) or shared.store.blobs.get(sha256)
 
-    # Before the file is there: whoever finds it may use it at once.
+    # Before the file is there: a process that finds it may use it at once.
     for kernel in contents.kernels:
         calls = calls_of(kernel)
         native = [host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host]

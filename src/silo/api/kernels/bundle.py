@@ -159,7 +159,7 @@ class BundledKernel:
 
     @property
     def _options(self) -> tuple[str, ...]:
-        """Options that calls may give: those of Silo's own compilers, and any other that configs of the bundle have."""
+        """Options that calls may give: Silo's own compilers' options, and any other that configs of the bundle have."""
         known = shipped_options()
         others = self._kernel.option_names.difference(known)
         return (*known, *(name for name in sorted(others) if is_option(name)))

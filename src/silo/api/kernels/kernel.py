@@ -236,8 +236,8 @@ def kernel(
             makes them for each call's device and sizes; or a ``silo.core.grouped_space.GroupedSpace``. Without it, the
             configs of ``@triton.autotune``; without those, block sizes with usual names (``BLOCK_SIZE``, ``BLOCK_M``,
             ...) that a call leaves out come from a heuristic that is guessed.
-        key: names of the scalar arguments that tuning depends on; without it, those of ``@triton.autotune``, or those
-            that the heuristic reads.
+        key: names of the scalar arguments that tuning depends on; without it, the names of ``@triton.autotune``, or
+            those that the heuristic reads.
         grid: the grid as a function of one namespace (arguments, config values, device facts), traced once to
             expressions; or a tuple; or a ``silo.core.grids.Grid``, whose requirements join the constraints.
         constraints: functions of a config that must hold, such as ``lambda c: c.BLOCK >= 32 * c.num_warps``.

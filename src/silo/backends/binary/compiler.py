@@ -29,7 +29,7 @@ class BinaryCompiler:
     declaration = BINARY
 
     def identity(self, target: Target) -> str:
-        """Silo's own code, which reads and checks: the bytes are those of the source."""
+        """Silo's own code, which reads and checks: the bytes are the source's."""
         del target
         return f"binary code {code_digest(*self.declaration.code)}"
 

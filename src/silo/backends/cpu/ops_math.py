@@ -50,7 +50,7 @@ def _wide(stem: str, piece: str, arity: int = 1) -> Function:
     return Function("", f"silo_{stem}_f64", "", piece, arity)
 
 
-# The names of the math dialect, then those of libdevice alone.
+# The names of the math dialect, then names that libdevice alone has.
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {
         "exp": _in_both("exp", "exp"),

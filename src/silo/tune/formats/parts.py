@@ -163,7 +163,7 @@ class _Text:
         return self._next() in [*openers]
 
     def names(self) -> Iterator[str]:
-        """The names of an object's members; whoever asks reads each one's value before the next."""
+        """The names of an object's members; the caller reads each one's value before the next."""
         self._take("{")
         if self._next() == "}":
             self._take("}")

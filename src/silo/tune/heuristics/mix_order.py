@@ -25,7 +25,7 @@ def mix_order(
 ) -> Candidates:
     """Configs of a mix-order reduction, which sets XBLOCK, RSPLIT_SIZE and NUM_STAGES, its own pipelining.
 
-    The values are those of PyTorch 2.13, but for XBLOCK, which divides RSPLIT_SIZE
+    The values follow PyTorch 2.13, but for XBLOCK, which divides RSPLIT_SIZE
     and is as large as descriptors ask.
     ``SpaceError`` for a facts.rsplit_size that is no power of two, or for several reduced dimensions.
 

@@ -73,7 +73,7 @@ class PlannedSearcher:
     def state(self) -> JSON:
         """The searcher's name, a digest of what it searches, and every observation in the order it was made.
 
-        Configs that were suggested and not observed are not in it: whoever restores it will be given them again.
+        Configs that were suggested and not observed are not in it: a restored search gives them again.
         """
         return {
             "searcher": self._name,

@@ -21,7 +21,7 @@ from silo.sources.triton.ssa import Operation, Type, Value
 __all__ = ["Index", "Nest", "linear_index", "remap"]
 
 Index = tuple[str, ...]
-# Operations whose elements are those of their operands, at other places than a view could say.
+# Operations whose elements are their operands' elements, at other places than a view could say.
 SHUFFLES = frozenset({MIRROR, "tt.cat", "tt.gather", "tt.join", "tt.split"})
 _WORD = re.compile(r"[A-Za-z_]\w*")
 

@@ -422,7 +422,7 @@ class _Planner:
 
     @staticmethod
     def _repeats(value: Value, group: Group, demands: list[_Demand], cost: float) -> bool:
-        """Whether the innermost loop of ``group`` would compute a dear value again for every row."""
+        """Whether the innermost loop of ``group`` would compute a costly value again for every row."""
         if arithmetic_cost(cost) <= _RECOMPUTE_LIMIT or value.type.elements >= math.prod(group.shape):
             return False
         return any(not demand.identity and demand.inner is not None for demand in demands)
