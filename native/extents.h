@@ -4,8 +4,8 @@
  * They stand in the key as words, after the words of the arguments: for the grid, where it is held,
  * 1 and its three dimensions, or 0 where the call gives none; then for each parameter that is held,
  * in order, the number of dimensions, the extents and, where they are held, the strides; or
- * SILO_EXTENTS_NONE for what is no array. The first word of each says how many follow, so two keys
- * with equal words have equal extents. */
+ * SILO_EXTENTS_NONE for what is not an array. The first word of each says how many follow, so two
+ * keys with equal words have equal extents. */
 #ifndef SILO_EXTENTS_H
 #define SILO_EXTENTS_H
 

@@ -120,7 +120,7 @@ def _target(kind: str, arch: str, name: str) -> Target:
         return Target.parse(f"{kind}:{arch}")
     except TargetError as error:
         raise SourceError(
-            f"{name} says it was built for {arch!r}, which is no arch of {kind}; is it damaged?"
+            f"{name} says it was built for {arch!r}, which is not an arch of {kind}; is it damaged?"
         ) from error
 
 

@@ -228,7 +228,7 @@ def _variant(
 def _fallbacks(kernel: PlanKernel) -> list[tuple[PlanCase, Specialization, tuple[str, ...]]]:
     """For each dtype signature: its first case, the specialization without assumptions, the labels of its cases.
 
-    Arguments that are None, block shapes and constexpr values given by the caller stay: they are no assumptions about
+    Arguments that are None, block shapes and constexpr values given by the caller stay: they are not assumptions about
     values but part of which code this is.
     """
     groups: dict[tuple[Signature, Specialization], tuple[PlanCase, list[str]]] = {}

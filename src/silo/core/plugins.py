@@ -243,7 +243,7 @@ def is_blob_kind(kind: str) -> bool:
 def is_host_code(kind: str) -> bool:
     """Whether blobs of this kind run in the process that loads them; so they do where any plug-in declares it.
 
-    What a file says plays no part but by the kind's name, and a name that nobody here declares is no answer.
+    What a file says plays no part but by the kind's name, and a name that nobody here declares is not an answer.
 
     Raises:
         TrustError: no installed compiler or loader declares the kind.

@@ -71,7 +71,7 @@ def _slot(
     if kind in _HIDDEN:
         return (0, kind.value, False)
     if name not in slots:
-        raise DeviceError(f"{kernel}: the binary takes {name!r}, which is no parameter; known: {', '.join(slots)}")
+        raise DeviceError(f"{kernel}: the binary takes {name!r}, which is not a parameter; known: {', '.join(slots)}")
     writes = kind in (AbiType.POINTER, AbiType.TENSORMAP) and name in signature.names and signature[name].effect.writes
     return (slots[name], kind.value, writes)
 

@@ -31,7 +31,7 @@ __all__ = ["KernelTotal", "LaunchProfile", "apply_setting", "moved_bytes", "prof
 # Pairs of events that wait to be read; reading them waits for the device.
 _PENDING = 16384
 
-# How often the bytes behind a pointer move, and what is no array for sure: this runs at every launch.
+# How often the bytes behind a pointer move, and what is not an array for sure: this runs at every launch.
 _TIMES = {effect: int(effect.reads) + int(effect.writes) for effect in Effect}
 _SCALARS = (int, float, str, type(None))
 

@@ -73,8 +73,9 @@ def make_launcher(
             that it gives is of integers is part of the situation then.
         grid: a tuple, list, int or callable to use where neither the call nor the binding has a grid.
         options: compile options accepted as keywords besides the parameters; the options of Silo's own compilers by
-        default. release_gil: False keeps the GIL during a launch, which saves some 60 ns and stops every other
-            Python thread for as long as the kernel runs (on a CPU) or its queue is full (on a GPU).
+            default.
+        release_gil: False keeps the GIL during a launch, which saves some 60 ns and stops every other Python thread
+            for as long as the kernel runs (on a CPU) or its queue is full (on a GPU).
         extents: the extents of a call that decide the kernel's code, every number of which is part of the situation;
             None for a kernel whose code takes any. A grid that is held is given by calls as integers, or declared.
 

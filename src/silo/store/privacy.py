@@ -176,7 +176,7 @@ def check_folder(path: Path) -> None:
 def _check(path: Path, found: os.stat_result) -> None:
     private = is_private(found.st_mode, found.st_uid, os.geteuid())
     if private and not stat.S_ISREG(found.st_mode):
-        private = Rejected("it is no plain file")
+        private = Rejected("it is not a plain file")
     if isinstance(private, Rejected):
         raise NotPrivateError(private.reason, path)
 

@@ -412,7 +412,7 @@ class _Session:
     def _trial(self, config: Config, result: Trial | SiloError) -> Trial | None:
         """What came of a config as a trial; None where it was the machine's fault, which nobody is told for ever.
 
-        Raises what is no config's fault and every other one would meet too.
+        Raises what is not a config's fault and every other one would meet too.
         """
         compile_ns = self._clock() - self._begun.pop(config.order_key)
         failed = isinstance(result, CompileError | LaunchError) and not isinstance(result, CompilerMissingError)

@@ -156,7 +156,7 @@ def build_bundle(
             f"{output}: a bundle's name ends in .silo; write for example -o {output.stem or 'kernels'}.silo"
         )
     if not output.parent.is_dir():
-        raise BundleError(f"{output.parent} is no folder; make it first")
+        raise BundleError(f"{output.parent} is not a folder; make it first")
     found = collect_kernels(files, kernels)
     sources = tuple(dict.fromkeys(one.source.kind for one in found if not isinstance(one.source, BringsCode)))
     given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))

@@ -446,7 +446,7 @@ def _callable_kernel(bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: 
     """
     kind = type("BundledKernel", (BundledKernel,), {"__module__": __name__, "__doc__": BundledKernel.__doc__})
     made = kind(bundle, kernel, origin, trust=trust)
-    setattr(kind, "__call__", made.launcher)  # noqa: B010  # a class attribute that is no method
+    setattr(kind, "__call__", made.launcher)  # noqa: B010  # a class attribute that is not a method
     setattr(kind, "__getitem__", staticmethod(made.launcher.__getitem__))  # noqa: B010
     return made
 

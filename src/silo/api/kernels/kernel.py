@@ -406,7 +406,7 @@ def _checked_key(source: KernelSource, key: Sequence[str]) -> tuple[str, ...]:
     names = source.signature.names
     for name in key:
         if name not in names or source.signature[name].kind is ParameterKind.POINTER:
-            raise SourceError(f"{where}: the key {name!r} is no scalar parameter; it has {', '.join(names)}")
+            raise SourceError(f"{where}: the key {name!r} is not a scalar parameter; it has {', '.join(names)}")
         if name in source.heuristics:
             raise SourceError(f"{where}: the key {name!r} is computed by a heuristic; name what that reads instead")
         if tuple(key).count(name) > 1:

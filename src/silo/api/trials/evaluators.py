@@ -157,7 +157,8 @@ class BenchEvaluator:
         artifacts: where compiled code comes from.
         bench: where it runs; closed with this object.
         check: says whether results are right; None compares them with the results of the first of ``configs`` that
-        runs. configs: the space, for that comparison.
+            runs.
+        configs: the space, for that comparison.
         findings: what it shares with the evaluators of other devices.
     """
 

@@ -295,9 +295,9 @@ def _consent_to_json(code: VouchedCode) -> dict[str, object] | None:
 
 
 def _rebuilt(name: str, message: str) -> SiloError:
-    """The error of the other process; one that is no launch's counts as one, for the config it concerns failed.
+    """The error of the other process; one that is not a launch's counts as one, for the config it concerns failed.
 
-    But for missing consent, which is no config's fault.
+    But for missing consent, which is not a config's fault.
     """
     kind = getattr(errors, name, LaunchError)
     if isinstance(kind, type) and issubclass(kind, LaunchError | TrustError):

@@ -209,7 +209,7 @@ def _remf(call: Call) -> str:
 
 def _addptr(call: Call) -> str:
     if not call.result.pointer:
-        raise RefusedError("the first operand is no pointer")
+        raise RefusedError("the first operand is not a pointer")
     return f"(({call.operands[0]}) + ({call.operands[1]}))"
 
 

@@ -250,7 +250,7 @@ class _Text:
         self._place += 1
 
     def _next(self) -> str:
-        """The next character that is no space; "" at the end."""
+        """The next character that is not a space; "" at the end."""
         while True:
             match = _SPACE.match(self._window, self._place)
             assert match is not None

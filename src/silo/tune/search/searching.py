@@ -54,7 +54,7 @@ class PlannedSearcher:
         """The outcome of one config: its median time in nanoseconds, or None where it failed.
 
         Raises:
-            ValueError: It is not of the space, or the time is no time.
+            ValueError: It is not of the space, or the time is not a time.
         """
         if time_ns is not None and not (math.isfinite(time_ns) and time_ns >= 0):
             raise ValueError(f"the time of {config} is a number of nanoseconds, not {time_ns!r}")

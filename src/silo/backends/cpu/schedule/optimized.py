@@ -122,7 +122,7 @@ class _Planner:
         self.steps: list[Step] = []
         self.open: Group | None = None
         self.position = {operation: index for index, operation in enumerate(block.operations)}
-        self.step_position: dict[Step, int] = {}  # program position of the operation behind a step that is no nest
+        self.step_position: dict[Step, int] = {}  # program position of the operation behind a step that is not a nest
         self.demands: dict[Value, list[_Demand]] = {}
         self.free: dict[tuple[Value, bool], None] = {}
         self.costs: dict[Value, float] = {}
