@@ -9,9 +9,10 @@ import platform
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 
-def describe() -> dict[str, object]:
+def describe() -> dict[str, Any]:
     """CPU model, features that matter, cores, load, compiler and package versions."""
     fields: dict[str, str] = {}
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():

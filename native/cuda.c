@@ -439,6 +439,7 @@ static const char *resolve(void *library) {
         {"cuEventSynchronize", &silo_cuda.event_synchronize, false},
         {"cuEventElapsedTime", &silo_cuda.event_elapsed, false},
         {"cuModuleUnload", &silo_cuda.module_unload, false},
+        {"cuFuncGetParamInfo", &silo_cuda.function_parameter, true},
         {"cuTensorMapEncodeTiled", &silo_cuda.tensor_map_encode, true},
     };
     return silo_gpu_find(library, symbols, sizeof symbols / sizeof *symbols);

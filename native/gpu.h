@@ -14,6 +14,7 @@
 
 /* Codes with the same number in both drivers. */
 enum silo_gpu_code {
+    SILO_GPU_INVALID_VALUE = 1,
     SILO_GPU_OUT_OF_MEMORY = 2,
     SILO_GPU_NOT_INITIALIZED = 3,
     SILO_GPU_NO_DEVICE = 100,
@@ -146,6 +147,9 @@ struct silo_gpu {
     void (*leave)(struct silo_gpu_scope *scope);
     /* Static shared memory and the largest block. */
     int (*function_limits)(void *function, int *static_shared, int *max_threads);
+    /* Where parameter `index` lies in the list that a launch hands over, bytes; nonzero: there is
+     * none. NULL where the driver does not tell: HIP, CUDA before 12.4. */
+    int (*function_parameter)(void *function, size_t index, size_t *offset, size_t *size);
     /* Ask the driver for what a launch needs and make its attributes. */
     int (*function_prepare)(const struct silo_gpu_device *device, struct silo_function *function,
                             int static_shared);
@@ -220,6 +224,10 @@ extern PyTypeObject *silo_gpu_module_type;
  * set. */
 int silo_gpu_function(struct silo_gpu_module *module, PyObject *kernel, const char *entry,
                       struct silo_function *function);
+
+/* Offset and size of each parameter that the driver reads of a launch, as a tuple of pairs; None
+ * where it does not tell. NULL with an error set. */
+PyObject *silo_gpu_parameters(struct silo_gpu_module *module, const struct silo_function *function);
 
 /* The interpreter is ending: nothing is freed or waited for any more, the process does that. */
 bool silo_gpu_ending(void);

@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* More than any driver takes: there are 32,764 bytes of them. */
+#define MOST_PARAMETERS 32768
+
 PyTypeObject *silo_gpu_module_type;
 
 /* ---- retired modules ---- */
@@ -315,6 +318,42 @@ int silo_gpu_function(struct silo_gpu_module *module, PyObject *kernel, const ch
     if (result == 0)
         set_grid_limit(device, function);
     return result;
+}
+
+PyObject *silo_gpu_parameters(struct silo_gpu_module *module,
+                              const struct silo_function *function) {
+    struct silo_gpu *gpu = module->device->gpu;
+    struct silo_gpu_scope scope;
+    int code = 0;
+    if (gpu->function_parameter == NULL)
+        Py_RETURN_NONE;
+    PyObject *list = PyList_New(0);
+    if (list == NULL)
+        return NULL;
+    for (size_t index = 0; index < MOST_PARAMETERS; index++) {
+        size_t offset = 0, size = 0;
+        code = silo_gpu_enter(module->device, &scope);
+        if (code == 0) {
+            code = gpu->function_parameter(function->handle, index, &offset, &size);
+            silo_gpu_leave(&scope);
+        }
+        if (code != 0)
+            break;
+        PyObject *pair = Py_BuildValue("(nn)", (Py_ssize_t)offset, (Py_ssize_t)size);
+        const int added = pair != NULL ? PyList_Append(list, pair) : -1;
+        Py_XDECREF(pair);
+        if (added != 0) {
+            Py_DECREF(list);
+            return NULL;
+        }
+    }
+    if (code != SILO_GPU_INVALID_VALUE) { /* not the end of the list: it could not be read */
+        Py_DECREF(list);
+        Py_RETURN_NONE;
+    }
+    PyObject *found = PyList_AsTuple(list);
+    Py_DECREF(list);
+    return found;
 }
 
 /* ---- the type ---- */

@@ -174,6 +174,14 @@ static PyObject *loaded_repr(PyObject *object) {
     return PyUnicode_FromFormat("<LoadedKernel '%U' on %s>", self->entry, self->driver->name);
 }
 
+static PyObject *loaded_parameters(PyObject *object, void *closure) {
+    struct silo_loaded *self = (struct silo_loaded *)object;
+    (void)closure;
+    if (Py_TYPE(self->module) != silo_gpu_module_type)
+        Py_RETURN_NONE;
+    return silo_gpu_parameters((struct silo_gpu_module *)self->module, &self->function);
+}
+
 static PyObject *loaded_driver(PyObject *object, void *closure) {
     (void)closure;
     return PyUnicode_FromString(((struct silo_loaded *)object)->driver->name);
@@ -205,6 +213,9 @@ int silo_loaded_init(PyObject *module) {
     };
     static PyGetSetDef loaded_getters[] = {
         {"driver", loaded_driver, NULL, "The driver's name.", NULL},
+        {"parameters", loaded_parameters, NULL,
+         "Offset and size of each parameter, as the GPU driver says; None where it says nothing.",
+         NULL},
         {NULL, NULL, NULL, NULL, NULL},
     };
     static PyType_Slot loaded_slots[] = {

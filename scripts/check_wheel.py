@@ -2,6 +2,8 @@
 
 Exit status 1 with a list where something is wrong.
 """
+# It runs in the environment that builds wheels.
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,15 @@ def _same_numbers(request):
     generator = getattr(request.module, "RNG", None)
     if generator is not None:
         generator.bit_generator.state = np.random.default_rng(1).bit_generator.state
+
+
+@pytest.fixture(scope="module")
+def samples_in_processes():
+    """Processes that tests start find ``samples`` too: the compiler that needs no toolchain is there."""
+    paths = [str(Path(__file__).parent / "samples"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -103,7 +103,7 @@ def timed(action: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", nargs="+", help="only these")
     parser.add_argument("--dtypes", nargs="+", help="only these")
     parser.add_argument("--repeats", type=int, default=5)

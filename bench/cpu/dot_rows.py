@@ -173,7 +173,7 @@ def flash_backward(scale: Scale, dtype: str) -> Workload:
 
     def results() -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
         wide = [one.double().requires_grad_() for one in (q, k, v)]
-        found = functional.scaled_dot_product_attention(*(one[None] for one in wide), is_causal=True)[0]
+        found = functional.scaled_dot_product_attention(wide[0][None], wide[1][None], wide[2][None], is_causal=True)[0]
         wanted = torch.autograd.grad(found, wide, grad.double())
         return dict(zip(("dq", "dk", "dv"), zip((dq, dk, dv), wanted, strict=True), strict=True))
 

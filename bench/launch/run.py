@@ -211,7 +211,8 @@ class Run:
         loop(WARMUP)
         self.device.synchronize()
         self.device.record(on=False)
-        if before is not None and (seen := self.device.launches(case) - before) != WARMUP:
+        after = self.device.launches(case)
+        if before is not None and after is not None and (seen := after - before) != WARMUP:
             raise RuntimeError(f"{WARMUP} calls made {seen} launches")
 
     def floor_of(self, context: Context) -> Loop:

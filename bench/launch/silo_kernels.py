@@ -1,11 +1,14 @@
 """The kernels of ``nop_kernels`` as Silo kernels, with a grid and one case each, so that they can be bundled too."""
 
+from collections.abc import Callable
+from typing import Any
+
 import silo
 from bench.launch import nop_kernels
 from bench.launch.cases import BLOCK, CASES, ELEMENTS, GRID, Case
 
 
-def _declared(case: Case) -> object:
+def _declared(case: Case) -> Callable[[Any], object] | tuple[int, ...]:
     if case.integers:
         return lambda a: (silo.cdiv(a.n0, BLOCK),)
     return GRID[:1]

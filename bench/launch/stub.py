@@ -62,7 +62,7 @@ def _torch_as_gpu(folder: Path) -> None:
     if library.torch_as_gpu_open(str(home / "libtorch_cpu.so").encode()):
         raise RuntimeError(f"torch {torch.__version__}: its C functions do not fit")
     tensor = torch.empty(1)
-    aoti: Any = torch._C._aoti  # noqa: SLF001
+    aoti: Any = torch._C._aoti  # noqa: SLF001  # pyright: ignore[reportAttributeAccessIssue]
     handle = aoti.unsafe_alloc_void_ptr_from_tensor(tensor)
     types = (torch.Tensor, torch.nn.Parameter)
     opened = native.torch_open(str(output), tensor, handle, False, types)  # noqa: FBT003

@@ -22,6 +22,7 @@ from silo.api.machine.device_plugins import devices_named
 from silo.api.machine.session import session
 from silo.api.trials.evaluators import CompiledArtifacts, evaluators
 from silo.api.tuning.case_tuning import case_benches, case_studies
+from silo.core.cases import Make
 from silo.core.config_set import ConfigSet
 from silo.core.protocols import Device
 from silo.errors import SiloError
@@ -74,7 +75,7 @@ def main(size: str, device: str = "cuda") -> None:
     made = kernels.tuned_by_silo(kernels.WIDE if device == "cuda" else kernels.SMALL)
 
     @made.cases(extent=[extent])
-    def _(extent: int, make: silo.Make) -> silo.Case:
+    def _(extent: int, make: Make) -> silo.Case:
         left, right = (make.normal(extent, extent, dtype="float16") for _ in range(2))
         out = make.empty(extent, extent, dtype="float16")
         return silo.Case(

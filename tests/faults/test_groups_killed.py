@@ -5,14 +5,14 @@ import signal
 import subprocess
 import sys
 
-from silo.backends.fake.measure import fake_study
+from fake_backend.measure import fake_study
 from silo.store.store import Store
 from silo.tune.ledger import read_trials
 
 PROGRAM = """
 import sys
 from pathlib import Path
-from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
+from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.core.grouped_space import GroupedSpace
 from silo.store.store import Store

@@ -16,7 +16,9 @@ from silo.core.target import Target
 from silo.core.variant import CompileJob
 from silo.errors import CompileCrashError, CompileError, CompileTimeoutError
 
-PLUGINS = {"fake": "silo.backends.fake.declaration:FAKE"}
+PLUGINS = {"fake": "fake_backend.declaration:FAKE"}
+
+pytestmark = pytest.mark.usefixtures("samples_in_processes")
 
 
 def job(**values):
@@ -135,7 +137,7 @@ import sys, time
 from silo.compile.pool import WorkerPool
 from silo.core.target import Target
 from silo.core.variant import CompileJob
-pool = WorkerPool(workers=1, plugins={"fake": "silo.backends.fake.declaration:FAKE"})
+pool = WorkerPool(workers=1, plugins={"fake": "fake_backend.declaration:FAKE"})
 parameters = {"values": VALUES, "options": {}, "specialization": {}, "layout": []}
 future = pool.submit(CompileJob("fake", "kernel", Target.parse("fake:one"), "", parameters))
 while not (future.running() and pool._processes and all(p._ready for p in pool._processes)):
@@ -193,7 +195,7 @@ from silo.core.target import Target
 from silo.core.variant import CompileJob
 parameters = {"values": {"HANG": 1}, "options": {}, "specialization": {}, "layout": []}
 try:
-    with WorkerPool(workers=1, plugins={"fake": "silo.backends.fake.declaration:FAKE"}) as pool:
+    with WorkerPool(workers=1, plugins={"fake": "fake_backend.declaration:FAKE"}) as pool:
         future = pool.submit(CompileJob("fake", "kernel", Target.parse("fake:one"), "", parameters))
         while not (pool._processes and all(process._ready for process in pool._processes)):
             time.sleep(0.01)

@@ -14,7 +14,7 @@ pytest.importorskip("fcntl", reason="processes are forked")
 
 import tune_worker
 
-from silo.backends.fake.measure import FakeEvaluator
+from fake_backend.measure import FakeEvaluator
 from silo.store.store import MemoryStore, Store
 from silo.tune.catalog import studies_of
 from silo.tune.ledger import Ledger

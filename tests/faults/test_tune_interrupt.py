@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tune_worker
 
-from silo.backends.fake.measure import FakeEvaluator
+from fake_backend.measure import FakeEvaluator
 from silo.store.store import Store
 from silo.tune.ledger import read_trials
 from tuning_samples import tune

@@ -14,8 +14,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.api.trials.lock_files import read_lock, update_lock
-from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
 from silo.store.store import MemoryStore, Store

@@ -129,7 +129,7 @@ int find_function(void **out, struct module *module, const char *name) {
     function->max_threads = 1024;
     function->max_dynamic = function->non_portable = -1;
     if (module->elf && ((Elf64_Ehdr *)module->image)->e_machine == 190)
-        read_cubin(function);
+        read_cubin(function), function->described = true;
     const char *text = directive(module, "static_shared=");
     if (text != NULL)
         function->static_shared = atoi(text);
@@ -137,6 +137,7 @@ int find_function(void **out, struct module *module, const char *name) {
     if (text != NULL)
         function->max_threads = atoi(text);
     text = directive(module, "params=");
+    function->described |= directive(module, "") != NULL;
     while (text != NULL && *text >= '0' && *text <= '9' && function->count < MAX_PARAMETERS) {
         function->sizes[function->count++] = (uint32_t)strtoul(text, (char **)&text, 10);
         text += *text == ',';

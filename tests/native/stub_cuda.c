@@ -216,6 +216,24 @@ API int cuModuleGetFunction(void **function, struct module *module, const char *
     return find_function(function, module, name);
 }
 
+/* As text that was written for the stub says, or a cubin; of other code it tells nothing. */
+API int cuFuncGetParamInfo(const struct function *function, size_t index, size_t *offset,
+                           size_t *size) {
+    NEED_CONTEXT();
+    if (!function->described)
+        return NOT_SUPPORTED;
+    if (index >= function->count)
+        return INVALID_VALUE;
+    *offset = 0;
+    for (size_t i = 0;; i++) {
+        *size = function->sizes[i];
+        *offset = (*offset + *size - 1) / *size * *size;
+        if (i == index)
+            return 0;
+        *offset += *size;
+    }
+}
+
 API int cuFuncLoad(void *function) {
     (void)function;
     NEED_CONTEXT();

@@ -29,6 +29,7 @@ enum {
     NO_BINARY = 209,
     INVALID_PTX = 218,
     INVALID_HANDLE = 400,
+    NOT_SUPPORTED = 801,
     NOT_FOUND = 500,
     CAPTURE_UNSUPPORTED = 900,
     INVALID_CLUSTER = 912,
@@ -83,6 +84,7 @@ struct function {
     struct entry *entry;
     int static_shared, max_threads;
     int max_dynamic, non_portable;
+    bool described; /* the parameters are known */
     uint32_t count, sizes[MAX_PARAMETERS];
 };
 

@@ -12,6 +12,7 @@ from silo.bundle.verify import verify_open
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
 from silo.core.dtypes import DTYPES
+from silo.core.extents import Extents
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
@@ -53,6 +54,14 @@ SPECIALIZATIONS = st.builds(
     facts=st.lists(st.tuples(NAMES, st.sampled_from(Fact)), max_size=4, unique=True).map(tuple),
     constants=NAMED,
 )
+EXTENTS = st.lists(
+    st.tuples(st.integers(0, (1 << 63) - 1), st.integers(-(1 << 63), (1 << 63) - 1)), max_size=4
+).flatmap(
+    lambda axes: st.sampled_from(
+        [Extents(tuple(a for a, _ in axes)), Extents(tuple(a for a, _ in axes), tuple(b for _, b in axes))]
+    )
+)
+GRIDS = st.none() | st.tuples(*[st.integers(0, (1 << 63) - 1)] * 3)
 SIZES = st.integers(0, (1 << 31) - 1)
 LAUNCHES = st.builds(
     lambda threads, block, **more: LaunchInfo(
@@ -72,7 +81,20 @@ LAUNCHES = st.builds(
     registers=st.none() | SIZES,
     spills=st.none() | SIZES,
 )
-VARIANTS = st.tuples(SIGNATURES, SPECIALIZATIONS, st.builds(Config, values=NAMED, options=NAMED), LAUNCHES, TEXT, NAMES)
+VARIANTS = st.tuples(
+    SIGNATURES,
+    st.tuples(SPECIALIZATIONS, st.lists(st.none() | EXTENTS, max_size=5), GRIDS),
+    st.builds(Config, values=NAMED, options=NAMED),
+    LAUNCHES,
+    TEXT,
+    NAMES,
+)
+
+
+def made_for(specialization, extents, grid, kernel):
+    """A specialization of code that was made for extents of parameters of its kernel."""
+    named = zip(kernel.names, extents, strict=False)
+    return replace(specialization, extents=tuple((name, one) for name, one in named if one is not None), grid=grid)
 
 
 def named_as(signature, kernel):
@@ -95,7 +117,7 @@ def test_values_come_back(tmp_path_factory, variants, untyped, name):
                 variant=replace(
                     base.artifact.variant,
                     signature=named_as(signature, untyped),
-                    specialization=specialization,
+                    specialization=made_for(*specialization, untyped),
                     config=config,
                 ),
                 launch=launch,

@@ -5,7 +5,7 @@ import json
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from silo.backends.fake.measure import fake_study
+from fake_backend.measure import fake_study
 from silo.core.config import Config
 from silo.errors import TuneError
 from silo.tune.formats.files import read_results

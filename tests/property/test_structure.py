@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from bundle_samples import sample
+from fake_backend.measure import fake_study
 from silo.api.commands.description import describe_bundle, verify_bundle
 from silo.api.declared.ready_cases import prepare_recipe
 from silo.api.kernels.bundle import load
@@ -22,7 +23,6 @@ from silo.api.trials.lock_files import read_lock
 from silo.api.tuning import foreign_results
 from silo.api.tuning.case_tuning import materializer
 from silo.api.tuning.kept_studies import kept_studies
-from silo.backends.fake.measure import fake_study
 from silo.bundle.documents import case_recipes, measured_trials
 from silo.bundle.reader import Bundle
 from silo.bundle.update import document_blob

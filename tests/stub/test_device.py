@@ -1,4 +1,5 @@
 """GPUs as devices: identity, facts, loading, buffers, timing."""
+# pyright: reportAttributeAccessIssue=false, reportOperatorIssue=false
 
 import gc
 import subprocess
@@ -12,7 +13,7 @@ import silo
 from silo.api.machine import array_copies
 from silo.api.machine.device_plugins import absent_devices, device_for, device_named, devices_of_kind
 from silo.artifacts.runs_on import runs_on
-from silo.core.launch_info import LaunchInfo
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import Device
 from silo.core.recipes import ArrayRecipe
 from silo.core.target import Target
@@ -98,7 +99,7 @@ def test_reserved_multiprocessors_hold_for_grids():
 def test_a_module_is_loaded_once_a_device_and_unloaded_with_its_last_kernel(stub):
     gc.collect()
     before = stub.count("modules")
-    code = gpu_stub.text("first", "second", params="8")
+    code = gpu_stub.text("first", "second")
     device, other = device_named("cuda:0"), device_named("cuda:1")
     kernels = [device.load(LaunchInfo(name, ()), code, "cubin", name) for name in ("first", "second", "first")]
     assert stub.count("modules") == before + 1
@@ -107,6 +108,43 @@ def test_a_module_is_loaded_once_a_device_and_unloaded_with_its_last_kernel(stub
     kernels.clear()
     gc.collect()
     assert stub.count("modules") == before
+
+
+PTX = b"""// stub: params=8,4
+.version 8.0
+.target sm_90
+.visible .entry k(.param .u64 .ptr .global .align 1 p, .param .u32 n)
+{ ret; }
+"""
+POINTER, NUMBER = LayoutSlot("p", AbiType.POINTER), LayoutSlot("n", AbiType.I32)
+LAYOUTS = {
+    "one less": (POINTER,),
+    "none": (),
+    "one more": (POINTER, NUMBER, NUMBER),
+    "larger": (POINTER, LayoutSlot("n", AbiType.I64)),
+    "smaller": (LayoutSlot("p", AbiType.I8), NUMBER),
+    "in another order": (NUMBER, POINTER),
+}
+
+
+@pytest.mark.parametrize("states", [True, False], ids=["the driver states them", "an older driver"])
+def test_code_that_takes_other_parameters_is_not_loaded(stub, states):
+    """The driver would read past the list of a launch, in this process: with a bundle that a stranger wrote."""
+    device = device_named("cuda:0")
+    if not states:
+        stub.fail("cuFuncGetParamInfo", 801, -1)
+    try:
+        assert device.load(LaunchInfo("k", (POINTER, NUMBER)), PTX, "ptx", "k").parameters == (
+            ((0, 8), (8, 4)) if states else None
+        )
+        for layout in LAYOUTS.values():
+            with pytest.raises(DeviceError, match="mine on cuda:sm_90: k takes other parameters than the signature"):
+                device.load(LaunchInfo("k", layout), PTX, "ptx", "mine")
+        if not states:
+            with pytest.raises(DeviceError, match="no device code"):
+                device.load(LaunchInfo("k", ()), gpu_stub.text("k"), "ptx", "k")
+    finally:
+        stub.fail_no_more()
 
 
 def test_what_cannot_be_loaded():

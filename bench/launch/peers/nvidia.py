@@ -1,4 +1,6 @@
 """Launchers that take addresses or arrays of their own: cuda.core, cuda.bindings, cupy, tvm-ffi."""
+# Any of them may be absent.
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 

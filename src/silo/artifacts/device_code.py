@@ -9,38 +9,18 @@ from typing import TypeVar
 from silo.artifacts.elf import Elf, read_elf
 from silo.artifacts.inspect import BinaryKernel, inspect_binary
 from silo.artifacts.ptx import inspect_ptx
-from silo.core.launch_info import AbiType, LayoutSlot
+from silo.core.launch_info import ABI_BYTES, LayoutSlot
 from silo.core.target import Target
 from silo.errors import CompileError, SourceError, TargetError
 
-__all__ = ["ABI_BYTES", "DeviceCode", "check_layout", "read_device_code"]
+__all__ = ["DeviceCode", "check_layout", "check_parameters", "read_device_code"]
 
 T = TypeVar("T")
-
-ABI_BYTES = {
-    AbiType.I1: 1,
-    AbiType.I8: 1,
-    AbiType.U8: 1,
-    AbiType.I16: 2,
-    AbiType.U16: 2,
-    AbiType.FP16: 2,
-    AbiType.BF16: 2,
-    AbiType.I32: 4,
-    AbiType.U32: 4,
-    AbiType.FP32: 4,
-    AbiType.I64: 8,
-    AbiType.U64: 8,
-    AbiType.FP64: 8,
-    AbiType.POINTER: 8,
-    AbiType.SCRATCH: 8,
-    AbiType.PROFILE: 8,
-    AbiType.TENSORMAP: 128,
-}
-"""Bytes of one parameter of a GPU kernel."""
 
 _TAKEN = "taken are a cubin (NVIDIA), an hsaco (AMD code object) and PTX text"
 _MACHINES = {190: "cubin", 224: "hsaco"}
 _HOST_MACHINES = {3: "x86", 40: "ARM", 62: "x86-64", 183: "aarch64", 243: "RISC-V"}
+_MOST_SHOWN = 300  # of parameters, in a message
 _RELOCATABLE = 1  # e_type ET_REL
 
 # First bytes of what people have at hand instead.
@@ -141,32 +121,39 @@ def _read(reader: Callable[[bytes], T], data: bytes, name: str, what: str) -> T:
 
 
 def check_layout(kernel: BinaryKernel, layout: Sequence[LayoutSlot]) -> None:
-    """Whether the kernel takes parameters of exactly these sizes.
+    """Whether the kernel takes parameters of exactly these sizes; see :func:`check_parameters`."""
+    check_parameters(kernel.entry, kernel.parameters, layout)
+
+
+def check_parameters(entry: str, parameters: Sequence[tuple[int, int]], layout: Sequence[LayoutSlot]) -> None:
+    """Whether a kernel that takes ``parameters``, offset and size in bytes of each, fits the layout.
 
     Raises:
         SourceError: it does not; shows each parameter as declared and as the binary has it. A launch would read wrong
             memory.
     """
     declared = [ABI_BYTES[slot.type] for slot in layout]
-    if declared == [size for _, size in kernel.parameters]:
+    if declared == [size for _, size in parameters]:
         return
     lines: list[str] = []
-    for index in range(max(len(layout), len(kernel.parameters))):
+    for index in range(max(len(layout), len(parameters))):
         said = "nothing"
         if index < len(layout):
             said = f"{layout[index].name or layout[index].type.value}, {declared[index]} bytes"
         has = "nothing"
-        if index < len(kernel.parameters):
-            offset, size = kernel.parameters[index]
+        if index < len(parameters):
+            offset, size = parameters[index]
             has = f"{size} bytes at {offset}"
-        mark = " " if said != "nothing" and has != "nothing" and declared[index] == kernel.parameters[index][1] else "!"
+        mark = " " if said != "nothing" and has != "nothing" and declared[index] == parameters[index][1] else "!"
         lines.append(f"\n  {mark} {index}: declared {said}; the binary has {has}")
+    more = len(lines) - _MOST_SHOWN
+    lines[_MOST_SHOWN:] = [f"\n    and {more} more"] if more > 0 else []
     hint = ""
-    if len(kernel.parameters) - len(layout) in (1, 2):
+    if len(parameters) - len(layout) in (1, 2):
         hint = "\nSome compilers add one or two pointers at the end, for scratch memory: declare them as null"
-    elif any(size not in (1, 2, 4, 8) for _, size in kernel.parameters):
+    elif any(size not in (1, 2, 4, 8) for _, size in parameters):
         hint = "\nStructs by value are not passed: let the kernel take their members, or a pointer to them"
     raise SourceError(
-        f"{kernel.entry} takes other parameters than the signature says ({len(kernel.parameters)} in the binary, "
+        f"{entry} takes other parameters than the signature says ({len(parameters)} in the binary, "
         f"{len(layout)} declared):{''.join(lines)}{hint}"
     )

@@ -12,13 +12,11 @@ SHIPPED: dict[str, dict[str, str]] = {
     "silo.compilers": {
         "binary": "silo.backends.binary.declaration:BINARY",
         "cpu": "silo.backends.cpu.declaration:CPU",
-        "fake": "silo.backends.fake.declaration:FAKE",
         "triton": "silo.backends.triton.declaration:TRITON",
     },
     "silo.devices": {
         "cpu": "silo.backends.cpu.device:devices",
         "cuda": "silo.backends.cuda.device:devices",
-        "fake": "silo.backends.fake.device:devices",
         "hip": "silo.backends.hip.device:devices",
     },
     "silo.sources": {
@@ -52,7 +50,6 @@ LAUNCH_OPTIONS: tuple[str, ...] = ("cpu_chunk", "cpu_threads")
 BLOB_KINDS: dict[str, tuple[bool, bool]] = {
     "c": (False, False),
     "cubin": (False, False),
-    "fake": (False, False),
     "hsaco": (False, False),
     "ptx": (False, False),
     "so": (True, False),

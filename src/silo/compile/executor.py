@@ -1,37 +1,18 @@
-"""What runs compile jobs: one interface, here with the executor that needs no worker process."""
+"""Compile jobs without a worker process; the pool of workers has the same methods (:mod:`silo.compile.pool`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from silo.compile.toolchain import Toolchain
 from silo.core.compiled import Compiled
 from silo.core.variant import CompileJob
 from silo.errors import CompileError, SiloError
 
-__all__ = ["Executor", "InProcess", "failure_of"]
-
-
-class Executor(Protocol):
-    """Runs compile jobs, somewhere."""
-
-    def submit(self, job: CompileJob, *, timeout_s: float | None = None, trial: bool = False) -> Future[Compiled]:
-        """Start ``job``; the future holds the outcome or a SiloError. ``timeout_s`` replaces the executor's limit.
-
-        A ``trial`` is one of many configs of a kernel: it may be given up when it takes much longer than others did.
-        """
-        ...
-
-    def map(self, jobs: Iterable[CompileJob]) -> Iterator[Compiled]:
-        """Start all jobs; outcomes in their order. The first failure is raised when its turn comes."""
-        ...
-
-    def close(self) -> None:
-        """Stop everything at once; jobs that were not finished fail."""
-        ...
+__all__ = ["InProcess", "failure_of"]
 
 
 class InProcess:

@@ -21,7 +21,8 @@ class LeftOut:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.kernel} is left out for {self.target}: {' '.join(self.reason.split())}"
+        """The first line of the reason: what follows is what each plug-in says."""
+        return f"{self.kernel} is left out for {self.target}: {self.reason.partition(chr(10))[0].rstrip(':')}"
 
 
 @dataclass(frozen=True, slots=True)

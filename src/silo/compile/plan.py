@@ -9,20 +9,13 @@ from typing import NamedTuple
 from silo.compile.packing import Packing, first_of
 from silo.core.config import Config
 from silo.core.origins import Origin, default_origin
-from silo.core.protocols import Heuristic
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import SpaceError
 
-__all__ = ["Chosen", "PlanCase", "PlanKernel", "PlannedVariant", "first_config", "plan_variants"]
-
-
-def first_config(target: Target, configs: Sequence[Config], hints: Mapping[str, int]) -> Sequence[Config]:
-    """The heuristic where there is none: the order of the space itself."""
-    del target, hints
-    return configs
+__all__ = ["Chosen", "PlanCase", "PlanKernel", "PlannedVariant", "plan_variants"]
 
 
 def _itself(target: Target) -> Target:
@@ -43,7 +36,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlanCase:
-    """What one case asks for: its typed signature, what its arguments allow to assume, its sizes for the heuristic.
+    """What one case asks for: its typed signature and what its arguments allow to assume.
 
     ``configs`` narrows the kernel's space where a constraint reads the case's arguments; None is the whole space.
     ``ruled`` where a heuristic made them, its best guess first.
@@ -52,7 +45,6 @@ class PlanCase:
     label: str
     signature: Signature
     specialization: Specialization
-    hints: Mapping[str, int] = field(default_factory=dict[str, int])
     configs: tuple[Config, ...] | None = None
     ruled: bool = False
 
@@ -97,15 +89,14 @@ def plan_variants(
     *,
     winners: Mapping[tuple[str, str, Target], Chosen] | None = None,
     has_device: Callable[[Target], bool],
-    heuristic: Heuristic = first_config,
     canonical: Callable[[Target], Target] = _itself,
     packing: Packing = Packing(),  # noqa: B008  # frozen
 ) -> tuple[PlannedVariant, ...]:
     """Every variant that a build needs, without repetition, in a fixed order.
 
     For each kernel: the specializations of its cases, then one generic fallback per dtype signature, unless its code is
-    made for certain extents. For each target:
-    the measured winner of a case where one is known; otherwise the heuristic's choice (without one, the first config)
+    made for certain extents. For each target: the measured winner of a case where one is known; otherwise the first
+    config, which a heuristic may have put there,
     and, where no device of that target is here to measure on, as much of the space besides as ``packing`` allows, so
     that its device can tune it.
 
@@ -114,19 +105,18 @@ def plan_variants(
         targets: concrete targets.
         winners: what the lock or measurements say, by kernel name, case label and target (as in ``targets``).
         has_device: whether variants of a target can be measured here.
-        heuristic: orders a space for a target and sizes, best guess first.
         canonical: what code for a target is really for (``sm_90`` and ``sm_90a`` may be one); variants carry that.
         packing: how many configs of a case to pack.
 
     Raises:
-        SpaceError: a space without configs, or a heuristic that leaves none.
+        SpaceError: a space without configs.
     """
     known = winners or {}
     planned: dict[tuple[Variant, bool], _Entry] = {}
     distinct = _distinct(targets, canonical)
     for kernel in kernels:
         for target in distinct:
-            chooser = _Chooser(kernel, target, known, heuristic, packing, measured_here=has_device(target))
+            chooser = _Chooser(kernel, target, known, packing, measured_here=has_device(target))
             for case in kernel.cases:
                 for rank, (config, origin, reason) in enumerate(chooser.configs(case)):
                     variant = _variant(kernel, case.signature, case.specialization, config, canonical(target))
@@ -156,7 +146,6 @@ class _Chooser:
     kernel: PlanKernel
     target: Target
     winners: Mapping[tuple[str, str, Target], Chosen]
-    heuristic: Heuristic
     packing: Packing
     measured_here: bool
 
@@ -183,11 +172,7 @@ class _Chooser:
         configs = self.kernel.configs if case.configs is None else case.configs
         if not configs:
             raise SpaceError(f"{self.kernel.name}: no config of its space can be used in the case {case.label}")
-        ordered = tuple(self.heuristic(self.target, configs, case.hints))
-        if not ordered:
-            raise SpaceError(f"{self.kernel.name}: the heuristic leaves no config for {self.target}, case {case.label}")
-        # Not the number that the heuristic leaves: what it left out was there to be chosen.
-        return ordered, default_origin(len(configs), ruled=case.ruled or self.heuristic is not first_config)
+        return tuple(configs), default_origin(len(configs), ruled=case.ruled)
 
     def _packed(self, ordered: Sequence[Config], origin: Origin) -> list[tuple[Config, Origin, str]]:
         """What is packed besides the first config, to be measured where the bundle is used."""

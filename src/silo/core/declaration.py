@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.target import Target
 from silo.core.values import Value
 from silo.errors import CompileError
 from silo.frozen import frozen
+
+if TYPE_CHECKING:
+    from silo.core.target import Target
 
 __all__ = ["BlobKind", "CompilerDeclaration", "LoaderDeclaration", "Option"]
 

@@ -1,22 +1,20 @@
-"""Keys of stored records, each with a schema name and version. Artifact and job keys are in ``core.variant``."""
+"""Keys of stored records, each with a schema name and version.
+
+Variants, jobs, spaces and studies make their own keys.
+"""
 
 from __future__ import annotations
 
 from silo.core.device import DeviceModel
-from silo.core.values import JSON, digest
+from silo.core.values import digest
 
-__all__ = ["SCHEMAS", "case_key", "ceilings_key", "effort_key", "seeds_key", "spills_key", "studies_key", "trial_key"]
+__all__ = ["SCHEMAS", "ceilings_key", "effort_key", "seeds_key", "spills_key", "studies_key"]
 
 # Every schema a key is made under. A change of what goes into one is a new version, so old entries are never misread.
 SCHEMAS = (
-    *("artifact-key/1", "case-key/1", "ceilings-key/1", "effort-key/1", "job-key/1", "seeds-key/1", "space-key/1"),
+    *("artifact-key/1", "ceilings-key/1", "effort-key/1", "job-key/1", "seeds-key/1", "space-key/1"),
     *("spills-key/1", "studies-key/1", "trial-key/1"),
 )
-
-
-def trial_key(study: JSON) -> str:
-    """The key under which the trials of a study lie together, by all that they have in common: ``Study.to_json``."""
-    return digest("trial-key/1", study)
 
 
 def studies_key(kernel: str) -> str:
@@ -32,11 +30,6 @@ def spills_key(study: str) -> str:
 def effort_key(study: str) -> str:
     """The key of what first calls have spent on tuning a study, by the study's own key."""
     return digest("effort-key/1", study)
-
-
-def case_key(recipe: JSON) -> str:
-    """The key of a case by its recipe."""
-    return digest("case-key/1", recipe)
 
 
 def seeds_key(kernel: str) -> str:

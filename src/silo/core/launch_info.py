@@ -12,7 +12,7 @@ from silo.core.reading import read_bool, read_list, read_mapping, read_natural, 
 from silo.core.values import JSON, malformed
 from silo.frozen import frozen, names_of
 
-__all__ = ["AbiType", "LaunchInfo", "LayoutSlot", "TensorMap", "format_block"]
+__all__ = ["ABI_BYTES", "AbiType", "LaunchInfo", "LayoutSlot", "TensorMap", "format_block"]
 
 _PART = r"(shape|stride)\.[0-4]|nan|tf32"
 _MAX_RANK = 5  # of a tensor map
@@ -44,6 +44,28 @@ class AbiType(Enum):
     TENSORMAP = "tensormap"
     SCRATCH = "scratch"  # global scratch memory, null when its size is zero
     PROFILE = "profile"  # profiling scratch memory, null
+
+
+ABI_BYTES = {
+    AbiType.I1: 1,
+    AbiType.I8: 1,
+    AbiType.U8: 1,
+    AbiType.I16: 2,
+    AbiType.U16: 2,
+    AbiType.FP16: 2,
+    AbiType.BF16: 2,
+    AbiType.I32: 4,
+    AbiType.U32: 4,
+    AbiType.FP32: 4,
+    AbiType.I64: 8,
+    AbiType.U64: 8,
+    AbiType.FP64: 8,
+    AbiType.POINTER: 8,
+    AbiType.SCRATCH: 8,
+    AbiType.PROFILE: 8,
+    AbiType.TENSORMAP: 128,
+}
+"""Bytes of one parameter of a GPU kernel."""
 
 
 @frozen

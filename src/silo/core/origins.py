@@ -11,7 +11,6 @@ class Origin(Enum):
     """Where a config comes from; the value is its name in tables, :attr:`phrase` what it is called in a sentence."""
 
     LOCK = "lock"
-    EXACT = "exact winner"
     BUCKET = "bucket winner"
     RULE = "dispatch rule"
     ELSEWHERE = "best elsewhere"
@@ -27,12 +26,11 @@ class Origin(Enum):
     @property
     def measured(self) -> bool:
         """Whether trials chose the config, and not a guess."""
-        return self in (Origin.LOCK, Origin.EXACT, Origin.BUCKET)
+        return self in (Origin.LOCK, Origin.BUCKET)
 
 
 _PHRASES = {
     Origin.LOCK: "the lock's entry",
-    Origin.EXACT: "the measured winner",
     Origin.BUCKET: "the measured winner",
     Origin.RULE: "the dispatch rules' choice",
     Origin.ELSEWHERE: "the best of the nearest measurements",

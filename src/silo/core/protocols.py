@@ -22,12 +22,10 @@ if TYPE_CHECKING:  # what a first launch from a bundle has no use for
     from silo.core.code_facts import Lowered
 
 __all__ = [
-    "BlobStore",
     "CheckedKernel",
     "ChecksKernels",
     "Compiler",
     "Device",
-    "Heuristic",
     "LibraryCall",
     "LoadedKernel",
     "Loader",
@@ -314,26 +312,6 @@ class Searcher(Protocol):
 
     def restore(self, state: JSON) -> None:
         """Go on from a :meth:`state`; ``ValueError`` if it is the state of another search."""
-        ...
-
-
-class Heuristic(Protocol):
-    """A pure function from facts to configs, best guess first."""
-
-    def __call__(self, target: Target, configs: Sequence[Config], hints: Mapping[str, int]) -> Sequence[Config]:
-        """Order (and may shorten) ``configs`` for this target and these size hints."""
-        ...
-
-
-class BlobStore(Protocol):
-    """Bytes by their sha256."""
-
-    def put(self, data: bytes) -> str:
-        """Keep ``data``; its sha256 in hex."""
-        ...
-
-    def get(self, sha256: str) -> bytes | None:
-        """The bytes, verified; None on a miss or a damaged entry."""
         ...
 
 

@@ -44,9 +44,9 @@ class Target:
     def parse(cls, text: str) -> Target:
         """Read ``kind`` or ``kind:arch``; ``TargetError`` names the part that is wrong."""
         kind, colon, arch = text.strip().partition(":")
-        if kind not in TARGET_KINDS:
+        if kind not in TARGET_KINDS and kind not in (others := _kinds_of_plugins()):
             raise TargetError(
-                f"unknown target {text!r}: the kind {kind!r} is none of {', '.join(TARGET_KINDS)};"
+                f"unknown target {text!r}: the kind {kind!r} is none of {', '.join((*TARGET_KINDS, *others))};"
                 " write for example cuda:sm_90"
             )
         form = _ARCH_FORMS.get(kind, _ANY_ARCH)
@@ -66,3 +66,10 @@ class Target:
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.arch}" if self.arch else self.kind
+
+
+def _kinds_of_plugins() -> tuple[str, ...]:
+    """The kinds of targets that others' device plug-ins add, which are looked for when a kind is not Silo's own."""
+    from silo.core.plugins import installed_places  # noqa: PLC0415  # such kinds are rare
+
+    return tuple(name for name in installed_places("silo.devices") if name not in TARGET_KINDS)

@@ -10,9 +10,9 @@ from weakref import WeakValueDictionary
 from silo.artifacts.runs_on import runs_on
 from silo.core.decisions import Decision
 from silo.core.device import DeviceModel, Measuring, Memory, available_sms
-from silo.core.launch_info import LaunchInfo
+from silo.core.launch_info import ABI_BYTES, LaunchInfo
 from silo.core.target import Target
-from silo.errors import DeviceError
+from silo.errors import DeviceError, SourceError
 from silo.forks import Mutex
 from silo.frozen import field, frozen
 from silo.launch import native
@@ -120,10 +120,12 @@ class GpuDevice:
     ) -> native.LoadedKernel:
         """Load a kernel under the device's primary context, which is made when the first one is loaded.
 
-        Needs no consent: the driver runs it on the device, and takes no native code.
+        Needs no consent: the driver runs it on the device, and takes no native code. But the driver reads each
+        parameter of a launch, as many and as large as the code says, from a list made by the launch info's layout.
 
         Raises:
-            DeviceError: code of another kind, code the driver refuses, or a launch the device cannot do.
+            DeviceError: code of another kind, code the driver refuses, a launch the device cannot do, or code that
+                takes other parameters than the launch info says, or does not say which it takes.
         """
         del consent
         if kind not in self.vendor.blob_kinds:
@@ -131,7 +133,7 @@ class GpuDevice:
                 f"{name}: {self.target} loads code of kind {' or '.join(self.vendor.blob_kinds)}, not {kind!r}"
             )
         try:
-            return native.LoadedKernel(
+            loaded = native.LoadedKernel(
                 self._module(blob),
                 launch.entry,
                 name,
@@ -147,6 +149,26 @@ class GpuDevice:
             )
         except DeviceError as error:
             raise DeviceError(f"{name}: {error}") from error
+        stated = loaded.parameters
+        if stated is None or [size for _, size in stated] != [ABI_BYTES[slot.type] for slot in launch.layout]:
+            self._require_layout(stated, launch, blob, name)
+        return loaded
+
+    def _require_layout(
+        self, stated: Sequence[tuple[int, int]] | None, launch: LaunchInfo, blob: bytes, name: str
+    ) -> None:
+        """Compare with what the driver states, or where it states nothing with the code's own description."""
+        from silo.artifacts.device_code import check_parameters, read_device_code  # noqa: PLC0415  # few loads need it
+
+        try:
+            if stated is None:
+                stated = read_device_code(blob, "the code").kernel(launch.entry, "the code").parameters
+            check_parameters(launch.entry, stated, launch.layout)
+        except SourceError as error:
+            raise DeviceError(
+                f"{name} on {self.target}: {error}\nThe driver would read other memory of this process than its "
+                "arguments, so it is not loaded; build it again from its source"
+            ) from None
 
     def _module(self, blob: bytes) -> native.GpuModule:
         key = (self.target.kind, self.index, hashlib.sha256(blob).hexdigest())

@@ -163,6 +163,7 @@ def _facts(kept: KeptStudy) -> list[tuple[str, str]]:
         ("target", str(study.target)),
         ("bucket", ", ".join(sizes)),
         ("constants", ", ".join(constants)),
+        ("made for", study.specialization.served),
         ("types", ", ".join(types)),
         ("compiler", study.compiler),
         ("measured by", study.policy),

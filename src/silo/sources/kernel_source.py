@@ -53,7 +53,7 @@ class KernelSource(Source, Protocol):
         ...
 
     def constant(self, value: object) -> Value:
-        """The value of an argument for a constexpr parameter. Raises SourceError."""
+        """The value of an argument for a constexpr parameter, or of an option that a call gives. Raises SourceError."""
         ...
 
 

@@ -49,12 +49,10 @@ def decide(
     *,
     locked: Config | None = None,
     lock_rule: Config | None = None,
-    exact: Config | None = None,
     bucket: Config | None = None,
     rule: Config | None = None,
     elsewhere: Config | None = None,
     heuristic: Config | None = None,
-    device_present: bool = True,
     can_measure: Decision = Accepted(),  # noqa: B008  # frozen
     only: str = "there is one config",
     unfinished: str = "",
@@ -66,12 +64,10 @@ def decide(
         configs: The space for this call, not empty; its first config is the default.
         locked: What the lock says of this very study.
         lock_rule: What the lock says of the nearest bucket.
-        exact: The winner measured on this device model for these very values of the key.
-        bucket: The winner measured on this device model for their bucket.
+        bucket: The winner measured on this device model for the bucket of the key's values.
         rule: What the dispatch rules say; a prediction.
         elsewhere: What was best on another device, driver or compiler; a guess.
         heuristic: The heuristic's first choice; a guess. None stands for the first config.
-        device_present: Whether a device of the study's model is here.
         can_measure: Whether this call allows measuring, and why not (no memory for copies, a graph is captured, ...).
         only: Why there is one config alone, where there is: then nothing is measured at a call, and a refinement of it
             that was measured before is used.
@@ -87,11 +83,9 @@ def decide(
         )
     if locked is not None:
         return PolicyDecision(Action.USE, locked, Origin.LOCK, "the lock's entry")
-    if exact is not None:
-        return PolicyDecision(Action.USE, exact, Origin.EXACT, "measured for these values")
     if bucket is not None:
         reason = "measured for this bucket"
-        if mode is not Mode.AUTO or not unfinished or not device_present:
+        if mode is not Mode.AUTO or not unfinished:
             return PolicyDecision(Action.USE, bucket, Origin.BUCKET, reason)
         if not can_measure:
             reason += f"; {unfinished}, and this call does not go on: {can_measure.reason}"
@@ -110,8 +104,6 @@ def decide(
     reason = origin.phrase
     if mode is Mode.CACHED:
         return PolicyDecision(Action.USE, config, origin, f"never measured here and may not be: {reason}")
-    if not device_present:
-        return PolicyDecision(Action.USE, config, origin, f"no device to measure on: {reason}")
     if not can_measure:
         return PolicyDecision(Action.USE, config, origin, f"cannot measure now ({can_measure.reason}): {reason}")
     return PolicyDecision(Action.TUNE, config, origin, f"never measured here; until then {reason}")

@@ -11,13 +11,12 @@ from typing import cast
 from silo.core.config import Config
 from silo.core.device import DeviceModel
 from silo.core.dispatch import EXACT_LIMIT, Bucket, bucket_from_json, bucket_to_json
-from silo.core.keys import trial_key
 from silo.core.launch_info import LaunchInfo
 from silo.core.reading import read_target
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.core.values import JSON, Value, canonical_json, value_from_json, value_to_json
+from silo.core.values import JSON, Value, canonical_json, digest, value_from_json, value_to_json
 
 __all__ = ["Stage", "Status", "Study", "Trial", "resources_of", "trials_from_record", "trials_to_record"]
 
@@ -189,7 +188,7 @@ class Study:
     @cached_property
     def key(self) -> str:
         """The key its trials are stored under."""
-        return trial_key(self.to_json())
+        return digest("trial-key/1", self.to_json())
 
     def to_json(self) -> JSON:
         """The canonical form; no driver is left out."""

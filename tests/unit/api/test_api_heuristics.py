@@ -1,4 +1,5 @@
 """Heuristics as the space of kernels: given, and guessed where a call leaves block sizes open."""
+# pyright: reportAttributeAccessIssue=false, reportOperatorIssue=false
 
 import inspect
 import os

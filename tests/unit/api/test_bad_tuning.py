@@ -14,9 +14,9 @@ import triton
 import triton.language as tl
 
 import silo
+from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.api.commands.build import build_bundle
 from silo.api.commands.tune import tune_path
-from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.errors import ArgumentError, CaseError, DeviceError, SourceError, SpaceError, TuneError
 from silo.settings import override

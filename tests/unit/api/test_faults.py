@@ -8,10 +8,10 @@ import shutil
 import numpy as np
 import pytest
 
+from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.api.machine.device_plugins import device_named
 from silo.api.trials.evaluators import BenchEvaluator, Compiled
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Signature

@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
+from fake_backend.device import FakeDevice
 from silo.api.calls import resolver
 from silo.api.code import compilation
 from silo.api.commands.tune import tune_path
@@ -15,7 +16,6 @@ from silo.api.trials.problem import Problem
 from silo.api.tuning.case_tuning import case_studies
 from silo.api.tuning.explanation import explain_tuning
 from silo.backends.cuda.device import VENDOR
-from silo.backends.fake.device import FakeDevice
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.launch.gpu import GpuDevice

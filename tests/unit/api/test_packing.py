@@ -11,12 +11,12 @@ pytest.importorskip("triton", reason="these tests compile Triton kernels")
 from typer.testing import CliRunner
 
 import silo
+from fake_backend.measure import FakeEvaluator, FakeLandscape
 from silo.api.commands import build_contents
 from silo.api.commands.build import build_bundle
 from silo.api.commands.description import describe_bundle, verify_bundle
 from silo.api.commands.tune import tune_path
 from silo.api.tuning import bundle_tuning
-from silo.backends.fake.measure import FakeEvaluator, FakeLandscape
 from silo.bundle.reader import open_bundle
 from silo.cli.build import _CONFIGS
 from silo.cli.main import app

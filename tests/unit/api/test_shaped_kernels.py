@@ -18,6 +18,7 @@ from silo.api.kernels.collection import collect_kernels
 from silo.api.machine.session import session
 from silo.bundle.contents import calls_of, host_code
 from silo.bundle.reader import open_bundle
+from silo.cli.main import app
 from silo.core.extents import Extents, HeldExtents
 from silo.errors import ArgumentError, BundleFormatError, CaseError, NoVariantError, TrustError
 from silo.settings import override
@@ -342,6 +343,19 @@ def test_a_first_call_tunes_within_one_shape(world, held):
         studies = list(studies_of("scale", session().store.records))
     assert {study.specialization.extents for study in studies} == {(("x", Extents(s)),) for s in ((32, 32), (16, 64))}
     assert {study.specialization.grid for study in studies} == {None}, "a grid is known once the config is"
+
+
+def test_the_commands_say_which_shapes_are_served(world, held, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    held({"x": "shape"}, grid=True)
+    kernel_of(world)
+    path = str(world / "k.silo")
+    for words in (("build", str(world / "kernels.py"), "-o", path, "--tune", "off"), ("inspect", path)):
+        assert not app(list(words), prog_name="silo", standalone_mode=False)
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "serves only" in shown
+        for extents in ("x (32, 32); grid (8, 1, 1)", "x (16, 64); grid (8, 1, 1)"):
+            assert extents in shown
 
 
 def test_the_rows_are_json(world, held):

@@ -1,3 +1,5 @@
+# pyright: reportCallIssue=false
+
 import hashlib
 import json
 import os

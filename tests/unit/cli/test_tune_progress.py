@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 import silo.cli.progress as bars
+from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.api.commands import tune as tune_command
 from silo.api.commands.tune import TuneRow
-from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.cli.progress import TuneProgress, event_lines
 from silo.cli.tune import command
 from silo.core.config import Config

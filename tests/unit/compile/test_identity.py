@@ -23,7 +23,7 @@ from silo.backends.cpu.levels import host_target
 from silo.compile.toolchain import Toolchain
 from silo.core.config import Config
 from silo.core.device import DeviceModel
-from silo.core.plugins import installed_places
+from silo.core.plugins import shipped_places
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
@@ -35,7 +35,6 @@ from silo.tune.trial import Study
 COMPILERS = {
     "binary": [Target.parse("cuda:sm_90")],
     "cpu": [host_target()],
-    "fake": [Target.parse("fake:one")],
     "triton": [Target.parse("cuda:sm_90"), Target.parse("hip:gfx942")],
 }
 OF_TRITON = ("cpu", "triton")
@@ -68,7 +67,7 @@ def keys(compiler):
 
 
 def test_every_compiler_is_looked_at_here():
-    assert set(installed_places("silo.compilers")) == set(COMPILERS)
+    assert set(shipped_places("silo.compilers")) == set(COMPILERS)
 
 
 @pytest.mark.parametrize(("name", "target"), PAIRS, ids=str)
@@ -114,7 +113,6 @@ print(json.dumps(found))
 FILES = {
     "backends/binary/compiler.py": {"binary"},
     "sources/binary/source.py": {"binary"},
-    "backends/fake/compiler.py": {"fake"},
     "artifacts/inspect.py": {"binary", "triton"},
     "backends/triton/layout.py": {"triton"},
     "sources/triton/ttir.py": {"cpu", "triton"},

@@ -119,12 +119,6 @@ def test_each_reason_is_true(case, known, reason, origin):
     assert (exact.origin, generic.origin) == (origin, origin)
 
 
-def test_a_heuristic_that_orders_the_space_is_named():
-    case = PlanCase("a", signature(), ALIGNED)
-    away, *_ = plan(kernel(case), targets=(AWAY,), heuristic=lambda *given: list(reversed(given[1])))
-    assert away.reasons == ("case a: the heuristic's choice: no cuda:sm_90 is here to measure on",)
-
-
 def test_each_case_has_its_own_winner():
     winners = {
         ("k", "a", HERE): Chosen(Config.of(BLOCK=64, num_warps=2)),
@@ -174,28 +168,14 @@ def test_where_a_winner_is_known_the_rest_is_packed_only_if_asked_for():
 def test_each_case_is_led_by_its_own_choice():
     """Two cases that share their variants: the first one's order says nothing of the other's choice."""
 
-    def by_size(target, configs, hints):
-        return sorted(configs, key=lambda config: config.as_dict()["BLOCK"] != hints["n"])
+    def by_size(n):
+        return tuple(sorted(SPACE.configs(), key=lambda config: config.as_dict()["BLOCK"] != n))
 
-    cases = [PlanCase(str(n), signature(), ALIGNED, hints={"n": n}) for n in (64, 512)]
-    planned = plan(kernel(*cases), targets=(AWAY,), heuristic=by_size)
+    cases = [PlanCase(str(n), signature(), ALIGNED, configs=by_size(n), ruled=True) for n in (64, 512)]
+    planned = plan(kernel(*cases), targets=(AWAY,))
     leads = {label: one.variant.config.as_dict()["BLOCK"] for one in planned for label in one.leads}
     assert leads == {"64": 64, "512": 512}
     assert len([one for one in planned if not one.generic]) == SPACE.size
-
-
-def test_the_heuristic_chooses_and_orders():
-    asked = []
-
-    def backwards(target, configs, hints):
-        asked.append((target, dict(hints)))
-        return list(reversed(configs))
-
-    case = PlanCase("a", signature(), ALIGNED, hints={"n": 64})
-    planned = plan(kernel(case), targets=(AWAY,), heuristic=backwards)
-    exact = [one.variant.config for one in planned if not one.generic]
-    assert exact == list(reversed(SPACE.configs()))
-    assert asked[0] == (AWAY, {"n": 64})
 
 
 def test_what_is_packed_stays_in_the_configs_of_the_case():
@@ -207,8 +187,6 @@ def test_what_is_packed_stays_in_the_configs_of_the_case():
 def test_no_config_is_an_error_that_names_kernel_and_case():
     with pytest.raises(SpaceError, match=r"k: no config.*case a"):
         plan(kernel(PlanCase("a", signature(), ALIGNED, configs=())))
-    with pytest.raises(SpaceError, match=r"k: the heuristic leaves no config for fake:here, case a"):
-        plan(kernel(PlanCase("a", signature(), ALIGNED)), heuristic=lambda *_: [])
 
 
 def test_targets_that_are_one_for_the_compiler_are_built_once():

@@ -13,7 +13,7 @@ from silo.core.target import Target
 from silo.core.variant import CompileJob
 from silo.errors import CompileError, SiloError, UnsupportedError
 
-PLUGINS = {"fake": "silo.backends.fake.declaration:FAKE"}
+PLUGINS = {"fake": "fake_backend.declaration:FAKE"}
 
 
 def job(**values):
@@ -40,8 +40,11 @@ def framed(header):
     return len(text).to_bytes(4, "big") + text
 
 
+pytestmark = pytest.mark.usefixtures("samples_in_processes")
+
+
 @pytest.fixture(scope="module")
-def pool():
+def pool(samples_in_processes):
     with WorkerPool(workers=2, timeout_s=60, plugins=PLUGINS) as made:
         yield made
 

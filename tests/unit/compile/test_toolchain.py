@@ -17,7 +17,7 @@ from silo.core.target import Target
 from silo.core.variant import CompileJob
 from silo.errors import CompileError, TargetError
 
-FAKE = "silo.backends.fake.declaration:FAKE"
+FAKE = "fake_backend.declaration:FAKE"
 
 
 class Compiler:
@@ -54,7 +54,7 @@ PLUGINS = {
     "broken": f"{__name__}:BROKEN",
     "exploding": f"{__name__}:EXPLODING",
     "fake": FAKE,
-    "nameless": "silo.backends.fake.declaration:NO_SUCH_NAME",
+    "nameless": "fake_backend.declaration:NO_SUCH_NAME",
 }
 
 

@@ -1,4 +1,5 @@
 """The table of array libraries: every library does the same to the same array."""
+# pyright: reportAttributeAccessIssue=false
 
 import subprocess
 import sys

@@ -1,4 +1,5 @@
 """Loaders: plug-ins that load a kind of code which a library runs, with consent where it runs in this process."""
+# pyright: reportAssignmentType=false, reportAttributeAccessIssue=false
 
 import hashlib
 import sys
@@ -6,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
+from fake_backend.device import FAKE_TARGET, FakeDevice
 from silo.api.code.loaded_kernels import VouchedCode, load_code
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.backends.fake.device import FAKE_TARGET, FakeDevice
 from silo.core import plugins
 from silo.core.config import Config
 from silo.core.consent import require_consent

@@ -36,6 +36,8 @@ reveal_type(plain.compiled(1, 2).n_regs)
 reveal_type(plain.explain(1))
 reveal_type(declared.kernel)
 reveal_type(silo.load("k.silo")["plain"])
+reveal_type(silo.load("k.silo")["plain"](1, 2))
+reveal_type(silo.load("k.silo").plain[(4,)](1, 2))
 
 
 @declared.cases(n=[1, 2])
@@ -56,6 +58,8 @@ REVEALED = [
     "str",
     "Kernel",
     "BundledKernel",
+    "None",
+    "None",
 ]
 
 

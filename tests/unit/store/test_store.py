@@ -11,7 +11,7 @@ from silo.artifacts.artifact import Artifact
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.consent import HostCode
 from silo.core.launch_info import LaunchInfo
-from silo.core.protocols import BlobStore, RecordStore
+from silo.core.protocols import RecordStore
 from silo.errors import StoreError
 from silo.store.store import MemoryStore, Store
 from silo.store.usage import clear, prune, usage
@@ -57,10 +57,9 @@ def test_equal_jobs_share_their_blobs(store):
     assert store.artifacts.compiled("2" * 64).log == "warning: unused"
 
 
-def test_the_parts_are_what_the_protocols_ask_for(store):
-    blobs: BlobStore = store.blobs
+def test_the_records_are_what_the_protocol_asks_for(store):
     records: RecordStore = store.records
-    records.append("k", {"sha": blobs.put(b"x")})
+    records.append("k", {"sha": store.blobs.put(b"x")})
     assert len(list(records.read("k"))) == 1
 
 

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.backends.fake.measure import fake_study
+from fake_backend.measure import fake_study
 from silo.core.config import Config
 from silo.core.decisions import Rejected
 from silo.settings import override

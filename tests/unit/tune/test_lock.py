@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
+from fake_backend.device import FAKE_MODEL
+from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.api.trials.lock_files import read_lock, update_lock
-from silo.backends.fake.device import FAKE_MODEL
-from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.core.specialization import Fact, Specialization
 from silo.errors import LockError

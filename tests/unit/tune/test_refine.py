@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from silo.backends.fake.measure import fake_study
+from fake_backend.measure import fake_study
 from silo.core.config import Config
 from silo.errors import CompileError, LaunchError
 from silo.store.store import MemoryStore

@@ -1,11 +1,12 @@
 """What other devices, drivers, compilers and sizes say of a study: nearness, differences, seeds."""
+# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
 
 import dataclasses
 
 import pytest
 
-from silo.backends.fake.device import FAKE_MODEL
-from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
+from fake_backend.device import FAKE_MODEL
+from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.core.device import DeviceModel
 from silo.core.dtypes import dtype

@@ -1,4 +1,5 @@
 """Spaces of groups searched one group after the other, and tuned so."""
+# pyright: reportCallIssue=false, reportOperatorIssue=false
 
 import itertools
 import threading
@@ -6,7 +7,7 @@ import time
 
 import pytest
 
-from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
+from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.core.grouped_space import GroupedSpace, Steps
 from silo.core.values import canonical_json, parse_json

@@ -1,9 +1,11 @@
+# pyright: reportOperatorIssue=false
+
 import dataclasses
 import itertools
 
 import pytest
 
-from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
+from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.core.values import canonical_json, parse_json
 from silo.errors import CompileError, CompilerMissingError, CompileTimeoutError, LaunchError, StoreError, TuneError

@@ -1,4 +1,5 @@
 """Configs that spill: which are set aside, which of them are measured in the end, and what is kept of that."""
+# pyright: reportOperatorIssue=false
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import itertools
 
 import pytest
 
-from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
+from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.core.target import Target
 from silo.errors import StoreError, TuneError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from silo.backends.fake.measure import fake_study
+from fake_backend.measure import fake_study
 from silo.core.config import Config
 from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target

@@ -3,7 +3,7 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silo.backends.fake.measure import fake_study
+from fake_backend.measure import fake_study
 from silo.core.config import Config
 from silo.tune.trial import Stage, Status
 from silo.tune.winner import choose_winner, finalists, standings

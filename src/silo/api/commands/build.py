@@ -16,7 +16,7 @@ from silo.api.commands.build_contents import PackedCode, compile_plans
 from silo.api.declared.derived_constexprs import derive
 from silo.api.kernels.collection import collect_kernels
 from silo.api.kernels.kernel import Kernel
-from silo.api.machine.device_plugins import device_named, devices_of_kind, resolve_target
+from silo.api.machine.device_plugins import all_devices, device_named, devices_of_kind, resolve_target
 from silo.api.machine.session import session
 from silo.api.tuning.case_tuning import CaseStudy, Limits, call_arguments, case_studies, make_of, tune_case
 from silo.bundle.contents import (
@@ -137,7 +137,8 @@ def build_bundle(
     already (``silo.binary``) is taken in where it runs on one of the targets. ``configs``, a number or ``all``, is how
     many configs of each case are packed; by default a target that nothing here measures gets its whole space within the
     limits of :class:`silo.compile.packing.Packing`, and one that was measured its winners. Without ``targets`` kernels
-    are compiled for this machine's CPU, and all code that exists already is taken in.
+    are compiled for this machine's CPU (kernels of a kind that has no code for it, for the first device here that has),
+    and all code that exists already is taken in.
 
     Raises:
         TargetError: a kernel that nothing here compiles for any of the targets, or a target that no kernel is for.
@@ -158,10 +159,9 @@ def build_bundle(
     if not output.parent.is_dir():
         raise BundleError(f"{output.parent} is not a folder; make it first")
     found = collect_kernels(files, kernels)
-    sources = tuple(dict.fromkeys(one.source.kind for one in found if not isinstance(one.source, BringsCode)))
     given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
-    concrete = given or ((resolve_target("cpu"),) if sources else ())
     brought = {one.name: _given_variants(one.source, given) for one in found if isinstance(one.source, BringsCode)}
+    concrete = given or _usual_targets([one.source for one in found if one.name not in brought])
     # Refuses before anything is compiled. Code that was brought goes where it is for, unless targets are named.
     paired = {one.name: partial(_builds, one.source) for one in found if given is not None or one.name not in brought}
     pairs = pair_kernels(paired, concrete)
@@ -225,6 +225,16 @@ def _builds(source: KernelSource, target: Target) -> Decision:
     return Accepted()
 
 
+def _usual_targets(sources: Sequence[KernelSource]) -> tuple[Target, ...]:
+    """Where nobody names targets: this machine's CPU; for a kind that has no code for it, the first device that has."""
+    found: dict[Target, None] = {}
+    for source in {one.kind: one for one in sources}.values():
+        cpu = resolve_target("cpu")
+        others = () if _builds(source, cpu) else (one.target for one in all_devices() if _builds(source, one.target))
+        found[next(iter(others), cpu)] = None
+    return tuple(found)
+
+
 def _given_variants(source: BringsCode, targets: Sequence[Target] | None) -> tuple[PlannedVariant, ...]:
     """The code of a source that brings it, for ``targets`` or for all that it has."""
     return tuple(
@@ -252,6 +262,8 @@ def _plan(
 ) -> _Planned:
     """Cases, winners and the variants to build. Winners are kept trials' where tuning is off the table."""
     host = device_named("cpu")
+    if here and not _builds(kernel.source, host.target):
+        host = here.get(targets[0], host)
     studies = tuple(case_studies(kernel, host))
     winners: dict[tuple[str, str, Target], Chosen] = {}
     tuned: list[CaseStudy] = []
@@ -363,9 +375,8 @@ def _candidates_on(study: CaseStudy, target: Target, facts: Mapping[str, int]) -
 
 def _plan_case(study: CaseStudy, configs: tuple[Config, ...]) -> PlanCase:
     situation = study.situation
-    hints = {name: value for name, value in situation.values.items() if isinstance(value, int)}
     return PlanCase(
-        study.case.label, situation.signature, situation.specialization, hints, configs, situation.rule is not None
+        study.case.label, situation.signature, situation.specialization, configs, situation.rule is not None
     )
 
 
@@ -556,7 +567,7 @@ def _rows(contents: BundleKernel, planned: Sequence[PlannedVariant]) -> list[Bui
     rows: list[BuildRow] = []
     for target, variants in by_target.items():
         best, origin = next(iter(variants.items()))
-        chosen = "measured" if origin in (Origin.EXACT, Origin.BUCKET) else origin.value
+        chosen = "measured" if origin is Origin.BUCKET else origin.value
         coverage = [one for one in contents.coverage if one.target == target]
         packed, space = sum(one.packed for one in coverage), sum(one.space for one in coverage)
         serves = tuple(dict.fromkeys(one.specialization.served for one in variants if one.specialization.made_for_some))

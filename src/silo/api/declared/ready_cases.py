@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from silo.api.machine.array_copies import array_behind, restorer_of_all, to_host
+from silo.api.machine.array_copies import array_behind, to_host
 from silo.core.cases import Case, CaseRecipe, CheckResult, Make, check, compare, label_of, record
 from silo.core.expressions import Bindings, evaluate
 from silo.core.generator import Fill
@@ -81,10 +81,6 @@ class PreparedCase:
             return Comparison(ok=True)
         message = "" if result.ok else f"{name}: {result.message}"
         return Comparison(ok=result.ok, max_error=result.max_abs_error, message=message)
-
-    def keeper(self) -> Callable[[], None]:
-        """A function that puts every array back to what it holds now: no launch is judged by another's results."""
-        return restorer_of_all(self.arguments.values())
 
     def grid_argument(self, *, held: bool) -> dict[str, object]:
         """What a call of the case says of its grid where that decides the code: the grid the case declares.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -115,6 +115,15 @@ class BundledKernel:
         self._origin = origin  # the path as it was given, for `silo trust`
         self._trust = trust
         self._loaded: dict[tuple[str, LaunchInfo, str, int], LoadedKernel] = {}
+
+    if TYPE_CHECKING:  # the class of each kernel has the native launcher in their place
+
+        def __call__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # arrays of any library
+            """Launch with the declared grid."""
+
+        def __getitem__(self, grid: Any, /) -> Callable[..., None]:  # noqa: ANN401  # a tuple, an integer, a callable
+            """What launches with this grid."""
+            ...
 
     def __repr__(self) -> str:
         return f"<silo kernel {self.name} of {self.bundle.name}>"

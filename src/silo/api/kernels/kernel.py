@@ -110,7 +110,8 @@ class Kernel(DeclaredKernel):
         """A launcher for calls like this example, without the guard: the caller promises that the facts hold.
 
         It is called like the kernel. Kinds, dtypes, integer ranges and the device are still checked; alignment,
-        divisibility by 16 and constants are not: where such a promise is broken the kernel computes garbage or faults.
+        divisibility by 16, constants, and shapes or a grid that code was made for are not: where such a promise is
+        broken the kernel computes garbage or faults.
         ``SILO_DEBUG=1`` checks every promise. Compiles and loads what is needed now; later ``forget`` or retuning does
         not change it.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from silo.errors import ArgumentError
@@ -18,7 +18,6 @@ __all__ = [
     "host_bits",
     "is_array",
     "restorer",
-    "restorer_of_all",
     "restorers",
     "to_host",
 ]
@@ -79,14 +78,3 @@ def restorers(arguments: Mapping[str, object]) -> Mapping[str, Callable[[], None
     arrays = {id(array): array for array in behind.values() if array is not None}
     made = {key: restorer(array) for key, array in arrays.items()}
     return {name: made[id(array)] for name, array in behind.items() if array is not None}
-
-
-def restorer_of_all(values: Iterable[object]) -> Callable[[], None]:
-    """A function that puts back what the arrays among ``values`` hold now, each once; see :func:`restorer`."""
-    put_back = set(restorers({str(number): value for number, value in enumerate(values)}).values())
-
-    def restore() -> None:
-        for one in put_back:
-            one()
-
-    return restore

@@ -17,13 +17,14 @@ from silo.api.trials.problem import measure_policy
 from silo.api.trials.session_terms import study_seeds
 from silo.api.tuning.case_tuning import Limits, materializer
 from silo.artifacts.artifact import Artifact
-from silo.bundle.contents import BundleRules, RulesKey
+from silo.bundle.contents import BundleRules, BundleVariant, RulesKey
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
 from silo.core.dispatch import Bucket, bucket_of
 from silo.core.protocols import Device
 from silo.core.signature import Signature
+from silo.core.specialization import Specialization
 from silo.core.values import JSON
 from silo.errors import BundleError, CaseError, TuneError
 from silo.launch.runtime import inspect_call
@@ -118,7 +119,8 @@ def _tune_case(
         )
     # Only the most specialised ones compete: a fallback that assumes less is for other calls.
     best = ranked[0].artifact.variant
-    rivals = [one for one in ranked if one.artifact.variant.specialization.facts == best.specialization.facts]
+    assumed = best.specialization
+    rivals = [one for one in ranked if _assumes(one, assumed)]
     variants = {one.artifact.variant.config.order_key: one for one in rivals}
     values = kernel.scalars(call)
     study = Study(
@@ -156,6 +158,11 @@ def _tune_case(
     settle(study, records)
     outcome = replace(outcome, remarks=(*_unpacked(kernel, study), *outcome.remarks))
     return case.label, study.bucket, study.signature, outcome
+
+
+def _assumes(one: BundleVariant, assumed: Specialization) -> bool:
+    own = one.artifact.variant.specialization
+    return own.facts == assumed.facts and own.extents == assumed.extents
 
 
 def _unpacked(kernel: BundledKernel, study: Study) -> tuple[str, ...]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from silo.artifacts.device_code import ABI_BYTES
 from silo.artifacts.inspect import BinaryKernel
 from silo.core.config import Config
-from silo.core.launch_info import AbiType, LayoutSlot, TensorMap
+from silo.core.launch_info import ABI_BYTES, AbiType, LayoutSlot, TensorMap
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import Value

@@ -67,13 +67,7 @@ class Kind:
 
     def dtype_of(self, value: object) -> str | None:
         """``tl.float32``, and the stand-ins that Triton's own ``warmup`` takes."""
-        kind = type(value)
-        place = f"{kind.__module__}.{kind.__qualname__}"
-        if place == "triton.runtime.jit.MockTensor":
-            value = getattr(value, "dtype", None)
-        elif place != "triton.language.core.dtype":
-            return None
-        return str(value).rpartition(".")[2]
+        return adapter.dtype_name(value)
 
     def ceiling_kernels(self) -> Any:  # noqa: ANN401  # a module
         """A copy and products of matrices."""

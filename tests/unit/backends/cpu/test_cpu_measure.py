@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from silo.backends.cpu.measure import CPU_TIMING, CpuTimer
+from silo.backends.cpu.device import CPU_TIMING, CpuTimer
 from silo.tune.measure import Contender, MeasurePolicy, copy_fits, interleave, measure, pin_fits
 from silo.tune.statistics import median
 

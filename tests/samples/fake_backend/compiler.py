@@ -1,6 +1,6 @@
 """A compiler that builds nothing: deterministic bytes, and any behaviour a test of faults asks for.
 
-Shipped, so that tuning, storing and bundling can be tried with no toolchain and no device. The behaviour is driven by
+With it compiling, storing and bundling are tested with no toolchain and no device. The behaviour is driven by
 the config's constexpr values: ``SLEEP_MS`` (takes that long), ``CRASH`` (the process ends with that exit status, or by
 that signal where negative), ``CRASH_ONCE`` (killed where that file is not there yet, and makes it), ``RAISE``
 (CompileError with that text), ``BUG`` (an error that is not Silo's), ``HANG`` (never returns), ``REGISTERS`` and
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import cast
 
-from silo.backends.fake.declaration import FAKE
+from fake_backend.declaration import FAKE
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled, CompiledBlob

@@ -8,10 +8,10 @@ __all__ = ["FAKE"]
 
 FAKE = CompilerDeclaration(
     name="fake",
-    compiler="silo.backends.fake.compiler:FakeCompiler",
+    compiler="fake_backend.compiler:FakeCompiler",
     sources=(),
     targets=("fake",),
     options=(),
     blobs=(BlobKind("fake"),),
-    code=("silo.backends.fake",),
+    code=("fake_backend",),
 )

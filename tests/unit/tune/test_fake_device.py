@@ -1,7 +1,7 @@
 import pytest
 
-from silo.backends.fake.device import FAKE_TARGET, FakeDevice, devices
-from silo.backends.fake.measure import FakeEvaluator, FakeLandscape, fake_study
+from fake_backend.device import FAKE_TARGET, FakeDevice, devices
+from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.core.device import DeviceModel
 from silo.core.launch_info import LaunchInfo

@@ -1,6 +1,6 @@
 import pytest
 
-from silo.backends.fake.compiler import FakeCompiler
+from fake_backend.compiler import FakeCompiler
 from silo.core.config import Config
 from silo.core.dtypes import dtype
 from silo.core.signature import Parameter, ParameterKind, Signature

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from silo.backends.fake.device import FAKE_MODEL, FAKE_TARGET
+from fake_backend.device import FAKE_MODEL, FAKE_TARGET
 from silo.core.config import Config
 from silo.core.device import DeviceModel
 from silo.core.dispatch import bucket_of

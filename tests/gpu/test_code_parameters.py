@@ -1,0 +1,31 @@
+"""What the driver says of the parameters of code, and code that takes others than its launch info says."""
+# pyright: reportAttributeAccessIssue=false
+
+import pytest
+
+from silo.api.machine.device_plugins import device_named
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.errors import DeviceError
+
+PTX = b""".version 7.0
+.target sm_70
+.address_size 64
+.visible .entry k(.param .u64 p, .param .u8 flag, .param .f64 x, .param .align 64 .b8 map[128])
+{ ret; }
+"""
+LAYOUT = (
+    LayoutSlot("p", AbiType.POINTER),
+    LayoutSlot("flag", AbiType.I1),
+    LayoutSlot("x", AbiType.FP64),
+    LayoutSlot("map", AbiType.TENSORMAP),
+)
+
+
+def test_the_driver_states_the_parameters_and_others_are_refused():
+    device = device_named("cuda")
+    loaded = device.load(LaunchInfo("k", LAYOUT), PTX, "ptx", "k")
+    told = int(device.facts()["driver_version"]) >= 12040
+    assert loaded.parameters == (((0, 8), (8, 1), (16, 8), (64, 128)) if told else None)
+    for layout in ((), LAYOUT[:3], (*LAYOUT, LAYOUT[0]), (LAYOUT[1], LAYOUT[0], *LAYOUT[2:])):
+        with pytest.raises(DeviceError, match="k takes other parameters than the signature says"):
+            device.load(LaunchInfo("k", layout), PTX, "ptx", "k")

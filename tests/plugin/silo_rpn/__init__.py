@@ -1,0 +1,1 @@
+"""Kernels of a stack machine: a kind of source, a compiler, a device and a loader that Silo does not ship."""
