@@ -23,6 +23,7 @@ class Kind:
     """Reads any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` object, unchanged."""
 
     advice = "put @silo.kernel(...) on top of a @triton.jit function"
+    unnamed_in_bundles = True
     requirement = "kernel-silo[triton]"
     packages = ("triton", "numpy", "threadpoolctl")
     example_targets = ("cuda:sm_90", "hip:gfx942")
