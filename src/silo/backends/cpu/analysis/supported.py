@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.combining import combining_operation
@@ -12,7 +14,7 @@ from silo.backends.cpu.operations.table import OPERATIONS, foreign_reason
 from silo.errors import UnsupportedError
 from silo.sources.triton.ssa import Module, Operation
 
-__all__ = ["check_supported", "unsupported_operations"]
+__all__ = ["check_supported", "refuse_depth", "unsupported_operations"]
 
 
 def unsupported_operations(module: Module) -> dict[tuple[str, str, str], int]:
@@ -58,3 +60,20 @@ def _refusal(operation: Operation) -> str:
     if record is None or (record.is_own and record not in {FENCE, VOLATILE_LOAD}):
         return foreign_reason(operation.name)
     return ops.refusal(operation) if record.refuse is None else record.refuse(operation)
+
+
+@contextmanager
+def refuse_depth() -> Generator[None]:
+    """Within it a kernel whose values or calls lead to each other in too long chains is refused: passes follow them.
+
+    Raises:
+        UnsupportedError: they were longer than Python follows.
+    """
+    try:
+        yield
+    except RecursionError:
+        raise UnsupportedError(
+            "the operations of the kernel take each other's results, or its functions call each other, in chains of "
+            "several hundred, which are too long to compile; use a loop (tl.range in the place of tl.static_range) or "
+            "several kernels"
+        ) from None
