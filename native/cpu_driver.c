@@ -176,6 +176,48 @@ static bool lies_in(void *object, const void *address, Dl_info *where) {
 #endif
 }
 
+#ifdef __GLIBC__
+/* The code that is mapped where `base` says, and an address in it that may be run. */
+struct place {
+    ElfW(Addr) base, address;
+    bool runs;
+};
+
+static int look_at_segments(struct dl_phdr_info *object, size_t size, void *data) {
+    struct place *place = data;
+    (void)size;
+    if (object->dlpi_addr != place->base)
+        return 0;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+        const ElfW(Addr) begin = object->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_X) != 0 &&
+            place->address >= begin && place->address - begin < segment->p_memsz)
+            place->runs = true;
+    }
+    return 1;
+}
+
+/* Whether the object calls what lies there a function, in memory that may be run. */
+static bool is_function(void *object, const void *address) {
+    Dl_info where = {0};
+    void *found = NULL;
+    struct link_map *own = NULL;
+    if (dlinfo(object, RTLD_DI_LINKMAP, &own) != 0 || own == NULL ||
+        dladdr1(address, &where, &found, RTLD_DL_SYMENT) == 0 || found == NULL)
+        return false;
+    const ElfW(Sym) *symbol = found;
+    struct place place = {own->l_addr, (ElfW(Addr))address, false};
+    dl_iterate_phdr(look_at_segments, &place);
+    return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && place.runs; /* as in 32 bits */
+}
+#else
+static bool is_function(void *object, const void *address) {
+    (void)object, (void)address;
+    return true; /* this C library does not tell */
+}
+#endif
+
 void *silo_cpu_symbol(void *object, const char *name, char *error, size_t error_size) {
     Dl_info where = {0};
     void *address = dlsym(object, name);
@@ -184,6 +226,9 @@ void *silo_cpu_symbol(void *object, const char *name, char *error, size_t error_
     } else if (!lies_in(object, address, &where)) {
         snprintf(error, error_size, "the entry '%s' is a function of %s, not of the code", name,
                  where.dli_fname != NULL ? where.dli_fname : "another library");
+        address = NULL;
+    } else if (!is_function(object, address)) {
+        snprintf(error, error_size, "the entry '%s' is data of the code, not a function", name);
         address = NULL;
     }
     return address;

@@ -2,7 +2,8 @@
 
 Exit status 1 with a list where something is wrong.
 """
-# pyright: reportMissingImports=false  # it runs in the environment that builds wheels
+# It runs in the environment that builds wheels.
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 

@@ -25,15 +25,15 @@ def first_line(path: Path) -> str:
 
 
 def folders() -> list[str]:
-    """Every package of Silo with modules in it, in the order of its layers."""
+    """Every package of Silo, in the order of its layers; Silo itself, with what stands beside them, comes first."""
     home = ROOT / "src" / "silo"
-    found = {str(path.parent.relative_to(home)) for path in home.rglob("*.py") if path.name != "__init__.py"} - {"."}
+    found = {str(path.parent.relative_to(home)) for path in home.rglob("__init__.py")} - {"."}
 
     def place(folder: str) -> tuple[int, int, str]:
         layer, _, room = folder.partition("/")
         return (*LAYERS, "backends").index(layer), ROOMS.index(room) if layer == "api" and room else -1, folder
 
-    return sorted(found, key=place)
+    return [".", *sorted(found, key=place)]
 
 
 def index() -> str:
@@ -42,7 +42,9 @@ def index() -> str:
     for folder in folders():
         home = ROOT / "src" / "silo" / folder
         modules = sorted(path for path in home.glob("*.py") if path.name != "__init__.py")
-        parts.append(f"### {folder}\n\n{first_line(home / '__init__.py')}\n\n| module | |\n| --- | --- |\n")
+        parts.append(f"### {'silo' if folder == '.' else folder}\n\n{first_line(home / '__init__.py')}\n")
+        if modules:
+            parts.append("\n| module | |\n| --- | --- |\n")
         parts += [f"| `{path.stem}` | {first_line(path)} |\n" for path in modules]
         parts.append("\n")
     return "".join(parts)

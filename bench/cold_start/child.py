@@ -2,7 +2,8 @@
 
 Prints one JSON line: nanoseconds of each step, and the modules that matter.
 """
-# pyright: reportArgumentType=false  # Triton's kernels take integers for their constexprs
+# Triton's kernels take integers for their constexprs.
+# pyright: reportArgumentType=false
 
 import sys
 import time

@@ -6,7 +6,8 @@ Runs that the file holds already are not repeated, and it is written after every
 stopped and started at will. Kernel Tuner reads and builds a space again for every run; here both are done once a
 space, and each run gets its own empty neighbour caches, so it behaves as in a process of its own.
 """
-# pyright: reportMissingImports=false  # it runs in an environment of its own
+# It runs in an environment of its own.
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Attention without a score matrix in memory, forward and backward, causal and not."""
+# pyright: reportCallIssue=false
 
 import torch
 import triton

@@ -1,4 +1,5 @@
 """Features of the language, one kernel each: scans, sorts, reductions by own functions, control flow, calls, types."""
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false
 
 import itertools
 

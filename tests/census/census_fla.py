@@ -1,4 +1,5 @@
 """flash-linear-attention's operators: recurrences step by step and in chunks, and the modules beside them."""
+# pyright: reportCallIssue=false
 
 import math
 import warnings

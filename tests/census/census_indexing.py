@@ -1,4 +1,5 @@
 """More features: atomics, gathers, histograms, shapes, descriptors, conversions, mathematics."""
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false
 
 import math
 import struct

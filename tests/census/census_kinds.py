@@ -1,4 +1,5 @@
 """The kinds of kernels that the census runs: each is a function that runs one kind and compares it with an oracle."""
+# pyright: reportAttributeAccessIssue=false
 
 import contextlib
 import importlib

@@ -1,4 +1,5 @@
 """What Triton's tutorials compute, in kernels of our own: addition, softmax, products, dropout, layer norm, groups."""
+# pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportGeneralTypeIssues=false
 
 import torch
 import triton

@@ -1,4 +1,5 @@
 """The store when the disk is full, read-only or shared, and when its writers are killed."""
+# pyright: reportCallIssue=false
 
 import errno
 import hashlib

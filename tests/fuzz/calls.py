@@ -1,6 +1,7 @@
 """Calls of functions that do more than arithmetic: loops, branches, early returns, products, several results, calls of
 further functions. Inlined or, where only scalars and pointers are passed, not. Over integers, which wrap, and floats
 that stay exact."""
+# pyright: reportGeneralTypeIssues=false
 
 from __future__ import annotations
 

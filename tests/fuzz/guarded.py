@@ -1,4 +1,5 @@
 """Arrays between pages that nobody may touch: who writes or reads past them ends the process."""
+# pyright: reportCallIssue=false
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 Each function here names one fault or one open case. Open cases are defined as docs/cpu.md defines them.
 """
+# pyright: reportAttributeAccessIssue=false
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Statements that move elements without changing them."""
+# pyright: reportGeneralTypeIssues=false
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """What the driver says of the parameters of code, and code that takes others than its launch info says."""
+# pyright: reportAttributeAccessIssue=false
 
 import pytest
 

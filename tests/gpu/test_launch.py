@@ -1,4 +1,5 @@
 """Launching on a real NVIDIA GPU: every kind of argument and grid."""
+# pyright: reportInvalidTypeForm=false
 
 import os
 import subprocess

@@ -1,4 +1,5 @@
 """Streams, threads, graphs, devices, bound launchers and hooks on a real NVIDIA GPU."""
+# pyright: reportOperatorIssue=false
 
 import gc
 import threading

@@ -1,4 +1,5 @@
 """Tuning on a real NVIDIA GPU: the examples, and configs that fault or never end."""
+# pyright: reportAssignmentType=false
 
 import os
 import subprocess

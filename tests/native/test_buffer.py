@@ -1,3 +1,5 @@
+# pyright: reportAttributeAccessIssue=false
+
 import gc
 import sys
 

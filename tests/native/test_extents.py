@@ -1,4 +1,5 @@
 """Extents in the guard: of kernels whose code is made for one shape, one layout or one grid."""
+# pyright: reportCallIssue=false
 
 import gc
 

@@ -1,4 +1,5 @@
 """Code that a library runs: a callable behind the guard, grid, hooks and errors of any kernel."""
+# pyright: reportAttributeAccessIssue=false
 
 import gc
 import sys

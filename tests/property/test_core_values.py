@@ -1,4 +1,5 @@
 """Values, keys and readers hold for anything, and data from anywhere is read right or refused with ValueError."""
+# pyright: reportCallIssue=false, reportOperatorIssue=false
 
 import json
 import math

@@ -1,4 +1,5 @@
 """A program with one tuned kernel: ``api_program.py N [MODE]`` prints what happened as JSON."""
+# pyright: reportAttributeAccessIssue=false
 
 import json
 import logging

@@ -1,4 +1,5 @@
 """One elementwise operation as a whole kernel, over arrays, in both schedules: what oracle tests are made of."""
+# pyright: reportAttributeAccessIssue=false
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Kernels and arrays that several tests on a GPU use; importing this skips where there is none."""
+# pyright: reportOperatorIssue=false
 
 import pytest
 

@@ -25,7 +25,7 @@ FORBIDDEN = ("\x1b", "\x07", "\r", "\x9b", "\x7f", "\u202e", "\u2066", "\U0001f6
 
 def hostile(word: str) -> str:
     """A text for ``word`` that attacks."""
-    return f"../../../{word}{TEXT}"
+    return f"../../../{word}{TEXT}\nFORGED a line"
 
 
 def name(word: str) -> str:
@@ -63,7 +63,9 @@ def _signature(signature: Signature) -> Signature:
 
 def _variant(made: Sample, one: BundleVariant) -> BundleVariant:
     artifact = one.artifact
-    sidecars = tuple(put(made.blobs, ref.kind, hostile("source").encode()) for ref in artifact.sidecars)
+    sidecars = tuple(
+        put(made.blobs, ref.kind, hostile("source").replace("\n", " ").encode()) for ref in artifact.sidecars
+    )
     launch = replace(
         artifact.launch,
         layout=tuple(replace(slot, name=_parameter(slot.name)) for slot in artifact.launch.layout),

@@ -1,4 +1,5 @@
 """Calls of kernels within calls, without an end; ``native/test_hostile_arguments.py`` runs them."""
+# pyright: reportCallIssue=false
 
 import sys
 import threading

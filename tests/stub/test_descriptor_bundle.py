@@ -1,4 +1,5 @@
 """A kernel with tensor descriptors from its cases to a bundle, and from the bundle to a launch without Triton."""
+# pyright: reportAttributeAccessIssue=false
 
 import importlib
 import json

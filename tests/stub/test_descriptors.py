@@ -1,4 +1,5 @@
 """Tensor descriptors against the stub of libcuda, which writes into the map what it was asked to encode."""
+# pyright: reportAttributeAccessIssue=false
 
 import copy
 import gc

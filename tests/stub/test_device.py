@@ -1,4 +1,5 @@
 """GPUs as devices: identity, facts, loading, buffers, timing."""
+# pyright: reportAttributeAccessIssue=false, reportOperatorIssue=false
 
 import gc
 import subprocess
@@ -12,12 +13,12 @@ import silo
 from silo.api.machine import array_copies
 from silo.api.machine.device_plugins import absent_devices, device_for, device_named, devices_of_kind
 from silo.artifacts.runs_on import runs_on
+from silo.core.device import place_of
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import Device
 from silo.core.recipes import ArrayRecipe
 from silo.core.target import Target
 from silo.errors import ArgumentError, CaseError, DeviceError, SettingsError
-from silo.launch.array_libraries.library import place_of
 from silo.launch.array_libraries.table import default_library
 from silo.launch.cases import materialize
 from silo.launch.gpu_timer import flush_bytes

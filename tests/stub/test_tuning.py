@@ -1,4 +1,5 @@
 """Tuning on GPUs: configs that fault, loop or are wrong, each in the measuring process, none in this one."""
+# pyright: reportAssignmentType=false, reportAttributeAccessIssue=false
 
 import os
 import shutil

@@ -1,5 +1,6 @@
 """What torch.compile launches Triton kernels with: the static launcher, its C function, the fast launcher."""
-# pyright: reportAttributeAccessIssue=false  # names that torch does not declare, or not in every version
+# Names that torch does not declare, or not in every version.
+# pyright: reportAttributeAccessIssue=false
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Launchers that take addresses or arrays of their own: cuda.core, cuda.bindings, cupy, tvm-ffi."""
-# pyright: reportMissingImports=false  # any of them may be absent
+# Any of them may be absent.
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 

@@ -120,6 +120,7 @@ class BundleKernel:
     ``signature`` is the source's, untyped, with its defaults; ``key`` the arguments that tuning depends on;
     ``config_names`` the constexprs and options that a config sets; ``derived`` constexprs computed from the call;
     ``grid`` an expression per axis (None: the caller passes it). ``cases`` and ``trials`` are documents (JSON lines).
+    ``kind`` is the kind of its source; "" of kinds that there were before bundles named them.
     """
 
     name: str
@@ -132,6 +133,7 @@ class BundleKernel:
     rules: tuple[BundleRules, ...] = ()
     cases: BlobRef | None = None
     trials: BlobRef | None = None
+    kind: str = ""
 
     @property
     def refs(self) -> Iterator[BlobRef]:

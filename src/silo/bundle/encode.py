@@ -65,6 +65,7 @@ class _Encoder:
             ],
             "cases": None if kernel.cases is None else self._blob(kernel.cases),
             "trials": None if kernel.trials is None else self._blob(kernel.trials),
+            **({"kind": kernel.kind} if kernel.kind else {}),
         }
 
     def tables(self) -> JSON:
@@ -101,6 +102,8 @@ def minor_version(contents: BundleContents) -> int:
     if any(rules.extents for kernel in kernels for rules in kernel.rules) or any(
         s.made_for_some for s in specializations
     ):
+        return 2
+    if any(kernel.kind for kernel in kernels):
         return 2
     return int(any(rules.space for kernel in kernels for rules in kernel.rules))
 

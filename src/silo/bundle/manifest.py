@@ -73,6 +73,7 @@ _TOP = frozenset({"blobs", "format", "kernels", "notes", "producer", "tables", "
 _KERNEL = frozenset(
     {"cases", "config_names", "derived", "grid", "key", "name", "rules", "signature", "trials", "variants"}
 )
+_KERNEL_ADDED = {0: frozenset[str](), 1: frozenset[str](), 2: frozenset({"kind"})}  # by minor version
 _VARIANT = frozenset(
     {
         "basis",
@@ -258,7 +259,7 @@ class Manifest:
         }
         self._rows: dict[str, tuple[int, Mapping[str, JSON]]] = {}
         for number, row in enumerate(check.items(top["kernels"], "kernels", MAX_KERNELS)):
-            members = check.members(row, f"kernels[{number}]", _KERNEL)
+            members = check.members(row, f"kernels[{number}]", _KERNEL, _KERNEL_ADDED[self._minor])
             name = check.name(members["name"], f"kernels[{number}].name")
             if self._rows and name <= next(reversed(self._rows)):
                 raise check.error(f"kernels[{number}].name", f"kernels are not sorted, or two are called {name!r}")
@@ -389,6 +390,7 @@ class Manifest:
             rules=self._parse_rules(row["rules"], f"{field}.rules", key),
             cases=self._document(row["cases"], f"{field}.cases", CASES_KIND),
             trials=self._document(row["trials"], f"{field}.trials", TRIALS_KIND),
+            kind=check.name(row["kind"], f"{field}.kind") if "kind" in row else "",
         )
 
     def group_variants(self, rows: list[JSON], field: str) -> tuple[VariantGroup, ...]:

@@ -77,15 +77,25 @@ def say_error(message: str) -> None:
     say_lines(message, stderr=True)
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> Table:
-    """A table; the columns named in ``right`` are aligned to the right."""
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[str] = (),
+    lines: Sequence[str] = (),
+) -> Table:
+    """A table; the columns named in ``right`` are aligned to the right.
+
+    A cell is one line, so that nothing in it looks like another row, but in the columns named in ``lines``.
+    """
     from rich.table import Table  # noqa: PLC0415
 
     made = Table(title=one_line(title), title_justify="left", title_style="bold", header_style="bold", pad_edge=False)
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*(cell if name in lines else one_line(cell) for name, cell in zip(columns, row, strict=True)))
     return made
 
 

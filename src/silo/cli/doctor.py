@@ -25,6 +25,7 @@ def command(*, json: Json = False) -> None:
     else:
         marks = {"ok": "ok", "missing": "missing", "optional": "not here"}
         rows = [[finding.part, marks[finding.state], finding.detail, finding.advice] for finding in findings]
-        console().print(table("silo doctor", ["part", "state", "detail", "what to do"], rows))
+        columns = ["part", "state", "detail", "what to do"]
+        console().print(table("silo doctor", columns, rows, lines=columns[2:]))
     if any(finding.state == "missing" for finding in findings):
         raise typer.Exit(ExitCode.FAILED)

@@ -68,6 +68,7 @@ def command(
                 ["kernel", "case", "config", "time", "max error", "result"],
                 rows,
                 right=["time", "max error"],
+                lines=["result"],
             )
         )
     if not all(outcome.ok for outcome in outcomes):

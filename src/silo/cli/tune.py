@@ -131,7 +131,7 @@ def command(
         ]
         columns = ["kernel", "case", "winner", "time", "measured", "reused", "failures", "why"]
         title = f"{path} on {device}" if device else str(path)
-        console().print(table(title, columns, cells, right=["time", "measured", "reused"]))
+        console().print(table(title, columns, cells, right=["time", "measured", "reused"], lines=["why"]))
         for row in rows:
             for remark in row.remarks:
                 say_lines(f"{row.kernel} {row.case}: {remark}")

@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from silo.core.reading import read_natural, read_object, read_text
 from silo.core.values import JSON
 from silo.frozen import frozen, names_of
 
-__all__ = ["DEVICE_FACTS", "HOST_MEMORY", "DeviceModel", "Measuring", "Memory", "available_sms", "memory_name"]
+if TYPE_CHECKING:
+    from silo.core.protocols import Device
+
+__all__ = [
+    "DEVICE_FACTS",
+    "HOST",
+    "HOST_MEMORY",
+    "DeviceModel",
+    "Measuring",
+    "Memory",
+    "Place",
+    "available_sms",
+    "memory_name",
+    "place_of",
+]
 
 HOST_MEMORY = 1  # DLPack's device type
 
@@ -65,6 +80,36 @@ class Memory:
     def is_host(self) -> bool:
         """Whether the device's own memory is the host's, where it needs no index."""
         return self.types[0] == HOST_MEMORY
+
+
+@frozen
+class Place:
+    """Where arrays are made: the memory of a device.
+
+    ``name`` is what :class:`silo.Buffer` calls it, ``device_type`` DLPack's number of such memory; ``names`` is what
+    array libraries call the device where DLPack's number does not tell it.
+    """
+
+    name: str
+    device_type: int
+    index: int = 0
+    names: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it is the host's memory."""
+        return self.device_type == HOST_MEMORY
+
+
+HOST = Place("cpu", HOST_MEMORY)
+
+
+def place_of(device: Device | None) -> Place:
+    """The place of a device's own memory; the host's without a device."""
+    if device is None or device.memory.is_host:
+        return HOST
+    memory = device.memory
+    return Place(f"{device.target.kind}:{device.index}", memory.types[0], device.index, memory.names)
 
 
 class Measuring(Enum):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from silo.core.device import HOST, Place
 from silo.core.recipes import ArrayRecipe
 from silo.errors import CaseError
-from silo.launch.array_libraries.library import HOST, Place
-from silo.launch.array_libraries.table import default_library, library_named
 from silo.settings import case_allowance, settings
 
 __all__ = ["materialize", "refuse_large"]
@@ -26,6 +25,8 @@ def materialize(recipe: ArrayRecipe, library: str | None = None, place: Place = 
         CaseError: an unknown library, or one that has no such dtype, layout or device.
         DeviceError: the device is not here, or has no memory left.
     """
+    from silo.launch.array_libraries.table import default_library, library_named  # noqa: PLC0415  # not for a launch
+
     chosen = library_named(default_library(place) if library is None else library)
     what = f"an array of shape {list(recipe.shape)} and dtype {recipe.dtype}"
     refuse_large(recipe.bytes_to_make, what)

@@ -21,6 +21,7 @@ __all__ = [
     "NeedsCompilers",
     "NeedsPackages",
     "SourceKind",
+    "UnnamedInBundles",
 ]
 
 
@@ -59,6 +60,16 @@ class DefinesKernels(Protocol):
     @property
     def define(self) -> Callable[..., object]:
         """From what users say to an object that the kind reads. Raises SourceError."""
+        ...
+
+
+@runtime_checkable
+class UnnamedInBundles(Protocol):
+    """A kind that there was before bundles named kinds: theirs stay what they were, byte by byte, and name none."""
+
+    @property
+    def unnamed_in_bundles(self) -> bool:
+        """Whether it is one."""
         ...
 
 

@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Mapping
+from typing import Any, cast
 
 from silo.compile.identity import code_digest
 from silo.core.code_facts import CodeFacts, Lowered
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo
+from silo.core.protocols import Source
 from silo.core.signature import Effect, ParameterKind, Signature
 from silo.core.target import Target
+from silo.core.values import JSON, value_to_json
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError
 from silo_rpn.declaration import RPN
@@ -23,7 +26,7 @@ _OPERATORS = ("+", "-", "*")
 class RpnFacts(CodeFacts):
     """What the program says of its arrays."""
 
-    def __init__(self, signature: Signature, code: list[list[object]]) -> None:
+    def __init__(self, signature: Signature, code: list[list[Any]]) -> None:
         self._arrays = [one.name for one in signature.parameters if one.kind is ParameterKind.POINTER]
         self._code = [tuple(instruction) for instruction in code]
 
@@ -54,28 +57,29 @@ class RpnCompiler:
         """The same."""
         return target
 
-    def lower(self, source: RpnSource, variant: Variant) -> Lowered:
+    def lower(self, source: Source, variant: Variant) -> Lowered:
         """The program as instructions. Raises SourceError for a word that means nothing, CompileError for an option."""
+        assert isinstance(source, RpnSource)  # the declaration names this kind alone
         options = RPN.read(RPN.own(variant.config.options))
         code = [instruction(source, word) for word in source.program.split()]
         names = list(variant.signature.names)
-        parameters = {"names": names, "lanes": options["rpn_lanes"], "python": options["rpn_python"]}
+        parameters: JSON = {"names": names, **{name: value_to_json(value) for name, value in options.items()}}
         job = CompileJob(RPN.name, variant.kernel, variant.target, json.dumps(code), parameters)
         return Lowered(job, RpnFacts(variant.signature, code))
 
     def compile(self, job: CompileJob) -> Compiled:
         """Check that the stack is never empty when something is taken, and write the blob."""
-        code, parameters = json.loads(job.text), job.parameters
+        code, parameters = json.loads(job.text), cast("dict[str, Any]", job.parameters)
         if check(code) is None:
             raise CompileError(f"{job.kernel}: its program takes more from the stack than is there")
-        launch = LaunchInfo(job.kernel, (), options=(("rpn_lanes", parameters["lanes"]),))
+        launch = LaunchInfo(job.kernel, (), options=(("rpn_lanes", parameters["rpn_lanes"]),))
         text = json.dumps({"names": parameters["names"], "code": code})
-        if parameters["python"]:
+        if parameters["rpn_python"]:
             return Compiled(launch, CompiledBlob("rpnpy", python_code(parameters["names"], code).encode()))
         return Compiled(launch, CompiledBlob("rpncode", text.encode()))
 
 
-def instruction(source: RpnSource, word: str) -> list[object]:
+def instruction(source: RpnSource, word: str) -> list[Any]:
     """One word of a program: ``["push", 2.0]``, ``["load", "x"]``, ``["scalar", "a"]``, ``["add", ""]``, ..."""
     if word in _OPERATORS:
         return [word, ""]
@@ -91,7 +95,7 @@ def instruction(source: RpnSource, word: str) -> list[object]:
         raise SourceError(f"{source.name} ({source.location}): the word {word!r} means nothing") from None
 
 
-def check(code: list[list[object]]) -> int | None:
+def check(code: list[list[Any]]) -> int | None:
     """How deep the stack is at the end; None where something is taken that is not there."""
     depth = 0
     for verb, _ in code:
@@ -102,7 +106,7 @@ def check(code: list[list[object]]) -> int | None:
     return depth
 
 
-def python_code(names: list[str], code: list[list[object]]) -> str:
+def python_code(names: list[str], code: list[list[Any]]) -> str:
     """The same as a Python function of one chunk of the arrays, and the scalars."""
     lines, depth = [f"def run({', '.join(names)}):"], 0
     for verb, operand in code:

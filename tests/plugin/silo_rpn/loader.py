@@ -46,7 +46,7 @@ def in_chunks(run: Run, lanes: int) -> LibraryCall:
 
     def call(arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object) -> None:
         given = [np.from_dlpack(one) if hasattr(one, "__dlpack__") else one for one in arguments]
-        count = given[-1]
+        count = int(arguments[-1])
         for begin in range(0, count, lanes or max(count, 1)):
             chunk = slice(begin, min(begin + lanes, count) if lanes else count)
             run(*(one[chunk] if isinstance(one, np.ndarray) else one for one in given))

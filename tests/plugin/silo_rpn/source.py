@@ -13,8 +13,8 @@ from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.dtypes import dtype
-from silo.core.search_space import space_of
 from silo.core.signature import Parameter, ParameterKind, Signature
+from silo.core.space import Space
 from silo.core.specialization import Specialization
 from silo.core.values import Value, digest
 from silo.errors import ArgumentError, SourceError
@@ -95,14 +95,14 @@ def rpn(
     location = f"{caller.f_code.co_filename}:{caller.f_lineno}"
     return Declaration(
         source=RpnSource(name, Signature(tuple(found)), program, location),
-        space=None if space is None else space_of(space, (), key),
+        space=None if space is None else Space.of(space),
         key=tuple(key),
         grid=(1,),
     )
 
 
 class RpnKind:
-    """The source plug-in: implements ``silo.sources.kinds.SourceKind`` and ``DefinesKernels``."""
+    """The source plug-in: implements ``SourceKind`` and ``DefinesKernels`` of ``silo.sources.source_kind``."""
 
     advice = "call silo.rpn(name, parameters, program)"
     define = staticmethod(rpn)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -227,6 +228,16 @@ def test_the_same_source_gives_the_same_bytes(store, built, tmp_path):
     for path, home in zip(made, (store, tmp_path / "elsewhere"), strict=True):
         output(home, "build", KERNELS, "-o", path, "--tune", "off")
     assert made[0].read_bytes() == made[1].read_bytes()
+
+
+def test_the_page_shows_this_very_code():
+    """Change the page with the file: each is shown whole."""
+    page = (ROOT / "docs" / "adding-a-backend.md").read_text()
+    shown = dict(re.findall(r"^`tests/plugin/([^`]+)`:\n\n```\w+\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    names = {path.name for path in (FOLDER / "silo_rpn").glob("*.py")} - {"__init__.py"}
+    assert {name.rpartition("/")[2] for name in shown} == {*names, "kernels.py", "entry_points.txt"}
+    for name, text in shown.items():
+        assert text == (FOLDER / name).read_text(), name
 
 
 def test_nothing_else_mentions_it():

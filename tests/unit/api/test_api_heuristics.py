@@ -1,4 +1,5 @@
 """Heuristics as the space of kernels: given, and guessed where a call leaves block sizes open."""
+# pyright: reportAttributeAccessIssue=false, reportOperatorIssue=false
 
 import inspect
 import os
@@ -179,7 +180,7 @@ def test_a_call_that_gives_its_blocks_is_as_it_was():
     misses = []
     resolver = kernel.kernel.resolver
     understand = resolver.understand
-    resolver.understand = lambda call: misses.append(call) or understand(call)
+    resolver.understand = lambda *call: misses.append(call) or understand(*call)
     for size in (16, 160, 1600):
         kernel[(-(-size // 64),)](X, out(), size, BLOCK=64)
     assert len(misses) == 1, "the size is no part of the guard"

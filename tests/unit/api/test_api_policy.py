@@ -1,4 +1,5 @@
 """The first call of a key: what is measured, kept and reused, by processes of their own."""
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
 
 import json
 import os

@@ -4,7 +4,7 @@ import pytest
 import silo
 from silo.api.machine import array_copies
 from silo.errors import ArgumentError
-from silo.launch.array_libraries.extents import extent_of
+from silo.launch.extents import extent_of
 
 
 def numpys():

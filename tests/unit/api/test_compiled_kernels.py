@@ -1,4 +1,5 @@
 """What ``warmup`` and ``compiled`` give, and programs written to what Triton's gives: those of its tutorials' kinds."""
+# pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
 """Candidates in a process of their own, with CPU code that is written to misbehave."""
+# pyright: reportAttributeAccessIssue=false
 
 import gc
 import os

@@ -1,4 +1,5 @@
 """Cases of kernels that take tensor descriptors, and copies of such arguments."""
+# pyright: reportAttributeAccessIssue=false, reportCallIssue=false
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
 """Studies found again: reports of them, moving them between stores, other tuners' results as configs to try first."""
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
 
 import json
 import re

@@ -1,4 +1,5 @@
 """Kernels as Python objects: copies, pickles, signatures."""
+# pyright: reportMissingImports=false
 
 import copy
 import inspect

@@ -1,4 +1,5 @@
 """Arrays of cases with data of their own: values kept whole, functions of an element's indices."""
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
 
 import json
 

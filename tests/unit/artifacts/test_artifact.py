@@ -1,3 +1,5 @@
+# pyright: reportGeneralTypeIssues=false
+
 import copy
 import json
 

@@ -1,4 +1,5 @@
 """Locks that a child made by fork can use, whoever held them."""
+# pyright: reportCallIssue=false
 
 import fcntl
 import gc

@@ -1,3 +1,5 @@
+# pyright: reportCallIssue=false
+
 import copy
 import dataclasses
 import inspect

@@ -1,4 +1,5 @@
 """What first calls say on standard error: where it is a terminal, where it is none, with logging and without."""
+# pyright: reportAttributeAccessIssue=false
 
 import io
 import logging

@@ -1,3 +1,5 @@
+# pyright: reportCallIssue=false
+
 import hashlib
 import json
 import os
@@ -49,6 +51,19 @@ def test_an_empty_kernel_with_nothing_but_a_name(tmp_path):
         assert bundle.kernel("k") == made.contents.kernels[0]
         assert bundle.cases("k") == bundle.trials("k") == ()
         assert bundle.blobs == ()
+
+
+def test_the_kind_of_a_kernel_is_written_where_it_is_named_and_changes_no_other_file(tmp_path):
+    made = sample(2, 1, targets=("cuda:sm_90",))
+    first, second = made.contents.kernels
+    named = replace(made.contents, kernels=(replace(first, kind="toy"), second))
+    with written(tmp_path / "k.silo", Sample(named, made.blobs)) as bundle:
+        assert [one.kind for one in bundle.contents().kernels] == ["toy", ""]
+        assert parse_json(bundle.manifest_text)["format"] == [1, 2]
+    assert verify_bundle(tmp_path / "k.silo") == ()
+    with written(tmp_path / "old.silo", made) as bundle:
+        assert b'"kind":"toy"' not in bundle.manifest_text
+        assert parse_json(bundle.manifest_text)["format"][1] < 2
 
 
 def test_same_inputs_same_bytes_whatever_the_folder_and_the_order_of_kernels(tmp_path):

@@ -1,4 +1,5 @@
 """What a stranger's bundle says is text: no order to a terminal, no markup, no place to write to."""
+# pyright: reportAttributeAccessIssue=false
 
 import ast
 import io
@@ -47,6 +48,7 @@ def silo(tmp_path, monkeypatch, capsys):
         for character in FORBIDDEN:
             assert character not in text, (words, repr(character))
         assert "Traceback" not in text, text
+        assert not any(line.lstrip(" │").startswith("FORGED") for line in text.splitlines()), text
         return ended.value.code, text
 
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,5 @@
 """What compilers declare: options and kinds of blobs, Silo's own by a table, others by their entry points."""
+# pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
 
 import subprocess
 import sys

@@ -1,3 +1,5 @@
+# pyright: reportGeneralTypeIssues=false
+
 import pytest
 
 from silo.core.config import Config

@@ -1,3 +1,5 @@
+# pyright: reportAttributeAccessIssue=false
+
 import pytest
 
 from silo.core.expressions import (

@@ -1,4 +1,5 @@
 """Keys: each schema has one name, one meaning and one function."""
+# pyright: reportOperatorIssue=false
 
 import ast
 from collections import Counter

@@ -1,3 +1,5 @@
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
+
 import pytest
 
 from silo.core.decisions import Accepted, Rejected

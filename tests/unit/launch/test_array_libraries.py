@@ -1,4 +1,5 @@
 """The table of array libraries: every library does the same to the same array."""
+# pyright: reportAttributeAccessIssue=false
 
 import subprocess
 import sys
@@ -7,11 +8,10 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from silo.core.device import Memory
+from silo.core.device import HOST, Memory, Place, place_of
 from silo.core.recipes import ArrayRecipe
 from silo.errors import ArgumentError, CaseError
 from silo.launch.array_libraries import table
-from silo.launch.array_libraries.library import HOST, Place, place_of
 from silo.launch.cases import materialize
 
 HERE = ["numpy", "torch", "buffer", "jax"]
@@ -193,8 +193,8 @@ def test_torch_makes_arrays_where_the_device_says_what_torch_calls_it():
 
 def test_the_table_imports_no_library():
     code = (
-        "import sys; from silo.launch.array_libraries import table, library;"
-        "print(table.default_library(library.HOST), [n for n in ('numpy', 'torch', 'jax', 'cupy') if n in sys.modules])"
+        "import sys; from silo.launch.array_libraries import table; from silo.core import device;"
+        "print(table.default_library(device.HOST), [n for n in ('numpy', 'torch', 'jax', 'cupy') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "numpy []"

@@ -1,4 +1,5 @@
 """Arrays whose buffers cannot say their dtype, and tensors that stand for others: read right, or refused with words."""
+# pyright: reportAttributeAccessIssue=false
 
 import mmap
 

@@ -1,4 +1,8 @@
+# pyright: reportAttributeAccessIssue=false
+
 import hashlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -189,6 +193,26 @@ def test_the_cpu_loads_objects():
 def test_the_entry_lies_in_the_object_itself(entry):
     with pytest.raises(DeviceError, match=rf"vector add: .*'{entry}' is a function of .*, not of the code"):
         load(entry, kernels.blob())
+
+
+DATA = """
+int numbers[64] = {1};
+__attribute__((section(".text"))) const int constants[64] = {1};
+__asm__(".globl named\\n.type named, @function\\n.data\\nnamed: .zero 64\\n.text");
+int own(void) { return 0; }
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other C libraries do not tell")
+@pytest.mark.parametrize("entry", ["numbers", "constants", "named"])
+def test_the_entry_is_a_function(entry, tmp_path):
+    """Not data, not data among the code, and nothing that calls itself a function where nothing may be run."""
+    (tmp_path / "data.c").write_text(DATA)
+    subprocess.run(["cc", "-w", "-shared", "-fPIC", "-o", tmp_path / "data.so", tmp_path / "data.c"], check=True)
+    blob = (tmp_path / "data.so").read_bytes()
+    assert load("own", blob).entry == "own"
+    with pytest.raises(DeviceError, match=rf"vector add: .*'{entry}' is data of the code, not a function"):
+        load(entry, blob)
 
 
 def test_the_cpu_loads_nothing_without_consent_to_it():

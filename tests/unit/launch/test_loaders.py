@@ -1,4 +1,5 @@
 """Loaders: plug-ins that load a kind of code which a library runs, with consent where it runs in this process."""
+# pyright: reportAssignmentType=false, reportAttributeAccessIssue=false
 
 import hashlib
 import sys

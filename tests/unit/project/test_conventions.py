@@ -1,4 +1,5 @@
 """What CONTRIBUTING asks of the tree and no linter checks."""
+# pyright: reportAttributeAccessIssue=false
 
 import ast
 import importlib

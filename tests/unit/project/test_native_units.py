@@ -1,4 +1,5 @@
 """The C files: no circles among them, kinds by their names."""
+# pyright: reportMissingImports=false
 
 import re
 import sys

@@ -1,4 +1,5 @@
 """What is published: metadata, the page on an index, what the archives hold. No network."""
+# pyright: reportCallIssue=false
 
 import email
 import importlib.util

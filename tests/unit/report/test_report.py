@@ -1,4 +1,5 @@
 """Reports: the figures by hand-made trials, charts as well-formed SVG, pages that need nothing but themselves."""
+# pyright: reportGeneralTypeIssues=false
 
 import base64
 import hashlib

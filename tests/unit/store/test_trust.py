@@ -1,3 +1,5 @@
+# pyright: reportCallIssue=false
+
 import json
 import logging
 

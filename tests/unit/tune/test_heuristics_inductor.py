@@ -3,6 +3,7 @@
 Inductor asks the machine it runs on whether it is AMD's or Intel's; Silo asks the target. So for these targets the
 machine is made to look like one, which is also the only way in which Inductor could be right.
 """
+# pyright: reportAttributeAccessIssue=false
 
 import math
 import random

@@ -1,3 +1,5 @@
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false
+
 import math
 
 import pytest

@@ -1,4 +1,5 @@
 """What other devices, drivers, compilers and sizes say of a study: nearness, differences, seeds."""
+# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
 
 import dataclasses
 

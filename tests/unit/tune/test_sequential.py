@@ -1,4 +1,5 @@
 """Spaces of groups searched one group after the other, and tuned so."""
+# pyright: reportCallIssue=false, reportOperatorIssue=false
 
 import itertools
 import threading

@@ -1,3 +1,5 @@
+# pyright: reportOperatorIssue=false
+
 import dataclasses
 import itertools
 

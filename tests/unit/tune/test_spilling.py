@@ -1,4 +1,5 @@
 """Configs that spill: which are set aside, which of them are measured in the end, and what is kept of that."""
+# pyright: reportOperatorIssue=false
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+# pyright: reportOperatorIssue=false
+
 import pytest
 
 from silo.core.config import Config

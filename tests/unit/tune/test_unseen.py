@@ -1,4 +1,5 @@
 """Decision lists for sizes never measured: never worse than the nearest bucket where it was held out."""
+# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
 
 import random
 

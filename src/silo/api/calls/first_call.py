@@ -22,8 +22,8 @@ from silo.core.host_arrays import has_numpy
 from silo.core.origins import Origin
 from silo.errors import ArgumentError, TuneError
 from silo.launch.arguments import Argument, ValueKind
-from silo.launch.array_libraries.extents import extent_of
 from silo.launch.descriptors import with_base
+from silo.launch.extents import extent_of
 from silo.settings import settings
 from silo.status_line import Task, announce, working
 from silo.tune.effort import BEGUN, note_effort, read_effort

@@ -20,7 +20,7 @@ from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError
 from silo.forks import Mutex
-from silo.launch.array_libraries.extents import extent_of
+from silo.launch.extents import extent_of
 from silo.store.artifacts import Outcome
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ from silo.errors import BundleError, CaseError, NoVariantError, TargetError
 from silo.settings import settings
 from silo.sources.kernel_source import BringsCode, KernelSource
 from silo.sources.kinds import kind_named
-from silo.sources.source_kind import NeedsPackages
+from silo.sources.source_kind import NeedsPackages, UnnamedInBundles
 from silo.tune.failing import TunedCase, require_winners
 from silo.tune.kept import pair_to_document
 from silo.tune.ledger import read_trials
@@ -459,7 +459,13 @@ def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str,
         rules=tuple(_rules(entry)),
         cases=cases,
         trials=trials,
+        kind=_kind_in_bundles(kernel.source.kind),
     )
+
+
+def _kind_in_bundles(kind: str) -> str:
+    plugin = kind_named(kind)
+    return "" if isinstance(plugin, UnnamedInBundles) and plugin.unnamed_in_bundles else kind
 
 
 def _open_names(entry: _Planned) -> set[str]:

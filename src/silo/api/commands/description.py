@@ -82,6 +82,7 @@ class BundleDescription:
     producer: Mapping[str, str]
     targets: tuple[str, ...]
     kernels: tuple[str, ...]
+    kinds: Mapping[str, str]  # of sources, by kernel, where the bundle names them
     variants: tuple[VariantRow, ...]
     coverage: tuple[CoverageRow, ...]
     winners: tuple[RuleRow, ...]
@@ -110,6 +111,7 @@ def describe_bundle(path: Path, kernels: Sequence[str] | None = None) -> BundleD
             producer={**dict(contents.producer), **dict(contents.toolchain)},
             targets=tuple(sorted({row.target for row in variants})),
             kernels=tuple(kernel.name for kernel in chosen),
+            kinds={kernel.name: kernel.kind for kernel in chosen if kernel.kind},
             variants=variants,
             coverage=tuple(row for kernel in chosen for row in _coverage(kernel)),
             winners=tuple(row for kernel in chosen for row in _rules(bundle, kernel)),

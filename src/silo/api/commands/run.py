@@ -167,6 +167,7 @@ def _run(
             (lambda: launcher[grid](**named)) if grid is not None else (lambda: launcher(**named))
         )
         launch()
+        device.synchronize()
         result, argument = case.check()
         time_ns = None if isinstance(device.measuring, Rejected) else _median_ns(device, launch)
     except CaseError:

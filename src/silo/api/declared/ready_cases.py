@@ -21,7 +21,6 @@ from silo.core.recipes import ArrayRecipe, ExpectedRecipe
 from silo.core.values import Value
 from silo.core.work import Work
 from silo.errors import CaseError, ExpressionError, PackageError, SiloError
-from silo.launch.array_libraries.silo_buffers import host_bytes
 from silo.launch.buffers import Buffer
 from silo.launch.cases import refuse_large
 from silo.tune.check import Comparison
@@ -141,6 +140,8 @@ def _result(value: object) -> Any:  # noqa: ANN401  # a numpy array, or a plain 
     if not isinstance(array, Buffer) or has_numpy():
         require_numpy("checking the results of a case")
         return to_host(array)
+    from silo.launch.array_libraries.silo_buffers import host_bytes  # noqa: PLC0415  # only without numpy
+
     return PlainArray(host_bytes(array), dtype_named(array.dtype), tuple(array.shape))
 
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from silo.errors import ArgumentError
-from silo.launch.array_libraries.extents import extent_of
-from silo.launch.array_libraries.table import library_of
+from silo.launch.extents import extent_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from silo.launch.array_libraries.library import ArrayLibrary
 
 __all__ = [
     "array_behind",
@@ -39,14 +40,20 @@ def array_behind(value: Any) -> Any:  # noqa: ANN401  # any library's array
     return value.base if is_descriptor(value) and is_array(value.base) else None
 
 
+def _library_of(array: object) -> ArrayLibrary:
+    from silo.launch.array_libraries.table import library_of  # noqa: PLC0415  # a launch copies no array
+
+    return library_of(array)
+
+
 def to_host(array: Any) -> NDArray[Any]:  # noqa: ANN401
     """A numpy array of the same elements; see :meth:`ArrayLibrary.read`."""
-    return library_of(array).read(array)
+    return _library_of(array).read(array)
 
 
 def host_bits(array: Any) -> NDArray[Any]:  # noqa: ANN401
     """A numpy array of its elements' bits; see :meth:`ArrayLibrary.bits`."""
-    return library_of(array).bits(array)
+    return _library_of(array).bits(array)
 
 
 def duplicate(array: Any) -> Any:  # noqa: ANN401
@@ -60,7 +67,7 @@ def duplicate(array: Any) -> Any:  # noqa: ANN401
     extent = extent_of(array)
     if any(stride == 0 and size > 1 for size, stride in zip(extent.shape, extent.strides, strict=True)):
         raise ArgumentError("an array with repeats in memory cannot be copied with its layout")
-    return library_of(array).duplicate(array)
+    return _library_of(array).duplicate(array)
 
 
 def restorer(array: Any) -> Callable[[], None]:  # noqa: ANN401
@@ -69,7 +76,7 @@ def restorer(array: Any) -> Callable[[], None]:  # noqa: ANN401
     It owns the copy. That lies on the device where :func:`silo.tune.measure.copy_fits` says so, else in page-locked
     host memory, and in pageable memory where the driver gives none; each of the latter is logged.
     """
-    return library_of(array).keep(array)
+    return _library_of(array).keep(array)
 
 
 def restorers(arguments: Mapping[str, object]) -> Mapping[str, Callable[[], None]]:

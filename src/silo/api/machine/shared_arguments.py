@@ -15,8 +15,8 @@ from silo.core.descriptors import TensorDescriptor
 from silo.core.values import JSON, value_from_json, value_to_json
 from silo.errors import ArgumentError, TuneError
 from silo.forks import Mutex
-from silo.launch.array_libraries.extents import Extent, extent_of
 from silo.launch.descriptors import with_base
+from silo.launch.extents import Extent, extent_of
 from silo.launch.host_memory import available_memory
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from silo.core.nodes import Bindings, Node, evaluate
 from silo.core.protocols import Device
 from silo.core.values import Value
 from silo.errors import ArgumentError, TuneError
-from silo.launch.array_libraries.extents import Extent, extent_of
 from silo.launch.descriptors import is_descriptor
+from silo.launch.extents import Extent, extent_of
 from silo.launch.hooks import without_hooks
 from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
 
@@ -95,6 +95,7 @@ class LocalBench:
             put_back()
         with without_hooks():
             self.launcher_of(config)()
+        self.device.synchronize()
         behind = {name: array_behind(value) for name, value in self.arguments.items()}
         return {name: to_host(array) for name, array in behind.items() if array is not None}
 

@@ -22,13 +22,13 @@ from silo.compile.wire import Message, encode, encode_error
 from silo.core.consent import Consent, HostCode
 from silo.core.decisions import Rejected
 from silo.core.descriptors import TensorDescriptor
+from silo.core.device import place_of
 from silo.core.launch_info import LaunchInfo
 from silo.core.plugins import loader_of
 from silo.core.protocols import Device
 from silo.core.signature import ParameterKind
 from silo.core.variant import Variant
 from silo.errors import DeviceError, LaunchError, SiloError
-from silo.launch.array_libraries.library import place_of
 from silo.launch.array_libraries.pinned import pinned
 from silo.launch.binding import bind
 from silo.launch.buffers import Buffer

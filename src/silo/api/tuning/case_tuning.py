@@ -20,6 +20,7 @@ from silo.api.trials.lock_files import deployed_config
 from silo.api.trials.session_terms import refiner_of, spill_limit_of, study_seeds
 from silo.core.cases import Make
 from silo.core.config import Config
+from silo.core.device import place_of
 from silo.core.dispatch import Bucket
 from silo.core.protocols import Device
 from silo.core.recipes import ArrayRecipe
@@ -27,7 +28,6 @@ from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, CaseError, SpaceError
 from silo.launch.array_libraries.filling import fill
-from silo.launch.array_libraries.library import place_of
 from silo.launch.array_libraries.table import NAMES
 from silo.launch.cases import materialize
 from silo.launch.descriptors import is_descriptor

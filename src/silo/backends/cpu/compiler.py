@@ -13,6 +13,7 @@ from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
 from silo.backends.cpu.declaration import CPU
 from silo.backends.cpu.emit.kernel import emit_c
 from silo.backends.cpu.levels import Level, level_of
+from silo.backends.cpu.operations import tt
 from silo.backends.cpu.options import CpuOptions
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
@@ -272,7 +273,7 @@ def entry_name(kernel: str, key: str) -> str:
 
 
 def _asserts(module: Module) -> list[Operation]:
-    return [operation for operation in module.walk() if operation.name == "tt.assert"]
+    return [operation for operation in module.walk() if operation.name == tt.ASSERT]
 
 
 def _lines(located: str) -> Iterator[str]:

@@ -1,26 +1,20 @@
 """Every elementwise operation as a C expression over scalars.
 
 The modules ``ops_arith``, ``ops_cast``, ``ops_math`` and ``ops_libdevice`` hold the expressions and say how each
-undefined case is defined.
+undefined case is defined; the table of ``operations`` says which belongs to which operation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
-from silo.backends.cpu.ops_arith import ARITH
-from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
-from silo.backends.cpu.ops_cast import CASTS
-from silo.backends.cpu.ops_inline import inline_renderer
-from silo.backends.cpu.ops_libdevice import extern_renderer
-from silo.backends.cpu.ops_math import MATH
+from silo.backends.cpu.operations.table import OPERATIONS
+from silo.backends.cpu.ops_call import Call, RefusedError
 from silo.backends.cpu.ops_types import c_type, element_bytes, has_c_type, literal, zero
 from silo.errors import UnsupportedError
 from silo.sources.triton.ssa import Operation, Type
 
 __all__ = [
-    "SUPPORTED",
     "c_type",
     "element_bytes",
     "has_c_type",
@@ -31,43 +25,6 @@ __all__ = [
     "scalar_expression",
     "zero",
 ]
-
-_RENDERERS: Mapping[str, Renderer] = MappingProxyType(
-    {
-        **ARITH,
-        **CASTS,
-        **MATH,
-        "tt.elementwise_inline_asm": inline_renderer,
-        "tt.extern_elementwise": extern_renderer,
-    }
-)
-
-# Operations whose every operand and result has one element per index: the ones :func:`scalar_expression` knows.
-SUPPORTED: frozenset[str] = frozenset(_RENDERERS)
-
-_DEAR = frozenset(
-    {
-        "arith.divf",
-        "arith.remf",
-        "arith.addf",
-        "arith.subf",
-        "arith.mulf",
-        "arith.divui",
-        "arith.remui",
-        "arith.floordivsi",
-        "arith.ceildivsi",
-        "tt.precise_divf",
-        "tt.mulhiui",
-        "tt.fp_to_fp",
-        "tt.clampf",
-        "arith.truncf",
-        "arith.fptosi",
-        "arith.fptoui",
-        "math.ctlz",
-        "math.cttz",
-    }
-)
-_CHEAP: frozenset[str] = frozenset({*ARITH, *CASTS}) - _DEAR
 
 
 def scalar_expression(op: Operation, operands: Sequence[str], operand_types: Sequence[Type], result_type: Type) -> str:
@@ -102,11 +59,13 @@ def is_cheap(name: str) -> bool:
     >>> is_cheap("arith.addi"), is_cheap("math.exp")
     (True, False)
     """
-    return name in _CHEAP
+    record = OPERATIONS.get(name)
+    return record is not None and record.cheap
 
 
 def _render(op: Operation, operands: Sequence[str], types: Sequence[Type], result: Type) -> tuple[str, set[str]]:
-    renderer = _RENDERERS.get(op.name)
+    record = OPERATIONS.get(op.name)
+    renderer = None if record is None else record.render
     if renderer is None:
         raise UnsupportedError(f"{op.name}: not an elementwise operation that the CPU knows")
     call = Call(op, operands, types, result)

@@ -7,14 +7,31 @@ turn NaN into 0. Integer arithmetic wraps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
 from silo.backends.cpu.ops_types import C_TYPES, FP8, HALVES, literal, zero
 from silo.sources.triton.ssa import Dense
 
-__all__ = ["ARITH"]
+__all__ = [
+    "absf",
+    "addptr",
+    "bitwise",
+    "clampf",
+    "cmpf",
+    "cmpi",
+    "constant",
+    "float_binary",
+    "float_call",
+    "floor_ceil",
+    "integer_call",
+    "minmax",
+    "negf",
+    "poison",
+    "remf",
+    "select",
+    "shift",
+    "wrapping",
+    "xori",
+]
 
 # MLIR's order of integer predicates: eq ne slt sle sgt sge ult ule ugt uge.
 _CMPI = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
@@ -39,7 +56,8 @@ _CMPF = (
 )
 
 
-def _constant(call: Call) -> str:
+def constant(call: Call) -> str:
+    """A number, or a tensor of one number."""
     value = call.operation.attributes.get("value")
     if isinstance(value, Dense):
         value = value.splat
@@ -52,7 +70,9 @@ def _constant(call: Call) -> str:
     return literal(value, call.element)
 
 
-def _float_binary(sign: str) -> Renderer:
+def float_binary(sign: str) -> Renderer:
+    """An operator between two floating-point numbers."""
+
     def render(call: Call) -> str:
         call.pointer_free()
         return call.float_result(f"({call.float_operand(0)} {sign} {call.float_operand(1)})")
@@ -60,7 +80,9 @@ def _float_binary(sign: str) -> Renderer:
     return render
 
 
-def _float_call(stem: str, piece: str) -> Renderer:
+def float_call(stem: str, piece: str) -> Renderer:
+    """A function of the runtime over floating-point numbers, f32 or f64; ``piece`` holds it."""
+
     def render(call: Call) -> str:
         call.pointer_free()
         call.use(piece)
@@ -70,7 +92,9 @@ def _float_call(stem: str, piece: str) -> Renderer:
     return render
 
 
-def _wrapping(sign: str, on_bool: str) -> Renderer:
+def wrapping(sign: str, on_bool: str) -> Renderer:
+    """Integer arithmetic that wraps; ``on_bool`` is the operator between two i1."""
+
     def render(call: Call) -> str:
         call.pointer_free()
         if call.integer_bits() == 1:
@@ -80,7 +104,9 @@ def _wrapping(sign: str, on_bool: str) -> Renderer:
     return render
 
 
-def _bitwise(sign: str) -> Renderer:
+def bitwise(sign: str) -> Renderer:
+    """An operator between the bits of two integers."""
+
     def render(call: Call) -> str:
         call.pointer_free()
         call.integer_bits()
@@ -89,7 +115,9 @@ def _bitwise(sign: str) -> Renderer:
     return render
 
 
-def _integer_call(stem: str, *, signed: bool, least: int = 8) -> Renderer:
+def integer_call(stem: str, *, signed: bool, least: int = 8) -> Renderer:
+    """A function of the runtime over integers of at least ``least`` bits, read as signed or unsigned."""
+
     def render(call: Call) -> str:
         call.pointer_free()
         if call.integer_bits() < least:
@@ -103,18 +131,21 @@ def _integer_call(stem: str, *, signed: bool, least: int = 8) -> Renderer:
     return render
 
 
-def _minmax(stem: str, *, signed: bool, on_bool: str) -> Renderer:
-    general = _integer_call(stem, signed=signed)
+def minmax(stem: str, *, signed: bool, on_bool: str) -> Renderer:
+    """The smaller or the larger of two integers; ``on_bool`` is the operator between two i1."""
+    general = integer_call(stem, signed=signed)
 
     def render(call: Call) -> str:
         if call.element == "i1":
-            return _bitwise(on_bool)(call)
+            return bitwise(on_bool)(call)
         return general(call)
 
     return render
 
 
-def _shift(stem: str) -> Renderer:
+def shift(stem: str) -> Renderer:
+    """A shift by any distance."""
+
     def render(call: Call) -> str:
         call.pointer_free()
         bits = call.integer_bits()
@@ -127,7 +158,9 @@ def _shift(stem: str) -> Renderer:
     return render
 
 
-def _floor_ceil(stem: str, *, signed: bool) -> Renderer:
+def floor_ceil(stem: str, *, signed: bool) -> Renderer:
+    """A quotient that is rounded down or up."""
+
     def render(call: Call) -> str:
         call.pointer_free()
         if call.integer_bits() == 1:
@@ -145,11 +178,13 @@ def _differ(call: Call, *, equal: bool = False) -> str:
     return f"silo_{'same' if equal else 'differ'}_i1({call.operands[0]}, {call.operands[1]})"
 
 
-def _xori(call: Call) -> str:
-    return _differ(call) if call.element == "i1" and not call.result.pointer else _bitwise("^")(call)
+def xori(call: Call) -> str:
+    """Exclusive or; of two conditions, whether they differ."""
+    return _differ(call) if call.element == "i1" and not call.result.pointer else bitwise("^")(call)
 
 
-def _cmpi(call: Call) -> str:
+def cmpi(call: Call) -> str:
+    """A comparison of two integers or pointers."""
     predicate = call.attribute("predicate")
     if not 0 <= predicate < len(_CMPI):
         raise RefusedError(f"integer predicate {predicate} is unknown")
@@ -163,7 +198,8 @@ def _cmpi(call: Call) -> str:
     return f"(uint8_t)({read(0)} {sign} {read(1)})"
 
 
-def _cmpf(call: Call) -> str:
+def cmpf(call: Call) -> str:
+    """A comparison of two floating-point numbers."""
     call.pointer_free()
     predicate = call.attribute("predicate")
     if not 0 <= predicate < len(_CMPF):
@@ -171,16 +207,18 @@ def _cmpf(call: Call) -> str:
     return f"(uint8_t)({_CMPF[predicate].format(a=call.float_operand(0), b=call.float_operand(1))})"
 
 
-def _poison(call: Call) -> str:
+def poison(call: Call) -> str:
     """A value that nobody may depend on, such as a loop's variable after the loop: zero, the same each time."""
     return zero(call.result)
 
 
-def _select(call: Call) -> str:
+def select(call: Call) -> str:
+    """One of two values by a condition."""
     return f"(({call.operands[0]}) ? ({call.operands[1]}) : ({call.operands[2]}))"
 
 
-def _negf(call: Call) -> str:
+def negf(call: Call) -> str:
+    """The number with the other sign, NaN too."""
     call.pointer_free()
     if call.element in HALVES:
         return call.cast(f"({call.operands[0]}) ^ 0x8000u")
@@ -190,7 +228,8 @@ def _negf(call: Call) -> str:
     return f"(-({call.float_operand(0)}))"
 
 
-def _absf(call: Call) -> str:
+def absf(call: Call) -> str:
+    """The number without its sign."""
     call.pointer_free()
     if call.element in HALVES:
         return call.cast(f"({call.operands[0]}) & 0x7fffu")
@@ -200,70 +239,23 @@ def _absf(call: Call) -> str:
     return f"__builtin_fabs{'' if call.element == 'f64' else 'f'}({call.float_operand(0)})"
 
 
-def _remf(call: Call) -> str:
+def remf(call: Call) -> str:
+    """The remainder of a quotient rounded toward zero."""
     call.pointer_free()
     call.use("libm")
     function = "fmod" if call.element == "f64" else "fmodf"
     return call.float_result(f"{function}({call.float_operand(0)}, {call.float_operand(1)})")
 
 
-def _addptr(call: Call) -> str:
+def addptr(call: Call) -> str:
+    """A pointer and an offset in elements."""
     if not call.result.pointer:
         raise RefusedError("the first operand is no pointer")
     return f"(({call.operands[0]}) + ({call.operands[1]}))"
 
 
-def _clampf(call: Call) -> str:
+def clampf(call: Call) -> str:
+    """A number within two bounds; what becomes of NaN is an attribute."""
     # PropagateNan: 0 none, 0xFFFF all.
     propagate = call.operation.attributes.get("propagateNan", 0)
-    return _float_call("clamp_nan" if propagate not in (0, False) else "clamp", "minmax")(call)
-
-
-ARITH: Mapping[str, Renderer] = MappingProxyType(
-    {
-        "arith.constant": _constant,
-        "arith.addi": _wrapping("+", "^"),
-        "arith.subi": _wrapping("-", "^"),
-        "arith.muli": _wrapping("*", "&"),
-        "arith.andi": _bitwise("&"),
-        "arith.ori": _bitwise("|"),
-        "arith.xori": _xori,
-        "arith.shli": _shift("shl"),
-        "arith.shrui": _shift("shrui"),
-        "arith.shrsi": _shift("shrsi"),
-        "arith.divsi": _integer_call("divsi", signed=True),
-        "arith.divui": _integer_call("divui", signed=False),
-        "arith.remsi": _integer_call("remsi", signed=True),
-        "arith.remui": _integer_call("remui", signed=False),
-        "arith.floordivsi": _floor_ceil("floordiv", signed=True),
-        "arith.ceildivsi": _floor_ceil("ceildiv", signed=True),
-        "arith.ceildivui": _floor_ceil("ceildivui", signed=False),
-        "arith.minsi": _minmax("minsi", signed=True, on_bool="|"),
-        "arith.maxsi": _minmax("maxsi", signed=True, on_bool="&"),
-        "arith.minui": _minmax("minui", signed=False, on_bool="&"),
-        "arith.maxui": _minmax("maxui", signed=False, on_bool="|"),
-        "arith.cmpi": _cmpi,
-        "arith.addf": _float_binary("+"),
-        "arith.subf": _float_binary("-"),
-        "arith.mulf": _float_binary("*"),
-        "arith.divf": _float_binary("/"),
-        "arith.remf": _remf,
-        "arith.negf": _negf,
-        "arith.cmpf": _cmpf,
-        "arith.maxnumf": _float_call("maxnum", "minmax"),
-        "arith.minnumf": _float_call("minnum", "minmax"),
-        "arith.maximumf": _float_call("maximum", "minmax"),
-        "arith.minimumf": _float_call("minimum", "minmax"),
-        "arith.select": _select,
-        "ub.poison": _poison,
-        "math.absf": _absf,
-        "math.absi": _integer_call("absi", signed=True),
-        "math.ctlz": _integer_call("ctlz", signed=False, least=32),
-        "math.cttz": _integer_call("cttz", signed=False, least=32),
-        "tt.addptr": _addptr,
-        "tt.mulhiui": _integer_call("mulhiui", signed=False, least=32),
-        "tt.clampf": _clampf,
-        "tt.precise_divf": _float_binary("/"),
-        "tt.approx_divf": _float_binary("/"),
-    }
-)
+    return float_call("clamp_nan" if propagate not in (0, False) else "clamp", "minmax")(call)

@@ -8,9 +8,8 @@ from types import MappingProxyType
 from silo.backends.cpu.ops_types import FLOATS, INTEGERS
 from silo.sources.triton.ssa import Operation
 
-__all__ = ["ATOMICS", "ATOMIC_BITS", "ATOMIC_KINDS", "MEMORY_ORDERS", "atomic_refusal"]
+__all__ = ["ATOMIC_BITS", "ATOMIC_KINDS", "MEMORY_ORDERS", "cas_refusal", "rmw_refusal"]
 
-ATOMICS = frozenset({"tt.atomic_cas", "tt.atomic_rmw"})
 # Triton's RMWOp and MemSemantic.
 ATOMIC_KINDS: Mapping[object, str] = MappingProxyType(
     {
@@ -44,17 +43,27 @@ ATOMIC_BITS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def atomic_refusal(operation: Operation) -> str:
-    """Why the CPU cannot do this atomic, or ""."""
+def cas_refusal(operation: Operation) -> str:
+    """Why the CPU cannot do this exchange where a value is found, or ""."""
     element = operation.result.type.element
-    if operation.result.type.pointer:
-        return "atomics on pointers"
-    if operation.attributes.get("sem") not in MEMORY_ORDERS:
-        return f"memory order {operation.attributes.get('sem')}"
-    if operation.name == "tt.atomic_cas":
-        return "" if element in ATOMIC_BITS else f"atomics on {element}"
+    return _refusal(operation) or ("" if element in ATOMIC_BITS else f"atomics on {element}")
+
+
+def rmw_refusal(operation: Operation) -> str:
+    """Why the CPU cannot do this reading, changing and writing in one step, or ""."""
+    if reason := _refusal(operation):
+        return reason
+    element = operation.result.type.element
     kind = ATOMIC_KINDS.get(operation.attributes.get("atomic_rmw_op"))
     if kind is None:
         return f"atomic operation {operation.attributes.get('atomic_rmw_op')}"
     known = FLOATS if kind == "fadd" else ATOMIC_BITS if kind == "exchange" else set(INTEGERS) - {"i1", "index"}
     return "" if element in known else f"atomic {kind} on {element}"
+
+
+def _refusal(operation: Operation) -> str:
+    if operation.result.type.pointer:
+        return "atomics on pointers"
+    if operation.attributes.get("sem") not in MEMORY_ORDERS:
+        return f"memory order {operation.attributes.get('sem')}"
+    return ""

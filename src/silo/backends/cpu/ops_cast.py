@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
 from silo.backends.cpu.ops_types import FLOATS, FP8, HALVES, NARROW, c_type
 
-__all__ = ["CASTS", "float_cast"]
+__all__ = [
+    "bitcast",
+    "extend",
+    "float_cast",
+    "float_to_int",
+    "index_cast",
+    "int_to_float",
+    "int_to_ptr",
+    "ptr_to_int",
+    "triton_float_cast",
+    "trunc",
+]
 
 # What a rounding attribute says, by operation: Triton counts 0 toward zero, 1 to nearest even; MLIR the other way.
-_TRITON_ROUNDINGS = {None: "", 0: "_rtz", 1: ""}
-_MLIR_ROUNDINGS = {None: "", 0: "", 3: "_rtz"}
+_TRITON_ROUNDINGS: Mapping[int | None, str] = {None: "", 0: "_rtz", 1: ""}
+_MLIR_ROUNDINGS: Mapping[int | None, str] = {None: "", 0: "", 3: "_rtz"}
 _RANK = {"f64": 3, "f32": 2, **dict.fromkeys(HALVES, 1), **dict.fromkeys(FP8, 0)}
 # The integer that has the bits of each floating-point type.
 _BITS_OF = {"f32": "i32", "f64": "i64", **dict.fromkeys(HALVES, "i16"), **dict.fromkeys(FP8, "i8")}
 
 
-def float_cast(call: Call) -> str:
-    """extf, truncf and tt.fp_to_fp between any two floating-point types, rounded once; to 8-bit types it saturates.
+def float_cast(call: Call, roundings: Mapping[int | None, str] = _MLIR_ROUNDINGS) -> str:
+    """A conversion between any two floating-point types, rounded once; to 8-bit types it saturates.
 
-    The rounding means nothing where the result holds every value of the operand.
+    ``roundings`` says what the rounding attribute means, which is nothing where the result holds every value of the
+    operand.
     """
     call.pointer_free()
     source, target = call.types[0].element, call.element
@@ -33,16 +44,19 @@ def float_cast(call: Call) -> str:
         return f"(double)({call.float_operand(0)})"
     rounding = ""
     if _RANK[target] < _RANK[source] or _RANK[target] < 2:
-        rounding = _rounding(call)
+        rounding = _rounding(call, roundings)
     return _rounded(call, rounding)
 
 
-def _rounding(call: Call) -> str:
+def triton_float_cast(call: Call) -> str:
+    """:func:`float_cast` by the numbers that Triton gives roundings."""
+    return float_cast(call, _TRITON_ROUNDINGS)
+
+
+def _rounding(call: Call, roundings: Mapping[int | None, str]) -> str:
     """The ending of the C functions that round as the operation says."""
-    triton = call.operation.name == "tt.fp_to_fp"
     attributes = call.operation.attributes
     mode = attributes.get("rounding", attributes.get("roundingmode"))
-    roundings = _TRITON_ROUNDINGS if triton else _MLIR_ROUNDINGS
     if not (mode is None or isinstance(mode, int)) or mode not in roundings:
         raise RefusedError(f"rounding mode {mode}: there is rounding to nearest even and toward zero")
     return roundings[mode]
@@ -65,9 +79,10 @@ def _rounded(call: Call, rounding: str) -> str:
     return f"silo_f32_to_{target}{rounding}({text})"
 
 
-def _int_to_float(*, signed: bool) -> Renderer:
+def int_to_float(*, signed: bool) -> Renderer:
+    """From an integer, through f32 for f16 and bf16, as array libraries do."""
+
     def render(call: Call) -> str:
-        """Through f32 for f16 and bf16, as array libraries do."""
         call.pointer_free()
         value = call.signed(0) if signed else call.unsigned(0)
         return call.float_result(f"({call.compute})({value})")
@@ -75,7 +90,9 @@ def _int_to_float(*, signed: bool) -> Renderer:
     return render
 
 
-def _float_to_int(*, signed: bool) -> Renderer:
+def float_to_int(*, signed: bool) -> Renderer:
+    """To an integer: toward zero, saturated, NaN as 0."""
+
     def render(call: Call) -> str:
         call.pointer_free()
         bits = call.integer_bits()
@@ -95,7 +112,9 @@ def _float_to_int(*, signed: bool) -> Renderer:
     return render
 
 
-def _extend(*, signed: bool) -> Renderer:
+def extend(*, signed: bool) -> Renderer:
+    """To a wider integer."""
+
     def render(call: Call) -> str:
         call.pointer_free()
         call.integer_bits()
@@ -104,24 +123,27 @@ def _extend(*, signed: bool) -> Renderer:
     return render
 
 
-def _index_cast(*, signed: bool) -> Renderer:
-    extend = _extend(signed=signed)
+def index_cast(*, signed: bool) -> Renderer:
+    """Between an index and an integer of any width."""
+    widen = extend(signed=signed)
 
     def render(call: Call) -> str:
         narrows = call.integer_bits() < call.integer_bits(call.types[0].element)
-        return _trunc(call) if narrows else extend(call)
+        return trunc(call) if narrows else widen(call)
 
     return render
 
 
-def _trunc(call: Call) -> str:
+def trunc(call: Call) -> str:
+    """To a narrower integer."""
     call.pointer_free()
     if call.integer_bits() == 1:
         return f"(uint8_t)(({call.operands[0]}) & 1)"
     return call.cast(call.operands[0])
 
 
-def _bitcast(call: Call) -> str:
+def bitcast(call: Call) -> str:
+    """The same bits as another type."""
     source, target = call.types[0], call.result
     if source.pointer != target.pointer:
         raise RefusedError("a cast between pointers and numbers")
@@ -139,34 +161,13 @@ def _bitcast(call: Call) -> str:
     return call.cast(text)
 
 
-def _int_to_ptr(call: Call) -> str:
+def int_to_ptr(call: Call) -> str:
+    """An address as a pointer."""
     call.integer_bits(call.types[0].element)
     return f"({c_type(call.result)})(uint64_t)({call.operands[0]})"
 
 
-def _ptr_to_int(call: Call) -> str:
+def ptr_to_int(call: Call) -> str:
+    """A pointer as an address."""
     call.integer_bits()
     return f"({c_type(call.result)})(uint64_t)({call.operands[0]})"
-
-
-CASTS: Mapping[str, Renderer] = MappingProxyType(
-    {
-        "arith.extf": float_cast,
-        "arith.truncf": float_cast,
-        "arith.convertf": float_cast,
-        "arith.sitofp": _int_to_float(signed=True),
-        "arith.uitofp": _int_to_float(signed=False),
-        "arith.fptosi": _float_to_int(signed=True),
-        "arith.fptoui": _float_to_int(signed=False),
-        "arith.extsi": _extend(signed=True),
-        "arith.extui": _extend(signed=False),
-        "arith.trunci": _trunc,
-        "arith.index_cast": _index_cast(signed=True),
-        "arith.index_castui": _index_cast(signed=False),
-        "arith.bitcast": _bitcast,
-        "tt.bitcast": _bitcast,
-        "tt.fp_to_fp": float_cast,
-        "tt.int_to_ptr": _int_to_ptr,
-        "tt.ptr_to_int": _ptr_to_int,
-    }
-)

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from silo.backends.cpu.ops_arith import ARITH
+from silo.backends.cpu.ops_arith import absf, float_binary, float_call, negf
 from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
-from silo.backends.cpu.ops_cast import CASTS, float_cast
+from silo.backends.cpu.ops_cast import bitcast, float_cast
 from silo.backends.cpu.ops_libdevice import LIBDEVICE
 from silo.backends.cpu.ops_math import fma, function
 from silo.backends.cpu.ops_types import HALVES
@@ -72,7 +72,8 @@ def _directed(name: str, rounding: str, kind: str) -> Renderer | None:
     if kind in HALVES:
         if rounding != "rn":
             return None
-        return {"add": ARITH["arith.addf"], "sub": ARITH["arith.subf"], "mul": ARITH["arith.mulf"]}.get(name)
+        sign = {"add": "+", "sub": "-", "mul": "*"}.get(name)
+        return None if sign is None else float_binary(sign)
     letter = "f" if kind == "f32" else "d"
     return LIBDEVICE.get(f"__nv_{letter}{name}_{_ROUNDINGS[rounding]}")
 
@@ -92,14 +93,14 @@ def _table() -> dict[str, Instruction]:
         render = function({"lg2": "log2", "ex2": "exp2"}.get(name, name))
         found |= {f"{name}.approx.{kind}": Instruction(kind, render) for kind in kinds.split()}
     found |= {f"rcp.approx.{kind}": Instruction(kind, _reciprocal) for kind in ("f32", "f64")}
-    found |= {f"div.{how}.f32": Instruction("f32", ARITH["arith.divf"]) for how in ("approx", "full")}
+    found |= {f"div.{how}.f32": Instruction("f32", float_binary("/")) for how in ("approx", "full")}
     for kind in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
         element = _TYPES[kind]
-        found[f"neg.{kind}"] = Instruction(kind, ARITH["arith.negf"])
-        found[f"abs.{kind}"] = Instruction(kind, ARITH["math.absf"])
+        found[f"neg.{kind}"] = Instruction(kind, negf)
+        found[f"abs.{kind}"] = Instruction(kind, absf)
         for name in ("min", "max"):
-            found[f"{name}.{kind}"] = Instruction(kind, ARITH[f"arith.{name}numf"])
-            found[f"{name}.NaN.{kind}"] = Instruction(kind, ARITH[f"arith.{name}imumf"])
+            found[f"{name}.{kind}"] = Instruction(kind, float_call(f"{name}num", "minmax"))
+            found[f"{name}.NaN.{kind}"] = Instruction(kind, float_call(f"{name}imum", "minmax"))
         for rounding, libdevice in _ROUNDINGS.items():
             for name in ("add", "sub", "mul", "div", "rcp", "sqrt"):
                 render = _directed(name, rounding, element)
@@ -171,7 +172,7 @@ def _as(call: Call, text: str, source: str, target: str) -> str:
     if source == target:
         return text
     try:
-        return CASTS["arith.bitcast"](Call(call.operation, [text], [Type(source)], Type(target), call.pieces))
+        return bitcast(Call(call.operation, [text], [Type(source)], Type(target), call.pieces))
     except RefusedError:
         raise _refused(call, f"it takes or gives {target} where the kernel has {source}") from None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from silo.backends.cpu.ops_arith import ARITH
+from silo.backends.cpu.ops_arith import absf, float_binary, float_call, integer_call, minmax
 from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
-from silo.backends.cpu.ops_cast import CASTS
+from silo.backends.cpu.ops_cast import bitcast
 from silo.backends.cpu.ops_math import FUNCTIONS, classify, ctpop, fma, function
 
 __all__ = ["LIBDEVICE", "extern_renderer"]
@@ -61,9 +61,9 @@ _FLOAT: dict[str, tuple[Renderer, Renderer]] = {
     "rint": (function("roundeven"), function("roundeven")),
     "nearbyint": (function("roundeven"), function("roundeven")),
     "fma": (fma, fma),
-    "fmax": (ARITH["arith.maxnumf"], ARITH["arith.maxnumf"]),
-    "fmin": (ARITH["arith.minnumf"], ARITH["arith.minnumf"]),
-    "fabs": (ARITH["math.absf"], ARITH["math.absf"]),
+    "fmax": (float_call("maxnum", "minmax"), float_call("maxnum", "minmax")),
+    "fmin": (float_call("minnum", "minmax"), float_call("minnum", "minmax")),
+    "fabs": (absf, absf),
     "isnan": (classify("__builtin_isnan"), classify("__builtin_isnan")),
     "isinf": (classify("__builtin_isinf"), classify("__builtin_isinf")),
     "ldexp": _both("silo_ldexp", "F i32 F", "parts"),
@@ -90,8 +90,8 @@ _INTEGER = {
     "__nv_byte_perm": _runtime("silo_byte_perm", "u32 u32 u32 i32", "bits"),
     "__nv_mulhi": _runtime("silo_mulhisi_i32", "i32 i32 i32", "bits"),
     "__nv_mul64hi": _runtime("silo_mulhisi_i64", "i64 i64 i64", "bits"),
-    "__nv_umulhi": ARITH["tt.mulhiui"],
-    "__nv_umul64hi": ARITH["tt.mulhiui"],
+    "__nv_umulhi": integer_call("mulhiui", signed=False, least=32),
+    "__nv_umul64hi": integer_call("mulhiui", signed=False, least=32),
     "__nv_mul24": _runtime("silo_mul24_i32", "u32 u32 i32", "bits"),
     "__nv_umul24": _runtime("silo_mul24_u32", "u32 u32 u32", "bits"),
     "__nv_sad": _runtime("silo_sad_i32", "i32 i32 u32 i32", "bits"),
@@ -100,12 +100,12 @@ _INTEGER = {
     "__nv_uhadd": _runtime("silo_hadd_u32", "u32 u32 u32", "bits"),
     "__nv_rhadd": _runtime("silo_rhadd_i32", "i32 i32 i32", "bits"),
     "__nv_urhadd": _runtime("silo_rhadd_u32", "u32 u32 u32", "bits"),
-    "__nv_abs": ARITH["math.absi"],
-    "__nv_llabs": ARITH["math.absi"],
-    "__nv_min": ARITH["arith.minsi"],
-    "__nv_max": ARITH["arith.maxsi"],
-    "__nv_umin": ARITH["arith.minui"],
-    "__nv_umax": ARITH["arith.maxui"],
+    "__nv_abs": integer_call("absi", signed=True),
+    "__nv_llabs": integer_call("absi", signed=True),
+    "__nv_min": minmax("minsi", signed=True, on_bool="|"),
+    "__nv_max": minmax("maxsi", signed=True, on_bool="&"),
+    "__nv_umin": minmax("minui", signed=False, on_bool="&"),
+    "__nv_umax": minmax("maxui", signed=False, on_bool="|"),
 }
 
 
@@ -169,7 +169,7 @@ LIBDEVICE: Mapping[str, Renderer] = MappingProxyType(
         "__nv_signbitf": classify("__builtin_signbit"),
         "__nv_signbitd": classify("__builtin_signbit"),
         "__nv_saturatef": function("saturate"),
-        "__nv_fast_fdividef": ARITH["arith.divf"],
+        "__nv_fast_fdividef": float_binary("/"),
         "__nv_frsqrt_rn": _runtime("silo_rsqrt_rn_f32", "f32 f32", "directed"),
         "__nv_jnf": _runtime("jnf", "i32 f32 f32", "libm"),
         "__nv_jn": _runtime("jn", "i32 f64 f64", "libm"),
@@ -187,7 +187,7 @@ LIBDEVICE: Mapping[str, Renderer] = MappingProxyType(
                 "__nv_longlong_as_double",
                 "__nv_double_as_longlong",
             ),
-            CASTS["arith.bitcast"],
+            bitcast,
         ),
     }
 )

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
 from silo.backends.cpu.ops_types import NARROW
 
-__all__ = ["FUNCTIONS", "MATH", "Function", "classify", "ctpop", "fma", "function"]
+__all__ = ["FUNCTIONS", "Function", "classify", "ctpop", "fma", "function"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def _wide(stem: str, piece: str, arity: int = 1) -> Function:
     return Function("", f"silo_{stem}_f64", "", piece, arity)
 
 
-# The names of the math dialect, then those of libdevice alone.
+# By the names of the math dialect up to rsqrt, then of libdevice.
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {
         "exp": _in_both("exp", "exp"),
@@ -116,7 +116,6 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         "saturate": Function("silo_saturate_f32", "", "parts", ""),
     }
 )
-_DIALECT = tuple(FUNCTIONS)[: tuple(FUNCTIONS).index("rsqrt") + 1]
 
 
 def function(name: str) -> Renderer:
@@ -168,16 +167,3 @@ def ctpop(call: Call) -> str:
     call.integer_bits(call.types[0].element)
     wide = call.types[0].element in ("i64", "index")
     return call.cast(f"__builtin_popcount{'ll' if wide else ''}({call.unsigned(0)})")
-
-
-MATH: Mapping[str, Renderer] = MappingProxyType(
-    {
-        **{f"math.{name}": function(name) for name in _DIALECT},
-        "math.fma": fma,
-        "math.ctpop": ctpop,
-        "math.isnan": classify("__builtin_isnan"),
-        "math.isinf": classify("__builtin_isinf"),
-        "math.isfinite": classify("__builtin_isfinite"),
-        "tt.precise_sqrt": function("sqrt"),
-    }
-)

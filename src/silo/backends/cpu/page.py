@@ -8,8 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from silo.backends.cpu import ops
-from silo.backends.cpu.analysis.supported import STRUCTURAL
+from silo.backends.cpu.operations.table import OPERATIONS
 from silo.backends.cpu.ops_inline import INLINE
 from silo.backends.cpu.ops_libdevice import LIBDEVICE
 
@@ -28,7 +27,7 @@ _DIALECTS = {
 
 def operations_table() -> str:
     """Supported operations by dialect, then the instructions of inline assembly and the libdevice functions."""
-    names = sorted(set(ops.SUPPORTED) | STRUCTURAL)
+    names = sorted(record for record in OPERATIONS.values() if not record.is_own)
     lines = ["| dialect | operations |", "| --- | --- |"]
     for dialect in dict.fromkeys([*_DIALECTS, *(name.partition(".")[0] for name in names)]):
         mine = [name.partition(".")[2] for name in names if name.partition(".")[0] == dialect]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from silo.launch.array_libraries.extents import ALIGNMENT, extent_of
+from silo.launch.extents import ALIGNMENT, extent_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from silo.core.host_arrays import numpy_dtype
 from silo.errors import ArgumentError, CaseError
-from silo.launch.array_libraries.extents import ALIGNMENT, extent_of
 from silo.launch.array_libraries.filling import fill
 from silo.launch.array_libraries.host_arrays import as_bits
+from silo.launch.extents import ALIGNMENT, extent_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from silo.core.device import Place
     from silo.core.recipes import ArrayRecipe
-    from silo.launch.array_libraries.library import ArrayLibrary, Place
+    from silo.launch.array_libraries.library import ArrayLibrary
 
 __all__ = ["LIBRARY"]
 

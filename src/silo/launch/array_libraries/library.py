@@ -1,51 +1,19 @@
-"""The protocol of array libraries, and the places that arrays are made in."""
+"""The protocol of array libraries."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from silo.core.device import HOST_MEMORY
 from silo.frozen import frozen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from silo.core.protocols import Device
+    from silo.core.device import Place
     from silo.core.recipes import ArrayRecipe
 
-__all__ = ["HOST", "ArrayLibrary", "KnowsDevices", "LibraryDevice", "Place", "place_of"]
-
-
-@frozen
-class Place:
-    """Where arrays are made: the memory of a device.
-
-    ``name`` is what :class:`silo.Buffer` calls it, ``device_type`` DLPack's number of such memory; ``names`` is what
-    array libraries call the device where DLPack's number does not tell it.
-    """
-
-    name: str
-    device_type: int
-    index: int = 0
-    names: Mapping[str, str] = MappingProxyType({})
-
-    @property
-    def is_host(self) -> bool:
-        """Whether it is the host's memory."""
-        return self.device_type == HOST_MEMORY
-
-
-HOST = Place("cpu", HOST_MEMORY)
-
-
-def place_of(device: Device | None) -> Place:
-    """The place of a device's own memory; the host's without a device."""
-    if device is None or device.memory.is_host:
-        return HOST
-    memory = device.memory
-    return Place(f"{device.target.kind}:{device.index}", memory.types[0], device.index, memory.names)
+__all__ = ["ArrayLibrary", "KnowsDevices", "LibraryDevice"]
 
 
 @frozen

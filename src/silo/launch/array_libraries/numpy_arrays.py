@@ -13,8 +13,9 @@ from silo.launch.array_libraries.host_arrays import as_bits, duplicate_of, keep_
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from silo.core.device import Place
     from silo.core.recipes import ArrayRecipe
-    from silo.launch.array_libraries.library import ArrayLibrary, Place
+    from silo.launch.array_libraries.library import ArrayLibrary
 
 __all__ = ["LIBRARY"]
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, cast
 from silo.errors import CaseError
 
 if TYPE_CHECKING:
-    from silo.launch.array_libraries.library import ArrayLibrary, KnowsDevices, Place
+    from silo.core.device import Place
+    from silo.launch.array_libraries.library import ArrayLibrary, KnowsDevices
 
 __all__ = ["DEVICE_PACKAGES", "NAMES", "default_library", "devices_through", "library_named", "library_of"]
 

@@ -17,6 +17,7 @@ class Kind:
     """Reads what :func:`silo.sources.binary.definition.binary` makes, and takes it from ``silo.binary``."""
 
     advice = "make one of a compiled kernel with silo.binary(...)"
+    unnamed_in_bundles = True
 
     @property
     def define(self) -> Callable[..., object]:

@@ -7,17 +7,9 @@ from typing import Any, cast
 
 from silo.core.dtypes import DType, dtype
 from silo.core.values import FunctionValue, Value
+from silo.sources.triton.adapter.objects import is_constexpr, is_function
 
-__all__ = ["is_function", "to_value"]
-
-
-def is_function(candidate: object) -> bool:
-    """Whether this is a Triton function (``@triton.jit`` or ``constexpr_function``)."""
-    return any(
-        base.__module__ in ("triton.runtime.jit", "triton.runtime.interpreter")
-        and base.__name__ in ("JITCallable", "JITFunction", "InterpretedFunction")
-        for base in type(candidate).__mro__
-    )
+__all__ = ["to_value"]
 
 
 def to_value(candidate: Any, functions: Callable[[Any], FunctionValue] | None) -> Value:  # noqa: ANN401
@@ -33,7 +25,7 @@ def to_value(candidate: Any, functions: Callable[[Any], FunctionValue] | None) -
     if isinstance(candidate, tuple | list):
         return tuple(to_value(item, functions) for item in cast("list[object]", candidate))
     kind: type[object] = candidate.__class__
-    if kind.__module__.startswith("triton.") and kind.__name__ == "constexpr":
+    if is_constexpr(candidate):
         return to_value(candidate.value, functions)
     if kind.__module__.startswith("triton.") and kind.__name__ == "dtype":
         return _dtype(candidate.name)

@@ -23,6 +23,7 @@ class Kind:
     """Reads any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` object, unchanged."""
 
     advice = "put @silo.kernel(...) on top of a @triton.jit function"
+    unnamed_in_bundles = True
     requirement = "kernel-silo[triton]"
     packages = ("triton", "numpy", "threadpoolctl")
     example_targets = ("cuda:sm_90", "hip:gfx942")
@@ -67,13 +68,7 @@ class Kind:
 
     def dtype_of(self, value: object) -> str | None:
         """``tl.float32``, and the stand-ins that Triton's own ``warmup`` takes."""
-        kind = type(value)
-        place = f"{kind.__module__}.{kind.__qualname__}"
-        if place == "triton.runtime.jit.MockTensor":
-            value = getattr(value, "dtype", None)
-        elif place != "triton.language.core.dtype":
-            return None
-        return str(value).rpartition(".")[2]
+        return adapter.dtype_name(value)
 
     def ceiling_kernels(self) -> Any:  # noqa: ANN401  # a module
         """A copy and products of matrices."""

@@ -1,5 +1,6 @@
 # ruff: noqa: E402  # Triton may be absent, which comes first; its constexprs are written in capitals
 """The CPU compiler plug-in: jobs, identity, what it refuses, and a kernel from source to result."""
+# pyright: reportGeneralTypeIssues=false
 
 from __future__ import annotations
 

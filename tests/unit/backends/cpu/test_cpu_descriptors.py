@@ -1,4 +1,5 @@
 """Tensor descriptors and block pointers on the CPU, made in the kernel and by the caller."""
+# pyright: reportAttributeAccessIssue=false, reportCallIssue=false
 
 import numpy as np
 import pytest

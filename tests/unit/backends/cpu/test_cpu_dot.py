@@ -1,4 +1,5 @@
 """Products of tiles against numpy: every type and shape, by every instruction set that this machine has."""
+# pyright: reportGeneralTypeIssues=false
 # ruff: noqa: N806, RET505  # kernels are written as Triton authors write them
 
 from __future__ import annotations

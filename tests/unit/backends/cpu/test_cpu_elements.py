@@ -1,4 +1,5 @@
 """Element types through whole kernels: 8-bit floats, bools, unsigned integers, pointers kept in memory."""
+# pyright: reportAttributeAccessIssue=false
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # ruff: noqa: E402  # Triton may be absent, which comes first
 """Forms of the language that kernels of libraries use and few others do."""
+# pyright: reportOperatorIssue=false
 
 from __future__ import annotations
 

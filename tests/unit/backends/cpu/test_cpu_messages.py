@@ -1,5 +1,6 @@
 # ruff: noqa: E402  # Triton may be absent, which comes first; its constexprs are written in capitals
 """``tl.device_print``, ``tl.device_assert`` and their compile-time sisters on the CPU."""
+# pyright: reportCallIssue=false, reportOperatorIssue=false
 
 from __future__ import annotations
 

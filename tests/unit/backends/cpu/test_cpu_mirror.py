@@ -9,9 +9,10 @@ import triton
 import triton.language as tl
 
 from cpu_samples import module_of, needs_compiler
-from silo.backends.cpu.analysis.mirror import MIRROR, find_mirrors
+from silo.backends.cpu.analysis.mirror import find_mirrors
 from silo.backends.cpu.emit.kernel import lower
 from silo.backends.cpu.loop_ir import For
+from silo.backends.cpu.operations.own import MIRROR
 from silo.backends.cpu.options import CpuOptions
 
 pytestmark = needs_compiler

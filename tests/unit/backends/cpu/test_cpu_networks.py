@@ -14,9 +14,9 @@ import triton.language as tl  # noqa: E402
 from cpu_samples import both, module_of, needs_compiler, run  # noqa: E402
 from silo.backends.cpu import runtime  # noqa: E402
 from silo.backends.cpu.analysis.networks import NO_FLIP, fold_networks, steps_of  # noqa: E402
-from silo.backends.cpu.analysis.values import NETWORK  # noqa: E402
 from silo.backends.cpu.build import build, compile_flags, find_toolchain  # noqa: E402
 from silo.backends.cpu.levels import LEVELS, gather_facts, highest_level  # noqa: E402
+from silo.backends.cpu.operations.own import NETWORK  # noqa: E402
 
 pytestmark = needs_compiler
 RNG = np.random.default_rng(3)

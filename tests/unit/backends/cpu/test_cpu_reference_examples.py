@@ -1,4 +1,5 @@
 """The kernels people write first, in both modes, against numpy."""
+# pyright: reportGeneralTypeIssues=false
 # ruff: noqa: E741, N806  # kernels are written as Triton authors write them
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 """Kernels that were compiled wrong once, as small as they show it; most were found by tests/fuzz."""
+# pyright: reportOperatorIssue=false
 
 from __future__ import annotations
 

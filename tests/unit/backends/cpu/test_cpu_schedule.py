@@ -1,4 +1,5 @@
 """Orders that a fused loop could get wrong: aliasing, carried values, branches, views, reductions of every kind."""
+# pyright: reportCallIssue=false, reportOperatorIssue=false
 # kernels are written as Triton authors write them
 
 from __future__ import annotations

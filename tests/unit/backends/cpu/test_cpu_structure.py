@@ -1,4 +1,5 @@
 """Every operation that is not elementwise, over element types, shapes and edges, in both schedules, against numpy."""
+# pyright: reportAttributeAccessIssue=false, reportCallIssue=false
 
 from __future__ import annotations
 
@@ -18,9 +19,8 @@ from cpu_cases import FLOATS, INTS, RNG, Case, bf16, values
 from cpu_samples import MODES, _facts, module_of, needs_compiler
 from fuzz.batch import compile_parts, part_of
 from fuzz.lowered import Lowered
-from silo.backends.cpu.analysis.supported import STRUCTURAL
-from silo.backends.cpu.analysis.values import NO_EFFECT
 from silo.backends.cpu.compiler import _layout
+from silo.backends.cpu.operations.table import NO_EFFECT, STRUCTURAL
 from silo.sources.triton.source import TritonSource
 from silo.sources.triton.ssa import Operation
 

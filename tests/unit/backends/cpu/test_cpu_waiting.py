@@ -1,5 +1,6 @@
 # ruff: noqa: E402  # Triton may be absent, which comes first
 """Kernels whose programs wait for each other: volatile loads, flags, locks; each program on a thread of its own."""
+# pyright: reportAttributeAccessIssue=false, reportOperatorIssue=false
 
 from __future__ import annotations
 

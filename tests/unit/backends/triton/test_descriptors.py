@@ -1,4 +1,5 @@
 """Kernels that take tensor descriptors: types, compiled layouts, launch info, hooks, dispatch. Needs Triton, no GPU."""
+# pyright: reportMissingImports=false
 
 import re
 import sys

@@ -1,4 +1,5 @@
 """Real compiles for GPUs that are not here. Needs Triton, no GPU."""
+# pyright: reportMissingImports=false
 
 import json
 import os

@@ -1,4 +1,5 @@
 """Compiled kernels in bundles: which of them, under which assumptions, and dispatch among them."""
+# pyright: reportGeneralTypeIssues=false
 
 import base64
 import json

@@ -1,4 +1,5 @@
 """The adapter to Triton: lowering without a GPU, compiling for GPUs, wrapping."""
+# pyright: reportAttributeAccessIssue=false, reportUndefinedVariable=false
 # ruff: noqa: E402  # what follows needs Triton
 
 import importlib.util

@@ -1,4 +1,5 @@
 """Facts of code: what a front end says of a kernel besides the job, read from its text once."""
+# pyright: reportAttributeAccessIssue=false, reportInvalidTypeForm=false
 
 import numpy as np
 import pytest

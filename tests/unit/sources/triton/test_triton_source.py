@@ -1,4 +1,5 @@
 """Reading decorators, and specializing signatures by Triton's rules."""
+# pyright: reportInvalidTypeForm=false, reportUndefinedVariable=false
 # ruff: noqa: E402  # what follows needs Triton
 # ruff: noqa: F722, F821  # kernels are written as Triton authors write them
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from silo.backends.cpu.analysis.values import DOTS, VIEWS, is_unit_reshape, scalar_source
+from silo.backends.cpu.analysis.values import is_unit_reshape, scalar_source
+from silo.backends.cpu.operations import arith, tt
+from silo.backends.cpu.operations.table import DOTS, VIEWS
 from silo.sources.triton.ssa import Value
 
 __all__ = ["is_index_only", "is_range_mask", "is_structurally_affine"]
 
-_SUMS = frozenset({"arith.addi", "arith.subi", "tt.addptr"})
+_SUMS = frozenset({arith.ADDI, arith.SUBI, tt.ADDPTR})
 
 
 def is_structurally_affine(value: Value, offsets: frozenset[Value] = frozenset(), *, wrapped: bool = False) -> bool:
@@ -21,18 +23,18 @@ def is_structurally_affine(value: Value, offsets: frozenset[Value] = frozenset()
     operation = value.owner
     if operation is None:
         return False
-    if operation.name == "tt.make_range":
+    if operation.name == tt.MAKE_RANGE:
         return True
     if operation.name in VIEWS:
-        if operation.name == "tt.reshape" and not is_unit_reshape(operation):
+        if operation.name == tt.RESHAPE and not is_unit_reshape(operation):
             return False
         return is_structurally_affine(operation.operands[0], offsets, wrapped=wrapped)
-    if operation.name in _SUMS or operation.name == "arith.extsi":
+    if operation.name in _SUMS or operation.name == arith.EXTSI:
         return all(is_structurally_affine(operand, offsets, wrapped=wrapped) for operand in operation.operands)
-    if operation.name == "arith.remsi" and wrapped:
+    if operation.name == arith.REMSI and wrapped:
         value, modulus = operation.operands
         return scalar_source(modulus) is not None and is_structurally_affine(value, offsets, wrapped=True)
-    if operation.name == "arith.muli":
+    if operation.name == arith.MULI:
         uniform = any(scalar_source(operand) is not None for operand in operation.operands)
         return uniform and all(
             is_structurally_affine(operand, offsets, wrapped=wrapped) for operand in operation.operands
@@ -47,9 +49,9 @@ def is_range_mask(mask: Value | None, offsets: frozenset[Value] = frozenset()) -
     operation = mask.owner
     if operation is None:
         return False
-    if operation.name in VIEWS or operation.name == "arith.andi":
+    if operation.name in VIEWS or operation.name == arith.ANDI:
         return all(is_range_mask(operand, offsets) for operand in operation.operands)
-    if operation.name != "arith.cmpi" or operation.attributes["predicate"] not in {2, 3, 4, 5}:
+    if operation.name != arith.CMPI or operation.attributes["predicate"] not in {2, 3, 4, 5}:
         return False
     return all(is_structurally_affine(operand, offsets) for operand in operation.operands)
 
@@ -64,7 +66,7 @@ def is_index_only(value: Value | None) -> bool:
             continue
         seen.add(visited)
         operation = visited.owner
-        if operation is None or operation.regions or operation.name in DOTS | {"tt.load"}:
+        if operation is None or operation.regions or operation.name in DOTS | {tt.LOAD}:
             return False
         pending.extend(operation.operands)
     return True

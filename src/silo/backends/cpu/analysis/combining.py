@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
+from silo.backends.cpu.operations.table import ASSOCIATIVE
 from silo.sources.triton.ssa import Operation
 
-__all__ = ["ASSOCIATIVE", "combining_operation"]
-
-# Operations that alone make a reduction or a scan whose elements may be combined in any order.
-ASSOCIATIVE = frozenset(
-    {
-        "arith.addf",
-        "arith.mulf",
-        "arith.addi",
-        "arith.muli",
-        "arith.andi",
-        "arith.ori",
-        "arith.xori",
-        "arith.maxnumf",
-        "arith.maximumf",
-        "arith.minnumf",
-        "arith.minimumf",
-        "arith.maxsi",
-        "arith.minsi",
-        "arith.maxui",
-        "arith.minui",
-    }
-)
+__all__ = ["combining_operation"]
 
 
 def combining_operation(operation: Operation) -> Operation | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from silo.backends.cpu.analysis.rewriting import insert
+from silo.backends.cpu.operations import arith, flow
 from silo.sources.triton.ssa import Module, Operation, Value
 
 __all__ = ["join_edges"]
@@ -11,7 +12,7 @@ __all__ = ["join_edges"]
 def join_edges(module: Module) -> None:
     """Make each such branch a jump, in place: what the edges pass is selected before it."""
     for operation in list(module.walk()):
-        if operation.name == "cf.cond_br" and operation.successors[0] is operation.successors[1]:
+        if operation.name == flow.COND_BR and operation.successors[0] is operation.successors[1]:
             _join(operation)
 
 
@@ -23,7 +24,7 @@ def _join(branch: Operation) -> None:
         operand.uses.remove(branch)
     pairs = zip(*edges, strict=True)
     passed = [left if left is right else _select(branch, condition, left, right) for left, right in pairs]
-    branch.name, branch.operands, branch.attributes = "cf.br", passed, {}
+    branch.name, branch.operands, branch.attributes = flow.BR, passed, {}
     branch.successors = branch.successors[:1]
     for operand in passed:
         operand.uses.append(branch)
@@ -33,6 +34,6 @@ def _select(branch: Operation, condition: Value, left: Value, right: Value) -> V
     block = branch.block
     assert block is not None
     result = Value(f"{left.name}_or_{right.name}", left.type)
-    operation = Operation("arith.select", [condition, left, right], [result], {}, location=branch.location)
+    operation = Operation(arith.SELECT, [condition, left, right], [result], {}, location=branch.location)
     insert(block, block.operations.index(branch), operation)
     return result

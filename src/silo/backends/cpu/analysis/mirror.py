@@ -6,17 +6,17 @@ Along an axis of extent 2, ``x ^ (x[0] ^ x[1])`` is ``x`` with its two elements 
 from __future__ import annotations
 
 from silo.backends.cpu.analysis.combining import combining_operation
+from silo.backends.cpu.operations import arith, tt
+from silo.backends.cpu.operations.own import MIRROR
 from silo.sources.triton.ssa import Block, Module, Operation, Value
 
-__all__ = ["MIRROR", "find_mirrors"]
-
-MIRROR = "silo.mirror"  # the operand with the elements along ``axis``, of extent 2, exchanged
+__all__ = ["find_mirrors"]
 
 
 def find_mirrors(module: Module) -> None:
     """Replace what exchanges elements by ``silo.mirror``, in place."""
     for operation in module.walk():
-        if operation.name != "arith.xori":
+        if operation.name != arith.XORI:
             continue
         for value, folded in (operation.operands, reversed(operation.operands)):
             reduce = _folded(folded, value)
@@ -28,17 +28,17 @@ def find_mirrors(module: Module) -> None:
 def _folded(value: Value, source: Value) -> Operation | None:
     """The reduction of which ``value`` is the result, spread again over the axis that it folded."""
     spread = value.owner
-    if spread is None or spread.name != "tt.broadcast":
+    if spread is None or spread.name != tt.BROADCAST:
         return None
     expand = spread.operands[0].owner
-    if expand is None or expand.name != "tt.expand_dims":
+    if expand is None or expand.name != tt.EXPAND_DIMS:
         return None
     reduce = expand.operands[0].owner
-    if reduce is None or reduce.name != "tt.reduce" or reduce.operands != [source]:
+    if reduce is None or reduce.name != tt.REDUCE or reduce.operands != [source]:
         return None
     combining, axis = combining_operation(reduce), reduce.attributes["axis"]
     assert isinstance(axis, int)
-    exclusive = combining is not None and combining.name == "arith.xori"
+    exclusive = combining is not None and combining.name == arith.XORI
     return reduce if exclusive and expand.attributes["axis"] == axis and source.type.shape[axis] == 2 else None
 
 
@@ -57,7 +57,7 @@ def _drop_unused(value: Value) -> None:
     operation = value.owner
     if operation is None or any(result.uses for result in operation.results):
         return
-    if operation.name not in {"tt.broadcast", "tt.expand_dims", "tt.reduce"}:
+    if operation.name not in {tt.BROADCAST, tt.EXPAND_DIMS, tt.REDUCE}:
         return
     block = operation.block
     assert isinstance(block, Block)

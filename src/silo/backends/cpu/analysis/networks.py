@@ -8,11 +8,15 @@ place along one more axis, and perhaps 1. So much shows in the operations; nothi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from silo.backends.cpu.analysis.combining import combining_operation
 from silo.backends.cpu.analysis.rewriting import cast, drop, replace
-from silo.backends.cpu.analysis.values import NETWORK, VIEWS, constant_scalar, is_unit_reshape
+from silo.backends.cpu.analysis.values import constant_scalar, is_unit_reshape
+from silo.backends.cpu.operations import arith, tt
+from silo.backends.cpu.operations.own import NETWORK
+from silo.backends.cpu.operations.table import VIEWS, is_arithmetic
 from silo.sources.triton.ssa import Block, Module, Operation, Type, Value
 
 __all__ = ["NO_FLIP", "SwapStep", "fold_networks", "steps_of"]
@@ -20,8 +24,13 @@ __all__ = ["NO_FLIP", "SwapStep", "fold_networks", "steps_of"]
 NO_FLIP = 30  # a bit that is set in no index
 _MOST_ELEMENTS = 1 << NO_FLIP
 _NARROW = {"f16": "f32", "bf16": "f32", "i8": "i32", "i16": "i32"}  # sorted as the wider type, which is exact
-_GREATER = {("arith.cmpf", 2): False, ("arith.cmpi", 4): False, ("arith.cmpi", 8): True}  # unsigned or not
-_PURE = VIEWS | {"tt.make_range", "tt.bitcast"}
+# Whether numbers are compared as unsigned, by the operation and its predicate.
+_GREATER: Mapping[tuple[str, int | bool], bool] = {
+    (arith.CMPF, 2): False,
+    (arith.CMPI, 4): False,
+    (arith.CMPI, 8): True,
+}
+_PURE = VIEWS | {tt.MAKE_RANGE, tt.BITCAST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,7 @@ def fold_networks(module: Module) -> None:
 
 
 def _swap_step(select: Operation) -> _Found | None:
-    if select.name != "arith.select" or not select.result.type.tensor:
+    if select.name != arith.SELECT or not select.result.type.tensor:
         return None
     condition, partner, own = select.operands
     shape = own.type.shape
@@ -84,7 +93,7 @@ def _swap_step(select: Operation) -> _Found | None:
         return None
     axis = _partner_axis(partner, own)
     compare = condition.owner
-    if axis is None or compare is None or compare.name != "arith.cmpi" or compare.attributes["predicate"] != 1:
+    if axis is None or compare is None or compare.name != arith.CMPI or compare.attributes["predicate"] != 1:
         return None
     for greater, turned in (compare.operands, reversed(compare.operands)):
         unsigned = _is_greater(greater, own, partner)
@@ -104,21 +113,21 @@ def _swap_step(select: Operation) -> _Found | None:
 def _partner_axis(partner: Value, own: Value) -> int | None:
     """The axis of extent 2 along which ``partner`` is the other element of ``own``, if it is that."""
     exclusive = _through_bitcast(partner).owner
-    if exclusive is None or exclusive.name != "arith.xori":
+    if exclusive is None or exclusive.name != arith.XORI:
         return None
     bits = _through_bitcast(own)
     for one, spread in (exclusive.operands, reversed(exclusive.operands)):
         if _through_bitcast(one) is not bits:
             continue
         broadcast = spread.owner
-        expand = broadcast.operands[0].owner if broadcast is not None and broadcast.name == "tt.broadcast" else None
-        reduce = expand.operands[0].owner if expand is not None and expand.name == "tt.expand_dims" else None
-        if expand is None or reduce is None or reduce.name != "tt.reduce" or len(reduce.operands) != 1:
+        expand = broadcast.operands[0].owner if broadcast is not None and broadcast.name == tt.BROADCAST else None
+        reduce = expand.operands[0].owner if expand is not None and expand.name == tt.EXPAND_DIMS else None
+        if expand is None or reduce is None or reduce.name != tt.REDUCE or len(reduce.operands) != 1:
             continue
         axis = reduce.attributes["axis"]
         combining = combining_operation(reduce)
         same = _through_bitcast(reduce.operands[0]) is bits and expand.attributes["axis"] == axis
-        if combining is not None and combining.name == "arith.xori" and same and isinstance(axis, int):
+        if combining is not None and combining.name == arith.XORI and same and isinstance(axis, int):
             return axis if own.type.shape[axis] == 2 else None
     return None
 
@@ -126,7 +135,7 @@ def _partner_axis(partner: Value, own: Value) -> int | None:
 def _through_bitcast(value: Value) -> Value:
     """The value whose bits ``value`` shows as another type of the same size."""
     operation = value.owner
-    if operation is not None and operation.name in {"tt.bitcast", "arith.bitcast"} and not value.type.pointer:
+    if operation is not None and operation.name in {tt.BITCAST, arith.BITCAST} and not value.type.pointer:
         return operation.operands[0]
     return value
 
@@ -134,7 +143,7 @@ def _through_bitcast(value: Value) -> Value:
 def _is_greater(value: Value, own: Value, partner: Value) -> bool | None:
     """Whether ``own > partner`` is unsigned, where ``value`` is that (0 or 1); None where it is not."""
     operation = value.owner
-    if operation is not None and operation.name == "arith.extui":
+    if operation is not None and operation.name == arith.EXTUI:
         operation = operation.operands[0].owner
     if operation is None or operation.operands != [own, partner]:
         return None
@@ -150,7 +159,7 @@ def _parity(value: Value) -> tuple[int, frozenset[int]] | None:
     operation = value.owner
     if operation is None:
         return None
-    if operation.name == "tt.make_range":
+    if operation.name == tt.MAKE_RANGE:
         both = (operation.attributes["start"], operation.attributes["end"]) == (0, 2)
         return (0, frozenset({0})) if both else None
     if not operation.operands:
@@ -159,23 +168,23 @@ def _parity(value: Value) -> tuple[int, frozenset[int]] | None:
     if inner is None:
         return None
     match operation.name:
-        case "tt.broadcast" | "tt.splat" | "arith.extui":
+        case tt.BROADCAST | tt.SPLAT | arith.EXTUI:
             return inner
-        case "arith.trunci":
+        case arith.TRUNCI:
             return inner
-        case "tt.expand_dims":
+        case tt.EXPAND_DIMS:
             added = operation.attributes["axis"]
             assert isinstance(added, int)
             return inner[0], frozenset(axis + (axis >= added) for axis in inner[1])
-        case "tt.reshape":
+        case tt.RESHAPE:
             if not is_unit_reshape(operation):
                 return None
             places = [axis for axis, extent in enumerate(operation.operands[0].type.shape) if extent != 1]
             after = [axis for axis, extent in enumerate(operation.result.type.shape) if extent != 1]
             return inner[0], frozenset(after[places.index(axis)] for axis in inner[1])
-        case "arith.xori":
+        case arith.XORI:
             other = _parity(operation.operands[1])
-        case "arith.cmpi" if operation.attributes["predicate"] == 1:
+        case arith.CMPI if operation.attributes["predicate"] == 1:
             other = _parity(operation.operands[1])
         case _:
             return None
@@ -212,9 +221,9 @@ def _put_network(block: Block, select: Operation, found: _Found) -> None:
 
 
 def _is_pure(operation: Operation) -> bool:
-    if operation.name == "tt.reduce":
+    if operation.name == tt.REDUCE:
         return combining_operation(operation) is not None
-    return operation.name in _PURE or operation.name.startswith("arith.")
+    return operation.name in _PURE or is_arithmetic(operation.name)
 
 
 def _drop_unused(block: Block) -> None:
@@ -242,17 +251,17 @@ def _flatten(block: Block) -> None:
     for network in [operation for operation in block.operations if operation.name == NETWORK]:
         source, result = network.operands[0], network.result
         view = source.owner
-        if view is None or view.name != "tt.reshape":
+        if view is None or view.name != tt.RESHAPE:
             continue
         flat = view.operands[0]
         source.uses.remove(network)
         network.operands[0] = flat
         flat.uses.append(network)
         network.results[0] = Value(f"{result.name}_flat", flat.type, network)
-        replace(result, cast(block, "tt.reshape", network.result, result.type, network, after=True))
-    for operation in [operation for operation in block.operations if operation.name == "tt.reshape"]:
+        replace(result, cast(block, tt.RESHAPE, network.result, result.type, network, after=True))
+    for operation in [operation for operation in block.operations if operation.name == tt.RESHAPE]:
         inner = operation.operands[0].owner
-        if inner is None or inner.name != "tt.reshape":
+        if inner is None or inner.name != tt.RESHAPE:
             continue
         source = inner.operands[0]
         if source.type.shape == operation.result.type.shape:
@@ -271,7 +280,7 @@ def _widen(block: Block) -> None:
         if wide is None:
             continue
         floats = wide == "f32"
-        extend = "arith.extf" if floats else ("arith.extui" if network.attributes["unsigned"] else "arith.extsi")
+        extend = arith.EXTF if floats else (arith.EXTUI if network.attributes["unsigned"] else arith.EXTSI)
         type_ = Type(wide, source.type.shape, tensor=True)
         before = cast(block, extend, source, type_, network, after=False)
         source.uses.remove(network)
@@ -279,5 +288,5 @@ def _widen(block: Block) -> None:
         before.uses.append(network)
         sorted_ = Value(f"{result.name}_wide", type_, network)
         network.results[0] = sorted_
-        narrow = cast(block, "arith.truncf" if floats else "arith.trunci", sorted_, result.type, network, after=True)
+        narrow = cast(block, arith.TRUNCF if floats else arith.TRUNCI, sorted_, result.type, network, after=True)
         replace(result, narrow)

@@ -13,21 +13,22 @@ from __future__ import annotations
 
 from silo.backends.cpu.analysis.combining import combining_operation
 from silo.backends.cpu.analysis.rewriting import cast, insert, replace
+from silo.backends.cpu.operations import arith, tt
 from silo.sources.triton.ssa import Block, Module, Operation, Type, Value
 
 __all__ = ["free_orders"]
 
 _NARROW = frozenset({"f16", "bf16"})
-_SUMS = frozenset({"arith.addf", "arith.mulf"})
+_SUMS = frozenset({arith.ADDF, arith.MULF})
 _GREATER, _LESS, _UNORDERED = 2, 4, 14  # predicates of arith.cmpf; the last asks whether one of two is a NaN
 
 
 def free_orders(module: Module) -> None:
     """Rewrite ``module`` in place."""
     for operation in list(module.walk()):
-        if operation.name == "tt.scan":
+        if operation.name == tt.SCAN:
             _widen(operation)
-        elif operation.name == "tt.reduce":
+        elif operation.name == tt.REDUCE:
             _ignore_nan(operation)
 
 
@@ -39,7 +40,7 @@ def _widen(scan: Operation) -> None:
     if source.type.element not in _NARROW:
         return
     wide = Type("f32", source.type.shape, tensor=source.type.tensor)
-    before = cast(block, "arith.extf", source, wide, scan, after=False)
+    before = cast(block, arith.EXTF, source, wide, scan, after=False)
     source.uses.remove(scan)
     scan.operands[0] = before
     before.uses.append(scan)
@@ -47,7 +48,7 @@ def _widen(scan: Operation) -> None:
     scalar = Type("f32")
     for value in (*scan.regions[0].blocks[0].arguments, combining.result):
         value.type = scalar
-    replace(result, cast(block, "arith.truncf", scan.results[0], result.type, scan, after=True))
+    replace(result, cast(block, arith.TRUNCF, scan.results[0], result.type, scan, after=True))
 
 
 def _ignore_nan(reduce: Operation) -> None:
@@ -61,9 +62,9 @@ def _ignore_nan(reduce: Operation) -> None:
     place = min(block.operations.index(select) for select in selects)
     is_nan, either = Value("nan", Type("i1")), Value("or_nan", Type("i1"))
     insert(
-        block, place, Operation("arith.cmpf", [second, second], [is_nan], {"predicate": _UNORDERED}, location=location)
+        block, place, Operation(arith.CMPF, [second, second], [is_nan], {"predicate": _UNORDERED}, location=location)
     )
-    insert(block, place + 1, Operation("arith.ori", [chosen, is_nan], [either], {}, location=location))
+    insert(block, place + 1, Operation(arith.ORI, [chosen, is_nan], [either], {}, location=location))
     for select in selects:
         chosen.uses.remove(select)
         select.operands[0] = either
@@ -83,10 +84,7 @@ def _choice(block: Block) -> tuple[list[Operation], Value, Value] | None:
     found = [
         select
         for select, pair in zip(selects, pairs, strict=True)
-        if select is not None
-        and select.name == "arith.select"
-        and select.block is block
-        and select.operands[1:] == pair
+        if select is not None and select.name == arith.SELECT and select.block is block and select.operands[1:] == pair
     ]
     if len(found) != len(pairs) or found[0].operands[0] is not found[1].operands[0]:
         return None
@@ -99,7 +97,7 @@ def _is_greater(value: Value, first: Value, second: Value, block: Block) -> bool
     operation = value.owner
     if operation is None or operation.block is not block:
         return False
-    if operation.name == "arith.ori":
+    if operation.name == arith.ORI:
         left, right = operation.operands
         if _is_tie(left, first, second, block):
             left, right = right, left
@@ -112,14 +110,14 @@ def _is_tie(value: Value, first: Value, second: Value, block: Block) -> bool:
     operation = value.owner
     if operation is None or operation.block is not block:
         return False
-    if operation.name == "arith.andi":
+    if operation.name == arith.ANDI:
         return any(_is_tie(operand, first, second, block) for operand in operation.operands)
     return _compares(operation, first, second, {1})
 
 
 def _compares(operation: Operation, first: Value, second: Value, predicates: set[int]) -> bool:
     return (
-        operation.name == "arith.cmpf"
+        operation.name == arith.CMPF
         and operation.attributes.get("predicate") in predicates
         and operation.operands == [first, second]
     )

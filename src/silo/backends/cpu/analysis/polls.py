@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from silo.backends.cpu.operations import arith, flow, tt
+from silo.backends.cpu.operations.own import CLOCK
 from silo.sources.triton.ssa import Attribute, Block, Module, Operation, Region, Type, Value
 
-__all__ = ["CLOCK", "spell_out_polls"]
+__all__ = ["spell_out_polls"]
 
-CLOCK = "silo.nanoseconds"  # since some moment, an i64
 _FLAG = Type("i1")
 _EQUAL, _NOT_EQUAL, _BELOW = 0, 1, 6  # predicates of arith.cmpi; the last is unsigned
 
@@ -14,7 +15,7 @@ _EQUAL, _NOT_EQUAL, _BELOW = 0, 1, 6  # predicates of arith.cmpi; the last is un
 def spell_out_polls(module: Module) -> None:
     """Put loops in the place of polls, in place."""
     for operation in list(module.walk()):
-        if operation.name == "tt.atomic_poll":
+        if operation.name == tt.ATOMIC_POLL:
             _spell_out(operation)
 
 
@@ -57,23 +58,21 @@ def _spell_out(poll: Operation) -> None:
         operand.uses.remove(poll)
     before = _Building(block)
     start = [before.value(CLOCK, [], Type("i64")) for _ in timeout]
-    loop = before.add("scf.while", [], expected.type)
+    loop = before.add(flow.WHILE, [], expected.type)
     body = _Building(_inside(loop))
-    found = body.value("tt.atomic_load", [pointer], expected.type, sem=poll.attributes.get("sem", 2))
-    waits = _any(body, body.value("arith.cmpi", [found, expected], flags, predicate=_NOT_EQUAL))
+    found = body.value(tt.ATOMIC_LOAD, [pointer], expected.type, sem=poll.attributes.get("sem", 2))
+    waits = _any(body, body.value(arith.CMPI, [found, expected], flags, predicate=_NOT_EQUAL))
     for limit, since in zip(timeout, start, strict=True):
         now = body.value(CLOCK, [], Type("i64"))
-        spent = body.value("arith.subi", [now, since], Type("i64"))
-        waits = body.value(
-            "arith.andi", [waits, body.value("arith.cmpi", [spent, limit], _FLAG, predicate=_BELOW)], _FLAG
-        )
-    body.add("scf.condition", [waits, found], None)
+        spent = body.value(arith.SUBI, [now, since], Type("i64"))
+        waits = body.value(arith.ANDI, [waits, body.value(arith.CMPI, [spent, limit], _FLAG, predicate=_BELOW)], _FLAG)
+    body.add(flow.CONDITION, [waits, found], None)
     body.block.operations = body.made
     again = _Building(_inside(loop, expected.type))
-    again.add("scf.yield", [], None)
+    again.add(flow.YIELD, [], None)
     again.block.operations = again.made
     # The poll itself becomes the comparison, so that its users stay as they are.
-    poll.name, poll.operands, poll.attributes = "arith.cmpi", [loop.result, expected], {"predicate": _EQUAL}
+    poll.name, poll.operands, poll.attributes = arith.CMPI, [loop.result, expected], {"predicate": _EQUAL}
     for operand in poll.operands:
         operand.uses.append(poll)
     place = block.operations.index(poll)
@@ -84,10 +83,10 @@ def _any(building: _Building, flags: Value) -> Value:
     """Whether any flag is set."""
     while flags.type.tensor:
         shape = flags.type.shape[1:]
-        reduce = building.add("tt.reduce", [flags], Type("i1", shape, tensor=bool(shape)), axis=0)
+        reduce = building.add(tt.REDUCE, [flags], Type("i1", shape, tensor=bool(shape)), axis=0)
         inner = _Building(_inside(reduce, _FLAG, _FLAG))
-        either = inner.value("arith.ori", list(inner.block.arguments), _FLAG)
-        inner.add("tt.reduce.return", [either], None)
+        either = inner.value(arith.ORI, list(inner.block.arguments), _FLAG)
+        inner.add(tt.REDUCE_RETURN, [either], None)
         inner.block.operations = inner.made
         flags = reduce.result
     return flags

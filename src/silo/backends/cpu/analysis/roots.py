@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from silo.backends.cpu.analysis.values import VOLATILE_LOAD, load_parts
+from silo.backends.cpu.analysis.values import load_parts
+from silo.backends.cpu.operations import flow, tt
+from silo.backends.cpu.operations.own import FENCE
+from silo.backends.cpu.operations.table import WRITES
 from silo.sources.triton.ssa import Module, Operation, Value
 
 __all__ = ["keeps_unchanged", "pointer_roots"]
 
-_STEPS = frozenset({"tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.bitcast"})
+_STEPS = frozenset({tt.ADDPTR, tt.SPLAT, tt.BROADCAST, tt.EXPAND_DIMS, tt.RESHAPE, tt.TRANS, tt.BITCAST})
+# What writes, or lets others write, memory of which nothing shows here.
+_UNSEEN = WRITES - {FENCE, tt.STORE}
 
 
 def pointer_roots(pointer: Value) -> frozenset[Value] | None:
@@ -30,9 +35,9 @@ def pointer_roots(pointer: Value) -> frozenset[Value] | None:
         owner = region.owner if region is not None else None
         if owner is None or value.block is None:
             return None
-        if owner.name == "tt.func" and region is not None and value.block is region.blocks[0]:
+        if owner.name == tt.FUNC and region is not None and value.block is region.blocks[0]:
             roots.add(value)
-        elif owner.name == "scf.for":
+        elif owner.name == flow.FOR:
             place = value.block.arguments.index(value) - 1
             pending += [owner.operands[3 + place], value.block.operations[-1].operands[place]]
         else:
@@ -52,11 +57,11 @@ def keeps_unchanged(module: Module, load: Operation) -> bool:
         return False
     for operation in _operations(module.entry):
         name = operation.name
-        if name == "tt.store":
+        if name == tt.STORE:
             stored = pointer_roots(operation.operands[0])
             if stored is None or stored & roots or _may_precede(operation, load):
                 return False
-        elif "atomic" in name or name in {"tt.call", VOLATILE_LOAD} or "descriptor" in name:
+        elif name in _UNSEEN:
             return False
     return True
 
@@ -66,7 +71,7 @@ def _may_precede(one: Operation, other: Operation) -> bool:
     paths = _path(one), _path(other)
     for mine, its in zip(*paths, strict=False):
         if mine is its:
-            if mine.name in {"scf.for", "scf.while"}:
+            if mine.name in {flow.FOR, flow.WHILE}:
                 return True
             continue
         assert mine.block is not None

@@ -6,7 +6,9 @@ launch writes shows when it runs; that nothing else in the kernel needs these li
 
 from __future__ import annotations
 
-from silo.backends.cpu.analysis.values import WRITES, load_parts, store_parts
+from silo.backends.cpu.analysis.values import load_parts, store_parts
+from silo.backends.cpu.operations import arith, flow, tt
+from silo.backends.cpu.operations.table import WRITES
 from silo.sources.triton.ssa import Block, Operation, Value
 
 __all__ = ["enclosing_loops", "streamable_stores"]
@@ -19,22 +21,22 @@ def streamable_stores(kernel: Operation) -> frozenset[Operation]:
     show (calls, addresses that were loaded); and none beside products of matrices, which memory does not hold up.
     """
     operations = _operations(kernel)
-    if any(operation.name == "tt.dot" for operation in operations):
+    if any(operation.name == tt.DOT for operation in operations):
         return frozenset()
-    accesses = [operation for operation in operations if operation.name in {"tt.load", "tt.store"}]
-    if any(operation.name in WRITES - {"tt.store"} for operation in operations):
+    accesses = [operation for operation in operations if operation.name in {tt.LOAD, tt.STORE}]
+    if any(operation.name in WRITES - {tt.STORE} for operation in operations):
         return frozenset()
     read: set[Value] = set()
     for access in accesses:
         origins = _origins(_pointer(access))
         if origins is None:
             return frozenset()
-        if access.name == "tt.load":
+        if access.name == tt.LOAD:
             read |= origins
     found: list[Operation] = []
     for store in accesses:
         pointer = _pointer(store)
-        if store.name != "tt.store" or not pointer.type.tensor:
+        if store.name != tt.STORE or not pointer.type.tensor:
             continue
         origins = _origins(pointer)
         loops = enclosing_loops(store)
@@ -47,9 +49,9 @@ def enclosing_loops(operation: Operation) -> list[Operation | None]:
     """The ``scf.for`` loops round an operation, innermost first; None for a loop of another kind."""
     found: list[Operation | None] = []
     owner = _owner(operation.block)
-    while owner is not None and owner.name != "tt.func":
-        if owner.name != "scf.if":
-            found.append(owner if owner.name == "scf.for" else None)
+    while owner is not None and owner.name != tt.FUNC:
+        if owner.name != flow.IF:
+            found.append(owner if owner.name == flow.FOR else None)
         owner = _owner(owner.block)
     return found
 
@@ -69,7 +71,7 @@ def _operations(kernel: Operation) -> list[Operation]:
 
 
 def _pointer(access: Operation) -> Value:
-    return load_parts(access)[0] if access.name == "tt.load" else store_parts(access)[0]
+    return load_parts(access)[0] if access.name == tt.LOAD else store_parts(access)[0]
 
 
 def _sources(value: Value) -> list[Value]:
@@ -79,7 +81,7 @@ def _sources(value: Value) -> list[Value]:
         inner = [block.operations[-1] for region in operation.regions for block in region.blocks if block.operations]
         return [*operation.operands, *(operand for end in inner for operand in end.operands)]
     owner = _owner(value.block)
-    if owner is None or owner.name == "tt.func":
+    if owner is None or owner.name == tt.FUNC:
         return []
     ends = [block.operations[-1] for region in owner.regions for block in region.blocks if block.operations]
     return [*owner.operands, *(operand for end in ends for operand in end.operands)]
@@ -102,7 +104,7 @@ def _origins(pointer: Value) -> set[Value] | None:
     for value in _slice(pointer):
         if value.owner is None:
             owner = _owner(value.block)
-            if not value.type.pointer or owner is None or owner.name != "tt.func":
+            if not value.type.pointer or owner is None or owner.name != tt.FUNC:
                 continue
             if value.block is not owner.regions[0].blocks[0]:
                 return None
@@ -113,8 +115,8 @@ def _origins(pointer: Value) -> set[Value] | None:
 
 
 _KEEPS_ORIGIN = frozenset(
-    {"tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "arith.select"}
-    | {"scf.for", "scf.if", "scf.while"}
+    {tt.ADDPTR, tt.SPLAT, tt.BROADCAST, tt.EXPAND_DIMS, tt.RESHAPE, tt.TRANS, arith.SELECT}
+    | {flow.FOR, flow.IF, flow.WHILE}
 )
 
 

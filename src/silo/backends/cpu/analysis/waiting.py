@@ -18,15 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from silo.backends.cpu.analysis.values import BARRIERS, FENCE, VOLATILE_LOAD
-from silo.backends.cpu.ops_atomic import ATOMICS
+from silo.backends.cpu.operations import flow, tt
+from silo.backends.cpu.operations.own import FENCE, VOLATILE_LOAD
+from silo.backends.cpu.operations.table import ATOMICS, BARRIERS
 from silo.sources.triton.ssa import Block, Module, Operation
 
 __all__ = ["jump_may_wait", "may_wait", "order_memory"]
 
-_WATCHES = frozenset({VOLATILE_LOAD, "tt.call", *ATOMICS})
+_WATCHES = frozenset({VOLATILE_LOAD, tt.CALL, *ATOMICS})
 # What a program does that is not waiting.
-_WORK = frozenset({"tt.store", "tt.dot", "tt.descriptor_store"})
+_WORK = frozenset({tt.STORE, tt.DOT})
 
 
 def order_memory(module: Module) -> None:
@@ -38,17 +39,17 @@ def order_memory(module: Module) -> None:
         return
     named = False
     for operation in module.walk():
-        is_volatile = operation.name == "tt.load" and operation.attributes.get("isVolatile")
-        if is_volatile or operation.name == "tt.atomic_load":
+        is_volatile = operation.name == tt.LOAD and operation.attributes.get("isVolatile")
+        if is_volatile or operation.name == tt.ATOMIC_LOAD:
             operation.name, named = VOLATILE_LOAD, True
-        elif operation.name == "tt.atomic_store":
-            operation.name, named = "tt.store", True
+        elif operation.name == tt.ATOMIC_STORE:
+            operation.name, named = tt.STORE, True
     if not named and not any(op.name in ATOMICS and _is_repeated(op) for op in module.walk()):
         return
     for block in _blocks(module):
         ordered: list[Operation] = []
         for operation in block.operations:
-            if operation.name == "tt.store" or operation.name in BARRIERS:
+            if operation.name == tt.STORE or operation.name in BARRIERS:
                 ordered.append(Operation(FENCE, [], [], {}, block=block, location=operation.location))
             if operation.name not in BARRIERS:
                 ordered.append(operation)
@@ -95,7 +96,7 @@ def _is_repeated(operation: Operation) -> bool:
     block = operation.block
     while block is not None and block.region is not None and block.region.owner is not None:
         owner = block.region.owner
-        if owner.name == "scf.while":
+        if owner.name == flow.WHILE:
             return True
         block = owner.block
     return False

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from silo.backends.cpu.analysis.networks import fold_networks
 from silo.backends.cpu.analysis.polls import spell_out_polls
-from silo.backends.cpu.analysis.supported import check_supported
+from silo.backends.cpu.analysis.supported import check_supported, refuse_depth
 from silo.backends.cpu.build import Toolchain, build, compile_flags
 from silo.backends.cpu.checking.instrument import instrument
 from silo.backends.cpu.checking.report import check_error
@@ -170,10 +170,11 @@ def emit_checked(
     module = parse_ttir(text)
     verify(module)
     check_supported(module)
-    effects = argument_effects(module)
-    fold_networks(module)  # a sort step by step takes the C compiler half a minute
-    spell_out_polls(module)  # so that a wait that never ends is a loop that never ends
-    sites = instrument(module, nan=nan)
+    with refuse_depth():
+        effects = argument_effects(module)
+        fold_networks(module)  # a sort step by step takes the C compiler half a minute
+        spell_out_polls(module)  # so that a wait that never ends is a loop that never ends
+        sites = instrument(module, nan=nan)
     return emit_supported(module, options), tuple(sites), effects
 
 

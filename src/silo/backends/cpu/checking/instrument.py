@@ -13,51 +13,50 @@ from collections.abc import Mapping
 
 from silo.backends.cpu.analysis.values import constant_scalar, load_parts, scalar_source
 from silo.backends.cpu.checking.sites import Site, SiteKind, Use
-from silo.backends.cpu.ops_atomic import ATOMICS
+from silo.backends.cpu.operations import arith, flow, maths, others, own, tt
+from silo.backends.cpu.operations.table import ATOMICS
 from silo.backends.cpu.ops_types import FLOATS, element_bytes
 from silo.sources.triton.effects import control_flows, pointer_roots
 from silo.sources.triton.ssa import Attribute, Block, Dense, Module, Operation, Region, Type, Value
 
 __all__ = ["instrument"]
 
-_LOADS = frozenset({"tt.load", "tt.atomic_load"})
-_STORES = frozenset({"tt.store", "tt.atomic_store"})
-_ACCESSES = {**dict.fromkeys(_LOADS, SiteKind.LOAD), **dict.fromkeys(_STORES, SiteKind.STORE)}
+_LOADS = frozenset({tt.LOAD, tt.ATOMIC_LOAD})
+_STORES = frozenset({tt.STORE, tt.ATOMIC_STORE})
+_ACCESSES: Mapping[str, SiteKind] = {**dict.fromkeys(_LOADS, SiteKind.LOAD), **dict.fromkeys(_STORES, SiteKind.STORE)}
 _RELAXED, _ACQUIRE, _RELEASE = 1, 2, 3  # Triton's MemSemantic; 4 is both
-_DIVISIONS = frozenset(
-    {"arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi"}
-)
-_WRAPPING = {"arith.addi": "add", "arith.subi": "sub", "arith.muli": "mul"}
+_DIVISIONS = frozenset({arith.DIVSI, arith.DIVUI, arith.REMSI, arith.REMUI, arith.FLOORDIVSI, arith.CEILDIVSI})
+_WRAPPING: Mapping[str, str] = {arith.ADDI: "add", arith.SUBI: "sub", arith.MULI: "mul"}
 # An address or a mask is as wrong as a wrapped operand of these makes it. What hashes numbers stops the search: shifts,
 # exclusive or, remainders, widening of unsigned numbers.
 _CARRIES = frozenset(
     {
         *_WRAPPING,
-        "arith.cmpi",
-        "arith.divsi",
-        "arith.extsi",
-        "arith.index_cast",
-        "arith.maxsi",
-        "arith.minsi",
-        "arith.select",
-        "tt.addptr",
-        "tt.bitcast",
-        "tt.broadcast",
-        "tt.cat",
-        "tt.expand_dims",
-        "tt.join",
-        "tt.reshape",
-        "tt.splat",
-        "tt.split",
-        "tt.trans",
+        arith.CMPI,
+        arith.DIVSI,
+        arith.EXTSI,
+        arith.INDEX_CAST,
+        arith.MAXSI,
+        arith.MINSI,
+        arith.SELECT,
+        tt.ADDPTR,
+        tt.BITCAST,
+        tt.BROADCAST,
+        tt.CAT,
+        tt.EXPAND_DIMS,
+        tt.JOIN,
+        tt.RESHAPE,
+        tt.SPLAT,
+        tt.SPLIT,
+        tt.TRANS,
     }
 )
-_LOGIC = frozenset({"arith.andi", "arith.ori", "arith.xori"})
+_LOGIC = frozenset({arith.ANDI, arith.ORI, arith.XORI})
 # What makes no NaN of other numbers.
-_NO_NAN = frozenset({"arith.constant", "arith.select", "arith.negf", "arith.bitcast", "tt.bitcast", "math.absf"})
+_NO_NAN = frozenset({arith.CONSTANT, arith.SELECT, arith.NEGF, arith.BITCAST, tt.BITCAST, maths.ABSF})
 _UNORDERED = 14  # the predicate of arith.cmpf that asks whether one of two is a NaN
 _HINTS = ("tt.divisibility", "tt.contiguity", "tt.constancy")
-_LOOPS = frozenset({"scf.for", "scf.while"})
+_LOOPS = frozenset({flow.FOR, flow.WHILE})
 
 
 def instrument(module: Module, *, nan: bool = False) -> list[Site]:
@@ -95,12 +94,12 @@ class _Instrumenting:
     def _block(self, block: Block, *, looped: bool = False, begins: bool = False) -> None:
         outer, self.out = self.out, []
         if begins:
-            self._add("silo.begin", [], None, block)
+            self._add(own.BEGIN, [], None, block)
         elif looped:
             owner = block.region.owner if block.region is not None else None
             is_loop = owner is not None and owner.name in _LOOPS
             site = self._site(SiteKind.LOOP, owner if owner is not None and is_loop else block.operations[-1])
-            self._add("silo.step", [], None, block, site=site)
+            self._add(own.STEP, [], None, block, site=site)
         for operation in list(block.operations):
             operation.operands = [self.same.get(value, value) for value in operation.operands]
             self._operation(operation, block)
@@ -113,19 +112,19 @@ class _Instrumenting:
             self._access(operation, block)
         elif name in ATOMICS:
             self._atomic(operation, block)
-        elif name == "tt.assert":
+        elif name == tt.ASSERT:
             self._condition(SiteKind.ASSERT, operation, block, {"message": operation.attributes.get("message", "")})
-        elif name == "llvm.intr.assume":
+        elif name == others.ASSUME:
             self._condition(SiteKind.ASSUME, operation, block, {})
         else:
-            if name == "tt.print":
+            if name == tt.PRINT:
                 operation.attributes["checked"] = True  # a check runs a kernel several times, and lets it speak once
             self._inside(operation)
             self.out.append(operation)
             self._after(operation, block)
 
     def _inside(self, operation: Operation) -> None:
-        if operation.name == "scf.if" or operation.name in _LOOPS:
+        if operation.name == flow.IF or operation.name in _LOOPS:
             for region in operation.regions:
                 for inner in region.blocks:
                     self._block(inner, looped=operation.name in _LOOPS)
@@ -155,10 +154,10 @@ class _Instrumenting:
         if _is_flag(operation.result.type) and order != _RELAXED:
             use |= Use.RELEASES if order != _ACQUIRE else Use.NONE
             use |= Use.ACQUIRES if order != _RELEASE else Use.NONE
-        if operation.name == "tt.atomic_cas":
+        if operation.name == tt.ATOMIC_CAS:
             # It has no mask: where it must not go it gets memory of the check.
             site = self._site(SiteKind.ATOMIC, operation, use=use, pointer=pointer)
-            place = self._add("silo.place", [pointer], pointer.type, block, site=site)
+            place = self._add(own.PLACE, [pointer], pointer.type, block, site=site)
             operation.operands = [place, *operation.operands[1:]]
             self.out.append(operation)
             return
@@ -174,7 +173,7 @@ class _Instrumenting:
     ) -> Value:
         site = self._site(kind, operation, use=use, pointer=pointer)
         operands = [pointer] if mask is None else [pointer, mask]
-        return self._add("silo.access", operands, _like(pointer.type, "i1"), block, site=site)
+        return self._add(own.ACCESS, operands, _like(pointer.type, "i1"), block, site=site)
 
     # ---- values that may be none
 
@@ -199,17 +198,17 @@ class _Instrumenting:
         value = operation.result
         site = self._site(kind, operation)
         current = self.same.get(value, value)
-        checked = self._add("silo.suspect", [current, *facts], value.type, block, site=site, what=kind.value, how=how)
+        checked = self._add(own.SUSPECT, [current, *facts], value.type, block, site=site, what=kind.value, how=how)
         self.same[value] = checked
 
     def _nan_operands(self, operation: Operation, block: Block) -> list[Value]:
         """Numbers or flags, in the shape of the result, that say whether a NaN went in already."""
         numbers = [value for value in operation.operands if value.type.element in FLOATS]
-        if operation.name == "tt.reduce":
+        if operation.name == tt.REDUCE:
             axis = operation.attributes["axis"]
             assert isinstance(axis, int)
             return [self._any(self._are_nan(numbers[0], block), axis, block)]
-        if operation.name != "tt.dot":
+        if operation.name != tt.DOT:
             return numbers
         left, right, total = numbers
         rank = len(left.type.shape)
@@ -218,36 +217,36 @@ class _Instrumenting:
         return [rows, columns, total]
 
     def _are_nan(self, value: Value, block: Block) -> Value:
-        return self._add("arith.cmpf", [value, value], _like(value.type, "i1"), block, predicate=_UNORDERED)
+        return self._add(arith.CMPF, [value, value], _like(value.type, "i1"), block, predicate=_UNORDERED)
 
     def _any(self, flags: Value, axis: int, block: Block) -> Value:
         """Whether any flag along an axis is set."""
         shape = flags.type.shape[:axis] + flags.type.shape[axis + 1 :]
-        result = self._add("tt.reduce", [flags], Type("i1", shape, tensor=bool(shape)), block, axis=axis)
+        result = self._add(tt.REDUCE, [flags], Type("i1", shape, tensor=bool(shape)), block, axis=axis)
         reduce = result.owner
         assert reduce is not None
         inner = Block(region=Region(owner=reduce))
         assert inner.region is not None
         inner.region.blocks.append(inner)
         inner.arguments = [Value(f"silo{index}", Type("i1"), block=inner, index=index) for index in range(2)]
-        either = Operation("arith.ori", list(inner.arguments), [], {}, block=inner)
+        either = Operation(arith.ORI, list(inner.arguments), [], {}, block=inner)
         either.results.append(Value("silo2", Type("i1"), either))
-        inner.operations = [either, Operation("tt.reduce.return", list(either.results), [], {}, block=inner)]
+        inner.operations = [either, Operation(tt.REDUCE_RETURN, list(either.results), [], {}, block=inner)]
         reduce.regions.append(inner.region)
         return result
 
     def _spread(self, flags: Value, axis: int, like: Type, block: Block) -> Value:
         """Flags repeated along an axis that they do not have."""
         shape = (*flags.type.shape[:axis], 1, *flags.type.shape[axis:])
-        expanded = self._add("tt.expand_dims", [flags], Type("i1", shape, tensor=True), block, axis=axis)
-        return self._add("tt.broadcast", [expanded], _like(like, "i1"), block)
+        expanded = self._add(tt.EXPAND_DIMS, [flags], Type("i1", shape, tensor=True), block, axis=axis)
+        return self._add(tt.BROADCAST, [expanded], _like(like, "i1"), block)
 
     # ---- promises
 
     def _condition(self, kind: SiteKind, operation: Operation, block: Block, details: Mapping[str, object]) -> None:
         condition = operation.operands[0]
         site = self._site(kind, operation, details=details, like=condition.type)
-        self._add("silo.holds", [condition], condition.type, block, site=site, what=kind.value)
+        self._add(own.HOLDS, [condition], condition.type, block, site=site, what=kind.value)
 
     def _hint(self, operation: Operation, block: Block) -> None:
         promised = {name: _extents(operation.attributes.get(name)) for name in _HINTS if name in operation.attributes}
@@ -265,7 +264,7 @@ class _Instrumenting:
                 pointer = value if value.type.pointer else None
                 site = self._site(SiteKind.HINT, operation, pointer=pointer, details=details)
                 numbers: dict[str, Attribute] = {name: parts.get(name, 1) for name in _HINTS}
-                self._add("silo.hint", [value], _like(value.type, "i1"), block, site=site, axis=axis, **numbers)
+                self._add(own.HINT, [value], _like(value.type, "i1"), block, site=site, axis=axis, **numbers)
 
     # ---- making operations
 
@@ -328,7 +327,7 @@ def _store_parts(operation: Operation) -> tuple[Value, Value | None, None]:
 
 def _ordering(operation: Operation, pointer: Value) -> Use:
     """What a load or a store is besides: atomic, and ordered with others where it can be a flag."""
-    atomic = operation.name in {"tt.atomic_load", "tt.atomic_store"}
+    atomic = operation.name in {tt.ATOMIC_LOAD, tt.ATOMIC_STORE}
     if not atomic and not operation.attributes.get("isVolatile"):
         return Use.NONE
     what = Type(pointer.type.element, pointer.type.shape, tensor=pointer.type.tensor)
@@ -354,17 +353,17 @@ def _extents(attribute: Attribute | None) -> tuple[int, ...]:
 
 
 def _may_make_nan(operation: Operation) -> bool:
-    if operation.name in {"tt.dot", "tt.reduce"}:
+    if operation.name in {tt.DOT, tt.REDUCE}:
         return len(operation.results) == 1 and operation.result.type.element in FLOATS
     if len(operation.results) != 1 or operation.regions or operation.name in _NO_NAN:
         return False
     dialect = operation.name.partition(".")[0]
     known = dialect in {"arith", "math"} or operation.name in {
-        "tt.elementwise_inline_asm",
-        "tt.extern_elementwise",
-        "tt.fp_to_fp",
-        "tt.precise_divf",
-        "tt.precise_sqrt",
+        tt.ELEMENTWISE_INLINE_ASM,
+        tt.EXTERN_ELEMENTWISE,
+        tt.FP_TO_FP,
+        tt.PRECISE_DIVF,
+        tt.PRECISE_SQRT,
     }
     return known and operation.result.type.element in FLOATS and not operation.result.type.pointer
 
@@ -397,6 +396,6 @@ def _addresses(operation: Operation) -> list[Value]:
     if operation.name in _LOADS:
         pointer, mask, _ = load_parts(operation)
         return [pointer] if mask is None else [pointer, mask]
-    if operation.name == "tt.atomic_cas":
+    if operation.name == tt.ATOMIC_CAS:
         return operation.operands[:1]
     return [operation.operands[0], *operation.operands[2:]]

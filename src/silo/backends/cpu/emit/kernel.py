@@ -10,7 +10,7 @@ from silo.backends.cpu.analysis.mirror import find_mirrors
 from silo.backends.cpu.analysis.networks import fold_networks
 from silo.backends.cpu.analysis.orders import free_orders
 from silo.backends.cpu.analysis.polls import spell_out_polls
-from silo.backends.cpu.analysis.supported import check_supported
+from silo.backends.cpu.analysis.supported import check_supported, refuse_depth
 from silo.backends.cpu.analysis.waiting import order_memory
 from silo.backends.cpu.emit.c import kernel_text
 from silo.backends.cpu.loop_ir import Program
@@ -91,6 +91,8 @@ def emit_c(module: Module, options: CpuOptions | None = None, entry: str = "") -
 
 def emit_supported(module: Module, options: CpuOptions, entry: str = "") -> EmittedKernel:
     """:func:`emit_c` of a module that was checked already; it may have been instrumented since."""
-    program, uses = _lower_supported(module, options, entry)
-    source = "\n".join((runtime.text(uses, options.vector_bits, options.dot_units), PRELUDE, kernel_text(program)))
+    with refuse_depth():
+        program, uses = _lower_supported(module, options, entry)
+        text = kernel_text(program)
+    source = "\n".join((runtime.text(uses, options.vector_bits, options.dot_units), PRELUDE, text))
     return EmittedKernel(source, program.entry, program.total_bytes, runtime.with_needs(uses))

@@ -8,6 +8,7 @@ from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.affine import is_structurally_affine
 from silo.backends.cpu.loop_ir import Call, Define
 from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.operations import tt
 from silo.backends.cpu.ops_atomic import ATOMIC_BITS, ATOMIC_KINDS, MEMORY_ORDERS
 from silo.sources.triton.ssa import Operation, Type, Value
 
@@ -28,7 +29,7 @@ _VOLATILE_SUFFIX = {
 
 def atomic_mask(operation: Operation) -> Value | None:
     """The mask of a masked ``tt.atomic_rmw``."""
-    masked = operation.name == "tt.atomic_rmw" and len(operation.operands) > 2
+    masked = operation.name == tt.ATOMIC_RMW and len(operation.operands) > 2
     return operation.operands[2] if masked else None
 
 
@@ -37,7 +38,7 @@ def atomic_call(scope: Scope, operation: Operation, operands: list[str]) -> str:
     scope.pieces.add("atomic")
     element = operation.result.type.element
     order = MEMORY_ORDERS[operation.attributes["sem"]]
-    if operation.name == "tt.atomic_cas":
+    if operation.name == tt.ATOMIC_CAS:
         pointer, compare, value = operands
         return f"silo_atomic_cas_{ATOMIC_BITS[element]}({pointer}, {compare}, {value}, {order})"
     pointer, value = operands[:2]

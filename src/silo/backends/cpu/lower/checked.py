@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from silo.backends.cpu import ops
 from silo.backends.cpu.loop_ir import Call, If, Return, Statement
 from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.operations import own
 from silo.backends.cpu.ops_types import FP8, INTEGERS, NARROW, element_bytes
 from silo.sources.triton.ssa import Operation, Type
 
-__all__ = ["CHECKED", "checked_expression", "checked_statement"]
+__all__ = ["checked_expression", "checked_statement"]
 
-CHECKED = frozenset({"silo.access", "silo.begin", "silo.hint", "silo.holds", "silo.place", "silo.step", "silo.suspect"})
 _SCALAR = "-1"  # the lane of what has no index
 _HOLDS = {"device_assert": "SILO_CHECK_ASSERT", "assume": "SILO_CHECK_ASSUME"}
 
@@ -21,11 +21,11 @@ def checked_statement(scope: Scope, operation: Operation) -> Statement | None:
     """The statement of a scalar operation whose result nobody uses; None for one that is an expression."""
     scope.pieces.add("check")
     match operation.name:
-        case "silo.begin":
+        case own.BEGIN:
             return If("silo_check_begin(context, program)", [Return("1")])
-        case "silo.step":
+        case own.STEP:
             return If(f"silo_check_step(context, {_site(operation)})", [Return("1")])
-        case "silo.holds":
+        case own.HOLDS:
             return Call(_holds(operation, [scope.scalar(operation.operands[0])], _SCALAR))
         case _:
             return None
@@ -37,15 +37,15 @@ def checked_expression(
     """One element of an operation's result, at the row-major ``lane`` and the ``index`` of its tile."""
     scope.pieces.add("check")
     match operation.name:
-        case "silo.access":
+        case own.ACCESS:
             mask = operands[1] if len(operands) > 1 else "1"
             return f"silo_check_access(context, {_site(operation)}, (uint64_t){operands[0]}, {mask}, {lane})"
-        case "silo.place":
+        case own.PLACE:
             place = f"silo_check_place(context, {_site(operation)}, (uint64_t){operands[0]}, {lane})"
             return f"({ops.c_type(operation.result.type)})(uintptr_t){place}"
-        case "silo.holds":
+        case own.HOLDS:
             return _holds(operation, operands, lane)
-        case "silo.hint":
+        case own.HINT:
             return _hint(operation, operands[0], lane, index)
         case _:
             return _suspect(scope, operation, operands, lane)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from silo.backends.cpu import ops
-from silo.backends.cpu.analysis.polls import CLOCK
 from silo.backends.cpu.analysis.streams import enclosing_loops
-from silo.backends.cpu.analysis.values import FENCE, REGION_RETURNS, VOLATILE_LOAD, load_parts, store_parts
+from silo.backends.cpu.analysis.values import load_parts, store_parts
 from silo.backends.cpu.analysis.waiting import jump_may_wait, may_wait
 from silo.backends.cpu.loop_ir import (
     Assign,
@@ -23,13 +22,15 @@ from silo.backends.cpu.loop_ir import (
     Statement,
 )
 from silo.backends.cpu.lower.atomic import atomic_call, atomic_mask, volatile_load
-from silo.backends.cpu.lower.checked import CHECKED, checked_expression, checked_statement
+from silo.backends.cpu.lower.checked import checked_expression, checked_statement
 from silo.backends.cpu.lower.dot import leading_products, lower_dot
 from silo.backends.cpu.lower.group import lower_group
-from silo.backends.cpu.lower.messages import MESSAGES, flush_statement, message_statements
+from silo.backends.cpu.lower.messages import flush_statement, message_statements
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.lower.whole import lower_whole
-from silo.backends.cpu.ops_atomic import ATOMICS
+from silo.backends.cpu.operations import arith, flow, tt
+from silo.backends.cpu.operations.own import CLOCK, FENCE, VOLATILE_LOAD
+from silo.backends.cpu.operations.table import ATOMICS, CHECKS, MESSAGES, REGION_RETURNS
 from silo.backends.cpu.schedule.control import jump_arguments
 from silo.backends.cpu.schedule.plan import (
     BlockPlan,
@@ -110,7 +111,7 @@ class FunctionLowering:
 
     def _scalar(self, operation: Operation) -> None:
         scope = self.scope
-        if operation.name == "tt.store":
+        if operation.name == tt.STORE:
             pointer, value, mask = store_parts(operation)
             condition = scope.scalar(mask) if mask is not None else ""
             scope.emit(Assign(f"*{scope.scalar(pointer)}", scope.scalar(value), condition))
@@ -134,17 +135,17 @@ class FunctionLowering:
             values = [scope.scalar(operand) for operand in operation.operands]
             for statement in message_statements(scope, operation, "".join(values)):
                 scope.emit(statement)
-            if operation.name == "tt.print":
+            if operation.name == tt.PRINT:
                 scope.emit(flush_statement())
             return
-        if operation.name in CHECKED:
+        if operation.name in CHECKS:
             statement = checked_statement(scope, operation)
             if statement is not None:
                 scope.emit(statement)
                 return
         result = operation.result
         text = self._scalar_text(operation)
-        if operation.name == "arith.constant":
+        if operation.name == arith.CONSTANT:
             scope.bind(result, text)
             return
         name = scope.name("s")
@@ -154,11 +155,11 @@ class FunctionLowering:
     def _scalar_text(self, operation: Operation) -> str:
         scope = self.scope
         match operation.name:
-            case "tt.get_program_id":
+            case tt.GET_PROGRAM_ID:
                 return f"program_{_AXES[_axis(operation)]}"
-            case "tt.get_num_programs":
+            case tt.GET_NUM_PROGRAMS:
                 return f"(int32_t)grid[{_axis(operation)}]"
-            case "tt.load":
+            case tt.LOAD:
                 pointer, mask, other = load_parts(operation)
                 text = f"*{scope.scalar(pointer)}"
                 if mask is None:
@@ -171,7 +172,7 @@ class FunctionLowering:
             case name if name == VOLATILE_LOAD:
                 texts = [scope.scalar(part) if part is not None else "" for part in load_parts(operation)]
                 return volatile_load(scope, operation.result.type, *texts)
-            case name if name in CHECKED:
+            case name if name in CHECKS:
                 return checked_expression(scope, operation, [scope.scalar(operand) for operand in operation.operands])
             case _:
                 return scope.expression(operation, [scope.scalar(operand) for operand in operation.operands])
@@ -323,7 +324,7 @@ class FunctionLowering:
                 scope.emit(Assign(f"*{target}", scope.scalar(value)))
             scope.emit(Return(self.status))
             return
-        if operation.name == "tt.return":
+        if operation.name == tt.RETURN:
             for value, target in jump_arguments(operation):
                 if not value.type.tensor:
                     scope.emit(Assign(scope.scalar(target), scope.scalar(value)))
@@ -333,7 +334,7 @@ class FunctionLowering:
                 scope.emit(Goto(NEXT_PROGRAM))
             return
         back = operation.block is not None and jump_may_wait(operation.block, list(self.labels))
-        if operation.name == "cf.br":
+        if operation.name == flow.BR:
             self._pass(operation.operands, operation.successors[0])
             if back:
                 self._wait()

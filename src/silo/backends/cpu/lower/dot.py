@@ -13,6 +13,7 @@ from silo.backends.cpu.lower.forms import AffineForms, view_axes
 from silo.backends.cpu.lower.group import lower_group
 from silo.backends.cpu.lower.nest import Nest, linear_index
 from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.operations import tt
 from silo.backends.cpu.ops_types import C_TYPES, HALVES
 from silo.backends.cpu.runtime import DOT_DEPTH_BYTES
 from silo.backends.cpu.schedule.plan import DotStep, Group
@@ -158,7 +159,7 @@ def leading_products(
 
 def _depth(operation: Operation) -> int:
     """Extent of the inner axis."""
-    pairs = operation.name == "tt.dot_scaled" and is_pair_along_depth(operation, 0)
+    pairs = operation.name == tt.DOT_SCALED and is_pair_along_depth(operation, 0)
     return operation.operands[0].type.shape[-1] * (2 if pairs else 1)
 
 
@@ -189,7 +190,7 @@ def _place(scope: Scope, step: DotStep, side: int) -> _Place:
     """Where an operand lies: in global memory if it can be read there, else in a buffer."""
     value = step.operation.operands[side]
     copy = step.right if side else step.left
-    if step.operation.name == "tt.dot_scaled":
+    if step.operation.name == tt.DOT_SCALED:
         buffer, shape = scaled_operand(scope, step.operation, side)
         return _Place(buffer.name, _compact(shape), "f32")
     if copy is not None and not scope.reference:

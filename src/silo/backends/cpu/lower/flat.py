@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 
-from silo.backends.cpu.analysis.mirror import MIRROR
-from silo.backends.cpu.analysis.values import OPAQUE
 from silo.backends.cpu.loop_ir import Define, Statement
 from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.operations.own import MIRROR
+from silo.backends.cpu.operations.table import OPAQUE
 from silo.backends.cpu.schedule.plan import Fill, Group, StoreSink
 from silo.sources.triton.ssa import Value
 

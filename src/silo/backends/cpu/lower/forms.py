@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from silo.backends.cpu.analysis.values import VIEWS, scalar_source
+from silo.backends.cpu.analysis.values import scalar_source
 from silo.backends.cpu.lower.nest import Nest, remap
 from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.operations import arith, tt
+from silo.backends.cpu.operations.table import VIEWS
 from silo.sources.triton.ssa import Operation, Value
 
 __all__ = ["AffineForms", "Axes", "Form", "view_axes"]
@@ -41,19 +43,19 @@ class AffineForms:
             return f"({base} + {offset})", strides
         operation = value.owner
         assert operation is not None
-        if operation.name == "tt.make_range":
+        if operation.name == tt.MAKE_RANGE:
             return f"(int64_t){operation.attributes['start']}", {} if axes[0] is None else {axes[0]: "(int64_t)1"}
         if operation.name in VIEWS:
             return self.of(operation.operands[0], view_axes(operation, axes))
-        if operation.name == "arith.extsi":
+        if operation.name == arith.EXTSI:
             return self.of(operation.operands[0], axes)
-        if operation.name == "arith.remsi":
+        if operation.name == arith.REMSI:
             return self._unwrapped(operation, axes)
         (left, lefts), (right, rights) = (self.of(operand, axes) for operand in operation.operands)
-        if operation.name == "arith.muli":
+        if operation.name == arith.MULI:
             factor, scaled = (left, rights) if not lefts else (right, lefts)
             return f"({left} * {right})", {axis: f"({stride} * {factor})" for axis, stride in scaled.items()}
-        sign = "-" if operation.name == "arith.subi" else "+"
+        sign = "-" if operation.name == arith.SUBI else "+"
         total = dict(lefts)
         for axis, stride in rights.items():
             total[axis] = f"({total.get(axis, '0')} {sign} {stride})"
@@ -90,9 +92,9 @@ class AffineForms:
             return False
         if operation.name in VIEWS:
             return self.guard_mask(operation.operands[0], view_axes(operation, axes))
-        if operation.name == "arith.andi":
+        if operation.name == arith.ANDI:
             return all(self.guard_mask(operand, axes) for operand in operation.operands)
-        predicate = operation.attributes.get("predicate") if operation.name == "arith.cmpi" else None
+        predicate = operation.attributes.get("predicate") if operation.name == arith.CMPI else None
         less = _LESS.get(predicate) if isinstance(predicate, int) else None
         if less is None:
             return False

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 from silo.backends.cpu.loop_ir import Call, If, Return, Statement
 from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.operations import tt
 from silo.backends.cpu.ops_types import FLOATS, INTEGERS, NARROW, element_bytes
 from silo.sources.triton.ssa import Block, Module, Operation, Type
 
-__all__ = ["MESSAGES", "assert_statements", "flush_statement", "message_statements", "split_prints"]
+__all__ = ["assert_statements", "flush_statement", "message_statements", "split_prints"]
 
-MESSAGES = frozenset({"tt.assert", "tt.print"})
 _PROGRAM = "program_x, program_y, program_z"
 
 
 def split_prints(module: Module) -> None:
     """Make a ``tt.print`` of several values one for each, in place: they may differ in shape."""
     for operation in list(module.walk()):
-        if operation.name == "tt.print" and len(operation.operands) > 1:
+        if operation.name == tt.PRINT and len(operation.operands) > 1:
             assert operation.block is not None
             _split(operation, operation.block)
 
@@ -39,7 +39,7 @@ def _split(operation: Operation, block: Block) -> None:
 
 def message_statements(scope: Scope, operation: Operation, value: str, index: Sequence[str] = ()) -> list[Statement]:
     """What is done for one element ``value`` at ``index`` of the operand; ``value`` is "" where a print has none."""
-    if operation.name == "tt.assert":
+    if operation.name == tt.ASSERT:
         return assert_statements(scope, operation, value, index)
     scope.pieces.add("print")
     line = Call(_print(scope, operation, value, index))

@@ -10,19 +10,19 @@ from __future__ import annotations
 import re
 
 from silo.backends.cpu import ops
-from silo.backends.cpu.analysis.mirror import MIRROR
-from silo.backends.cpu.analysis.values import VIEWS, is_unit_reshape, load_parts, scalar_source
+from silo.backends.cpu.analysis.values import is_unit_reshape, load_parts, scalar_source
 from silo.backends.cpu.loop_ir import Define, For, Statement
-from silo.backends.cpu.lower.checked import CHECKED, checked_expression
+from silo.backends.cpu.lower.checked import checked_expression
 from silo.backends.cpu.lower.flat import FlatLoops
 from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.operations import arith, tt
+from silo.backends.cpu.operations.own import MIRROR
+from silo.backends.cpu.operations.table import CHECKS, SHUFFLES, VIEWS
 from silo.sources.triton.ssa import Operation, Type, Value
 
 __all__ = ["Index", "Nest", "linear_index", "remap"]
 
 Index = tuple[str, ...]
-# Operations whose elements are those of their operands, at other places than a view could say.
-SHUFFLES = frozenset({MIRROR, "tt.cat", "tt.gather", "tt.join", "tt.split"})
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -134,19 +134,19 @@ class Nest:
         if value in scope.offsets:
             return self._offset(value, index)
         assert operation is not None, f"{value.name} has no buffer"
-        if operation.name == "arith.constant":
+        if operation.name == arith.CONSTANT:
             return self._constant(operation, value, index)
         if operation.name in VIEWS:
             return self._view(operation, index)
         if operation.name in SHUFFLES:
             return self._shuffled(operation, value, index)
-        if operation.name == "tt.make_range":
+        if operation.name == tt.MAKE_RANGE:
             text = f"((int32_t)({operation.attributes['start']} + {index[0]}))"
             return self.put("int32_t", text, self.level(*index))
-        if operation.name == "tt.load":
+        if operation.name == tt.LOAD:
             return self.load(operation, index)
         names = [self.value(operand, index) for operand in operation.operands]
-        if operation.name in CHECKED:  # never out of a loop: each element is looked at
+        if operation.name in CHECKS:  # never out of a loop: each element is looked at
             text = checked_expression(scope, operation, names, linear_index(index, value.type.shape), index)
             return self.put(ops.c_type(value.type), text, self.depth)
         return self.put(ops.c_type(value.type), scope.expression(operation, names), self.level(*names))
@@ -169,7 +169,7 @@ class Nest:
 
     def _view(self, operation: Operation, index: Index) -> str:
         operand = operation.operands[0]
-        if operation.name == "tt.reshape" and not is_unit_reshape(operation):
+        if operation.name == tt.RESHAPE and not is_unit_reshape(operation):
             return self._reshaped(operation, index)
         return self.value(operand, remap(operation, index))
 
@@ -189,13 +189,13 @@ class Nest:
         """One element of a value that takes its elements from elsewhere."""
         ctype = ops.c_type(value.type)
         match operation.name:
-            case "tt.split":
+            case tt.SPLIT:
                 return self.value(operation.operands[0], (*index, str(value.index)))
-            case "tt.join":
+            case tt.JOIN:
                 left, right = (self.value(operand, index[:-1]) for operand in operation.operands)
                 text = f"{index[-1]} == 0 ? {left} : {right}"
                 return self.put(ctype, text, self.level(left, right, index[-1]))
-            case "tt.cat":
+            case tt.CAT:
                 return self._cat(operation, index)
             case name if name == MIRROR:
                 return self.value(operation.operands[0], self._mirrored(operation, index))
@@ -296,13 +296,13 @@ class Nest:
             return "" if constant != "0" else constant
         operation = mask.owner
         if operation is not None and mask.type.tensor:
-            if operation.name in VIEWS and not (operation.name == "tt.reshape" and not is_unit_reshape(operation)):
+            if operation.name in VIEWS and not (operation.name == tt.RESHAPE and not is_unit_reshape(operation)):
                 return self.mask(operation.operands[0], remap(operation, index))
-            if operation.name == "arith.andi":
+            if operation.name == arith.ANDI:
                 parts = [self.mask(operand, index) for operand in operation.operands]
                 both = [part for part in parts if part]
                 return both[0] if len(both) == 1 else self._both(both)
-            if operation.name == "arith.cmpi" and self._limit_by(operation, index):
+            if operation.name == arith.CMPI and self._limit_by(operation, index):
                 return ""
         if not self.depends(mask, index):
             self.limits.append(f"{self.value(mask, index)} ? limit : 0")
@@ -316,7 +316,7 @@ class Nest:
     def _constant_mask(mask: Value) -> str:
         source = scalar_source(mask)
         operation = source.owner if source is not None else None
-        if operation is None or operation.name != "arith.constant":
+        if operation is None or operation.name != arith.CONSTANT:
             return ""
         attribute = operation.attributes["value"]
         return "1" if getattr(attribute, "splat", attribute) else "0"
@@ -362,13 +362,13 @@ class Nest:
         if value in self.scope.offsets:
             return self.depends(self.scope.offsets[value][0], index)
         operation = value.owner
-        if operation is None or self.scope.buffer(value) is not None or operation.name == "tt.make_range":
+        if operation is None or self.scope.buffer(value) is not None or operation.name == tt.MAKE_RANGE:
             return True
         if operation.name in VIEWS:
-            if operation.name == "tt.reshape" and not is_unit_reshape(operation):
+            if operation.name == tt.RESHAPE and not is_unit_reshape(operation):
                 return True
             return self.depends(operation.operands[0], remap(operation, index))
-        if operation.name == "tt.split":
+        if operation.name == tt.SPLIT:
             return self.depends(operation.operands[0], (*index, str(value.index)))
         if operation.name in SHUFFLES or not operation.operands:
             return True
@@ -393,17 +393,17 @@ class Nest:
         if operation is None:
             return None
         name = operation.name
-        if name == "tt.make_range":
+        if name == tt.MAKE_RANGE:
             return (f"(int64_t){operation.attributes['start']}", "1") if index[0] == self.inner else None
         if name in VIEWS:
-            if name == "tt.reshape" and not is_unit_reshape(operation):
+            if name == tt.RESHAPE and not is_unit_reshape(operation):
                 return None
             return self.affine(operation.operands[0], remap(operation, index))
-        if name == "arith.extsi":
+        if name == arith.EXTSI:
             return self.affine(operation.operands[0], index)
-        if name == "arith.remsi" and self.fast:
+        if name == arith.REMSI and self.fast:
             return self._unwrapped(operation, index)
-        if name in {"arith.addi", "arith.subi", "arith.muli", "tt.addptr"}:
+        if name in {arith.ADDI, arith.SUBI, arith.MULI, tt.ADDPTR}:
             left, right = (self.affine(operand, index) for operand in operation.operands)
             if left is not None and right is not None:
                 return _combine(name, left, right)
@@ -460,18 +460,18 @@ def remap(operation: Operation, index: Index) -> Index:
     source: Type = operation.operands[0].type
     shape = operation.result.type.shape
     match operation.name:
-        case "tt.splat":
+        case tt.SPLAT:
             return ("0",) * len(source.shape)
-        case "tt.expand_dims":
+        case tt.EXPAND_DIMS:
             axis = operation.attributes["axis"]
             assert isinstance(axis, int)
             return index[:axis] + index[axis + 1 :]
-        case "tt.broadcast":
+        case tt.BROADCAST:
             return tuple(
                 name if extent == before else "0"
                 for name, extent, before in zip(index, shape, source.shape, strict=True)
             )
-        case "tt.trans":
+        case tt.TRANS:
             order = operation.attributes["order"]
             assert isinstance(order, tuple)
             result = [""] * len(index)
@@ -490,13 +490,13 @@ def _words(text: str) -> list[str]:
 
 def _combine(name: str, left: tuple[str, str], right: tuple[str, str]) -> tuple[str, str] | None:
     (base, stride), (other, other_stride) = left, right
-    if name == "arith.muli":
+    if name == arith.MULI:
         if stride != "0" and other_stride != "0":
             return None
         uniform, varying = (base, other_stride) if stride == "0" else (other, stride)
         product = "0" if varying == "0" else (uniform if varying == "1" else f"({uniform} * {varying})")
         return f"(({base}) * ({other}))", _plain(product)
-    sign = "-" if name == "arith.subi" else "+"
+    sign = "-" if name == arith.SUBI else "+"
     if other_stride == "0":
         total = stride
     elif stride == "0" and sign == "+":

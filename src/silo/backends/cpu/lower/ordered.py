@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from silo.backends.cpu import ops
-from silo.backends.cpu.analysis.values import VOLATILE_LOAD, load_parts
+from silo.backends.cpu.analysis.values import load_parts
 from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
 from silo.backends.cpu.lower.atomic import atomic_call, atomic_mask, combined, volatile_load
-from silo.backends.cpu.lower.messages import MESSAGES, flush_statement, message_statements
+from silo.backends.cpu.lower.messages import flush_statement, message_statements
 from silo.backends.cpu.lower.nest import Nest, linear_index
 from silo.backends.cpu.lower.scope import Scope
-from silo.backends.cpu.ops_atomic import ATOMICS
+from silo.backends.cpu.operations import tt
+from silo.backends.cpu.operations.own import VOLATILE_LOAD
+from silo.backends.cpu.operations.table import ATOMICS, MESSAGES
 from silo.backends.cpu.schedule.plan import Group
 from silo.sources.triton.ssa import Operation
 
@@ -24,9 +26,9 @@ def lower_ordered(scope: Scope, group: Group) -> None:
     assert operation is not None
     nest = Nest(scope, group.shape)
     nest.begin_body(fast=False)
-    if operation.name == "tt.scan":
+    if operation.name == tt.SCAN:
         _scan(scope, nest, operation)
-    elif operation.name == "tt.reduce":
+    elif operation.name == tt.REDUCE:
         _reduce(scope, nest, operation)
     elif operation.name in MESSAGES:
         _message(scope, nest, operation)
@@ -34,10 +36,10 @@ def lower_ordered(scope: Scope, group: Group) -> None:
         _atomic(scope, nest, operation)
     elif operation.name == VOLATILE_LOAD:
         _volatile(scope, nest, operation)
-    elif operation.name == "tt.histogram":
+    elif operation.name == tt.HISTOGRAM:
         _histogram(scope, nest, operation)
     else:
-        assert operation.name == "tt.unsplat"
+        assert operation.name == tt.UNSPLAT
         _unsplat(scope, nest, operation)
 
 
@@ -222,7 +224,7 @@ def _message(scope: Scope, nest: Nest, operation: Operation) -> None:
     (element,) = _elements(nest, operation)
     body = message_statements(scope, operation, element, nest.index)
     _emit(scope, nest.loops([*nest.levels[nest.depth], *body]))
-    if operation.name == "tt.print":
+    if operation.name == tt.PRINT:
         scope.emit(flush_statement())
 
 

@@ -7,6 +7,7 @@ from silo.backends.cpu.loop_ir import Define
 from silo.backends.cpu.lower.forms import AffineForms
 from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.operations import tt
 from silo.backends.cpu.ops_types import element_bytes
 from silo.backends.cpu.schedule.plan import Group
 from silo.sources.triton.ssa import Operation
@@ -30,7 +31,7 @@ class _Range:
     """First byte, one past the last byte, and the step in bytes along each axis of one access."""
 
     def __init__(self, scope: Scope, access: Operation) -> None:
-        pointer = load_parts(access)[0] if access.name == "tt.load" else access.operands[0]
+        pointer = load_parts(access)[0] if access.name == tt.LOAD else access.operands[0]
         shape = pointer.type.shape
         nest = Nest(scope, shape)
         base, strides = AffineForms(scope, nest).of(pointer, tuple(range(len(shape))))

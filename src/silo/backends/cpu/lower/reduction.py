@@ -6,27 +6,30 @@ accumulated in it and rounded once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from silo.backends.cpu import ops
+from silo.backends.cpu.operations import arith
 from silo.backends.cpu.ops_types import INTEGERS, NARROW
 from silo.sources.triton.ssa import Operation, Type
 
 __all__ = ["Accumulation", "accumulation"]
 
-_FLOAT_ORDER = {
-    "arith.maxnumf": (">", "-", "max"),
-    "arith.maximumf": (">", "-", "max"),
-    "arith.minnumf": ("<", "", "min"),
-    "arith.minimumf": ("<", "", "min"),
+_FLOAT_ORDER: Mapping[str, tuple[str, str, str]] = {
+    arith.MAXNUMF: (">", "-", "max"),
+    arith.MAXIMUMF: (">", "-", "max"),
+    arith.MINNUMF: ("<", "", "min"),
+    arith.MINIMUMF: ("<", "", "min"),
 }
-_SUMS = {"arith.addf": ("+", "0"), "arith.mulf": ("*", "1")}
-_BITS = {"arith.addi": "+", "arith.muli": "*", "arith.andi": "&", "arith.ori": "|", "arith.xori": "^"}
-_INTEGER_ORDER = {
-    "arith.maxsi": (">", "max", True),
-    "arith.minsi": ("<", "min", True),
-    "arith.maxui": (">", "max", False),
-    "arith.minui": ("<", "min", False),
+_SUMS: Mapping[str, tuple[str, str]] = {arith.ADDF: ("+", "0"), arith.MULF: ("*", "1")}
+_BITS: Mapping[str, str] = {arith.ADDI: "+", arith.MULI: "*", arith.ANDI: "&", arith.ORI: "|", arith.XORI: "^"}
+_STARTS: Mapping[str, str] = {arith.MULI: "1", arith.ANDI: "({})-1"}  # of the accumulator's type; 0 for others
+_INTEGER_ORDER: Mapping[str, tuple[str, str, bool]] = {
+    arith.MAXSI: (">", "max", True),
+    arith.MINSI: ("<", "min", True),
+    arith.MAXUI: (">", "max", False),
+    arith.MINUI: ("<", "min", False),
 }
 
 
@@ -64,7 +67,7 @@ def accumulation(operation: Operation) -> Accumulation:
     nan = f'__builtin_nan{suffix}("")'
     combine = f"({{1}} {order} {{0}} ? {{1}} : {{0}})"
     # Comparisons never pick a NaN: note whether there was a NaN (maximumf) or anything else (maxnumf).
-    if name in {"arith.maxnumf", "arith.minnumf"}:
+    if name in {arith.MAXNUMF, arith.MINNUMF}:
         chosen, flag = f"({{1}} ? {{0}} : {nan})", "{0} == {0}"
     else:
         chosen, flag = f"({{1}} ? {nan} : {{0}})", "{0} != {0}"
@@ -80,7 +83,7 @@ def _integer(name: str, element: str) -> Accumulation:
     if name in _BITS:
         sign = _BITS[name]
         wide = "uint64_t" if bits == 64 else "uint32_t"
-        start = {"arith.muli": "1", "arith.andi": f"({wide})-1"}.get(name, "0")
+        start = _STARTS.get(name, "0").format(wide)
         return Accumulation(wide, start, sign, f"({wide})({{0}})", f"{{0}} {sign} {{1}}", finish)
     order, clause, is_signed = _INTEGER_ORDER[name]
     combine = f"({{1}} {order} {{0}} ? {{1}} : {{0}})"

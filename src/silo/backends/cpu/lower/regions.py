@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from silo.backends.cpu import ops
-from silo.backends.cpu.analysis.values import REGION_RETURNS, constant_scalar
+from silo.backends.cpu.analysis.values import constant_scalar
 from silo.backends.cpu.loop_ir import Function, Parameter
 from silo.backends.cpu.lower.control import FunctionLowering
-from silo.backends.cpu.lower.messages import MESSAGES
 from silo.backends.cpu.lower.scope import ElementFunction, Scope
+from silo.backends.cpu.operations import tt
+from silo.backends.cpu.operations.table import MESSAGES, REGION_RETURNS
 from silo.backends.cpu.schedule.function import plan_region
 from silo.sources.triton.ssa import Module, Operation, Region, Value
 
@@ -17,7 +18,7 @@ __all__ = ["element_functions", "needs_function"]
 
 
 # They name the program that they run for, or may end it.
-_NEEDS_SURROUNDINGS = MESSAGES | {"tt.call"}
+_NEEDS_SURROUNDINGS = MESSAGES | {tt.CALL}
 
 
 def needs_function(operation: Operation) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.networks import steps_of
-from silo.backends.cpu.analysis.values import NETWORK, OPAQUE
 from silo.backends.cpu.loop_ir import Buffer, Call, Copy, Define, For
 from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.operations import tt
+from silo.backends.cpu.operations.own import NETWORK
+from silo.backends.cpu.operations.table import OPAQUE
 from silo.backends.cpu.ops_types import C_TYPES
 from silo.sources.triton.ssa import Module, Operation
 
@@ -20,11 +22,11 @@ def function_name(module: Module, symbol: str) -> str:
 
 def lower_whole(scope: Scope, operation: Operation) -> None:
     """Emit the operation; its operands lie in memory."""
-    if operation.name == "tt.call":
+    if operation.name == tt.CALL:
         _call(scope, operation)
     elif operation.name == NETWORK:
         _network(scope, operation)
-    elif operation.name == "tt.scan":
+    elif operation.name == tt.SCAN:
         _running_sum(scope, operation)
     else:
         _map(scope, operation)

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from silo.backends.cpu.analysis.affine import is_structurally_affine
-from silo.backends.cpu.analysis.values import DOTS, is_whole, scalar_source, stored_operands
+from silo.backends.cpu.analysis.values import is_whole, scalar_source, stored_operands
+from silo.backends.cpu.operations import arith, flow, tt
+from silo.backends.cpu.operations.table import DOTS
 from silo.backends.cpu.schedule.plan import Carried
 from silo.sources.triton.ssa import Operation, Value
 
@@ -61,7 +63,7 @@ def _is_needed_whole(value: Value) -> bool:
         places = {place for place, operand in enumerate(user.operands) if operand is value}
         if is_whole(user) or user.name in DOTS or places & stored_operands(user):
             return True
-        if user.name == "scf.for":
+        if user.name == flow.FOR:
             inner = user.regions[0].blocks[0].arguments[1:]
             carried = [place - 3 for place in places if place >= 3]
             if any(_is_needed_whole(inner[place]) or _is_needed_whole(user.results[place]) for place in carried):
@@ -71,7 +73,7 @@ def _is_needed_whole(value: Value) -> bool:
 
 def _uniform_step(argument: Value, value: Value) -> Value | None:
     operation = value.owner
-    if operation is None or operation.name not in {"tt.addptr", "arith.addi"} or operation.operands[0] is not argument:
+    if operation is None or operation.name not in {tt.ADDPTR, arith.ADDI} or operation.operands[0] is not argument:
         return None
     return scalar_source(operation.operands[1])
 
@@ -82,21 +84,21 @@ def declare_results(function: Operation) -> None:
         return
     for block in function.regions[0].blocks:
         end = block.operations[-1]
-        if end.name == "tt.return":
+        if end.name == tt.RETURN:
             function.results = [Value(f"result{n}", v.type, function, index=n) for n, v in enumerate(end.operands)]
             return
 
 
 def jump_arguments(operation: Operation) -> list[tuple[Value, Value]]:
     """(value, what it becomes) of every edge of a terminator: arguments of blocks, results of the function."""
-    if operation.name == "tt.return":
+    if operation.name == tt.RETURN:
         function = operation.block.region.owner if operation.block and operation.block.region else None
         assert function is not None
         return list(zip(operation.operands, function.results, strict=True))
     groups: tuple[tuple[Value, ...], ...] = ()
-    if operation.name == "cf.br":
+    if operation.name == flow.BR:
         groups = (tuple(operation.operands),)
-    elif operation.name == "cf.cond_br":
+    elif operation.name == flow.COND_BR:
         groups = operation.operand_segments()[1:]
     return [
         (value, argument)

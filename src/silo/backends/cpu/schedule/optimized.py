@@ -15,15 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from silo.backends.cpu.analysis.affine import is_index_only, is_range_mask, is_structurally_affine
-from silo.backends.cpu.analysis.mirror import MIRROR
 from silo.backends.cpu.analysis.values import (
-    DOTS,
-    EFFECTS,
-    NO_EFFECT,
-    OPAQUE,
-    REGION_RETURNS,
-    VIEWS,
-    WRITES,
     arithmetic_cost,
     constant_scalar,
     defining_block,
@@ -38,6 +30,20 @@ from silo.backends.cpu.analysis.values import (
     scalar_source,
     store_parts,
     stored_operands,
+)
+from silo.backends.cpu.operations import flow, tt
+from silo.backends.cpu.operations.own import MIRROR
+from silo.backends.cpu.operations.table import (
+    CONTROL,
+    DOTS,
+    EFFECTS,
+    JUMPS,
+    NO_EFFECT,
+    OPAQUE,
+    REGION_RETURNS,
+    VIEWS,
+    WRITES,
+    YIELDS,
 )
 from silo.backends.cpu.ops_types import FLOATS, HALVES
 from silo.backends.cpu.schedule.control import NO_OFFSETS, Offsets, carried_of, jump_arguments
@@ -149,7 +155,7 @@ class _Planner:
         if name in REGION_RETURNS:
             self._step(Jump(operation), operation)
             return
-        if name == "tt.store" and operation.operands[0].type.tensor:
+        if name == tt.STORE and operation.operands[0].type.tensor:
             self._anchor(StoreSink(operation), operation.operands[0].type.shape)
         elif is_whole(operation):
             self._close()
@@ -158,15 +164,15 @@ class _Planner:
             self._close()
             self._anchor(OrderedSink(operation), first_tensor(operation).type.shape)
             self._close()
-        elif name == "tt.reduce":
+        elif name == tt.REDUCE:
             self._anchor(ReduceSink(operation), operation.operands[0].type.shape)
         elif name in DOTS:
             self._dot(operation)
-        elif name in {"scf.for", "scf.while", "scf.if"}:
+        elif name in CONTROL:
             self._structured(operation)
-        elif name in {"scf.yield", "scf.condition"}:
+        elif name in YIELDS:
             self._yield(operation)
-        elif name in {"cf.br", "cf.cond_br", "tt.return"}:
+        elif name in JUMPS:
             self._jump(operation)
         elif not operation.results or not operation.results[0].type.tensor:
             self._scalar(operation)
@@ -176,7 +182,7 @@ class _Planner:
         if group is not None and (
             any(operand in group.reduced for operand in operation.operands)
             or operation.name in EFFECTS
-            or (operation.name == "tt.load" and group.stores)
+            or (operation.name == tt.LOAD and group.stores)
         ):
             self._close()
         self._step(ScalarStep(operation), operation)
@@ -211,7 +217,7 @@ class _Planner:
         return None
 
     def _structured(self, operation: Operation) -> None:
-        if operation.name == "scf.for":
+        if operation.name == flow.FOR:
             body = operation.regions[0].blocks[0]
             entries = carried_of(operation)
             for entry in entries:
@@ -220,7 +226,7 @@ class _Planner:
             self._close()
             plan = plan_block(body, carried=entries, offsets=self.offsets)
             self._step(Loop(operation, entries, plan, _lone_dot(plan, entries)), operation)
-        elif operation.name == "scf.if":
+        elif operation.name == flow.IF:
             self._close()
             empty = BlockPlan([], [])
             blocks = (region.blocks for region in operation.regions)
@@ -238,7 +244,7 @@ class _Planner:
     def _yield(self, operation: Operation) -> None:
         owner = self.block.region.owner if self.block.region is not None else None
         assert owner is not None
-        if owner.name == "scf.for":
+        if owner.name == flow.FOR:
             for entry in self.carried:
                 done = any(isinstance(s, DotStep) and s.target is entry.argument for s in self.steps)
                 if entry.kind == "buffer" and not done:
@@ -247,9 +253,9 @@ class _Planner:
             targets = owner.results
             values = operation.operands
             staged = False
-            if operation.name == "scf.condition":
+            if operation.name == flow.CONDITION:
                 values = values[1:]
-            elif owner.name == "scf.while":
+            elif owner.name == flow.WHILE:
                 targets, staged = owner.regions[0].blocks[0].arguments, True
             for value, target in zip(values, targets, strict=True):
                 if target.type.tensor:
@@ -285,12 +291,12 @@ class _Planner:
             return True
         first = self.position[stores[0]]
         makers = [value.owner for value in reach if value.owner is not None]
-        if any(op.name == "tt.load" and op.block is self.block and self.position[op] > first for op in makers):
+        if any(op.name == tt.LOAD and op.block is self.block and self.position[op] > first for op in makers):
             return False
         if isinstance(sink, StoreSink):
             # A load between two stores has no place of its own in a nest that does both.
             between = self.block.operations[first : self.position[sink.operation]]
-            if any(operation.name == "tt.load" for operation in between):
+            if any(operation.name == tt.LOAD for operation in between):
                 return False
             checkable = self._is_checkable(sink.operation) and all(self._is_checkable(store) for store in stores)
             if not checkable:
@@ -302,11 +308,11 @@ class _Planner:
         """Whether a load before ``store`` needs a reduction of ``group``: it fits nowhere if one nest does both."""
         reduced = group.reduced
         earlier = self.block.operations[: self.position[store]] if reduced else []
-        return any(op.name == "tt.load" and self._reach(op.operands) & reduced for op in earlier)
+        return any(op.name == tt.LOAD and self._reach(op.operands) & reduced for op in earlier)
 
     def _is_checkable(self, access: Operation) -> bool:
         """Whether the addresses of ``access`` form a range that is known before its nest runs."""
-        if access.name == "tt.load":
+        if access.name == tt.LOAD:
             return is_structurally_affine(access.operands[0], self.offsets.plain)
         pointer, _, mask = store_parts(access)
         return is_structurally_affine(pointer, self.offsets.plain) and is_index_only(mask)
@@ -390,7 +396,7 @@ class _Planner:
 
     def _place_value(self, operation: Operation, value: Value, demands: list[_Demand]) -> None:
         order = self._order()
-        is_load = operation.name == "tt.load"
+        is_load = operation.name == tt.LOAD
         first = min(demands, key=lambda demand: order[demand.step]).step
         barrier = self._store_before(operation, order, order[first]) if is_load else None
         cost = recompute_cost(value, self.costs)
@@ -482,7 +488,7 @@ class _Planner:
         """Hand a dot the nests that copy its operands, where nothing is written between that nest and the dot."""
         for step in [step for step in self.steps if isinstance(step, DotStep)]:
             left, right = step.operation.operands[:2]
-            if step.operation.name == "tt.dot" and left is not right:
+            if step.operation.name == tt.DOT and left is not right:
                 step.left = self._take_copy(step, left)
                 step.right = self._take_copy(step, right)
 

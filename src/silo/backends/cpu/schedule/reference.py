@@ -5,7 +5,9 @@ It decides nothing, so it cannot decide wrongly: the oracle of the optimised sch
 
 from __future__ import annotations
 
-from silo.backends.cpu.analysis.values import DOTS, NO_EFFECT, REGION_RETURNS, WHOLE, first_tensor, is_ordered
+from silo.backends.cpu.analysis.values import first_tensor, is_ordered
+from silo.backends.cpu.operations import flow, tt
+from silo.backends.cpu.operations.table import DOTS, JUMPS, NO_EFFECT, REGION_RETURNS, WHOLE, YIELDS
 from silo.backends.cpu.schedule.control import jump_arguments
 from silo.backends.cpu.schedule.plan import (
     BlockPlan,
@@ -48,25 +50,25 @@ def _steps(operation: Operation, block: Block) -> list[Step]:
         return [WholeStep(operation)]
     if is_ordered(operation):
         return [_nest(OrderedSink(operation), first_tensor(operation))]
-    if name == "tt.store" and operation.operands[0].type.tensor:
+    if name == tt.STORE and operation.operands[0].type.tensor:
         return [_nest(StoreSink(operation), operation.operands[0])]
-    if name == "tt.reduce":
+    if name == tt.REDUCE:
         return [_nest(ReduceSink(operation), operation.operands[0])]
     if name in DOTS:
         fill = Fill(operation.operands[2], operation.result)
         return [_nest(fill, operation.result), DotStep(operation, operation.result, fill)]
-    if name == "scf.for":
+    if name == flow.FOR:
         return _for(operation)
-    if name == "scf.if":
+    if name == flow.IF:
         plans = [_region(region) for region in operation.regions]
         return [Branch(operation, plans[0], plans[1] if len(plans) > 1 else BlockPlan([], []))]
-    if name == "scf.while":
+    if name == flow.WHILE:
         before, after = operation.regions
         inits = zip(operation.operands, before.blocks[0].arguments, strict=True)
         return [*_fills(list(inits)), WhileLoop(operation, _region(before), _region(after))]
-    if name in {"scf.yield", "scf.condition"}:
+    if name in YIELDS:
         return _yield(operation, block)
-    if name in {"cf.br", "cf.cond_br", "tt.return"}:
+    if name in JUMPS:
         return [*_fills(jump_arguments(operation)), Jump(operation)]
     if operation.results and operation.results[0].type.tensor:
         return [_nest(Fill(value, value), value) for value in operation.results]
@@ -101,11 +103,11 @@ def _for(operation: Operation) -> list[Step]:
 def _yield(operation: Operation, block: Block) -> list[Step]:
     owner = block.region.owner if block.region is not None else None
     assert owner is not None
-    if operation.name == "scf.condition":
+    if operation.name == flow.CONDITION:
         return _fills(list(zip(operation.operands[1:], owner.results, strict=True)))
-    if owner.name == "scf.for":
+    if owner.name == flow.FOR:
         return _fills(list(zip(operation.operands, block.arguments[1:], strict=True)), staged=True)
-    if owner.name == "scf.while":
+    if owner.name == flow.WHILE:
         targets = owner.regions[0].blocks[0].arguments
         return _fills(list(zip(operation.operands, targets, strict=True)), staged=True)
     return _fills(list(zip(operation.operands, owner.results, strict=True)))

@@ -24,6 +24,7 @@ from silo.sources.triton.adapter.installation import (
     triton_version,
 )
 from silo.sources.triton.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir, read_off
+from silo.sources.triton.adapter.objects import dtype_name
 from silo.sources.triton.adapter.toolchain import plugin_driver
 from silo.sources.triton.adapter.wrap import wrap
 
@@ -39,6 +40,7 @@ __all__ = [
     "cpu_target",
     "debug_by_default",
     "descriptor_type",
+    "dtype_name",
     "is_interpreted",
     "is_kernel",
     "load_gpu_backends",

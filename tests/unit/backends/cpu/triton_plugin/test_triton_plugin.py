@@ -1,4 +1,5 @@
 """Triton's own calls on the CPU: kernels of a program that knows nothing of Silo, launched by ``kernel[grid]``."""
+# pyright: reportAttributeAccessIssue=false, reportInvalidTypeForm=false
 # ruff: noqa: E402  # what follows needs Triton
 
 import threading

@@ -1,0 +1,120 @@
+"""What CONTRIBUTING.md says of Silo's modules and no linter checks: who may know what, how much a folder holds.
+
+``python scripts/conventions.py`` prints what breaks a rule, and fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "silo"
+MAX_IN_ROOM = 10
+MAX_MEDIAN_LINES = 200
+
+_ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"})
+_INTERNALS = re.compile(r"triton(\.\w+)+")
+# Triton's language, of which kernels are made.
+_LANGUAGE = frozenset({"triton", "triton.language"})
+_KNOWS_TRITON = ("sources/triton/adapter/", "backends/cpu/triton_plugin/")
+# A launch asks it alone whether the program gave Triton an allocator; the adapter would be too much to import there.
+_ASKED_AT_A_LAUNCH = "sources/triton/allocation.py"
+
+
+def modules_named(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The line and name of every module that a text imports, also by ``import_module("name")``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.lineno, node.module
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
+            name = node.args[0]
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                yield node.lineno, name.value
+
+
+def environment_read(place: str, tree: ast.AST) -> Iterator[str]:
+    """Only ``settings.py`` reads or changes the environment."""
+    if place == "settings.py":
+        return
+    for node in ast.walk(tree):
+        direct = isinstance(node, ast.Attribute) and node.attr in _ENVIRONMENT and ast.unparse(node.value) == "os"
+        named = isinstance(node, ast.ImportFrom) and node.module == "os"
+        if direct or (named and any(alias.name in _ENVIRONMENT for alias in node.names)):
+            yield f"{place}:{node.lineno}: the environment is read by settings.py alone: add a setting"
+
+
+def native_imported(place: str, tree: ast.AST) -> Iterator[str]:
+    """Only ``launch/`` imports the native module."""
+    if place.startswith("launch/"):
+        return
+    for line, name in modules_named(tree):
+        if name == "silo._native" or name.startswith("silo._native."):
+            yield f"{place}:{line}: the native module is imported in launch/ alone: take it from silo.launch.native"
+
+
+def internals_known(place: str, tree: ast.AST) -> Iterator[str]:
+    """Only the adapter knows Triton's internals, and the plug-in has the form that Triton asks of its backends."""
+    if place.startswith(_KNOWS_TRITON) or place == _ASKED_AT_A_LAUNCH:
+        return
+    kernels = place.startswith("sources/triton/") and place.endswith("_kernels.py")
+    for line, name in modules_named(tree):
+        if name.partition(".")[0] == "triton" and not (kernels and name in _LANGUAGE):
+            yield f"{place}:{line}: {name} is imported outside of sources/triton/adapter"
+    for node in ast.walk(tree):
+        # The name of a module, as in sys.modules["triton.runtime"].
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _INTERNALS.fullmatch(node.value):
+            yield f"{place}:{node.lineno}: {node.value} is known outside of sources/triton/adapter"
+
+
+def broken_rules(place: str, text: str) -> list[str]:
+    """What a module breaks; ``place`` is its path within ``src/silo``."""
+    tree = ast.parse(text)
+    return [*environment_read(place, tree), *native_imported(place, tree), *internals_known(place, tree)]
+
+
+def crowded_rooms(source: Path) -> list[str]:
+    """Rooms of the api with more modules than one can look over."""
+    counts = {room.name: len(list(room.glob("*.py"))) - 1 for room in (source / "api").iterdir() if room.is_dir()}
+    return [
+        f"api/{room} has {count} modules; the limit is {MAX_IN_ROOM}"
+        for room, count in sorted(counts.items())
+        if count > MAX_IN_ROOM
+    ]
+
+
+def long_median(source: Path) -> list[str]:
+    """The median length of a module, where it is over the limit."""
+    lines = [len(path.read_text(encoding="utf-8").splitlines()) for path in source.rglob("*.py")]
+    median = statistics.median(lines)
+    return (
+        []
+        if median < MAX_MEDIAN_LINES
+        else [f"the median module has {median:g} lines; the limit is {MAX_MEDIAN_LINES}"]
+    )
+
+
+def loose_tests(tests: Path) -> list[str]:
+    """Test modules that lie in no folder of a layer."""
+    return [f"{path.name} lies in tests/unit: move it to its layer's folder" for path in tests.glob("unit/test_*.py")]
+
+
+def main() -> int:
+    """Check everything; 1 where something was found."""
+    found = [*crowded_rooms(SOURCE), *long_median(SOURCE), *loose_tests(ROOT / "tests")]
+    for path in sorted(SOURCE.rglob("*.py")):
+        found += broken_rules(path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8"))
+    for one in found:
+        print(one, file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The operations that the CPU compiler knows: one record each, one module a dialect."""

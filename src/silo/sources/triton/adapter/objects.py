@@ -1,0 +1,34 @@
+"""What Triton's objects are, by the names of their classes: imports nothing of Triton's."""
+
+from __future__ import annotations
+
+__all__ = ["dtype_name", "is_constexpr", "is_function"]
+
+_DTYPE = "triton.language.core.dtype"
+_MOCK_TENSOR = "triton.runtime.jit.MockTensor"
+
+
+def is_function(candidate: object) -> bool:
+    """Whether this is a Triton function (``@triton.jit`` or ``constexpr_function``)."""
+    return any(
+        base.__module__ in ("triton.runtime.jit", "triton.runtime.interpreter")
+        and base.__name__ in ("JITCallable", "JITFunction", "InterpretedFunction")
+        for base in type(candidate).__mro__
+    )
+
+
+def is_constexpr(candidate: object) -> bool:
+    """Whether this is a ``tl.constexpr``."""
+    kind = candidate.__class__
+    return kind.__module__.startswith("triton.") and kind.__name__ == "constexpr"
+
+
+def dtype_name(value: object) -> str | None:
+    """The name of ``tl.float32``, and of the dtype of a stand-in that Triton's own ``warmup`` takes; else None."""
+    kind = type(value)
+    place = f"{kind.__module__}.{kind.__qualname__}"
+    if place == _MOCK_TENSOR:
+        value = getattr(value, "dtype", None)
+    elif place != _DTYPE:
+        return None
+    return str(value).rpartition(".")[2]

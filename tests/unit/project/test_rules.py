@@ -1,0 +1,87 @@
+"""The rules of CONTRIBUTING are checked: what breaks one is found, and nothing in the tree does."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "scripts"))
+import conventions  # noqa: E402
+import module_index  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "word"),
+    [
+        ("store/store.py", "import os\nx = os.environ['A']", "environment"),
+        ("store/store.py", "from os import getenv", "environment"),
+        ("settings.py", "import os\nx = os.environ['A']", None),
+        ("core/arrays.py", "import silo._native", "native"),
+        ("core/arrays.py", "from silo import _native", "native"),
+        ("core/arrays.py", "def f():\n    import_module('silo._native')", "native"),
+        ("launch/native.py", "from silo._native import Guard", None),
+        ("api/calls/resolver.py", "import triton", "triton is imported"),
+        ("sources/triton/source.py", "from triton.runtime import jit", "triton.runtime is imported"),
+        ("sources/triton/source.py", "m = import_module('triton.knobs')", "triton.knobs is"),
+        ("sources/triton/source.py", "m = sys.modules.get('triton.runtime')", "triton.runtime is known"),
+        ("sources/triton/ceiling_kernels.py", "import triton\nimport triton.language as tl", None),
+        ("sources/triton/ceiling_kernels.py", "import triton.runtime", "triton.runtime is imported"),
+        ("sources/triton/adapter/gpu.py", "import triton.compiler", None),
+        ("backends/cpu/triton_plugin/driver.py", "import triton.backends", None),
+    ],
+)
+def test_who_may_know_what(place, text, word):
+    found = conventions.broken_rules(place, text)
+    assert bool(found) == (word is not None), found
+    if word is not None:
+        assert all(one.startswith(f"{place}:") for one in found)
+        assert any(word in one for one in found), found
+
+
+def test_full_rooms_long_modules_and_loose_tests_are_found(tmp_path):
+    room = tmp_path / "api" / "room"
+    room.mkdir(parents=True)
+    (room / "__init__.py").write_text("")
+    for number in range(conventions.MAX_IN_ROOM):
+        (room / f"m{number}.py").write_text("x = 1\n" * conventions.MAX_MEDIAN_LINES)
+    assert conventions.crowded_rooms(tmp_path) == []
+    (room / "one_more.py").write_text("x = 1\n" * conventions.MAX_MEDIAN_LINES)
+    assert conventions.crowded_rooms(tmp_path) == ["api/room has 11 modules; the limit is 10"]
+    assert len(conventions.long_median(tmp_path)) == 1
+    (tmp_path / "unit").mkdir()
+    (tmp_path / "unit" / "test_a.py").write_text("")
+    assert len(conventions.loose_tests(tmp_path)) == 1
+
+
+def test_the_tree_keeps_the_rules():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "conventions.py")], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_index_has_every_module():
+    home = ROOT / "src" / "silo"
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition(module_index.BEGIN)[2]
+    modules = [path.stem for path in home.rglob("*.py") if path.name != "__init__.py"]
+    packages = [path.parent.relative_to(home).as_posix() for path in home.rglob("__init__.py")]
+    assert page.count("\n| `") == len(modules)
+    assert page.count("\n### ") == len(packages)
+    for package in packages:
+        assert f"\n### {'silo' if package == '.' else package}\n" in page
+
+
+def test_the_contracts_hold_for_folders_that_are_yet_to_come():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    named = {one["name"]: one for one in contracts}
+    assert named["layers"]["exhaustive"]
+    assert named["rooms of the api"]["exhaustive"]
+    assert named["a backend knows no other backend"]["modules"] == ["silo.backends.*"]
+    layers = {f"silo.{layer}" for layer in named["layers"]["layers"]}
+    assert layers <= set(named["nothing imports a backend"]["source_modules"])
+    assert layers == set(named["what stands beside the layers takes nothing from them"]["forbidden_modules"])
