@@ -198,9 +198,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("count", type=int, help="how many bundles")
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--jobs", type=int, default=1, help="worker processes at a time")
-    parser.add_argument(
-        "--seconds", type=float, default=1e9, help="attack for so many seconds at most"
-    )
+    parser.add_argument("--seconds", type=float, default=1e9, help="attack for so many seconds at most")
     parser.add_argument("--sanitized", action="store_true", help="with the native module under gcc's sanitizers")
     parser.add_argument("--json", type=Path, help="write the summary and every fault here")
     options = parser.parse_args(words)
