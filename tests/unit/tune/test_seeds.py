@@ -152,7 +152,7 @@ def test_seeds_are_measured_first_and_the_rest_follows():
     outcome = tune(HERE, SPACE, evaluator, records, seeds=found)
     assert evaluator.evaluated[0] == SPACE[4]
     assert sorted(evaluator.evaluated, key=str) == sorted(SPACE, key=str)
-    assert outcome.require_winner().config == SPACE[2]  # a seed is no truth
+    assert outcome.require_winner().config == SPACE[2]  # a seed is not a truth
 
 
 def test_the_catalog_names_each_study_once_and_skips_what_it_cannot_read(tmp_path):
