@@ -211,6 +211,17 @@ def test_a_promise_to_bind_is_checked_when_debugging(world, held):
             bound(x.reshape(64, 16), np.zeros_like(x), 1024)
 
 
+def test_a_promised_grid_is_checked_when_debugging(world, held):
+    held(grid=True)
+    with override(home=world / "store", tune="off", debug=True):
+        kernel = kernel_of(world, grid="", case=", grid=lambda a: (8,)")
+        x = np.zeros(1024, np.float32)
+        bound = kernel.bind(x, np.zeros_like(x), 1024, grid=(8,))
+        bound[8](x, np.zeros_like(x), 1024)
+        with pytest.raises(ArgumentError, match=r"the grid is \(9, 1, 1\), and this variant was built for \(8, 1, 1\)"):
+            bound[9](x, np.zeros_like(x), 1024)
+
+
 def test_consent_is_to_code_for_its_shape(world, held):
     held({"x": "shape"})
     path, _ = built(world)

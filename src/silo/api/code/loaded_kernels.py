@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.core.decisions import Decision
+from silo.core.decisions import Decision, Rejected
 from silo.core.plugins import loader_of, option_names
 from silo.core.signature import ParameterKind, Signature
 from silo.core.values import Value
@@ -161,7 +161,8 @@ class CheckedLauncher:
 
     def __getitem__(self, grid: object) -> Callable[..., None]:
         def launch(*args: object, **kwargs: object) -> None:
-            self._check(args, kwargs)
+            of_grid = {} if self._variant.specialization.grid is None else {"grid": grid}
+            self._check(args, {**kwargs, **of_grid})
             self._bound[grid](*args, **kwargs)
 
         return launch
@@ -169,6 +170,11 @@ class CheckedLauncher:
     def _check(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         call = inspect_call(self._guarded, self._signature, *args, **kwargs)
         decision = accepts(self._variant, call, constant=self._constant)
+        if decision and call.grid is not None and self._variant.specialization.grid is not None:
+            from silo.launch.call_grid import grid_problem  # noqa: PLC0415  # few kernels have such code
+
+            if (problem := grid_problem(self._variant, call, None, {})) is not None:
+                decision = Rejected(problem)
         if not decision:
             raise ArgumentError(
                 f"{describe_call(call)}: what was promised to bind() does not hold: {decision.reason}. "
