@@ -33,6 +33,7 @@ CALLS = {
         "compile/toolchain.py": "compiler plug-ins, by their declarations",
         "core/plugins.py": "declarations, by their entry points",
         "launch/loading.py": "loaders, by their declarations, after consent was required",
+        "sources/kinds.py": "source plug-ins, by their entry points",
     },
     # Who calls that.
     "open_object": {"backends/cpu/load.py": "load: code that was compiled a moment ago"},
