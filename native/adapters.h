@@ -36,7 +36,7 @@ struct silo_adapter_slot {
 };
 
 /* Read without a lock. Slots are taken and never given back: a table that is full is replaced by
- * one without those of classes that are gone. */
+ * one without entries of classes that are gone. */
 struct silo_adapter_table {
     uint32_t mask;
     uint32_t used;

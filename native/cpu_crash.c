@@ -2,9 +2,9 @@
  * does, this says which kernel and which program it was.
  *
  * Only faults are claimed that a thread raises while it runs a kernel. Everything else, and those
- * too once they are told, go to whoever had the signal before, or to the system, in the way they
- * would have without this: by the same signal, at the same instruction. Whatever is called here is
- * safe in a signal handler. */
+ * too once they are told, go to the handler that the signal had before, or to the system, in the
+ * way they would have without this: by the same signal, at the same instruction. Whatever is called
+ * here is safe in a signal handler. */
 #include "cpu_job.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 /* Only the first bytes are set for a launch; the text is written by a kernel that fails. */
 struct silo_fault {
     uint32_t bytes;  /* of the struct that this begins: what lies beyond is not there */
-    int32_t claimed; /* atomic: whoever turns 0 into 1 may write the text, the first to fail */
+    int32_t claimed; /* atomic: the first to fail turns 0 into 1 and may write the text */
     char text[1016]; /* what happened, where; ends with 0; "" where the kernel says nothing */
 };
 

@@ -60,7 +60,7 @@ struct silo_cpu_thread *silo_cpu_this_thread(void);
 /* Take chunks until none is left or one failed. */
 void silo_cpu_work_on(struct silo_cpu_job *job);
 
-/* Signals that a thread of ours leaves to others; those of its own faults are not among them. */
+/* Signals that a thread of ours leaves to others; signals of its own faults are not among them. */
 void silo_cpu_block_signals(sigset_t *before);
 
 /* In a child made by fork: what its parent's other threads had is free. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static struct silo_cpu_thread *_Atomic threads; /* every one; only ever grows */
-static pthread_key_t thread_key;                /* gives those of threads that end to others */
+static pthread_key_t thread_key; /* gives the entries of threads that end to others */
 static _Thread_local struct silo_cpu_thread *this_thread;
 
 struct silo_cpu_thread *silo_cpu_this_thread(void) {
@@ -149,7 +149,7 @@ void silo_cpu_threads_renew(void) {
     for (struct silo_cpu_thread *one = atomic_load(&threads); one != NULL; one = one->next)
         if (one != this_thread && one->used) {
             one->running = NULL;
-            one->used = false; /* whoever takes it has its memory as well */
+            one->used = false; /* the next owner has its memory as well */
         }
 }
 

@@ -9,7 +9,7 @@ static int check(const struct silo_plan *plan, int32_t index, const struct silo_
     const uint32_t rank = one->rank;
     if (one->address & 15)
         return silo_refuse_descriptor(plan->kernel, plan->names[index],
-                                      "has its base at %#llx, which is no multiple of 16 bytes",
+                                      "has its base at %#llx, which is not a multiple of 16 bytes",
                                       (unsigned long long)one->address);
     if (one->address == 0)
         return silo_refuse_descriptor(plan->kernel, plan->names[index],
@@ -55,8 +55,8 @@ static int block_word(const struct silo_plan *plan, int32_t index,
     for (uint32_t i = 0; i < rank; i++) {
         if (block[i] < 1 || block[i] > INT64_C(1) << 30 || (block[i] & (block[i] - 1)) != 0)
             return silo_refuse_descriptor(plan->kernel, plan->names[index],
-                                          "has block_shape[%u] = %lld, which is no power of two", i,
-                                          (long long)block[i]);
+                                          "has block_shape[%u] = %lld, which is not a power of two",
+                                          i, (long long)block[i]);
         bits |= (uint64_t)__builtin_ctzll((uint64_t)block[i]) << (3 + 5 * i);
     }
     *word = bits << SILO_BLOCK_SHIFT;
@@ -79,7 +79,7 @@ static int read_members(const struct silo_plan *plan, int32_t index,
     if (how->kind == SILO_ADAPT_NOTHING || how->kind >= SILO_ADAPT_INT ||
         silo_view_read(base, how, &view, &frame->holds) != 0 || view.dtype.bits == 0)
         return silo_refuse_descriptor(plan->kernel, plan->names[index],
-                                      "has a base that is no array of numbers");
+                                      "has a base that is not an array of numbers");
     if (parameter->type.bits != 0 &&
         (parameter->type.bits != view.dtype.bits || parameter->type.code != view.dtype.code))
         return silo_refuse_descriptor(

@@ -59,14 +59,14 @@ typedef struct {
 /* What a call brings, one entry a slot. Every pointer is borrowed for the length of the call.
  * `values` holds integer and bool arguments; entries of other arguments are never read by a
  * program that was made for the signature. The other arrays may be NULL if no program needs
- * them, and a slot that is no array has ndim 0. */
+ * them, and a slot that is not an array has ndim 0. */
 typedef struct {
     int32_t slot_count;
     const int64_t *values;
     const int64_t *const *shapes;
     const int64_t *const *strides; /* in elements */
     const int32_t *ndims;
-    const int32_t *itemsizes; /* in bytes; 0 if the slot is no array */
+    const int32_t *itemsizes; /* in bytes; 0 if the slot is not an array */
 } silo_bindings;
 
 /* Evaluates `count` instructions. On SILO_EXPRESSION_OK *out is the value; otherwise it is

@@ -102,7 +102,7 @@ void silo_extents_read_grid(const int64_t *dims, struct silo_frame *frame) {
     frame->extent_words += dims != NULL ? 4 : 1;
 }
 
-/* How many words those of a parameter are. */
+/* How many words the extents of a parameter take. */
 static size_t words_of(const struct silo_extents *extents, int32_t index, const uint64_t *words) {
     if (words[0] == SILO_EXTENTS_NONE)
         return 1;

@@ -1,11 +1,11 @@
 /* Extents in the guard: of a kernel whose code is made for one shape of an array, for one shape and
  * strides, or for one grid.
  *
- * They stand in the key as words, after those of the arguments: for the grid, where it is held, 1
- * and its three dimensions, or 0 where the call gives none; then for each parameter that is held,
+ * They stand in the key as words, after the words of the arguments: for the grid, where it is held,
+ * 1 and its three dimensions, or 0 where the call gives none; then for each parameter that is held,
  * in order, the number of dimensions, the extents and, where they are held, the strides; or
- * SILO_EXTENTS_NONE for what is no array. The first word of each says how many follow, so two keys
- * with equal words have equal extents. */
+ * SILO_EXTENTS_NONE for what is not an array. The first word of each says how many follow, so two
+ * keys with equal words have equal extents. */
 #ifndef SILO_EXTENTS_H
 #define SILO_EXTENTS_H
 
@@ -22,7 +22,7 @@ enum silo_extent {
 /* Which extents of a call its guard holds. */
 struct silo_extents {
     uint8_t *parameters; /* owned: enum silo_extent, one a parameter; NULL: none is held */
-    size_t room;         /* words that those of a call may take */
+    size_t room;         /* words that the extents of a call may take */
     bool grid;
 };
 
@@ -44,7 +44,7 @@ int silo_extents_read(const struct silo_plan *plan, const struct silo_extents *e
                       int32_t index, PyObject *object, struct silo_held before,
                       struct silo_frame *frame);
 
-/* Add the words of the grid, before those of any argument; NULL: the call gives none. */
+/* Add the words of the grid, before the words of any argument; NULL: the call gives none. */
 void silo_extents_read_grid(const int64_t *dims, struct silo_frame *frame);
 
 /* After Python code ran within the call: whether the arrays have the extents that the key has. -1

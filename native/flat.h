@@ -1,5 +1,5 @@
 /* A call's tuple and dict as the vectorcall protocol has them: values in a row, then the names of
- * the last ones. PyVectorcall_Call does the same and is no part of the stable ABI before 3.12. */
+ * the last ones. PyVectorcall_Call does the same and is not part of the stable ABI before 3.12. */
 #ifndef SILO_FLAT_H
 #define SILO_FLAT_H
 

@@ -84,7 +84,7 @@ PyObject *silo_py_evaluate(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y#O!|O", &data, &size, &PyTuple_Type, &values, &arrays))
         return NULL;
     if ((size_t)size % sizeof(silo_instruction) != 0)
-        return PyErr_Format(PyExc_ValueError, "%zd bytes are no program", size);
+        return PyErr_Format(PyExc_ValueError, "%zd bytes are not a program", size);
     struct gathered *gathered = PyMem_Malloc(sizeof *gathered);
     silo_instruction *program =
         PyMem_Malloc((size_t)size + 1); /* aligned, unlike the bytes of an object */
@@ -154,8 +154,8 @@ PyObject *silo_py_tabulate(PyObject *module, PyObject *args) {
         PyErr_NoMemory();
     } else if ((size_t)size % sizeof *program != 0 || count < 0 || count > out.len / 8 ||
                (uintptr_t)out.buf % 8 != 0) {
-        PyErr_Format(PyExc_ValueError, "%zd bytes are no program, or %zd no buffer for it", size,
-                     out.len);
+        PyErr_Format(PyExc_ValueError, "%zd bytes are not a program, or %zd not a buffer for it",
+                     size, out.len);
     } else {
         memcpy(program, data, (size_t)size);
         const int32_t length = (int32_t)((size_t)size / sizeof *program);

@@ -33,7 +33,7 @@ static int decode_axis(struct silo_grid_programs *grid, int axis, PyObject *prog
         return -1;
     const size_t one = sizeof(silo_instruction);
     if (size == 0 || (size_t)size % one != 0 || (size_t)size / one > 4096) {
-        PyErr_Format(PyExc_ValueError, "%zd bytes are no grid program", size);
+        PyErr_Format(PyExc_ValueError, "%zd bytes are not a grid program", size);
         return -1;
     }
     silo_instruction *code = malloc((size_t)size);
@@ -152,7 +152,7 @@ static int evaluation_error(PyObject *kernel, int axis, int error) {
         [SILO_EXPRESSION_OVERFLOW] = "its value does not fit 64 bits",
         [SILO_EXPRESSION_DIVISION] = "it divides by zero",
         [SILO_EXPRESSION_PROGRAM] = "it is not a program",
-        [SILO_EXPRESSION_SLOT] = "it reads an argument that is no array",
+        [SILO_EXPRESSION_SLOT] = "it reads an argument that is not an array",
         [SILO_EXPRESSION_AXIS] = "it reads an axis that the array does not have",
     };
     PyErr_Format(silo_expression_error,

@@ -30,7 +30,7 @@ static bool leaves_open(const struct silo_plan *plan, const struct silo_inputs *
     return false;
 }
 
-/* Whether the call gives a grid that is no function of the config. */
+/* Whether the call gives a grid that is not a function of the config. */
 static bool is_plain_grid(const struct silo_inputs *inputs, const struct silo_grid_source *grid) {
     if (inputs->grid != NULL && inputs->grid != Py_None)
         return !PyCallable_Check(inputs->grid);

@@ -12,7 +12,7 @@
 
 /* Where the grid comes from. */
 struct silo_grid_source {
-    PyObject *callable; /* borrowed from whoever holds this; NULL: `dims` hold */
+    PyObject *callable; /* borrowed from the holder of this; NULL: `dims` hold */
     int64_t dims[3];
 };
 

@@ -13,7 +13,7 @@ struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inp
 
 /* (facts, arguments, options, (device type, device index), grid) of a call; a new reference. The
  * grid is what the call or the launcher gives: a callable, a tuple, an int, or None. Facts are one
- * (kind, code, bits, flags, ndim) a parameter, ndim -1 for what is no array. */
+ * (kind, code, bits, flags, ndim) a parameter, ndim -1 for what is not an array. */
 PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *inputs,
                           const struct silo_grid_source *grid, const struct silo_frame *frame);
 

@@ -64,8 +64,8 @@ SILO_INLINE bool silo_read_tensor(const struct silo_plan *plan, int32_t index, P
     return true;
 }
 
-/* Any argument of a parameter that is no constexpr: all that the short ways above leave. -1 with an
- * ArgumentError set. */
+/* Any argument of a parameter that is not a constexpr: all that the short ways above leave. -1 with
+ * an ArgumentError set. */
 int silo_read_other(const struct silo_plan *plan, int32_t index, PyObject *object,
                     struct silo_frame *frame);
 

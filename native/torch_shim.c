@@ -89,7 +89,8 @@ ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, b
     return found.offset;
 }
 
-/* Bytes of a TensorImpl that are searched: those of torch 2.13 have no more, older ones do. */
+/* Bytes of a TensorImpl that are searched: a TensorImpl of torch 2.13 has no more, older ones do.
+ */
 #define SEARCHED 176
 
 /* The only offset at which `size` bytes equal `wanted[i]` in every tensor i; 0: none, or several.

@@ -43,7 +43,7 @@ def import_time() -> list[str]:
     """The CPU time of `import silo` over `pass`: medians of interleaved processes, best of three rounds."""
 
     def seconds(code: str) -> float:
-        # Not wall time: other work on the machine is no cost of the import.
+        # Not wall time: other work on the machine is not a cost of the import.
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-c", code], check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -197,7 +197,7 @@ class _OnDemand:
 
 
 def _signature_of(twin: Any) -> object:  # noqa: ANN401
-    import inspect  # noqa: PLC0415  # whoever asks for this has it
+    import inspect  # noqa: PLC0415  # a caller that asks for this has it
 
     return inspect.signature(twin)
 

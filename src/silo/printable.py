@@ -17,7 +17,7 @@ _BLANKS = "\t\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\
 
 
 def printable(text: str) -> str:
-    r"""The text with every character written out that is no letter, mark, number, sign, blank, tab or end of a line.
+    r"""The text with every character written out that is not a letter, mark, number, sign, blank, tab or end of a line.
 
     >>> printable("\x1b]0;title\x07 x\ry\u202ez\ttab\r\nnext")
     '\\x1b]0;title\\x07 x\\ry\\u202ez\ttab\nnext'

@@ -134,7 +134,7 @@ def _is_foreign(handler: Handler) -> bool:
 
 
 def _is_wanted() -> bool:
-    """Whether lines are shown that are no log messages."""
+    """Whether lines are shown that are not log messages."""
     return not _quiet and _level in (None, "info", "debug") and _is_terminal() and not _is_configured()
 
 
@@ -171,7 +171,7 @@ class _Line:
     def remove(self, task: Task) -> None:
         """The task is over."""
         with self._lock:
-            if task in self._tasks:  # it was shown, and this is no child that was forked meanwhile
+            if task in self._tasks:  # it was shown, and this is not a child that was forked meanwhile
                 self._tasks.remove(task)
                 self._write("")
 

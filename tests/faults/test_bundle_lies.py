@@ -120,7 +120,7 @@ def test_a_text_that_is_none_is_an_error(good, tmp_path):
     changed = replace(kernel.variants[0], artifact=replace(artifact, sidecars=(artifact.sidecars[0], bad)))
     path = tmp_path / "d.silo"
     write_bundle(path, replace(contents, kernels=(replace(kernel, variants=(changed,)),)), blobs.get)
-    with pytest.raises(SourceError, match="is no text: byte 7 is no UTF-8"):
+    with pytest.raises(SourceError, match="is not text: byte 7 is no UTF-8"):
         code_of(path, "ttir")
 
 

@@ -100,7 +100,7 @@ def test_a_trial_may_take_as_long_as_others_suggest(monkeypatch):
             pool.submit(job(REGISTERS=number), trial=True).result()
         with pytest.raises(CompileTimeoutError, match="other configs of the kernel took a fourth of that"):
             pool.submit(job(HANG=1), trial=True).result()
-        assert pool.submit(job(SLEEP_MS=700)).result(), "what is no trial has the pool's own limit"
+        assert pool.submit(job(SLEEP_MS=700)).result(), "what is not a trial has the pool's own limit"
 
 
 def test_a_hang_is_stopped_and_costs_one_job():

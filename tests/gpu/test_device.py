@@ -7,8 +7,10 @@ import silo
 from gpu_kernels import torch
 from silo.api.machine import array_copies
 from silo.api.machine.device_plugins import device_named
-from silo.core.device import place_of
+from silo.core.device import Measuring, place_of
 from silo.core.recipes import ArrayRecipe
+from silo.errors import CaseError
+from silo.launch.array_libraries.table import library_named, library_of
 from silo.launch.cases import materialize
 from silo.settings import override
 from silo.tune.measure import Contender, MeasurePolicy, measure
@@ -100,3 +102,39 @@ def test_the_timer_follows_torchs_stream():
         beside = elapsed(lambda: x.add_(1), "warm")
     # Events of another stream would see no time between them.
     assert beside > 0.5 * alone
+
+
+def test_a_device_says_whose_memory_it_takes_and_how_much_is_free():
+    device = device_named("cuda")
+    tensor = torch.zeros(1, device="cuda:0")
+    assert tensor.__dlpack_device__()[0] in device.memory.types
+    assert device.measuring is Measuring.CONFINED
+    torch.cuda._sleep(1_000_000)
+    device.synchronize()
+    assert torch.cuda.current_stream().query()
+    free = device.free_memory()
+    assert free is not None
+    assert 0 < free <= device.model.memory_bytes
+
+
+@pytest.mark.parametrize("name", ["torch", "buffer", "cupy", "jax"])
+def test_every_array_library_does_the_same_on_a_gpu(name):
+    if name != "buffer":
+        pytest.importorskip(name)
+    library, place = library_named(name), place_of(device_named("cuda:0"))
+    recipe = ArrayRecipe.of("normal", (3, 5), dtype="float32")
+    try:
+        array = library.make(recipe, place)
+    except CaseError as error:
+        pytest.skip(str(error))  # a jax without CUDA
+    wanted = materialize(recipe, "numpy").view("uint32")
+    assert library_of(array) is library
+    assert (library.bits(array) == wanted).all()
+    copy = library.duplicate(array)
+    put_back = library.keep(copy)
+    if name != "jax":
+        library.write(copy, wanted + 1)
+        assert (library.bits(copy) == wanted + 1).all()
+    put_back()
+    assert (library.bits(copy) == wanted).all()
+    assert (library.bits(array) == wanted).all()

@@ -36,7 +36,7 @@ def prepared(seeds):
 
 
 def _addresses(kernel, arrays):
-    """Addresses that are no multiples of 16, so that nothing is assumed of where the program puts its memory."""
+    """Addresses that are not multiples of 16, so that nothing is assumed of where the program puts its memory."""
     return {parameter.name: 8 for parameter in kernel.parameters if parameter.pointer}
 
 

@@ -19,7 +19,7 @@ from silo.settings import child_environment
 
 # Besides the file's own size: what docs/bundle-format.md promises.
 MOST_BYTES = 64 << 20
-# Far above a second for each MiB of these files; a test is no clock, and what it is about took minutes.
+# Far above a second for each MiB of these files; a test is not a clock, and what it is about took minutes.
 MOST_CPU_S = 15
 
 

@@ -148,7 +148,7 @@ def fault_elsewhere():
 
 
 def sent():
-    """A signal that somebody sends is no fault of a kernel."""
+    """A signal that somebody sends is not a fault of a kernel."""
     run(stray, (4, 1), np.zeros(16, np.float32), 0, 0)
     os.kill(os.getpid(), signal.SIGSEGV)
 

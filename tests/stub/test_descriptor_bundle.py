@@ -127,7 +127,7 @@ def test_from_cases_to_a_launch(stub, tmp_path):
     data = bytes.fromhex(found["map"])
     assert struct.unpack_from("<2Q", data, 16) == (256, 128)
     box = struct.unpack_from("<2I", data, 88)
-    assert found["grid"] == ([2, 4, 1] if box == (64, 64) else [4, 2, 1])  # a box is no wider than its swizzle
+    assert found["grid"] == ([2, 4, 1] if box == (64, 64) else [4, 2, 1])  # a box is not a wider than its swizzle
     assert found["plain"] == [2, 1, 1]
     assert "has the block shape [32, 64], and it was compiled for [64, 64]" in found["refused"]
 

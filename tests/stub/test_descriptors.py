@@ -363,14 +363,14 @@ def test_a_bound_launcher_passes_maps_and_checks_rank_and_dtype(stub):
         ({"strides": [-128, 1]}, r"has strides\[0\] = -128"),
         ({"strides": [1 << 39, 1]}, r"has strides\[0\]"),
         ({"strides": [1.5, 1]}, "has no strides of 1 to 5 integers"),
-        ({"block_shape": [16, 48]}, r"has block_shape\[1\] = 48, which is no power of two"),
+        ({"block_shape": [16, 48]}, r"has block_shape\[1\] = 48, which is not a power of two"),
         ({"block_shape": [0, 64]}, r"has block_shape\[0\] = 0"),
         ({"block_shape": [16]}, "has a block shape of another rank"),
         ({"block_shape": None}, "has no block shape of integers"),
         ({"padding": "one"}, "has no padding of 'zero' or 'nan'"),
         ({"padding": None}, "has no padding"),
-        ({"base": None}, "has a base that is no array of numbers"),
-        ({"base": 3}, "has a base that is no array of numbers"),
+        ({"base": None}, "has a base that is not an array of numbers"),
+        ({"base": 3}, "has a base that is not an array of numbers"),
     ],
 )
 def test_what_no_map_can_be_made_of(stub, change, reason):
@@ -389,7 +389,7 @@ def test_where_the_base_is(stub):
         launch[1](d, e)
     e.base.device = "cuda:0"
     e.base._address += 8
-    with pytest.raises(ArgumentError, match=r"'e' has its base at 0x[0-9a-f]*8, which is no multiple of 16 bytes"):
+    with pytest.raises(ArgumentError, match=r"'e' has its base at 0x[0-9a-f]*8, which is not a multiple of 16 bytes"):
         launch[1](d, e)
     e.base._address -= 8
     launch[1](d, e)

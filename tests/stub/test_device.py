@@ -35,7 +35,7 @@ def test_identity_and_facts():
     assert device.runs(Target("cuda", "sm_90a"))
     assert not device.runs(Target("cuda", "sm_80"))
     assert bool(device.runs(Target("cuda", "sm_90"))) == bool(runs_on(Target("cuda", "sm_90"), device.target))
-    assert device.model == device_named("cuda:0").model  # which one it is is no part of what it is
+    assert device.model == device_named("cuda:0").model  # which one it is is not part of what it is
     assert str(device_named("hip").target) == "hip:gfx942"
     assert device_named("hip").facts()["warp_size"] == 64
     assert device_named("cuda:sm_90a").index == 0

@@ -51,7 +51,7 @@ def decoded(ref: BlobRef, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise SourceError(f"the {ref.kind} {ref.sha256[:16]} is no text: byte {error.start} is no UTF-8") from None
+        raise SourceError(f"the {ref.kind} {ref.sha256[:16]} is not text: byte {error.start} is no UTF-8") from None
 
 
 @frozen

@@ -100,7 +100,7 @@ def _target(kind: str, arch: str, name: str) -> Target:
         return Target.parse(f"{kind}:{arch}")
     except TargetError as error:
         raise SourceError(
-            f"{name} says it was built for {arch!r}, which is no arch of {kind}; is it damaged?"
+            f"{name} says it was built for {arch!r}, which is not an arch of {kind}; is it damaged?"
         ) from error
 
 
@@ -126,7 +126,7 @@ def check_layout(kernel: BinaryKernel, layout: Sequence[LayoutSlot]) -> None:
 
 
 def check_parameters(entry: str, parameters: Sequence[tuple[int, int]], layout: Sequence[LayoutSlot]) -> None:
-    """Whether a kernel that takes ``parameters``, offset and size in bytes of each, takes those of the layout.
+    """Whether a kernel that takes ``parameters``, offset and size in bytes of each, fits the layout.
 
     Raises:
         SourceError: it does not; shows each parameter as declared and as the binary has it. A launch would read wrong

@@ -74,7 +74,7 @@ def read_elf(data: bytes) -> Elf:
     headers: list[tuple[int, ...]] = [
         _SECTION.unpack_from(data, sections_at + index * _SECTION.size) for index in range(count)
     ]
-    # Sections are copied, so those of a hostile file must not overlap without end.
+    # Sections are copied, so a hostile file must not overlap them without end.
     if sum(header[5] for header in headers if header[1] not in (0, _NOBITS)) > 2 * len(data):
         raise _damaged("section headers", "the sections are larger than the file")
     if count and names_index >= count:

@@ -89,7 +89,7 @@ class _Reader:
         for _ in range(count):
             key = self.item(depth + 1)
             if not isinstance(key, str):
-                raise self._error("a key of a map is no string")
+                raise self._error("a key of a map is not a string")
             result[key] = self.item(depth + 1)
         return result
 

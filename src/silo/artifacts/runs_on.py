@@ -64,7 +64,7 @@ def runs_on(artifact_target: Target, device_target: Target, blob_kind: str = "")
     Args:
         artifact_target: what the code was built for.
         device_target: the concrete target of the device; an ``a`` or ``f`` suffix of it says nothing more.
-        blob_kind: ``ptx`` applies the rules of PTX; every other kind those of finished machine code.
+        blob_kind: ``ptx`` applies the rules of PTX; every other kind the rules of finished machine code.
 
     Returns:
         Accepted or Rejected, both with the rule that decided.
@@ -104,7 +104,7 @@ def _sm(arch: str) -> _Sm | None:
 def _cuda(built: str, device: str, *, ptx: bool) -> Decision:
     code, here = _sm(built), _sm(device)
     if code is None or here is None:
-        return Rejected(f"{built if code is None else device} is no compute capability")
+        return Rejected(f"{built if code is None else device} is not a compute capability")
     what = f"{built} {'PTX' if ptx else 'code'}"
     if code.suffix == "a":
         if code.number == here.number:
@@ -138,7 +138,7 @@ def _hip(built: str, device: str) -> Decision:
         return _exact(built, device)
     covered = HIP_GENERIC.get(built)
     if covered is None:
-        return Rejected(f"{built} is no generic processor that is known here: {', '.join(HIP_GENERIC)}")
+        return Rejected(f"{built} is not a generic processor that is known here: {', '.join(HIP_GENERIC)}")
     if device in covered:
         return Accepted(f"{built} covers {device}")
     return Rejected(f"{built} covers {', '.join(sorted(covered))}, the device is {device}")

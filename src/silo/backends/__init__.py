@@ -25,7 +25,7 @@ SHIPPED: dict[str, dict[str, str]] = {
     },
 }
 
-# Names of compile options, and those of them that go to launch info.
+# Names of compile options, and which of them go to launch info.
 OPTIONS: tuple[str, ...] = (
     "num_warps",
     "num_stages",

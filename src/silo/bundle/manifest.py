@@ -418,7 +418,7 @@ class Manifest:
         )
 
     def _specialization(self, index: JSON, signature: JSON, field: str) -> Specialization:
-        """A row of the table, whose extents are those of parameters: a launcher is made to hold them."""
+        """A row of the table. Its extents are parameters' extents: a launcher is made to hold them."""
         found = self._specializations.get(index, field)
         if found.extents:
             names = self._signatures.get(signature, field).names
@@ -582,7 +582,7 @@ def _launch_from_json(data: JSON) -> LaunchInfo:
     for name in ("scratch_align", "profile_align"):
         value = getattr(launch, name)
         if not 1 <= value <= 1 << 16 or value & (value - 1):
-            raise ValueError(f"{name} is no power of two up to 65536: {value}")
+            raise ValueError(f"{name} is not a power of two up to 65536: {value}")
     if not launch.entry or not launch.entry.isprintable():
         raise ValueError(f"not an entry symbol: {launch.entry!r}")
     return launch

@@ -234,7 +234,7 @@ def open_bundle(path: str | os.PathLike[str]) -> Bundle:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise BundleError(f"cannot open the bundle {os.fspath(path)}: it is no regular file")
+            raise BundleError(f"cannot open the bundle {os.fspath(path)}: it is not a regular file")
         if status.st_size < HEADER_BYTES:
             # Gives the error for what is there; a mapping of nothing is an error of its own.
             return Bundle(memoryview(os.pread(descriptor, HEADER_BYTES, 0)), None, name)

@@ -16,7 +16,7 @@ from silo.tune.progress import format_bytes
 
 __all__ = ["command"]
 
-# The numbers are those of silo.compile.packing, which is not imported for --help. A test compares them.
+# The numbers stand in silo.compile.packing, which is not imported for --help. A test compares them.
 _CONFIGS = (
     "How many configs of each case to pack. Default: for targets that nothing here measures the whole space, up to 128 "
     "configs of each case and 64 MiB of code of each kernel, so that silo tune K.silo on the device finds the best; "
@@ -61,7 +61,7 @@ def command(
 ) -> None:
     """Compile the kernels of files and modules for every target, tune where the device is here, and pack one bundle.
 
-    A kernel is built for those of the targets that kernels of its kind are compiled for; the others are listed.
+    A kernel is built for each of the targets that kernels of its kind are compiled for; the others are listed.
 
     The bundle holds, for each kernel, the specializations of its cases and one generic fallback per dtype signature.
     For a target that nothing here can measure it holds the configs of the space besides; calls use the heuristic's

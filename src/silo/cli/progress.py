@@ -97,7 +97,7 @@ class TuneProgress(_Bar):
         if self._lines is not None:
             line = json.dumps(event_to_json(name, progress), ensure_ascii=False)
             self._lines.write(printable_json(line) + "\n")
-            self._lines.flush()  # whoever reads it wants to know now
+            self._lines.flush()  # the reader wants to know now
         parts = [note_of(progress)]
         if progress.last is not None and progress.phase == "search" and (reason := reason_of(progress.last)):
             parts.append(f"refined: {reason}")

@@ -19,7 +19,7 @@ class InProcess:
     """Compiles in the caller's thread, when submitted: no isolation and no time limits. For tests and tiny jobs.
 
     Args:
-        toolchain: the compilers to use; those of the installed entry points by default.
+        toolchain: the compilers to use; the compilers of the installed entry points by default.
     """
 
     def __init__(self, toolchain: Toolchain | None = None) -> None:

@@ -67,7 +67,7 @@ def first_of(
 def within_bytes(sizes: Iterable[tuple[T, int, Sequence[tuple[str, int]]]], limit: int | None) -> frozenset[T]:
     """Which items stay where each brings blobs (sha256 and size), equal ones once, and all together have a limit.
 
-    Each item comes with its rank; those of rank 0 stay whatever they take, others by rank, then in the order given.
+    Each item comes with its rank; items of rank 0 stay whatever they take, others by rank, then in the order given.
     """
     kept: set[T] = set()
     counted: set[str] = set()

@@ -70,7 +70,7 @@ class PlanKernel:
 class PlannedVariant:
     """A variant to build. ``reasons`` says why it is in the plan, ``cases`` whom it serves; both in order.
 
-    ``leads`` are those of its cases whose config it has by measurement or heuristic: calls get it until somebody
+    ``leads`` are its cases whose config it has by measurement or heuristic: calls get it until somebody
     measures another one. ``generic`` marks the fallback that assumes nothing of alignment, divisibility or an integer
     being 1. ``origin`` says what chose its config first.
     """
@@ -213,7 +213,7 @@ def _variant(
 def _fallbacks(kernel: PlanKernel) -> list[tuple[PlanCase, Specialization, tuple[str, ...]]]:
     """For each dtype signature: its first case, the specialization without assumptions, the labels of its cases.
 
-    Arguments that are None, block shapes and constexpr values given by the caller stay: they are no assumptions about
+    Arguments that are None, block shapes and constexpr values given by the caller stay: they are not assumptions about
     values but part of which code this is.
     """
     groups: dict[tuple[Signature, Specialization], tuple[PlanCase, list[str]]] = {}

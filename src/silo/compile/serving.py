@@ -40,7 +40,7 @@ def serve(start: Callable[[], Callable[[Message], bytes]]) -> None:
 
 
 def _die_with_parent() -> None:
-    # The signal comes when the thread that started this process ends; whoever starts one serves it from that thread.
+    # The signal comes when the thread that started this process ends; the pool starts one in the thread that serves it.
     # It also ends code that holds the interpreter lock, where _watch could not act.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -35,7 +35,7 @@ def read_message(take: Callable[[int], bytes]) -> Message:
     """Read one message; ``take(n)`` returns exactly n bytes or raises.
 
     Raises:
-        CompileError: the bytes are no message.
+        CompileError: the bytes are not a message.
     """
     (length,) = _LENGTH.unpack(take(_LENGTH.size))
     if length > _MAX_JSON:
@@ -46,7 +46,7 @@ def read_message(take: Callable[[int], bytes]) -> Message:
         if any(not 0 <= size <= _MAX_BLOB for size in sizes):
             raise CompileError(f"a worker process sent blobs of {sizes} bytes")
     except (ValueError, TypeError, KeyError) as error:
-        raise CompileError(f"a worker process sent what is no message: {error}") from error
+        raise CompileError(f"a worker process sent what is not a message: {error}") from error
     return header, tuple(take(size) for size in sizes)
 
 
@@ -77,7 +77,7 @@ def decode_outcome(message: Message) -> Compiled | SiloError:
         first, *rest = (CompiledBlob(kind, data) for kind, data in zip(kinds, blobs, strict=True))
         return Compiled(LaunchInfo.from_json(header["launch"]), first, tuple(rest), str(header["log"]))
     except (KeyError, ValueError, TypeError) as error:
-        return CompileError(f"a worker process sent what is no outcome: {error}")
+        return CompileError(f"a worker process sent what is not an outcome: {error}")
 
 
 def _rebuild(name: str, message: str) -> SiloError:

@@ -354,7 +354,7 @@ class Case:
         return {name: one.array if isinstance(one, handles) else one for name, one in self.bind(names).items()}
 
     def references(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """The expected arrays, computed; ``CaseError`` names one that is no array or has the wrong shape."""
+        """The expected arrays, computed; ``CaseError`` names one that is not an array or has the wrong shape."""
         bound = self.bind(names)
         return {name: _reference(name, one, bound) for name, one in self.expected.items()}
 
@@ -367,7 +367,7 @@ def _reference(name: str, expected: object, bound: Mapping[str, Any]) -> NDArray
         raise CaseError(f"a case expects values of {name!r}, which is none of its arguments: {', '.join(bound)}")
     if not hasattr(bound[name], "shape") and not isinstance(bound[name], Handle | DescriptorHandle):
         raise CaseError(
-            f"a case expects values of {name!r}, which is no array argument but a {type(bound[name]).__name__}"
+            f"a case expects values of {name!r}, which is not an array argument but a {type(bound[name]).__name__}"
         )
     value = cast("Callable[[], object]", expected)() if callable(expected) else expected
     if isinstance(value, Handle | DescriptorHandle):

@@ -113,7 +113,7 @@ def issue_consent(code: HostCode, reason: str) -> Consent:
 
 
 def require_consent(consent: Consent | None, launch: LaunchInfo, blob: bytes, kind: str, name: str) -> None:
-    """What whoever maps native code asks first; other kinds need no consent.
+    """The question that is asked before native code is mapped; other kinds need no consent.
 
     Raises:
         TrustError: there is none, or it is for other bytes or another launch.

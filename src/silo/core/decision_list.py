@@ -92,7 +92,7 @@ class DecisionList:
         return frozenset(bound.name for step in self.steps for bound in step.bounds)
 
     def find(self, values: Mapping[str, Value]) -> Step | None:
-        """The step for the values of the whole key; None where one is no natural number: it was fitted on such."""
+        """The step for the values of the whole key; None where one is not a natural number: it was fitted on such."""
         numbers = {name: value for name, value in values.items() if type(value) is int and value >= 0}
         if len(numbers) != len(values):
             return None

@@ -152,7 +152,7 @@ def available_sms(count: int, reserved: int) -> int:
 
 @frozen
 class DeviceModel:
-    """What a device is, never which one: its index is no part of the identity.
+    """What a device is, never which one: its index is not part of the identity.
 
     ``units`` counts streaming multiprocessors, compute units or CPU cores; ``memory_bytes`` is its own memory.
     """

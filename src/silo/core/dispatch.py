@@ -163,7 +163,7 @@ class DispatchRules:
             if apart is not None and (near is None or apart < near[0]):
                 near = (apart, rule, config)
         if self.unseen is not None and (near is None or near[0] > 0):
-            # By the bucket, not the value: a launcher asks once a bucket. The bounds are those of buckets.
+            # By the bucket, not the value: a launcher asks once a bucket. The bounds are bounds of buckets.
             step = self.unseen.find(dict(zip(self.key, bucket, strict=True)))
             if step is not None:
                 return Match(step.config, None, f"decision list: {step}")

@@ -36,7 +36,7 @@ class ExtentKind(Enum):
 
 @frozen
 class HeldExtents:
-    """Which extents of a call decide the code of a kernel: those of ``arguments``, by name, and perhaps its grid.
+    """Which extents of a call decide the code of a kernel: extents of ``arguments``, by name, and perhaps its grid.
 
     A kernel that has some is compiled for each of their values; its guard holds every number of them.
 

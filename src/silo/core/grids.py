@@ -7,9 +7,9 @@ integer, or an expression. What all grids have in common:
   behind another size.
 - Nothing wraps: an axis that passes 64 bits is an error of the expression, one that the device cannot launch is an
   error of the launcher.
-- What a kernel's blocks have to keep to is a requirement of the grid: configs that break it are no part of the space.
+- What a kernel's blocks have to keep to is a requirement of the grid: configs that break it are not part of the space.
 
-The kinds are those of PyTorch 2.13 (``torch/_inductor/runtime/triton_heuristics.py``, ``GridExpr``).
+The kinds follow PyTorch 2.13 (``torch/_inductor/runtime/triton_heuristics.py``, ``GridExpr``).
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def precomputed(table: Sequence[tuple[Mapping[str, Value], Sequence[Size] | Grid
     """For a config that agrees with the values of an entry, that entry's grid: a :class:`Grid`, or one to three sizes.
 
     The entry that says most of a config is taken, the first of several. A config that no entry is for is none of the
-    space. ``ExpressionError`` for a table without entries, or with values that are no integers.
+    space. ``ExpressionError`` for a table without entries, or with values that are not integers.
 
     >>> grid = precomputed([({}, ["n"]), ({"SPLIT": 2}, ["n", 2])])
     >>> grid.dimensions({"n": 7}, {"SPLIT": 2}), grid.dimensions({"n": 7}, {"SPLIT": 1})

@@ -1,4 +1,4 @@
-"""Spaces of groups: parameters that hardly depend on those of other groups, so that one group is chosen at a time."""
+"""Spaces of groups: parameters that hardly depend on other groups, so that one group is chosen at a time."""
 
 from __future__ import annotations
 

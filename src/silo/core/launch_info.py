@@ -193,7 +193,7 @@ class LaunchInfo:
         return (self.threads, 1, 1)
 
     def to_json(self) -> JSON:
-        """The canonical form; every field is present but those of ``_OPTIONAL`` that are the default.
+        """The canonical form; every field is present but fields of ``_OPTIONAL`` that have the default.
 
         Each launch option is a member by its own name.
         """

@@ -394,7 +394,7 @@ def substitute(
 ) -> Node:
     """The expression with config values and device facts put in and constants folded.
 
-    Names that are not given stay. A value that is no integer is an ``ExpressionError``.
+    Names that are not given stay. A value that is not an integer is an ``ExpressionError``.
     """
     bindings = Bindings(config=config or {}, facts=facts or {})
     if isinstance(node, Op):

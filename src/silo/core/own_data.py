@@ -131,7 +131,7 @@ def own_from_json(data: JSON) -> OwnData:
 
 
 def formula_of(function: Callable[..., object], shape: tuple[int, ...]) -> Formula:
-    """What a function computes from an element's indices. ``TraceError`` where that is no expression."""
+    """What a function computes from an element's indices. ``TraceError`` where that is not an expression."""
     return Formula(trace_indices(function, _index_names(len(shape))))
 
 
@@ -141,7 +141,7 @@ def values_of(values: Any, dtype: object = None) -> tuple[Values, tuple[int, ...
     Without ``dtype`` it is that of the array; for Python's numbers bool, int32 (int64 where they need it) or float32.
 
     Raises:
-        CaseError: they are no array, do not fit the dtype, or are too many to be kept.
+        CaseError: they are not array, do not fit the dtype, or are too many to be kept.
     """
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         numbers, shape = _flat(cast("Sequence[Any]", values))

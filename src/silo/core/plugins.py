@@ -187,7 +187,7 @@ def threads_of_option(name: str) -> int:
 def _own_option(name: str) -> Option | None:
     """An option of a plug-in that Silo does not ship. Only one plug-in can have it: its name is how the name begins."""
     plugin, separator, _ = name.partition("_")
-    # Most names are those of parameters, such as BLOCK_SIZE, for which nobody is asked.
+    # Most names are parameters' names, such as BLOCK_SIZE, for which no plug-in is asked.
     if not separator or not plugin.islower() or plugin in shipped_places(COMPILERS):
         return None
     place = installed_places(COMPILERS).get(plugin)
@@ -243,7 +243,7 @@ def is_blob_kind(kind: str) -> bool:
 def is_host_code(kind: str) -> bool:
     """Whether blobs of this kind run in the process that loads them; so they do where any plug-in declares it.
 
-    What a file says plays no part but by the kind's name, and a name that nobody here declares is no answer.
+    What a file says plays no part but by the kind's name, and a name that nobody here declares is not an answer.
 
     Raises:
         TrustError: no installed compiler or loader declares the kind.

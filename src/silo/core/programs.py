@@ -177,7 +177,7 @@ def _leaf(leaf: Leaf, slots: Mapping[str, int]) -> Instruction:
         what = "device fact" if isinstance(leaf, DeviceFact) else "config value"
         raise ExpressionError(f"the {what} {leaf} has no value: it must be put in before a program is made")
     if name not in slots:
-        raise ExpressionError(f"{leaf} has no slot: {name!r} is no argument; known: {', '.join(slots) or 'none'}")
+        raise ExpressionError(f"{leaf} has no slot: {name!r} is not an argument; known: {', '.join(slots) or 'none'}")
     match leaf:
         case Argument():
             return Instruction(Opcode.ARGUMENT, 0, slots[name])

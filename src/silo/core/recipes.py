@@ -70,7 +70,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ArrayRecipe:
-    """How to make one array. ``strides`` are in elements, None for C order; ``params`` are those of the fill, by name.
+    """How to make one array. ``strides`` are in elements, None for C order; ``params`` belong to the fill, by name.
 
     Values depend on the logical element number (C order), never on the strides. Build with :meth:`of`, which fills in
     defaults; ``CaseError`` says which member makes no sense.
@@ -475,10 +475,11 @@ class CaseRecipe:
         for name, recipe in self.arguments:
             owner = kinds.get(recipe.name) if isinstance(recipe, AliasRecipe) else None
             if isinstance(recipe, AliasRecipe) and not isinstance(owner, ArrayRecipe | DescriptorRecipe):
-                raise CaseError(f"the case {self.label!r}: {name} is the array of {recipe.name!r}, which is no array")
+                message = f"{name} is the array of {recipe.name!r}, which is not an array"
+                raise CaseError(f"the case {self.label!r}: {message}")
         for name, _ in self.expected:
             if not isinstance(kinds.get(name), ArrayRecipe | DescriptorRecipe | AliasRecipe):
-                raise CaseError(f"the case {self.label!r} expects values of {name!r}, which is no array argument")
+                raise CaseError(f"the case {self.label!r} expects values of {name!r}, which is not an array argument")
         if self.grid is not None and not 1 <= len(self.grid) <= 3:
             raise CaseError(f"the case {self.label!r} has a grid of {len(self.grid)} axes; 1 to 3")
         object.__setattr__(self, "config", tuple(sorted(self.config, key=lambda item: item[0])))

@@ -20,7 +20,7 @@ __all__ = ["DeclaredSpace", "Rule", "SearchSpace", "SpaceHeuristic", "space_of"]
 
 
 class SearchSpace(Protocol):
-    """The configs that a kernel may be compiled with, or those of them that one call leaves.
+    """The configs that a kernel may be compiled with, or the part of them that one call leaves.
 
     :class:`silo.core.space.Space` lists them or spans them by axes, :class:`silo.core.config_set.ConfigSet` is a plain
     list, and :class:`silo.core.grouped_space.GroupedSpace` has far more of them than anyone lists.

@@ -164,7 +164,7 @@ class Space:
     def neighbours(self, config: Config) -> tuple[Config, ...]:
         """The configs one step away: one parameter differs.
 
-        A number goes to the next smaller or larger one that the space has there, what is no number (strings, bools,
+        A number goes to the next smaller or larger one that the space has there, what is not a number (strings, bools,
         None) to every other value. Parameters in order of name, the smaller value first. ``SpaceError`` if the config
         is not of this space.
         """

@@ -37,8 +37,8 @@ class Specialization:
     """Facts by parameter name, and the values of constexpr parameters that the caller gave.
 
     A fact that is absent was not assumed: a kernel compiled without ``aligned16`` accepts any pointer. The constant of
-    a tensor descriptor is its block shape. ``extents`` are those of arrays that the code was made for, ``grid`` the
-    grid that it was made for; of most kernels the code is made for none (:mod:`silo.core.extents`).
+    a tensor descriptor is its block shape. ``extents`` are the extents of arrays that the code was made for,
+    ``grid`` the grid that it was made for; of most kernels the code is made for none (:mod:`silo.core.extents`).
     All tuples are sorted by name, so equal specializations compare and hash equal.
     """
 

@@ -52,7 +52,8 @@ class Target:
         form = _ARCH_FORMS.get(kind, _ANY_ARCH)
         if colon and not re.fullmatch(form, arch):
             example = _EXAMPLES.get(kind, f"{kind}:ARCH")
-            raise TargetError(f"unknown target {text!r}: {arch!r} is no arch of {kind}; write for example {example}")
+            reason = f"{arch!r} is not an arch of {kind}"
+            raise TargetError(f"unknown target {text!r}: {reason}; write for example {example}")
         return cls(kind, arch)
 
     def __lt__(self, other: Target) -> bool:

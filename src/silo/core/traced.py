@@ -143,7 +143,7 @@ class Traced:
 
     def __invert__(self) -> Traced:
         if not _is_condition(self.node):
-            raise TraceError(f"~ of {self.node}, which is no condition: expressions have no bit operations")
+            raise TraceError(f"~ of {self.node}, which is not a condition: expressions have no bit operations")
         return apply(OpKind.NOT, self)
 
     def __eq__(self, other: object) -> Traced:  # pyright: ignore[reportIncompatibleMethodOverride]

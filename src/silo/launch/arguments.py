@@ -43,7 +43,7 @@ _ALIGNED, _DIVISIBLE, _ONE, _READONLY, _RANGE32 = 1, 2, 4, 8, 16
 class Argument:
     """One argument: ``value`` is the caller's object, ``dtype`` that of an array's elements or of the scalar.
 
-    ``ndim`` is None for what is no array; ``block_shape`` is a tensor descriptor's, whose other members are those of
+    ``ndim`` is None for what is not an array; ``block_shape`` is a tensor descriptor's, whose other members describe
     its base. ``shape`` and ``strides`` (in elements) are known where the guard holds them, for they decide the code.
     The facts hold for every call with the same guard.
     """
@@ -142,7 +142,7 @@ class Call:
         return {one.name: one.facts(constant) for one in self.arguments if one.kind is not ValueKind.ABSENT}
 
     def extents(self, held: HeldExtents) -> tuple[tuple[str, Extents], ...]:
-        """Those that decide the code, by name. What is no array (None, a number) has none."""
+        """Those that decide the code, by name. What is not an array (None, a number) has none."""
         from silo.core.extents import ExtentKind, Extents  # noqa: PLC0415  # few kernels have any
 
         found = ((self[name], kind) for name, kind in held.arguments)

@@ -43,7 +43,7 @@ def bind(
         config: values of the parameters and options the config sets, also derived ones; a callable grid sees them.
         grid: the declared grid, one expression an axis; None: the call has to give one.
         facts: device facts the grid may use.
-        names: parameters of the launcher, in order; those of ``signature`` where not given.
+        names: parameters of the launcher, in order; the names of ``signature`` where not given.
         tag: kept as ``Binding.tag``.
 
     Raises:
@@ -71,7 +71,7 @@ def _slot(
     if kind in _HIDDEN:
         return (0, kind.value, False)
     if name not in slots:
-        raise DeviceError(f"{kernel}: the binary takes {name!r}, which is no parameter; known: {', '.join(slots)}")
+        raise DeviceError(f"{kernel}: the binary takes {name!r}, which is not a parameter; known: {', '.join(slots)}")
     writes = kind in (AbiType.POINTER, AbiType.TENSORMAP) and name in signature.names and signature[name].effect.writes
     return (slots[name], kind.value, writes)
 

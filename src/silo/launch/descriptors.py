@@ -120,5 +120,5 @@ def map_problem(form: TensorMap) -> str | None:
     if limit is not None and width > limit:
         return f"its box is {width} bytes wide, and a swizzle of {limit} bytes takes at most that"
     if width % 16:
-        return f"its box is {width} bytes wide, which is no multiple of 16"
+        return f"its box is {width} bytes wide, which is not a multiple of 16"
     return None

@@ -1,7 +1,7 @@
 """``SILO_PROFILE``: how long each kernel of a program takes, and how fast it moves the memory it was given.
 
 A GPU's launches are timed by events on their stream, which are read when there are many of them and at exit; launches
-on the CPU by the wall clock. Bytes are those of whole arrays, counted once for each direction the kernel uses them in
+on the CPU by the wall clock. Bytes count whole arrays, counted once for each direction the kernel uses them in
 (the rule of PyTorch Inductor's bandwidth profile): a kernel that touches a part of an array looks faster than it is.
 """
 
@@ -31,7 +31,7 @@ __all__ = ["KernelTotal", "LaunchProfile", "apply_setting", "moved_bytes", "prof
 # Pairs of events that wait to be read; reading them waits for the device.
 _PENDING = 16384
 
-# How often the bytes behind a pointer move, and what is no array for sure: this runs at every launch.
+# How often the bytes behind a pointer move, and what is not an array for sure: this runs at every launch.
 _TIMES = {effect: int(effect.reads) + int(effect.writes) for effect in Effect}
 _SCALARS = (int, float, str, type(None))
 

@@ -69,14 +69,15 @@ def make_launcher(
         exact: scalar parameters whose very value is part of the situation, because a derived constexpr depends on it.
         config_names: parameters a config (or a heuristic) sets where the caller does not.
         open_key: as ``key``, but only in calls that leave some of ``config_names`` open.
-        counted: those of ``config_names`` that the grid has to count where a call leaves them open: whether the grid
+        counted: the ``config_names`` that the grid has to count where a call leaves them open: whether the grid
             that it gives is of integers is part of the situation then.
         grid: a tuple, list, int or callable to use where neither the call nor the binding has a grid.
-        options: compile options accepted as keywords besides the parameters; those of Silo's own compilers by default.
+        options: compile options accepted as keywords besides the parameters; the options of Silo's own compilers by
+            default.
         release_gil: False keeps the GIL during a launch, which saves some 60 ns and stops every other Python thread
             for as long as the kernel runs (on a CPU) or its queue is full (on a GPU).
-        extents: those of a call that decide the kernel's code, every number of which is part of the situation; None
-            for a kernel whose code takes any. A grid that is held is given by calls as integers, or declared.
+        extents: the extents of a call that decide the kernel's code, every number of which is part of the situation;
+            None for a kernel whose code takes any. A grid that is held is given by calls as integers, or declared.
 
     Raises:
         SourceError: a parameter cannot be launched, or there is none of which extents are held.

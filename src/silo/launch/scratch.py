@@ -43,7 +43,7 @@ def allocate(size: int, alignment: int, kind: str, index: int, stream: int) -> t
     """What the native module calls: (owner, address) of ``size`` bytes.
 
     The owner is released right after the launch, so an allocator must not hand the memory to another stream before the
-    kernel has run: those of frameworks keep that order.
+    kernel has run: allocators of frameworks keep that order.
     """
     device = f"{kind}:{index}"
     owner: Any

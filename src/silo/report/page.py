@@ -102,7 +102,7 @@ def _template() -> Template:
 
 
 def _shown(value: object) -> object:
-    """Texts without marks that a browser obeys and nobody sees, such as those of direction; charts are made so."""
+    """Texts without marks that a browser obeys and nobody sees, such as marks of direction; charts are made so."""
     return value if isinstance(value, int | float) or hasattr(value, "__html__") else printable(str(value))
 
 

@@ -22,7 +22,7 @@ __all__ = ["BringsCode", "GivenCode", "KernelSource", "PrunesConfigs"]
 
 
 class KernelSource(Source, Protocol):
-    """A source that calls can be resolved against."""
+    """A source that calls can be resolved against. Where a class inherits from this one, it says only what it has."""
 
     @property
     def location(self) -> str:
@@ -32,17 +32,17 @@ class KernelSource(Source, Protocol):
     @property
     def heuristics(self) -> Mapping[str, Callable[..., object]]:
         """Functions that compute constexprs from the arguments, by name."""
-        ...
+        return {}
 
     @property
     def exact(self) -> frozenset[str]:
         """Scalar parameters whose very value decides which code serves a call."""
-        ...
+        return frozenset()
 
     @property
     def extents(self) -> HeldExtents | None:
         """Which shapes, strides or grid decide the code: each is compiled for by itself. None: none of them does."""
-        ...
+        return None
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """The typed signature and the facts of one call. Raises ArgumentError."""
@@ -50,7 +50,8 @@ class KernelSource(Source, Protocol):
 
     def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
         """Constants that the config alone decides: block shapes of descriptors, by name. Raises SourceError."""
-        ...
+        del config, specialization
+        return {}
 
     def constant(self, value: object) -> Value:
         """The value of an argument for a constexpr parameter, or of an option that a call gives. Raises SourceError."""

@@ -88,7 +88,7 @@ class NeedsPackages(Protocol):
         ...
 
     def versions(self) -> Mapping[str, str]:
-        """Versions by package, for whoever looks at a bundle; none of what is not installed."""
+        """Versions by package, for ``silo inspect``; without packages that are not installed."""
         ...
 
 

@@ -74,7 +74,7 @@ class FallbackBlobs:
 
 
 class FallbackRecords:
-    """Records on disk, followed by those of this process that the disk refused."""
+    """Records on disk, followed by records of this process that the disk refused."""
 
     def __init__(self, gate: DiskGate, disk: DiskRecords) -> None:
         self._gate = gate

@@ -1,6 +1,6 @@
 """The check that a store is private to its user.
 
-Compiled code of the store runs in its user's processes, so whoever may write there could run code as that user. Two
+Compiled code of the store runs in its user's processes, so anybody who may write there could run code as that user. Two
 looks make sure that nobody else may. Before a store is used, :func:`examine` walks from ``/`` to its root and over its
 folders. Whenever a file of it is opened, :func:`open_private` looks at the folder and at the very file that was opened:
 no exchange between two moments matters, for a file that is read was written by this user, whatever led to it.
@@ -176,7 +176,7 @@ def check_folder(path: Path) -> None:
 def _check(path: Path, found: os.stat_result) -> None:
     private = is_private(found.st_mode, found.st_uid, os.geteuid())
     if private and not stat.S_ISREG(found.st_mode):
-        private = Rejected("it is no plain file")
+        private = Rejected("it is not a plain file")
     if isinstance(private, Rejected):
         raise NotPrivateError(private.reason, path)
 

@@ -103,7 +103,7 @@ class DiskRecords:
             try:
                 record = decode_line(f"record/{key}", line)
             except ValueError as error:
-                self._notices.once(f"damaged {path}", f"{path}: line {number} is no whole record ({error}); skipped")
+                self._notices.once(f"damaged {path}", f"{path}: line {number} is not a whole record ({error}); skipped")
                 continue
             yield record
 

@@ -15,7 +15,7 @@ from silo.store.notices import Notices
 
 __all__ = ["PARTS", "Pruned", "Usage", "clear", "prune", "usage"]
 
-# What `clear` may remove. Trust is no cache: it holds the user's word.
+# What `clear` may remove. Trust is not a cache: it holds the user's word.
 PARTS = ("blobs", "artifacts", "jobs", "records", "damaged")
 GRACE_S = 3600
 

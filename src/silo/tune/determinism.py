@@ -18,9 +18,9 @@ __all__ = ["same_bits"]
 
 
 def same_bits(configs: Sequence[Config], numerics: Sequence[Numerics | str]) -> tuple[Decision, ...]:
-    """For each config, whether its results are surely those of the first, and why (not). Pure.
+    """For each config, whether its results are surely the results of the first, and why (not). Pure.
 
-    ``numerics`` are those of the kernel with each config, or why there are none: it does not compile.
+    ``numerics`` are the kernel's numerics with each config, or why there are none: it does not compile.
     """
     return tuple(
         Accepted("the first config") if place == 0 else _same((configs[0], numerics[0]), (config, numerics[place]))

@@ -15,7 +15,7 @@ class Evaluator(Protocol):
     """Compiles, checks and measures the configs of one study.
 
     A config's own failure is a trial with that status, or a ``CompileError`` or ``LaunchError`` which the session
-    turns into one. Whatever is no config's fault (no C compiler, a lost device) is raised and ends the session.
+    turns into one. Whatever is not a config's fault (no C compiler, a lost device) is raised and ends the session.
     """
 
     def prepare(self, configs: Sequence[Config]) -> None:

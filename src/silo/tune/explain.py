@@ -28,8 +28,8 @@ class Explanation:
     one why it cannot win. ``near`` are studies whose trials do not count here, nearest first; ``seeds`` what they
     suggest. ``lock`` is what the lock says, "" without one. ``aside`` are configs that spill and were not measured:
     they are neither known nor new, and a session that is no different leaves them alone. Of a space of groups
-    ``at_most`` so many configs are measured, and ``new`` are those of the next group alone: what follows depends on
-    them.
+    ``at_most`` so many configs are measured, and ``new`` are the configs of the next group alone: what follows
+    depends on them.
     """
 
     study: Study
@@ -111,8 +111,8 @@ def explain_study(
 ) -> Explanation:
     """What is known of ``study`` from its own ``trials`` and from studies that are ``near``. Pure.
 
-    Trials of ``refined`` configs count as those of the space do, but are not missed where there are none; nor are
-    those of configs ``aside``.
+    Trials of ``refined`` configs count as trials of the space's configs do, but are not missed where there are none;
+    nor are trials of configs ``aside``.
     """
     own = [trial for trial in trials if trial.config in space or trial.config in refined]
     tried = ConfigSet(trial.config for trial in own)

@@ -53,7 +53,7 @@ class Lanes(Protocol):
     def finish(self) -> Finished:
         """Wait for one that was started: its trial, how much it spills if that is too much, or the error it raised.
 
-        What is no config's fault is raised.
+        What is not a config's fault is raised.
         """
         ...
 

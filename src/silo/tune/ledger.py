@@ -1,4 +1,4 @@
-"""The trials of one study as a session sees them: those in the store, those of other processes, its own."""
+"""The trials of one study as a session sees them: trials in the store, trials of other processes, and its own."""
 
 from __future__ import annotations
 

@@ -47,9 +47,9 @@ class Choice:
 def choose(trials: Sequence[Trial], deployed: Config | None, comparison: Sequence[Trial] = ()) -> Choice | None:
     """The config to deploy: the deployed one unless another is faster beyond the noise. None where none works. Pure.
 
-    What is within the noise is what ties are (:func:`silo.tune.statistics.indistinguishable`). Of the trials, those of
-    the ``comparison`` that the deployed config and the winner took part in together decide; without one the samples of
-    all finalists, and where the deployed config was none of them those of the search, which both have.
+    What is within the noise is what ties are (:func:`silo.tune.statistics.indistinguishable`). Of the trials, the
+    ones of the ``comparison`` that the deployed config and the winner took part in together decide; without one the
+    samples of all finalists, and where the deployed config was none of them the trials of the search, which both have.
     """
     winner = choose_winner(trials)
     if winner is None:
@@ -172,7 +172,7 @@ class Lock:
         return next((entry.config for entry in self.entries if entry.slot == slot), None)
 
     def updated(self, entries: Iterable[LockEntry]) -> Lock:
-        """The lock with these decisions in place of those of their slots."""
+        """The lock with these decisions, which replace the entries of their slots."""
         slots = {entry.slot: entry for entry in self.entries} | {entry.slot: entry for entry in entries}
         return Lock(tuple(slots.values()))
 

@@ -42,7 +42,7 @@ _SEARCH_SHARE = 0.85
 FINISH_SHARE = 0.9
 # So many configs in a row that the machine kept from being tried end a session: the next would fare no better.
 _MOST_FAULTS = 8
-# How many configs the default searcher looks at when no budget says: whoever wants all of a larger space says so.
+# How many configs the default searcher looks at when no budget is given; a budget lets it look at more.
 _DEFAULT_EVALUATIONS = 256
 
 
@@ -232,7 +232,7 @@ class _Session:
             self._measure([self._deployed], 1.0)
 
     def measure_aside(self) -> None:
-        """Measure those of the configs set aside that are worth it, least spilling first."""
+        """Measure the configs set aside that are worth it, least spilling first."""
         if trouble := self._aside.keep():
             self._troubles.append(trouble)
         if not len(self._aside):
@@ -412,7 +412,7 @@ class _Session:
     def _trial(self, config: Config, result: Trial | SiloError) -> Trial | None:
         """What came of a config as a trial; None where it was the machine's fault, which nobody is told for ever.
 
-        Raises what is no config's fault and every other one would meet too.
+        Raises what is not a config's fault and every other one would meet too.
         """
         compile_ns = self._clock() - self._begun.pop(config.order_key)
         failed = isinstance(result, CompileError | LaunchError) and not isinstance(result, CompilerMissingError)

@@ -43,7 +43,7 @@ class Scope:
     Attributes:
         refiner: Proposes further configs by what was measured; they count for the space as its own do.
         most_spills: Configs whose code keeps more values of a thread in local memory are set aside; None: no config is.
-            A config that was set aside is no trial and no evaluation, and its searcher is told that it failed.
+            A config that was set aside is neither a trial nor an evaluation, and its searcher is told that it failed.
         deployed: A config of the space, or of its refinements, that is in use: it is measured and compared whatever
             else is, so that who decides whether it stays has samples taken side by side. The winner does not depend
             on it.

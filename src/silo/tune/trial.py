@@ -170,7 +170,7 @@ class Study:
 
     ``bucket`` is the class of the values of the arguments called ``bucket_names`` (both empty for a kernel without
     key), ``compiler`` the compiler's identity, ``policy`` the measurement policy's, ``driver`` the device driver's
-    version ("" where there is none). The space is no part of it, so a space may grow or shrink.
+    version ("" where there is none). The space is not part of it, so a space may grow or shrink.
     """
 
     kernel: str

@@ -92,7 +92,7 @@ def _outrun(usable: Iterable[list[Trial]]) -> bool:
 
 
 def disqualified(trials: Iterable[Trial]) -> bool:
-    """Whether a trial among those of one config rules it out, however fast others of them were."""
+    """Whether a trial of one config rules it out, however fast others of them were."""
     return any(trial.status in _DISQUALIFYING for trial in trials)
 
 

@@ -102,7 +102,7 @@ def rpn(
 
 
 class RpnKind:
-    """The source plug-in: implements ``silo.sources.kinds.SourceKind`` and ``DefinesKernels``."""
+    """The source plug-in: implements ``SourceKind`` and ``DefinesKernels`` of ``silo.sources.source_kind``."""
 
     advice = "call silo.rpn(name, parameters, program)"
     define = staticmethod(rpn)

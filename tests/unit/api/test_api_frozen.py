@@ -106,7 +106,7 @@ def test_frozen_refuses_what_was_never_measured_and_names_what_is_near(tuned, tm
         assert "SILO_TUNE=cached" in str(caught.value)
         assert (out == 0).all()
         assert "frozen" in kernel().explain(x, out, n)
-        silo.kernel(space={"BLOCK": [64]}, key=["n"], grid=(64,))(twice)(x, out, n)  # one config is no choice
+        silo.kernel(space={"BLOCK": [64]}, key=["n"], grid=(64,))(twice)(x, out, n)  # one config is not a choice
     shutil.copytree(folder / "home", tmp_path / "copy")
     changed = tmp_path / "kernels.py"
     changed.write_text(KERNELS.replace("* 2.0", "* (1.0 + 1.0)"))

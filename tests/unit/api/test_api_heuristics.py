@@ -129,8 +129,8 @@ def test_sizes_constraints_and_own_functions():
 @pytest.mark.parametrize(
     ("space", "key", "said"),
     [
-        (("pointwise", {"x": "n"}), None, "sets XBLOCK, which is no tl.constexpr parameter.*has BLOCK: say"),
-        (("pointwise", {"x": "count"}, {"XBLOCK": "BLOCK"}), None, "'count' is no scalar parameter"),
+        (("pointwise", {"x": "n"}), None, "sets XBLOCK, which is not a tl.constexpr parameter.*has BLOCK: say"),
+        (("pointwise", {"x": "count"}, {"XBLOCK": "BLOCK"}), None, "'count' is not a scalar parameter"),
         (("pointwise", {"x": lambda a: a.x.shape[0]}, {"XBLOCK": "BLOCK"}), None, "a size of the pointwise heuristic"),
         (("pointwise", {"x": "n"}, {"XBLOCK": "BLOCK"}), ["out"], "reads n, which the key lacks"),
     ],
@@ -183,7 +183,7 @@ def test_a_call_that_gives_its_blocks_is_as_it_was():
     resolver.understand = lambda *call: misses.append(call) or understand(*call)
     for size in (16, 160, 1600):
         kernel[(-(-size // 64),)](X, out(), size, BLOCK=64)
-    assert len(misses) == 1, "the size is no part of the guard"
+    assert len(misses) == 1, "the size is not part of the guard"
     for size in (16, 160, 1600):
         kernel[by_n](X, out(), size)
     assert len(misses) == 4

@@ -67,7 +67,7 @@ DECORATORS = {
         r"satisfies its constraints: \(BLOCK > 128\); \(BLOCK < 256\)",
     ),
     "a constraint on what is not there": ({"constraints": [lambda c: c.BLOK > 1]}, SpaceError, "nothing is called"),
-    "a key that names nothing": ({"key": ["m"]}, SourceError, "the key 'm' is no scalar parameter; it has x, out, n"),
+    "a key that names nothing": ({"key": ["m"]}, SourceError, "key 'm' is not a scalar parameter; it has x, out, n"),
     "a key that configs set": ({"key": ["n", "BLOCK"]}, SourceError, "the key 'BLOCK' is set by the configs"),
     "a key that is a text": ({"key": "n"}, SourceError, r"write key=\['n'\]"),
     "a key named twice": ({"key": ["n", "n"]}, SourceError, "the key names 'n' twice"),
@@ -141,7 +141,7 @@ FILES = {
         SPACE,
         CASE.replace('"out"', '"n"'),
         CaseError,
-        "'n', which is no array argument but a int",
+        "'n', which is not an array argument but a int",
     ),
 }
 

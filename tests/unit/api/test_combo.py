@@ -318,7 +318,7 @@ def test_a_space_of_groups_of_one_s_own(tmp_path):
             lambda: silo.kernel(space=heuristics.combo_space([heuristics.space("pointwise", {"x": "m"})]))(
                 rows_and_copy
             ),
-            "'m' is no scalar parameter",
+            "'m' is not a scalar parameter",
         ),
         (
             lambda: silo.kernel(space=heuristics.combo_space([ROWS, COPY]), key=["n"])(rows_and_copy),

@@ -235,7 +235,7 @@ def test_expectations_are_computed_only_when_asked():
             r"shape \(4,\); the argument's shape is \(3,\)",
         ),
         (lambda m: Case(args=(m.zeros(1),), expected={"x": lambda: [object()]}), "an array of object"),
-        (lambda m: Case(args=(1,), expected={"x": 1}), "which is no array argument"),
+        (lambda m: Case(args=(1,), expected={"x": 1}), "which is not an array argument"),
     ],
 )
 def test_wrong_cases(case, message):

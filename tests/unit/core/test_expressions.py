@@ -252,7 +252,7 @@ def test_programs():
     [
         (block, "the config value BLOCK has no value"),
         (DeviceFact("sm_count"), "the device fact device.sm_count has no value"),
-        (Argument("m"), "m has no slot: 'm' is no argument; known: n"),
+        (Argument("m"), "m has no slot: 'm' is not an argument; known: n"),
     ],
 )
 def test_programs_need_arguments_only(node, message):

@@ -66,7 +66,7 @@ def test_layout_config_and_effects_arrive():
 
 
 def test_a_binary_that_takes_what_cannot_be_given():
-    with pytest.raises(DeviceError, match="takes 'z', which is no parameter; known: x, y"):
+    with pytest.raises(DeviceError, match="takes 'z', which is not a parameter; known: x, y"):
         bound(LaunchInfo("add", (LayoutSlot("z", AbiType.I32),)))
     with pytest.raises(DeviceError, match="tensor map"):
         bound(LaunchInfo("add", (LayoutSlot("x", AbiType.TENSORMAP),)))

@@ -34,6 +34,7 @@ CALLS = {
         "core/plugins.py": "declarations, by their entry points",
         "sources/kinds.py": "kinds of sources, by their entry points",
         "launch/loading.py": "loaders, by their declarations, after consent was required",
+        "sources/kinds.py": "source plug-ins, by their entry points",
     },
     # Who calls that.
     "open_object": {"backends/cpu/load.py": "load: code that was compiled a moment ago"},

@@ -19,7 +19,7 @@ FOREIGN = re.compile(r"/work/|/root/|pypi\.org|files\.pythonhosted|registry\.npm
 def tracked_files():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
-        pytest.skip("this is no checkout")
+        pytest.skip("this is not a checkout")
     return [ROOT / name for name in listed.stdout.splitlines()]
 
 
@@ -45,7 +45,7 @@ def is_importable(module, name):
         return True
     try:
         return importlib.util.find_spec(f"{module}.{name}") is not None
-    except ModuleNotFoundError:  # the module is no package
+    except ModuleNotFoundError:  # the module is not a package
         return False
 
 

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3] / "src" / "silo"
 
-# Modules that name Triton although they are no part of its plug-ins, and what for.
+# Modules that name Triton although they are not part of its plug-ins, and what for.
 TRITON = {
     "api/tuning/foreign_results.py": "writes the files of Triton's autotuner, a foreign format by that name",
     "backends/__init__.py": "the table of the plug-ins that Silo ships",

@@ -59,7 +59,7 @@ REVEALED = [
     "Kernel",
     "BundledKernel",
     "None",
-    "None",
+    "Any",  # an attribute may also be the kernels of a class
 ]
 
 

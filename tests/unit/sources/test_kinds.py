@@ -16,22 +16,18 @@ from silo.errors import SourceError
 from silo.sources import kinds
 from silo.sources.callables import plain_callable
 from silo.sources.declaration import Declaration
+from silo.sources.kernel_source import KernelSource
 from silo.sources.kinds import kind_named, kind_reading
 
 
-class ToySource:
-    """A kernel of a kind that Silo does not know."""
+class ToySource(KernelSource):
+    """A kernel of a kind that Silo does not know: all that such a class has to say."""
 
     kind, name, location, fingerprint = "toy", "double", "toy.py:1", "f" * 64
     signature = Signature((Parameter("x"), Parameter("WIDE", ParameterKind.CONSTEXPR)))
-    heuristics, exact = {}, frozenset()
-    held = None
 
     def specialize(self, arguments):
         return self.signature, Specialization()
-
-    def constants_of(self, config, specialization):
-        return {}
 
     def constant(self, value):
         return value

@@ -190,7 +190,7 @@ def test_least_blocks_trade_with_one_another():
     assert short(heuristics.reduction(H100, ROWS, facts)) == "16x128 w16"
     with pytest.raises(SpaceError, match="least XBLOCK is 8192, and no block is above 4096"):
         heuristics.reduction(H100, ROWS, KernelFacts(min_xblock=8192))
-    with pytest.raises(SpaceError, match="min_rblock=12 is no power of two"):
+    with pytest.raises(SpaceError, match="min_rblock=12 is not a power of two"):
         KernelFacts(min_rblock=12)
 
 

@@ -11,6 +11,7 @@ from fake_backend.device import FAKE_MODEL
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.api.trials.lock_files import read_lock, update_lock
 from silo.core.config import Config
+from silo.core.extents import Extents
 from silo.core.specialization import Fact, Specialization
 from silo.errors import LockError
 from silo.store.store import MemoryStore
@@ -332,3 +333,7 @@ def test_other_sizes_and_alignments_get_the_nearest_entry():
     assert lock.advise(aligned, Reach(space_of(SPACE))).config == B
     flagged = dataclasses.replace(STUDY, specialization=Specialization((), (("FLAG", 1),)))
     assert lock.advise(flagged, Reach(space_of(SPACE))).config is None
+    shaped = dataclasses.replace(STUDY, specialization=Specialization(extents=(("x", Extents((64, 64))),)))
+    refused = lock.advise(shaped, Reach(space_of(SPACE)))
+    assert refused.config is None
+    assert "x: (64, 64) here, any there" in refused.reason

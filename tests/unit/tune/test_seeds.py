@@ -10,6 +10,7 @@ from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.core.device import DeviceModel
 from silo.core.dtypes import dtype
+from silo.core.extents import Extents
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
@@ -33,6 +34,7 @@ def measured(records, study, best, space=SPACE):
 VARIED = {
     "policy": ({"policy": "other/1"}, "way of measuring"),
     "assumes": ({"specialization": Specialization((("x", Fact.ALIGNED_16),))}, "alignment"),
+    "extents": ({"specialization": Specialization(extents=(("x", Extents((64, 64))),))}, "shape"),
     "driver": ({"driver": "cuda 12080"}, "driver"),
     "compiler": ({"compiler": "triton 3.6.0 files 2"}, "compiler"),
     "source": ({"source": "1" * 64}, "source"),
@@ -150,7 +152,7 @@ def test_seeds_are_measured_first_and_the_rest_follows():
     outcome = tune(HERE, SPACE, evaluator, records, seeds=found)
     assert evaluator.evaluated[0] == SPACE[4]
     assert sorted(evaluator.evaluated, key=str) == sorted(SPACE, key=str)
-    assert outcome.require_winner().config == SPACE[2]  # a seed is no truth
+    assert outcome.require_winner().config == SPACE[2]  # a seed is not a truth
 
 
 def test_the_catalog_names_each_study_once_and_skips_what_it_cannot_read(tmp_path):

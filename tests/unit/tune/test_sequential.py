@@ -187,7 +187,7 @@ def test_a_kernel_for_which_nothing_works():
 
 
 def test_a_descent_finds_what_choices_do_together():
-    """Two blocks are fast together only where they are equal, and 1024 is no choice of any group."""
+    """Two blocks are fast together only where they are equal, and 1024 is not a choice of any group."""
 
     def cost(config):
         values = config.as_dict()

@@ -52,7 +52,7 @@ def test_indistinguishable():
     assert indistinguishable(best, Estimate(1001, 1001, 1001, 20))  # below resolution
     assert indistinguishable(best, Estimate(1009, 1005, 1015, 20))  # overlapping
     assert not indistinguishable(best, Estimate(1009, 1011, 1015, 20))  # apart
-    assert not indistinguishable(best, Estimate(1011, 500, 2000, 20))  # noise is no excuse beyond 1 %
+    assert not indistinguishable(best, Estimate(1011, 500, 2000, 20))  # noise is not an excuse beyond 1 %
     assert not indistinguishable(Estimate(1000, 1000, 1000, 9), Estimate(1002, 1002, 1002, 9))
 
 

@@ -63,7 +63,7 @@ class NumericsOf:
         self._known: dict[object, Numerics | str] = {}
 
     def judge(self, variants: Sequence[Variant]) -> dict[bytes, Decision]:
-        """For the config of each variant, by its order key, whether results are those of the first."""
+        """For the config of each variant, by its order key, whether its results are the same bits as the first's."""
         from silo.tune.determinism import same_bits  # noqa: PLC0415  # with the next: most programs do not ask
 
         configs: list[Config] = [variant.config for variant in variants]

@@ -35,7 +35,7 @@ def prune(kernel: DeclaredKernel, call: Call, configs: SearchSpace) -> tuple[Sea
     """The configs that the author allows in a call, in his order, and of the others that he does not.
 
     Raises:
-        SpaceError: his function raised, left nothing, or made a config that sets other names than those of the space.
+        SpaceError: his function raised, left nothing, or made a config that sets other names than the space.
     """
     source = kernel.source
     if not isinstance(source, PrunesConfigs) or not kernel.prunes or configs.size < 2:

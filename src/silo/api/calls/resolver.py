@@ -104,7 +104,7 @@ class Resolver:
         """Compile and load what a call needs; what came of it."""
         from silo.api.code.compiled_calls import compiled_kernel, default_place, stand_in  # noqa: PLC0415  # few calls look at it
 
-        if self._kernel.extents is None:  # else a dtype is no array, for it has no shape
+        if self._kernel.extents is None:  # else a dtype is not an array, for it has no shape
             args = tuple(stand_in(value, default_place) for value in args)
             kwargs = {name: stand_in(value, default_place) for name, value in kwargs.items()}
         named = self._completed(args, kwargs)
@@ -287,7 +287,7 @@ class Resolver:
             raise SpaceError(f"{self._kernel.name} ({self._kernel.location}): {error}") from error
 
     def problem(self, situation: Situation) -> Problem:
-        """What the call's trials have in common with those of other sizes."""
+        """What the call's trials have in common with trials of other sizes."""
         kernel = self._kernel
         target = situation.device.target
         return Problem(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Compilation", "Pending", "compiler_identity", "lowered", "memory_is_shown"]
 
 # A call may look at the code of a variant before it has it compiled, and lowering takes some 20 ms. Facts hold on to a
-# whole parsed module, so only those of the last variants are kept.
+# whole parsed module, so only the last variants' are kept.
 _KEPT = 8
 _lowered: OrderedDict[tuple[str, str, Variant], Lowered] = OrderedDict()
 _lock = Mutex()

@@ -129,7 +129,7 @@ def build_bundle(
 ) -> BuildSummary:
     """Compile the kernels of ``files`` for every target and write them to ``output``, in one piece.
 
-    A kernel is built for those of the targets that its kind of source has; what is left out is in the summary.
+    A kernel is built for each of the targets that its kind of source has; what is left out is in the summary.
 
     Kernels are tuned on their cases where a target's device is here, unless ``tune`` is ``cached`` (known winners
     only), ``frozen`` (an error where there is none) or ``off`` (none); the lock (``SILO_LOCK``) comes before winners.
@@ -137,7 +137,7 @@ def build_bundle(
     already (``silo.binary``) is taken in where it runs on one of the targets. ``configs``, a number or ``all``, is how
     many configs of each case are packed; by default a target that nothing here measures gets its whole space within the
     limits of :class:`silo.compile.packing.Packing`, and one that was measured its winners. Without ``targets`` kernels
-    are compiled for this machine's CPU (those of a kind that has no code for it, for the first device here that has),
+    are compiled for this machine's CPU (kernels of a kind that has no code for it, for the first device here that has),
     and all code that exists already is taken in.
 
     Raises:
@@ -157,7 +157,7 @@ def build_bundle(
             f"{output}: a bundle's name ends in .silo; write for example -o {output.stem or 'kernels'}.silo"
         )
     if not output.parent.is_dir():
-        raise BundleError(f"{output.parent} is no folder; make it first")
+        raise BundleError(f"{output.parent} is not a folder; make it first")
     found = collect_kernels(files, kernels)
     given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
     brought = {one.name: _given_variants(one.source, given) for one in found if isinstance(one.source, BringsCode)}
@@ -191,7 +191,7 @@ def build_bundle(
     def read_blob(sha256: str) -> bytes | None:
         return documents.get(sha256) or shared.store.blobs.get(sha256)
 
-    # Before the file is there: whoever finds it may use it at once.
+    # Before the file is there: a process that finds it may use it at once.
     for kernel in contents.kernels:
         calls = calls_of(kernel)
         native = [host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host]

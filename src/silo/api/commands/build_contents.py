@@ -39,7 +39,7 @@ def compile_plans(
     """Compile every planned variant, side by side; lowering in this process overlaps the workers.
 
     A config that does not compile is left out, unless calls would get it: then its ``CompileError`` is raised. So is
-    one that is no config's fault, or what is packed would depend on the machine's state.
+    one that is not a config's fault, or what is packed would depend on the machine's state.
     """
     total = sum(len(plan) for _, plan in plans)
     started: list[tuple[Compilation, Mapping[Variant, Pending | CompileError]]] = []

@@ -80,7 +80,7 @@ def untrust(names: Sequence[str]) -> int:
             continue
         rows = [one for one in ledger.trusted() if one.digest.startswith(name) or one.blob.startswith(name)]
         if not rows and len(name) < 64:
-            raise StoreError(f"{name} is no file, and no sha256 of what is trusted begins so; see silo trust --list")
+            raise StoreError(f"{name} is not a file, and no sha256 of what is trusted begins so; see silo trust --list")
         found.update(one.digest or one.blob for one in rows)
         if len(name) == 64:
             found.add(name)

@@ -168,7 +168,7 @@ class BundledKernel:
 
     @property
     def _options(self) -> tuple[str, ...]:
-        """Options that calls may give: those of Silo's own compilers, and any other that configs of the bundle have."""
+        """Options that calls may give: Silo's own compilers' options, and any other that configs of the bundle have."""
         known = shipped_options()
         others = self._kernel.option_names.difference(known)
         return (*known, *(name for name in sorted(others) if is_option(name)))
@@ -455,7 +455,7 @@ def _callable_kernel(bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: 
     """
     kind = type("BundledKernel", (BundledKernel,), {"__module__": __name__, "__doc__": BundledKernel.__doc__})
     made = kind(bundle, kernel, origin, trust=trust)
-    setattr(kind, "__call__", made.launcher)  # noqa: B010  # a class attribute that is no method
+    setattr(kind, "__call__", made.launcher)  # noqa: B010  # a class attribute that is not a method
     setattr(kind, "__getitem__", staticmethod(made.launcher.__getitem__))  # noqa: B010
     return made
 

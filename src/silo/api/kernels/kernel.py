@@ -237,8 +237,8 @@ def kernel(
             makes them for each call's device and sizes; or a ``silo.core.grouped_space.GroupedSpace``. Without it, the
             configs of ``@triton.autotune``; without those, block sizes with usual names (``BLOCK_SIZE``, ``BLOCK_M``,
             ...) that a call leaves out come from a heuristic that is guessed.
-        key: names of the scalar arguments that tuning depends on; without it, those of ``@triton.autotune``, or those
-            that the heuristic reads.
+        key: names of the scalar arguments that tuning depends on; without it, the names of ``@triton.autotune``, or
+            those that the heuristic reads.
         grid: the grid as a function of one namespace (arguments, config values, device facts), traced once to
             expressions; or a tuple; or a ``silo.core.grids.Grid``, whose requirements join the constraints.
         constraints: functions of a config that must hold, such as ``lambda c: c.BLOCK >= 32 * c.num_warps``.
@@ -407,7 +407,7 @@ def _checked_key(source: KernelSource, key: Sequence[str]) -> tuple[str, ...]:
     names = source.signature.names
     for name in key:
         if name not in names or source.signature[name].kind is ParameterKind.POINTER:
-            raise SourceError(f"{where}: the key {name!r} is no scalar parameter; it has {', '.join(names)}")
+            raise SourceError(f"{where}: the key {name!r} is not a scalar parameter; it has {', '.join(names)}")
         if name in source.heuristics:
             raise SourceError(f"{where}: the key {name!r} is computed by a heuristic; name what that reads instead")
         if tuple(key).count(name) > 1:

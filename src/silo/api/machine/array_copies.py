@@ -59,7 +59,7 @@ def host_bits(array: Any) -> NDArray[Any]:  # noqa: ANN401
 def duplicate(array: Any) -> Any:  # noqa: ANN401
     """A copy of the same library, device, dtype, shape, strides and alignment (address modulo 16).
 
-    Elements between those of a slice with gaps are not copied.
+    Elements in the gaps of a slice are not copied.
 
     Raises:
         ArgumentError: elements lie on one another (a broadcast), or a library whose arrays cannot be copied so.

@@ -139,9 +139,9 @@ def resolve_target(text: str) -> Target:
 def device_for(kernel: str, place: tuple[int, int], serves: Callable[[Device], object]) -> Device:
     """The device of a call: one that takes the memory its arrays are in and that ``serves`` says has code for it.
 
-    Silo's own plug-ins come first, then the others in order of their names; only those of that memory are asked, so a
-    call on the CPU opens no GPU's driver, and entry points are read only where no device of Silo's own serves. Where
-    none serves, it is the first that takes the memory: whoever needs its code says what is missing.
+    Silo's own plug-ins come first, then the others in order of their names; only plug-ins of that memory are asked,
+    so a call on the CPU opens no GPU's driver, and entry points are read only where no device of Silo's own serves.
+    Where none serves, it is the first that takes the memory: the caller that needs its code reports what is missing.
 
     Args:
         kernel: its name, for messages.

@@ -267,7 +267,7 @@ def grid_at(
     """The grid of a call: what the call gives (integers, or a function of arguments and config), or the declared one.
 
     Raises:
-        ArgumentError: there is none, or it is no grid.
+        ArgumentError: there is none, or it is not a grid.
         ExpressionError: the declared one has no value for these arguments.
     """
     if given is None:

@@ -156,7 +156,8 @@ class BenchEvaluator:
         study: what the trials have in common.
         artifacts: where compiled code comes from.
         bench: where it runs; closed with this object.
-        check: says whether results are right; None compares them with those of the first of ``configs`` that runs.
+        check: says whether results are right; None compares them with the results of the first of ``configs`` that
+            runs.
         configs: the space, for that comparison.
         findings: what it shares with the evaluators of other devices.
     """
@@ -273,7 +274,7 @@ class BenchEvaluator:
         return {config: taken[first[artifacts[config].blob.sha256]] for config in configs}
 
     def _results(self, config: Config) -> Mapping[str, NDArray[Any]]:
-        # A config that faulted or never ended does so again, and that is dear.
+        # A config that faulted or never ended does so again, and that is costly.
         if (known := self._failed.get(config.order_key)) is not None:
             raise known
         try:

@@ -72,7 +72,7 @@ def read_lock(path: Path) -> Lock:
         raise LockError(f"the lock file {path} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         raise LockError(
-            f"{path} is no lock file that can be used: {error}; mend it, or remove it and write it again with silo "
+            f"{path} is not a lock file that can be used: {error}; mend it, or remove it and write it again with silo "
             "tune --lock"
         ) from error
     with _lock:
@@ -92,7 +92,7 @@ def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
     other studies stay. Several processes may update one file: each begins with what the one before wrote.
 
     Raises:
-        LockError: the file is there and is no lock, or cannot be written; what was there before is untouched.
+        LockError: the file is there and is not a lock, or cannot be written; what was there before is untouched.
     """
     target = Path(os.path.realpath(path))
     try:

@@ -164,7 +164,7 @@ class MeasuringProcess:
         try:
             return self._ask_once(candidate, request, limit_s)
         except LaunchTimeoutError:
-            raise  # dear, and what others left behind hardly ever makes a launch endless
+            raise  # costly, and what others left behind hardly ever makes a launch endless
         except LaunchError as error:
             if not others or self._process is not None or self._given_up:  # nothing was at fault but the candidate
                 raise
@@ -268,7 +268,7 @@ class MeasuringProcess:
         return "" if process is None else process.close(died=died)
 
     def interrupt(self) -> None:
-        """End the process, so that whoever waits for it waits no longer. Any thread may call."""
+        """End the process, so that nobody waits for it any longer. Any thread may call."""
         self._given_up = True
         process = self._process
         if process is not None:
@@ -295,9 +295,9 @@ def _consent_to_json(code: VouchedCode) -> dict[str, object] | None:
 
 
 def _rebuilt(name: str, message: str) -> SiloError:
-    """The error of the other process; one that is no launch's counts as one, for the config it concerns failed.
+    """The error of the other process; one that is not a launch's counts as one, for the config it concerns failed.
 
-    But for missing consent, which is no config's fault.
+    But for missing consent, which is not a config's fault.
     """
     kind = getattr(errors, name, LaunchError)
     if isinstance(kind, type) and issubclass(kind, LaunchError | TrustError):

@@ -228,7 +228,7 @@ def _consent(header: Mapping[str, Any], variant: Variant, launch: LaunchInfo, bl
 def main(arguments: Sequence[str]) -> None:
     """``main([device, arguments, results])``: where to measure, and the descriptors of what this process inherited.
 
-    The arguments are those of other processes too, so they are mapped to be read alone.
+    Other processes have the same arguments, so they are mapped read-only.
     """
     name, given, results = arguments
 

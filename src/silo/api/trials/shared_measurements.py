@@ -37,7 +37,7 @@ class Findings:
         return self._best_ns
 
     def claim(self, code: str) -> Measured | None:
-        """What is known of ``code``, waiting for whoever is at it; None: the caller measures it, and settles it."""
+        """The measurement of ``code``, once the thread at it is done; None: the caller measures and settles it."""
         while True:
             with self._lock:
                 cell = self._codes.get(code)

@@ -56,7 +56,7 @@ __all__ = [
 class Limits:
     """How far one case is tuned; ``lock`` is the file of what is deployed.
 
-    ``devices`` are those of the case's model that configs are measured on at the same time; none: the case's own alone.
+    ``devices`` are devices of the case's model, on which configs are measured at the same time; none: its own alone.
 
     Raises:
         TuneError: No searcher has this name.
@@ -163,7 +163,7 @@ def _grid(study: CaseStudy, variant: Variant) -> tuple[int, ...]:
 
 
 def case_benches(study: CaseStudy, others: Sequence[Device] = ()) -> list[Bench]:
-    """Where the case's configs run: on its device, and on those of ``others`` that are like it."""
+    """Where the case's configs run: on its device, and on each of ``others`` that is like it."""
     kernel, case = study.kernel, study.case
     named = call_arguments(kernel, case)
     constants = set(study.situation.specialization.constant_values)

@@ -95,7 +95,7 @@ def _functions() -> Any:  # noqa: ANN401  # a module of kernels
     raise ToolchainError("no kind of source that is installed has kernels to measure ceilings with")
 
 
-def _made(function: object, **options: Any) -> Kernel:  # noqa: ANN401  # those of silo.kernel
+def _made(function: object, **options: Any) -> Kernel:  # noqa: ANN401  # options of silo.kernel
     return cast("Kernel", kernel_of(kernel(function, **options)))
 
 

@@ -56,7 +56,7 @@ def kept_studies(path: Path, device: str | None = None, kernels: Sequence[str] |
 
 
 def _of_kernel(kernel: Kernel) -> list[KeptStudy]:
-    """Those of its cases, in their order, then those of buckets that only calls have met."""
+    """Studies of its cases, in their order, then studies of buckets that only calls have met."""
     records = session().store.records
     recipes = _recipes(kernel)
     found: list[tuple[int, KeptStudy]] = []

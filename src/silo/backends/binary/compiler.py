@@ -29,7 +29,7 @@ class BinaryCompiler:
     declaration = BINARY
 
     def identity(self, target: Target) -> str:
-        """Silo's own code, which reads and checks: the bytes are those of the source."""
+        """Silo's own code, which reads and checks: the bytes are the source's."""
         del target
         return f"binary code {code_digest(*self.declaration.code)}"
 
@@ -50,7 +50,7 @@ class BinaryCompiler:
             NoVariantError: none of its binaries fits; lists each with the reason.
         """
         if not isinstance(source, BinarySource):
-            raise SourceError(f"{source.name} is no binary source")
+            raise SourceError(f"{source.name} is not a binary source")
         # A variant of a bundle names one binary by its fingerprint; one of a call, the kernel with all of them.
         own = tuple(code for code in source.codes if source.fingerprint_of(code) == variant.source)
         code, decisions = choose_code(own or source.codes, variant.target, variant.specialization)

@@ -153,7 +153,7 @@ def open_object(launch: LaunchInfo, data: bytes, consent: Consent) -> ctypes.CDL
 def load(compiled: Compiled) -> KernelObject:
     """Load the object of a kernel that this process had compiled."""
     if compiled.blob.kind != "so":
-        raise LaunchError(f"a blob of kind {compiled.blob.kind} is no shared object")
+        raise LaunchError(f"a blob of kind {compiled.blob.kind} is not a shared object")
     data = compiled.blob.data
     code = HostCode(hashlib.sha256(data).hexdigest(), compiled.blob.kind, compiled.launch)
     consent = consent_to_compiled(code, "this process compiled it")

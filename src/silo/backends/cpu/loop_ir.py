@@ -139,7 +139,7 @@ class Goto:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """Leave a function that is no kernel, with a value where it has one."""
+    """Leave a function that is not a kernel, with a value where it has one."""
 
     value: str = ""
 

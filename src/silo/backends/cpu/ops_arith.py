@@ -250,7 +250,7 @@ def remf(call: Call) -> str:
 def addptr(call: Call) -> str:
     """A pointer and an offset in elements."""
     if not call.result.pointer:
-        raise RefusedError("the first operand is no pointer")
+        raise RefusedError("the first operand is not a pointer")
     return f"(({call.operands[0]}) + ({call.operands[1]}))"
 
 

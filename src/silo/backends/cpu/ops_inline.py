@@ -130,7 +130,7 @@ def inline_renderer(call: Call) -> str:
     name, order = _parsed(call)
     instruction = INLINE.get(name.replace(".ftz", ""))
     if instruction is None:
-        raise _refused(call, f"{name} is no instruction that is known here")
+        raise _refused(call, f"{name} is not an instruction that is known here")
     pack = call.attribute("packed_element", 1)
     if pack != 1 + (instruction.kind in _PAIRS):
         raise _refused(call, f"{name} takes {1 + (instruction.kind in _PAIRS)} elements at a time, not {pack}")
@@ -155,7 +155,7 @@ def _parsed(call: Call) -> tuple[str, list[int]]:
     constraints = str(call.operation.attributes.get("constraints"))
     match = _INSTRUCTION.fullmatch(_plain(call))
     if match is None:
-        raise _refused(call, "it is no single instruction over registers")
+        raise _refused(call, "it is not a single instruction over registers")
     first, *others = (int(number) for number in re.findall(r"\d+", match.group(2)))
     inputs = range(1, len(call.operands) + 1)
     output, *taken = (word.strip() for word in constraints.split(","))

@@ -159,5 +159,5 @@ def _fp8_bits(number: float, element: str) -> int:
     units = math.ldexp(abs(number), form.mantissa - exponent)
     bits = int(units) + ((exponent + form.bias - 1) << form.mantissa) if fraction else 0
     if units != int(units) or bits >> 7 or (bits == FP8[element] and not form.nuz):
-        raise UnsupportedError(f"{number!r} is no number of type {element}")
+        raise UnsupportedError(f"{number!r} is not a number of type {element}")
     return sign | bits

@@ -220,7 +220,7 @@ def _read_parameters(job: CompileJob) -> tuple[dict[str, Value], tuple[LayoutSlo
         options = {str(name): value_from_json(value) for name, value in parameters["options"].items()}
         return options, tuple(LayoutSlot.from_json(slot) for slot in parameters["layout"])
     except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise CompileError(f"the job's parameters are not those of a Triton job: {error}") from error
+        raise CompileError(f"the job's parameters are not a Triton job's: {error}") from error
 
 
 def _kernel_called(entry: str, kernels: tuple[BinaryKernel, ...]) -> BinaryKernel:

@@ -168,7 +168,7 @@ def _natural(value: int, what: str, label: str) -> int:
 
 def _power_of_two(value: int, what: str, label: str) -> int:
     if value < 1 or value & (value - 1):
-        raise SourceError(f"{label}: {what}={value} is no power of two")
+        raise SourceError(f"{label}: {what}={value} is not a power of two")
     return value
 
 

@@ -32,8 +32,8 @@ def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> Declar
 
     A type is a dtype for a scalar and ``*dtype`` for an array, with ``in``, ``out`` or ``inout`` (the default) before
     it for what the kernel does with the memory. ``null`` is a pointer that is always null and ``scratch`` one to
-    scratch memory; callers pass neither. ``constexpr`` is no parameter of the binary but a value folded into it, and a
-    value that is no text is a constexpr with that default.
+    scratch memory; callers pass neither. ``constexpr`` is not a parameter of the binary but a value folded into it, and
+    a value that is not text is a constexpr with that default.
 
     >>> declared = parse_signature("axpy", "x: in *fp32, n: i32, scratch: null, BLOCK: constexpr")
     >>> declared.signature.names, [slot.type.value for slot in declared.layout]
@@ -47,7 +47,7 @@ def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> Declar
     layout: list[LayoutSlot] = []
     for name, written in members.items():
         if not name.isidentifier():
-            raise SourceError(f"{kernel}: {name!r} in the signature is no name; write for example {_EXAMPLE}")
+            raise SourceError(f"{kernel}: {name!r} in the signature is not a name; write for example {_EXAMPLE}")
         if isinstance(written, str) and written.strip() in _HIDDEN:
             layout.append(LayoutSlot("", _HIDDEN[written.strip()]))
             continue

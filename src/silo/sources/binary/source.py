@@ -166,7 +166,7 @@ class BinarySource:
         return self.signature, Specialization(tuple(fact for fact in facts if fact in self._assumed), tuple(constants))
 
     def _asked(self, name: str, value: int) -> bool:
-        """Whether a binary assumes exactly this value: others are no part of which code serves a call."""
+        """Whether a binary assumes exactly this value: others are not part of which code serves a call."""
         return any(
             owner == name and type(assumed) is type(value) and assumed == value
             for code in self.codes
@@ -183,7 +183,7 @@ class BinarySource:
         return {}
 
     def constant(self, value: object) -> Value:
-        """A constexpr argument as it is. ``SourceError`` for what is no plain value."""
+        """A constexpr argument as it is. ``SourceError`` for what is not a plain value."""
         if value is None or isinstance(value, bool | int | float | str | DType | FunctionValue):
             return value
         if isinstance(value, tuple):

@@ -1,6 +1,6 @@
 """The attributes that each operation may carry, and their kinds.
 
-What is built on a module reads attributes by name and writes some into C text; a text comes from whoever made it. So
+What is built on a module reads attributes by name and writes some into C text; a text may come from a stranger. So
 an operation carries what Triton 3.6 to 3.9 give it and nothing else, each of the kind that is expected there. Of an
 operation that is not listed nothing is known; it is refused where code is to be made of it.
 """

@@ -101,7 +101,7 @@ def block_shapes_set_by(
         names: the parameters that a call gives.
         values: the config's members, and constexprs of a call where they are known.
         descriptor: the class of real descriptors, so that ``isinstance`` in the hook holds.
-        constants: those of ``names`` that are constexprs.
+        constants: the ``names`` that are constexprs.
 
     Raises:
         CallDecidesError: the shapes depend on one of ``constants`` that is not among ``values``.

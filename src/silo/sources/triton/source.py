@@ -60,7 +60,6 @@ class TritonSource:
     location: str
     space: Space | None = None
     key: tuple[str, ...] = ()
-    grid: Callable[..., object] | None = None
     reset_to_zero: tuple[str, ...] = ()
     restore_value: tuple[str, ...] = ()
     heuristics: Mapping[str, Callable[..., object]] = field(default_factory=dict[str, Callable[..., object]])
@@ -103,7 +102,7 @@ class TritonSource:
                 block_shapes[config] = shapes
                 shape_hooks[config] = tuned.pre_hook
         return cls(
-            # Of a kernel in a class, the class too; what function made it is no part of its name.
+            # Of a kernel in a class, the class too; what function made it is not part of its name.
             name=kernel.function.fn.__qualname__.rpartition("<locals>.")[2],
             signature=Signature(tuple(_parameter(parameter) for parameter in kernel.parameters)),
             function=kernel.function,

@@ -127,14 +127,14 @@ def _annotated(parameter: Parameter, value: Value) -> tuple[Parameter, list[Fact
     """A scalar whose type the author wrote: the type holds whatever the value, and 1 is not folded."""
     if parameter.kind is ParameterKind.INTEGER:
         if not isinstance(value, int):
-            raise ArgumentError(f"{parameter.name} is annotated as {parameter.dtype}; {value!r} is no integer")
+            raise ArgumentError(f"{parameter.name} is annotated as {parameter.dtype}; {value!r} is not an integer")
         assert parameter.dtype is not None  # an annotation gives kind and dtype together
         if value not in _range_of(parameter.dtype):
             raise ArgumentError(f"{parameter.name} is annotated as {parameter.dtype}; {value} does not fit")
         folded = value == 1 or isinstance(value, bool)
         return parameter, [] if folded else _divisible(parameter, value)
     if not isinstance(value, bool | int | float):
-        raise ArgumentError(f"{parameter.name} is annotated as {parameter.dtype}; {value!r} is no number")
+        raise ArgumentError(f"{parameter.name} is annotated as {parameter.dtype}; {value!r} is not a number")
     return parameter, []
 
 

@@ -44,7 +44,7 @@ _BELOW = frozenset((2, 6))  # slt, ult of arith.cmpi
 
 
 def traits_of(module: Module, names: Sequence[str]) -> Traits:
-    """The traits of a module's kernel; functions it calls count as part of it. ``names`` are those of its arguments."""
+    """The traits of a module's kernel; functions it calls count as part of it. ``names`` are its arguments' names."""
     operations = list(module.walk())
     counts = Counter(operation.name for operation in operations)
     arguments = {value: index for index, value in enumerate(module.entry.regions[0].blocks[0].arguments)}

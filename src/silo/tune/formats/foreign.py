@@ -118,9 +118,9 @@ def parse_status(name: object, table: Mapping[str, Status], what: str) -> Status
 
 
 def nanoseconds(value: object, what: str, unit_ns: int = NS_PER_MS) -> int:
-    """A time in the format's unit (milliseconds); ``ValueError`` where it is no finite natural time."""
+    """A time in the format's unit (milliseconds); ``ValueError`` where it is not a finite natural time."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_NS / unit_ns:
-        raise ValueError(f"{what} is {value!r}, which is no time")
+        raise ValueError(f"{what} is {value!r}, which is not a time")
     return round(value * unit_ns)
 
 

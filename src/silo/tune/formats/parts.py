@@ -163,7 +163,7 @@ class _Text:
         return self._next() in [*openers]
 
     def names(self) -> Iterator[str]:
-        """The names of an object's members; whoever asks reads each one's value before the next."""
+        """The names of an object's members; the caller reads each one's value before the next."""
         self._take("{")
         if self._next() == "}":
             self._take("}")
@@ -250,7 +250,7 @@ class _Text:
         self._place += 1
 
     def _next(self) -> str:
-        """The next character that is no space; "" at the end."""
+        """The next character that is not a space; "" at the end."""
         while True:
             match = _SPACE.match(self._window, self._place)
             assert match is not None

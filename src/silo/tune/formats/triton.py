@@ -61,7 +61,7 @@ def _trial(pair: object, what: str) -> ForeignTrial:
             raise ValueError(f"{what} has {name}={members[name]!r}; Silo has no such thing in a config")
     kwargs = members_of(members.get("kwargs"), f"{what}: kwargs")
     options = {name: members[name] for name in _OPTIONS if members.get(name) is not None}
-    if options.get("num_ctas") == 1:  # as Silo reads @triton.autotune: one block is no cluster
+    if options.get("num_ctas") == 1:  # as Silo reads @triton.autotune: one block is not a cluster
         del options["num_ctas"]
     config = plain_config({**kwargs, **options}, what)
     times = (timing,) if isinstance(timing, int | float) else items_of(timing, what)

@@ -1,6 +1,6 @@
 """The three kinds of config that most heuristics are made of: pointwise, reduction, and tiled reduction.
 
-Each takes the block that is wanted, fits it to the sizes, and finds the number of warps. The rules are those of
+Each takes the block that is wanted, fits it to the sizes, and finds the number of warps. The rules follow
 PyTorch 2.13 (``triton_config``, ``triton_config_reduction``, ``triton_config_tiled_reduction``), decided by the target
 alone; tiled reductions keep the limits of a grid too, which PyTorch's do not. A block that no launch allows is refused
 with the reason.

@@ -63,7 +63,7 @@ class Candidates(Sequence[Candidate]):
         return replace(self, found=_distinct(made))
 
     def for_target(self, target: TargetFacts) -> Candidates:
-        """The same without options that mean nothing on the target: on a CPU those of a GPU."""
+        """The same without options that mean nothing on the target: on a CPU the options of a GPU."""
         if target.kind != "cpu":
             return self
         own = options_for_targets(target.kind)

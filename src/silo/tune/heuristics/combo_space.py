@@ -88,7 +88,7 @@ class BoundCombo:
 
     @property
     def placed(self) -> tuple[str, ...]:
-        """Blocks that a grid is checked to count: none, for whoever describes a combo knows its grid."""
+        """Blocks that a grid is checked to count: none, because the author of a combo knows its grid."""
         return ()
 
     @property

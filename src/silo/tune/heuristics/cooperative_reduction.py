@@ -29,7 +29,7 @@ def cooperative_reduction(
 
     Programs wait for one another, so no more may be started than run at once: RSPLIT times the rows never exceeds the
     multiprocessors (facts.persistent says whether a program holds its share whole). The launch has to be a cooperative
-    one. The values are those of PyTorch 2.13 (``triton_heuristics.cooperative_reduction``). ``SpaceError`` for other
+    one. The values follow PyTorch 2.13 (``triton_heuristics.cooperative_reduction``). ``SpaceError`` for other
     dimensions than x and r.
 
     >>> facts = KernelFacts(loads=2, reductions=1)

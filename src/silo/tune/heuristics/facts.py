@@ -85,7 +85,7 @@ class SizeHints:
             if dimension not in DIMENSIONS:
                 raise SpaceError(f"the size hint {name!r} names no dimension: they are {', '.join(DIMENSIONS)}")
             if type(size) is not int:
-                raise SpaceError(f"the size hint {name}={size!r} is no integer")
+                raise SpaceError(f"the size hint {name}={size!r} is not an integer")
             if size < 0:
                 raise SpaceError(f"the size hint {name}={size} is negative; it counts elements")
             if dimension in found:
@@ -197,7 +197,7 @@ class KernelFacts:
         least = {"min_xblock": self.min_xblock, "min_rblock": self.min_rblock, "min_scan_block": self.min_scan_block}
         for name, value in {**least, **self.descriptor_minimums}.items():
             if value < 1 or value & (value - 1):
-                raise SpaceError(f"{name}={value} is no power of two, and block sizes are")
+                raise SpaceError(f"{name}={value} is not a power of two, and block sizes are")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -158,7 +158,7 @@ def _product(
 ) -> tuple[HeuristicSpace, str]:
     by_role = {role: block for block, role in blocks.items()}
     if set(by_role) != {"m", "n", "k"} or kernel.use.reductions or kernel.use.scans:
-        raise kernel.refuse("it has tl.dot and is no plain product with blocks of M, N and K")
+        raise kernel.refuse("it has tl.dot and is not a plain product with blocks of M, N and K")
     m, n, k = (by_role[role] for role in ("m", "n", "k"))
     for block, good, how in (
         (m, kernel.use.blocks[m].placed, "programs do not start at multiples of it"),

@@ -25,9 +25,9 @@ def mix_order(
 ) -> Candidates:
     """Configs of a mix-order reduction, which sets XBLOCK, RSPLIT_SIZE and NUM_STAGES, its own pipelining.
 
-    The values are those of PyTorch 2.13, but for XBLOCK, which divides RSPLIT_SIZE
+    The values follow PyTorch 2.13, but for XBLOCK, which divides RSPLIT_SIZE
     and is as large as descriptors ask.
-    ``SpaceError`` for a facts.rsplit_size that is no power of two, or for several reduced dimensions.
+    ``SpaceError`` for a facts.rsplit_size that is not a power of two, or for several reduced dimensions.
 
     >>> facts = KernelFacts(loads=2, reductions=1, rsplit_size=256)
     >>> print(mix_order("cuda:sm_90", {"x": 32768, "r": 1024}, facts)[0].config)

@@ -34,7 +34,7 @@ def persistent_reduction(
 ) -> Candidates:
     """Configs of a reduction that holds whole rows: how many of them, with how many warps; no block of what is reduced.
 
-    The values are those of PyTorch 2.13 (``triton_heuristics.persistent_reduction``). ``SpaceError`` for rows that no
+    The values follow PyTorch 2.13 (``triton_heuristics.persistent_reduction``). ``SpaceError`` for rows that no
     block can hold, and for a mix-order reduction, which has a heuristic of its own.
 
     >>> facts = KernelFacts(loads=2, reductions=1, reduction_hint=ReductionHint.INNER)

@@ -25,7 +25,7 @@ def pointwise(
 ) -> Candidates:
     """Configs of a pointwise kernel over ``x``, ``x`` and ``y``, or all of ``x``, ``y``, ``z``.
 
-    The values are those of PyTorch 2.13 (``triton_heuristics.pointwise``); what AMD and Intel add is decided by the
+    The values follow PyTorch 2.13 (``triton_heuristics.pointwise``); what AMD and Intel add is decided by the
     target. ``SpaceError`` for other dimensions.
 
     >>> for candidate in pointwise("cuda:sm_90", {"x": 1024}):

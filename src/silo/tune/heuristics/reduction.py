@@ -29,7 +29,7 @@ def reduction(
 ) -> Candidates:
     """Configs of a looped reduction over ``r0_`` (and ``r1_``) of rows ``x`` (and ``y``).
 
-    The values are those of PyTorch 2.13 (``triton_heuristics.reduction``). A kernel whose reduction hint says how its
+    The values follow PyTorch 2.13 (``triton_heuristics.reduction``). A kernel whose reduction hint says how its
     rows lie in memory gets one config, any other six. ``SpaceError`` for other dimensions.
 
     >>> facts = KernelFacts(loads=2, reductions=1, reduction_hint=ReductionHint.INNER)

@@ -98,7 +98,7 @@ class HeuristicSpace:
             return Const(size)
         if isinstance(size, str):
             if size not in scalars:
-                raise SpaceError(f"{kernel}: {size!r} is no scalar parameter; it has {', '.join(scalars) or 'none'}")
+                raise SpaceError(f"{kernel}: {size!r} is not a scalar parameter; it has {', '.join(scalars) or 'none'}")
             return Argument(size)
         try:
             node = trace_value(size, scalars)
@@ -140,7 +140,7 @@ def check_blocks(kernel: str, kind: str, blocks: Sequence[str], signature: Signa
     for name in blocks:
         if name not in constants:
             raise SpaceError(
-                f"{kernel}: the {kind} heuristic sets {name}, which is no tl.constexpr parameter; the kernel has "
+                f"{kernel}: the {kind} heuristic sets {name}, which is not a tl.constexpr parameter; the kernel has "
                 f"{', '.join(constants) or 'none'}: say which one is meant, names={{{name!r}: ...}}, or with '' that "
                 "it is written in"
             )
@@ -203,7 +203,7 @@ class BoundSpace:
         return self.made_by.made(TargetFacts.of(target, device), self.hints(values))
 
     def hints(self, values: Mapping[str, Value]) -> dict[str, int]:
-        """The sizes of one call by dimension, of its bucket. ``SpaceError`` for one that is no integer."""
+        """The sizes of one call by dimension, of its bucket. ``SpaceError`` for one that is not an integer."""
         known = {name: bucket_of([values.get(name)])[0] for name in self.reads}
         found: dict[str, int] = {}
         for dimension, node in self.sizes:

@@ -25,7 +25,7 @@ def split_scan(
 ) -> Candidates:
     """Configs of a split scan along ``r`` of rows ``x``, one row a program, in blocks of at least 256 elements.
 
-    The values are those of PyTorch 2.13 (``triton_heuristics.split_scan``); XBLOCK is always 1, which the grid of such
+    The values follow PyTorch 2.13 (``triton_heuristics.split_scan``); XBLOCK is always 1, which the grid of such
     a kernel needs. ``SpaceError`` for other dimensions.
 
     >>> [config.as_dict()["R0_BLOCK"] for config in split_scan("cuda:sm_90", {"r": 1 << 20}).configs]

@@ -47,7 +47,7 @@ def fastest(times_ns: Mapping[str, Sequence[int]]) -> Choice:
 
 
 def nearest(shapes: Sequence[Sequence[int]], made_for: Mapping[str, Sequence[Sequence[int]] | None]) -> Choice:
-    """The kernel made for the shapes that are nearest to those of a call: no measuring.
+    """The kernel made for the shapes that are nearest to the shapes of a call, without measuring.
 
     The distance is the sum, over every dimension of every array, of how many octaves the sizes are apart; 0 lies one
     octave below 1. A kernel made for no sizes (None) is farther than any other. The one named first wins a tie.

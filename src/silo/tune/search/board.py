@@ -21,7 +21,7 @@ class Board:
 
     A space of groups is not listed: it is in ``groups``, and only what is asked of the board itself may be asked then.
     ``times`` holds what was observed, in that order: a time, or None where the config failed. ``pending`` are the
-    configs that were handed out and not observed yet, in order. ``seeds`` are those of the configs that something is
+    configs that were handed out and not observed yet, in order. ``seeds`` are the seeds of configs that something is
     known of before, best guess first. ``finishing`` says that the budget is nearly spent.
     """
 

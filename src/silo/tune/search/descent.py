@@ -156,7 +156,7 @@ def _near(points: Points, index: int, field: int) -> list[int]:
 
 
 def _around(lattice: Lattice, index: int, fields: Sequence[int]) -> list[int]:
-    """Every combination of neighbours of one config, those of the space, in the order of a product over ``fields``."""
+    """Every combination of neighbours of one config, within the space, in the order of a product over ``fields``."""
     here = lattice.coordinates(index)
     choices = [
         [place for places in move_values(lattice.axes[field], here[field]) for place in places] + [here[field]]

@@ -61,14 +61,14 @@ def _scaled(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _padded(values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """``values`` for the numbers of an axis, and their middle for what is no number."""
+    """``values`` for the numbers of an axis, and their middle for what is not a number."""
     import numpy as np  # noqa: PLC0415
 
     return np.concatenate([values, np.full(count - len(values), 0.5)])
 
 
 def _halvings(value: float) -> int:
-    """How often 2 divides an integer; 0 for 0 and for what is no integer."""
+    """How often 2 divides an integer; 0 for 0 and for what is not an integer."""
     if not isinstance(value, int) or value == 0:
         return 0
     return (value & -value).bit_length() - 1

@@ -54,7 +54,7 @@ class PlannedSearcher:
         """The outcome of one config: its median time in nanoseconds, or None where it failed.
 
         Raises:
-            ValueError: It is not of the space, or the time is no time.
+            ValueError: It is not of the space, or the time is not a time.
         """
         if time_ns is not None and not (math.isfinite(time_ns) and time_ns >= 0):
             raise ValueError(f"the time of {config} is a number of nanoseconds, not {time_ns!r}")
@@ -73,7 +73,7 @@ class PlannedSearcher:
     def state(self) -> JSON:
         """The searcher's name, a digest of what it searches, and every observation in the order it was made.
 
-        Configs that were suggested and not observed are not in it: whoever restores it will be given them again.
+        Configs that were suggested and not observed are not in it: a restored search gives them again.
         """
         return {
             "searcher": self._name,

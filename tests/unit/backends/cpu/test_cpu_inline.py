@@ -193,10 +193,10 @@ def test_ties_between_two_numbers_of_tf32(how, ties):
 REFUSED = {
     "mov.u32 $0, %smid;": "no single instruction",
     "tanh.approx.f32 $0, $1; neg.f32 $0, $0;": "no single instruction",
-    "vote.ballot.f32 $0, $1;": "vote.ballot.f32 is no instruction that is known here",
+    "vote.ballot.f32 $0, $1;": "vote.ballot.f32 is not an instruction that is known here",
     "add.f32 $0, $1, $1;": "read each operand once",
     "neg.f32 $1, $0;": "must write \\$0",
-    "ex2.approx.f64 $0, $1;": "ex2.approx.f64 is no instruction",
+    "ex2.approx.f64 $0, $1;": "ex2.approx.f64 is not an instruction",
     "tanh.approx.f16 $0, $1;": "takes or gives f16 where the kernel has f32",
     "tanh.approx.f16x2 $0, $1;": "takes 2 elements at a time, not 1",
 }

@@ -166,7 +166,7 @@ SCALARS = [("scale", "fp32", ""), ("K", "i32", "")]
 def test_where_there_are_tensor_maps(kernels, target):
     launch = build(kernels.matmul, target, MATMUL, CONFIG)
     assert slots(launch) == [*mapped("a"), *mapped("b"), *mapped("c"), *SCALARS]
-    # float16 is 6. Swizzles of 64 and 128 bytes are 2 and 3; a box is no wider than its swizzle.
+    # float16 is 6. Swizzles of 64 and 128 bytes are 2 and 3; a box is not a wider than its swizzle.
     assert launch.tensor_maps == (
         TensorMap("a", 2, 2, 6, (64, 32)),
         TensorMap("b", 3, 2, 6, (32, 64)),

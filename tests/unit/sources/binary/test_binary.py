@@ -257,7 +257,7 @@ def test_a_struct_by_value():
         ("x: *float7", "the type of x is"),
         ("x: in fp32", r"in, out and inout are for arrays: write \*fp32"),
         ("x: fp8e5", "cannot be passed by value"),
-        ({"1x": "i32"}, "is no name"),
+        ({"1x": "i32"}, "is not a name"),
         ({"x": object()}, "x in the signature is <object"),
         ("x: *fp32, y: *fp32, n: i32, alpha: fp32, B: constexpr", "B is a constexpr; say which value"),
     ],
@@ -316,7 +316,7 @@ def test_facts_that_make_no_sense(facts, what):
         (
             "",
             {"scratch_bytes": 64, "scratch_align": 12, "signature": "x: scratch, y: null, n: i32, alpha: fp32"},
-            "scratch_align=12 is no power of two",
+            "scratch_align=12 is not a power of two",
         ),
         ("", {"entry": "other"}, "holds no kernel 'other'; it has saxpy"),
     ],

@@ -284,7 +284,7 @@ def test_it_takes_binaries_only():
     class Other:
         name = "other"
 
-    with pytest.raises(SourceError, match="other is no binary source"):
+    with pytest.raises(SourceError, match="other is not a binary source"):
         compiler.lower(Other(), planned.variant)
 
 

@@ -93,7 +93,7 @@ class _Reporter:
             case FaultKind.UNALIGNED:
                 owner, where = self._where(site, fault.address)
                 what = f"a misaligned {_noun(site)} of {site.bytes} bytes"
-                return _Words("misaligned", what, [f"{where}: the address is no multiple of {site.bytes}"], owner)
+                return _Words("misaligned", what, [f"{where}: the address is not a multiple of {site.bytes}"], owner)
             case FaultKind.UNINITIALIZED:
                 owner, where = self._where(site, fault.address)
                 return _Words("uninitialized", f"a {_noun(site)} of memory that nothing was written to", [where], owner)

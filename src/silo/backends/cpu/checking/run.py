@@ -271,7 +271,7 @@ class CheckedLaunch:
                     break
         found = self._state
         if found.kind == FaultKind.NOTHING:
-            if code:  # an assertion in a function that is applied to elements, which is no site
+            if code:  # an assertion in a function that is applied to elements, which is not a site
                 raise CheckError(found.text.decode(errors="replace"), kind="assertion", place="")
             return None
         return Fault(FaultKind(found.kind), found.site, found.lane, found.program, found.address, found.other)

@@ -44,7 +44,7 @@ def kernel_text(program: Program) -> str:
         lines.append(f"  {ctype} const {name} = *({ctype} const *)params[{index}]; (void){name};")
     lines.extend(map(_buffer, program.buffers))
     lines.extend(f"  {text}" for text in program.locals)
-    # Where it says which program runs, for whoever reports that it faulted.
+    # Where it says which program runs, for the report of a fault.
     lines.append("  uint64_t nobody;")
     lines.append("  uint64_t volatile *const running = context && *(uint32_t const *)context >= 1040")
     lines.append("    ? (uint64_t *)(void *)((char *)context + 1024) : &nobody;")

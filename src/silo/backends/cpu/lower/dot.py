@@ -227,7 +227,7 @@ def _in_place(scope: Scope, copy: Group, value: Value) -> _Place:
 
 
 def _spare_tails(statements: list[Statement]) -> None:
-    """Leave the ends of rows that masks cut off to plain loops: few elements, dear to compile as vectors."""
+    """Leave the ends of rows that masks cut off to plain loops: few elements, slow to compile as vectors."""
     for statement in statements:
         if isinstance(statement, For):
             statement.simd = statement.simd and statement.start == "0"

@@ -20,8 +20,8 @@ class Role(Enum):
 
     ELEMENTWISE = "evaluated element by element, wherever its result is needed"
     LEAF = "an element is known without any operand: constants, ranges, the program's place"
-    VIEW = "its elements are those of its operand at other indices"
-    SHUFFLE = "its elements are those of several operands, or of one that lies in memory"
+    VIEW = "its elements are its operand's at other indices"
+    SHUFFLE = "its elements come from several operands, or from one that lies in memory"
     ACCESS = "reads or writes memory in a nest that others may share"
     REDUCTION = "combines the elements along an axis"
     DOT = "a product of matrices"

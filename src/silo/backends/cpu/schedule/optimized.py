@@ -128,7 +128,7 @@ class _Planner:
         self.steps: list[Step] = []
         self.open: Group | None = None
         self.position = {operation: index for index, operation in enumerate(block.operations)}
-        self.step_position: dict[Step, int] = {}  # program position of the operation behind a step that is no nest
+        self.step_position: dict[Step, int] = {}  # program position of the operation behind a step that is not a nest
         self.demands: dict[Value, list[_Demand]] = {}
         self.free: dict[tuple[Value, bool], None] = {}
         self.costs: dict[Value, float] = {}
@@ -428,7 +428,7 @@ class _Planner:
 
     @staticmethod
     def _repeats(value: Value, group: Group, demands: list[_Demand], cost: float) -> bool:
-        """Whether the innermost loop of ``group`` would compute a dear value again for every row."""
+        """Whether the innermost loop of ``group`` would compute a costly value again for every row."""
         if arithmetic_cost(cost) <= _RECOMPUTE_LIMIT or value.type.elements >= math.prod(group.shape):
             return False
         return any(not demand.identity and demand.inner is not None for demand in demands)

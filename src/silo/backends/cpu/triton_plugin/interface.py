@@ -59,7 +59,7 @@ def device_properties() -> dict[str, int]:
     """What Triton programs ask of a device. A thread of the pool is a multiprocessor with one lane.
 
     Nothing but threads is scarce, so a grid sized by occupancy has as many programs as other limits allow. Programs
-    divide the registers by those of a block, one for each of its warps here: the most warps a block may have must
+    divide the registers by a block's registers, one for each of its warps here: the most warps a block may have must
     leave one block, or the grid would be empty and the result what was in memory.
     """
     return {

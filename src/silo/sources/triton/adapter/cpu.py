@@ -154,7 +154,7 @@ def run_cpu_passes(made: Any) -> None:  # noqa: ANN401
 
 
 def run_passes(made: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401
-    """Run those of Triton's passes that exist here, in order.
+    """Run the passes that this Triton has, in order.
 
     Raises:
         CompileError: Triton's passes refuse the module.

@@ -1,7 +1,8 @@
 """Conversions of ``fp8e4b15``, which Triton leaves to its backends: NVIDIA's are inline assembly.
 
 The format is float16 without the last 7 bits of the mantissa and with an exponent of four bits: bias 15, no infinities,
-no NaN. The results are those of Triton's NVIDIA backend: a number too large, and a NaN, becomes 1.75; ties round away.
+no NaN. The results are the same as from Triton's NVIDIA backend: a number too large, and a NaN, becomes 1.75; ties
+round away.
 """
 
 from __future__ import annotations

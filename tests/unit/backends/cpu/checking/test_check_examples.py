@@ -26,7 +26,7 @@ def test_examples_are_clean(name):
     (kernel,) = collect_kernels([EXAMPLES], [name])
     device = device_named("cpu")
     for function in kernel.case_functions:
-        for values in list(function.combinations())[-1:]:  # the last has sizes that are no multiples of blocks
+        for values in list(function.combinations())[-1:]:  # the last has sizes that are not multiples of blocks
             case = function.prepare(values, make_of(None, device))
             checked = check(kernel, nan=True, uninitialized=case.uninitialized)
             named = call_arguments(kernel, case)
