@@ -32,7 +32,6 @@ CALLS = {
         "api/machine/device_plugins.py": "device plug-ins, by their entry points",
         "compile/toolchain.py": "compiler plug-ins, by their declarations",
         "core/plugins.py": "declarations, by their entry points",
-        "sources/kinds.py": "kinds of sources, by their entry points",
         "launch/loading.py": "loaders, by their declarations, after consent was required",
         "sources/kinds.py": "source plug-ins, by their entry points",
     },
