@@ -11,6 +11,7 @@ import os
 import resource
 import struct
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -37,7 +38,7 @@ __all__ = ["Attacked", "main"]
 _MEMORY = 1 << 30  # bytes besides what a worker has when it starts
 _RARER = 10
 _CHECKED = 1000  # one call in so many compiles the kernel's text and runs it in checking mode
-_SAID = 200  # bundles between two lines that say what came of them
+_SAID_S = 2  # between two lines that say what came of the bundles
 
 
 class WrongError(Exception):
@@ -169,11 +170,13 @@ def main(words: list[str]) -> int:
         place = mmap.mmap(file.fileno(), 8)
     attacked = Attacked([one.read_bytes() for one in sorted(Path(folder).glob("good-*.silo"))], Path(path))
     _bound_memory()
+    said = time.monotonic()
     for seed in range(int(first), int(last)):
         struct.pack_into("<q", place, 0, seed)
         for wrong in attacked.attack(seed):
             print(json.dumps({"seed": seed, "wrong": wrong}), flush=True)
-        if seed % _SAID == 0:
+        if time.monotonic() - said > _SAID_S:
+            said = time.monotonic()
             print(json.dumps({"counts": attacked.counts}), flush=True)
             attacked.counts.clear()
     print(json.dumps({"counts": attacked.counts, "end": True}), flush=True)

@@ -198,11 +198,10 @@ def main(words: list[str]) -> int:
     parser.add_argument("count", type=int, help="how many bundles")
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--jobs", type=int, default=1, help="worker processes at a time")
-    parser.add_argument("--seconds", type=float, default=1e9, help="end within so many seconds, with the summary")
+    parser.add_argument("--seconds", type=float, default=1e9, help="attack for so many seconds at most")
     parser.add_argument("--sanitized", action="store_true", help="with the native module under gcc's sanitizers")
     parser.add_argument("--json", type=Path, help="write the summary and every fault here")
     options = parser.parse_args(words)
-    started = time.monotonic()
     shared = Path("/dev/shm")  # each bundle is written and read once: no disk need know
     place = shared if shared.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="silo-lies-", dir=place) as name:
@@ -214,13 +213,13 @@ def main(words: list[str]) -> int:
             parser.error(str(error))
         built = time.monotonic()
         seeds = (options.first, options.first + options.count)
-        deadline = started + options.seconds
+        deadline = built + options.seconds
         outcome = run(folder, *seeds, jobs=options.jobs, deadline=deadline, environment=environment)
     summary = {"sanitized": options.sanitized, **summary_of(outcome, time.monotonic() - built)}
     print(json.dumps(summary, indent=1))
     if options.json:
         options.json.write_text(json.dumps({**summary, "found": outcome.faults}, indent=1))
-    return 1 if outcome.faults else 0
+    return 1 if outcome.faults or not outcome.counts["bundles"] else 0
 
 
 if __name__ == "__main__":
