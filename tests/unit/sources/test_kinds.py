@@ -1,5 +1,5 @@
 """Source plug-ins: which there are, which reads an object, what ``silo.NAME`` is."""
-# pyright: reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportAbstractUsage=false, reportAssignmentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 
 import types
 from importlib import metadata
