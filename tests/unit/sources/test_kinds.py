@@ -117,6 +117,12 @@ def test_a_plug_in_that_does_not_load_is_a_reason(toy):
         _ = silo.triton
 
 
+def test_a_plug_in_that_fails_when_asked_is_a_reason(toy, monkeypatch):
+    monkeypatch.setattr(Toy, "reads", lambda self, value: value.no_such_member)
+    with pytest.raises(SourceError, match=r"toy: the source plug-in toy failed when asked: AttributeError"):
+        silo.kernel(3)
+
+
 def test_a_folder_that_names_no_kernel_says_how_each_is_made(toy, tmp_path):
     from silo.api.kernels.collection import collect_kernels
 
