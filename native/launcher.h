@@ -87,8 +87,8 @@ SILO_INLINE PyObject *silo_launch(struct silo_launcher *self, const struct silo_
                                            : silo_launch_held(self, inputs, grid);
 }
 
-/* A call whose arguments are not one a parameter in order: keywords, defaults, a grid (arrange.c).
- */
+/* A call whose arguments are not one a parameter in order: keywords, defaults, a grid
+ * (launcher_arrange.c). */
 PyObject *silo_launcher_arrange(struct silo_launcher *self, const struct silo_grid_source *grid,
                                 PyObject *const *arguments, Py_ssize_t positional, PyObject *names);
 

@@ -45,9 +45,13 @@ def environment_read(place: str, tree: ast.AST) -> Iterator[str]:
     if place == "settings.py":
         return
     for node in ast.walk(tree):
-        direct = isinstance(node, ast.Attribute) and node.attr in _ENVIRONMENT and ast.unparse(node.value) == "os"
-        named = isinstance(node, ast.ImportFrom) and node.module == "os"
-        if direct or (named and any(alias.name in _ENVIRONMENT for alias in node.names)):
+        if isinstance(node, ast.Attribute):
+            found = node.attr in _ENVIRONMENT and ast.unparse(node.value) == "os"
+        elif isinstance(node, ast.ImportFrom):
+            found = node.module == "os" and any(alias.name in _ENVIRONMENT for alias in node.names)
+        else:
+            continue
+        if found:
             yield f"{place}:{node.lineno}: the environment is read by settings.py alone: add a setting"
 
 

@@ -26,3 +26,44 @@ def test_a_child_made_by_fork_works(what, tmp_path):
     }
     status, said, complained = run_timed([sys.executable, str(PROGRAM), what], environment, LIMIT_S)
     assert status == 0, (said + complained)[-4000:]
+
+
+# A signal forks while the C compiler runs, which takes a second here; then the child leaves in three ways.
+COMPILING = """
+import os, signal, sys
+from silo.backends.cpu.build import Toolchain, build
+from silo.errors import CompileError
+
+how, slow = sys.argv[1:]
+parent, child = os.getpid(), 0
+
+def forks(*_):
+    global child
+    child = os.fork()
+    if child == 0 and how == "raises":
+        sys.exit(7)
+
+signal.signal(signal.SIGALRM, forks)
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+source = "int f(void) { return 3; }" + " " * (1 << 20) + "int g(void) { return 4; }"
+try:
+    built = build(source, ("-shared", "-fPIC"), Toolchain((slow,), "slow"))
+except CompileError as error:
+    assert os.getpid() != parent, error
+    assert "was forked while the C compiler of its parent ran" in str(error), error
+    sys.exit(7)
+assert os.getpid() == parent
+assert built.data.startswith(b"\\x7fELF")
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+
+
+@pytest.mark.parametrize("how", ["raises", "goes on"])
+def test_a_fork_while_the_c_compiler_runs_takes_nothing_from_the_parent(how, tmp_path):
+    slow = tmp_path / "cc"
+    slow.write_text('#!/bin/sh\nsleep 1\nexec cc "$@"\n')
+    slow.chmod(0o755)
+    command = [sys.executable, "-W", "ignore", "-c", COMPILING, how, str(slow)]
+    status, said, complained = run_timed(command, {**os.environ, "TMPDIR": str(tmp_path)}, 60)
+    assert status == 0, (said + complained)[-4000:]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cc"]

@@ -5,9 +5,13 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from fake_backend.measure import fake_study
 from silo.store.store import Store
 from silo.tune.ledger import read_trials
+
+pytestmark = pytest.mark.usefixtures("samples_in_processes")
 
 PROGRAM = """
 import sys

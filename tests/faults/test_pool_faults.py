@@ -17,6 +17,7 @@ from silo.core.variant import CompileJob
 from silo.errors import CompileCrashError, CompileError, CompileTimeoutError
 
 PLUGINS = {"fake": "fake_backend.declaration:FAKE"}
+SEARCH = os.pathsep.join([str(Path(silo.__file__).parent.parent), str(Path(__file__).parents[1] / "samples")])
 
 pytestmark = pytest.mark.usefixtures("samples_in_processes")
 
@@ -149,7 +150,7 @@ AFTER
 
 def start_parent(values, after):
     code = PARENT.replace("VALUES", values).replace("AFTER", after)
-    environment = {**os.environ, "PYTHONPATH": str(Path(silo.__file__).parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": SEARCH}
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment)
     assert parent.stdout.readline() == b"busy\n"
     return parent
@@ -207,7 +208,7 @@ except KeyboardInterrupt:
 
 
 def test_an_interrupt_ends_program_and_workers():
-    environment = {**os.environ, "PYTHONPATH": str(Path(silo.__file__).parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": SEARCH}
     parent = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, env=environment, start_new_session=True
     )

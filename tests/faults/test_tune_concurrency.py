@@ -22,11 +22,12 @@ from silo.tune.trial import Stage
 from silo.tune.winner import choose_winner
 from tuning_samples import tune
 
-SOURCES = Path(__file__).parents[2] / "src"
+ROOT = Path(__file__).parents[2]
+SOURCES = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests" / "samples")])
 
 
 def run_worker(*arguments):
-    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    environment = {**os.environ, "PYTHONPATH": SOURCES}
     command = [sys.executable, tune_worker.__file__, *(str(argument) for argument in arguments)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

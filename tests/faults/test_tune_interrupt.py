@@ -27,7 +27,8 @@ except TuneInterrupted as interrupt:
 
 
 def test_ctrl_c_keeps_what_was_finished(tmp_path):
-    search = os.pathsep.join([str(Path(__file__).parents[2] / "src"), str(Path(__file__).parent)])
+    here = Path(__file__).parent
+    search = os.pathsep.join([str(here.parents[1] / "src"), str(here.parent / "samples"), str(here)])
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": search},

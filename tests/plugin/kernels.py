@@ -1,4 +1,5 @@
 """Kernels of the stack machine, with cases: what is built, bundled, tuned, launched and explained."""
+# pyright: reportCallIssue=false
 
 import silo
 

@@ -1,4 +1,5 @@
 """Whatever values a kernel has, a bundle gives back the same ones, and the same bytes for them."""
+# pyright: reportCallIssue=false
 
 import math
 from dataclasses import replace

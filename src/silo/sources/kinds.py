@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from silo.core.decisions import Accepted, Rejected
+from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.plugins import SOURCES, installed_places, load_place, place_of, shipped_places
 from silo.errors import SourceError
 from silo.sources.source_kind import BringsTools, DefinesKernels, NeedsPackages, SourceKind
@@ -102,10 +102,17 @@ def kind_reading(value: object) -> SourceKind:
         decision = Accepted()
         if isinstance(kind, Rejected):
             decision = kind
-        elif decision := kind.reads(value):
+        elif decision := _decision(name, kind, value):
             return kind
         reasons.append(f"\n  - {name}: {decision.reason}")
     raise SourceError(f"{_described(value)} is not a kernel that Silo reads:{''.join(reasons)}")
+
+
+def _decision(name: str, kind: SourceKind, value: object) -> Decision:
+    try:
+        return kind.reads(value)
+    except Exception as error:  # noqa: BLE001  # see _loaded
+        return Rejected(f"the source plug-in {name} failed when asked: {type(error).__name__}: {error}")
 
 
 def kind_near(value: object) -> SourceKind | None:

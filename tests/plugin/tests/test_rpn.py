@@ -135,6 +135,7 @@ def test_it_is_built_and_shown(store, built):
     assert "rpn_lanes" in text
     assert "rpncode" in text or "rpn:v1" in text
     assert summary["left_out"] == []
+    assert shown["kinds"] == {"scale": "rpn", "in_python": "rpn"}
 
 
 def test_a_bundle_is_run_and_tuned(store, built):

@@ -1,4 +1,4 @@
-# pyright: reportCallIssue=false
+# pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false
 
 import hashlib
 import json

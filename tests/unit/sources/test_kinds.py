@@ -1,5 +1,5 @@
 """Source plug-ins: which there are, which reads an object, what ``silo.NAME`` is."""
-# pyright: reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportAbstractUsage=false, reportAssignmentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 
 import types
 from importlib import metadata
@@ -115,6 +115,12 @@ def test_a_plug_in_that_does_not_load_is_a_reason(toy):
         _ = silo.broken
     with pytest.raises(AttributeError, match="no attribute 'triton'"):
         _ = silo.triton
+
+
+def test_a_plug_in_that_fails_when_asked_is_a_reason(toy, monkeypatch):
+    monkeypatch.setattr(Toy, "reads", lambda self, value: value.no_such_member)
+    with pytest.raises(SourceError, match=r"toy: the source plug-in toy failed when asked: AttributeError"):
+        silo.kernel(3)
 
 
 def test_a_folder_that_names_no_kernel_says_how_each_is_made(toy, tmp_path):

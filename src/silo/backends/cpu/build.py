@@ -14,6 +14,7 @@ from pathlib import Path
 
 from silo.backends.cpu.levels import Level
 from silo.errors import CompileError, CompilerMissingError, ToolchainError
+from silo.forks import own_folder
 from silo.settings import child_environment
 
 __all__ = [
@@ -138,19 +139,24 @@ def compile_flags(level: Level, *, contract: bool = True, libm: bool = False) ->
 
 
 def build(source: str, flags: tuple[str, ...], toolchain: Toolchain) -> BuiltObject:
-    """Compile and link ``source``, which travels through a pipe, in a private temporary folder.
+    """Compile and link ``source``, which is the compiler's standard input, in a private temporary folder.
 
     Raises:
-        CompileError: the compiler refused; its message, and where the C source was kept.
+        CompileError: the compiler refused; its message, and where the C source was kept. Or a signal handler forked
+            meanwhile, and this is its child.
     """
     *rest, library = flags if flags and flags[-1] == "-lm" else (*flags, "")
-    with tempfile.TemporaryDirectory(prefix="silo-cc-") as folder:
+    maker = os.getpid()
+    # A file, not a pipe: a child that a signal handler forks would go on filling the pipe, beside this process.
+    with own_folder("silo-cc-") as folder, tempfile.TemporaryFile(dir=folder) as text:
+        text.write(source.encode())
+        text.seek(0)
         output = Path(folder, "kernel.so")
         command = [*toolchain.command, *rest, "-x", "c", "-", "-o", str(output), *([library] if library else [])]
         try:
             done = subprocess.run(
                 command,
-                input=source.encode(),
+                stdin=text,
                 capture_output=True,
                 check=False,
                 cwd=folder,
@@ -163,6 +169,8 @@ def build(source: str, flags: tuple[str, ...], toolchain: Toolchain) -> BuiltObj
             ) from error
         except OSError as error:
             raise CompileError(f"the C compiler {toolchain.command[0]} could not be run: {error}") from error
+        if os.getpid() != maker:
+            raise CompileError("this process was forked while the C compiler of its parent ran; compile it again here")
         log = done.stderr.decode(errors="replace")
         if done.returncode != 0:
             raise CompileError(_refusal(source, log, done.returncode, command, toolchain))

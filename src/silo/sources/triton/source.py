@@ -60,7 +60,6 @@ class TritonSource:
     location: str
     space: Space | None = None
     key: tuple[str, ...] = ()
-    grid: Callable[..., object] | None = None
     reset_to_zero: tuple[str, ...] = ()
     restore_value: tuple[str, ...] = ()
     heuristics: Mapping[str, Callable[..., object]] = field(default_factory=dict[str, Callable[..., object]])
