@@ -189,7 +189,7 @@ def test_a_grid_at_the_call_comes_before_the_declared_one():
         (lambda a: (a.n,), (None, None, 0), ArgumentError, "argument 'n' needs a signed 64-bit integer"),
         (lambda a: (a.n,), (2**63, None, 0), ArgumentError, "argument 'n' needs a signed 64-bit integer"),
         (lambda a: (a.n,), (1.5, None, 0), ArgumentError, "argument 'n' needs a signed 64-bit integer"),
-        (lambda a: (a.x.shape[0],), (1, None, 0), ExpressionError, "no array"),
+        (lambda a: (a.x.shape[0],), (1, None, 0), ExpressionError, "not an array"),
         (lambda a: (a.x.shape[1],), (1, np.zeros(3), 0), ExpressionError, "an axis that the array does not have"),
     ],
 )
