@@ -136,12 +136,12 @@ class CheckingBundle(CheckingLauncher):
         chosen = kernel.choose(call, device)
         artifact = chosen.artifact
         variant = artifact.variant
-        compiler, text = _of_texts(kernel, artifact)
-        consent = kernel.consent(chosen)
+        consent = kernel.consent(chosen)  # before any compiler is asked whether it is here: that runs programs
         if consent is None:
             raise UnsupportedError(
                 f"{kernel.name}: {kernel.bundle.name} has no native code ({artifact.blob.kind}) to check"
             )
+        compiler, text = _of_texts(kernel, artifact)
         code = decoded(text, kernel.bundle.blob(text.sha256))
         checked = compiler.check_text(code, variant, artifact.launch, nan=self._limits.nan, consent=consent)
         return _bound(checked, variant, kernel.grid, device.facts())
