@@ -1,4 +1,4 @@
-#include "launcher.h"
+#include "launcher_arrange.h"
 
 #include "flat.h"
 

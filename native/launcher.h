@@ -87,29 +87,6 @@ SILO_INLINE PyObject *silo_launch(struct silo_launcher *self, const struct silo_
                                            : silo_launch_held(self, inputs, grid);
 }
 
-/* A call whose arguments are not one a parameter in order: keywords, defaults, a grid
- * (launcher_arrange.c). */
-PyObject *silo_launcher_arrange(struct silo_launcher *self, const struct silo_grid_source *grid,
-                                PyObject *const *arguments, Py_ssize_t positional, PyObject *names);
-
-/* The cold entry: a tuple and a dict, as resolve(*args, **kwargs) gets them. */
-PyObject *silo_launcher_examine(struct silo_launcher *self, PyObject *args, PyObject *keywords,
-                                enum silo_mode mode);
-
-/* A call as vectorcall gives it. */
-SILO_INLINE PyObject *silo_launcher_invoke(struct silo_launcher *self,
-                                           const struct silo_grid_source *grid,
-                                           PyObject *const *arguments, Py_ssize_t positional,
-                                           PyObject *names) {
-    if (SILO_UNLIKELY(names != NULL || positional != self->plan.count))
-        return silo_launcher_arrange(self, grid, arguments, positional, names);
-    struct silo_inputs inputs;
-    inputs.arguments = arguments;
-    inputs.stream = inputs.grid = NULL;
-    inputs.options = 0;
-    return silo_launch(self, &inputs, grid);
-}
-
 /* `launcher[grid]` (bound.c). */
 PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid);
 

@@ -1,5 +1,5 @@
 /* From a call as Python makes it to its arguments in the order of the parameters. */
-#include "launcher.h"
+#include "launcher_arrange.h"
 
 #include "flat.h"
 

@@ -1,5 +1,5 @@
 /* The type Launcher. */
-#include "launcher.h"
+#include "launcher_arrange.h"
 
 #include "errors.h"
 #include "flat.h"

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from silo.launch.hooks import LaunchEvent, launch_hook, nvtx_ranges, on_launch, torch_annotations
     from silo.launch.scratch import set_allocator
     from silo.sources.binary.definition import Binary, binary
-
-__version__ = "0.1.0"
+    from silo.version import __version__
 
 __all__ = [
     "Binary",
@@ -61,6 +60,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "__version__": "silo.version",
     "Binary": "silo.sources.binary.definition",
     "Buffer": "silo.launch.buffers",
     "Case": "silo.core.cases",

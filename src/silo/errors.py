@@ -71,6 +71,7 @@ __all__ = [
     "TrustError",
     "TuneError",
     "UnsupportedError",
+    "error_named",
 ]
 
 
@@ -237,3 +238,15 @@ class DeviceError(LaunchError):
 
 class BlobLostError(DeviceError):
     """Compiled code left the store before it was loaded: somebody pruned it, or it was damaged. It is made again."""
+
+
+def error_named(name: str) -> type[SiloError] | None:
+    """The error of this module that another process named; None for any other name.
+
+    >>> error_named("TuneError").__name__
+    'TuneError'
+    >>> error_named("ValueError") is None
+    True
+    """
+    found = globals().get(name)
+    return found if isinstance(found, type) and issubclass(found, SiloError) else None

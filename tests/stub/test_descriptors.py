@@ -474,7 +474,7 @@ def test_a_map_that_no_driver_encodes_is_refused_when_it_is_bound(stub):
         (replace(FORM, box=(512, 64)), "more than 256 elements"),
         (replace(FORM, swizzle=1), "a swizzle of 32 bytes takes at most that"),
         (replace(FORM, swizzle=4), "no swizzle 4"),
-        (replace(FORM, box=(16, 4)), "no multiple of 16"),
+        (replace(FORM, box=(16, 4)), "not a multiple of 16"),
     ):
         launch, _ = launcher("unbound", layout_of("d", 2), maps=(form,))
         with pytest.raises(DeviceError, match=f"unbound: the tensor map of 'd' cannot be encoded: .*{reason}"):

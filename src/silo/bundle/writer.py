@@ -26,8 +26,8 @@ from silo.bundle.format import (
     pack_header,
 )
 from silo.bundle.manifest import BlobEntry
-from silo.core.limits import refuse_large
 from silo.core.plugins import is_blob_kind
+from silo.core.values import refuse_large
 from silo.errors import BundleError
 from silo.settings import allowance
 from silo.store.files import AtomicFile, sweep_abandoned

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-import silo
 from silo.compile.wire import Message, read_message
 from silo.errors import CompileError
 from silo.settings import child_environment, settings
@@ -211,7 +210,7 @@ class WorkerProcess:
 
 def _environment(wanted: Mapping[str, str]) -> dict[str, str]:
     changes = dict(wanted)
-    root = Path(silo.__file__).parent.parent
+    root = Path(__file__).parents[2]
     if root.name not in ("site-packages", "dist-packages"):
         # A checkout that is not installed. Where it is, the worker finds it as this process did, and a folder of
         # packages must not come before the standard library.

@@ -11,10 +11,9 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from silo import errors
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
-from silo.errors import CompileError, SiloError
+from silo.errors import CompileError, SiloError, error_named
 
 __all__ = ["Message", "decode_outcome", "encode", "encode_compiled", "encode_error", "read_message"]
 
@@ -81,8 +80,8 @@ def decode_outcome(message: Message) -> Compiled | SiloError:
 
 
 def _rebuild(name: str, message: str) -> SiloError:
-    cls = getattr(errors, name, None)
-    if isinstance(cls, type) and issubclass(cls, SiloError):
+    cls = error_named(name)
+    if cls is not None:
         try:
             return cls(message)
         except TypeError:  # an error that needs more than a message, which no compiler raises

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from silo.core.config import Config
-from silo.core.limits import MAX_BOUNDS, MAX_STEPS
 from silo.core.nodes import Argument, Const, Node, OpKind, make
 from silo.core.reading import read_list, read_natural, read_text
-from silo.core.values import JSON, Value, malformed
+from silo.core.values import JSON, MAX_BOUNDS, MAX_STEPS, Value, malformed
 from silo.frozen import frozen
 
 __all__ = ["Bound", "DecisionList", "Step"]

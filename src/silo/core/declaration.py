@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import Value
 from silo.errors import CompileError
 from silo.frozen import frozen
 
-if TYPE_CHECKING:
-    from silo.core.target import Target
-
 __all__ = ["BlobKind", "CompilerDeclaration", "LoaderDeclaration", "Option"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]{0,31}")
+
+
+class _Target(Protocol):
+    """The part of a target that a declaration is asked about; :mod:`silo.core.target` asks for plug-ins itself."""
+
+    @property
+    def kind(self) -> str: ...
 
 
 @frozen
@@ -115,7 +119,7 @@ class CompilerDeclaration:
             if len(set(names)) != len(names):
                 raise ValueError(f"{self.name} declares a name twice: {', '.join(names)}")
 
-    def takes(self, source_kind: str, target: Target) -> Decision:
+    def takes(self, source_kind: str, target: _Target) -> Decision:
         """Whether the declaration alone lets it compile such a source for such a target."""
         if self.sources and source_kind not in self.sources:
             return Rejected(f"compiles {' and '.join(self.sources)} kernels only, not {source_kind}")

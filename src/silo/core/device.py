@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from silo.core.reading import read_natural, read_object, read_text
 from silo.core.values import JSON
 from silo.frozen import frozen, names_of
 
 if TYPE_CHECKING:
-    from silo.core.protocols import Device
+    from silo.core.target import Target
 
 __all__ = [
     "DEVICE_FACTS",
@@ -104,7 +104,20 @@ class Place:
 HOST = Place("cpu", HOST_MEMORY)
 
 
-def place_of(device: Device | None) -> Place:
+class _Owner(Protocol):
+    """The part of a device that says where its memory is."""
+
+    @property
+    def memory(self) -> Memory: ...
+
+    @property
+    def target(self) -> Target: ...
+
+    @property
+    def index(self) -> int: ...
+
+
+def place_of(device: _Owner | None) -> Place:
     """The place of a device's own memory; the host's without a device."""
     if device is None or device.memory.is_host:
         return HOST

@@ -18,10 +18,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from silo.core.config import Config
-from silo.core.limits import MAX_NAMES
 from silo.core.nodes import INT64_MAX
 from silo.core.reading import read_list, read_object, read_text
-from silo.core.values import JSON, Value, canonical_json, malformed, value_from_json, value_to_json
+from silo.core.values import JSON, MAX_NAMES, Value, canonical_json, malformed, value_from_json, value_to_json
 from silo.frozen import frozen
 
 if TYPE_CHECKING:

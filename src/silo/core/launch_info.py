@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 
-from silo.core.limits import MAX_PARAMETERS
 from silo.core.plugins import is_launch_option
 from silo.core.reading import read_bool, read_list, read_mapping, read_natural, read_object, read_text
-from silo.core.values import JSON, malformed
+from silo.core.values import JSON, MAX_PARAMETERS, malformed
 from silo.frozen import frozen, names_of
 
 __all__ = ["ABI_BYTES", "AbiType", "LaunchInfo", "LayoutSlot", "TensorMap", "format_block"]

@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TypeAlias, cast
 
-from silo.core.limits import MAX_NODES
-from silo.core.values import JSON, Value, malformed
+from silo.core.values import JSON, MAX_NODES, Value, malformed
 from silo.errors import ExpressionError
 from silo.frozen import field, frozen
 

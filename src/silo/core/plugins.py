@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from silo.core.decisions import Rejected
 from silo.errors import TrustError
+from silo.shipped import BLOB_KINDS, LAUNCH_OPTIONS, OPTIONS, SHIPPED
 
 if TYPE_CHECKING:
     from silo.core.declaration import BlobKind, CompilerDeclaration, LoaderDeclaration, Option
@@ -46,14 +47,9 @@ LOADERS = "silo.loaders"
 SOURCES = "silo.sources"
 
 
-def _table() -> Any:  # noqa: ANN401  # a module
-    """``silo.backends``, by name: no layer imports a backend, and this package is a table alone."""
-    return import_module("silo.backends")
-
-
 def shipped_places(group: str) -> Mapping[str, str]:
     """Name to ``module:attribute`` of what Silo ships in a group of entry points (``silo.compilers``, ...)."""
-    return _table().SHIPPED.get(group, {})
+    return SHIPPED.get(group, {})
 
 
 @cache
@@ -119,7 +115,7 @@ def load_declaration(name: str, place: str) -> CompilerDeclaration | Rejected:
         if not option.name.startswith(f"{name}_"):
             return Rejected(f"{what} declares the option {option.name}: its name must begin with {name}_")
     for kind in found.blobs:
-        if _table().BLOB_KINDS.get(kind.name, known := (kind.host_code, kind.checked_text)) != known:
+        if BLOB_KINDS.get(kind.name, known := (kind.host_code, kind.checked_text)) != known:
             return Rejected(f"{what} declares the kind {kind.name} of blobs to be other than Silo does")
     return found
 
@@ -139,7 +135,7 @@ def declared_options() -> Iterator[Option]:
 
 def shipped_options() -> tuple[str, ...]:
     """The names of the options that Silo's own compilers have."""
-    return _table().OPTIONS
+    return OPTIONS
 
 
 def options_for_targets(kind: str) -> frozenset[str]:
@@ -173,7 +169,7 @@ def is_option(name: str) -> bool:
 def is_launch_option(name: str) -> bool:
     """Whether it is an option that launch info has."""
     if name in shipped_options():
-        return name in _table().LAUNCH_OPTIONS
+        return name in LAUNCH_OPTIONS
     option = _own_option(name)
     return option is not None and option.launch
 
@@ -222,7 +218,7 @@ def loader_of(kind: str) -> LoaderDeclaration | Rejected | None:
 
     Devices load what Silo's own compilers make, unless Silo ships a loader for it: others' loaders take no such kind.
     """
-    places = shipped_places(LOADERS) if kind in _table().BLOB_KINDS else installed_places(LOADERS)
+    places = shipped_places(LOADERS) if kind in BLOB_KINDS else installed_places(LOADERS)
     place = places.get(kind)
     return None if place is None else load_loader_declaration(kind, place)
 
@@ -236,7 +232,7 @@ def _declared_kinds(kind: str) -> tuple[BlobKind, ...]:
 
 def is_blob_kind(kind: str) -> bool:
     """Whether an installed compiler makes blobs of this kind, or an installed loader loads them."""
-    return kind in _table().BLOB_KINDS or bool(_declared_kinds(kind)) or loader_of(kind) is not None
+    return kind in BLOB_KINDS or bool(_declared_kinds(kind)) or loader_of(kind) is not None
 
 
 @lru_cache(256)
@@ -248,7 +244,7 @@ def is_host_code(kind: str) -> bool:
     Raises:
         TrustError: no installed compiler or loader declares the kind.
     """
-    known = _table().BLOB_KINDS.get(kind)
+    known = BLOB_KINDS.get(kind)
     if known is not None:
         return known[0]
     declared = [one.host_code for one in _declared_kinds(kind)]
@@ -266,7 +262,7 @@ def is_host_code(kind: str) -> bool:
 
 def is_checked_text(kind: str) -> bool:
     """Whether blobs of this kind are the text that a check compiles."""
-    known = _table().BLOB_KINDS.get(kind)
+    known = BLOB_KINDS.get(kind)
     return known[1] if known is not None else any(one.checked_text for one in _declared_kinds(kind))
 
 

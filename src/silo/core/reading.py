@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from silo.core.dtypes import DType, dtype
-from silo.core.limits import MAX_AXES, MAX_NAMES
 from silo.core.target import Target
-from silo.core.values import JSON, Value, malformed, value_from_json
+from silo.core.values import JSON, MAX_AXES, MAX_NAMES, Value, malformed, value_from_json
 from silo.errors import TargetError
 
 __all__ = [

@@ -12,7 +12,6 @@ from silo.core.descriptors import TensorDescriptor
 from silo.core.dtypes import DType, DTypeKind
 from silo.core.generator import Fill, FillParams, generate, sample_indices
 from silo.core.host_arrays import dtype_named, numpy_dtype, strided
-from silo.core.limits import MAX_AXES
 from silo.core.nodes import INT64_MAX, INT64_MIN, Node, from_json, to_json
 from silo.core.own_data import Formula, OwnData, Tabulate, own_from_json
 from silo.core.reading import (
@@ -25,7 +24,7 @@ from silo.core.reading import (
     read_pairs,
     read_text,
 )
-from silo.core.values import JSON, Value, malformed, value_from_json, value_to_json
+from silo.core.values import JSON, MAX_AXES, Value, malformed, value_from_json, value_to_json
 from silo.core.work import Work
 from silo.errors import CaseError
 

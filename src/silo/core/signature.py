@@ -6,9 +6,8 @@ from enum import Enum
 from typing import Final
 
 from silo.core.dtypes import DType
-from silo.core.limits import MAX_PARAMETERS
 from silo.core.reading import read_dtype
-from silo.core.values import JSON, Value, malformed, value_from_json, value_to_json
+from silo.core.values import JSON, MAX_PARAMETERS, Value, malformed, value_from_json, value_to_json
 from silo.frozen import frozen, replace
 
 __all__ = ["NO_DEFAULT", "Effect", "NoDefault", "Parameter", "ParameterKind", "Signature"]

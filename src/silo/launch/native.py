@@ -9,7 +9,6 @@ from silo.errors import DeviceError
 from silo.settings import settings
 
 try:
-    from silo import _native
     from silo._native import (
         ABSENT,
         MAX_PARAMETERS,
@@ -54,6 +53,7 @@ try:
         torch_open_stream,
         torch_probe,
     )
+    from silo._native import __file__ as _file
 except ImportError as error:
     raise DeviceError(
         f"Silo's native module cannot be loaded: {error}. It launches kernels, so nothing runs without it. "
@@ -133,7 +133,7 @@ RawParameter: TypeAlias = tuple[str, int, int, int, int, tuple[object, ...]]
 
 def path() -> str:
     """The file the native module was loaded from."""
-    return _native.__file__ or ""
+    return _file or ""
 
 
 # The drivers that the native module has, and the setting that names the library of each.

@@ -262,7 +262,7 @@ BAD_BUILDS = {
     "a device that is not here": (KERNELS, ["cuda"], "k.silo", TargetError, "Name the arch"),
     "no compiler for it": (KERNELS, ["tpu:v5e"], "k.silo", TargetError, "nothing here compiles"),
     "another ending": (KERNELS, ["cpu"], "k.bin", BundleError, r"\.silo"),
-    "no folder": (KERNELS, ["cpu"], "nowhere/k.silo", BundleError, "no folder"),
+    "no folder": (KERNELS, ["cpu"], "nowhere/k.silo", BundleError, "not a folder"),
     "no kernels": ("x = 1\n", ["cpu"], "k.silo", SourceError, "defines no kernel"),
     "no cases": (NO_CASES, ["cpu"], "k.silo", CaseError, "has no cases"),
     "a missing package": ("import no_such_package\n", ["cpu"], "k.silo", SourceError, "no_such_package"),

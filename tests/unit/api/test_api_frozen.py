@@ -171,7 +171,7 @@ def test_a_lock_that_is_not_there_or_broken_is_an_error(tuned, tmp_path):
         with pytest.raises(LockError, match="no lock file"):
             kernel(lock=tmp_path / "none.json")(*arguments())
         (tmp_path / "bad.json").write_text("{")
-        with pytest.raises(LockError, match="no lock file that can be used"):
+        with pytest.raises(LockError, match="not a lock file that can be used"):
             kernel(lock=tmp_path / "bad.json")(*arguments())
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import silo.backends
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core import plugins
 from silo.core.config import Config
@@ -26,8 +25,9 @@ from silo.core.plugins import (
     shipped_places,
 )
 from silo.errors import CompileError, TrustError
+from silo.shipped import BLOB_KINDS, LAUNCH_OPTIONS, OPTIONS
 
-SOURCES = Path(silo.backends.__file__).parents[1]
+SOURCES = Path(plugins.__file__).parents[1]
 
 STRANGER = """
 from silo.core.declaration import BlobKind, CompilerDeclaration, Option
@@ -73,10 +73,10 @@ def shipped():
 
 def test_the_table_of_words_is_that_of_the_declarations():
     options = {option.name: option for declared in shipped() for option in declared.options}
-    assert set(silo.backends.OPTIONS) == set(options)
-    assert set(silo.backends.LAUNCH_OPTIONS) == {name for name, option in options.items() if option.launch}
+    assert set(OPTIONS) == set(options)
+    assert set(LAUNCH_OPTIONS) == {name for name, option in options.items() if option.launch}
     kinds = {kind.name: (kind.host_code, kind.checked_text) for declared in shipped() for kind in declared.blobs}
-    assert kinds == silo.backends.BLOB_KINDS
+    assert kinds == BLOB_KINDS
     for declared in shipped():
         for kind in declared.blobs:
             assert (kind.host_code, kind.checked_text) == kinds[kind.name], (declared.name, kind.name)
@@ -89,7 +89,7 @@ def test_the_table_of_words_is_that_of_the_declarations():
 @pytest.mark.parametrize("file", ["core/config.py", "core/compiled.py", "core/launch_info.py", "bundle/manifest.py"])
 def test_the_core_names_no_compilers_options_and_no_kinds(file):
     text = (SOURCES / file).read_text()
-    words = {*silo.backends.OPTIONS, *silo.backends.BLOB_KINDS} - {"num_warps", "debug", "c"}
+    words = {*OPTIONS, *BLOB_KINDS} - {"num_warps", "debug", "c"}
     assert not [word for word in words if f'"{word}"' in text or f" {word}:" in text]
 
 

@@ -33,6 +33,7 @@ PARTS = {
     "frozen",
     "launch",
     "settings",
+    "shipped",
 }
 
 LAUNCH = """

@@ -14,14 +14,14 @@ ROOT = Path(__file__).parents[3] / "src" / "silo"
 # Modules that name Triton although they are not part of its plug-ins, and what for.
 TRITON = {
     "api/tuning/foreign_results.py": "writes the files of Triton's autotuner, a foreign format by that name",
-    "backends/__init__.py": "the table of the plug-ins that Silo ships",
+    "shipped.py": "the table of the plug-ins that Silo ships",
     "cli/cache.py": "the option that names that format",
     "launch/wrapped_tensors.py": "a function of torch whose name has the word in it",
     "settings.py": "the variables SILO_TRITON and SILO_FORCE_TRITON",
     "tune/formats/files.py": "the table of foreign formats",
     "tune/formats/triton.py": "that format",
 }
-BINARY = {"backends/__init__.py": "the table of the plug-ins that Silo ships"}
+BINARY = {"shipped.py": "the table of the plug-ins that Silo ships"}
 SILO_BINARY = {"__init__.py": "the public name silo.binary"}
 
 TRITON_FOLDERS = ("sources/triton/", "backends/triton/", "backends/cpu/")

@@ -154,7 +154,7 @@ def test_no_file_is_read_from_a_folder_that_others_may_write(root):
 
 def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe", 0o600)
-    with pytest.raises(NotPrivateError, match="no plain file"):
+    with pytest.raises(NotPrivateError, match="not a plain file"):
         read_private(tmp_path / "pipe")
 
 

@@ -219,7 +219,7 @@ def test_bad_input_says_what_to_give():
         ({}, "no size hints"),
         ({"w": 3}, "'w' names no dimension"),
         ({"x": -1}, "x=-1 is negative"),
-        ({"x": 2.5}, "no integer"),
+        ({"x": 2.5}, "not an integer"),
         ({"x": 3, "z": 3}, "for z and none for y"),
         ({"x": 3, "r": 3}, "reduces nothing"),
     ):

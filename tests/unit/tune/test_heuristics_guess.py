@@ -106,7 +106,7 @@ def test_a_product_of_matrices():
 @pytest.mark.parametrize(
     ("use", "said"),
     [
-        (KernelUse({"BLOCK_M": PLACED, "BLOCK_N": PLACED}, dots=2, reductions=2), "no plain product"),
+        (KernelUse({"BLOCK_M": PLACED, "BLOCK_N": PLACED}, dots=2, reductions=2), "not a plain product"),
         (KernelUse({**MATMUL, "BLOCK_K": BlockUse("k")}, dots=1), "of BLOCK_K no loop goes over its dimension"),
         (KernelUse({**MATMUL, "BLOCK_M": BlockUse("m")}, dots=1), "of BLOCK_M programs do not start at multiples"),
         (KernelUse({"BLOCK": PLACED, "GROUP_M": BlockUse()}), "GROUP_M is for products"),

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-import silo
 from silo.api.calls.decision import lock_advice
 from silo.api.calls.pruning import allowed_configs
 from silo.api.code.compilation import compiler_identity
@@ -61,6 +60,7 @@ from silo.tune.outcome import Budget
 from silo.tune.policy import Mode
 from silo.tune.progress import Progress
 from silo.tune.unseen import Sample, fitted_rules
+from silo.version import __version__
 
 __all__ = ["BuildRow", "BuildSummary", "build_bundle"]
 
@@ -184,7 +184,7 @@ def build_bundle(
             _contents(replace(one, variants=code.variants), code, mode, documents)
             for one, code in zip(planned, codes, strict=True)
         ),
-        producer=(("silo", silo.__version__),),
+        producer=(("silo", __version__),),
         toolchain=_toolchain(found, pairs),
     )
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from silo import errors
 from silo.api.code.loaded_kernels import VouchedCode
 from silo.api.machine.array_copies import array_behind
 from silo.api.machine.shared_arguments import SharedArguments, SharedResults
@@ -16,7 +15,7 @@ from silo.artifacts.artifact import Artifact
 from silo.compile.process import WorkerDiedError, WorkerHungError, WorkerProcess
 from silo.compile.wire import Message, encode
 from silo.core.protocols import Device
-from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TrustError, TuneError
+from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TrustError, TuneError, error_named
 from silo.forks import Mutex
 from silo.settings import settings
 
@@ -299,7 +298,7 @@ def _rebuilt(name: str, message: str) -> SiloError:
 
     But for missing consent, which is not a config's fault.
     """
-    kind = getattr(errors, name, LaunchError)
-    if isinstance(kind, type) and issubclass(kind, LaunchError | TrustError):
+    kind = error_named(name)
+    if kind is not None and issubclass(kind, LaunchError | TrustError):
         return kind(message)
     return LaunchError(f"{name}: {message}")

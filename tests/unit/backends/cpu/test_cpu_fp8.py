@@ -148,7 +148,7 @@ def test_constants_have_the_bits_of_their_type(kind):
             assert literal(value, kind) == f"((uint8_t)0x{bits:02x})"
     nan = int(literal(np.nan, kind)[len("((uint8_t)") : -1], 16)
     assert np.isnan(np.array(nan, np.uint8).view(NUMPY[kind]).astype(np.float64))
-    with pytest.raises(UnsupportedError, match="no number of type"):
+    with pytest.raises(UnsupportedError, match="not a number of type"):
         literal(1e6, kind)
-    with pytest.raises(UnsupportedError, match="no number of type"):
+    with pytest.raises(UnsupportedError, match="not a number of type"):
         literal(1.01, kind)

@@ -191,8 +191,8 @@ def test_ties_between_two_numbers_of_tf32(how, ties):
 
 
 REFUSED = {
-    "mov.u32 $0, %smid;": "no single instruction",
-    "tanh.approx.f32 $0, $1; neg.f32 $0, $0;": "no single instruction",
+    "mov.u32 $0, %smid;": "not a single instruction",
+    "tanh.approx.f32 $0, $1; neg.f32 $0, $0;": "not a single instruction",
     "vote.ballot.f32 $0, $1;": "vote.ballot.f32 is not an instruction that is known here",
     "add.f32 $0, $1, $1;": "read each operand once",
     "neg.f32 $1, $0;": "must write \\$0",

@@ -1,0 +1,30 @@
+/* Calls as Python makes them, brought into the order of the parameters. */
+#ifndef SILO_LAUNCHER_ARRANGE_H
+#define SILO_LAUNCHER_ARRANGE_H
+
+#include "launcher.h"
+
+/* A call whose arguments are not one a parameter in order: keywords, defaults, a grid
+ * or options. */
+PyObject *silo_launcher_arrange(struct silo_launcher *self, const struct silo_grid_source *grid,
+                                PyObject *const *arguments, Py_ssize_t positional, PyObject *names);
+
+/* The cold entry: a tuple and a dict, as resolve(*args, **kwargs) gets them. */
+PyObject *silo_launcher_examine(struct silo_launcher *self, PyObject *args, PyObject *keywords,
+                                enum silo_mode mode);
+
+/* A call as vectorcall gives it. */
+SILO_INLINE PyObject *silo_launcher_invoke(struct silo_launcher *self,
+                                           const struct silo_grid_source *grid,
+                                           PyObject *const *arguments, Py_ssize_t positional,
+                                           PyObject *names) {
+    if (SILO_UNLIKELY(names != NULL || positional != self->plan.count))
+        return silo_launcher_arrange(self, grid, arguments, positional, names);
+    struct silo_inputs inputs;
+    inputs.arguments = arguments;
+    inputs.stream = inputs.grid = NULL;
+    inputs.options = 0;
+    return silo_launch(self, &inputs, grid);
+}
+
+#endif
