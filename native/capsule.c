@@ -29,9 +29,21 @@ const struct dl_tensor *silo_tensor_of_capsule(PyObject *capsule, bool *readonly
     return managed ? &managed->tensor : NULL;
 }
 
+/* On a GPU a producer waits for its stream by default; -1 says that the caller orders the work. jax
+ * (to 0.11) takes -1 for the handle of a stream and fails, so it is asked again for the default. */
+static PyObject *ask_unordered(PyObject *method, PyObject *empty) {
+    PyObject *keywords = Py_BuildValue("{s:i}", "stream", -1);
+    if (keywords == NULL)
+        return NULL;
+    PyObject *capsule = PyObject_Call(method, empty, keywords);
+    Py_DECREF(keywords);
+    if (capsule != NULL || !PyErr_ExceptionMatches(PyExc_RuntimeError))
+        return capsule;
+    PyErr_Clear();
+    return PyObject_Call(method, empty, NULL);
+}
+
 PyObject *silo_capsule_of(PyObject *object) {
-    /* On a GPU a producer waits for its stream by default; -1 says that the caller orders the work.
-     */
     PyObject *device = PyObject_CallMethodObjArgs(object, s_dlpack_device, NULL);
     if (device == NULL)
         return NULL;
@@ -45,12 +57,10 @@ PyObject *silo_capsule_of(PyObject *object) {
     if (method == NULL)
         return NULL;
     PyObject *empty = PyTuple_New(0), *capsule = NULL;
-    PyObject *keywords =
-        code == SILO_DEVICE_CPU ? PyDict_New() : Py_BuildValue("{s:i}", "stream", -1);
-    if (empty && keywords)
-        capsule = PyObject_Call(method, empty, keywords);
+    if (empty != NULL)
+        capsule = code == SILO_DEVICE_CPU ? PyObject_Call(method, empty, NULL)
+                                          : ask_unordered(method, empty);
     Py_XDECREF(empty);
-    Py_XDECREF(keywords);
     Py_DECREF(method);
     return capsule;
 }

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import silo
-from gpu_kernels import torch
+from gpu_kernels import add, torch
 from silo.api.machine import array_copies
 from silo.api.machine.device_plugins import device_named
 from silo.core.device import Measuring, place_of
@@ -138,3 +138,14 @@ def test_every_array_library_does_the_same_on_a_gpu(name):
     put_back()
     assert (library.bits(copy) == wanted).all()
     assert (library.bits(array) == wanted).all()
+
+
+def test_a_kernel_reads_what_jax_has_on_the_gpu():
+    jax = pytest.importorskip("jax")
+    try:
+        x = jax.device_put(np.arange(1000, dtype=np.float32), jax.devices("cuda")[0]).block_until_ready()
+    except RuntimeError as error:
+        pytest.skip(str(error))  # a jax without CUDA
+    out = torch.empty(1000, device="cuda")
+    silo.kernel(add)[(4,)](x, x, out, 1000)
+    np.testing.assert_array_equal(out.cpu().numpy(), 2 * np.arange(1000, dtype=np.float32))

@@ -288,3 +288,31 @@ with pytest.raises(DeviceError, match="no device cuda:7"):
 """,
         devices=2,
     )
+
+
+def test_a_producer_that_takes_no_stream_for_unordered_is_asked_for_its_default():
+    gpu_stub.run(
+        HEAD
+        + """
+class LikeJax:
+    def __init__(self):
+        self.buffer, self.asked = GpuBuffer((2, 3), "float32", "cuda", 0), []
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+    def __dlpack__(self, **keywords):
+        self.asked.append(keywords)
+        if keywords.get("stream") == -1:
+            raise self.error
+        return self.buffer.__dlpack__(**keywords)
+
+array = LikeJax()
+array.error = RuntimeError("CUDA_ERROR_INVALID_HANDLE: invalid resource handle")
+assert native.read(array) == (array.buffer.address, 2, 32, 0, (2, 0), (2, 3), (3, 1))
+assert array.asked[:2] == [{"stream": -1}, {}]
+array.error = TypeError("not this")
+with pytest.raises((TypeError, ArgumentError)):
+    native.read(array)
+"""
+    )
