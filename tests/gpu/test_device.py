@@ -20,7 +20,6 @@ from silo.settings import override
 from silo.tune.measure import Contender, MeasurePolicy, measure
 from silo.tune.statistics import median
 
-
 # jax frees arrays when Python collects them, from threads of its own, which ends a global capture of another test.
 ALONE = "SILO_TEST_ALONE"
 
