@@ -28,7 +28,7 @@ def test_the_module_index_is_current():
 
 
 def test_the_page_of_errors_and_the_tree_list_every_class():
-    classes = set(errors.__all__)
+    classes = {name for name in errors.__all__ if isinstance(getattr(errors, name), type)}
     page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == classes - {"SiloError"}
     parents = ["SiloError"]

@@ -21,6 +21,7 @@ LAYOUT = (
 )
 
 
+@pytest.mark.usefixtures("cuda")
 def test_the_driver_states_the_parameters_and_others_are_refused():
     device = device_named("cuda")
     loaded = device.load(LaunchInfo("k", LAYOUT), PTX, "ptx", "k")

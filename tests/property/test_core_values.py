@@ -16,6 +16,7 @@ from silo.core.device import DeviceModel
 from silo.core.dispatch import Bucket, DispatchRules, bucket_of, distance
 from silo.core.dtypes import DTYPES
 from silo.core.expressions import INT64_MAX, INT64_MIN
+from silo.core.extents import Extents
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.space import Space
@@ -162,6 +163,7 @@ def samples():
         CompileJob: CompileJob("cpu", "k", target, "text", {"a": [1]}),
         DecisionList: DecisionList((Step((Bound("n", above=2, most=64),), config), Step((), Config()))),
         Work: Work(bytes=48, flops=16),
+        Extents: Extents((4, 64), (64, 1)),
     }
 
 

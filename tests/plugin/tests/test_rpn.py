@@ -39,7 +39,7 @@ def python(store, code, **more):
 def command(store, *words, plugin=True):
     return subprocess.run(
         [sys.executable, "-m", "silo", *map(str, words)],
-        env=environment(store, plugin=plugin),
+        env={**environment(store, plugin=plugin), "COLUMNS": "200"},  # no cell of a table is cut
         capture_output=True,
         text=True,
         check=False,

@@ -112,7 +112,7 @@ class Results:
         for name, text in self._members():
             if name == member:
                 if not text.opens(opener):
-                    raise ValueError(f"{member} is no {'object' if opener == '{' else 'list'}")
+                    raise ValueError(f"{member} is not {'an object' if opener == '{' else 'a list'}")
                 yield from text.items()
                 return
             if name in ROWS and text.opens():
