@@ -1,4 +1,4 @@
-"""What a child made by ``fork`` inherits from threads that it does not have.
+"""Locks and state in a child made by ``fork``, which has only one of its parent's threads.
 
 Only the thread that forked lives on in the child. A lock that another one held would never be released there, so locks
 of this module are new ones in a child, but for those that the forking thread itself holds: it goes on, and leaves them.

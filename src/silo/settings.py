@@ -67,7 +67,7 @@ VARIABLES: Final = (
         "SILO_TUNE",
         "`auto`, `cached`, `frozen` or `off`",
         "`auto`",
-        "What a first call does: measure within the budget when nothing is known; use the best known and never measure;"
+        "On a first call: measure within the budget when nothing is known; use the best known and never measure;"
         " the same, and refuse to guess where nothing was measured; take the first config.",
     ),
     Variable(

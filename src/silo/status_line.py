@@ -1,4 +1,4 @@
-"""What first calls say on standard error: progress while one takes long, one line when it is done.
+"""The status line of first calls on standard error: progress while one takes long, one line at the end.
 
 A program that configured logging gets records of the logger ``silo`` and nothing else. In any other, lines are shown
 where standard error is a terminal; ``SILO_LOG`` shows log messages anywhere, ``SILO_QUIET`` nothing but errors.

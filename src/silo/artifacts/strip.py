@@ -1,4 +1,4 @@
-"""Whether a blob is free of the folders it was built in, so that equal sources give equal bytes anywhere."""
+"""The check that a blob holds no path of its build, so that equal sources give equal bytes anywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a Python function of one namespace to an expression.
+"""Tracing: a Python function of one namespace becomes an expression.
 
 The function runs once, with stand-ins for arguments, config values and device facts. ``silo.cdiv``, its like in
 libraries that kernels are written with, ``min``, ``max``, ``math.ceil`` and

@@ -1,4 +1,4 @@
-"""What a source plug-in is, and what it may be besides: each a protocol of its own."""
+"""The protocols of source plug-ins: the required one, and the optional ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From C text to a shared object, with the system's C compiler."""
+"""Building of C text to a shared object, with the system's C compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a plan, which names one config after another, to a searcher that can be saved and resumed."""
+"""Searchers made of plans, which name one config after another; they can be saved and resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a value is an affine function of the tile's indices, decided from the structure alone."""
+"""The analysis of affine values: functions of the tile's indices, found from the structure alone."""
 
 from __future__ import annotations
 

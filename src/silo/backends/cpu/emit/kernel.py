@@ -1,4 +1,4 @@
-"""From the SSA form of a module to the C text of its kernel."""
+"""The C text of a kernel, from the SSA form of its module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Triton is installed and what decides its code, found without importing it or hashing its libraries."""
+"""The installed Triton and the facts that decide its code, found without importing it or hashing its libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a ``@triton.jit`` function to a module's text, without a GPU."""
+"""Lowering of a ``@triton.jit`` function to a module's text, without a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Triton's objects are, by the names of their classes: imports nothing of Triton's."""
+"""Recognising Triton's objects by the names of their classes, without importing Triton."""
 
 from __future__ import annotations
 
