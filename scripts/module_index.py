@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import ast
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN = "<!-- modules: printed by python scripts/module_index.py -->\n"
 END = "<!-- end of modules -->\n"
-# Folders of `src/silo` from left to right, as imports may run; a folder within one follows it.
-LAYERS = ("core", "sources", "artifacts", "compile", "tune", "store", "bundle", "launch", "report", "api", "cli")
-ROOMS = ("machine", "declared", "code", "trials", "calls", "kernels", "tuning", "commands")  # of `api`, likewise
+
+
+def contract(package: str) -> list[str]:
+    """The folders of a package from left to right, as imports may run: the contract in `pyproject.toml`, upside down."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (layers,) = (one["layers"] for one in contracts if one.get("containers") == [package])
+    return layers[::-1]
 
 
 def first_line(path: Path) -> str:
@@ -27,11 +33,12 @@ def first_line(path: Path) -> str:
 def folders() -> list[str]:
     """Every package of Silo, in the order of its layers; Silo itself, with what stands beside them, comes first."""
     home = ROOT / "src" / "silo"
+    layers, rooms = [*contract("silo"), "backends"], contract("silo.api")
     found = {str(path.parent.relative_to(home)) for path in home.rglob("__init__.py")} - {"."}
 
     def place(folder: str) -> tuple[int, int, str]:
         layer, _, room = folder.partition("/")
-        return (*LAYERS, "backends").index(layer), ROOMS.index(room) if layer == "api" and room else -1, folder
+        return layers.index(layer), rooms.index(room) if layer == "api" and room else -1, folder
 
     return [".", *sorted(found, key=place)]
 

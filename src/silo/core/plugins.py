@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from silo.core.decisions import Rejected
 from silo.errors import TrustError
@@ -41,6 +41,8 @@ __all__ = [
     "shipped_places",
     "threads_of_option",
 ]
+
+_Declaration = TypeVar("_Declaration", "CompilerDeclaration", "LoaderDeclaration")
 
 COMPILERS = "silo.compilers"
 LOADERS = "silo.loaders"
@@ -92,6 +94,17 @@ def part_of(group: str, name: str, part: str) -> Any:  # noqa: ANN401  # a modul
         return None
 
 
+def _declared_at(place: str, kind: type[_Declaration], what: str) -> _Declaration | Rejected:
+    """The declaration at a place, or why it cannot be used; ``what`` is the plug-in, for messages."""
+    try:
+        found = load_place(place)
+    except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it is refused for
+        return Rejected(f"{what} does not load: {type(error).__name__}: {error}")
+    if not isinstance(found, kind):
+        return Rejected(f"{what} is no {kind.__name__} (silo.core.declaration) but {type(found).__name__}")
+    return found
+
+
 # -- Compilers ---------------------------------------------------------------------------------------------------------
 
 
@@ -101,12 +114,9 @@ def load_declaration(name: str, place: str) -> CompilerDeclaration | Rejected:
     from silo.core.declaration import CompilerDeclaration  # noqa: PLC0415  # a first launch does without
 
     what = f"the plug-in {name} ({place})"
-    try:
-        found = load_place(place)
-    except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it is refused for
-        return Rejected(f"{what} does not load: {type(error).__name__}: {error}")
-    if not isinstance(found, CompilerDeclaration):
-        return Rejected(f"{what} is no CompilerDeclaration (silo.core.declaration) but {type(found).__name__}")
+    found = _declared_at(place, CompilerDeclaration, what)
+    if isinstance(found, Rejected):
+        return found
     if found.name != name:
         return Rejected(f"{what} declares that it is called {found.name}")
     if place == shipped_places(COMPILERS).get(name):
@@ -202,12 +212,9 @@ def load_loader_declaration(kind: str, place: str) -> LoaderDeclaration | Reject
     from silo.core.declaration import LoaderDeclaration  # noqa: PLC0415  # a first launch does without
 
     what = f"the loader of {kind} ({place})"
-    try:
-        found = load_place(place)
-    except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it is refused for
-        return Rejected(f"{what} does not load: {type(error).__name__}: {error}")
-    if not isinstance(found, LoaderDeclaration):
-        return Rejected(f"{what} is no LoaderDeclaration (silo.core.declaration) but {type(found).__name__}")
+    found = _declared_at(place, LoaderDeclaration, what)
+    if isinstance(found, Rejected):
+        return found
     if found.kind != kind:
         return Rejected(f"{what} declares that it loads {found.kind}")
     return found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from silo.errors import ArgumentError, CaseError
 from silo.launch.array_libraries.filling import fill
 from silo.launch.array_libraries.host_arrays import as_bits, flat_memory
+from silo.launch.array_libraries.library import imported
 from silo.launch.extents import ALIGNMENT
 
 if TYPE_CHECKING:
@@ -22,14 +23,6 @@ __all__ = ["LIBRARY"]
 _GPUS = (2, 10)  # DLPack's CUDA and ROCm
 
 
-def _cupy() -> Any:  # noqa: ANN401  # the module
-    try:
-        import cupy  # noqa: PLC0415  # pyright: ignore[reportMissingImports]  # asked for by name, or loaded
-    except ImportError as error:
-        raise CaseError(f"--arrays cupy: cupy is not installed here ({error})") from None
-    return cast("Any", cupy)
-
-
 class _Cupy:
     def offers(self, place: Place) -> bool:
         del place
@@ -38,7 +31,7 @@ class _Cupy:
     def make(self, recipe: ArrayRecipe, place: Place) -> Any:  # noqa: ANN401
         if place.device_type not in _GPUS:
             raise CaseError(f"cupy has arrays on GPUs alone, not on {place.name}")
-        cupy = _cupy()
+        cupy = imported("cupy")
         host = recipe.host(fill)
         try:
             with cupy.cuda.Device(place.index):
@@ -56,7 +49,7 @@ class _Cupy:
         return as_bits(self.read(array))
 
     def write(self, array: Any, bits: NDArray[Any]) -> None:  # noqa: ANN401
-        array[...] = _cupy().asarray(bits.view(array.dtype))
+        array[...] = imported("cupy").asarray(bits.view(array.dtype))
 
     def duplicate(self, array: Any) -> Any:  # noqa: ANN401
         copy = array.copy(order="K")

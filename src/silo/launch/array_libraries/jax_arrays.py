@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from silo.core.host_arrays import numpy_dtype
 from silo.errors import ArgumentError, CaseError
 from silo.launch.array_libraries.filling import fill
 from silo.launch.array_libraries.host_arrays import as_bits
+from silo.launch.array_libraries.library import imported
 from silo.launch.extents import ALIGNMENT, extent_of
 
 if TYPE_CHECKING:
@@ -24,21 +25,13 @@ __all__ = ["LIBRARY"]
 _DEVICES = {1: "cpu", 2: "cuda", 10: "rocm"}
 
 
-def _jax() -> Any:  # noqa: ANN401  # the module
-    try:
-        import jax  # noqa: PLC0415  # pyright: ignore[reportMissingImports]  # asked for by name, or loaded
-    except ImportError as error:
-        raise CaseError(f"--arrays jax: jax is not installed here ({error})") from None
-    return cast("Any", jax)
-
-
 class _Jax:
     def offers(self, place: Place) -> bool:
         del place
         return False
 
     def make(self, recipe: ArrayRecipe, place: Place) -> Any:  # noqa: ANN401
-        jax = _jax()
+        jax = imported("jax")
         name = place.names.get("jax") or _DEVICES.get(place.device_type)
         if name is None:
             raise CaseError(f"jax has no name for {place.name}, so it makes no array there")

@@ -1,10 +1,12 @@
-"""The protocol of array libraries."""
+"""The protocol of array libraries, and importing one that is asked for by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from silo.errors import CaseError
 from silo.frozen import frozen
 
 if TYPE_CHECKING:
@@ -13,7 +15,15 @@ if TYPE_CHECKING:
     from silo.core.device import Place
     from silo.core.recipes import ArrayRecipe
 
-__all__ = ["ArrayLibrary", "KnowsDevices", "LibraryDevice"]
+__all__ = ["ArrayLibrary", "KnowsDevices", "LibraryDevice", "imported"]
+
+
+def imported(package: str) -> Any:  # noqa: ANN401  # the module
+    """A library by its package's name. ``CaseError`` where it is not installed."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise CaseError(f"--arrays {package}: {package} is not installed here ({error})") from None
 
 
 @frozen
