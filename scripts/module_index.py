@@ -17,7 +17,7 @@ END = "<!-- end of modules -->\n"
 
 
 def contract(package: str) -> list[str]:
-    """The folders of a package from left to right, as imports may run: the contract in `pyproject.toml`, upside down."""
+    """The folders of a package from left to right, as imports may run: the contract of `pyproject.toml`, reversed."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
     (layers,) = (one["layers"] for one in contracts if one.get("containers") == [package])
