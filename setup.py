@@ -47,8 +47,9 @@ setup(
     ext_modules=[
         Extension(
             "silo._native",
-            sources=sorted(str(path.relative_to(ROOT)) for path in (ROOT / "native").glob("*.c")),
-            depends=sorted(str(path.relative_to(ROOT)) for path in (ROOT / "native").glob("*.h")),
+            sources=sorted(str(path.relative_to(ROOT)) for path in (ROOT / "native").glob("*/*.c")),
+            depends=sorted(str(path.relative_to(ROOT)) for path in (ROOT / "native").glob("*/*.h")),
+            include_dirs=["native/core"],
             define_macros=[*([] if FREE_THREADED else [("Py_LIMITED_API", "0x030b0000")]), ("_GNU_SOURCE", "1")],
             py_limited_api=not FREE_THREADED,
             # Contraction off: a fused multiply-add would change the generator's last bit. No PLT: one cache line less

@@ -43,10 +43,10 @@ def defined(text: str) -> set[str]:
 
 
 class Tree:
-    """The C files of a folder: what each unit leads to, and why."""
+    """The C files of a folder and those within: what each unit leads to, and why."""
 
     def __init__(self, folder: Path) -> None:
-        files = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.[ch]"))}
+        files = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.[ch]"))}
         code = {name: _IGNORED.sub(" ", text) for name, text in files.items()}
         self._passed_on = dict[str, set[str]]()
         for name, text in code.items():

@@ -53,7 +53,14 @@ def faults_of_sdist(path: Path) -> list[str]:
     """What is missing in an sdist."""
     with tarfile.open(path) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
-    wanted = {"LICENSE", "README.md", "CHANGELOG.md", "docs/quickstart.md", "native/python.h", "src/silo/py.typed"}
+    wanted = {
+        "LICENSE",
+        "README.md",
+        "CHANGELOG.md",
+        "docs/quickstart.md",
+        "native/python/python.h",
+        "src/silo/py.typed",
+    }
     return [f"the sdist lacks {name}" for name in sorted(wanted - names)]
 
 

@@ -36,7 +36,7 @@ check_compiler() {
 }
 
 fingerprint() { # of everything that decides what is installed
-  (cat pyproject.toml setup.py native/*.c native/*.h scripts/environment.sh; "$PY" --version; echo "$ROOT") | sha256sum | cut -d' ' -f1
+  (cat pyproject.toml setup.py native/*/*.c native/*/*.h scripts/environment.sh; "$PY" --version; echo "$ROOT") | sha256sum | cut -d' ' -f1
 }
 
 ensure_environment() {

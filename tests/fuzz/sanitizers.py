@@ -29,7 +29,12 @@ def _compiler() -> str:
 def build(output: Path, folder: Path, pattern: str) -> None:
     """Build the C files of a folder as one module of Python's, or as a library."""
     sources = sorted(str(path) for path in folder.glob(pattern))
-    defines = ("-DPy_LIMITED_API=0x030b0000", "-D_GNU_SOURCE=1", f"-I{sysconfig.get_paths()['include']}")
+    defines = (
+        "-DPy_LIMITED_API=0x030b0000",
+        "-D_GNU_SOURCE=1",
+        f"-I{sysconfig.get_paths()['include']}",
+        f"-I{ROOT / 'native' / 'core'}",
+    )
     subprocess.run([_compiler(), *_FLAGS, *_SANITIZE, *defines, *sources, "-o", str(output), "-ldl"], check=True)
 
 
@@ -51,6 +56,6 @@ def variables() -> dict[str, str]:
 def tree(folder: Path) -> dict[str, str]:
     """A copy of the package whose native module is sanitized, and the environment in which every Python takes it."""
     shutil.copytree(ROOT / "src" / "silo", folder / "silo", ignore=shutil.ignore_patterns("_native*.so", "__pycache__"))
-    build(folder / "silo" / "_native.abi3.so", ROOT / "native", "*.c")
+    build(folder / "silo" / "_native.abi3.so", ROOT / "native", "*/*.c")
     path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH", ""))))
     return {**variables(), "PYTHONPATH": path}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 NATIVE = Path(__file__).parents[2] / "native"
-SOURCES = sorted(NATIVE.glob("*.c"))
+SOURCES = sorted(NATIVE.glob("*/*.c"))
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=[source.stem for source in SOURCES])
@@ -18,7 +18,8 @@ def test_the_source_compiles_without_a_gil(source):
         pytest.skip("needs a C compiler")
     command = [
         *(compiler, "-std=c11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-DPy_GIL_DISABLED"),
-        *("-I", sysconfig.get_paths()["include"], "-include", str(Path(__file__).parent / "free_threaded.h")),
+        *("-I", str(NATIVE / "core"), "-I", sysconfig.get_paths()["include"]),
+        *("-include", str(Path(__file__).parent / "free_threaded.h")),
         str(source),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

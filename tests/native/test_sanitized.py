@@ -38,7 +38,7 @@ def sanitized(tmp_path_factory):
     built, stub = folder / "_native.abi3.so", folder / "libcuda.so.1"
     try:
         needed = variables()
-        build(built, ROOT / "native", "*.c")
+        build(built, ROOT / "native", "*/*.c")
         build(stub, HERE, "stub_*.c")
     except NoSanitizersError as error:
         pytest.skip(str(error))
@@ -98,11 +98,11 @@ def test_every_c_file_compiles_without_a_warning(tmp_path):
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("needs a C compiler")
-    include = f"-I{sysconfig.get_paths()['include']}"
-    sources = sorted(str(path) for path in (ROOT / "native").glob("*.c"))
+    include = [f"-I{ROOT / 'native' / 'core'}", f"-I{sysconfig.get_paths()['include']}"]
+    sources = sorted(str(path) for path in (ROOT / "native").glob("*/*.c"))
     flags = ["-std=c11", "-O0", "-fsyntax-only", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
     done = subprocess.run(
-        [compiler, *flags, "-DPy_LIMITED_API=0x030b0000", "-D_GNU_SOURCE=1", include, *sources],
+        [compiler, *flags, "-DPy_LIMITED_API=0x030b0000", "-D_GNU_SOURCE=1", *include, *sources],
         capture_output=True,
         text=True,
         check=False,
@@ -116,12 +116,12 @@ def test_the_pool_has_no_data_race_and_no_wrong_access(tmp_path, sanitizer):
     if compiler is None:
         pytest.skip("needs gcc and its sanitizers")
     program = tmp_path / "check"
-    sources = [str(HERE / "pool_check.c"), *map(str, sorted((ROOT / "native").glob("cpu_[pwc]*.c")))]
+    sources = [str(HERE / "pool_check.c"), *map(str, sorted((ROOT / "native" / "core").glob("cpu_[pwc]*.c")))]
     built = subprocess.run(
         [
             compiler,
             *("-std=c11", "-D_GNU_SOURCE=1", "-O1", "-g", f"-fsanitize={sanitizer}", "-pthread"),
-            f"-I{ROOT / 'native'}",
+            f"-I{ROOT / 'native' / 'core'}",
             *sources,
             "-o",
             str(program),

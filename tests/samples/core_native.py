@@ -1,4 +1,4 @@
-"""The plain C files of native/ as a small library of its own, called by ctypes."""
+"""The plain C files of native/core as a small library of its own, called by ctypes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-NATIVE = Path(__file__).parents[2] / "native"
+NATIVE = Path(__file__).parents[2] / "native" / "core"
 MAX_AXES = 8
 
 

@@ -109,7 +109,7 @@ def open_drivers() -> None:
         native.gpu_open(kind, os.environ["SILO_TEST_STUB"])
 
 
-# Parameter kind (native/plan.h), DLPack code, bits and flags (16: written through) for a binary's types.
+# Parameter kind (native/python/plan.h), DLPack code, bits and flags (16: written through) for a binary's types.
 _PARAMETERS = {
     "ptr": (1, 0, 0, 16),
     "i1": (4, 6, 8, 0),

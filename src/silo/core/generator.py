@@ -37,7 +37,7 @@ __all__ = ["Fill", "FillParams", "generate", "generate_bits", "philox", "sample_
 
 
 class Fill(IntEnum):
-    """What an array is filled with; ``native/generator.h`` has the numbers, ``SILO_FILL_...``, of all but the last."""
+    """What an array is filled with; ``generator.h`` has the numbers, ``SILO_FILL_...``, of all but the last."""
 
     ZEROS = 0
     EMPTY = 1

@@ -1,4 +1,4 @@
-"""Programs: expressions as the postfix instructions that ``native/expression.c`` runs.
+"""Programs: expressions as the postfix instructions that ``native/core/expression.c`` runs.
 
 An instruction is 16 bytes, ``{int32_t opcode; int32_t b; int64_t a;}``, in the machine's byte order. Jumps go forward
 only and count instructions from the next one, so every program ends.
@@ -22,7 +22,7 @@ MAX_STACK = 32
 
 
 class Opcode(IntEnum):
-    """What an instruction does; ``native/expression.h`` has the same numbers (``SILO_OP_...``)."""
+    """What an instruction does; ``native/core/expression.h`` has the same numbers (``SILO_OP_...``)."""
 
     CONST = 0  # push a
     ARGUMENT = 1  # push the value of slot b

@@ -119,16 +119,16 @@ __all__ = [
 
 
 RawExtents: TypeAlias = tuple[tuple[int, ...], tuple[int, ...] | None] | None
-"""The shape of an array, and its strides where they are held; None where no extents are. ``native/extents.h``."""
+"""The shape of an array, and its strides where they are held; None where no extents are. ``extents.h``."""
 
 RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int, RawExtents], ...]
-"""(kind, DLPack code, bits, flags, ndim or a descriptor's block word, extents) of each parameter; ``native/miss.h``."""
+"""(kind, DLPack code, bits, flags, ndim or a descriptor's block word, extents) of each parameter; ``miss.h``."""
 
 RawCall: TypeAlias = tuple[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int], object]
 """Facts, arguments (:data:`ABSENT` for what is left to the config), options, (device type, index)."""
 
 RawParameter: TypeAlias = tuple[str, int, int, int, int, tuple[object, ...]]
-"""Name, kind, DLPack code, bits, flags, and a tuple of the default or of nothing; ``native/plan.h``."""
+"""Name, kind, DLPack code, bits, flags, and a tuple of the default or of nothing; ``native/python/plan.h``."""
 
 
 def path() -> str:

@@ -22,7 +22,7 @@ __all__ = ["Binding", "Launcher", "OnMiss", "inspect_call", "make_bound_launcher
 
 OnMiss = Callable[[Call], Binding]
 
-# native/plan.h: enum silo_parameter_kind and enum silo_parameter_flags.
+# native/python/plan.h: enum silo_parameter_kind and enum silo_parameter_flags.
 _KINDS = {
     ParameterKind.ANY: 0,
     ParameterKind.POINTER: 1,
@@ -115,7 +115,7 @@ def make_launcher(
 
 
 def _extent_numbers(kernel: str, names: Sequence[str], extents: HeldExtents) -> tuple[int, ...]:
-    """native/extents.h: enum silo_extent, one a parameter."""
+    """native/python/extents.h: enum silo_extent, one a parameter."""
     numbers = {None: 0, "shape": 1, "layout": 2}
     if missing := [name for name in extents.names if name not in names]:
         raise SourceError(

@@ -72,7 +72,7 @@ def test_words_that_are_no_uses_make_no_arrow(tmp_path):
 
 def test_kinds_and_codes_are_named():
     found = {}
-    for path in sorted((ROOT / "native").glob("*.[ch]")):
+    for path in sorted((ROOT / "native").rglob("*.[ch]")):
         code = re.sub(r"/\*.*?\*/|\"(?:\\.|[^\"\\])*\"", "", path.read_text(), flags=re.DOTALL)
         numbers = re.findall(r"\bcase (\d+):|\b(?:code|device_type) [=!<>]=? (\d{2,})\b|1U << (\d+)", code)
         left = {int(next(filter(None, groups))) for groups in numbers} - PLAIN.get(path.name, set())

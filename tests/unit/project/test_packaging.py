@@ -86,12 +86,12 @@ def test_metadata_says_who_it_is_for(tmp_path):
     assert f">=3.{versions[0]}" == found["Requires-Python"]
     tested = (ROOT / "scripts" / "environment.sh").read_text(encoding="utf-8")
     assert f"(3, {versions[0]}) <= sys.version_info[:2] <= (3, {versions[-1]})" in tested
-    assert {"LICENSE", "CHANGELOG.md", "native/python.h", "scripts/long_description.py"} <= set(sources)
+    assert {"LICENSE", "CHANGELOG.md", "native/python/python.h", "scripts/long_description.py"} <= set(sources)
 
 
 def test_the_native_module_declares_no_function_of_python_by_hand():
     """The headers show what Python's stable ABI has; a declaration of one's own would reach past it."""
-    for path in sorted((ROOT / "native").glob("*.[ch]")):
+    for path in sorted((ROOT / "native").rglob("*.[ch]")):
         assert "PyAPI_" not in path.read_text(encoding="utf-8"), path.name
 
 
@@ -105,7 +105,7 @@ def archives(folder, *, name, library, classifier, link, members):
             made.writestr(member, "")
     sdist = folder / "kernel_silo-0.1.0.tar.gz"
     with tarfile.open(sdist, "w:gz") as made:
-        for member in ("LICENSE", "README.md", "CHANGELOG.md", "native/python.h", "src/silo/py.typed"):
+        for member in ("LICENSE", "README.md", "CHANGELOG.md", "native/python/python.h", "src/silo/py.typed"):
             made.add(ROOT / member, arcname=f"kernel_silo-0.1.0/{member}")
     return str(wheel), str(sdist)
 

@@ -1,5 +1,5 @@
 /* GpuStream and GpuEvent: streams of our own, and times measured by the device. */
-#include "gpu.h"
+#include "gpu_module.h"
 
 #include "errors.h"
 

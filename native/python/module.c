@@ -9,7 +9,7 @@
 #include "errors.h"
 #include "expression.h"
 #include "functions.h"
-#include "gpu.h"
+#include "gpu_module.h"
 #include "hooks.h"
 #include "kernel.h"
 #include "launcher.h"

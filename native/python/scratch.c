@@ -1,7 +1,7 @@
 #include "scratch.h"
 
 #include "errors.h"
-#include "gpu.h"
+#include "gpu_module.h"
 
 static PyObject *allocator; /* owned; NULL: none */
 

@@ -4,7 +4,7 @@
 #include "expression.h"
 #include "flat.h"
 #include "frame.h"
-#include "gpu.h"
+#include "gpu_module.h"
 #include "hooks.h"
 #include "launcher.h"
 #include "library.h"

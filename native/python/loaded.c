@@ -4,7 +4,7 @@
 #include "cpu_driver.h"
 #include "dlpack.h"
 #include "errors.h"
-#include "gpu.h"
+#include "gpu_module.h"
 #include "library.h"
 
 #include <stdlib.h>

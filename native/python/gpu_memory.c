@@ -1,5 +1,5 @@
 /* GpuBuffer: an array in a device's memory for programs without any array library. */
-#include "gpu.h"
+#include "gpu_module.h"
 
 #include "errors.h"
 #include "tensor.h"

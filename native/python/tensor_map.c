@@ -1,6 +1,6 @@
 #include "tensor_map.h"
 
-#include "gpu.h"
+#include "gpu_module.h"
 
 #include <stdio.h>
 

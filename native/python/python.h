@@ -10,11 +10,9 @@
 #define Py_LIMITED_API 0x030b0000
 #endif
 #include <Python.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <structmember.h>
+
+#include "base.h"
 
 #if defined(Py_LIMITED_API) && Py_LIMITED_API < 0x030c0000
 typedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObject *);
@@ -23,20 +21,5 @@ typedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObj
 #define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
 #endif
 #endif
-
-/* An argument slot holds a value in its low bytes whatever its width. */
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "Silo runs on little-endian machines");
-_Static_assert(sizeof(void *) == 8, "Silo runs on 64-bit machines");
-
-#define SILO_LIKELY(x) __builtin_expect(!!(x), 1)
-#define SILO_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define SILO_INLINE static inline __attribute__((always_inline))
-#define SILO_NOINLINE __attribute__((noinline))
-/* On the way of every launch: such functions are laid out beside each other. */
-#define SILO_HOT __attribute__((hot))
-
-/* Parameters a kernel may have; the per-call state of that many lies on the stack. */
-#define SILO_MAX_PARAMETERS 256
-#define SILO_MAX_OPTIONS 32
 
 #endif

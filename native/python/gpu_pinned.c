@@ -1,6 +1,6 @@
 /* PinnedMemory: host memory that the driver has locked, which a device copies from and to at the
  * speed of its bus. From other host memory the driver copies through a small locked buffer. */
-#include "gpu.h"
+#include "gpu_module.h"
 
 #include "errors.h"
 

@@ -1,5 +1,5 @@
 /* GpuModule: code loaded on a device, and the functions taken from it. */
-#include "gpu.h"
+#include "gpu_module.h"
 
 #include "errors.h"
 
