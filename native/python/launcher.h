@@ -79,8 +79,9 @@ PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs
 PyObject *silo_launch_examine(struct silo_launcher *self, const struct silo_inputs *inputs,
                               enum silo_mode mode);
 
-SILO_INLINE PyObject *silo_launch(struct silo_launcher *self, const struct silo_inputs *inputs,
-                                  const struct silo_grid_source *grid) {
+SILO_INLINE PyObject *silo_launcher_call(struct silo_launcher *self,
+                                         const struct silo_inputs *inputs,
+                                         const struct silo_grid_source *grid) {
     if (SILO_LIKELY(self->route == SILO_ROUTE_GUARDED))
         return silo_launch_guarded(self, inputs, grid);
     return self->route == SILO_ROUTE_FIXED ? silo_launch_fixed(self, inputs, grid)

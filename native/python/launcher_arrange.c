@@ -24,7 +24,7 @@ static PyObject *invoke_form(struct silo_launcher *self, const struct silo_grid_
     }
     if (mode != SILO_MODE_LAUNCH)
         return silo_launch_examine(self, &inputs, (enum silo_mode)mode);
-    return silo_launch(self, &inputs, grid);
+    return silo_launcher_call(self, &inputs, grid);
 }
 
 /* Whether the tuple holds the very strings of the form, in the same order. */

@@ -3,37 +3,8 @@
 #ifndef SILO_PLAN_H
 #define SILO_PLAN_H
 
-#include "dtypes.h"
+#include "parameter.h"
 #include "python.h"
-
-enum silo_parameter_kind {
-    SILO_PARAMETER_ANY, /* typed by the argument */
-    SILO_PARAMETER_POINTER,
-    SILO_PARAMETER_INT,
-    SILO_PARAMETER_FLOAT,
-    SILO_PARAMETER_BOOL,
-    SILO_PARAMETER_CONSTEXPR,
-    SILO_PARAMETER_DESCRIPTOR, /* a tensor descriptor */
-};
-
-enum silo_parameter_flags {
-    SILO_PARAMETER_SPECIALIZE = 1, /* divisibility by 16 and equality with 1 are facts */
-    SILO_PARAMETER_ALIGN = 2,      /* alignment to 16 bytes is a fact */
-    SILO_PARAMETER_KEY = 4,        /* its bucket is part of the guard */
-    SILO_PARAMETER_OPTIONAL = 8,   /* the config gives it where the caller does not */
-    SILO_PARAMETER_WRITES = 16,    /* known to be written through */
-    SILO_PARAMETER_EXACT = 32,     /* its very value is part of the guard */
-    SILO_PARAMETER_OPEN_KEY = 64,  /* a key only where the call leaves something to the config */
-    SILO_PARAMETER_COUNTED = 128,  /* where a call leaves it open, whether its grid is one that
-                                      cannot depend on it is part of the guard */
-};
-
-/* What a call reads of a parameter; its name and default lie elsewhere. */
-struct silo_parameter {
-    struct silo_dtype type; /* of the value, or what a pointer points at; bits 0: any */
-    uint8_t kind;
-    uint8_t flags;
-};
 
 #define SILO_FORM_DEFAULT (-1)
 #define SILO_FORM_ABSENT (-2)

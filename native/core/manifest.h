@@ -1,0 +1,325 @@
+/* What a bundle's manifest says, as values: made by the reader (manifest_*.c), read by the choice.
+ *
+ * Everything lies in the bundle's arena and lives as long as the bundle; nothing is changed once it
+ * is made. Texts are UTF-8, end with a 0 that `length` does not count, and may hold zeros. Each
+ * struct is the value of silo.core with the same name. */
+#ifndef SILO_MANIFEST_H
+#define SILO_MANIFEST_H
+
+#include "base.h"
+#include "error.h"
+#include "parameter.h"
+
+struct silo_string {
+    const char *data;
+    uint32_t length;
+};
+
+/* ---- values: what configs, constants and keys hold (silo.core.values) ---- */
+
+enum silo_value_type {
+    SILO_IS_NONE,
+    SILO_IS_BOOL,     /* `integer` is 0 or 1 */
+    SILO_IS_INT,      /* `integer` */
+    SILO_IS_BIG_INT,  /* beyond 64 bits; `text` has its digits */
+    SILO_IS_FLOAT,    /* `real` */
+    SILO_IS_TEXT,     /* `text` */
+    SILO_IS_ELEMENT,  /* an element type: `element` */
+    SILO_IS_FUNCTION, /* `text` is its name, `fingerprint` what it is */
+    SILO_IS_TUPLE,    /* `items`, `count` of them */
+};
+
+struct silo_value {
+    uint8_t type;     /* enum silo_value_type */
+    uint16_t element; /* enum silo_element */
+    uint32_t count;
+    union {
+        int64_t integer;
+        double real;
+        struct silo_string text;
+        const struct silo_value *items;
+    };
+    struct silo_string fingerprint;
+};
+
+struct silo_named_value {
+    struct silo_string name;
+    struct silo_value value;
+};
+
+/* By type and value, as Python compares values within keys: True is not 1, nan is not nan. */
+bool silo_value_equal(const struct silo_value *left, const struct silo_value *right);
+
+/* ---- expressions (silo.core.nodes) ---- */
+
+enum silo_node_type {
+    SILO_NODE_CONST,    /* `value` */
+    SILO_NODE_ARGUMENT, /* `name` */
+    SILO_NODE_EXTENT,   /* `name`, `value` is the axis */
+    SILO_NODE_STRIDE,
+    SILO_NODE_ITEMSIZE, /* `name` */
+    SILO_NODE_CONFIG,   /* `name` */
+    SILO_NODE_FACT,     /* `name`, of the device */
+    SILO_NODE_OP,       /* `op`, `operands` */
+};
+
+enum silo_node_op {
+    SILO_NODE_ADD,
+    SILO_NODE_SUB,
+    SILO_NODE_MUL,
+    SILO_NODE_FLOORDIV,
+    SILO_NODE_MOD,
+    SILO_NODE_CDIV,
+    SILO_NODE_MIN,
+    SILO_NODE_MAX,
+    SILO_NODE_NEG,
+    SILO_NODE_EQ,
+    SILO_NODE_NE,
+    SILO_NODE_LT,
+    SILO_NODE_LE,
+    SILO_NODE_GT,
+    SILO_NODE_GE,
+    SILO_NODE_AND,
+    SILO_NODE_OR,
+    SILO_NODE_NOT,
+    SILO_NODE_SELECT,
+    SILO_NODE_NEXT_POW2,
+};
+
+struct silo_node {
+    uint8_t type; /* enum silo_node_type */
+    uint8_t op;   /* enum silo_node_op */
+    uint8_t operand_count;
+    int64_t value;
+    struct silo_string name;
+    const struct silo_node *operands[3];
+};
+
+/* ---- what was compiled ---- */
+
+enum silo_effect { SILO_EFFECT_NONE, SILO_EFFECT_READ, SILO_EFFECT_WRITE, SILO_EFFECT_BOTH };
+
+/* Of a source (kind may be SILO_PARAMETER_ANY) or of a variant (typed). */
+struct silo_signature_parameter {
+    struct silo_string name;
+    uint8_t kind;     /* enum silo_parameter_kind */
+    uint8_t effect;   /* enum silo_effect */
+    uint16_t element; /* enum silo_element; 0: none */
+    bool has_default, specialize, align;
+    struct silo_value fallback; /* the default */
+};
+
+struct silo_signature {
+    uint32_t count;
+    const struct silo_signature_parameter *parameters;
+};
+
+enum silo_fact {
+    SILO_FACT_ALIGNED16,
+    SILO_FACT_DIVISIBLE16,
+    SILO_FACT_EQUAL1,
+    SILO_FACT_NONE,
+    SILO_FACT_RANGE32,
+    SILO_FACT_CONFIG_BLOCK,
+};
+
+struct silo_named_fact {
+    struct silo_string name;
+    uint8_t fact; /* enum silo_fact */
+};
+
+struct silo_named_extents {
+    struct silo_string name;
+    uint32_t rank;
+    const int64_t *shape;
+    const int64_t *strides; /* in elements; NULL: any */
+};
+
+struct silo_specialization {
+    uint32_t fact_count, constant_count, extent_count;
+    const struct silo_named_fact *facts; /* sorted, as in Python */
+    const struct silo_named_value *constants;
+    const struct silo_named_extents *extents;
+    bool has_grid; /* the code was made for `grid` */
+    int64_t grid[3];
+};
+
+struct silo_config {
+    uint32_t value_count, option_count;
+    const struct silo_named_value *values, *options;
+};
+
+struct silo_target {
+    struct silo_string text; /* "cuda:sm_90a" */
+    struct silo_string kind; /* "cuda" */
+    struct silo_string arch; /* "sm_90a" */
+};
+
+/* One parameter of a binary (silo.core.launch_info.LayoutSlot). */
+struct silo_layout_slot {
+    struct silo_string name; /* of the kernel's parameter; "" for scratch memory */
+    struct silo_string type; /* "ptr", "i32", "tensormap", ... */
+    struct silo_string part; /* of a tensor descriptor: "shape.0", ...; "" otherwise */
+};
+
+struct silo_tensor_map_info {
+    struct silo_string name;
+    int32_t swizzle, element_type;
+    uint32_t element_bytes, rank;
+    const int64_t *box; /* elements, outermost first */
+    bool fp4_padded;
+};
+
+struct silo_launch_option {
+    struct silo_string name; /* "cpu_chunk", ... */
+    int64_t value;
+};
+
+struct silo_launch_info {
+    struct silo_string entry;
+    uint32_t slot_count, map_count, option_count;
+    const struct silo_layout_slot *layout;
+    const struct silo_tensor_map_info *maps;
+    const struct silo_launch_option *options;
+    int64_t num_warps, threads, block[3], cluster[3];
+    int64_t shared_bytes, scratch_bytes, scratch_align, profile_bytes, profile_align;
+    bool cooperative, pdl;
+};
+
+struct silo_variant {
+    const struct silo_signature *signature;
+    const struct silo_specialization *specialization;
+    const struct silo_config *config;
+    const struct silo_target *target;
+    const struct silo_launch_info *launch;
+    struct silo_string kernel, source, compiler, job;
+    uint32_t blob; /* index into the blobs */
+    uint32_t sidecar_count;
+    const uint32_t *sidecars;
+};
+
+/* Variants that share what decides whether a call may use them, besides their configs. */
+struct silo_group {
+    const struct silo_target *target;
+    const struct silo_signature *signature;
+    const struct silo_specialization *specialization;
+    struct silo_string blob_kind; /* "cubin", "so", ... */
+    uint32_t count;
+    const uint32_t *numbers; /* of its variants, ascending */
+};
+
+/* ---- how a config is chosen (silo.core.dispatch, silo.core.decision_list) ---- */
+
+struct silo_rule {
+    const struct silo_value *bucket; /* one value a name of the key */
+    const struct silo_config *config;
+};
+
+struct silo_bound {
+    struct silo_string name;
+    bool has_above, has_most;
+    int64_t above, most; /* above < value <= most; what 64 bits do not hold is INT64_MAX */
+};
+
+struct silo_step {
+    uint32_t bound_count;
+    const struct silo_bound *bounds;
+    const struct silo_config *config;
+};
+
+struct silo_rules {
+    const struct silo_target *target;
+    const struct silo_signature *signature;
+    uint32_t extent_count;
+    const struct silo_named_extents *extents; /* the rules are for variants of these */
+    uint32_t rule_count, step_count;
+    const struct silo_rule *rules; /* in canonical order: of equally near ones the first wins */
+    const struct silo_step *steps; /* the decision list for other buckets; NULL: none */
+    const struct silo_config *fallback;
+};
+
+struct silo_derived {
+    struct silo_string name;
+    const struct silo_node *node;
+};
+
+/* A kernel as launches see it: all but its variants (BundleKernel, OpenKernel). */
+struct silo_kernel_info {
+    struct silo_string name;
+    struct silo_string kind; /* of its source; "": Triton's, or given compiled */
+    const struct silo_signature *signature;
+    uint32_t key_count, config_name_count, derived_count, rules_count, variant_count, group_count;
+    const struct silo_string *key, *config_names;
+    const struct silo_derived *derived;
+    uint32_t grid_axes; /* 0: none declared */
+    const struct silo_node *grid[3];
+    const struct silo_rules *rules;
+    const struct silo_group *groups; /* in order of first occurrence */
+};
+
+struct silo_blob {
+    char sha256[65]; /* of the raw bytes, in hex */
+    struct silo_string kind;
+    uint64_t raw_bytes, offset, stored_bytes;
+    bool compressed; /* a zstd frame; else raw */
+};
+
+/* ---- the reader ---- */
+
+struct silo_reader; /* an open bundle: bundle_reader.c */
+
+/* What a reader is made of. Bytes are borrowed for its life. */
+struct silo_reader_source {
+    const uint8_t *data;
+    size_t bytes;
+    const char *name;     /* for messages; copied */
+    uint64_t file_memory; /* bytes that reading may take beyond the file's own; 0: 64 MiB */
+    /* Names of blob kinds and launch options of compilers other than Silo's own, that the caller
+     * knows: Python has plug-ins. May be NULL. */
+    const char *const *blob_kinds;
+    const char *const *launch_options;
+};
+
+/* Check the header, the manifest's hash, its text, the version, the blob table and the names of the
+ * kernels. NULL with `error` filled. */
+struct silo_reader *silo_reader_open(const struct silo_reader_source *source, silo_error *error);
+void silo_reader_close(struct silo_reader *reader);
+
+const char *silo_reader_identity(const struct silo_reader *reader); /* hex */
+const char *silo_reader_name(const struct silo_reader *reader);
+uint32_t silo_reader_blob_count(const struct silo_reader *reader);
+const struct silo_blob *silo_reader_blob(const struct silo_reader *reader, uint32_t index);
+uint32_t silo_reader_kernel_count(const struct silo_reader *reader);
+struct silo_string silo_reader_kernel_name(const struct silo_reader *reader, uint32_t index);
+
+/* The kernel of a name; -1: none. */
+int64_t silo_reader_kernel_index(const struct silo_reader *reader, const char *name);
+
+/* Check and give a kernel, and one of its variants; decoded when first asked for and kept. From any
+ * thread. NULL with `error` filled. */
+const struct silo_kernel_info *silo_reader_kernel(struct silo_reader *reader, uint32_t index,
+                                                  silo_error *error);
+const struct silo_variant *silo_reader_variant(struct silo_reader *reader, uint32_t kernel,
+                                               uint32_t number, silo_error *error);
+
+/* Whether variant `number` of a kernel has this config, found without decoding the variant
+ * (OpenKernel.with_config). */
+bool silo_reader_has_config(struct silo_reader *reader, uint32_t kernel, uint32_t number,
+                            const struct silo_config *config);
+
+/* Everything, every table row and every variant of every kernel included, as Bundle.contents()
+ * does. -1 with `error` filled. */
+int silo_reader_check(struct silo_reader *reader, silo_error *error);
+
+/* The verified bytes of a blob: a pointer into the file where it is stored raw (`*owned` NULL),
+ * else memory of the caller's, to be freed through `*owned`. Hashed each time: the file's pages
+ * could change. NULL with `error` filled. */
+const uint8_t *silo_reader_bytes(struct silo_reader *reader, uint32_t blob, void **owned,
+                                 silo_error *error);
+
+/* The digest to which consent for native code is given (HostCode.digest, docs/bundle-format.md
+ * section 6), in hex. -1 with `error` filled. */
+int silo_reader_host_digest(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
+                            char digest[65], silo_error *error);
+
+#endif
