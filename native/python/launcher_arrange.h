@@ -24,7 +24,7 @@ SILO_INLINE PyObject *silo_launcher_invoke(struct silo_launcher *self,
     inputs.arguments = arguments;
     inputs.stream = inputs.grid = NULL;
     inputs.options = 0;
-    return silo_launch(self, &inputs, grid);
+    return silo_launcher_call(self, &inputs, grid);
 }
 
 #endif
