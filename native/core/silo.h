@@ -27,8 +27,13 @@
 extern "C" {
 #endif
 
+/* Set by the build of the shared library, which shows these functions alone. */
 #ifndef SILO_API
+#ifdef SILO_EXPORTS
+#define SILO_API __attribute__((visibility("default")))
+#else
 #define SILO_API
+#endif
 #endif
 
 /* Of this header; silo_version() is that of the library. */
