@@ -16,7 +16,7 @@
 #include "library.h"
 #include "placement.h"
 #include "scalars.h"
-#include "scratch.h"
+#include "allocator.h"
 #include "stream.h"
 #include "tensor_map.h"
 #include "torch_shim.h"
@@ -132,7 +132,7 @@ static PyObject *py_new_generation(PyObject *module, PyObject *unused) {
 
 static PyObject *py_set_allocator(PyObject *module, PyObject *allocate) {
     (void)module;
-    if (silo_scratch_set_allocator(allocate) != 0)
+    if (silo_allocator_set(allocate) != 0)
         return NULL;
     Py_RETURN_NONE;
 }
