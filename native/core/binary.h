@@ -1,7 +1,7 @@
 /* Code loaded where it runs: an object that the CPU driver has mapped, or a module of a GPU driver
  * on one device; and the functions taken from it.
  *
- * A binary is counted: whoever keeps one, or a function of one, holds a reference. When the last is
+ * A binary is counted: what keeps one, or a function of one, holds a reference. When the last is
  * given back while launches may still run on a GPU, it is retired, and unloaded by the next load or
  * release on that device once the device has done its work. Nothing here needs a lock of the
  * caller's; loading and giving back may take long or wait for the device, so Python calls both

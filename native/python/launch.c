@@ -1,4 +1,5 @@
 /* One call, from arguments to the driver: the core, compiled four times. */
+#include "allocator.h"
 #include "constants.h"
 #include "errors.h"
 #include "expression.h"
@@ -11,7 +12,6 @@
 #include "miss.h"
 #include "placement.h"
 #include "reading.h"
-#include "allocator.h"
 #include "stack.h"
 #include "stream.h"
 #include "tensor_map.h"

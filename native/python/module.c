@@ -1,5 +1,6 @@
 /* silo._native: module functions and initialisation. One interpreter, single-phase: the type table
  * and the CPU pool are process-wide by nature. */
+#include "allocator.h"
 #include "arguments.h"
 #include "attributes.h"
 #include "buffer.h"
@@ -16,7 +17,6 @@
 #include "library.h"
 #include "placement.h"
 #include "scalars.h"
-#include "allocator.h"
 #include "stream.h"
 #include "tensor_map.h"
 #include "torch_shim.h"
