@@ -27,8 +27,13 @@
 extern "C" {
 #endif
 
+/* Set by the build of the shared library, which shows these functions alone. */
 #ifndef SILO_API
+#ifdef SILO_EXPORTS
+#define SILO_API __attribute__((visibility("default")))
+#else
 #define SILO_API
+#endif
 #endif
 
 /* Of this header; silo_version() is that of the library. */
@@ -77,14 +82,15 @@ enum silo_code {
 };
 
 /* Filled by the function that fails; otherwise left alone. It owns nothing but `details`, which
- * only SILO_ERROR_NO_VARIANT sets: give it back with silo_error_clear. */
+ * only SILO_ERROR_NO_VARIANT and SILO_ERROR_LOAD set: give it back with silo_error_clear. */
 typedef struct silo_error {
     int32_t code;        /* enum silo_code */
     int32_t driver_code; /* of a device's driver; 0: none */
     uint64_t offset;     /* in a file, bytes; UINT64_MAX: not about a place in one */
     char field[128];     /* of a file: "kernels[3].variants[7].blob"; "" otherwise */
     char text[1024];     /* what, where, why, and what to do; names the kernel and the argument */
-    char *details;       /* owned: one line a variant with the reason against it; NULL: none */
+    char *details;       /* owned: one line a variant with the reason against it, or the whole text
+                            where the driver's compiler said more than fits; NULL: none */
 } silo_error;
 
 /* Frees `details`; the error can be used again. */
@@ -190,6 +196,15 @@ typedef struct silo_scratch {
     size_t bytes, alignment;
 } silo_scratch;
 
+/* Native code of a CPU that is part of the program: the function that the object with this sha256
+ * has as `entry`. Called as silo_cpu_entry (cpu_launch.h). */
+typedef struct silo_compiled {
+    const char *sha256; /* of the object, in hex */
+    const char *entry;
+    int32_t (*function)(void *const *parameters, const uint32_t grid[3], uint64_t begin,
+                        uint64_t end, void *scratch, void *context);
+} silo_compiled;
+
 enum silo_log_level { SILO_LOG_INFO = 0, SILO_LOG_WARNING = 1 };
 
 enum silo_open_flags {
@@ -216,6 +231,10 @@ typedef struct silo_options {
     void (*release)(void *context, const silo_scratch *wanted, void *memory);
     /* A library of the driver in place of the usual one; NULL: the usual. */
     const char *cuda_library, *hip_library;
+    /* Functions of the program that are called in place of objects of the bundle, which are then
+     * not loaded and need nobody to vouch for them. They must stay until silo_close. */
+    const silo_compiled *compiled;
+    size_t compiled_count;
 } silo_options;
 
 /* Open a file, which stays mapped. `options` may be NULL; nothing of it is kept but its callbacks

@@ -2,6 +2,7 @@
 #include "gpu_module.h"
 
 #include "errors.h"
+#include "gpu_device.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -22,12 +23,6 @@ struct silo_gpu_retired {
 
 /* Held for a few instructions, never while a driver or Python is called. */
 static pthread_mutex_t retiring = PTHREAD_MUTEX_INITIALIZER;
-/* The interpreter is: nothing is unloaded any more, nobody waits for a kernel. */
-static bool ending;
-
-bool silo_gpu_ending(void) {
-    return __atomic_load_n(&ending, __ATOMIC_RELAXED);
-}
 
 void silo_gpu_retired_renew(void) {
     pthread_mutex_init(&retiring, NULL);
@@ -80,7 +75,7 @@ static void sweep(struct silo_gpu_device *device) {
 
 static PyObject *end(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
-    __atomic_store_n(&ending, true, __ATOMIC_RELAXED);
+    silo_gpu_end();
     Py_RETURN_NONE;
 }
 
@@ -145,8 +140,8 @@ static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     Py_buffer data;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "siy*", names, &kind, &index, &data))
         return NULL;
-    struct silo_gpu *gpu = silo_gpu_named(kind);
-    struct silo_gpu_device *device = gpu != NULL ? silo_gpu_device(gpu, index) : NULL;
+    struct silo_gpu_device *device = silo_gpu_get_device(kind, index);
+    struct silo_gpu *gpu = device != NULL ? device->gpu : NULL;
     struct silo_gpu_module *self = NULL;
     char *image =
         device != NULL ? malloc((size_t)data.len + 1) : NULL; /* freed below, or the module's */

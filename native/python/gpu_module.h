@@ -2,7 +2,7 @@
 #ifndef SILO_GPU_MODULE_H
 #define SILO_GPU_MODULE_H
 
-#include "gpu.h"
+#include "device.h"
 #include "python.h"
 
 struct silo_gpu_module {
@@ -27,9 +27,6 @@ int silo_gpu_function(struct silo_gpu_module *module, PyObject *kernel, const ch
 /* Offset and size of each parameter that the driver reads of a launch, as a tuple of pairs; None
  * where it does not tell. NULL with an error set. */
 PyObject *silo_gpu_parameters(struct silo_gpu_module *module, const struct silo_function *function);
-
-/* The interpreter is ending: nothing is freed or waited for any more, the process does that. */
-bool silo_gpu_ending(void);
 
 int silo_gpu_module_init(PyObject *module);
 int silo_gpu_memory_init(PyObject *module); /* GpuBuffer */

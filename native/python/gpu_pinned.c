@@ -3,6 +3,7 @@
 #include "gpu_module.h"
 
 #include "errors.h"
+#include "gpu_device.h"
 
 #include <stdio.h>
 
@@ -34,10 +35,10 @@ static PyObject *pinned_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     if (bytes < 0)
         return PyErr_Format(silo_argument_error, "pinned memory of %zd bytes: it has 0 or more",
                             bytes);
-    struct silo_gpu *gpu = silo_gpu_named(kind);
-    struct silo_gpu_device *device = gpu != NULL ? silo_gpu_device(gpu, index) : NULL;
+    struct silo_gpu_device *device = silo_gpu_get_device(kind, index);
     if (device == NULL)
         return NULL;
+    struct silo_gpu *gpu = device->gpu;
     struct pinned_memory *self = (struct pinned_memory *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;

@@ -2,6 +2,7 @@
 #include "gpu_module.h"
 
 #include "errors.h"
+#include "gpu_device.h"
 
 struct gpu_handle {
     PyObject_HEAD struct silo_gpu_device *device;
@@ -17,10 +18,10 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *keywords, bo
     int index, code;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "si", names, &kind, &index))
         return NULL;
-    struct silo_gpu *gpu = silo_gpu_named(kind);
-    struct silo_gpu_device *device = gpu != NULL ? silo_gpu_device(gpu, index) : NULL;
+    struct silo_gpu_device *device = silo_gpu_get_device(kind, index);
     if (device == NULL)
         return NULL;
+    struct silo_gpu *gpu = device->gpu;
     struct gpu_handle *self = (struct gpu_handle *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;

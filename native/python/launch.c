@@ -1,4 +1,5 @@
 /* One call, from arguments to the driver: the core, compiled four times. */
+#include "allocator.h"
 #include "constants.h"
 #include "errors.h"
 #include "expression.h"
@@ -11,7 +12,6 @@
 #include "miss.h"
 #include "placement.h"
 #include "reading.h"
-#include "scratch.h"
 #include "stack.h"
 #include "stream.h"
 #include "tensor_map.h"
@@ -347,7 +347,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         if (SILO_UNLIKELY(stream != NULL))
             keep_if_captured(binding, stream);
         if (SILO_UNLIKELY(binding->takes_scratch) &&
-            silo_scratch_take(&self->plan, binding, dims, stream, frame) != 0)
+            silo_allocator_take(&self->plan, binding, dims, stream, frame) != 0)
             return -1;
     } else if (SILO_UNLIKELY(inputs->stream != NULL && inputs->stream != Py_None) &&
                silo_stream_given(&self->plan, inputs->stream, &stream) != 0) {

@@ -1,5 +1,6 @@
 /* silo._native: module functions and initialisation. One interpreter, single-phase: the type table
  * and the CPU pool are process-wide by nature. */
+#include "allocator.h"
 #include "arguments.h"
 #include "attributes.h"
 #include "buffer.h"
@@ -16,7 +17,6 @@
 #include "library.h"
 #include "placement.h"
 #include "scalars.h"
-#include "scratch.h"
 #include "stream.h"
 #include "tensor_map.h"
 #include "torch_shim.h"
@@ -132,7 +132,7 @@ static PyObject *py_new_generation(PyObject *module, PyObject *unused) {
 
 static PyObject *py_set_allocator(PyObject *module, PyObject *allocate) {
     (void)module;
-    if (silo_scratch_set_allocator(allocate) != 0)
+    if (silo_allocator_set(allocate) != 0)
         return NULL;
     Py_RETURN_NONE;
 }

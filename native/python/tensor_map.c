@@ -1,6 +1,6 @@
 #include "tensor_map.h"
 
-#include "gpu_module.h"
+#include "gpu_device.h"
 
 #include <stdio.h>
 
@@ -95,7 +95,7 @@ static int encode(const struct silo_plan *plan, int32_t index, int32_t device_id
         return silo_refuse_descriptor(
             plan->kernel, plan->names[index],
             "needs a tensor map, and the CUDA driver is not open or older than 12.0");
-    struct silo_gpu_device *device = silo_gpu_device(&silo_cuda, device_id);
+    struct silo_gpu_device *device = silo_gpu_get_device(silo_cuda.name, device_id);
     struct silo_gpu_scope scope;
     if (device == NULL)
         return -1;

@@ -1,11 +1,11 @@
-#include "scratch.h"
+#include "allocator.h"
 
 #include "errors.h"
 #include "gpu_module.h"
 
 static PyObject *allocator; /* owned; NULL: none */
 
-int silo_scratch_set_allocator(PyObject *allocate) {
+int silo_allocator_set(PyObject *allocate) {
     if (allocate != Py_None && !PyCallable_Check(allocate)) {
         PyErr_SetString(PyExc_TypeError, "an allocator is a callable or None");
         return -1;
@@ -69,8 +69,8 @@ static int take(const struct silo_plan *plan, const struct silo_binding *binding
     return 0;
 }
 
-int silo_scratch_take(const struct silo_plan *plan, const struct silo_binding *binding,
-                      const int64_t dims[3], void *stream, struct silo_frame *frame) {
+int silo_allocator_take(const struct silo_plan *plan, const struct silo_binding *binding,
+                        const int64_t dims[3], void *stream, struct silo_frame *frame) {
     const struct silo_function *function = &binding->loaded->function;
     const uint64_t each[2] = {function->scratch_bytes, function->profile_bytes};
     const uint32_t align[2] = {function->scratch_align, function->profile_align};
