@@ -3,9 +3,9 @@
 #ifndef SILO_KERNEL_H
 #define SILO_KERNEL_H
 
-#include "descriptor.h"
+#include "descriptor_object.h"
 #include "driver.h"
-#include "grid.h"
+#include "given_grid.h"
 #include "python.h"
 
 /* What must be alive while a function of it can run: a mapped object of the CPU driver, or nothing

@@ -7,6 +7,7 @@
 #include "frame.h"
 #include "gpu_module.h"
 #include "hooks.h"
+#include "kept_map.h"
 #include "launcher.h"
 #include "library.h"
 #include "miss.h"
@@ -14,7 +15,6 @@
 #include "reading.h"
 #include "stack.h"
 #include "stream.h"
-#include "tensor_map.h"
 
 #include <math.h>
 
