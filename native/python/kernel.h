@@ -4,9 +4,9 @@
 #define SILO_KERNEL_H
 
 #include "binary.h"
-#include "descriptor.h"
+#include "descriptor_object.h"
 #include "driver.h"
-#include "grid.h"
+#include "given_grid.h"
 #include "python.h"
 
 struct silo_loaded {

@@ -6,6 +6,7 @@
 #include "flat.h"
 #include "frame.h"
 #include "hooks.h"
+#include "kept_map.h"
 #include "launcher.h"
 #include "library.h"
 #include "miss.h"
@@ -13,7 +14,6 @@
 #include "reading.h"
 #include "stack.h"
 #include "stream.h"
-#include "tensor_map.h"
 
 #include <math.h>
 

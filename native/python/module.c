@@ -13,13 +13,13 @@
 #include "functions.h"
 #include "gpu_device.h"
 #include "hooks.h"
+#include "kept_map.h"
 #include "kernel.h"
 #include "launcher.h"
 #include "library.h"
 #include "placement.h"
 #include "scalars.h"
 #include "stream.h"
-#include "tensor_map.h"
 #include "torch_shim.h"
 
 #include <errno.h>
