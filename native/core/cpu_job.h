@@ -104,11 +104,6 @@ void silo_cpu_disperse(struct silo_cpu_job *job);
 /* In a child made by fork. */
 void silo_cpu_waiting_renew(void);
 
-/* ---- cpu_crash.c ---- */
-
-/* Say so when a kernel faults, from the first launch on. Cheap when done before. */
-void silo_cpu_watch_faults(void);
-
 static inline uint64_t silo_cpu_now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
