@@ -1,5 +1,5 @@
 /* A launch on the CPU while it runs: shared by the pool, by its pace, by launches whose programs
- * wait for each other, and by what tells of a crash. */
+ * wait for each other, and by what tells of a crash (python/cpu_crash.c). */
 #ifndef SILO_CPU_JOB_H
 #define SILO_CPU_JOB_H
 

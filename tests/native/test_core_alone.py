@@ -20,7 +20,7 @@ STARTS = (".init_array", ".ctors", ".preinit_array")
 def objects(tmp_path_factory):
     """Every file by itself: with no header but native/core's and the system's, and without a warning."""
     folder = tmp_path_factory.mktemp("core")
-    flags = ["-std=c11", "-D_GNU_SOURCE", "-fPIC", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
+    flags = ["-std=c11", "-fPIC", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
     for source in CORE:
         command = [core_native.compiler("gcc"), *flags, f"-I{core_native.NATIVE}", "-c", str(source), "-o"]
         done = subprocess.run([*command, str(folder / f"{source.stem}.o")], capture_output=True, text=True, check=False)
