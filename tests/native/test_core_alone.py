@@ -12,7 +12,7 @@ CORE = sorted(core_native.NATIVE.glob("*.c"))
 PRINTS = {"printf", "vprintf", "fprintf", "vfprintf", "puts", "fputs", "putchar", "putc", "fputc", "fwrite", "perror"}
 PRINTS |= {"stdout", "stderr", "dprintf", "vdprintf", "psignal", "syslog", "err", "warn"}
 ENDS = {"exit", "_exit", "_Exit", "quick_exit", "abort", "__assert_fail", "raise", "kill", "pthread_exit"}
-TAKES = {"signal", "sigaction", "atexit", "on_exit", "__cxa_atexit", "setenv", "putenv", "getenv", "setlocale", "system"}
+TAKES = {"signal", "sigaction", "atexit", "on_exit", "__cxa_atexit", "setenv", "getenv", "setlocale", "system"}
 STARTS = (".init_array", ".ctors", ".preinit_array")
 
 
