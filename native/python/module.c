@@ -6,6 +6,7 @@
 #include "buffer.h"
 #include "capsule.h"
 #include "code.h"
+#include "cpu_crash.h"
 #include "cpu_pool.h"
 #include "cuda_dict.h"
 #include "errors.h"
@@ -282,7 +283,13 @@ static int connect_pool(void) {
     Py_XDECREF(threading);
     if (PyErr_Occurred())
         return -1;
-    silo_cpu_python = (struct silo_cpu_python){interrupted, let_go, take_back, (pthread_t)ident};
+    silo_cpu_python = (struct silo_cpu_python){
+        .begins = silo_cpu_watch_faults,
+        .interrupted = interrupted,
+        .let_go = let_go,
+        .take_back = take_back,
+        .main = (pthread_t)ident,
+    };
     return 0;
 }
 
