@@ -1,4 +1,4 @@
-#include "guard.h"
+#include "known_bindings.h"
 
 #include <stdlib.h>
 

@@ -6,8 +6,8 @@
  * in order, the number of dimensions, the extents and, where they are held, the strides; or
  * SILO_EXTENTS_NONE for what is not an array. The first word of each says how many follow, so two
  * keys with equal words have equal extents. */
-#ifndef SILO_EXTENTS_H
-#define SILO_EXTENTS_H
+#ifndef SILO_HELD_EXTENTS_H
+#define SILO_HELD_EXTENTS_H
 
 #include "frame.h"
 

@@ -1,6 +1,6 @@
 /* The shape of an array in numbers: what there can be, and what other forms of it say. */
-#ifndef SILO_SHAPE_H
-#define SILO_SHAPE_H
+#ifndef SILO_SHAPE_SOURCE_H
+#define SILO_SHAPE_SOURCE_H
 
 #include "dlpack.h"
 #include "python.h"

@@ -1,11 +1,11 @@
 /* Tensor descriptors made on the host: objects with a base array, a shape, strides and a block
  * shape. A kernel takes one as a tensor map (128 bytes that the driver encodes), its shape and its
  * strides, or, where the target has no tensor maps, taken apart. */
-#ifndef SILO_DESCRIPTOR_H
-#define SILO_DESCRIPTOR_H
+#ifndef SILO_DESCRIPTOR_OBJECT_H
+#define SILO_DESCRIPTOR_OBJECT_H
 
 #include "python.h"
-#include "shape.h"
+#include "shape_source.h"
 
 #define SILO_MAX_RANK 5
 /* Of one call; 32 tensor maps fill the 4 KiB of parameters that every driver takes. */

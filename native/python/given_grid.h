@@ -1,9 +1,9 @@
 /* Grids: from what the caller gave or the kernel declared to three checked dimensions. */
-#ifndef SILO_GRID_H
-#define SILO_GRID_H
+#ifndef SILO_GIVEN_GRID_H
+#define SILO_GIVEN_GRID_H
 
 #include "expression.h"
-#include "guard.h"
+#include "known_bindings.h"
 #include "python.h"
 
 struct silo_plan;

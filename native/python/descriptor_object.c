@@ -1,4 +1,4 @@
-#include "descriptor.h"
+#include "descriptor_object.h"
 
 #include "errors.h"
 #include "names.h"

@@ -1,4 +1,4 @@
-#include "shape.h"
+#include "shape_source.h"
 
 /* Fill strides of a compact row-major array, whose extents were checked. */
 static void compact(struct silo_shape *shape) {

@@ -1,8 +1,8 @@
-#include "grid.h"
+#include "given_grid.h"
 
 #include "arguments.h"
 #include "errors.h"
-#include "guard.h"
+#include "known_bindings.h"
 #include "plan.h"
 
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  *
  * Threads: no Python code runs between a look-up and taking a reference to its answer, so the GIL
  * is enough; a build without it holds the guard's lock there and where the table changes. */
-#ifndef SILO_GUARD_H
-#define SILO_GUARD_H
+#ifndef SILO_KNOWN_BINDINGS_H
+#define SILO_KNOWN_BINDINGS_H
 
 #include "dlpack.h"
 #include "locks.h"

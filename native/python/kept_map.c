@@ -1,4 +1,4 @@
-#include "tensor_map.h"
+#include "kept_map.h"
 
 #include "gpu_device.h"
 

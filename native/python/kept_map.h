@@ -3,8 +3,8 @@
  * Encoded maps are objects that never change, kept in a short list on the descriptor (attribute
  * `_silo_tensor_map`). A call takes a reference to the map it passes, so a thread that replaces the
  * list takes nothing from another's launch. */
-#ifndef SILO_TENSOR_MAP_H
-#define SILO_TENSOR_MAP_H
+#ifndef SILO_KEPT_MAP_H
+#define SILO_KEPT_MAP_H
 
 #include "frame.h"
 

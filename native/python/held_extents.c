@@ -1,4 +1,4 @@
-#include "extents.h"
+#include "held_extents.h"
 
 #include "capsule.h"
 #include "errors.h"
