@@ -43,10 +43,10 @@ struct parameter {
 /* The operator takes `parameters`, the block of each descriptor among them, then the grid. */
 struct operation {
     const char *name;
+    int at; /* its number in the exported library */
     const parameter *parameters;
     uint32_t count;
     const silo_framework *(*library)();
-    silo_kernel *found; /* atomic; NULL: not yet */
 };
 
 /* ---- what torch says of a tensor ---- */
@@ -122,7 +122,7 @@ constexpr size_t most_parameters = 256; /* of a kernel, in every part of Silo */
 
 class call {
   public:
-    explicit call(operation &of) : operation_(of) {
+    explicit call(const operation &of) : operation_(of) {
         if (of.count > 0)
             places_ = static_cast<size_t>(of.parameters[of.count - 1].place) + 1;
         for (size_t i = 0; i < places_; i++)
@@ -296,12 +296,9 @@ class call {
         const silo_framework *const library = operation_.library();
         silo_error error;
         error.details = nullptr;
-        silo_kernel *found = __atomic_load_n(&operation_.found, __ATOMIC_ACQUIRE);
-        if (found == nullptr) {
-            if (library->find(operation_.name, &found, &error) != 0)
-                raise(*library, error);
-            __atomic_store_n(&operation_.found, found, __ATOMIC_RELEASE);
-        }
+        silo_kernel *const found = library->kernel(operation_.at, &error);
+        if (found == nullptr)
+            raise(*library, error);
         if (library->launch(found, &queue, arguments_, places_, grid ? &options : nullptr,
                             &error) != 0)
             raise(*library, error);
@@ -320,7 +317,7 @@ class call {
         throw std::runtime_error(text);
     }
 
-    operation &operation_;
+    const operation &operation_;
     size_t places_ = 0;
     AtenTensorHandle tensors_[most_parameters];
     silo_argument arguments_[most_parameters];
@@ -331,7 +328,7 @@ class call {
 };
 
 /* A boxed operator: what torch calls. */
-template <operation &of> void boxed(StableIValue *stack, uint64_t, uint64_t) {
+template <const operation &of> void boxed(StableIValue *stack, uint64_t, uint64_t) {
     call(of).run(stack);
 }
 
