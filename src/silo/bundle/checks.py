@@ -8,6 +8,7 @@ from typing import TypeVar
 from silo.core.values import JSON
 from silo.errors import BundleFormatError, SiloError
 from silo.frozen import frozen
+from silo.printable import is_shown
 
 __all__ = ["Checker"]
 
@@ -68,7 +69,7 @@ class Checker:
     def name(self, data: JSON, field: str) -> str:
         """``data`` as a name: printable, not empty, at most 1024 characters."""
         text = self.text(data, field, 1024)
-        if not text or not text.isprintable():
+        if not text or not is_shown(text):
             raise self.error(field, f"not a name: {text!r}")
         return text
 
