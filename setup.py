@@ -11,6 +11,7 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # such a Python has no stable ABI
+PARTS = (ROOT / "native" / "core", ROOT / "native" / "python")  # native/frameworks is for exported libraries
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion"]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 URL = (os.environ.get("SILO_PROJECT_URL") or "").rstrip("/") or None
@@ -47,7 +48,7 @@ setup(
     ext_modules=[
         Extension(
             "silo._native",
-            sources=sorted(str(path.relative_to(ROOT)) for path in (ROOT / "native").glob("*/*.c")),
+            sources=sorted(str(path.relative_to(ROOT)) for part in PARTS for path in part.glob("*.c")),
             depends=sorted(str(path.relative_to(ROOT)) for path in (ROOT / "native").glob("*/*.h")),
             include_dirs=["native/core"],
             define_macros=[*([] if FREE_THREADED else [("Py_LIMITED_API", "0x030b0000")]), ("_GNU_SOURCE", "1")],

@@ -37,11 +37,11 @@ def build(folder: Path) -> None:
     with open_bundle(ten) as bundle:
         kernels = [bundle.kernel(name) for name in bundle.kernel_names]
         first = replace(kernels[0], variants=kernels[0].variants[:1], cases=None, trials=None)
-        _write(folder / "one.silo", bundle, [first], {})
+        write(folder / "one.silo", bundle, [first], {})
         blobs: dict[str, bytes] = {}
-        _write(folder / "thousand.silo", bundle, [multiplied(bundle, kernels[0], 1000, blobs)], blobs)
+        write(folder / "thousand.silo", bundle, [multiplied(bundle, kernels[0], 1000, blobs)], blobs)
         blobs = {}
-        _write(folder / "spread.silo", bundle, [multiplied(bundle, one, 100, blobs) for one in kernels], blobs)
+        write(folder / "spread.silo", bundle, [multiplied(bundle, one, 100, blobs) for one in kernels], blobs)
 
 
 def multiplied(bundle: Bundle, kernel: BundleKernel, count: int, blobs: dict[str, bytes]) -> BundleKernel:
@@ -103,7 +103,9 @@ def _others(base: BundleVariant, count: int) -> Iterator[tuple[Signature, Specia
         stages += 1
 
 
-def _write(path: Path, bundle: Bundle, kernels: list[BundleKernel], blobs: dict[str, bytes]) -> None:
+def write(path: Path, bundle: Bundle, kernels: list[BundleKernel], blobs: dict[str, bytes]) -> None:
+    """Kernels of an open bundle, changed: their blobs are in ``blobs`` or in the bundle."""
+
     def read(sha256: str) -> bytes | None:
         return blobs.get(sha256) or bundle.blob(sha256)
 

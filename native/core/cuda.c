@@ -122,7 +122,7 @@ static void abandon(void) {
 
 /* ---- errors ---- */
 
-static const char *advice(int code) {
+static bool is_fault(int code) {
     switch (code) {
     case CUDA_ILLEGAL_ADDRESS:
     case CUDA_LAUNCH_TIMEOUT:
@@ -135,11 +135,20 @@ static const char *advice(int code) {
     case CUDA_LAUNCH_FAILED:
     case CUDA_TENSOR_MEMORY_LEAK:
     case CUDA_UNCORRECTABLE_ECC:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static const char *advice(int code) {
+    if (is_fault(code))
         return "; it may come from an earlier kernel on this device, and nothing more runs there "
                "in "
                "this process: its CUDA context is unusable from now on (compute-sanitizer finds "
                "the "
                "kernel)";
+    switch (code) {
     case CUDA_NOT_INITIALIZED:
         return "; a process made by fork() cannot use CUDA after its parent did: start it with "
                "'spawn'";
@@ -467,6 +476,7 @@ struct silo_gpu silo_cuda = {
     .module_function = module_function,
     .locate = locate,
     .current_device = current_device,
+    .is_fault = is_fault,
     .drain = drain,
     .abandon = abandon,
     .resolve = resolve,

@@ -24,6 +24,11 @@ int silo_fail_at(silo_error *error, int code, const char *field, uint64_t offset
 int silo_fail_driver(silo_error *error, int code, int driver_code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* The same, for a text that may be longer than an error holds, as a driver's compiler writes them:
+ * what `text` has cut is whole in `details`, which the caller gives back by silo_error_clear. */
+int silo_fail_long(silo_error *error, int code, int driver_code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
 /* "out of memory": SILO_ERROR_MEMORY; -1. */
 int silo_fail_memory(silo_error *error);
 

@@ -2,8 +2,8 @@
  * and no header of a vendor is needed to build or to run.
  *
  * A driver is opened once and stays open; so do the primary contexts of the devices that were used.
- * Functions of the table return 0 or the driver's own error code, and are safe from any thread
- * without the GIL. Those that work on a device need its context: `silo_gpu_enter` first. */
+ * Functions of the table return 0 or the driver's own error code, and are safe from any thread.
+ * Those that work on a device need its context: `silo_gpu_enter` first. */
 #ifndef SILO_GPU_H
 #define SILO_GPU_H
 
@@ -52,7 +52,7 @@ struct silo_gpu_device {
     int grid_limit[3];
     int cluster_launch, cooperative_launch, programmatic_launch; /* 0 or 1 */
     void *stream; /* one of our own that waits for none; owned, made when first used, never freed */
-    struct silo_gpu_retired *retired; /* gpu_module.c: modules that wait to be unloaded */
+    struct silo_gpu_retired *retired; /* binary.c: modules that wait to be unloaded */
 };
 
 /* What a driver says of a device; reading it makes no context. Units are in the names of
@@ -132,7 +132,10 @@ struct silo_gpu {
                              const uint32_t *box, const uint32_t *element_strides, int interleave,
                              int swizzle, int l2_promotion, int oob_fill);
 
-    /* For gpu_*.c. Wait for all work of the current device, in a way that a capture going on in
+    /* Whether a code says that a kernel failed while it ran, or the device did: nothing more runs
+     * there in this process. */
+    bool (*is_fault)(int code);
+    /* For binary.c. Wait for all work of the current device, in a way that a capture going on in
      * another thread survives. */
     int (*drain)(void);
     /* In a child made by fork: launch no more, and call the driver for nothing. */
@@ -157,22 +160,12 @@ struct silo_gpu {
 
 extern struct silo_gpu silo_cuda, silo_hip;
 
-/* Open a driver; `path` NULL means its usual library. Again: nothing. -1 with a DeviceError that
- * says why it is not here. With the GIL. */
-int silo_gpu_open(struct silo_gpu *gpu, const char *path);
-
-/* The driver of "cuda" or "hip", or NULL with a DeviceError set. */
-struct silo_gpu *silo_gpu_named(const char *name);
-
 /* Register what happens in children made by fork; once. 0, or an errno. */
 int silo_gpu_forked_init(void);
 
-/* In such a child: locks that threads of the parent may hold (gpu_functions.c, gpu_module.c). */
+/* In such a child: locks that threads of the parent may hold (device.c, binary.c). */
 void silo_gpu_locks_renew(void);
 void silo_gpu_retired_renew(void);
-
-/* A device with its context made, or NULL with a DeviceError set. With the GIL. */
-struct silo_gpu_device *silo_gpu_device(struct silo_gpu *gpu, int32_t index);
 
 /* A function of a driver, and where its address goes: NULL where it is optional and missing. */
 struct silo_gpu_symbol {
@@ -182,20 +175,16 @@ struct silo_gpu_symbol {
 };
 
 /* Open the library at `path`, or where it is NULL the driver's usual one, whose name `opened` gets;
- * NULL with `error` filled, if it was empty. Never closed. Without the GIL. */
+ * NULL with `error` filled, if it was empty. Never closed. */
 void *silo_gpu_library(const struct silo_gpu *gpu, const char *path, const char **opened,
                        char *error, size_t error_bytes);
 
-/* For `resolve`: fill every slot. The first name that is missing, NULL: all there. Without the
- * GIL. */
+/* For `resolve`: fill every slot. The first name that is missing, NULL: all there. */
 const char *silo_gpu_find(void *library, const struct silo_gpu_symbol *symbols, size_t count);
 
-/* Raise a DeviceError "<what>: <NAME>: <text> (<code>)"; -1. */
-int silo_gpu_error(const struct silo_gpu *gpu, const char *what, int code);
-
 /* Make the device's context current in this thread, in the capture mode that lets allocations and
- * loads happen while another thread captures; `leave` puts back what was. Without the GIL or with
- * it. 0, or the driver's code and nothing to leave. */
+ * loads happen while another thread captures; `leave` puts back what was. 0, or the driver's code
+ * and nothing to leave. */
 SILO_INLINE int silo_gpu_enter(struct silo_gpu_device *device, struct silo_gpu_scope *scope) {
     return device->gpu->enter(device, scope);
 }

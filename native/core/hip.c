@@ -85,6 +85,11 @@ static void abandon(void) {
     hip.last_error = no_error;
 }
 
+static bool is_fault(int code) {
+    return code == SILO_GPU_ILLEGAL_ADDRESS || code == SILO_GPU_ASSERT ||
+           code == SILO_GPU_LAUNCH_FAILED;
+}
+
 static const char *hip_error_text(int code) {
     static _Thread_local char text[512]; /* valid until the thread asks again */
     const char *name = hip.error_name != NULL ? hip.error_name(code) : "unknown HIP error";
@@ -98,8 +103,7 @@ static const char *hip_error_text(int code) {
     else if (code == SILO_GPU_NOT_INITIALIZED)
         advice = "; a process made by fork() cannot use HIP after its parent did: start it with "
                  "'spawn'";
-    else if (code == SILO_GPU_ILLEGAL_ADDRESS || code == SILO_GPU_ASSERT ||
-             code == SILO_GPU_LAUNCH_FAILED)
+    else if (is_fault(code))
         advice = "; it may come from an earlier kernel on this device, and nothing more runs there "
                  "in this process";
     snprintf(text, sizeof text, "%s: %s%s", name, words, advice);
@@ -345,6 +349,7 @@ struct silo_gpu silo_hip = {
     .module_load = module_load,
     .locate = locate,
     .current_device = current_device,
+    .is_fault = is_fault,
     .drain = drain,
     .abandon = abandon,
     .resolve = resolve,

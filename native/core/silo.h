@@ -82,14 +82,15 @@ enum silo_code {
 };
 
 /* Filled by the function that fails; otherwise left alone. It owns nothing but `details`, which
- * only SILO_ERROR_NO_VARIANT sets: give it back with silo_error_clear. */
+ * only SILO_ERROR_NO_VARIANT and errors of loading code set: give it back with silo_error_clear. */
 typedef struct silo_error {
     int32_t code;        /* enum silo_code */
     int32_t driver_code; /* of a device's driver; 0: none */
     uint64_t offset;     /* in a file, bytes; UINT64_MAX: not about a place in one */
     char field[128];     /* of a file: "kernels[3].variants[7].blob"; "" otherwise */
     char text[1024];     /* what, where, why, and what to do; names the kernel and the argument */
-    char *details;       /* owned: one line a variant with the reason against it; NULL: none */
+    char *details;       /* owned: one line a variant with the reason against it, or the whole text
+                            where the driver's compiler said more than fits; NULL: none */
 } silo_error;
 
 /* Frees `details`; the error can be used again. */

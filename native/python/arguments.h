@@ -3,7 +3,7 @@
 #define SILO_ARGUMENTS_H
 
 #include "adapters.h"
-#include "descriptor.h"
+#include "descriptor_object.h"
 #include "shapes.h"
 #include "torch_shim.h"
 #include "view.h"

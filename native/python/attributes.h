@@ -3,7 +3,7 @@
 #define SILO_ATTRIBUTES_H
 
 #include "dtypes.h"
-#include "shape.h"
+#include "shape_source.h"
 
 /* Interned names; -1 with an exception set. */
 int silo_attributes_init(void);

@@ -4,7 +4,7 @@
 
 #include "dlpack.h"
 #include "python.h"
-#include "shape.h"
+#include "shape_source.h"
 
 /* Interned names; -1 with an exception set. */
 int silo_capsules_init(void);

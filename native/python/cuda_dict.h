@@ -2,7 +2,7 @@
 #ifndef SILO_CUDA_DICT_H
 #define SILO_CUDA_DICT_H
 
-#include "shape.h"
+#include "shape_source.h"
 #include "view.h"
 
 /* Interned names; -1 with an exception set. */

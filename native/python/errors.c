@@ -21,6 +21,121 @@ int silo_errors_init(void) {
                : -1;
 }
 
+/* ---- errors of native/core ---- */
+
+/* The text that the error has, whole where it is longer than it holds. */
+static PyObject *text_of_error(const silo_error *error) {
+    const bool whole = error->code != SILO_ERROR_NO_VARIANT && error->details != NULL;
+    const char *text = whole ? error->details : error->text;
+    /* Texts of drivers and linkers are in no encoding that is known. */
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
+int silo_raise_as(PyObject *type, silo_error *error) {
+    PyObject *text = text_of_error(error);
+    if (text != NULL)
+        PyErr_SetObject(type, text);
+    Py_XDECREF(text);
+    silo_error_clear(error);
+    return -1;
+}
+
+/* The class for a code, by its name in silo.errors; NULL: a class of Python's own. */
+static const char *class_of(const silo_error *error) {
+    switch ((enum silo_code)error->code) {
+    case SILO_ERROR_FOREIGN:
+    case SILO_ERROR_TRUNCATED:
+    case SILO_ERROR_DAMAGED:
+    case SILO_ERROR_TOO_LARGE:
+        return "BundleFormatError";
+    case SILO_ERROR_NEWER:
+        return "BundleVersionError";
+    case SILO_ERROR_FILE:
+    case SILO_ERROR_CODEC:
+    case SILO_ERROR_NO_KERNEL:
+        return "BundleError";
+    case SILO_ERROR_NO_VARIANT:
+        return "NoVariantError";
+    case SILO_ERROR_UNTRUSTED:
+        return "TrustError";
+    case SILO_ERROR_USAGE:
+    case SILO_ERROR_MISSING:
+    case SILO_ERROR_NULL:
+    case SILO_ERROR_KIND:
+    case SILO_ERROR_DTYPE:
+    case SILO_ERROR_MISALIGNED:
+    case SILO_ERROR_SHAPE:
+    case SILO_ERROR_GRID:
+    case SILO_ERROR_WRONG_DEVICE:
+        return "ArgumentError";
+    case SILO_ERROR_EXPRESSION:
+        return "ExpressionError";
+    case SILO_ERROR_LAUNCH:
+    case SILO_ERROR_FAULT:
+    case SILO_ERROR_CAPTURING:
+        return "LaunchError";
+    case SILO_ERROR_NO_DRIVER:
+    case SILO_ERROR_NO_DEVICE:
+    case SILO_ERROR_LIMIT:
+    case SILO_ERROR_LOAD:
+    case SILO_ERROR_FORKED:
+    case SILO_ERROR_UNSUPPORTED:
+        return "DeviceError";
+    case SILO_ERROR_MEMORY:
+        return error->driver_code != 0 ? "DeviceError" : NULL; /* a device's, or the host's */
+    case SILO_OK:
+    case SILO_ERROR_INTERNAL:
+        break;
+    }
+    return "SiloError";
+}
+
+/* What the class is made of; NULL with an exception set. */
+static PyObject *make_error(PyObject *type, const silo_error *error, PyObject *text) {
+    PyObject *keywords = NULL;
+    if (error->code == SILO_ERROR_NO_VARIANT && error->details != NULL) {
+        PyObject *details =
+            PyUnicode_DecodeUTF8(error->details, (Py_ssize_t)strlen(error->details), "replace");
+        PyObject *lines = details ? PyObject_CallMethod(details, "splitlines", NULL) : NULL;
+        keywords = lines ? Py_BuildValue("{sO}", "rejections", lines) : NULL;
+        Py_XDECREF(lines);
+        Py_XDECREF(details);
+    } else if (strcmp(class_of(error), "BundleFormatError") == 0) {
+        keywords = Py_BuildValue("{sssK}", "field", error->field, "offset",
+                                 (unsigned long long)error->offset);
+    } else {
+        keywords = PyDict_New();
+    }
+    PyObject *arguments = keywords ? PyTuple_Pack(1, text) : NULL;
+    PyObject *made = arguments ? PyObject_Call(type, arguments, keywords) : NULL;
+    Py_XDECREF(arguments);
+    Py_XDECREF(keywords);
+    return made;
+}
+
+int silo_raise(silo_error *error) {
+    const char *name = class_of(error);
+    if (name == NULL) {
+        silo_error_clear(error);
+        PyErr_NoMemory();
+        return -1;
+    }
+    PyObject *module = PyImport_ImportModule("silo.errors");
+    PyObject *type = module ? PyObject_GetAttrString(module, name) : NULL;
+    PyObject *text = type ? text_of_error(error) : NULL;
+    PyObject *made = text ? make_error(type, error, text) : NULL;
+    if (made != NULL)
+        PyErr_SetObject(type, made);
+    Py_XDECREF(made);
+    Py_XDECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(module);
+    silo_error_clear(error);
+    return -1;
+}
+
+/* ---- exceptions ---- */
+
 PyObject *silo_take_exception(void) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);

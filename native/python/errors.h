@@ -2,6 +2,7 @@
 #ifndef SILO_ERRORS_H
 #define SILO_ERRORS_H
 
+#include "error.h"
 #include "python.h"
 
 extern PyObject *silo_argument_error;   /* silo.errors.ArgumentError */
@@ -11,6 +12,13 @@ extern PyObject *silo_expression_error; /* silo.errors.ExpressionError */
 
 /* Fetch the classes; -1 with an exception set. */
 int silo_errors_init(void);
+
+/* Raise what a function of native/core reported, as the class of silo.errors that its code stands
+ * for, and clear it. Returns -1. */
+int silo_raise(silo_error *error);
+
+/* The same as `type` whatever the code: where the caller's question decides the class. */
+int silo_raise_as(PyObject *type, silo_error *error);
 
 /* "KERNEL: argument 'NAME' needs WANTED, got <description of object>", as ArgumentError, chaining
  * an exception already set as its cause. Returns -1. */

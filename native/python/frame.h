@@ -3,8 +3,8 @@
 #define SILO_FRAME_H
 
 #include "arguments.h"
-#include "descriptor.h"
-#include "guard.h"
+#include "descriptor_object.h"
+#include "known_bindings.h"
 #include "plan.h"
 
 /* Its arrays are made as long as the call needs. */

@@ -1,5 +1,5 @@
 /* GpuBuffer: an array in a device's memory for programs without any array library. */
-#include "gpu_module.h"
+#include "gpu_device.h"
 
 #include "errors.h"
 #include "tensor.h"
@@ -70,10 +70,10 @@ static PyObject *buffer_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     int index, code = 0;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "Ossi", names, &shape, &dtype, &kind, &index))
         return NULL;
-    struct silo_gpu *gpu = silo_gpu_named(kind);
-    struct silo_gpu_device *device = gpu != NULL ? silo_gpu_device(gpu, index) : NULL;
+    struct silo_gpu_device *device = silo_gpu_get_device(kind, index);
     if (device == NULL)
         return NULL;
+    struct silo_gpu *gpu = device->gpu;
     struct gpu_buffer *self = (struct gpu_buffer *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;

@@ -1,6 +1,6 @@
 /* PinnedMemory: host memory that the driver has locked, which a device copies from and to at the
  * speed of its bus. From other host memory the driver copies through a small locked buffer. */
-#include "gpu_module.h"
+#include "gpu_device.h"
 
 #include "errors.h"
 
@@ -34,10 +34,10 @@ static PyObject *pinned_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     if (bytes < 0)
         return PyErr_Format(silo_argument_error, "pinned memory of %zd bytes: it has 0 or more",
                             bytes);
-    struct silo_gpu *gpu = silo_gpu_named(kind);
-    struct silo_gpu_device *device = gpu != NULL ? silo_gpu_device(gpu, index) : NULL;
+    struct silo_gpu_device *device = silo_gpu_get_device(kind, index);
     if (device == NULL)
         return NULL;
+    struct silo_gpu *gpu = device->gpu;
     struct pinned_memory *self = (struct pinned_memory *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;

@@ -1,5 +1,5 @@
 /* GpuStream and GpuEvent: streams of our own, and times measured by the device. */
-#include "gpu_module.h"
+#include "gpu_device.h"
 
 #include "errors.h"
 
@@ -17,10 +17,10 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *keywords, bo
     int index, code;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "si", names, &kind, &index))
         return NULL;
-    struct silo_gpu *gpu = silo_gpu_named(kind);
-    struct silo_gpu_device *device = gpu != NULL ? silo_gpu_device(gpu, index) : NULL;
+    struct silo_gpu_device *device = silo_gpu_get_device(kind, index);
     if (device == NULL)
         return NULL;
+    struct silo_gpu *gpu = device->gpu;
     struct gpu_handle *self = (struct gpu_handle *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;

@@ -2,9 +2,9 @@
 #ifndef SILO_LAUNCHER_H
 #define SILO_LAUNCHER_H
 
-#include "extents.h"
-#include "guard.h"
+#include "held_extents.h"
 #include "kernel.h"
+#include "known_bindings.h"
 #include "plan.h"
 
 /* Call sites remembered; further ones are worked out at every call. */

@@ -3,7 +3,7 @@
 #include "attributes.h"
 #include "capsule.h"
 #include "cuda_dict.h"
-#include "descriptor.h"
+#include "descriptor_object.h"
 #include "torch_shim.h"
 
 static int shape_of_buffer(PyObject *object, struct silo_shape *shape) {

@@ -3,7 +3,7 @@
 #define SILO_SHAPES_H
 
 #include "adapters.h"
-#include "shape.h"
+#include "shape_source.h"
 
 /* Sizes and strides. -1 with an exception set. */
 int silo_shape_read(PyObject *object, const struct silo_adapter *adapter, struct silo_shape *shape);

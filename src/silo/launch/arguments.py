@@ -23,7 +23,7 @@ __all__ = ["Argument", "Call", "ValueKind", "describe", "describe_call", "read_c
 
 
 class ValueKind(IntEnum):
-    """What an argument is; ``native/python/guard.h`` has the same numbers (``SILO_VALUE_...``)."""
+    """What an argument is; ``native/core/argument_word.h`` has the same numbers (``SILO_VALUE_...``)."""
 
     ABSENT = 0  # left to the config
     POINTER = 1  # an array

@@ -30,7 +30,7 @@ _ALL_MEMBERS = _MEMBERS | {"round_f32_to_tf32"}
 _TYPES = 16  # of CUtensorMapDataType
 
 Packed: TypeAlias = tuple[int | str | bool | tuple[int, ...], ...]
-"""One parameter of a binding; ``native/python/kernel.c`` reads it."""
+"""One parameter of a binding; ``native/python/binding.c`` reads it."""
 
 
 def is_descriptor_type(kind: type) -> bool:
@@ -71,7 +71,7 @@ def connect(kind: type) -> None:
 
 
 def block_shape_of(word: int) -> tuple[int, ...]:
-    """The block shape in a guard word (``descriptor.h``): rank in 3 bits, then 5 bits of logarithm an axis.
+    """The block shape in a guard word (``argument_word.h``): rank in 3 bits, then 5 bits of logarithm an axis.
 
     >>> block_shape_of(2 | 6 << 3 | 5 << 8)
     (64, 32)

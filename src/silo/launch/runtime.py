@@ -115,7 +115,7 @@ def make_launcher(
 
 
 def _extent_numbers(kernel: str, names: Sequence[str], extents: HeldExtents) -> tuple[int, ...]:
-    """native/python/extents.h: enum silo_extent, one a parameter."""
+    """native/core/extents.h: enum silo_extent, one a parameter."""
     numbers = {None: 0, "shape": 1, "layout": 2}
     if missing := [name for name in extents.names if name not in names]:
         raise SourceError(

@@ -1,0 +1,7 @@
+"""``python -m bench.cpp``."""
+
+import sys
+
+from bench.cpp.command import main
+
+sys.exit(main())

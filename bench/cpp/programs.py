@@ -1,0 +1,88 @@
+"""libsilo and the benchmark's C programs: built here with the system's compiler, run, and read."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+CORE = ROOT / "native" / "core"
+FLOOR = ROOT / "bench" / "launch" / "floor.c"
+WARNINGS = ["-Wall", "-Wextra", "-Wconversion"]
+LIBRARY = ["-std=c11", "-O2", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-plt", "-D_GNU_SOURCE"]
+SHARED = ["-shared", "-DSILO_EXPORTS", "-Wl,-z,nodelete", "-Wl,-z,relro", "-Wl,-soname,libsilo.so"]
+
+
+class ProgramError(RuntimeError):
+    """A program does not build or fails."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """The shared library as it is shipped: stripped. Seconds are those of one core."""
+
+    path: Path
+    bytes: int
+    cpu_s: float
+    wall_s: float
+
+
+def compiler(name: str = "cc") -> str:
+    """The system's C compiler (or ``c++``)."""
+    names = {"cc": ("gcc", "cc", "clang"), "c++": ("g++", "c++", "clang++")}[name]
+    found = next((path for one in names if (path := shutil.which(one))), None)
+    if found is None:
+        raise ProgramError(f"no compiler ({', '.join(names)})")
+    return found
+
+
+def library(folder: Path) -> Library:
+    """Compile libsilo, one file after the other, link and strip it."""
+    output = folder / "libsilo.so"
+    sources = sorted(str(path) for path in CORE.glob("*.c"))
+    before, begin = _children_s(), time.perf_counter()
+    run([compiler(), *LIBRARY, *SHARED, *sources, "-o", str(output), "-ldl", "-lm", "-pthread"])
+    run(["strip", "--strip-unneeded", str(output)])
+    wall = time.perf_counter() - begin
+    return Library(output, output.stat().st_size, _children_s() - before, wall)
+
+
+def program(folder: Path, name: str) -> Path:
+    """Compile ``name``.c against the library that lies in the folder."""
+    output = folder / name
+    sources = [str(HERE / f"{name}.c"), str(FLOOR)]
+    flags = ["-std=gnu11", "-O2", f"-I{CORE}", f"-L{folder}", f"-Wl,-rpath,{folder}"]
+    run([compiler(), *flags, *WARNINGS, *sources, "-o", str(output), "-lsilo", "-ldl"])
+    return output
+
+
+def run(command: Sequence[str], *, limit_s: float = 120, environment: dict[str, str] | None = None) -> str:
+    """What a command prints; ``ProgramError`` with its last words where it fails."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=limit_s, env=environment or {**os.environ}
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ProgramError(f"{command[0]}: {error}") from error
+    if done.returncode:
+        raise ProgramError(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()[-1000:]}")
+    return done.stdout
+
+
+def measured(command: Sequence[str], environment: dict[str, str] | None = None) -> dict[str, Any]:
+    """The JSON object that a program prints."""
+    return json.loads(run(command, environment=environment).splitlines()[-1])
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,75 @@
+/* Code loaded where it runs: an object that the CPU driver has mapped, or a module of a GPU driver
+ * on one device; and the functions taken from it.
+ *
+ * A binary is counted: what keeps one, or a function of one, holds a reference. When the last is
+ * given back while launches may still run on a GPU, it is retired, and unloaded by the next load or
+ * release on that device once the device has done its work. Nothing here needs a lock of the
+ * caller's; loading and giving back may take long or wait for the device, so Python calls both
+ * without its lock. */
+#ifndef SILO_BINARY_H
+#define SILO_BINARY_H
+
+#include "device.h"
+#include "driver.h"
+#include "error.h"
+
+struct silo_binary {
+    const struct silo_driver *driver;
+    struct silo_gpu_device *device; /* NULL: a CPU */
+    void *handle;        /* owned: the driver's module, or the mapped object; NULL: `address` */
+    const void *address; /* of one function of this process, whose owner keeps it */
+    void *image;         /* owned: the code, where a GPU's driver may read it later; else NULL */
+    uint32_t references; /* atomic */
+    /* Set (relaxed, never cleared) once a launch of it was captured into a graph, which does not
+     * keep it alive: such a binary stays loaded to the end of the process. */
+    int captured;
+};
+
+/* Load code (cubin, PTX, hsaco) on a device, or with `device` NULL a shared object into this
+ * process. On a CPU it goes through memory where the system can and `directory` is NULL; else
+ * through a file in a new 0700 folder under `directory` (NULL: /tmp), removed before this returns.
+ * The bytes are read once and not kept. One reference; NULL with SILO_ERROR_LOAD (the driver's own
+ * words; `details` may hold a longer text, to be given back by silo_error_clear), _MEMORY, _FAULT,
+ * _FORKED. */
+struct silo_binary *silo_binary_load(struct silo_gpu_device *device, const void *data, size_t size,
+                                     const char *directory, silo_error *error);
+
+/* One function of this process as a binary, whatever the name of the entry: code that is linked in,
+ * or that something else has loaded. It must outlive the binary. */
+struct silo_binary *silo_binary_at(const void *address, silo_error *error);
+
+void silo_binary_retain(struct silo_binary *binary);
+void silo_binary_release(struct silo_binary *binary); /* NULL is allowed */
+
+/* Remember that a launch on `stream` (not the null stream) is being captured, if it is: before each
+ * launch on a GPU. */
+void silo_binary_launched_on(struct silo_binary *binary, void *stream);
+
+/* Fill `function` (whose launch parameters the caller has set: block, cluster, shared_bytes,
+ * scratch, cooperative, pdl, cpu_*) with handle, device, memory_type, grid_limit and attributes,
+ * for the symbol `entry`. `kernel` is for messages, and on a CPU kept as function->name: it must
+ * live as long. Checks what the launch asks for against the device and the code: -1 with
+ * SILO_ERROR_LIMIT (shared memory, threads, blocks, clusters, cooperative, PDL), _LOAD (no such
+ * kernel, not a function), _FAULT, _MEMORY. The function is good as long as the binary. */
+int silo_binary_function(struct silo_binary *binary, const char *kernel, const char *entry,
+                         struct silo_function *function, silo_error *error);
+
+/* Threads of a block as launch info has them, checked: SILO_ERROR_LIMIT where the struct does not
+ * hold them, which no driver would take. */
+int silo_function_set_block(struct silo_function *function, const char *kernel,
+                            const int64_t block[3], silo_error *error);
+
+/* A parameter as the code has it, bytes. */
+struct silo_place {
+    size_t offset, size;
+};
+
+/* More than any driver takes: there are 32,764 bytes of them. */
+#define SILO_MOST_PLACES 32768
+
+/* The parameters that a launch of the function hands over, as the driver states them: their number,
+ * of which up to `room` are written. -1: it does not say (a CPU, HIP, CUDA before 12.4). */
+int64_t silo_binary_places(const struct silo_binary *binary, const struct silo_function *function,
+                           struct silo_place *places, size_t room);
+
+#endif

@@ -1,0 +1,52 @@
+/* Extents in the guard: of a kernel whose code is made for one shape of an array, for one shape and
+ * strides, or for one grid.
+ *
+ * They stand in the key as words, after the words of the arguments: for the grid, where it is held,
+ * 1 and its three dimensions, or 0 where the call gives none; then for each parameter that is held,
+ * in order, the number of dimensions, the extents and, where they are held, the strides; or
+ * SILO_EXTENTS_NONE for what is not an array. The first word of each says how many follow, so two
+ * keys with equal words have equal extents. */
+#ifndef SILO_EXTENTS_H
+#define SILO_EXTENTS_H
+
+#include "shape.h"
+
+enum silo_extent {
+    SILO_EXTENT_FREE,   /* any shape */
+    SILO_EXTENT_SHAPE,  /* one shape */
+    SILO_EXTENT_LAYOUT, /* one shape and strides */
+};
+
+#define SILO_EXTENTS_NONE UINT64_MAX
+
+/* Words that the grid may take, and a parameter held so (enum silo_extent). */
+#define SILO_GRID_WORDS 4
+SILO_INLINE size_t silo_extent_room(unsigned extent) {
+    return extent == SILO_EXTENT_FREE ? 0 : 1 + (size_t)extent * SILO_MAX_AXES;
+}
+
+/* Write the words of the grid (NULL: the call gives none); their number. */
+SILO_INLINE uint32_t silo_extent_words_of_grid(const int64_t *dims, uint64_t *words) {
+    words[0] = dims != NULL;
+    if (dims != NULL)
+        memcpy(words + 1, dims, 3 * sizeof *words);
+    return dims != NULL ? SILO_GRID_WORDS : 1;
+}
+
+/* The same of an array held as `extent` says, not SILO_EXTENT_FREE. */
+SILO_INLINE uint32_t silo_extent_words_of_array(unsigned extent, int32_t ndim, const int64_t *sizes,
+                                                const int64_t *strides, uint64_t *words) {
+    const size_t count = (size_t)ndim;
+    words[0] = count;
+    memcpy(words + 1, sizes, count * sizeof *words);
+    if (extent == SILO_EXTENT_LAYOUT)
+        memcpy(words + 1 + count, strides, count * sizeof *words);
+    return (uint32_t)(1 + count * (extent == SILO_EXTENT_LAYOUT ? 2 : 1));
+}
+
+/* How many words there are of a parameter held so, of which the first are at `words`. */
+SILO_INLINE size_t silo_extent_words_at(unsigned extent, const uint64_t *words) {
+    return words[0] == SILO_EXTENTS_NONE ? 1 : 1 + (size_t)words[0] * extent;
+}
+
+#endif

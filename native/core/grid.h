@@ -1,0 +1,122 @@
+/* Grids: from what a kernel declares to three checked dimensions. */
+#ifndef SILO_GRID_H
+#define SILO_GRID_H
+
+#include "argument_word.h"
+#include "driver.h"
+#include "error.h"
+#include "expression.h"
+
+/* An axis of the usual kind: a constant, or an argument divided by a constant and rounded up. */
+struct silo_usual_axis {
+    int64_t value; /* the constant, or the divisor */
+    int16_t slot;  /* index of the parameter; -1: a constant */
+    int8_t shift;  /* the divisor is 1 << shift; -1: no power of two */
+};
+
+/* Declared grids, one program an axis; config values and device facts are already folded in. All
+ * zeros: none is declared. */
+struct silo_grid_programs {
+    int32_t axes; /* 0: none declared */
+    bool usual;   /* all of them are */
+    struct silo_usual_axis usual_axis[3];
+    int32_t counts[3];
+    silo_instruction *axis[3]; /* owned */
+    uint32_t values_used;      /* integer arguments the programs read */
+    uint32_t arrays_used;      /* arrays whose shape, strides or item size they read */
+    uint16_t *values;          /* owned: their parameters, each once */
+    uint16_t *arrays;
+};
+
+/* Append a copy of the next axis' program, of `bytes` bytes of silo_instruction. -1 with
+ * SILO_ERROR_EXPRESSION or SILO_ERROR_MEMORY; clear it either way. */
+int silo_grid_add_axis(struct silo_grid_programs *grid, const void *program, size_t bytes,
+                       silo_error *error);
+void silo_grid_clear(struct silo_grid_programs *grid);
+
+/* Why there is no grid, for silo_grid_refuse. */
+enum silo_grid_reason {
+    SILO_GRID_EXPRESSION,  /* `detail` is silo_expression_eval's */
+    SILO_GRID_NOT_INTEGER, /* argument `slot` is no signed 64-bit integer, and the grid reads it */
+    SILO_GRID_NEGATIVE,
+    SILO_GRID_TOO_LARGE, /* `limit` of the device */
+    SILO_GRID_ENDLESS,   /* more than SILO_MOST_PROGRAMS */
+};
+
+struct silo_grid_fault {
+    uint8_t reason; /* enum silo_grid_reason */
+    uint8_t axis;
+    int32_t detail;
+    int32_t slot;
+    uint64_t limit;
+};
+
+/* Whether the arguments that the programs read as integers are: 0, or -1 with the fault. */
+int silo_grid_check_values(const struct silo_grid_programs *grid, int32_t count,
+                           const uint64_t *slots, const uint64_t *codes,
+                           struct silo_grid_fault *fault);
+
+/* Dimensions from the programs, after silo_grid_check_values. `bindings` has the slots as values,
+ * and where `arrays_used` is not 0 the shapes, strides and item sizes of those arrays. -1 with the
+ * fault. */
+int silo_grid_evaluate(const struct silo_grid_programs *grid, const silo_bindings *bindings,
+                       int64_t dims[3], struct silo_grid_fault *fault);
+
+/* Both for usual axes and `count` arguments that are ints of no extreme size; false: nothing is
+ * known, and the two above find out. */
+SILO_INLINE bool silo_grid_usual(const struct silo_grid_programs *grid, int32_t count,
+                                 const uint64_t *slots, const uint64_t *codes, int64_t dims[3]) {
+    dims[0] = dims[1] = dims[2] = 1;
+    for (int32_t i = 0; i < grid->axes; i++) {
+        const struct silo_usual_axis *axis = &grid->usual_axis[i];
+        dims[i] = axis->value;
+        if (axis->slot < 0)
+            continue;
+        if (SILO_UNLIKELY(axis->slot >= count))
+            return false;
+        const int64_t value = (int64_t)slots[axis->slot];
+        if (SILO_UNLIKELY(silo_code_kind(codes[axis->slot]) != SILO_VALUE_INT || value < 0 ||
+                          value > INT64_MAX - axis->value))
+            return false;
+        const int64_t raised = value + axis->value - 1;
+        dims[i] = axis->shift >= 0 ? raised >> axis->shift : raised / axis->value;
+    }
+    return true;
+}
+
+/* Of one launch: years of a processor, whatever they do. Counts of programs and their time fit 64
+ * bits with room to spare. */
+#define SILO_MOST_PROGRAMS (INT64_C(1) << 53)
+
+enum silo_grid_state {
+    SILO_GRID_EMPTY,   /* nothing to run */
+    SILO_GRID_FITS,    /* a launch of so many programs */
+    SILO_GRID_REFUSED, /* silo_grid_limits has the fault */
+};
+
+/* Whether dimensions, none of them negative, are a launch of a function. */
+SILO_INLINE enum silo_grid_state silo_grid_check(const struct silo_function *function,
+                                                 const int64_t dims[3]) {
+    if (dims[0] == 0 || dims[1] == 0 || dims[2] == 0)
+        return SILO_GRID_EMPTY;
+    for (int axis = 0; axis < 3; axis++) {
+        if (SILO_UNLIKELY((uint64_t)dims[axis] > function->grid_limit[axis]))
+            return SILO_GRID_REFUSED;
+    }
+    int64_t plane, total;
+    if (SILO_UNLIKELY(__builtin_mul_overflow(dims[0], dims[1], &plane) ||
+                      __builtin_mul_overflow(plane, dims[2], &total) || total > SILO_MOST_PROGRAMS))
+        return SILO_GRID_REFUSED;
+    return SILO_GRID_FITS;
+}
+
+/* Why silo_grid_check refused. */
+struct silo_grid_fault silo_grid_limits(const struct silo_function *function,
+                                        const int64_t dims[3]);
+
+/* The error of a fault: SILO_ERROR_EXPRESSION or SILO_ERROR_GRID, with a text that names the
+ * kernel. `argument` is the name of the parameter `slot` of SILO_GRID_NOT_INTEGER. -1. */
+int silo_grid_refuse(const struct silo_grid_fault *fault, const char *kernel, const int64_t dims[3],
+                     const char *argument, silo_error *error);
+
+#endif

@@ -1,0 +1,173 @@
+/* The parameters of a binary, and how each is made from the arguments of a call. */
+#ifndef SILO_PACKING_H
+#define SILO_PACKING_H
+
+#include "descriptor.h"
+#include "driver.h"
+#include "dtypes.h"
+#include "tensor_map.h"
+
+/* How one parameter is made. */
+enum silo_pack {
+    SILO_PACK_SLOT, /* the low bytes of the slot */
+    SILO_PACK_FP32, /* the slot holds a double */
+    SILO_PACK_FP16,
+    SILO_PACK_BF16,
+    SILO_PACK_SCRATCH, /* the address of scratch memory taken for this launch */
+    SILO_PACK_PROFILE,
+    SILO_PACK_DESCRIPTOR, /* a part of a tensor descriptor */
+};
+
+/* What the binary takes in that place; checked when a binding enters the guard table. */
+enum silo_abi {
+    SILO_ABI_POINTER,
+    SILO_ABI_BOOL,
+    SILO_ABI_INT,
+    SILO_ABI_UINT,
+    SILO_ABI_FLOAT,
+    SILO_ABI_NULL,
+    SILO_ABI_DESCRIPTOR,
+};
+
+/* The slot that holds zero: a null pointer, for scratch memory that is not used. */
+#define SILO_SLOT_NULL (-1)
+
+struct silo_packed {
+    int16_t slot;   /* index of the launcher's parameter, or SILO_SLOT_NULL */
+    uint8_t pack;   /* enum silo_pack */
+    uint8_t abi;    /* enum silo_abi */
+    uint8_t bits;   /* of the ABI type */
+    uint8_t writes; /* the kernel writes through this pointer */
+    /* Of a descriptor: */
+    uint8_t part; /* enum silo_part */
+    uint8_t axis; /* of a shape or stride; which of the packing's maps */
+    uint8_t rank;
+};
+
+/* All parameters of a binary, in its order. Never changes once it is made. */
+struct silo_packing {
+    uint32_t count;
+    bool takes_scratch;         /* some parameter is SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
+    struct silo_packed *packed; /* owned */
+    struct silo_map_form *maps; /* owned; NULL: none */
+};
+
+/* ---- how one is made ---- */
+
+/* One parameter of a binary, as its maker says it. */
+struct silo_layout_item {
+    const char *type; /* "ptr", "i1", "i8" to "u64", "fp16" to "fp64", "scratch", "profile", or
+                         "tensormap" */
+    const char *part; /* of a descriptor: "base", "shape.0", ...; NULL: no part of one */
+    int32_t slot;     /* index of the launcher's parameter; of scratch memory, whatever */
+    uint32_t rank;    /* of the descriptor of a part */
+    bool writes;      /* the kernel writes through it */
+    const struct silo_map_form *map; /* how a "tensormap" is encoded; else NULL */
+};
+
+/* A packing of `count` parameters of `function`, which says whether it wants scratch memory. -1
+ * with SILO_ERROR_MEMORY, or with SILO_ERROR_UNSUPPORTED and what is wrong; then `*wrong` is the
+ * number of the item that is, -1: none. Clear it either way. */
+int silo_packing_init(struct silo_packing *packing, const struct silo_layout_item *items,
+                      size_t count, const struct silo_function *function, int32_t *wrong,
+                      silo_error *error);
+void silo_packing_clear(struct silo_packing *packing);
+
+/* ---- what it takes ---- */
+
+/* Whether an argument with this word can be passed in that place. What the word leaves open (the
+ * value of an int64 that a kernel takes as int32) is refused: the binding will serve every later
+ * call with the same word. */
+bool silo_packed_fits(const struct silo_packed *packed, uint64_t code);
+
+/* What it takes, for people: "an array", "an int32". `buffer` of 64 bytes is used or not. */
+const char *silo_packed_noun(const struct silo_packed *packed, char *buffer, size_t size);
+
+/* Whether such arguments suit, by their words, one a parameter of the launcher. 0; or -1 with
+ * `*index` the parameter and `*wanted` what it needs ("an int32"), NULL: there is no such
+ * parameter, for the packing was made for another launcher. */
+int silo_packing_check(const struct silo_packing *packing, const uint64_t *codes, int32_t count,
+                       char *buffer, size_t size, int32_t *index, const char **wanted);
+
+/* Whether every call with such parameters suits, by their declared types alone, so that none needs
+ * a guard. 0; or -1 with `*index` the first that does not. */
+int silo_packing_check_declared(const struct silo_packing *packing,
+                                const struct silo_parameter *parameters, int32_t count,
+                                int32_t *index);
+
+/* ---- a call ---- */
+
+/* What a call has of its arguments. */
+struct silo_values {
+    uint64_t *slots;   /* one a parameter: integers sign-extended, floats as doubles, addresses, the
+                          index of a descriptor; slots[SILO_SLOT_NULL] is 0 */
+    uint64_t *scratch; /* addresses of scratch and profiling memory */
+    struct silo_descriptor *descriptors;
+};
+
+/* Where the encoded map of the descriptor of parameter `slot` lies, as long as the launch needs it;
+ * NULL: there is none, for which the function knows the reason. */
+typedef void *silo_map_function(void *context, int32_t slot, const struct silo_map_form *form);
+
+#define SILO_ALL_PACKED (-1)
+
+SILO_INLINE void *silo_pack_part(const struct silo_packing *packing,
+                                 const struct silo_packed *packed, const struct silo_values *values,
+                                 silo_map_function *map, void *context) {
+    struct silo_descriptor *descriptor = &values->descriptors[values->slots[packed->slot]];
+    if (SILO_UNLIKELY(descriptor->rank != packed->rank))
+        return NULL;
+    if (packed->part == SILO_PART_MAP)
+        return map(context, packed->slot, &packing->maps[packed->axis]);
+    return silo_descriptor_part(descriptor, packed->part, packed->axis);
+}
+
+/* Point `params` (`count` of the packing) at the values of a launch. They lie in what `values`
+ * points at: floats are narrowed in their slots, which nobody reads afterwards. SILO_ALL_PACKED; or
+ * the number of a parameter of which there is none: `map` gave NULL, or the descriptor is of
+ * another rank (silo_pack_refuse; only a call without a guard gets there). */
+SILO_INLINE int32_t silo_pack(const struct silo_packing *packing, const struct silo_values *values,
+                              void **params, silo_map_function *map, void *context) {
+    for (uint32_t i = 0; i < packing->count; i++) {
+        const struct silo_packed *packed = &packing->packed[i];
+        uint64_t *slot = &values->slots[packed->slot];
+        params[i] = slot;
+        if (SILO_LIKELY(packed->pack == SILO_PACK_SLOT))
+            continue;
+        double value;
+        memcpy(&value, slot, sizeof value);
+        switch ((enum silo_pack)packed->pack) {
+        case SILO_PACK_FP32: {
+            const float narrow = (float)value;
+            memcpy(slot, &narrow, sizeof narrow);
+            break;
+        }
+        case SILO_PACK_FP16:
+            *slot = silo_fp16_bits(value);
+            break;
+        case SILO_PACK_BF16:
+            *slot = silo_bf16_bits(value);
+            break;
+        case SILO_PACK_SCRATCH:
+            params[i] = &values->scratch[0];
+            break;
+        case SILO_PACK_PROFILE:
+            params[i] = &values->scratch[1];
+            break;
+        case SILO_PACK_DESCRIPTOR:
+            params[i] = silo_pack_part(packing, packed, values, map, context);
+            if (SILO_UNLIKELY(params[i] == NULL))
+                return (int32_t)i;
+            break;
+        case SILO_PACK_SLOT:
+            break;
+        }
+    }
+    return SILO_ALL_PACKED;
+}
+
+/* The error of parameter `number` where the descriptor has another rank: SILO_ERROR_SHAPE; -1. */
+int silo_pack_refuse(const struct silo_packing *packing, const struct silo_values *values,
+                     int32_t number, const char *kernel, const char *argument, silo_error *error);
+
+#endif

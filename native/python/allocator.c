@@ -1,0 +1,86 @@
+#include "allocator.h"
+
+#include "errors.h"
+#include "gpu.h"
+
+static PyObject *allocator; /* owned; NULL: none */
+
+int silo_allocator_set(PyObject *allocate) {
+    if (allocate != Py_None && !PyCallable_Check(allocate)) {
+        PyErr_SetString(PyExc_TypeError, "an allocator is a callable or None");
+        return -1;
+    }
+    PyObject *old = allocator;
+    allocator = allocate == Py_None ? NULL : allocate;
+    Py_XINCREF(allocator);
+    Py_XDECREF(old);
+    return 0;
+}
+
+/* Bytes for all programs, or -1 with an exception set. */
+static int64_t total_bytes(const struct silo_plan *plan, const int64_t dims[3], uint64_t each) {
+    int64_t total = (int64_t)each;
+    bool overflow = each > INT64_MAX;
+    for (int axis = 0; axis < 3; axis++)
+        overflow |= __builtin_mul_overflow(total, dims[axis], &total);
+    if (!overflow)
+        return total;
+    PyErr_Format(silo_argument_error,
+                 "%U: grid (%lld, %lld, %lld) with %llu bytes of scratch memory a program needs "
+                 "more than 2^63 bytes",
+                 plan->kernel, (long long)dims[0], (long long)dims[1], (long long)dims[2],
+                 (unsigned long long)each);
+    return -1;
+}
+
+static int take(const struct silo_plan *plan, const struct silo_binding *binding, int64_t bytes,
+                uint32_t align, void *stream, struct silo_frame *frame, uint64_t *address) {
+    const struct silo_gpu_device *device = binding->loaded->function.device;
+    PyObject *call = allocator; /* may be replaced while it runs */
+    if (call == NULL) {
+        PyErr_Format(silo_launch_error,
+                     "%U needs %lld bytes of scratch memory, and there is no allocator; set one "
+                     "with silo.set_allocator",
+                     plan->kernel, (long long)bytes);
+        return -1;
+    }
+    Py_INCREF(call);
+    PyObject *pair =
+        PyObject_CallFunction(call, "LIsiK", (long long)bytes, (unsigned)align, device->gpu->name,
+                              (int)device->index, (unsigned long long)(uintptr_t)stream);
+    Py_DECREF(call);
+    if (pair == NULL)
+        return -1;
+    unsigned long long where = 0;
+    PyObject *owner;
+    if (!PyArg_ParseTuple(pair, "OK", &owner, &where)) {
+        Py_DECREF(pair);
+        return -1;
+    }
+    frame->holds.object[frame->holds.objects++] = pair; /* holds the owner */
+    if (where == 0 || (align > 1 && where % align != 0)) {
+        PyErr_Format(silo_launch_error,
+                     "%U needs %lld bytes of scratch memory at a multiple of %u bytes; the "
+                     "allocator gave %R at address %llu",
+                     plan->kernel, (long long)bytes, (unsigned)align, owner, where);
+        return -1;
+    }
+    *address = where;
+    return 0;
+}
+
+int silo_allocator_take(const struct silo_plan *plan, const struct silo_binding *binding,
+                        const int64_t dims[3], void *stream, struct silo_frame *frame) {
+    const struct silo_function *function = &binding->loaded->function;
+    const uint64_t each[2] = {function->scratch_bytes, function->profile_bytes};
+    const uint32_t align[2] = {function->scratch_align, function->profile_align};
+    for (int i = 0; i < 2; i++) {
+        if (each[i] == 0)
+            continue;
+        const int64_t bytes = total_bytes(plan, dims, each[i]);
+        if (bytes < 0 ||
+            take(plan, binding, bytes, align[i], stream, frame, &frame->scratch[i]) != 0)
+            return -1;
+    }
+    return 0;
+}

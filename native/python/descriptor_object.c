@@ -1,0 +1,198 @@
+#include "descriptor_object.h"
+
+#include "errors.h"
+#include "names.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static PyObject *s_base, *s_shape, *s_strides, *s_block_shape, *s_padding, *s_tf32, *s_map, *s_zero,
+    *s_nan;
+
+int silo_descriptor_init(void) {
+    static const struct silo_name names[] = {
+        {&s_base, "base"},
+        {&s_shape, "shape"},
+        {&s_strides, "strides"},
+        {&s_block_shape, "block_shape"},
+        {&s_padding, "padding"},
+        {&s_tf32, "round_f32_to_tf32"},
+        {&s_map, "_silo_tensor_map"},
+        {&s_zero, "zero"},
+        {&s_nan, "nan"},
+    };
+    return silo_intern(names, sizeof names / sizeof *names);
+}
+
+int silo_refuse_descriptor(PyObject *kernel, PyObject *name, const char *format, ...) {
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    PyObject *cause = silo_take_exception();
+    PyErr_Format(silo_argument_error, "%U: the tensor descriptor '%U' %s", kernel, name, text);
+    silo_chain(cause);
+    return -1;
+}
+
+struct silo_members silo_members_of(PyObject *object) {
+    struct silo_members members = {object, NULL};
+#ifndef Py_GIL_DISABLED /* what a dictionary lends may be gone there */
+    members.dict = PyObject_GenericGetDict(object, NULL);
+    if (members.dict == NULL)
+        PyErr_Clear(); /* a class with slots */
+#endif
+    return members;
+}
+
+/* A new reference, or NULL with an exception set. */
+static PyObject *member(const struct silo_members *members, PyObject *name) {
+    PyObject *value = NULL;
+    if (members->dict != NULL) {
+        value = PyDict_GetItemWithError(members->dict, name);
+        Py_XINCREF(value);
+        if (value == NULL && PyErr_Occurred())
+            return NULL;
+    }
+    return value ? value : PyObject_GetAttr(members->object, name);
+}
+
+static int one_integer(PyObject *item, int64_t *value) {
+    PyObject *number = PyNumber_Index(item);
+    if (number == NULL)
+        return -1;
+    *value = PyLong_AsLongLong(number);
+    Py_DECREF(number);
+    return *value == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+/* The integers of an attribute; their number, or -1 with an exception set. */
+static int integers(const struct silo_members *members, PyObject *name,
+                    int64_t values[SILO_MAX_RANK]) {
+    PyObject *sequence = member(members, name);
+    if (sequence == NULL)
+        return -1;
+    PyObject *items = sequence;
+    if (!PyTuple_Check(sequence)) { /* torch.Size is one */
+        /* Lists are copied as one: another thread may change them meanwhile. */
+        items = PySequence_Tuple(sequence);
+        Py_DECREF(sequence);
+        if (items == NULL)
+            return -1;
+    }
+    const Py_ssize_t count = PyTuple_Size(items);
+    int result = (int)count;
+    if (count < 1 || count > SILO_MAX_RANK) {
+        PyErr_Format(PyExc_ValueError, "%U has 1 to %d extents, not %zd", name, SILO_MAX_RANK,
+                     count);
+        result = -1;
+    }
+    for (int i = 0; i < result; i++) {
+        PyObject *item = PyTuple_GetItem(items, i);
+        int failed;
+        if (PyLong_CheckExact(item)) {
+            values[i] = PyLong_AsLongLong(item);
+            failed = values[i] == -1 && PyErr_Occurred();
+        } else {
+            failed = one_integer(item, &values[i]);
+        }
+        if (failed)
+            result = -1;
+    }
+    Py_DECREF(items);
+    return result;
+}
+
+int silo_descriptor_pads(const struct silo_members *members) {
+    PyObject *padding = member(members, s_padding);
+    int result = -1;
+    if (padding == NULL)
+        return -1;
+    if (padding == s_zero)
+        result = 0;
+    else if (padding == s_nan)
+        result = 1;
+    else if (PyUnicode_Check(padding) && PyUnicode_CompareWithASCIIString(padding, "zero") == 0)
+        result = 0;
+    else if (PyUnicode_Check(padding) && PyUnicode_CompareWithASCIIString(padding, "nan") == 0)
+        result = 1;
+    else
+        PyErr_Format(PyExc_ValueError, "padding is 'zero' or 'nan', not %R", padding);
+    Py_DECREF(padding);
+    return result;
+}
+
+int silo_descriptor_rounds(const struct silo_members *members) {
+    PyObject *value = member(members, s_tf32);
+    const int truth = value ? PyObject_IsTrue(value) : -1;
+    Py_XDECREF(value);
+    return truth;
+}
+
+PyObject *silo_descriptor_base(const struct silo_members *members) {
+    return member(members, s_base);
+}
+
+int silo_descriptor_extents(const struct silo_members *members, int64_t values[SILO_MAX_RANK]) {
+    return integers(members, s_shape, values);
+}
+
+int silo_descriptor_strides(const struct silo_members *members, int64_t values[SILO_MAX_RANK]) {
+    return integers(members, s_strides, values);
+}
+
+int silo_descriptor_block(const struct silo_members *members, int64_t values[SILO_MAX_RANK]) {
+    return integers(members, s_block_shape, values);
+}
+
+PyObject *silo_descriptor_kept(const struct silo_members *members) {
+    return member(members, s_map);
+}
+
+int silo_descriptor_keep(PyObject *object, PyObject *map) {
+    /* Not the type's own way: a frozen dataclass would refuse. */
+    return PyObject_GenericSetAttr(object, s_map, map);
+}
+
+bool silo_descriptors_round(PyObject *type) {
+    PyObject *rounds = PyObject_GetAttr(type, s_tf32); /* a default in the class */
+    if (rounds == NULL)
+        PyErr_Clear();
+    Py_XDECREF(rounds);
+    return rounds != NULL;
+}
+
+int silo_descriptor_shape(PyObject *object, struct silo_shape *shape) {
+    const struct silo_members members = {object, NULL};
+    const int rank = integers(&members, s_shape, shape->sizes);
+    if (rank < 0)
+        return -1;
+    const int strides = integers(&members, s_strides, shape->strides);
+    if (strides != rank) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "a descriptor has one stride for each extent");
+        return -1;
+    }
+    shape->ndim = rank;
+    shape->itemsize = 0;
+    return 0;
+}
+
+int silo_part_named(const char *name, uint8_t *axis) {
+    *axis = 0;
+    if (strcmp(name, "base") == 0)
+        return SILO_PART_BASE;
+    if (strcmp(name, "nan") == 0)
+        return SILO_PART_NAN;
+    if (strcmp(name, "tf32") == 0)
+        return SILO_PART_TF32;
+    const bool is_shape = strncmp(name, "shape.", 6) == 0,
+               is_stride = strncmp(name, "stride.", 7) == 0;
+    const char *digit = name + (is_shape ? 6 : 7);
+    if ((!is_shape && !is_stride) || digit[0] < '0' || digit[0] >= '0' + SILO_MAX_RANK ||
+        digit[1] != '\0')
+        return -1;
+    *axis = (uint8_t)(digit[0] - '0');
+    return is_shape ? SILO_PART_SHAPE : SILO_PART_STRIDE;
+}

@@ -1,0 +1,179 @@
+#include "held_extents.h"
+
+#include "capsule.h"
+#include "errors.h"
+#include "tensor.h"
+
+int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan, PyObject *given,
+                      bool grid) {
+    const Py_ssize_t count = given != NULL ? PyTuple_Size(given) : 0;
+    extents->grid = grid;
+    extents->room = grid ? 4 : 0;
+    if (count == 0)
+        return 0;
+    if (count != plan->count) {
+        PyErr_Format(PyExc_ValueError, "%U: extents of %zd parameters are held; it has %d",
+                     plan->kernel, count, (int)plan->count);
+        return -1;
+    }
+    extents->parameters = PyMem_Calloc((size_t)count, sizeof *extents->parameters);
+    if (extents->parameters == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const long kind = PyLong_AsLong(PyTuple_GetItem(given, i));
+        if (kind < SILO_EXTENT_FREE || kind > SILO_EXTENT_LAYOUT) {
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_ValueError, "not a kind of extents: %ld", kind);
+            return -1;
+        }
+        extents->parameters[i] = (uint8_t)kind;
+        if (kind != SILO_EXTENT_FREE)
+            extents->room += 1 + (size_t)kind * SILO_MAX_AXES;
+    }
+    return 0;
+}
+
+void silo_extents_clear(struct silo_extents *extents) {
+    PyMem_Free(extents->parameters);
+    extents->parameters = NULL;
+}
+
+/* What was read of the array and is held says its shape too: asked again, the object might say
+ * another one. */
+static int shape_of(int32_t index, PyObject *object, struct silo_held before,
+                    const struct silo_frame *frame, struct silo_shape *shape) {
+    const struct silo_holds *holds = &frame->holds;
+    if (silo_code_kind(frame->key[index]) == SILO_VALUE_DESCRIPTOR) {
+        const struct silo_descriptor *one = &frame->descriptors[frame->slots[index]];
+        shape->ndim = (int32_t)one->rank;
+        shape->whole = true;
+        memcpy(shape->sizes, one->shape, one->rank * sizeof *one->shape);
+        memcpy(shape->strides, one->strides, one->rank * sizeof *one->strides);
+        return 0;
+    }
+    if (holds->objects > before.objects)
+        return silo_shape_of_capsule(holds->object[holds->objects - 1], shape);
+    if (holds->buffers > before.buffers)
+        return silo_shape_of_buffer(&holds->buffer[holds->buffers - 1], shape);
+    const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
+    return adapter ? silo_shape_read(object, adapter, shape) : -1;
+}
+
+int silo_extents_read(const struct silo_plan *plan, const struct silo_extents *extents,
+                      int32_t index, PyObject *object, struct silo_held before,
+                      struct silo_frame *frame) {
+    const unsigned kind = silo_code_kind(frame->key[index]);
+    uint64_t *words = frame->extents + frame->extent_words;
+    struct silo_shape shape;
+    if (kind == SILO_VALUE_ADDRESS)
+        return silo_bad_argument(plan->kernel, plan->names[index],
+                                 "an array, whose shape decides the code of this kernel", object);
+    if (kind != SILO_VALUE_POINTER && kind != SILO_VALUE_DESCRIPTOR) {
+        words[0] = SILO_EXTENTS_NONE;
+        frame->extent_words++;
+        return 0;
+    }
+    if (shape_of(index, object, before, frame, &shape) != 0)
+        return silo_bad_argument(plan->kernel, plan->names[index],
+                                 "an array with a shape, which decides the code of this kernel",
+                                 object);
+    const bool strided = extents->parameters[index] == SILO_EXTENT_LAYOUT;
+    if (strided && !shape.whole)
+        return silo_bad_argument(plan->kernel, plan->names[index],
+                                 "an array whose strides are whole elements, for they decide the "
+                                 "code of this kernel",
+                                 object);
+    const size_t ndim = (size_t)shape.ndim;
+    words[0] = ndim;
+    memcpy(words + 1, shape.sizes, ndim * sizeof *words);
+    if (strided)
+        memcpy(words + 1 + ndim, shape.strides, ndim * sizeof *words);
+    frame->extent_words += (uint32_t)(1 + ndim * (strided ? 2 : 1));
+    return 0;
+}
+
+void silo_extents_read_grid(const int64_t *dims, struct silo_frame *frame) {
+    uint64_t *words = frame->extents + frame->extent_words;
+    words[0] = dims != NULL;
+    if (dims != NULL)
+        memcpy(words + 1, dims, 3 * sizeof *words);
+    frame->extent_words += dims != NULL ? 4 : 1;
+}
+
+/* How many words the extents of a parameter take. */
+static size_t words_of(const struct silo_extents *extents, int32_t index, const uint64_t *words) {
+    if (words[0] == SILO_EXTENTS_NONE)
+        return 1;
+    return 1 + (size_t)words[0] * extents->parameters[index];
+}
+
+/* Those of the first parameter. */
+static const uint64_t *first_words(const struct silo_extents *extents,
+                                   const struct silo_frame *frame) {
+    if (!extents->grid)
+        return frame->extents;
+    return frame->extents + (frame->extents[0] != 0 ? 4 : 1);
+}
+
+int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *extents,
+                       PyObject *const *arguments, const struct silo_frame *frame) {
+    const uint64_t *words = first_words(extents, frame);
+    for (int32_t i = 0; i < plan->count && extents->parameters != NULL; i++) {
+        if (extents->parameters[i] == SILO_EXTENT_FREE)
+            continue;
+        const uint64_t *own = words;
+        words += words_of(extents, i, words);
+        const struct silo_adapter *adapter =
+            arguments[i] != NULL ? silo_adapter_of(Py_TYPE(arguments[i])) : NULL;
+        /* A descriptor was read whole; a capsule is held, and what made it may make another one. */
+        if (own[0] == SILO_EXTENTS_NONE || silo_code_kind(frame->key[i]) != SILO_VALUE_POINTER ||
+            (adapter != NULL && adapter->kind == SILO_ADAPT_DLPACK))
+            continue;
+        struct silo_shape shape;
+        const size_t bytes = (size_t)own[0] * sizeof *own;
+        if (adapter != NULL && silo_shape_read(arguments[i], adapter, &shape) == 0 &&
+            (uint64_t)shape.ndim == own[0] && memcmp(shape.sizes, own + 1, bytes) == 0 &&
+            (extents->parameters[i] == SILO_EXTENT_SHAPE ||
+             memcmp(shape.strides, own + 1 + own[0], bytes) == 0))
+            continue;
+        return silo_bad_argument(plan->kernel, plan->names[i],
+                                 "an array that keeps its shape during the call, which the first "
+                                 "call's compiler, a hook or a config function changed",
+                                 arguments[i]);
+    }
+    return 0;
+}
+
+static PyObject *one_fact(enum silo_extent kind, const uint64_t *words) {
+    if (words[0] == SILO_EXTENTS_NONE)
+        return Py_NewRef(Py_None);
+    const int32_t ndim = (int32_t)words[0];
+    PyObject *shape = silo_tensor_integers((const int64_t *)(words + 1), ndim);
+    PyObject *strides = kind == SILO_EXTENT_LAYOUT
+                            ? silo_tensor_integers((const int64_t *)(words + 1 + ndim), ndim)
+                            : Py_NewRef(Py_None);
+    PyObject *fact = shape && strides ? PyTuple_Pack(2, shape, strides) : NULL;
+    Py_XDECREF(shape);
+    Py_XDECREF(strides);
+    return fact;
+}
+
+PyObject *silo_extents_facts(const struct silo_plan *plan, const struct silo_extents *extents,
+                             const struct silo_frame *frame) {
+    const uint64_t *words = first_words(extents, frame);
+    PyObject *facts = PyTuple_New(plan->count);
+    for (int32_t i = 0; i < plan->count && facts != NULL; i++) {
+        PyObject *fact = NULL;
+        if (extents->parameters == NULL || extents->parameters[i] == SILO_EXTENT_FREE) {
+            fact = Py_NewRef(Py_None);
+        } else {
+            fact = one_fact((enum silo_extent)extents->parameters[i], words);
+            words += words_of(extents, i, words);
+        }
+        if (fact == NULL || PyTuple_SetItem(facts, i, fact) != 0)
+            Py_CLEAR(facts);
+    }
+    return facts;
+}
