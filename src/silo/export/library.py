@@ -100,7 +100,7 @@ def enumeration(library: Library, function: Function, one: Taken) -> str:
 
 
 def enumerations(library: Library) -> list[tuple[Function, Taken]]:
-    """The constants that are neither numbers nor bools: those of one kernel are the same for all its signatures."""
+    """The constants that are neither numbers nor bools, each once: all signatures of a kernel have the same."""
     found: dict[tuple[str, str], tuple[Function, Taken]] = {}
     for function in library.functions:
         for one in function.parameters:

@@ -26,7 +26,7 @@ _OWN_HEADERS = ("elements.h", "silo.hpp")
 class CpuSource:
     """The C text beside a CPU object: compiled into the program, it stands for the object with this sha256.
 
-    ``flags`` are those of the object that decide what it does, ``machine`` the macro of compilers for such machines.
+    ``flags`` are the compiler's, as far as they decide what the object does; ``level`` is the CPU level of its target.
     """
 
     sha256: str
