@@ -77,7 +77,7 @@ def _c_parameters(library: Library, function: Function) -> list[str]:
 def c_header(library: Library) -> str:
     """``NAME.h``."""
     parts = [
-        filled("head.h", ORIGIN=comment_text(library.origin), GUARD=library.name.upper(), NAME=library.name),
+        filled("head.h.in", ORIGIN=comment_text(library.origin), GUARD=library.name.upper(), NAME=library.name),
     ]
     for function, one in enumerations(library):
         name = enumeration(library, function, one)

@@ -77,7 +77,7 @@ def cpp_header(library: Library) -> str:
     """``NAME.hpp``."""
     parts = [
         filled(
-            "head.hpp",
+            "head.hpp.in",
             ORIGIN=comment_text(library.origin),
             GUARD=library.name.upper(),
             NAME=library.name,

@@ -126,12 +126,12 @@ def _head(library: Library, size: int, sources: Sequence[CpuSource]) -> str:
             (_machine(one), f'    {{"{one.sha256}",\n     "{one.entry}", {_function(library, one)}}},\n')
             for one in sources
         ]
-        declared = filled("compiled.c", ENTRIES=_for_machines(entries), TABLE=_for_machines(table))
+        declared = filled("compiled.c.in", ENTRIES=_for_machines(entries), TABLE=_for_machines(table))
         rows = "    linked.compiled = compiled;\n    linked.compiled_count = sizeof compiled / sizeof compiled[0] - 1;"
     kernels = "".join(f"    {string_literal(kernel)},\n" for kernel in library.kernels)
     described = any(one.role is Role.DESCRIPTOR for function in library.functions for one in function.parameters)
     return filled(
-        "library.c",
+        "library.c.in",
         ORIGIN=comment_text(library.origin),
         KERNELS=len(library.kernels),
         KERNEL_NAMES=kernels,
@@ -179,7 +179,7 @@ def _cmake(library: Library, sources: Sequence[CpuSource], *, tests: bool) -> st
         "  enable_testing()\n  add_test(NAME @NAME@_selftest COMMAND @NAME@_selftest)\n"
     )
     return filled(
-        "CMakeLists.txt",
+        "CMakeLists.txt.in",
         ORIGIN=comment_text(library.origin),
         CPU_SOURCES="".join(parts),
         TESTS=selftest if tests else "",
@@ -203,7 +203,7 @@ def _readme(library: Library, sources: Sequence[CpuSource], *, tests: bool) -> s
         for own in [[one for one in library.functions if one.kernel == kernel]]
     )
     return filled(
-        "README.md",
+        "README.md.in",
         ORIGIN=_cell(library.origin),
         VERSION=f" of kernel-silo {__version__}",
         NAMESPACE=library.namespace,
@@ -235,7 +235,7 @@ def _example(library: Library) -> str:
             '    std::printf("%s\\n", silo_kernel_name(bundle, at));',
         ]
     lines = "".join(f"        {line}\n" for line in body)
-    return filled("example.cpp", ORIGIN=comment_text(library.origin), BODY=lines, NAME=library.name)
+    return filled("example.cpp.in", ORIGIN=comment_text(library.origin), BODY=lines, NAME=library.name)
 
 
 def _example_call(library: Library, function: Function) -> list[str]:

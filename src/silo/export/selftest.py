@@ -58,7 +58,7 @@ def selftest_source(library: Library) -> str:
         for one in tests
     )
     return filled(
-        "selftest.cpp",
+        "selftest.cpp.in",
         ORIGIN=comment_text(library.origin),
         NAME=library.name,
         CASES="".join(one.text for one in tests),
