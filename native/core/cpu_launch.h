@@ -49,6 +49,8 @@ struct silo_cpu_python {
     void *(*let_go)(void);
     void (*take_back)(void *);
     pthread_t main; /* the one thread that takes Python's signals */
+    bool tells_faults; /* a kernel that reads or writes where there is no memory is told of on the
+                          standard error before the signal goes its way (cpu_crash.c) */
 };
 
 extern struct silo_cpu_python silo_cpu_python;

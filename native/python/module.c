@@ -280,7 +280,7 @@ static int connect_pool(void) {
     Py_XDECREF(threading);
     if (PyErr_Occurred())
         return -1;
-    silo_cpu_python = (struct silo_cpu_python){interrupted, let_go, take_back, (pthread_t)ident};
+    silo_cpu_python = (struct silo_cpu_python){interrupted, let_go, take_back, (pthread_t)ident, true};
     return 0;
 }
 
