@@ -39,8 +39,9 @@ struct silo_cpu_launch {
     bool holds_lock;          /* the thread holds Python's lock */
 };
 
-/* What a launch that takes long asks of Python. Set once, before the first launch. */
+/* What a launch asks of Python. Set once, before the first launch; all NULL without Python. */
 struct silo_cpu_python {
+    void (*begins)(void); /* called by each launch that begins */
     /* For the main thread, with or without Python's lock: whether to give the launch up. NULL:
      * never. */
     bool (*interrupted)(void);
@@ -49,8 +50,6 @@ struct silo_cpu_python {
     void *(*let_go)(void);
     void (*take_back)(void *);
     pthread_t main; /* the one thread that takes Python's signals */
-    bool tells_faults; /* a kernel that reads or writes where there is no memory is told of on the
-                          standard error before the signal goes its way (cpu_crash.c) */
 };
 
 extern struct silo_cpu_python silo_cpu_python;
