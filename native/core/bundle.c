@@ -33,9 +33,9 @@ static int take_options(struct silo_bundle *bundle, const silo_options *options,
     for (size_t i = sizeof none; i < size; i++)
         if (bytes[i] != 0)
             return silo_fail(error, SILO_ERROR_USAGE,
-                             "%s: silo_options has members that this library, version %s, does not "
-                             "know; link a newer one",
-                             bundle->name, silo_version());
+                             "%s: silo_options has members that this library, version "
+                             "%d.%d, does not know; link a newer one",
+                             bundle->name, SILO_VERSION_MAJOR, SILO_VERSION_MINOR);
     memcpy(&bundle->options, options, size < sizeof none ? size : sizeof none);
     if ((bundle->options.flags & ~(uint32_t)SILO_LINKED) != 0 || bundle->options.reserved != 0)
         return silo_fail(error, SILO_ERROR_USAGE, "%s: unknown flags in silo_options: 0x%x",

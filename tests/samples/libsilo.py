@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -111,9 +111,7 @@ class Scratch(ctypes.Structure):
 
 VOUCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(HostCode))
 LOG = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
-ALLOCATE = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Scratch), ctypes.POINTER(ctypes.c_void_p)
-)
+ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Scratch), ctypes.POINTER(ctypes.c_void_p))
 RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Scratch), ctypes.c_void_p)
 
 
@@ -313,7 +311,9 @@ class Kernel:
         self.library.silo_free(text)
         return found
 
-    def _call(self, name: str, values: Sequence[object], queue: Queue | None, given: dict[str, Any], *more: Any) -> None:
+    def _call(
+        self, name: str, values: Sequence[object], queue: Queue | None, given: dict[str, Any], *more: Any
+    ) -> None:
         arguments = (Argument * max(len(values), 1))(*(argument(value) for value in values))
         grid = axes(given.pop("grid", None))
         options = (Named * max(len(given), 1))(*(Named(key.encode(), argument(one)) for key, one in given.items()))
@@ -398,7 +398,7 @@ class Bundle:
         self.library.silo_close(self.handle)
         self.handle = ctypes.c_void_p()
 
-    def __enter__(self) -> Bundle:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,7 +83,7 @@ KERNEL(rows) {
 }
 """
 
-P, C, I = ParameterKind.POINTER, ParameterKind.CONSTEXPR, ParameterKind.INTEGER
+POINTER, CONSTANT, INTEGER = ParameterKind.POINTER, ParameterKind.CONSTEXPR, ParameterKind.INTEGER
 READ, WRITE = Effect.READ, Effect.WRITE
 _BASELINE = {"x86_64": "cpu:x86-64-v2", "aarch64": "cpu:aarch64-armv8.2"}
 
@@ -120,7 +121,7 @@ class _Maker:
         config: dict[str, Value] | None = None,
         facts: Specialization | None = None,
         kind: str = "",
-        **launch: object,
+        **launch: Any,
     ) -> BundleVariant:
         slots = tuple(LayoutSlot(name, AbiType(abi)) for name, abi in layout)
         parsed = Target.parse(target)
@@ -129,7 +130,9 @@ class _Maker:
         else:
             sizes = ",".join(str(ABI_BYTES[slot.type]) for slot in slots)
             blob = self.put(kind or {"cuda": "ptx", "hip": "hsaco"}[parsed.kind], text(entry, params=sizes))
-        info = LaunchInfo(entry=entry, layout=slots, **({"threads": 128, "num_warps": 4} | launch if parsed.kind != "cpu" else launch))  # pyright: ignore
+        if parsed.kind != "cpu":
+            launch = {"threads": 128, "num_warps": 4, **launch}
+        info = LaunchInfo(entry, slots, **launch)
         made = Variant(
             kernel=kernel,
             source=hashlib.sha256(kernel.encode()).hexdigest(),
@@ -141,9 +144,9 @@ class _Maker:
         digest = hashlib.sha256(f"{kernel} {target} {entry} {len(self.blobs)}".encode()).hexdigest()
         return BundleVariant(Artifact(made, info, blob, (), "made up 1.0", digest), "made up", Basis.HEURISTIC)
 
-    def add(self, name: str, signature: Signature, variants: list[BundleVariant], *grid: Node, **more: object) -> None:
+    def add(self, name: str, signature: Signature, variants: list[BundleVariant], *grid: Node, **more: Any) -> None:
         self.kernels.append(
-            BundleKernel(name=name, signature=signature, grid=grid or None, variants=tuple(variants), **more)  # pyright: ignore
+            BundleKernel(name=name, signature=signature, grid=grid or None, variants=tuple(variants), **more)
         )
 
     def targets(self) -> list[str]:
@@ -157,11 +160,11 @@ def _cdiv(name: str, by: str) -> Node:
 def _typed_add(width: str) -> Signature:
     return Signature(
         (
-            Parameter("x", P, dtype("float32"), READ),
-            Parameter("y", P, dtype("float32"), READ),
-            Parameter("out", P, dtype("float32"), WRITE),
-            Parameter("n", I, dtype(width)),
-            Parameter("BLOCK", C),
+            Parameter("x", POINTER, dtype("float32"), READ),
+            Parameter("y", POINTER, dtype("float32"), READ),
+            Parameter("out", POINTER, dtype("float32"), WRITE),
+            Parameter("n", INTEGER, dtype(width)),
+            Parameter("BLOCK", CONSTANT),
         )
     )
 
@@ -191,14 +194,14 @@ def _add(maker: _Maker) -> None:
             )
             found.append(one)
     names = ("x", "y", "out", "n")
-    signature = Signature((*(Parameter(name) for name in names), Parameter("BLOCK", C)))
+    signature = Signature((*(Parameter(name) for name in names), Parameter("BLOCK", CONSTANT)))
     maker.add("add", signature, found, _cdiv("n", "BLOCK"), key=("n",), config_names=("BLOCK", "num_warps"))
 
 
 _SCALARS = (
     ("b", ParameterKind.BOOL, "bool", "i1"),
-    *((f"i{bits}", I, f"int{bits}", f"i{bits}") for bits in (8, 16, 32, 64)),
-    *((f"u{bits}", I, f"uint{bits}", f"u{bits}") for bits in (8, 16, 32, 64)),
+    *((f"i{bits}", INTEGER, f"int{bits}", f"i{bits}") for bits in (8, 16, 32, 64)),
+    *((f"u{bits}", INTEGER, f"uint{bits}", f"u{bits}") for bits in (8, 16, 32, 64)),
     *((name, ParameterKind.FLOAT, kind, name) for name, kind in (("fp16", "float16"), ("bf16", "bfloat16"))),
     *((name, ParameterKind.FLOAT, kind, name) for name, kind in (("fp32", "float32"), ("fp64", "float64"))),
 )
@@ -206,8 +209,8 @@ _SCALARS = (
 
 def _kinds(maker: _Maker) -> None:
     typed = tuple(Parameter(name, kind, dtype(element)) for name, kind, element, _ in _SCALARS)
-    out = Parameter("out", P, dtype("uint8"), WRITE)
-    last = Parameter("MODE", C, default="plain")
+    out = Parameter("out", POINTER, dtype("uint8"), WRITE)
+    last = Parameter("MODE", CONSTANT, default="plain")
     layout = [("out", "ptr"), *((name, abi) for name, _, _, abi in _SCALARS)]
     signature = Signature((out, *typed, last))
     found = [
@@ -219,8 +222,8 @@ def _kinds(maker: _Maker) -> None:
 
 
 def _others(maker: _Maker) -> None:
-    n = Parameter("n", I, dtype("int32"))
-    rows = Signature((Parameter("out", P, dtype("int32"), WRITE), n))
+    n = Parameter("n", INTEGER, dtype("int32"))
+    rows = Signature((Parameter("out", POINTER, dtype("int32"), WRITE), n))
     layout = [("out", "ptr"), ("n", "i32")]
     for name, entry, grid in (
         ("fails", "fails", (Argument("n"),)),
