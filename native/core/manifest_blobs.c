@@ -36,11 +36,11 @@ static int read_row(const struct silo_decoding *decoding, const struct silo_fiel
     if (!blob->compressed && !silo_json_is(&row[CODEC], "raw"))
         return silo_refuse(decoding, SILO_FIELD_MEMBER(field, "codec"), "unknown codec");
     int64_t raw, stored, offset;
-    if (silo_read_integer(decoding, SILO_FIELD_MEMBER(field, "raw_bytes"), &row[RAW_BYTES], 0,
+    if (silo_need_integer(decoding, SILO_FIELD_MEMBER(field, "raw_bytes"), &row[RAW_BYTES], 0,
                           SILO_MAX_BLOB_BYTES, &raw) != 0)
         return -1;
     const struct silo_field *stored_field = SILO_FIELD_MEMBER(field, "stored_bytes");
-    if (silo_read_integer(decoding, stored_field, &row[STORED_BYTES], 0, INT64_MAX, &stored) != 0)
+    if (silo_need_integer(decoding, stored_field, &row[STORED_BYTES], 0, INT64_MAX, &stored) != 0)
         return -1;
     if (blob->compressed ? stored == 0 || stored >= raw : stored != raw)
         return silo_refuse(decoding, stored_field, "%lld stored bytes for %lld as %s",
@@ -51,7 +51,7 @@ static int read_row(const struct silo_decoding *decoding, const struct silo_fiel
                            "raw",
                            (long long)raw, (long long)stored, SILO_MAX_RATIO);
     const struct silo_field *offset_field = SILO_FIELD_MEMBER(field, "offset");
-    if (silo_read_integer(decoding, offset_field, &row[OFFSET], 0, INT64_MAX, &offset) != 0)
+    if (silo_need_integer(decoding, offset_field, &row[OFFSET], 0, INT64_MAX, &offset) != 0)
         return -1;
     if ((uint64_t)offset != expected)
         return silo_refuse(decoding, offset_field, "the blob begins at %lld where %llu is next",
@@ -71,7 +71,7 @@ static int read_row(const struct silo_decoding *decoding, const struct silo_fiel
 int silo_blobs_open(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                     const struct silo_json *node) {
     const struct silo_field *field = SILO_FIELD_MEMBER(NULL, "blobs");
-    if (silo_read_items(decoding, field, node, SILO_MAX_BLOBS) != 0)
+    if (silo_need_items(decoding, field, node, SILO_MAX_BLOBS) != 0)
         return -1;
     struct silo_blob *blobs = silo_decoding_array(decoding, node->count, sizeof *blobs);
     uint32_t *kinds = silo_decoding_array(decoding, node->count, sizeof *kinds);
@@ -100,7 +100,7 @@ int silo_blobs_open(struct silo_manifest *manifest, const struct silo_decoding *
 int64_t silo_blob_number(const struct silo_manifest *manifest, const struct silo_decoding *decoding,
                          const struct silo_field *field, const struct silo_json *index) {
     int64_t number;
-    if (silo_read_integer(decoding, field, index, 0, (int64_t)manifest->blob_count - 1, &number) !=
+    if (silo_need_integer(decoding, field, index, 0, (int64_t)manifest->blob_count - 1, &number) !=
         0)
         return -1;
     return number;

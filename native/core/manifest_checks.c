@@ -67,7 +67,7 @@ static int wrong_type(const struct silo_decoding *decoding, const struct silo_fi
 
 /* ---- readers ---- */
 
-int silo_read_members(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_members(const struct silo_decoding *decoding, const struct silo_field *field,
                       const struct silo_json *node, const char *const *names, size_t count,
                       const char *const *optional, const struct silo_json **found) {
     if (node->type != SILO_JSON_OBJECT)
@@ -88,7 +88,7 @@ int silo_read_members(const struct silo_decoding *decoding, const struct silo_fi
     return 0;
 }
 
-int silo_read_items(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_items(const struct silo_decoding *decoding, const struct silo_field *field,
                     const struct silo_json *node, uint64_t most) {
     if (node->type != SILO_JSON_LIST)
         return wrong_type(decoding, field, node, "a list");
@@ -98,7 +98,7 @@ int silo_read_items(const struct silo_decoding *decoding, const struct silo_fiel
     return 0;
 }
 
-int silo_read_integer(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_integer(const struct silo_decoding *decoding, const struct silo_field *field,
                       const struct silo_json *node, int64_t low, int64_t high, int64_t *value) {
     if (node->type != SILO_JSON_INT && node->type != SILO_JSON_BIG_INT)
         return wrong_type(decoding, field, node, "an integer");
@@ -109,7 +109,7 @@ int silo_read_integer(const struct silo_decoding *decoding, const struct silo_fi
     return 0;
 }
 
-int silo_read_bool(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_bool(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, bool *value) {
     if (node->type != SILO_JSON_BOOL)
         return wrong_type(decoding, field, node, "true or false");
@@ -117,7 +117,7 @@ int silo_read_bool(const struct silo_decoding *decoding, const struct silo_field
     return 0;
 }
 
-int silo_read_text(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_text(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, struct silo_string *text) {
     if (node->type != SILO_JSON_TEXT)
         return wrong_type(decoding, field, node, "a string");
@@ -127,7 +127,7 @@ int silo_read_text(const struct silo_decoding *decoding, const struct silo_field
 
 static int read_bounded(const struct silo_decoding *decoding, const struct silo_field *field,
                         const struct silo_json *node, size_t most, struct silo_string *text) {
-    if (silo_read_text(decoding, field, node, text) != 0)
+    if (silo_need_text(decoding, field, node, text) != 0)
         return -1;
     if (text->length > most) {
         const size_t characters = silo_json_characters(text->data, text->length);
@@ -138,12 +138,12 @@ static int read_bounded(const struct silo_decoding *decoding, const struct silo_
     return 0;
 }
 
-int silo_read_short_text(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_short_text(const struct silo_decoding *decoding, const struct silo_field *field,
                          const struct silo_json *node, struct silo_string *text) {
     return read_bounded(decoding, field, node, MAX_SHORT_TEXT, text);
 }
 
-int silo_read_name(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_name(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, struct silo_string *text) {
     if (read_bounded(decoding, field, node, MAX_NAME, text) != 0)
         return -1;
@@ -188,16 +188,16 @@ int silo_texts_repeat(const struct silo_string *first, size_t count, size_t stri
     return repeat;
 }
 
-int silo_read_names(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_names(const struct silo_decoding *decoding, const struct silo_field *field,
                     const struct silo_json *node, const struct silo_string **names,
                     uint32_t *count) {
-    if (silo_read_items(decoding, field, node, MAX_LISTED_NAMES) != 0)
+    if (silo_need_items(decoding, field, node, MAX_LISTED_NAMES) != 0)
         return -1;
     struct silo_string *found = silo_decoding_array(decoding, node->count, sizeof *found);
     if (found == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
-        if (silo_read_name(decoding, SILO_FIELD_ITEM(field, i), &node->items[i], &found[i]) != 0)
+        if (silo_need_name(decoding, SILO_FIELD_ITEM(field, i), &node->items[i], &found[i]) != 0)
             return -1;
     }
     const int repeat = silo_texts_repeat(found, node->count, sizeof *found);
@@ -209,7 +209,7 @@ int silo_read_names(const struct silo_decoding *decoding, const struct silo_fiel
     return 0;
 }
 
-int silo_read_word(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_word(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, const char *const *words, size_t count,
                    const char *what, uint8_t *number) {
     for (size_t i = 0; i < count; i++) {

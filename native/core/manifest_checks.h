@@ -43,39 +43,39 @@ void *silo_decoding_array(const struct silo_decoding *decoding, size_t count, si
 /* An object with exactly the members `names`, of which there are `count`, and perhaps `optional`
  * ones (NULL ends those); `found[i]` is the value of member i, NULL where an optional one is not
  * there. */
-int silo_read_members(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_members(const struct silo_decoding *decoding, const struct silo_field *field,
                       const struct silo_json *node, const char *const *names, size_t count,
                       const char *const *optional, const struct silo_json **found);
 
 /* A list of at most `most` items. */
-int silo_read_items(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_items(const struct silo_decoding *decoding, const struct silo_field *field,
                     const struct silo_json *node, uint64_t most);
 
-int silo_read_integer(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_integer(const struct silo_decoding *decoding, const struct silo_field *field,
                       const struct silo_json *node, int64_t low, int64_t high, int64_t *value);
 
-int silo_read_bool(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_bool(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, bool *value);
 
 /* A text of any length. */
-int silo_read_text(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_text(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, struct silo_string *text);
 
 /* A text of at most 65,536 characters. */
-int silo_read_short_text(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_short_text(const struct silo_decoding *decoding, const struct silo_field *field,
                          const struct silo_json *node, struct silo_string *text);
 
 /* A name: printable, not empty, at most 1,024 characters. */
-int silo_read_name(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_name(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, struct silo_string *text);
 
 /* A list of at most 4,096 different names. */
-int silo_read_names(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_names(const struct silo_decoding *decoding, const struct silo_field *field,
                     const struct silo_json *node, const struct silo_string **names,
                     uint32_t *count);
 
 /* Which of the `count` words a text is. */
-int silo_read_word(const struct silo_decoding *decoding, const struct silo_field *field,
+int silo_need_word(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, const char *const *words, size_t count,
                    const char *what, uint8_t *number);
 

@@ -16,7 +16,7 @@ int silo_kernels_open(struct silo_manifest *manifest, const struct silo_decoding
                       const struct silo_json *node) {
     static const char *const added[] = {"kind", NULL};
     const struct silo_field *field = SILO_FIELD_MEMBER(NULL, "kernels");
-    if (silo_read_items(decoding, field, node, SILO_MAX_KERNELS) != 0)
+    if (silo_need_items(decoding, field, node, SILO_MAX_KERNELS) != 0)
         return -1;
     struct silo_kernel_row *rows = silo_decoding_array(decoding, node->count, sizeof *rows);
     if (rows == NULL)
@@ -24,9 +24,9 @@ int silo_kernels_open(struct silo_manifest *manifest, const struct silo_decoding
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_field *at = SILO_FIELD_ITEM(field, i);
         const struct silo_field *name = SILO_FIELD_MEMBER(at, "name");
-        if (silo_read_members(decoding, at, &node->items[i], NAMES, REQUIRED,
+        if (silo_need_members(decoding, at, &node->items[i], NAMES, REQUIRED,
                               decoding->minor >= KIND_MINOR ? added : NULL, rows[i].members) != 0 ||
-            silo_read_name(decoding, name, rows[i].members[SILO_KERNEL_NAME], &rows[i].name) != 0)
+            silo_need_name(decoding, name, rows[i].members[SILO_KERNEL_NAME], &rows[i].name) != 0)
             return -1;
         if (i != 0 && silo_text_order(&rows[i - 1].name, &rows[i].name) >= 0)
             return silo_refuse(decoding, name, "kernels are not sorted, or two are called %s",
@@ -59,7 +59,7 @@ static int decode_grid(const struct silo_decoding *decoding, const struct silo_f
                        const struct silo_json *node, struct silo_kernel_info *info) {
     if (node->type == SILO_JSON_NULL)
         return 0;
-    if (silo_read_items(decoding, field, node, MAX_GRID_AXES) != 0)
+    if (silo_need_items(decoding, field, node, MAX_GRID_AXES) != 0)
         return -1;
     if (node->count == 0)
         return silo_refuse(decoding, field, "a grid has one to three axes");
@@ -74,7 +74,7 @@ static int decode_grid(const struct silo_decoding *decoding, const struct silo_f
 
 static int decode_derived(const struct silo_decoding *decoding, const struct silo_field *field,
                           const struct silo_json *node, struct silo_kernel_info *info) {
-    if (silo_read_items(decoding, field, node, MAX_DERIVED) != 0)
+    if (silo_need_items(decoding, field, node, MAX_DERIVED) != 0)
         return -1;
     struct silo_derived *derived = silo_decoding_array(decoding, node->count, sizeof *derived);
     if (derived == NULL)
@@ -82,11 +82,11 @@ static int decode_derived(const struct silo_decoding *decoding, const struct sil
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *pair = &node->items[i];
         const struct silo_field *at = SILO_FIELD_ITEM(field, i);
-        if (silo_read_items(decoding, at, pair, 2) != 0)
+        if (silo_need_items(decoding, at, pair, 2) != 0)
             return -1;
         if (pair->count != 2)
             return silo_refuse(decoding, at, "a derived constexpr is a name and an expression");
-        if (silo_read_name(decoding, SILO_FIELD_ITEM(at, 0), &pair->items[0], &derived[i].name) !=
+        if (silo_need_name(decoding, SILO_FIELD_ITEM(at, 0), &pair->items[0], &derived[i].name) !=
             0)
             return -1;
         derived[i].node = silo_decode_node(decoding, SILO_FIELD_ITEM(at, 1), &pair->items[1]);
@@ -126,14 +126,14 @@ static int decode_head(struct silo_manifest *manifest, const struct silo_decodin
     info->kind = (struct silo_string){"", 0};
     if (decode_grid(decoding, SILO_FIELD_MEMBER(field, "grid"), members[SILO_KERNEL_GRID], info) !=
             0 ||
-        silo_read_names(decoding, SILO_FIELD_MEMBER(field, "key"), members[SILO_KERNEL_KEY],
+        silo_need_names(decoding, SILO_FIELD_MEMBER(field, "key"), members[SILO_KERNEL_KEY],
                         &info->key, &info->key_count) != 0)
         return -1;
     info->signature =
         silo_table_row(decoding, manifest->tables, SILO_TABLE_SIGNATURES,
                        SILO_FIELD_MEMBER(field, "signature"), members[SILO_KERNEL_SIGNATURE]);
     if (info->signature == NULL ||
-        silo_read_names(decoding, SILO_FIELD_MEMBER(field, "config_names"),
+        silo_need_names(decoding, SILO_FIELD_MEMBER(field, "config_names"),
                         members[SILO_KERNEL_CONFIG_NAMES], &info->config_names,
                         &info->config_name_count) != 0 ||
         decode_derived(decoding, SILO_FIELD_MEMBER(field, "derived"), members[SILO_KERNEL_DERIVED],
@@ -146,10 +146,10 @@ static int decode_head(struct silo_manifest *manifest, const struct silo_decodin
                        members[SILO_KERNEL_TRIALS], "trials") != 0)
         return -1;
     if (members[SILO_KERNEL_KIND] != NULL &&
-        silo_read_name(decoding, SILO_FIELD_MEMBER(field, "kind"), members[SILO_KERNEL_KIND],
+        silo_need_name(decoding, SILO_FIELD_MEMBER(field, "kind"), members[SILO_KERNEL_KIND],
                        &info->kind) != 0)
         return -1;
-    if (silo_read_items(decoding, SILO_FIELD_MEMBER(field, "variants"),
+    if (silo_need_items(decoding, SILO_FIELD_MEMBER(field, "variants"),
                         members[SILO_KERNEL_VARIANTS], SILO_MAX_VARIANTS) != 0)
         return -1;
     info->variant_count = members[SILO_KERNEL_VARIANTS]->count;

@@ -40,10 +40,10 @@ static int decode_slot(const struct silo_decoding *decoding, const struct silo_f
         return silo_refuse(decoding, field, "not a parameter layout");
     slot->part = (struct silo_string){"", 0};
     uint8_t type;
-    if (silo_read_text(decoding, field, &node->items[0], &slot->name) != 0 ||
-        silo_read_text(decoding, field, &node->items[1], &slot->type) != 0 ||
-        (node->count == 3 && silo_read_text(decoding, field, &node->items[2], &slot->part) != 0) ||
-        silo_read_word(decoding, field, &node->items[1], TYPES, sizeof TYPES / sizeof *TYPES,
+    if (silo_need_text(decoding, field, &node->items[0], &slot->name) != 0 ||
+        silo_need_text(decoding, field, &node->items[1], &slot->type) != 0 ||
+        (node->count == 3 && silo_need_text(decoding, field, &node->items[2], &slot->part) != 0) ||
+        silo_need_word(decoding, field, &node->items[1], TYPES, sizeof TYPES / sizeof *TYPES,
                        "an ABI type", &type) != 0)
         return -1;
     if (node->count == 3 && !is_part(slot->part))
@@ -53,7 +53,7 @@ static int decode_slot(const struct silo_decoding *decoding, const struct silo_f
 
 static int decode_layout(const struct silo_decoding *decoding, const struct silo_field *field,
                          const struct silo_json *node, struct silo_launch_info *launch) {
-    if (silo_read_items(decoding, field, node, MAX_SLOTS) != 0)
+    if (silo_need_items(decoding, field, node, MAX_SLOTS) != 0)
         return -1;
     struct silo_layout_slot *slots = silo_decoding_array(decoding, node->count, sizeof *slots);
     if (slots == NULL)
@@ -76,13 +76,13 @@ static int decode_map(const struct silo_decoding *decoding, const struct silo_fi
                                         "element_type", "box",     "fp4_padded"};
     const struct silo_json *found[COUNT];
     int64_t swizzle, bytes, type;
-    if (silo_read_members(decoding, field, node, names, COUNT, NULL, found) != 0 ||
-        silo_read_text(decoding, field, found[NAME], &map->name) != 0 ||
-        silo_read_integer(decoding, field, found[SWIZZLE], 0, MAX_SWIZZLE, &swizzle) != 0 ||
-        silo_read_integer(decoding, field, found[ELEMENT_BYTES], 1, 8, &bytes) != 0 ||
-        silo_read_integer(decoding, field, found[ELEMENT_TYPE], 0, MAX_ELEMENT_TYPE, &type) != 0 ||
-        silo_read_items(decoding, field, found[BOX], MAX_RANK) != 0 ||
-        silo_read_bool(decoding, field, found[FP4_PADDED], &map->fp4_padded) != 0)
+    if (silo_need_members(decoding, field, node, names, COUNT, NULL, found) != 0 ||
+        silo_need_text(decoding, field, found[NAME], &map->name) != 0 ||
+        silo_need_integer(decoding, field, found[SWIZZLE], 0, MAX_SWIZZLE, &swizzle) != 0 ||
+        silo_need_integer(decoding, field, found[ELEMENT_BYTES], 1, 8, &bytes) != 0 ||
+        silo_need_integer(decoding, field, found[ELEMENT_TYPE], 0, MAX_ELEMENT_TYPE, &type) != 0 ||
+        silo_need_items(decoding, field, found[BOX], MAX_RANK) != 0 ||
+        silo_need_bool(decoding, field, found[FP4_PADDED], &map->fp4_padded) != 0)
         return -1;
     if ((bytes & (bytes - 1)) != 0 || found[BOX]->count == 0)
         return silo_refuse(decoding, field, "not a tensor map");
@@ -94,7 +94,7 @@ static int decode_map(const struct silo_decoding *decoding, const struct silo_fi
     if (box == NULL)
         return -1;
     for (uint32_t i = 0; i < map->rank; i++) {
-        if (silo_read_integer(decoding, field, &found[BOX]->items[i], 1, MAX_BOX, &box[i]) != 0)
+        if (silo_need_integer(decoding, field, &found[BOX]->items[i], 1, MAX_BOX, &box[i]) != 0)
             return -1;
     }
     map->box = box;
@@ -103,7 +103,7 @@ static int decode_map(const struct silo_decoding *decoding, const struct silo_fi
 
 static int decode_maps(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, struct silo_launch_info *launch) {
-    if (silo_read_items(decoding, field, node, MAX_MAPS) != 0)
+    if (silo_need_items(decoding, field, node, MAX_MAPS) != 0)
         return -1;
     if (node->count == 0)
         return silo_refuse(decoding, field, "not launch info: no tensor maps"); /* left out then */
@@ -179,7 +179,7 @@ static int split(const struct silo_decoding *decoding, const struct silo_field *
                 return -1;
         }
         made[options].name = (struct silo_string){name->text, name->count};
-        if (silo_read_integer(decoding, field, value, 1, MAX_COUNT, &made[options++].value) != 0)
+        if (silo_need_integer(decoding, field, value, 1, MAX_COUNT, &made[options++].value) != 0)
             return -1;
     }
     for (int i = 0; i < REQUIRED; i++) {
@@ -200,7 +200,7 @@ static int decode_sizes(const struct silo_decoding *decoding, const struct silo_
     if (node->type != SILO_JSON_LIST || node->count != 3)
         return silo_refuse(decoding, field, "not %s", what);
     for (uint32_t i = 0; i < 3; i++) {
-        if (silo_read_integer(decoding, field, &node->items[i], 1, most, &sizes[i]) != 0)
+        if (silo_need_integer(decoding, field, &node->items[i], 1, most, &sizes[i]) != 0)
             return -1;
     }
     return 0;
@@ -233,12 +233,12 @@ static int check_optional(const struct silo_decoding *decoding, const struct sil
     int64_t unused;
     return node->type == SILO_JSON_NULL
                ? 0
-               : silo_read_integer(decoding, field, node, 0, MAX_COUNT, &unused);
+               : silo_need_integer(decoding, field, node, 0, MAX_COUNT, &unused);
 }
 
 static int decode_align(const struct silo_decoding *decoding, const struct silo_field *field,
                         const struct silo_json *node, int64_t *align) {
-    if (silo_read_integer(decoding, field, node, 1, MAX_ALIGN, align) != 0)
+    if (silo_need_integer(decoding, field, node, 1, MAX_ALIGN, align) != 0)
         return -1;
     if ((*align & (*align - 1)) != 0)
         return silo_refuse(decoding, field, "not a power of two up to %d: %lld", MAX_ALIGN,
@@ -253,7 +253,7 @@ int silo_decode_launch(const struct silo_decoding *decoding, const struct silo_f
         decode_layout(decoding, field, found[LAYOUT], launch) != 0 ||
         (found[TENSOR_MAPS] != NULL &&
          decode_maps(decoding, field, found[TENSOR_MAPS], launch) != 0) ||
-        silo_read_text(decoding, field, found[ENTRY], &launch->entry) != 0)
+        silo_need_text(decoding, field, found[ENTRY], &launch->entry) != 0)
         return -1;
     if (launch->entry.length == 0 || !silo_printable(launch->entry.data, launch->entry.length))
         return silo_refuse(decoding, field, "not an entry symbol");
@@ -268,14 +268,14 @@ int silo_decode_launch(const struct silo_decoding *decoding, const struct silo_f
         {PROFILE_BYTES, MAX_BYTES, &launch->profile_bytes},
     };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        if (silo_read_integer(decoding, field, found[counts[i].member], 0, counts[i].most,
+        if (silo_need_integer(decoding, field, found[counts[i].member], 0, counts[i].most,
                               counts[i].to) != 0)
             return -1;
     }
     if (decode_align(decoding, field, found[SCRATCH_ALIGN], &launch->scratch_align) != 0 ||
         decode_align(decoding, field, found[PROFILE_ALIGN], &launch->profile_align) != 0 ||
-        silo_read_bool(decoding, field, found[COOPERATIVE], &launch->cooperative) != 0 ||
-        silo_read_bool(decoding, field, found[PDL], &launch->pdl) != 0 ||
+        silo_need_bool(decoding, field, found[COOPERATIVE], &launch->cooperative) != 0 ||
+        silo_need_bool(decoding, field, found[PDL], &launch->pdl) != 0 ||
         check_optional(decoding, field, found[REGISTERS]) != 0 ||
         check_optional(decoding, field, found[SPILLS]) != 0 ||
         decode_sizes(decoding, field, found[CLUSTER], MAX_CLUSTER, "a cluster", launch->cluster) !=

@@ -61,8 +61,8 @@ static int check_texts(const struct silo_decoding *decoding, const char *member,
         return silo_refuse(decoding, field, "too many members");
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *name = &node->items[2 * i];
-        if (silo_read_name(decoding, field, name, &text) != 0 ||
-            silo_read_short_text(decoding, SILO_FIELD_MEMBER(field, name->text), name + 1, &text) !=
+        if (silo_need_name(decoding, field, name, &text) != 0 ||
+            silo_need_short_text(decoding, SILO_FIELD_MEMBER(field, name->text), name + 1, &text) !=
                 0)
             return -1;
     }
@@ -89,7 +89,7 @@ int silo_manifest_open(struct silo_manifest *manifest, char *text, size_t bytes,
         return silo_refuse(decoding, field, "the manifest is not canonical JSON: %s (byte %zu)",
                            problem, offset);
     const struct silo_json *found[COUNT];
-    if (silo_read_members(decoding, field, top, names, COUNT, NULL, found) != 0)
+    if (silo_need_members(decoding, field, top, names, COUNT, NULL, found) != 0)
         return -1;
     const struct silo_json *format = found[FORMAT];
     if (format->type != SILO_JSON_LIST || format->count != 2 ||

@@ -47,7 +47,7 @@ static const struct silo_config *new_config(const struct silo_decoding *decoding
 static int decode_table(const struct silo_decoding *decoding, const struct silo_field *field,
                         const struct silo_json *node, uint32_t key_count,
                         struct silo_rules *rules) {
-    if (silo_read_items(decoding, field, node, UINT32_MAX) != 0)
+    if (silo_need_items(decoding, field, node, UINT32_MAX) != 0)
         return -1;
     struct silo_rule *made = silo_decoding_array(decoding, node->count, sizeof *made);
     if (made == NULL)
@@ -57,7 +57,7 @@ static int decode_table(const struct silo_decoding *decoding, const struct silo_
         if (pair->type != SILO_JSON_LIST || pair->count != 2)
             return silo_refuse(decoding, field, "not a dispatch rule");
         const struct silo_json *bucket = &pair->items[0];
-        if (silo_read_items(decoding, field, bucket, SILO_MAX_MEMBERS) != 0)
+        if (silo_need_items(decoding, field, bucket, SILO_MAX_MEMBERS) != 0)
             return -1;
         if (bucket->count != key_count)
             return silo_refuse(decoding, field, "a bucket of %u values where the key has %u names",
@@ -84,7 +84,7 @@ static int decode_table(const struct silo_decoding *decoding, const struct silo_
 static int decode_limit(const struct silo_decoding *decoding, const struct silo_field *field,
                         const struct silo_json *node, bool *there, int64_t *limit) {
     *there = node->type != SILO_JSON_NULL;
-    return *there ? silo_read_integer(decoding, field, node, 0, INT64_MAX, limit) : 0;
+    return *there ? silo_need_integer(decoding, field, node, 0, INT64_MAX, limit) : 0;
 }
 
 static int by_name(const void *name, const void *item) {
@@ -101,7 +101,7 @@ static int decode_bound(const struct silo_decoding *decoding, const struct silo_
                         uint32_t key_count, struct silo_bound *bound) {
     if (node->type != SILO_JSON_LIST || node->count != 3)
         return silo_refuse(decoding, field, "not a bound");
-    if (silo_read_text(decoding, field, &node->items[0], &bound->name) != 0 ||
+    if (silo_need_text(decoding, field, &node->items[0], &bound->name) != 0 ||
         decode_limit(decoding, field, &node->items[1], &bound->has_above, &bound->above) != 0 ||
         decode_limit(decoding, field, &node->items[2], &bound->has_most, &bound->most) != 0)
         return -1;
@@ -118,7 +118,7 @@ static int decode_bound(const struct silo_decoding *decoding, const struct silo_
 static int decode_steps(const struct silo_decoding *decoding, const struct silo_field *field,
                         const struct silo_json *node, const struct silo_string *const *key,
                         uint32_t key_count, struct silo_rules *rules) {
-    if (silo_read_items(decoding, field, node, MAX_STEPS) != 0)
+    if (silo_need_items(decoding, field, node, MAX_STEPS) != 0)
         return -1;
     struct silo_step *steps = silo_decoding_array(decoding, node->count, sizeof *steps);
     if (steps == NULL)
@@ -128,7 +128,7 @@ static int decode_steps(const struct silo_decoding *decoding, const struct silo_
         if (pair->type != SILO_JSON_LIST || pair->count != 2)
             return silo_refuse(decoding, field, "not a step of a decision list");
         const struct silo_json *items = &pair->items[0];
-        if (silo_read_items(decoding, field, items, MAX_BOUNDS) != 0)
+        if (silo_need_items(decoding, field, items, MAX_BOUNDS) != 0)
             return -1;
         struct silo_bound *bounds = silo_decoding_array(decoding, items->count, sizeof *bounds);
         if (bounds == NULL)
@@ -174,8 +174,8 @@ static int decode_dispatch(const struct silo_decoding *decoding, const struct si
     static const char *const names[] = {"key", "rules", "fallback"};
     static const char *const optional[] = {"unseen", NULL};
     const struct silo_json *found[4];
-    if (silo_read_members(decoding, field, node, names, 3, optional, found) != 0 ||
-        silo_read_items(decoding, field, found[KEY], SILO_MAX_MEMBERS) != 0)
+    if (silo_need_members(decoding, field, node, names, 3, optional, found) != 0 ||
+        silo_need_items(decoding, field, found[KEY], SILO_MAX_MEMBERS) != 0)
         return -1;
     /* The kernel's, which has been checked. */
     const struct silo_field *key_field = SILO_FIELD_MEMBER(field, "key");
@@ -244,7 +244,7 @@ static int decode_one(struct silo_manifest *manifest, const struct silo_decoding
     static const char *const first[] = {"space", NULL};
     const struct silo_json *found[MEMBERS] = {NULL};
     const uint32_t minor = decoding->minor;
-    if (silo_read_members(decoding, field, node, names, 3,
+    if (silo_need_members(decoding, field, node, names, 3,
                           minor >= EXTENTS_MINOR ? added
                           : minor >= SPACE_MINOR ? first
                                                  : NULL,
@@ -261,7 +261,7 @@ static int decode_one(struct silo_manifest *manifest, const struct silo_decoding
                                                     found[RULES], kernel, key, rules) != 0)
         return -1;
     int64_t space;
-    if (found[SPACE] != NULL && silo_read_integer(decoding, SILO_FIELD_MEMBER(field, "space"),
+    if (found[SPACE] != NULL && silo_need_integer(decoding, SILO_FIELD_MEMBER(field, "space"),
                                                   found[SPACE], 1, SILO_MAX_VARIANTS, &space) != 0)
         return -1;
     if (found[EXTENTS] != NULL &&
@@ -283,7 +283,7 @@ static int decode_one(struct silo_manifest *manifest, const struct silo_decoding
 int silo_decode_rules(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                       const struct silo_field *field, const struct silo_json *node,
                       struct silo_kernel_info *kernel) {
-    if (silo_read_items(decoding, field, node, SILO_MAX_RULES) != 0)
+    if (silo_need_items(decoding, field, node, SILO_MAX_RULES) != 0)
         return -1;
     struct silo_rules *rules = silo_decoding_array(decoding, node->count, sizeof *rules);
     const struct silo_string **key = sorted_key(decoding, kernel);

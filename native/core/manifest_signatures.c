@@ -19,14 +19,14 @@ static int decode_parameter(const struct silo_decoding *decoding, const struct s
     static const char *const optional[] = {"dtype",      "effect", "default",
                                            "specialize", "align",  NULL};
     const struct silo_json *found[7];
-    if (silo_read_members(decoding, field, node, names, 2, optional, found) != 0 ||
-        silo_read_text(decoding, field, found[NAME], &made->name) != 0 ||
-        silo_read_word(decoding, field, found[KIND], KINDS, sizeof KINDS / sizeof *KINDS,
+    if (silo_need_members(decoding, field, node, names, 2, optional, found) != 0 ||
+        silo_need_text(decoding, field, found[NAME], &made->name) != 0 ||
+        silo_need_word(decoding, field, found[KIND], KINDS, sizeof KINDS / sizeof *KINDS,
                        "a kind of parameters", &made->kind) != 0)
         return -1;
     if (found[DTYPE] != NULL) {
         struct silo_string name;
-        if (silo_read_text(decoding, field, found[DTYPE], &name) != 0)
+        if (silo_need_text(decoding, field, found[DTYPE], &name) != 0)
             return -1;
         const struct silo_dtype type = silo_dtype_named(name.data, name.length);
         if (type.bits == 0)
@@ -37,7 +37,7 @@ static int decode_parameter(const struct silo_decoding *decoding, const struct s
     }
     made->effect = SILO_EFFECT_BOTH;
     if (found[EFFECT] != NULL) {
-        if (silo_read_word(decoding, field, found[EFFECT], EFFECTS,
+        if (silo_need_word(decoding, field, found[EFFECT], EFFECTS,
                            sizeof EFFECTS / sizeof *EFFECTS, "an effect", &made->effect) != 0)
             return -1;
         if (made->effect == SILO_EFFECT_BOTH)
@@ -60,7 +60,7 @@ static int decode_parameter(const struct silo_decoding *decoding, const struct s
         bool *flag = i == SPECIALIZE ? &made->specialize : &made->align;
         if (found[i] == NULL)
             continue;
-        if (silo_read_bool(decoding, field, found[i], flag) != 0)
+        if (silo_need_bool(decoding, field, found[i], flag) != 0)
             return -1;
         if (*flag)
             return silo_refuse(decoding, field, "not in its canonical form");
@@ -109,13 +109,13 @@ bool silo_same_parameters(const struct silo_signature *left, const struct silo_s
 static int decode_integers(const struct silo_decoding *decoding, const struct silo_field *field,
                            const struct silo_json *node, int64_t low, const int64_t **integers) {
     enum { MAX_AXES = 32 };
-    if (silo_read_items(decoding, field, node, MAX_AXES) != 0)
+    if (silo_need_items(decoding, field, node, MAX_AXES) != 0)
         return -1;
     int64_t *made = silo_decoding_array(decoding, node->count, sizeof *made);
     if (made == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
-        if (silo_read_integer(decoding, field, &node->items[i], low, INT64_MAX, &made[i]) != 0)
+        if (silo_need_integer(decoding, field, &node->items[i], low, INT64_MAX, &made[i]) != 0)
             return -1;
     }
     *integers = made;
@@ -151,7 +151,7 @@ int silo_decode_extents(const struct silo_decoding *decoding, const struct silo_
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *pair = node->items[i].items, *found[2];
         made[i].name = (struct silo_string){pair[0].text, pair[0].count};
-        if (silo_read_members(decoding, field, &pair[1], names, 1, optional, found) != 0 ||
+        if (silo_need_members(decoding, field, &pair[1], names, 1, optional, found) != 0 ||
             decode_integers(decoding, field, found[0], 0, &made[i].shape) != 0)
             return -1;
         made[i].rank = found[0]->count;
@@ -187,7 +187,7 @@ static int decode_facts(const struct silo_decoding *decoding, const struct silo_
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *pair = node->items[i].items;
         facts[i].name = (struct silo_string){pair[0].text, pair[0].count};
-        if (silo_read_word(decoding, field, &pair[1], FACTS, sizeof FACTS / sizeof *FACTS, "a fact",
+        if (silo_need_word(decoding, field, &pair[1], FACTS, sizeof FACTS / sizeof *FACTS, "a fact",
                            &facts[i].fact) != 0)
             return -1;
         if (i == 0)
@@ -235,7 +235,7 @@ static int decode_grid(const struct silo_decoding *decoding, const struct silo_f
     if (node->type != SILO_JSON_LIST || node->count != 3)
         return silo_refuse(decoding, field, "not a grid");
     for (uint32_t i = 0; i < 3; i++) {
-        if (silo_read_integer(decoding, field, &node->items[i], 0, INT64_MAX, &grid[i]) != 0)
+        if (silo_need_integer(decoding, field, &node->items[i], 0, INT64_MAX, &grid[i]) != 0)
             return -1;
     }
     return 0;
@@ -249,7 +249,7 @@ int silo_decode_specialization(const struct silo_decoding *decoding, const struc
     static const char *const optional[] = {"extents", "grid", NULL};
     const struct silo_json *found[4];
     struct silo_specialization *made = specialization;
-    if (silo_read_members(decoding, field, node, names, 2, optional, found) != 0 ||
+    if (silo_need_members(decoding, field, node, names, 2, optional, found) != 0 ||
         decode_facts(decoding, field, found[FACTS_OF], made) != 0 ||
         decode_constants(decoding, field, found[CONSTANTS], made) != 0)
         return -1;
@@ -342,7 +342,7 @@ static bool is_arch(struct silo_string kind, const char *arch, size_t length) {
 
 int silo_decode_target(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, struct silo_target *target) {
-    if (silo_read_text(decoding, field, node, &target->text) != 0)
+    if (silo_need_text(decoding, field, node, &target->text) != 0)
         return -1;
     const char *text = target->text.data;
     const char *colon = memchr(text, ':', target->text.length);

@@ -21,11 +21,11 @@ int silo_tables_open(const struct silo_decoding *decoding, const struct silo_jso
                      struct silo_table tables[SILO_TABLES]) {
     const struct silo_field *field = SILO_FIELD_MEMBER(NULL, "tables");
     const struct silo_json *found[SILO_TABLES];
-    if (silo_read_members(decoding, field, node, NAMES, SILO_TABLES, NULL, found) != 0)
+    if (silo_need_members(decoding, field, node, NAMES, SILO_TABLES, NULL, found) != 0)
         return -1;
     for (int i = 0; i < SILO_TABLES; i++) {
         struct silo_table *table = &tables[i];
-        if (silo_read_items(decoding, SILO_FIELD_MEMBER(field, NAMES[i]), found[i], MAX_ROWS) != 0)
+        if (silo_need_items(decoding, SILO_FIELD_MEMBER(field, NAMES[i]), found[i], MAX_ROWS) != 0)
             return -1;
         table->rows = found[i]->items;
         table->count = found[i]->count;
@@ -40,20 +40,20 @@ int silo_tables_open(const struct silo_decoding *decoding, const struct silo_jso
 int64_t silo_table_number(const struct silo_decoding *decoding, const struct silo_table *table,
                           const struct silo_field *field, const struct silo_json *index) {
     int64_t number;
-    if (silo_read_integer(decoding, field, index, 0, (int64_t)table->count - 1, &number) != 0)
+    if (silo_need_integer(decoding, field, index, 0, (int64_t)table->count - 1, &number) != 0)
         return -1;
     return number;
 }
 
 static int decode_source(const struct silo_decoding *decoding, const struct silo_field *field,
                          const struct silo_json *node, struct silo_source_row *row) {
-    if (silo_read_items(decoding, field, node, 2) != 0)
+    if (silo_need_items(decoding, field, node, 2) != 0)
         return -1;
     if (node->count != 2)
         return silo_refuse(decoding, field, "a source is a kernel's name and a fingerprint");
-    if (silo_read_name(decoding, field, &node->items[0], &row->kernel) != 0)
+    if (silo_need_name(decoding, field, &node->items[0], &row->kernel) != 0)
         return -1;
-    return silo_read_short_text(decoding, field, &node->items[1], &row->fingerprint);
+    return silo_need_short_text(decoding, field, &node->items[1], &row->fingerprint);
 }
 
 static int decode(const struct silo_decoding *decoding, const struct silo_field *field,
@@ -72,7 +72,7 @@ static int decode(const struct silo_decoding *decoding, const struct silo_field 
     case SILO_TABLE_TARGETS:
         return silo_decode_target(decoding, field, node, made);
     default:
-        return silo_read_short_text(decoding, field, node, made);
+        return silo_need_short_text(decoding, field, node, made);
     }
 }
 

@@ -303,7 +303,7 @@ int silo_decode_config(const struct silo_decoding *decoding, const struct silo_f
                        const struct silo_json *node, struct silo_config *config) {
     static const char *const names[] = {"values", "options"};
     const struct silo_json *found[2];
-    if (silo_read_members(decoding, field, node, names, 2, NULL, found) != 0 ||
+    if (silo_need_members(decoding, field, node, names, 2, NULL, found) != 0 ||
         decode_members(decoding, field, found[0], &config->values, &config->value_count) != 0)
         return -1;
     return decode_members(decoding, field, found[1], &config->options, &config->option_count);

@@ -155,10 +155,10 @@ static int decode(struct silo_manifest *manifest, const struct silo_decoding *de
     static const char *const bases[] = {"measured", "heuristic"};
     const struct silo_json *found[MEMBERS];
     uint8_t basis;
-    if (silo_read_members(decoding, field, node, NAMES, MEMBERS, NULL, found) != 0 ||
-        silo_read_items(decoding, SILO_FIELD_MEMBER(field, NAMES[SIDECARS]), found[SIDECARS],
+    if (silo_need_members(decoding, field, node, NAMES, MEMBERS, NULL, found) != 0 ||
+        silo_need_items(decoding, SILO_FIELD_MEMBER(field, NAMES[SIDECARS]), found[SIDECARS],
                         SILO_MAX_SIDECARS) != 0 ||
-        silo_read_word(decoding, SILO_FIELD_MEMBER(field, NAMES[BASIS]), found[BASIS], bases, 2,
+        silo_need_word(decoding, SILO_FIELD_MEMBER(field, NAMES[BASIS]), found[BASIS], bases, 2,
                        "a basis", &basis) != 0 ||
         decode_tables(manifest, decoding, field, found, made) != 0 ||
         decode_blobs(manifest, decoding, field, found, made) != 0)
@@ -166,7 +166,7 @@ static int decode(struct silo_manifest *manifest, const struct silo_decoding *de
     const struct silo_string *compiler =
         silo_table_row(decoding, manifest->tables, SILO_TABLE_COMPILERS,
                        SILO_FIELD_MEMBER(field, NAMES[COMPILER]), found[COMPILER]);
-    if (compiler == NULL || silo_read_short_text(decoding, SILO_FIELD_MEMBER(field, NAMES[JOB]),
+    if (compiler == NULL || silo_need_short_text(decoding, SILO_FIELD_MEMBER(field, NAMES[JOB]),
                                                  found[JOB], &made->job) != 0)
         return -1;
     made->compiler = *compiler;
