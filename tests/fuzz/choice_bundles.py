@@ -51,7 +51,7 @@ GRIDS = ((1, 1, 1), (8, 1, 1), (8, 4, 1))
 
 @dataclass
 class Head:
-    """A kernel without variants; ``roles`` says what calls give for each parameter: array, int, float, bool, constant."""
+    """A kernel without variants; ``roles``: what calls give for each parameter (array, int, float, bool, constant)."""
 
     name: str
     signature: Signature
@@ -174,9 +174,9 @@ def _kernel(source: random.Random, head: Head, count: int, blobs: dict[str, byte
     # Extents belong to every call once any variant has them, so only some bundles' kernels have any.
     shaped = head.special and source.random() < 0.3
     found: dict[Variant, BundleVariant] = {}
-    for kind in _BUILT:
+    for built in _BUILT.values():
         for _ in range(count):
-            target, blob_kind = source.choice(_BUILT[kind])
+            target, blob_kind = source.choice(built)
             one = _variant(source, head, Target.parse(target), shaped=shaped)
             if one not in found:
                 found[one] = _packed(source, one, blob_kind, blobs)
@@ -213,7 +213,9 @@ def _variant(source: random.Random, head: Head, target: Target, *, shaped: bool)
     extents: list[tuple[str, Extents]] = []
     element = dtype(source.choice(_FLOATS[:3]))
     parameters = [
-        _parameter(source, head, one, element if source.random() < 0.9 else dtype(source.choice(_FLOATS)), facts, constants)
+        _parameter(
+            source, head, one, element if source.random() < 0.9 else dtype(source.choice(_FLOATS)), facts, constants
+        )
         for one in head.signature.parameters
     ]
     if shaped:
@@ -362,5 +364,7 @@ def _list(source: random.Random, head: Head, configs: list[Config]) -> DecisionL
     for _ in range(source.randrange(3)):
         name, low = source.choice(head.key), source.randrange(3000)
         high = low + 1 + source.randrange(3000) if source.random() < 0.8 else None
-        steps.append(Step((Bound(name, low if source.random() < 0.7 or high is None else None, high),), source.choice(configs)))
+        steps.append(
+            Step((Bound(name, low if source.random() < 0.7 or high is None else None, high),), source.choice(configs))
+        )
     return DecisionList((*steps, Step((), source.choice(configs))))
