@@ -18,7 +18,8 @@ from silo.core.specialization import Fact, Specialization
 from silo.errors import BundleError, StoreError
 
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Werror"]
-HOSTILE = 'x */ int y; /* ??/\n"\\'
+NAME = 'x */ int y; /* ??/ "\\'
+HOSTILE = f"{NAME}\n"
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def everything(maker):
     ]
     constants = [
         maker.variant(
-            HOSTILE,
+            NAME,
             (*add_parameters(), parameter("int", "c"), parameter("scale", "f"), parameter("b", "b")),
             Specialization(constants=(("int", value),)),
         )
@@ -63,7 +64,7 @@ def everything(maker):
         ),
         maker.kernel("shaped", [shaped], grid=SHAPED_GRID),
         maker.kernel("described", described),
-        maker.kernel(HOSTILE, constants, defaults={"int": "relu", "scale": 0.1, "b": True}),
+        maker.kernel(NAME, constants, defaults={"int": "relu", "scale": 0.1, "b": True}),
         maker.kernel("optional", optional, defaults={"x": None, "out": None}),
         maker.kernel("gridless", [maker.variant("gridless", add_parameters())], grid=None),
     ]

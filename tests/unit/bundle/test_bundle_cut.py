@@ -1,5 +1,7 @@
 """A part of a bundle, and bundles in which all is stored as it is."""
 
+from dataclasses import replace
+
 import pytest
 
 from bundle_samples import sample
@@ -24,6 +26,9 @@ def test_a_kind_stands_for_all_of_it(wanted, serves):
 
 def test_only_what_launches_need_is_kept():
     whole = sample(kernels=3, variants=4).contents
+    # As builds write them: a config is chosen before a compiler has seen effects.
+    rules = [replace(one, signature=one.signature.without_effects()) for one in whole.kernels[0].rules]
+    whole = replace(whole, kernels=tuple(replace(one, rules=tuple(rules)) for one in whole.kernels))
     cut = cut_contents(whole, ["kernel_0", "kernel_2"], [CPU])
     assert [kernel.name for kernel in cut.kernels] == ["kernel_0", "kernel_2"]
     for kernel in cut.kernels:
