@@ -27,7 +27,7 @@ from silo.core.variant import Variant
 from silo.frozen import replace
 
 EXAMPLES = tuple(Path(__file__).parents[2] / "examples" / name for name in ("kernels.py", "combo.py", "binary.py"))
-PLACES = ("cpu:x86-64-v3", "cuda:sm_80", "cuda:sm_90a", "hip:gfx942")
+PLACES = ("cpu:x86-64-v4", "cuda:sm_80", "cuda:sm_90a", "hip:gfx942")
 
 # What code is for on a device of each kind, with what it is stored as; not all of it runs there.
 _BUILT = {

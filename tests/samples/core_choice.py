@@ -364,7 +364,7 @@ class _Found(ctypes.Structure):
         ("number", ctypes.c_uint32),
         ("axes", ctypes.c_uint32),
         ("counts", ctypes.c_int32 * 3),
-        ("code", ctypes.c_char * (16 * 1024)),
+        ("code", ctypes.c_int64 * (2 * 1024)),
     ]
 
 
