@@ -1,0 +1,151 @@
+"""The programs of examples/ in C and Rust, and the program of docs/c-and-cpp.md, on bundles with CPU code."""
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+import libsilo
+from silo.bundle.reader import open_bundle
+from silo.settings import override
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="libsilo is built for Linux here")
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    """The examples' ``add`` and ``softmax`` for this CPU."""
+    pytest.importorskip("triton", reason="the examples' kernels are Triton's")
+    from silo.api.commands.build import build_bundle
+
+    folder = tmp_path_factory.mktemp("bundle")
+    path = folder / "kernels.silo"
+    with override(home=folder / "store", tune="off"):
+        build_bundle([EXAMPLES / "kernels.py"], path, targets=["cpu"], kernels=["add", "softmax"], tune="off")
+    return path
+
+
+@pytest.fixture(scope="module")
+def identity(bundle):
+    with open_bundle(bundle) as opened:
+        return opened.identity
+
+
+@pytest.fixture(scope="module")
+def c_program(identity, tmp_path_factory):
+    output = tmp_path_factory.mktemp("c") / "open_bundle"
+    return libsilo.c_program(output, EXAMPLES / "c" / "open_bundle.c", flags=[f'-DBUNDLE_IDENTITY="{identity}"'])
+
+
+def test_the_c_program_opens_a_bundle_and_launches(c_program, bundle):
+    told = libsilo.run([c_program, bundle]).stdout
+    assert "kernel add\nkernel softmax\n" in told
+    assert "add of 1048593 elements: right" in told
+    assert "int32 instead: no variant" in told
+    assert "softmax of 300 x 781: right" in told
+
+
+def test_nothing_of_python_is_in_the_process(c_program, bundle):
+    files = libsilo.loaded_files([c_program, bundle])
+    assert "libc.so" in files  # the loader spoke
+    assert "python" not in files.replace(str(ROOT), "").replace(str(c_program), "").replace(str(bundle), "").lower()
+    symbols = libsilo.run(["nm", "-u", libsilo.archive()]).stdout
+    assert not re.search(r"\bU _?Py", symbols)
+
+
+def test_a_program_that_was_built_for_another_bundle_runs_none_of_its_code(bundle, tmp_path):
+    other = libsilo.c_program(
+        tmp_path / "other", EXAMPLES / "c" / "open_bundle.c", flags=[f'-DBUNDLE_IDENTITY="{"0" * 64}"']
+    )
+    told = libsilo.run([other, bundle], code=1)
+    assert "right" not in told.stdout
+    assert "add" in told.stderr
+    assert "(untrusted" in told.stderr
+
+
+def test_files_that_are_no_bundles_are_errors(c_program, bundle, tmp_path):
+    data = bundle.read_bytes()
+    cases = {
+        "absent": (None, "(unreadable file)"),
+        "foreign": (b"\x7fELF" + data[4:], "(not a .silo file)"),
+        "short": (data[:-1], "(truncated file)"),
+        "damaged": (data[:-1] + bytes([data[-1] ^ 1]), "(damaged file)"),
+    }
+    for name, (content, word) in cases.items():
+        path = tmp_path / f"{name}.silo"
+        if content is not None:
+            path.write_bytes(content)
+        told = libsilo.run([c_program, path], code=1).stderr
+        assert name in told
+        assert word in told, told
+
+
+def test_the_program_of_the_page_runs(bundle, tmp_path):
+    page = (ROOT / "docs" / "c-and-cpp.md").read_text(encoding="utf-8")
+    source = tmp_path / "page.c"
+    source.write_text(re.findall(r"^```c\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0], encoding="utf-8")
+    shutil.copy(bundle, tmp_path / "kernels.silo")
+    assert libsilo.run([libsilo.c_program(tmp_path / "page", source)], cwd=tmp_path).stdout == "1000\n"
+
+
+def cargo_command():
+    path = os.pathsep.join([os.environ["PATH"], str(Path.home() / ".cargo" / "bin")])
+    cargo = shutil.which("cargo", path=path)
+    if cargo is None or shutil.which("rustc", path=path) is None:
+        pytest.skip("needs cargo and rustc")
+    return cargo, path
+
+
+def rust_program(folder, **variables):
+    cargo, path = cargo_command()
+    manifest = EXAMPLES / "rust" / "Cargo.toml"
+    command = [cargo, "build", "--quiet", "--offline", "--locked", "--manifest-path", manifest]
+    libsilo.run(command, CARGO_TARGET_DIR=str(folder), PATH=path, **variables)
+    return folder / "debug" / "silo-kernels"
+
+
+@pytest.mark.slow
+def test_the_rust_program_opens_a_bundle_and_launches(bundle, identity, tmp_path):
+    program = rust_program(tmp_path / "target", SILO_LIBRARY_DIR=str(libsilo.archive().parent))
+    told = libsilo.run([program, bundle, identity]).stdout
+    assert "kernels: add, softmax" in told
+    assert "add from four threads: right" in told
+    assert "int8 instead: no variant" in told
+    refused = libsilo.run([program, bundle, "0" * 64], code=1)
+    assert "(untrusted" in refused.stderr
+    missing = libsilo.run([program, tmp_path / "absent.silo", identity], code=1)
+    assert "absent.silo" in missing.stderr
+
+
+def test_the_rust_crate_has_no_dependencies():
+    locked = (EXAMPLES / "rust" / "Cargo.lock").read_text(encoding="utf-8")
+    assert re.findall(r'^name = "(.*)"', locked, re.MULTILINE) == ["silo-kernels"]
+
+
+@pytest.mark.slow
+def test_an_installed_library_is_found_by_cmake_and_pkg_config(bundle, identity, tmp_path):
+    cmake = libsilo.compiler("cmake")
+    prefix = tmp_path / "prefix"
+    libsilo.run([cmake, "-S", ROOT / "native", "-B", tmp_path / "library", "-DSILO_STATIC=OFF"])
+    libsilo.run([cmake, "--build", tmp_path / "library"])
+    libsilo.run([cmake, "--install", tmp_path / "library", "--prefix", prefix])
+    libsilo.run(
+        [
+            cmake,
+            "-S",
+            EXAMPLES / "c",
+            "-B",
+            tmp_path / "program",
+            f"-DCMAKE_PREFIX_PATH={prefix}",
+            f"-DBUNDLE_IDENTITY={identity}",
+        ]
+    )
+    libsilo.run([cmake, "--build", tmp_path / "program"])
+    told = libsilo.run([tmp_path / "program" / "open_bundle", bundle]).stdout
+    assert "softmax of 300 x 781: right" in told
