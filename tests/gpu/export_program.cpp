@@ -74,7 +74,7 @@ struct arrays {
     const driver &gpu;
     std::uint64_t address[3] = {0, 0, 0};
 
-    explicit arrays(const driver &where, float step) : gpu(where) {
+    arrays(const driver &of, float step) : gpu(of) {
         for (auto &one : address)
             gpu.must("cuMemAlloc_v2", &one, sizeof(float) * std::size_t(count));
         fill(step);
@@ -88,15 +88,21 @@ struct arrays {
 
     void fill(float step) {
         std::vector<float> values(std::size_t(count), step);
-        gpu.must("cuMemcpyHtoD_v2", address[1], static_cast<const void *>(values.data()),
-                 values.size() * sizeof(float));
+        copy(address[1], where(values), values.size());
+        values.assign(values.size(), -1.0f);
+        copy(address[2], where(values), values.size());
         for (std::size_t i = 0; i < values.size(); i++)
             values[i] = float(i);
-        gpu.must("cuMemcpyHtoD_v2", address[0], static_cast<const void *>(values.data()),
-                 values.size() * sizeof(float));
-        values.assign(values.size(), -1.0f);
-        gpu.must("cuMemcpyHtoD_v2", address[2], static_cast<const void *>(values.data()),
-                 values.size() * sizeof(float));
+        copy(address[0], where(values), values.size());
+    }
+
+    static std::uint64_t where(const std::vector<float> &values) {
+        return reinterpret_cast<std::uintptr_t>(values.data());
+    }
+
+    void copy(std::uint64_t to, std::uint64_t from, std::size_t elements) const {
+        gpu.must("cuMemcpyAsync", to, from, elements * sizeof(float), handle(nullptr));
+        gpu.must("cuCtxSynchronize");
     }
 
     float *at(int number) const {
@@ -105,17 +111,16 @@ struct arrays {
 
     void compare(float step, const char *what) const {
         std::vector<float> made(std::size_t(count), 0.0f);
-        gpu.must("cuMemcpyDtoH_v2", static_cast<void *>(made.data()), address[2],
-                 made.size() * sizeof(float));
+        copy(where(made), address[2], made.size());
         for (std::size_t i = 0; gpu.computes && i < made.size(); i++)
             require(made[i] == float(i) + step,
                     std::string(what) + ": element " + std::to_string(i) + " is wrong");
     }
 
     bool untouched() const {
-        float first = 0;
-        gpu.must("cuMemcpyDtoH_v2", static_cast<void *>(&first), address[2], sizeof first);
-        return first == -1.0f;
+        std::vector<float> made(1, 0.0f);
+        copy(where(made), address[2], 1);
+        return made[0] == -1.0f;
     }
 };
 

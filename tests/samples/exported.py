@@ -1,0 +1,58 @@
+"""Exports of bundles for tests: made by ``silo export``, and built by the C++ compiler alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from libsilo import LIBRARIES, ROOT, compiler, run
+
+__all__ = ["folder", "program", "run", "selftest"]
+
+NAME = "engine"
+C = ("-x", "c", "-std=gnu11", "-O1", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off")
+CPP = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+SILO = (sys.executable, "-c", "from silo.cli.main import main; main()")
+
+
+def folder(parent: Path, targets: Sequence[str], kernels: Sequence[str], *options: str) -> Path:
+    """The export of a bundle of the examples, whose code is compiled here."""
+    bundle, made = parent / "kernels.silo", parent / NAME
+    chosen = [word for target in targets for word in ("--target", target)]
+    named = [word for kernel in kernels for word in ("--kernel", kernel)]
+    variables = {"SILO_HOME": str(parent / "store")}
+    examples = ROOT / "examples" / "kernels.py"
+    run([*SILO, "build", examples, "-o", bundle, "--tune", "off", *chosen, *named], timeout=300, **variables)
+    run([*SILO, "export", bundle, "--cpp", made, "--namespace", NAME, *options], **variables)
+    return made
+
+
+def objects(made: Path) -> list[Path]:
+    """The export's C files, compiled once; the folder itself is left as it is."""
+    output = made.parent / "objects"
+    if output.exists():
+        return sorted(output.glob("*.o"))
+    output.mkdir()
+    cxx = compiler("g++", "c++")
+
+    def compiled(source: Path) -> Path:
+        target = output / f"{source.stem}.o"
+        run([cxx, *C, "-D_GNU_SOURCE", f"-I{made}", f"-I{made / 'silo'}", "-c", source, "-o", target], cwd=made)
+        return target
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(compiled, [*sorted((made / "silo").glob("*.c")), made / f"{NAME}.c"]))
+
+
+def program(made: Path, source: Path, output: Path) -> Path:
+    """A C++ program over an export."""
+    include = [f"-I{made}", f"-I{made / 'silo'}"]
+    run([compiler("g++", "c++"), *CPP, *include, source, *objects(made), "-o", output, *LIBRARIES])
+    return output
+
+
+def selftest(made: Path, output: Path) -> Path:
+    """The export's own test."""
+    return program(made, made / "tests" / "selftest.cpp", output)
