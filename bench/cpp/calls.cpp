@@ -77,7 +77,7 @@ int main(int argc, char **argv) {
         typed_launch.push_back(three);
         plain_launch.push_back(four);
     }
-    std::printf("{\"first\": %.0f", first);
+    std::printf("{\"first result\": %.0f, \"right\": true", first);
     print("typed empty", typed_empty);
     print("plain empty", plain_empty);
     print("typed launch", typed_launch);

@@ -56,14 +56,21 @@ def test_bars_are_judged_and_what_was_not_measured_is_not():
 
 
 def test_the_rows_and_bars_have_the_same_names(monkeypatch, tmp_path):
-    asked = []
+    printed = {"right": True, "first result": 1, "typed launch": [2.0], "plain launch": [1.0], "typed empty": [1.0]}
     monkeypatch.setattr(command, "floor_arguments", lambda *_: [])
-    monkeypatch.setattr(programs, "measured", lambda command, _: asked.append(command) or {"right": True, "open": 1})
+    monkeypatch.setattr(programs, "measured", lambda *_: dict(printed))
     rows = command.launch_samples(tmp_path, {}, 3, 5, "libcuda.so.1")
     firsts = command.first_samples(tmp_path, {}, 2, "libcuda.so.1", stub=False)
     subjects = {bar.subject for bar in (*report.CPU_BARS, *report.GPU_BARS)}
     assert subjects <= {*rows, *firsts}
     assert {len(one) for one in firsts.values()} == {2}
+    assert firsts["export on the CPU"][0] == {"first result": 1}  # the lists are of rounds
+
+
+def test_a_wrong_result_is_no_figure(monkeypatch, tmp_path):
+    monkeypatch.setattr(programs, "measured", lambda *_: {"right": False, "first result": 1})
+    with pytest.raises(programs.ProgramError, match="the result is wrong"):
+        command.first_samples(tmp_path, {}, 2, None, stub=False)
 
 
 @pytest.mark.parametrize("name", ["launches", "first"])
