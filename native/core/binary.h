@@ -31,7 +31,7 @@ struct silo_binary {
  * The bytes are read once and not kept. One reference; NULL with SILO_ERROR_LOAD (the driver's own
  * words; `details` may hold a longer text, to be given back by silo_error_clear), _MEMORY, _FAULT,
  * _FORKED. */
-struct silo_binary *silo_binary_load(struct silo_gpu_device *device, const void *data, size_t bytes,
+struct silo_binary *silo_binary_load(struct silo_gpu_device *device, const void *data, size_t size,
                                      const char *directory, silo_error *error);
 
 /* One function of this process as a binary, whatever the name of the entry: code that is linked in,
@@ -57,7 +57,7 @@ int silo_binary_function(struct silo_binary *binary, const char *kernel, const c
 /* Threads of a block as launch info has them, checked: SILO_ERROR_LIMIT where the struct does not
  * hold them, which no driver would take. */
 int silo_function_set_block(struct silo_function *function, const char *kernel,
-                            const long long block[3], silo_error *error);
+                            const int64_t block[3], silo_error *error);
 
 /* A parameter as the code has it, bytes. */
 struct silo_place {

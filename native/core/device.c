@@ -33,8 +33,7 @@ struct silo_gpu *silo_gpu_named(const char *name, silo_error *error) {
 
 /* ---- errors ---- */
 
-/* What a driver's own code says whatever was asked; `otherwise` where it depends on that. */
-static int code_of(const struct silo_gpu *gpu, int driver_code, int otherwise) {
+int silo_gpu_code(const struct silo_gpu *gpu, int driver_code, int otherwise) {
     if (gpu->inherited)
         return SILO_ERROR_FORKED;
     if (driver_code == SILO_GPU_OUT_OF_MEMORY)
@@ -44,10 +43,10 @@ static int code_of(const struct silo_gpu *gpu, int driver_code, int otherwise) {
     return gpu->is_fault(driver_code) ? SILO_ERROR_FAULT : otherwise;
 }
 
-int silo_gpu_fail(silo_error *error, const struct silo_gpu *gpu, int code, const char *what,
+int silo_gpu_fail(silo_error *error, const struct silo_gpu *gpu, int otherwise, const char *what,
                   int driver_code) {
-    return silo_fail_driver(error, code_of(gpu, driver_code, code), driver_code, "%s: %s (%d)",
-                            what, gpu->driver->error_text(driver_code), driver_code);
+    return silo_fail_driver(error, silo_gpu_code(gpu, driver_code, otherwise), driver_code,
+                            "%s: %s (%d)", what, gpu->driver->error_text(driver_code), driver_code);
 }
 
 static int fail_device(silo_error *error, const struct silo_gpu *gpu, int32_t index,
@@ -89,7 +88,7 @@ static int open_driver(struct silo_gpu *gpu, const char *path, silo_error *error
     const int code = gpu->start();
     gpu->begun = code == 0;
     if (code != 0) /* the library stays open: its threads may run */
-        return silo_fail_driver(error, code_of(gpu, code, SILO_ERROR_NO_DRIVER), code,
+        return silo_fail_driver(error, silo_gpu_code(gpu, code, SILO_ERROR_NO_DRIVER), code,
                                 "the %s driver in '%s' does not start: %s (%d)", gpu->name, opened,
                                 gpu->driver->error_text(code), code);
     char *kept = strdup(opened); /* owned by `gpu`, never freed */

@@ -34,10 +34,13 @@ SILO_INLINE struct silo_gpu_device *silo_gpu_made(const struct silo_gpu *gpu, in
 int silo_gpu_describe(struct silo_gpu *gpu, int32_t index, struct silo_gpu_facts *facts,
                       silo_error *error);
 
-/* "<what>: <NAME>: <text> (<driver_code>)", for what a function of the table returned: a memory,
- * fault or fork error where that code says so, else an error of `code`. Returns -1. Before the
- * thread calls the driver again: the text is of its last error. */
-int silo_gpu_fail(silo_error *error, const struct silo_gpu *gpu, int code, const char *what,
+/* The code for what a function of the table returned: of memory, a fault or a fork where that says
+ * so, else `otherwise`. */
+int silo_gpu_code(const struct silo_gpu *gpu, int driver_code, int otherwise);
+
+/* "<what>: <NAME>: <text> (<driver_code>)",, with the code that silo_gpu_code gives it.
+ * Returns -1. Before the thread calls the driver again: the text is of its last error. */
+int silo_gpu_fail(silo_error *error, const struct silo_gpu *gpu, int otherwise, const char *what,
                   int driver_code);
 
 /* The process is ending: from now on nothing is unloaded, freed or waited for, the system does

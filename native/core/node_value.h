@@ -2,25 +2,38 @@
 #ifndef SILO_NODE_VALUE_H
 #define SILO_NODE_VALUE_H
 
-#include "manifest.h"
+#include "wording.h"
 
-/* Where leaves get their values; each gives NULL for a name that it does not have. */
+/* The extents or strides of an array. */
+struct silo_axes {
+    const int64_t *numbers; /* may be NULL where there are none */
+    int64_t count;
+};
+
+/* Where leaves get their values. */
 struct silo_leaves {
     const void *context;
+    /* NULL for a name that there is not. */
     const struct silo_value *(*argument)(const void *context, struct silo_string name);
     const struct silo_value *(*config)(const void *context, struct silo_string name);
     const int64_t *(*fact)(const void *context, struct silo_string name);
-    /* Of an array: its extents or strides and their number. May be NULL. */
-    const int64_t *(*shape)(const void *context, struct silo_string name, int32_t *rank);
-    const int64_t *(*strides)(const void *context, struct silo_string name, int32_t *rank);
-    int64_t (*itemsize)(const void *context, struct silo_string name); /* 0: none; may be NULL */
+    /* False for what is not an array. The functions may be NULL: no arrays. */
+    bool (*shape)(const void *context, struct silo_string name, struct silo_axes *axes);
+    bool (*strides)(const void *context, struct silo_string name, struct silo_axes *axes);
+    int64_t (*itemsize)(const void *context, struct silo_string name); /* 0: none */
 };
 
 /* 0 and `*value`; -1 with SILO_ERROR_EXPRESSION where it has none. */
 int silo_node_evaluate(const struct silo_node *node, const struct silo_leaves *leaves,
                        int64_t *value, silo_error *error);
 
+/* What an operation makes of constants; -1 where it has no value. */
+int silo_node_apply(uint8_t op, const int64_t *operands, int64_t *value);
+
 /* Whether the value is always 0 or 1, a bool to whoever wrote it. */
 bool silo_node_is_predicate(const struct silo_node *node);
+
+/* For people: "cdiv((n + 1), BLOCK)". */
+void silo_node_text(struct silo_wording *text, const struct silo_node *node);
 
 #endif

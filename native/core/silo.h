@@ -82,7 +82,7 @@ enum silo_code {
 };
 
 /* Filled by the function that fails; otherwise left alone. It owns nothing but `details`, which
- * only SILO_ERROR_NO_VARIANT and SILO_ERROR_LOAD set: give it back with silo_error_clear. */
+ * only SILO_ERROR_NO_VARIANT and errors of loading code set: give it back with silo_error_clear. */
 typedef struct silo_error {
     int32_t code;        /* enum silo_code */
     int32_t driver_code; /* of a device's driver; 0: none */

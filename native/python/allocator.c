@@ -1,7 +1,7 @@
 #include "allocator.h"
 
 #include "errors.h"
-#include "gpu_module.h"
+#include "gpu.h"
 
 static PyObject *allocator; /* owned; NULL: none */
 

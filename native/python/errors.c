@@ -25,7 +25,7 @@ int silo_errors_init(void) {
 
 /* The text that the error has, whole where it is longer than it holds. */
 static PyObject *text_of_error(const silo_error *error) {
-    const bool whole = error->code == SILO_ERROR_LOAD && error->details != NULL;
+    const bool whole = error->code != SILO_ERROR_NO_VARIANT && error->details != NULL;
     const char *text = whole ? error->details : error->text;
     /* Texts of drivers and linkers are in no encoding that is known. */
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");

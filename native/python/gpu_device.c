@@ -36,3 +36,21 @@ int silo_gpu_error(const struct silo_gpu *gpu, const char *what, int code) {
     silo_gpu_fail(&error, gpu, SILO_ERROR_LAUNCH, what, code);
     return silo_raise_as(silo_device_error, &error);
 }
+
+static PyObject *end(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    silo_gpu_end();
+    Py_RETURN_NONE;
+}
+
+int silo_gpu_device_init(void) {
+    static PyMethodDef method = {"end", end, METH_NOARGS, NULL};
+    PyObject *function = PyCFunction_New(&method, NULL), *result = NULL;
+    PyObject *atexit = PyImport_ImportModule("atexit");
+    if (function != NULL && atexit != NULL)
+        result = PyObject_CallMethod(atexit, "register", "O", function);
+    Py_XDECREF(atexit);
+    Py_XDECREF(function);
+    Py_XDECREF(result);
+    return result != NULL ? 0 : -1;
+}

@@ -13,6 +13,14 @@ struct silo_gpu *silo_gpu_get_open(const char *kind, const char *library);
 /* A device with its context made, or NULL with an exception set. */
 struct silo_gpu_device *silo_gpu_get_device(const char *kind, int32_t index);
 
+/* At exit nothing is freed or waited for any more; -1 with an exception set. */
+int silo_gpu_device_init(void);
+
+int silo_gpu_memory_init(PyObject *module); /* GpuBuffer */
+int silo_gpu_pinned_init(PyObject *module); /* PinnedMemory */
+int silo_gpu_timing_init(PyObject *module); /* GpuStream, GpuEvent */
+extern PyMethodDef silo_gpu_methods[];      /* gpu_open, gpu_attributes, ... (gpu_functions.c) */
+
 /* Raise "<what>: <NAME>: <text> (<code>)"; -1. */
 int silo_gpu_error(const struct silo_gpu *gpu, const char *what, int code);
 

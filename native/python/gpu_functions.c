@@ -2,7 +2,6 @@
 #include "gpu_device.h"
 
 #include "errors.h"
-#include "gpu_module.h"
 
 #include <stdio.h>
 

@@ -1,8 +1,7 @@
 /* GpuBuffer: an array in a device's memory for programs without any array library. */
-#include "gpu_module.h"
+#include "gpu_device.h"
 
 #include "errors.h"
-#include "gpu_device.h"
 #include "tensor.h"
 
 #include <stdio.h>

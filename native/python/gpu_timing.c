@@ -1,8 +1,7 @@
 /* GpuStream and GpuEvent: streams of our own, and times measured by the device. */
-#include "gpu_module.h"
+#include "gpu_device.h"
 
 #include "errors.h"
-#include "gpu_device.h"
 
 struct gpu_handle {
     PyObject_HEAD struct silo_gpu_device *device;

@@ -5,7 +5,6 @@
 #include "expression.h"
 #include "flat.h"
 #include "frame.h"
-#include "gpu_module.h"
 #include "hooks.h"
 #include "kept_map.h"
 #include "launcher.h"
@@ -302,15 +301,6 @@ SILO_INLINE int run(struct silo_launcher *self, const struct silo_inputs *inputs
     return SILO_LIKELY(code == 0) ? 0 : raise_launch_error(self, binding, &launch, code);
 }
 
-/* A graph does not keep what it launches: a module that was captured stays loaded for good. */
-static SILO_NOINLINE void keep_if_captured(const struct silo_binding *binding, void *stream) {
-    struct silo_gpu_module *module = (struct silo_gpu_module *)binding->loaded->module;
-    int status = 0;
-    if (!__atomic_load_n(&module->captured, __ATOMIC_RELAXED) &&
-        module->device->gpu->stream_capturing(stream, &status) == 0 && status != 0)
-        __atomic_store_n(&module->captured, 1, __ATOMIC_RELAXED);
-}
-
 /* After Python code ran within the call: whether its arrays are what was read. */
 static SILO_NOINLINE int read_again(const struct silo_launcher *self,
                                     const struct silo_inputs *inputs,
@@ -345,7 +335,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
             return -1;
         /* The null stream cannot be captured. */
         if (SILO_UNLIKELY(stream != NULL))
-            keep_if_captured(binding, stream);
+            silo_binary_launched_on(binding->loaded->binary, stream);
         if (SILO_UNLIKELY(binding->takes_scratch) &&
             silo_allocator_take(&self->plan, binding, dims, stream, frame) != 0)
             return -1;

@@ -1,15 +1,12 @@
-/* Loaded kernels, and the modules of the CPU that they are loaded from. */
+/* Loaded kernels: functions of code that is loaded, with what a launch of them asks for. */
 #include "kernel.h"
 
-#include "cpu_driver.h"
-#include "dlpack.h"
+#include "code.h"
 #include "errors.h"
-#include "gpu_module.h"
 #include "library.h"
 
 #include <stdlib.h>
 
-PyTypeObject *silo_module_type;
 PyTypeObject *silo_loaded_type;
 
 static void free_object(PyObject *self) {
@@ -19,95 +16,35 @@ static void free_object(PyObject *self) {
     Py_DECREF((PyObject *)type);
 }
 
-/* ---- modules: objects the CPU driver has mapped ---- */
-
-static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"data", "directory", "address", NULL};
-    Py_buffer data = {0};
-    const char *directory = NULL;
-    unsigned long long address = 0;
-    char error[512];
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|y*z$K", names, &data, &directory, &address))
-        return NULL;
-    if ((data.obj == NULL) == (address == 0)) {
-        PyBuffer_Release(&data);
-        PyErr_SetString(PyExc_TypeError, "a CpuModule is made of bytes or of an address=");
-        return NULL;
-    }
-    struct silo_module *self = (struct silo_module *)PyType_GenericAlloc(type, 0);
-    if (self != NULL && address != 0) {
-        self->function = (void *)(uintptr_t)address;
-    } else if (self != NULL) {
-        Py_BEGIN_ALLOW_THREADS self->object =
-            silo_cpu_open(data.buf, (size_t)data.len, directory, error, sizeof error);
-        Py_END_ALLOW_THREADS if (self->object == NULL) {
-            PyErr_Format(silo_device_error, "cannot load the CPU code (%zd bytes): %s", data.len,
-                         error);
-            Py_CLEAR(self);
-        }
-    }
-    PyBuffer_Release(&data);
-    return (PyObject *)self;
-}
-
-static void module_dealloc(PyObject *object) {
-    struct silo_module *self = (struct silo_module *)object;
-    if (self->object != NULL)
-        silo_cpu_close(self->object);
-    free_object(object);
-}
-
-/* ---- loaded kernels ---- */
-
-static int cpu_function(struct silo_module *module, const char *symbol,
-                        struct silo_function *function) {
-    char error[512];
-    function->handle = module->object ? silo_cpu_symbol(module->object, symbol, error, sizeof error)
-                                      : module->function;
-    if (function->handle == NULL) {
-        PyErr_Format(silo_device_error, "%s", error);
-        return -1;
-    }
-    function->memory_type = SILO_DEVICE_CPU;
-    /* The kernel ABI has 32-bit dimensions; their product is checked to 63 bits. */
-    for (int axis = 0; axis < 3; axis++)
-        function->grid_limit[axis] = UINT32_MAX;
-    return 0;
-}
-
+/* The function, in a module of a driver or of a library; its launch parameters are set. */
 static int resolve_function(struct silo_loaded *self) {
-    const char *symbol = PyUnicode_AsUTF8AndSize(self->entry, NULL);
-    if (symbol == NULL)
-        return -1;
-    if (Py_TYPE(self->module) == silo_module_type) {
-        self->driver = &silo_cpu_driver;
-        self->function.name = PyUnicode_AsUTF8AndSize(self->name, NULL); /* lives with `name` */
-        if (self->function.name == NULL)
-            return -1;
-        return cpu_function((struct silo_module *)self->module, symbol, &self->function);
-    }
     if (Py_TYPE(self->module) == silo_library_type) {
         silo_library_function(self->module, &self->driver, &self->function);
         return 0;
     }
-    struct silo_gpu_module *module = (struct silo_gpu_module *)self->module;
-    self->driver = module->device->gpu->driver;
-    return silo_gpu_function(module, self->name, symbol, &self->function);
+    /* Both texts live with their objects; the function keeps the name. */
+    const char *symbol = PyUnicode_AsUTF8AndSize(self->entry, NULL);
+    const char *name = PyUnicode_AsUTF8AndSize(self->name, NULL);
+    if (symbol == NULL || name == NULL)
+        return -1;
+    silo_error error;
+    int result;
+    self->binary = ((struct silo_code_object *)self->module)->binary;
+    self->driver = self->binary->driver;
+    Py_BEGIN_ALLOW_THREADS result =
+        silo_binary_function(self->binary, name, symbol, &self->function, &error);
+    Py_END_ALLOW_THREADS return result == 0 ? 0 : silo_raise_as(silo_device_error, &error);
 }
 
-/* No driver takes more threads along an axis than the struct holds. */
 static int set_block(struct silo_function *function, PyObject *kernel, const long long block[3]) {
-    for (int axis = 0; axis < 3; axis++) {
-        if (block[axis] < 1 || block[axis] > UINT16_MAX) {
-            PyErr_Format(silo_device_error,
-                         "%U: a block of %lld x %lld x %lld threads cannot be; there are 1 to %d "
-                         "along each axis",
-                         kernel, block[0], block[1], block[2], UINT16_MAX);
-            return -1;
-        }
-        function->block[axis] = (uint16_t)block[axis];
-    }
-    return 0;
+    const int64_t asked[3] = {block[0], block[1], block[2]};
+    const char *name = PyUnicode_AsUTF8AndSize(kernel, NULL);
+    silo_error error;
+    if (name == NULL)
+        return -1;
+    return silo_function_set_block(function, name, asked, &error) == 0
+               ? 0
+               : silo_raise_as(silo_device_error, &error);
 }
 
 static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
@@ -127,7 +64,7 @@ static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywor
                                      &asked.profile_align, &asked.cpu_chunk, &asked.cpu_threads,
                                      &asked.cpu_together, &asked.cooperative, &asked.pdl))
         return NULL;
-    if (Py_TYPE(module) != silo_module_type && Py_TYPE(module) != silo_gpu_module_type &&
+    if (Py_TYPE(module) != silo_cpu_module_type && Py_TYPE(module) != silo_gpu_module_type &&
         Py_TYPE(module) != silo_library_type)
         return PyErr_Format(PyExc_TypeError,
                             "a kernel is loaded from a CpuModule, a GpuModule or a LibraryCode, "
@@ -177,9 +114,26 @@ static PyObject *loaded_repr(PyObject *object) {
 static PyObject *loaded_parameters(PyObject *object, void *closure) {
     struct silo_loaded *self = (struct silo_loaded *)object;
     (void)closure;
-    if (Py_TYPE(self->module) != silo_gpu_module_type)
+    struct silo_place few[SILO_MAX_PARAMETERS], *places = few;
+    if (self->binary == NULL)
         Py_RETURN_NONE;
-    return silo_gpu_parameters((struct silo_gpu_module *)self->module, &self->function);
+    int64_t count = silo_binary_places(self->binary, &self->function, few, SILO_MAX_PARAMETERS);
+    if (count > SILO_MAX_PARAMETERS) {
+        places = malloc((size_t)count * sizeof *places); /* freed below */
+        if (places == NULL)
+            return PyErr_NoMemory();
+        count = silo_binary_places(self->binary, &self->function, places, (size_t)count);
+    }
+    PyObject *found = count >= 0 ? PyTuple_New((Py_ssize_t)count) : Py_NewRef(Py_None);
+    for (int64_t i = 0; i < count && found != NULL; i++) {
+        PyObject *pair =
+            Py_BuildValue("(nn)", (Py_ssize_t)places[i].offset, (Py_ssize_t)places[i].size);
+        if (pair == NULL || PyTuple_SetItem(found, (Py_ssize_t)i, pair) != 0)
+            Py_CLEAR(found);
+    }
+    if (places != few)
+        free(places);
+    return found;
 }
 
 static PyObject *loaded_driver(PyObject *object, void *closure) {
@@ -187,24 +141,7 @@ static PyObject *loaded_driver(PyObject *object, void *closure) {
     return PyUnicode_FromString(((struct silo_loaded *)object)->driver->name);
 }
 
-static PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec) {
-    PyObject *type = PyType_FromSpec(spec);
-    if (type != NULL && PyModule_AddObjectRef(module, name, type) != 0)
-        Py_CLEAR(type);
-    return (PyTypeObject *)type;
-}
-
 int silo_loaded_init(PyObject *module) {
-    static PyType_Slot module_slots[] = {
-        {Py_tp_new, (void *)module_new},
-        {Py_tp_dealloc, (void *)module_dealloc},
-        {Py_tp_doc,
-         "CpuModule(data=None, directory=None, *, address=0)\n--\n\n"
-         "A shared object mapped from bytes, or one function of this process by its address."},
-        {0, NULL},
-    };
-    static PyType_Spec module_spec = {"silo._native.CpuModule", sizeof(struct silo_module), 0,
-                                      Py_TPFLAGS_DEFAULT, module_slots};
     static PyMemberDef loaded_members[] = {
         {"entry", T_OBJECT_EX, offsetof(struct silo_loaded, entry), READONLY,
          "The symbol that runs."},
@@ -234,7 +171,8 @@ int silo_loaded_init(PyObject *module) {
     };
     static PyType_Spec loaded_spec = {"silo._native.LoadedKernel", sizeof(struct silo_loaded), 0,
                                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, loaded_slots};
-    silo_module_type = add_type(module, "CpuModule", &module_spec);
-    silo_loaded_type = add_type(module, "LoadedKernel", &loaded_spec);
-    return silo_module_type && silo_loaded_type ? 0 : -1;
+    silo_loaded_type = (PyTypeObject *)PyType_FromSpec(&loaded_spec);
+    return silo_loaded_type
+               ? PyModule_AddObjectRef(module, "LoadedKernel", (PyObject *)silo_loaded_type)
+               : -1;
 }

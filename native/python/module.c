@@ -5,12 +5,13 @@
 #include "attributes.h"
 #include "buffer.h"
 #include "capsule.h"
+#include "code.h"
 #include "cpu_pool.h"
 #include "cuda_dict.h"
 #include "errors.h"
 #include "expression.h"
 #include "functions.h"
-#include "gpu_module.h"
+#include "gpu_device.h"
 #include "hooks.h"
 #include "kept_map.h"
 #include "kernel.h"
@@ -303,12 +304,13 @@ PyMODINIT_FUNC PyInit__native(void) {
         silo_attributes_init() != 0 || silo_capsules_init() != 0 || silo_cuda_dict_init() != 0 ||
         silo_arguments_init() != 0 || silo_scalars_init() != 0 || silo_stream_init() != 0 ||
         add_absent(module) != 0 || PyModule_AddFunctions(module, silo_gpu_methods) != 0 ||
-        silo_gpu_module_init(module) != 0 || silo_gpu_memory_init(module) != 0 ||
-        silo_gpu_pinned_init(module) != 0 || silo_gpu_timing_init(module) != 0 ||
-        silo_library_init(module) != 0 || silo_loaded_init(module) != 0 ||
-        silo_binding_init(module) != 0 || silo_descriptor_init() != 0 ||
-        silo_tensor_map_init(module) != 0 || silo_buffer_init(module) != 0 ||
-        silo_launcher_init(module) != 0 || silo_bound_init(module) != 0 ||
+        silo_gpu_device_init() != 0 || silo_code_init(module) != 0 ||
+        silo_gpu_memory_init(module) != 0 || silo_gpu_pinned_init(module) != 0 ||
+        silo_gpu_timing_init(module) != 0 || silo_library_init(module) != 0 ||
+        silo_loaded_init(module) != 0 || silo_binding_init(module) != 0 ||
+        silo_descriptor_init() != 0 || silo_tensor_map_init(module) != 0 ||
+        silo_buffer_init(module) != 0 || silo_launcher_init(module) != 0 ||
+        silo_bound_init(module) != 0 ||
         PyModule_AddIntConstant(module, "MAX_PARAMETERS", SILO_MAX_PARAMETERS) != 0) {
         Py_DECREF(module);
         return NULL;

@@ -1,0 +1,14 @@
+/* What a choice found, in words: for an error, and for people who ask why. */
+#ifndef SILO_CHOICE_REPORT_H
+#define SILO_CHOICE_REPORT_H
+
+#include "decide.h"
+
+/* No variant serves the call: fills `error` as silo_choose says; -1. */
+int silo_report_none(const struct silo_situation *at, silo_error *error);
+
+/* All that silo_choice_explain says; `chosen` is the variant's number, -1: none. */
+int silo_report_all(const struct silo_situation *at, int64_t chosen, char **text,
+                    silo_error *error);
+
+#endif

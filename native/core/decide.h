@@ -1,0 +1,27 @@
+/* Whether one variant serves a call: its target, what it assumes of the arguments, its derived
+ * constants and its grid (BundledKernel._decide). */
+#ifndef SILO_DECIDE_H
+#define SILO_DECIDE_H
+
+#include "accepts.h"
+
+/* One call of one kernel in one place. */
+struct silo_situation {
+    struct silo_reader *reader;
+    uint32_t number; /* of the kernel in the file */
+    const struct silo_kernel_info *kernel;
+    const struct silo_seen_call *call;
+    const struct silo_place *place;
+};
+
+/* The value of a scalar argument or constant, the default of one that was left out; NULL: none. */
+const struct silo_value *silo_scalar_named(const struct silo_situation *at,
+                                           struct silo_string name);
+
+/* SILO_OK, or a code as silo_accepts gives it: SILO_ERROR_WRONG_DEVICE for another target,
+ * SILO_ERROR_EXPRESSION for a derived constant without a value. `why` gets the reason either way;
+ * it may be NULL. */
+int silo_decide(const struct silo_situation *at, const struct silo_variant *variant,
+                struct silo_wording *why);
+
+#endif

@@ -1,0 +1,148 @@
+#include "dispatch_rules.h"
+
+#include "expression.h"
+#include "value_text.h"
+
+#include <stdlib.h>
+
+/* The number's bits but the leading one, as sixteenths, behind its octave. */
+static int64_t position_of(uint64_t value) {
+    if (value == 0)
+        return -16;
+    const int octave = 63 - __builtin_clzll(value);
+    const uint64_t rest = value - (UINT64_C(1) << octave);
+    return 16 * octave + (int64_t)(octave >= 4 ? rest >> (octave - 4) : rest << (4 - octave));
+}
+
+/* The same of digits, for what 64 bits do not hold. Their number is limited where files are read.
+ */
+static int64_t position_of_digits(struct silo_string digits) {
+    enum { WORDS = 512 };
+    uint32_t words[WORDS] = {0};
+    uint32_t used = 1;
+    for (uint32_t i = 0; i < digits.length; i++) {
+        if (digits.data[i] < '0' || digits.data[i] > '9')
+            continue;
+        uint64_t carry = (uint64_t)(digits.data[i] - '0');
+        for (uint32_t at = 0; at < used; at++) {
+            carry += (uint64_t)words[at] * 10;
+            words[at] = (uint32_t)carry;
+            carry >>= 32;
+        }
+        if (carry != 0 && used < WORDS)
+            words[used++] = (uint32_t)carry;
+    }
+    if (used == 1)
+        return position_of(words[0]);
+    const uint32_t top = used - 1;
+    const uint64_t high = (uint64_t)words[top] << 32 | words[top - 1];
+    /* The four bits below the leading one are within the two words on top. */
+    return position_of(high) + 16 * 32 * (int64_t)(top - 1);
+}
+
+static bool is_integer(const struct silo_value *value) {
+    return value->type == SILO_IS_INT || value->type == SILO_IS_BIG_INT;
+}
+
+static bool is_negative(const struct silo_value *value) {
+    return value->type == SILO_IS_INT ? value->integer < 0
+                                      : value->text.length != 0 && value->text.data[0] == '-';
+}
+
+static int64_t position_of_value(const struct silo_value *value) {
+    if (value->type == SILO_IS_BIG_INT)
+        return position_of_digits(value->text);
+    return position_of(value->integer < 0 ? 0 - (uint64_t)value->integer
+                                          : (uint64_t)value->integer);
+}
+
+int64_t silo_bucket_distance(const struct silo_value *left, const struct silo_value *right) {
+    if (is_integer(left) && is_integer(right) && is_negative(left) == is_negative(right)) {
+        const int64_t apart = position_of_value(left) - position_of_value(right);
+        return apart < 0 ? -apart : apart;
+    }
+    return silo_value_same(left, right) ? 0 : -1;
+}
+
+static struct silo_value bucket_of(const struct silo_value *value) {
+    struct silo_value bucket = *value;
+    if (value->type == SILO_IS_INT)
+        bucket.integer = silo_bucket(value->integer);
+    if (value->type == SILO_IS_BIG_INT) {
+        bucket.type = SILO_IS_INT;
+        bucket.integer = is_negative(value) ? -INT64_MAX : INT64_MAX;
+    }
+    return bucket;
+}
+
+static int64_t distance(const struct silo_value *bucket, const struct silo_rule *rule,
+                        uint32_t count) {
+    int64_t total = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const int64_t apart = silo_bucket_distance(&bucket[i], &rule->bucket[i]);
+        if (apart < 0)
+            return -1;
+        total += apart;
+    }
+    return total;
+}
+
+static bool holds(const struct silo_step *step, const struct silo_string *key,
+                  const struct silo_value *bucket, uint32_t count) {
+    for (uint32_t i = 0; i < step->bound_count; i++) {
+        const struct silo_bound *bound = &step->bounds[i];
+        uint32_t at = 0;
+        while (at < count && !silo_string_same(key[at], bound->name))
+            at++;
+        if (at == count || (bound->has_above && bucket[at].integer <= bound->above) ||
+            (bound->has_most && bucket[at].integer > bound->most))
+            return false;
+    }
+    return true;
+}
+
+/* Of a decision list, by the buckets: NULL where one is not a natural number. */
+static const struct silo_config *step_for(const struct silo_rules *rules,
+                                          const struct silo_string *key,
+                                          const struct silo_value *bucket, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (bucket[i].type != SILO_IS_INT || bucket[i].integer < 0)
+            return NULL;
+    }
+    for (uint32_t i = 0; i < rules->step_count; i++) {
+        if (holds(&rules->steps[i], key, bucket, count))
+            return rules->steps[i].config;
+    }
+    return NULL;
+}
+
+const struct silo_config *silo_rules_lookup(const struct silo_rules *rules,
+                                            const struct silo_string *key,
+                                            const struct silo_value *const *values,
+                                            uint32_t count) {
+    struct silo_value few[8], *bucket = few;
+    if (count > sizeof few / sizeof *few) {
+        bucket = malloc(count * sizeof *bucket);
+        if (bucket == NULL)
+            return NULL;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        bucket[i] = bucket_of(values[i]);
+    const struct silo_rule *near = NULL;
+    int64_t nearest = -1;
+    for (uint32_t i = 0; i < rules->rule_count; i++) { /* of equally near ones the first stays */
+        const int64_t apart = distance(bucket, &rules->rules[i], count);
+        if (apart >= 0 && (near == NULL || apart < nearest)) {
+            near = &rules->rules[i];
+            nearest = apart;
+        }
+    }
+    const struct silo_config *found = NULL;
+    if (rules->steps != NULL && nearest != 0)
+        found = step_for(rules, key, bucket, count);
+    if (found == NULL)
+        found = near == NULL ? rules->fallback : near->config;
+    if (bucket != few)
+        free(bucket);
+    return found;
+}

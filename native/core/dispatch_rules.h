@@ -1,0 +1,17 @@
+/* From the values of a key to a config: buckets, rules and decision lists (silo.core.dispatch,
+ * silo.core.decision_list). */
+#ifndef SILO_DISPATCH_RULES_H
+#define SILO_DISPATCH_RULES_H
+
+#include "manifest.h"
+
+/* How far apart two values of a bucket are, in sixteenths of an octave; -1: not comparable. */
+int64_t silo_bucket_distance(const struct silo_value *left, const struct silo_value *right);
+
+/* The config for these values of the key, `count` of them and not yet bucketed, named by `key`.
+ * NULL: no memory. */
+const struct silo_config *silo_rules_lookup(const struct silo_rules *rules,
+                                            const struct silo_string *key,
+                                            const struct silo_value *const *values, uint32_t count);
+
+#endif

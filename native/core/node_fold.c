@@ -1,0 +1,181 @@
+#include "node_fold.h"
+
+#include <stdlib.h>
+
+enum { BLOCK = 32 };
+
+struct silo_node_block {
+    struct silo_node_block *next;
+    int used;
+    struct silo_node nodes[BLOCK];
+};
+
+void silo_node_pool_clear(struct silo_node_pool *pool) {
+    while (pool->blocks != NULL) {
+        struct silo_node_block *block = pool->blocks;
+        pool->blocks = block->next;
+        free(block);
+    }
+}
+
+static struct silo_node *new_node(struct silo_node_pool *pool, silo_error *error) {
+    struct silo_node_block *block = pool->blocks;
+    if (block == NULL || block->used == BLOCK) {
+        block = calloc(1, sizeof *block); /* owned by the pool */
+        if (block == NULL) {
+            silo_fail_memory(error);
+            return NULL;
+        }
+        block->next = pool->blocks;
+        pool->blocks = block;
+    }
+    return &block->nodes[block->used++];
+}
+
+static const struct silo_node *constant(int64_t value, struct silo_node_pool *pool,
+                                        silo_error *error) {
+    struct silo_node *made = new_node(pool, error);
+    if (made != NULL)
+        *made = (struct silo_node){.type = SILO_NODE_CONST, .value = value};
+    return made;
+}
+
+static const struct silo_node *operation(uint8_t op, const struct silo_node *left,
+                                         const struct silo_node *right, struct silo_node_pool *pool,
+                                         silo_error *error) {
+    struct silo_node *made = new_node(pool, error);
+    if (made != NULL)
+        *made = (struct silo_node){
+            .type = SILO_NODE_OP, .op = op, .operand_count = 2, .operands = {left, right, NULL}};
+    return made;
+}
+
+static bool is_constant(const struct silo_node *node, int64_t value) {
+    return node->type == SILO_NODE_CONST && node->value == value;
+}
+
+static bool is_op(const struct silo_node *node, uint8_t op) {
+    return node->type == SILO_NODE_OP && node->op == op;
+}
+
+/* `x` where a node is x + (divisor - 1), however it was written. Unlike the sum, x cannot overflow.
+ */
+static const struct silo_node *rounded_up(const struct silo_node *node, int64_t divisor) {
+    if (is_op(node, SILO_NODE_ADD)) {
+        const struct silo_node *const *operands = node->operands;
+        if (operands[1]->type == SILO_NODE_CONST)
+            return operands[1]->value == divisor - 1 ? operands[0] : NULL;
+        return is_constant(operands[0], divisor - 1) ? operands[1] : NULL;
+    }
+    if (!is_op(node, SILO_NODE_SUB) || !is_constant(node->operands[1], 1) ||
+        !is_op(node->operands[0], SILO_NODE_ADD))
+        return NULL;
+    const struct silo_node *const *operands = node->operands[0]->operands;
+    if (is_constant(operands[1], divisor))
+        return operands[0];
+    return is_constant(operands[0], divisor) ? operands[1] : NULL;
+}
+
+static const struct silo_node *simplified(const struct silo_node *op, struct silo_node_pool *pool,
+                                          silo_error *error);
+
+/* An operation on two operands with what is known worked out. */
+static const struct silo_node *made_of(uint8_t op, const struct silo_node *left,
+                                       const struct silo_node *right, struct silo_node_pool *pool,
+                                       silo_error *error) {
+    const struct silo_node *node = operation(op, left, right, pool, error);
+    return node == NULL ? NULL : simplified(node, pool, error);
+}
+
+/* 0 or 1 for whether a node is 0. */
+static const struct silo_node *truth_of(const struct silo_node *node, struct silo_node_pool *pool,
+                                        silo_error *error) {
+    if (silo_node_is_predicate(node))
+        return node;
+    const struct silo_node *zero = constant(0, pool, error);
+    return zero == NULL ? NULL : made_of(SILO_NODE_NE, node, zero, pool, error);
+}
+
+/* 1 with `*value` where every operand is a constant and the operation has a value. */
+static bool worked_out(const struct silo_node *op, int64_t *value) {
+    int64_t operands[3] = {0, 0, 0};
+    for (uint8_t i = 0; i < op->operand_count; i++) {
+        if (op->operands[i]->type != SILO_NODE_CONST)
+            return false;
+        operands[i] = op->operands[i]->value;
+    }
+    return silo_node_apply(op->op, operands, value) == 0;
+}
+
+static bool all_constant(const struct silo_node *op) {
+    for (uint8_t i = 0; i < op->operand_count; i++) {
+        if (op->operands[i]->type != SILO_NODE_CONST)
+            return false;
+    }
+    return true;
+}
+
+static const struct silo_node *simplified(const struct silo_node *op, struct silo_node_pool *pool,
+                                          silo_error *error) {
+    const struct silo_node *first = op->operands[0];
+    const struct silo_node *last = op->operands[op->operand_count - 1];
+    const bool known = first->type == SILO_NODE_CONST;
+    int64_t value = 0;
+    if (worked_out(op, &value))
+        return constant(value, pool, error);
+    if (all_constant(op))
+        return op; /* to fail when it is evaluated */
+    switch ((enum silo_node_op)op->op) {
+    case SILO_NODE_SELECT:
+        return known ? op->operands[first->value ? 1 : 2] : op;
+    case SILO_NODE_AND:
+        if (!known)
+            return op;
+        return first->value ? truth_of(last, pool, error) : constant(0, pool, error);
+    case SILO_NODE_OR:
+        if (!known)
+            return op;
+        return first->value ? constant(1, pool, error) : truth_of(last, pool, error);
+    case SILO_NODE_ADD:
+        return is_constant(first, 0) ? last : is_constant(last, 0) ? first : op;
+    case SILO_NODE_SUB:
+        return is_constant(last, 0) ? first : op;
+    case SILO_NODE_MUL:
+        return is_constant(first, 1) ? last : is_constant(last, 1) ? first : op;
+    case SILO_NODE_CDIV:
+        return is_constant(last, 1) ? first : op;
+    case SILO_NODE_FLOORDIV:
+        if (is_constant(last, 1))
+            return first;
+        if (last->type == SILO_NODE_CONST && last->value > 1) {
+            const struct silo_node *numerator = rounded_up(first, last->value);
+            if (numerator != NULL)
+                return operation(SILO_NODE_CDIV, numerator, last, pool, error);
+        }
+        return op;
+    default:
+        return op;
+    }
+}
+
+const struct silo_node *silo_node_fold(const struct silo_node *node, silo_leaf_value known,
+                                       const void *context, struct silo_node_pool *pool,
+                                       silo_error *error) {
+    if (node->type == SILO_NODE_CONST)
+        return node;
+    if (node->type != SILO_NODE_OP) {
+        int64_t value = 0;
+        const int found = known(context, node, &value, error);
+        return found < 0 ? NULL : found ? constant(value, pool, error) : node;
+    }
+    struct silo_node *op = new_node(pool, error);
+    if (op == NULL)
+        return NULL;
+    *op = *node;
+    for (uint8_t i = 0; i < node->operand_count; i++) {
+        op->operands[i] = silo_node_fold(node->operands[i], known, context, pool, error);
+        if (op->operands[i] == NULL)
+            return NULL;
+    }
+    return simplified(op, pool, error);
+}

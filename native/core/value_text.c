@@ -1,0 +1,193 @@
+#include "value_text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+bool silo_string_same(struct silo_string left, struct silo_string right) {
+    return left.length == right.length &&
+           (left.length == 0 || memcmp(left.data, right.data, left.length) == 0);
+}
+
+const char *silo_element_name(uint16_t element) {
+    const struct silo_dtype type = {(uint8_t)(element >> 8), (uint8_t)(element & 0xff)};
+    const char *name = silo_dtype_name(type);
+    return name == NULL ? "?" : name;
+}
+
+void silo_extents_text(struct silo_wording *text, const int64_t *numbers, int64_t count) {
+    silo_wording_add(text, "(");
+    for (int64_t i = 0; i < count; i++)
+        silo_wording_add(text, "%s%lld", i ? ", " : "", (long long)numbers[i]);
+    silo_wording_add(text, count == 1 ? ",)" : ")");
+}
+
+/* The fewest digits that give the same number when they are read. */
+static void add_float(struct silo_wording *text, double value) {
+    char written[40], digits[24];
+    int count = 0, precision = 0;
+    if (isnan(value) || isinf(value)) {
+        silo_wording_add(text, "%s", isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
+        return;
+    }
+    do
+        snprintf(written, sizeof written, "%.*e", precision, value);
+    while (++precision < 17 && strtod(written, NULL) != value);
+    char *exponent_at = strchr(written, 'e');
+    const int exponent = atoi(exponent_at + 1);
+    for (const char *at = written; at < exponent_at; at++) { /* without sign and point */
+        if (*at >= '0' && *at <= '9')
+            digits[count++] = *at;
+    }
+    while (count > 1 && digits[count - 1] == '0')
+        count--;
+    digits[count] = '\0';
+    if (signbit(value))
+        silo_wording_add(text, "-");
+    if (exponent < -4 || exponent >= 16) {
+        silo_wording_add(text, "%c%s%se%c%02d", digits[0], count > 1 ? "." : "", digits + 1,
+                         exponent < 0 ? '-' : '+', abs(exponent));
+    } else if (exponent < 0) {
+        silo_wording_add(text, "0.%.*s%s", -exponent - 1, "0000", digits);
+    } else if (count <= exponent + 1) {
+        silo_wording_add(text, "%s%.*s.0", digits, exponent + 1 - count, "0000000000000000");
+    } else {
+        silo_wording_add(text, "%.*s.%s", exponent + 1, digits, digits + exponent + 1);
+    }
+}
+
+static void add_quoted(struct silo_wording *text, struct silo_string string) {
+    const bool single = memchr(string.data, '\'', string.length) != NULL;
+    const char quote = single && memchr(string.data, '"', string.length) == NULL ? '"' : '\'';
+    silo_wording_add(text, "%c", quote);
+    for (uint32_t i = 0; i < string.length; i++) {
+        const char byte = string.data[i];
+        if (byte == '\\' || byte == quote)
+            silo_wording_add(text, "\\%c", byte);
+        else if (byte == '\n' || byte == '\r' || byte == '\t')
+            silo_wording_add(text, byte == '\n' ? "\\n" : byte == '\r' ? "\\r" : "\\t");
+        else
+            silo_wording_add_string(text, (struct silo_string){&string.data[i], 1});
+    }
+    silo_wording_add(text, "%c", quote);
+}
+
+void silo_value_repr(struct silo_wording *text, const struct silo_value *value) {
+    switch ((enum silo_value_type)value->type) {
+    case SILO_IS_NONE:
+        silo_wording_add(text, "None");
+        break;
+    case SILO_IS_BOOL:
+        silo_wording_add(text, value->integer ? "True" : "False");
+        break;
+    case SILO_IS_INT:
+        silo_wording_add(text, "%lld", (long long)value->integer);
+        break;
+    case SILO_IS_BIG_INT:
+        silo_wording_add_string(text, value->text);
+        break;
+    case SILO_IS_FLOAT:
+        add_float(text, value->real);
+        break;
+    case SILO_IS_TEXT:
+        add_quoted(text, value->text);
+        break;
+    case SILO_IS_ELEMENT:
+        silo_wording_add(text, "%s", silo_element_name(value->element));
+        break;
+    case SILO_IS_FUNCTION:
+        silo_wording_add(text, "FunctionValue(name=");
+        add_quoted(text, value->text);
+        silo_wording_add(text, ", fingerprint=");
+        add_quoted(text, value->fingerprint);
+        silo_wording_add(text, ")");
+        break;
+    case SILO_IS_TUPLE:
+        silo_wording_add(text, "(");
+        for (uint32_t i = 0; i < value->count; i++) {
+            silo_wording_add(text, i ? ", " : "");
+            silo_value_repr(text, &value->items[i]);
+        }
+        silo_wording_add(text, value->count == 1 ? ",)" : ")");
+        break;
+    }
+}
+
+void silo_value_str(struct silo_wording *text, const struct silo_value *value) {
+    if (value->type == SILO_IS_TEXT)
+        silo_wording_add_string(text, value->text);
+    else
+        silo_value_repr(text, value);
+}
+
+static void add_named(struct silo_wording *text, const struct silo_named_value *values,
+                      uint32_t count, const char **comma) {
+    for (uint32_t i = 0; i < count; i++, *comma = ", ") {
+        silo_wording_add(text, "%s", *comma);
+        silo_wording_add_string(text, values[i].name);
+        silo_wording_add(text, "=");
+        silo_value_str(text, &values[i].value);
+    }
+}
+
+void silo_config_text(struct silo_wording *text, const struct silo_config *config) {
+    const char *comma = "";
+    add_named(text, config->values, config->value_count, &comma);
+    add_named(text, config->options, config->option_count, &comma);
+    if (config->value_count + config->option_count == 0)
+        silo_wording_add(text, "(default)");
+}
+
+static bool is_number(const struct silo_value *value) {
+    return value->type == SILO_IS_BOOL || value->type == SILO_IS_INT ||
+           value->type == SILO_IS_FLOAT;
+}
+
+/* Exactly: 2**53 + 1 is no double. */
+static bool integer_is_real(int64_t integer, double real) {
+    return real >= -0x1p63 && real < 0x1p63 && (double)(int64_t)real == real &&
+           (int64_t)real == integer;
+}
+
+bool silo_value_like(const struct silo_value *left, const struct silo_value *right) {
+    if (is_number(left) && is_number(right)) {
+        if (left->type == SILO_IS_FLOAT && right->type == SILO_IS_FLOAT)
+            return left->real == right->real;
+        if (left->type == SILO_IS_FLOAT)
+            return integer_is_real(right->integer, left->real);
+        if (right->type == SILO_IS_FLOAT)
+            return integer_is_real(left->integer, right->real);
+        return left->integer == right->integer;
+    }
+    if (left->type != right->type)
+        return false;
+    switch ((enum silo_value_type)left->type) {
+    case SILO_IS_NONE:
+        return true;
+    case SILO_IS_BIG_INT:
+    case SILO_IS_TEXT:
+        return silo_string_same(left->text, right->text);
+    case SILO_IS_ELEMENT:
+        return left->element == right->element;
+    case SILO_IS_FUNCTION:
+        return silo_string_same(left->text, right->text) &&
+               silo_string_same(left->fingerprint, right->fingerprint);
+    case SILO_IS_TUPLE:
+        if (left->count != right->count)
+            return false;
+        for (uint32_t i = 0; i < left->count; i++) {
+            if (!silo_value_like(&left->items[i], &right->items[i]))
+                return false;
+        }
+        return true;
+    case SILO_IS_BOOL:
+    case SILO_IS_INT:
+    case SILO_IS_FLOAT:
+        break;
+    }
+    return false;
+}
+
+bool silo_value_same(const struct silo_value *left, const struct silo_value *right) {
+    return left->type == right->type && silo_value_like(left, right);
+}

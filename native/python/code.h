@@ -1,0 +1,17 @@
+/* CpuModule and GpuModule: code that is loaded where it runs (binary.h), as objects of Python. */
+#ifndef SILO_CODE_H
+#define SILO_CODE_H
+
+#include "binary.h"
+#include "python.h"
+
+struct silo_code_object {
+    PyObject_HEAD struct silo_binary *binary; /* owned: one reference */
+    PyObject *weakrefs;                       /* Python's list of them */
+};
+
+extern PyTypeObject *silo_cpu_module_type, *silo_gpu_module_type;
+
+int silo_code_init(PyObject *module);
+
+#endif

@@ -1,0 +1,288 @@
+"""The choice in C as a library of its own, called by ctypes, and Silo's values in its structs."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from core_native import NATIVE, compiler
+from silo.core.dtypes import DType
+from silo.core.nodes import Argument, ConfigValue, Const, DeviceFact, Extent, ItemSize, OpKind, Stride
+from silo.core.values import FunctionValue
+
+SOURCES = (
+    "cpu_level",
+    "dispatch_rules",
+    "dtypes",
+    "error",
+    "expression",
+    "node_fold",
+    "node_program",
+    "node_value",
+    "runs_on",
+    "value_text",
+    "wording",
+)
+
+
+class String(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_char_p), ("length", ctypes.c_uint32)]
+
+
+class Value(ctypes.Structure):
+    pass
+
+
+class _Held(ctypes.Union):
+    _fields_ = [
+        ("integer", ctypes.c_int64),
+        ("real", ctypes.c_double),
+        ("text", String),
+        ("items", ctypes.POINTER(Value)),
+    ]
+
+
+Value._fields_ = [
+    ("type", ctypes.c_uint8),
+    ("element", ctypes.c_uint16),
+    ("count", ctypes.c_uint32),
+    ("held", _Held),
+    ("fingerprint", String),
+]
+
+
+class NamedValue(ctypes.Structure):
+    _fields_ = [("name", String), ("value", Value)]
+
+
+class Node(ctypes.Structure):
+    pass
+
+
+Node._fields_ = [
+    ("type", ctypes.c_uint8),
+    ("op", ctypes.c_uint8),
+    ("operand_count", ctypes.c_uint8),
+    ("value", ctypes.c_int64),
+    ("name", String),
+    ("operands", ctypes.POINTER(Node) * 3),
+]
+
+
+class SignatureParameter(ctypes.Structure):
+    _fields_ = [
+        ("name", String),
+        ("kind", ctypes.c_uint8),
+        ("effect", ctypes.c_uint8),
+        ("element", ctypes.c_uint16),
+        ("has_default", ctypes.c_bool),
+        ("specialize", ctypes.c_bool),
+        ("align", ctypes.c_bool),
+        ("fallback", Value),
+    ]
+
+
+class Signature(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_uint32), ("parameters", ctypes.POINTER(SignatureParameter))]
+
+
+class Specialization(ctypes.Structure):
+    _fields_ = [
+        ("fact_count", ctypes.c_uint32),
+        ("constant_count", ctypes.c_uint32),
+        ("extent_count", ctypes.c_uint32),
+        ("facts", ctypes.c_void_p),
+        ("constants", ctypes.POINTER(NamedValue)),
+        ("extents", ctypes.c_void_p),
+        ("has_grid", ctypes.c_bool),
+        ("grid", ctypes.c_int64 * 3),
+    ]
+
+
+class Config(ctypes.Structure):
+    _fields_ = [
+        ("value_count", ctypes.c_uint32),
+        ("option_count", ctypes.c_uint32),
+        ("values", ctypes.POINTER(NamedValue)),
+        ("options", ctypes.POINTER(NamedValue)),
+    ]
+
+
+class Fact(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_int64)]
+
+
+class Place(ctypes.Structure):
+    _fields_ = [
+        ("target", ctypes.c_char_p),
+        ("model", ctypes.c_char_p),
+        ("fact_count", ctypes.c_uint32),
+        ("facts", ctypes.POINTER(Fact)),
+    ]
+
+
+class Known(ctypes.Structure):
+    _fields_ = [
+        ("signature", ctypes.POINTER(Signature)),
+        ("config", ctypes.POINTER(Config)),
+        ("specialization", ctypes.POINTER(Specialization)),
+        ("place", ctypes.POINTER(Place)),
+    ]
+
+
+class Program(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_void_p), ("count", ctypes.c_int32)]
+
+
+class Error(ctypes.Structure):
+    _fields_ = [
+        ("code", ctypes.c_int32),
+        ("driver_code", ctypes.c_int32),
+        ("offset", ctypes.c_uint64),
+        ("field", ctypes.c_char * 128),
+        ("text", ctypes.c_char * 1024),
+        ("details", ctypes.c_void_p),
+    ]
+
+
+def built(names: tuple[str, ...], *flags: str) -> ctypes.CDLL:
+    """Files of native/core as a library, with the sanitizer of undefined behaviour trapping."""
+    folder = tempfile.mkdtemp(prefix="silo-choice-")
+    output = Path(folder) / "choice.so"
+    usual = ["-std=c11", "-O1", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-shared", "-fPIC"]
+    usual += ["-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]
+    sources = [str(NATIVE / f"{name}.c") for name in names]
+    subprocess.run([compiler("gcc"), *usual, *flags, *sources, "-ldl", "-pthread", "-o", str(output)], check=True)
+    loaded = ctypes.CDLL(str(output))
+    shutil.rmtree(folder)  # the library stays mapped
+    return loaded
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The parts of the choice that need no bundle."""
+    loaded = built(SOURCES)
+    loaded.silo_cpu_level.restype = ctypes.c_char_p
+    loaded.silo_runs_on.restype = ctypes.c_bool
+    loaded.silo_runs_on.argtypes = [ctypes.c_char_p] * 4 + [ctypes.c_size_t]
+    loaded.silo_bucket_distance.restype = ctypes.c_int64
+    return loaded
+
+
+class Maker:
+    """Makes structs, and keeps what they point at for as long as it lives."""
+
+    def __init__(self) -> None:
+        self._kept: list[object] = []
+
+    def keep(self, thing):
+        self._kept.append(thing)
+        return thing
+
+    def string(self, text: str) -> String:
+        data = self.keep(text.encode())
+        return String(data, len(data))
+
+    def value(self, value: object) -> Value:
+        made = Value()
+        if value is None:
+            made.type = 0
+        elif isinstance(value, bool):
+            made.type, made.held.integer = 1, int(value)
+        elif isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
+            made.type, made.held.integer = 2, value
+        elif isinstance(value, int):
+            made.type, made.held.text = 3, self.string(str(value))
+        elif isinstance(value, float):
+            made.type, made.held.real = 4, value
+        elif isinstance(value, str):
+            made.type, made.held.text = 5, self.string(value)
+        elif isinstance(value, DType):
+            made.type, made.element = 6, element(value)
+        elif isinstance(value, FunctionValue):
+            made.type, made.held.text = 7, self.string(value.name)
+            made.fingerprint = self.string(value.fingerprint)
+        elif isinstance(value, tuple):
+            made.type, made.count = 8, len(value)
+            made.held.items = self.array(Value, [self.value(item) for item in value])
+        else:
+            made.type, made.held.text = 7, self.string(repr(value))  # equal to no value of a file
+        return made
+
+    def array(self, kind, items):
+        return self.keep((kind * max(len(items), 1))(*items))
+
+    def named(self, values) -> ctypes.Array:
+        return self.array(NamedValue, [NamedValue(self.string(name), self.value(value)) for name, value in values])
+
+    def node(self, node: object) -> Node:
+        made = self.keep(Node())
+        kinds = list(OpKind)
+        match node:
+            case Const(value):
+                made.type, made.value = 0, value
+            case Argument(name):
+                made.type, made.name = 1, self.string(name)
+            case Extent(name, axis):
+                made.type, made.name, made.value = 2, self.string(name), axis
+            case Stride(name, axis):
+                made.type, made.name, made.value = 3, self.string(name), axis
+            case ItemSize(name):
+                made.type, made.name = 4, self.string(name)
+            case ConfigValue(name):
+                made.type, made.name = 5, self.string(name)
+            case DeviceFact(name):
+                made.type, made.name = 6, self.string(name)
+            case _:
+                made.type, made.op, made.operand_count = 7, kinds.index(node.kind), len(node.operands)
+                for place, operand in enumerate(node.operands):
+                    made.operands[place] = ctypes.pointer(self.node(operand))
+        return made
+
+    def config(self, config) -> Config:
+        return self.keep(
+            Config(len(config.values), len(config.options), self.named(config.values), self.named(config.options))
+        )
+
+    def place(self, target: str, facts, model: str = "") -> Place:
+        rows = [Fact(self.keep(name.encode()), value) for name, value in facts.items()]
+        return self.keep(
+            Place(
+                self.keep(target.encode()),
+                self.keep(model.encode()) if model else None,
+                len(rows),
+                self.array(Fact, rows),
+            )
+        )
+
+
+def element(dtype: DType | None) -> int:
+    """``enum silo_element``; 0 for none."""
+    return 0 if dtype is None else dtype.code << 8 | dtype.bits
+
+
+def programs(nodes, names, constants, config, facts) -> list[bytes] | str:
+    """What ``silo_node_encode`` makes of each expression, or its error's text."""
+    maker = Maker()
+    rows = [SignatureParameter(name=maker.string(name)) for name in names]
+    known = Known(
+        ctypes.pointer(maker.keep(Signature(len(rows), maker.array(SignatureParameter, rows)))),
+        ctypes.pointer(maker.config(config)),
+        ctypes.pointer(
+            maker.keep(Specialization(constant_count=len(constants), constants=maker.named(constants.items())))
+        ),
+        ctypes.pointer(maker.place("cpu:x86-64-v2", facts)),
+    )
+    found: list[bytes] = []
+    for node in nodes:
+        program, error = Program(), Error()
+        node_at = ctypes.byref(maker.node(node))
+        if library().silo_node_encode(node_at, ctypes.byref(known), ctypes.byref(program), ctypes.byref(error)) != 0:
+            return error.text.decode()
+        found.append(ctypes.string_at(program.code, 16 * program.count))
+        ctypes.CDLL(None).free(ctypes.c_void_p(program.code))
+    return found
