@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import exported
 import libsilo
 from silo.bundle.reader import open_bundle
 from silo.settings import override
@@ -20,14 +21,14 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="libsilo is buil
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    """The examples' ``add`` and ``softmax`` for this CPU."""
+    """The examples' ``add``, ``matmul`` and ``softmax`` for this CPU."""
     pytest.importorskip("triton", reason="the examples' kernels are Triton's")
     from silo.api.commands.build import build_bundle
 
     folder = tmp_path_factory.mktemp("bundle")
     path = folder / "kernels.silo"
     with override(home=folder / "store", tune="off"):
-        build_bundle([EXAMPLES / "kernels.py"], path, targets=["cpu"], kernels=["add", "softmax"], tune="off")
+        build_bundle([EXAMPLES / "kernels.py"], path, targets=["cpu"], kernels=["add", "matmul", "softmax"], tune="off")
     return path
 
 
@@ -45,7 +46,7 @@ def c_program(identity, tmp_path_factory):
 
 def test_the_c_program_opens_a_bundle_and_launches(c_program, bundle):
     told = libsilo.run([c_program, bundle]).stdout
-    assert "kernel add\nkernel softmax\n" in told
+    assert "kernel add\nkernel matmul\nkernel softmax\n" in told
     assert "add of 1048593 elements: right" in told
     assert "int32 instead: no variant" in told
     assert "softmax of 300 x 781: right" in told
@@ -114,7 +115,7 @@ def rust_program(folder, **variables):
 def test_the_rust_program_opens_a_bundle_and_launches(bundle, identity, tmp_path):
     program = rust_program(tmp_path / "target", SILO_LIBRARY_DIR=str(libsilo.archive().parent))
     told = libsilo.run([program, bundle, identity]).stdout
-    assert "kernels: add, softmax" in told
+    assert "kernels: add, matmul, softmax" in told
     assert "add from four threads: right" in told
     assert "int8 instead: no variant" in told
     refused = libsilo.run([program, bundle, "0" * 64], code=1)
@@ -149,3 +150,38 @@ def test_an_installed_library_is_found_by_cmake_and_pkg_config(bundle, identity,
     libsilo.run([cmake, "--build", tmp_path / "program"])
     told = libsilo.run([tmp_path / "program" / "open_bundle", bundle]).stdout
     assert "softmax of 300 x 781: right" in told
+
+
+@pytest.mark.slow
+def test_the_cpp_program_has_its_kernels_inside(bundle, tmp_path):
+    cmake = libsilo.compiler("cmake")
+    libsilo.compiler("g++", "c++", "clang++")
+    made = exported.export(bundle, tmp_path / "kernels", "--kernels", "add", "--kernels", "matmul")
+    build = tmp_path / "build"
+    libsilo.run([cmake, "-S", EXAMPLES / "cpp", "-B", build, f"-DKERNELS={made}"])
+    libsilo.run([cmake, "--build", build])
+    program = build / "main"
+    told = libsilo.run([program], cwd=tmp_path).stdout
+    assert told.startswith("add: right\nmatmul: right\nnull pointer: ")
+    assert "out" in told
+    assert "python" not in libsilo.loaded_files([program]).replace(str(program), "").lower()
+
+
+def test_the_pages_cpp_compiles(bundle, tmp_path):
+    cxx = libsilo.compiler("g++", "c++", "clang++")
+    made = exported.export(bundle, tmp_path / "engine", "--kernels", "add")
+    pages = [ROOT / "README.md", ROOT / "docs" / "c-and-cpp.md"]
+    blocks = [
+        block
+        for page in pages
+        for block in re.findall(r"^```cpp\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    ]
+    assert len(blocks) == 2
+    for block in blocks:
+        include, _, rest = block.partition("\n")
+        assert include == '#include "engine.hpp"'
+        if "int main()" not in rest:
+            rest = f"int run(float *x, float *y, float *out, long n) {{\n{rest}return 0;\n}}\n"
+        source = tmp_path / "block.cpp"
+        source.write_text(f"{include}\n{rest}", encoding="utf-8")
+        libsilo.run([cxx, *exported.CPP, "-fsyntax-only", f"-I{made}", source])

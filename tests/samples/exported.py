@@ -9,7 +9,7 @@ from pathlib import Path
 
 from libsilo import LIBRARIES, ROOT, compiler, run
 
-__all__ = ["folder", "program", "run", "selftest"]
+__all__ = ["CPP", "export", "folder", "program", "run", "selftest"]
 
 NAME = "engine"
 C = ("-x", "c", "-std=gnu11", "-O1", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off")
@@ -18,20 +18,25 @@ SILO = (sys.executable, "-c", "from silo.cli.main import main; main()")
 
 
 def folder(parent: Path, targets: Sequence[str], kernels: Sequence[str], *options: str) -> Path:
-    """The export of a bundle of the examples, whose code is compiled here."""
-    bundle, made = parent / "kernels.silo", parent / NAME
+    """The export of a bundle of the examples, whose code is compiled here; its namespace is ``engine``."""
+    bundle = parent / "kernels.silo"
     chosen = [word for target in targets for word in ("--target", target)]
     named = [word for kernel in kernels for word in ("--kernel", kernel)]
     variables = {"SILO_HOME": str(parent / "store")}
     examples = ROOT / "examples" / "kernels.py"
     run([*SILO, "build", examples, "-o", bundle, "--tune", "off", *chosen, *named], timeout=300, **variables)
-    run([*SILO, "export", bundle, "--cpp", made, "--namespace", NAME, *options], **variables)
+    return export(bundle, parent / NAME, *options)
+
+
+def export(bundle: Path, made: Path, *options: str) -> Path:
+    """The export of a bundle, in a folder with the name of its namespace."""
+    run([*SILO, "export", bundle, "--cpp", made, "--namespace", made.name, *options])
     return made
 
 
 def objects(made: Path) -> list[Path]:
     """The export's C files, compiled once; the folder itself is left as it is."""
-    output = made.parent / "objects"
+    output = made.parent / f"{made.name}-objects"
     if output.exists():
         return sorted(output.glob("*.o"))
     output.mkdir()
@@ -43,7 +48,7 @@ def objects(made: Path) -> list[Path]:
         return target
 
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(compiled, [*sorted((made / "silo").glob("*.c")), made / f"{NAME}.c"]))
+        return list(pool.map(compiled, [*sorted((made / "silo").glob("*.c")), made / f"{made.name}.c"]))
 
 
 def program(made: Path, source: Path, output: Path) -> Path:
