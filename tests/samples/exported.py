@@ -34,27 +34,27 @@ def export(bundle: Path, made: Path, *options: str) -> Path:
     return made
 
 
-def objects(made: Path) -> list[Path]:
-    """The export's C files, compiled once; the folder itself is left as it is."""
+def objects(made: Path, *, library: bool = True) -> list[Path]:
+    """The export's C files, compiled once; the folder itself is left as it is. ``library``: libsilo's among them."""
     output = made.parent / f"{made.name}-objects"
-    if output.exists():
-        return sorted(output.glob("*.o"))
-    output.mkdir()
+    sources = [*(sorted((made / "silo").glob("*.c")) if library else ()), made / f"{made.name}.c"]
     cxx = compiler("g++", "c++")
+    output.mkdir(exist_ok=True)
 
     def compiled(source: Path) -> Path:
         target = output / f"{source.stem}.o"
-        run([cxx, *C, "-D_GNU_SOURCE", f"-I{made}", f"-I{made / 'silo'}", "-c", source, "-o", target], cwd=made)
+        if not target.exists():
+            run([cxx, *C, "-D_GNU_SOURCE", f"-I{made}", "-c", source, "-o", target], cwd=made)
         return target
 
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(compiled, [*sorted((made / "silo").glob("*.c")), made / f"{made.name}.c"]))
+        return list(pool.map(compiled, sources))
 
 
-def program(made: Path, source: Path, output: Path) -> Path:
-    """A C++ program over an export."""
-    include = [f"-I{made}", f"-I{made / 'silo'}"]
-    run([compiler("g++", "c++"), *CPP, *include, source, *objects(made), "-o", output, *LIBRARIES])
+def program(made: Path, source: Path, output: Path, *libraries: Path) -> Path:
+    """A C++ program over an export: with libsilo from its own sources, unless an archive of it is given."""
+    linked = [*objects(made, library=not libraries), *libraries]
+    run([compiler("g++", "c++"), *CPP, f"-I{made}", source, *linked, "-o", output, *LIBRARIES])
     return output
 
 
