@@ -278,6 +278,14 @@ void fault(const driver &gpu) {
     std::printf("ok after a fault\n");
 }
 
+// Where there is no driver: an error, and the program goes on.
+void absent() {
+    float x = 1.0f;
+    const int code = code_of("no driver", [&] { engine::add(silo::cuda(), &x, &x, &x, 1); });
+    require(code == SILO_ERROR_NO_DRIVER, "not SILO_ERROR_NO_DRIVER");
+    std::printf("ok without a driver\n");
+}
+
 void no_python() {
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);)
@@ -290,14 +298,18 @@ void no_python() {
 
 int main(int argc, char **argv) {
     require(argc >= 3, "usage: export_program MODE LIBRARY [stub]");
-    const driver gpu{dlopen(argv[2], RTLD_NOW), argc == 3};
-    require(gpu.library != nullptr, "no driver");
-    gpu.must("cuInit", 0u);
+    const std::string mode = argv[1];
     silo_options options = {};
     options.size = sizeof options;
     options.cuda_library = argv[2];
     engine::open(options);
-    const std::string mode = argv[1];
+    const driver gpu{dlopen(argv[2], RTLD_NOW), argc == 3};
+    if (mode == "absent") {
+        absent();
+        return 0;
+    }
+    require(gpu.library != nullptr, "no driver");
+    gpu.must("cuInit", 0u);
     if (mode == "devices")
         every_device(gpu);
     else if (mode == "threads")
