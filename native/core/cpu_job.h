@@ -1,5 +1,5 @@
 /* A launch on the CPU while it runs: shared by the pool, by its pace, by launches whose programs
- * wait for each other, and by what tells of a crash. */
+ * wait for each other, and by what tells of a crash (python/cpu_crash.c). */
 #ifndef SILO_CPU_JOB_H
 #define SILO_CPU_JOB_H
 
@@ -103,11 +103,6 @@ void silo_cpu_disperse(struct silo_cpu_job *job);
 
 /* In a child made by fork. */
 void silo_cpu_waiting_renew(void);
-
-/* ---- cpu_crash.c ---- */
-
-/* Say so when a kernel faults, from the first launch on. Cheap when done before. */
-void silo_cpu_watch_faults(void);
 
 static inline uint64_t silo_cpu_now(void) {
     struct timespec time;

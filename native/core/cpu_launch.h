@@ -39,8 +39,9 @@ struct silo_cpu_launch {
     bool holds_lock;          /* the thread holds Python's lock */
 };
 
-/* What a launch that takes long asks of Python. Set once, before the first launch. */
+/* What a launch asks of Python. Set once, before the first launch; all NULL without Python. */
 struct silo_cpu_python {
+    void (*begins)(void); /* called by each launch that begins */
     /* For the main thread, with or without Python's lock: whether to give the launch up. NULL:
      * never. */
     bool (*interrupted)(void);

@@ -5,6 +5,10 @@
  * first piece is one program, and each is a few times the one before until the clock sees it. The
  * clock is coarse, so that a launch of few short programs pays nanoseconds for it; one that has a
  * single piece, as one program has, pays nothing. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
 #include "cpu_job.h"
 
 #include <errno.h>

@@ -247,7 +247,8 @@ int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
     const uint64_t total = launch->total;
     if (total == 0)
         return 0;
-    silo_cpu_watch_faults();
+    if (silo_cpu_python.begins != NULL)
+        silo_cpu_python.begins();
     struct silo_cpu_job job = {
         .launch = launch,
         .chunk = total,

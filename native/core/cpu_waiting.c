@@ -6,6 +6,10 @@
  * Locks: `crowd.mutex` guards `gated` and `helpers` of every job; nothing else is taken under it. A
  * job lies on the stack of the thread that launched, which leaves only when `helpers` is 0; the
  * last helper touches nothing of it after it has released the lock. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
 #include "cpu_job.h"
 
 #include <sched.h>

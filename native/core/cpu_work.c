@@ -1,5 +1,9 @@
 /* What one thread does in a launch: chunks of programs, with scratch memory of its own, until none
  * is left or one failed. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
 #include "cpu_job.h"
 
 #include <signal.h>

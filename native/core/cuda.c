@@ -432,6 +432,8 @@ static const char *resolve(void *library) {
         {"cuLaunchKernelEx", &cu.launch, false},
         {"cuMemAlloc_v2", &silo_cuda.memory_alloc, false},
         {"cuMemFree_v2", &silo_cuda.memory_free, false},
+        {"cuMemAllocAsync", &silo_cuda.memory_alloc_async, true},
+        {"cuMemFreeAsync", &silo_cuda.memory_free_async, true},
         {"cuMemGetInfo_v2", &silo_cuda.memory_info, false},
         {"cuMemFreeHost", &silo_cuda.host_free, false},
         {"cuMemcpyAsync", &silo_cuda.copy, false},

@@ -28,6 +28,7 @@ enum silo_gpu_code {
     SILO_GPU_ILLEGAL_ADDRESS = 700,
     SILO_GPU_ASSERT = 710,
     SILO_GPU_LAUNCH_FAILED = 719,
+    SILO_GPU_NOT_SUPPORTED = 801,
     SILO_GPU_CAPTURES = 900, /* from here on: something about captures */
     SILO_GPU_CAPTURE_IMPLICIT = 906,
 };
@@ -101,6 +102,10 @@ struct silo_gpu {
     int (*memory_alloc)(uint64_t *address, size_t bytes);
     int (*memory_info)(size_t *available, size_t *total); /* of the current device, bytes */
     int (*memory_free)(uint64_t address);
+    /* The same in the order of a stream, from a pool that the driver keeps. NULL, or the code
+     * NOT_SUPPORTED: there is none. */
+    int (*memory_alloc_async)(uint64_t *address, size_t bytes, void *stream);
+    int (*memory_free_async)(uint64_t address, void *stream);
     int (*host_alloc)(void **memory, size_t bytes); /* pinned, seen by every device */
     int (*host_free)(void *memory);
     int (*copy)(uint64_t to, uint64_t from, size_t bytes, void *stream); /* any direction, async */

@@ -36,6 +36,7 @@ void silo_grid_clear(struct silo_grid_programs *grid);
 
 /* Why there is no grid, for silo_grid_refuse. */
 enum silo_grid_reason {
+    SILO_GRID_NONE,
     SILO_GRID_EXPRESSION,  /* `detail` is silo_expression_eval's */
     SILO_GRID_NOT_INTEGER, /* argument `slot` is no signed 64-bit integer, and the grid reads it */
     SILO_GRID_NEGATIVE,

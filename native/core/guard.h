@@ -2,12 +2,10 @@
  * a hit is never false.
  *
  * Threads: silo_guard_find takes no lock. An entry never changes once it can be found; it is
- * published by a release store, and so is the larger table that replaces a full one. What an entry
- * or a table replaces is given to its owner or kept behind the new table: who looks without a lock
- * frees nothing until no thread can still be looking. Functions that change a guard exclude each
- * other by a lock of the owner's. (Python's launcher looks within its own lock, which makes the
- * look-up and the reference to its answer one step; there, all that is replaced is freed at once.)
- */
+ * published by a release store, and so is the larger table that replaces a full one, which is kept
+ * behind the new one until its owner knows that no thread is still looking. Functions that change a
+ * guard exclude each other by a lock of the owner's. (Python's launcher looks within that lock,
+ * which makes the look-up and the reference to its answer one step; it frees at once.) */
 #ifndef SILO_GUARD_H
 #define SILO_GUARD_H
 
@@ -115,8 +113,9 @@ struct silo_guard_entry *silo_guard_entry_new(const uint64_t *key, uint32_t word
                                               void *keep);
 
 /* Put an entry in, which the guard owns from here on. `*replaced` is the one with an equal key that
- * was there, NULL: none; the caller's to free when no thread can be looking. -1: out of memory, and
- * nothing changed. */
+ * was there, NULL: none; the caller's to free. Where threads look without a lock, none is to be
+ * replaced: look again first, under the lock of those who change it. -1: out of memory, and nothing
+ * changed. */
 int silo_guard_insert(struct silo_guard *guard, struct silo_guard_entry *entry, uint64_t hash,
                       struct silo_guard_entry **replaced);
 

@@ -306,6 +306,8 @@ static const char *resolve(void *library) {
         {"hipModuleLaunchCooperativeKernel", &hip.launch_cooperative, false},
         {"hipMalloc", &silo_hip.memory_alloc, false},
         {"hipFree", &silo_hip.memory_free, false},
+        {"hipMallocAsync", &silo_hip.memory_alloc_async, true},
+        {"hipFreeAsync", &silo_hip.memory_free_async, true},
         {"hipMemGetInfo", &silo_hip.memory_info, false},
         {"hipHostFree", &silo_hip.host_free, false},
         {"hipMemsetD8Async", &silo_hip.fill, false},

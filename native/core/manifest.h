@@ -275,9 +275,11 @@ struct silo_reader_source {
     const char *name;     /* for messages; copied */
     uint64_t file_memory; /* bytes that reading may take beyond the file's own; 0: 64 MiB */
     /* Names of blob kinds and launch options of compilers other than Silo's own, that the caller
-     * knows: Python has plug-ins. May be NULL. */
+     * knows: Python has plug-ins. Each list ends with NULL and is copied; may be NULL. */
     const char *const *blob_kinds;
     const char *const *launch_options;
+    const char *const *checked_kinds; /* those of `blob_kinds` that are text a check compiles */
+    const char *const *target_kinds;  /* of devices other than Silo's own */
 };
 
 /* Check the header, the manifest's hash, its text, the version, the blob table and the names of the

@@ -33,4 +33,8 @@ struct silo_parameter {
     uint8_t flags;
 };
 
+/* What it needs, for people: "int32 in [-2147483648, 2147483647]". Written to `buffer`, 160 bytes
+ * hold any. */
+const char *silo_parameter_noun(const struct silo_parameter *parameter, char *buffer, size_t size);
+
 #endif

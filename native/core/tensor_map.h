@@ -26,8 +26,9 @@ _Static_assert(sizeof(struct silo_map_form) == 40, "compared as bytes");
 int silo_map_form_check(const struct silo_map_form *form, silo_error *error);
 
 /* Encode the map of a descriptor of the form's rank into SILO_MAP_BYTES aligned to SILO_MAP_ALIGN,
- * for a device of CUDA. -1 with SILO_ERROR_UNSUPPORTED, or SILO_ERROR_LAUNCH with the driver's
- * code; texts begin after the descriptor's name: "cannot be used: the driver refuses ...". */
+ * for a device of CUDA. -1 with SILO_ERROR_UNSUPPORTED, or SILO_ERROR_SHAPE with the driver's
+ * code; their texts begin after the descriptor's name: "cannot be used: the driver refuses ...". Or
+ * with the driver's error of making its context current. */
 int silo_tensor_map_encode(struct silo_gpu_device *device, const struct silo_map_form *form,
                            const struct silo_descriptor *descriptor, void *map, silo_error *error);
 

@@ -28,16 +28,17 @@ struct silo_framework_parameter {
 
 struct silo_framework_kernel {
     const char *name;
+    int at; /* its number in the exported library */
     const struct silo_framework_parameter *parameters;
     uint32_t count;
 };
 
-/* Of an exported library. Found by other libraries under one name, so that theirs of libsilo can
- * stay hidden. */
+/* What an exported library offers to the libraries beside it; all else of libsilo stays hidden. */
 struct silo_framework {
     size_t size; /* sizeof(struct silo_framework) */
-    /* The kernel of the library's own bundle, which is opened when first asked for. */
-    int (*find)(const char *name, silo_kernel **kernel, silo_error *error);
+    /* A kernel of the library's own bundle, which is opened when first asked for; NULL with `error`
+     * filled. */
+    silo_kernel *(*kernel)(int at, silo_error *error);
     int (*launch)(silo_kernel *kernel, const silo_queue *queue, const silo_argument *arguments,
                   size_t count, const silo_call *call, silo_error *error);
     void (*clear)(silo_error *error);

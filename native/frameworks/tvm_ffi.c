@@ -380,7 +380,7 @@ static int queue_of(const struct call *call, silo_queue *queue) {
     }
 }
 
-int silo_ffi_call(struct silo_ffi_function *function, const void *given, int32_t count) {
+int silo_ffi_call(const struct silo_ffi_function *function, const void *given, int32_t count) {
     const struct silo_framework_kernel *const kernel = &function->kernel;
     const struct ffi_any *const values = given;
     silo_error error;
@@ -388,12 +388,9 @@ int silo_ffi_call(struct silo_ffi_function *function, const void *given, int32_t
     error.text[0] = 0;
     error.details = NULL;
 
-    silo_kernel *found = __atomic_load_n(&function->found, __ATOMIC_ACQUIRE);
-    if (SILO_UNLIKELY(found == NULL)) {
-        if (function->find(kernel->name, &found, &error) != 0)
-            return raise(&error);
-        __atomic_store_n(&function->found, found, __ATOMIC_RELEASE);
-    }
+    silo_kernel *const found = function->find(kernel->at, &error);
+    if (SILO_UNLIKELY(found == NULL))
+        return raise(&error);
 
     int64_t grid[3] = {1, 1, 1};
     const bool has_grid = count > 0 && integers_of(&values[count - 1], grid, 3) > 0;

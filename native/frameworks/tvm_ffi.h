@@ -10,15 +10,14 @@
 
 #include "framework.h"
 
-/* What one symbol calls. `found` is filled at the first call. */
+/* What one symbol calls. */
 struct silo_ffi_function {
     struct silo_framework_kernel kernel;
-    int (*find)(const char *name, silo_kernel **kernel, silo_error *error);
-    silo_kernel *found; /* atomic; NULL: not yet */
+    silo_kernel *(*find)(int at, silo_error *error);
 };
 
 /* TVMFFISafeCallType, but for the handle: 0, or -1 with the error raised. Nothing is returned. */
-int silo_ffi_call(struct silo_ffi_function *function, const void *arguments, int32_t count);
+int silo_ffi_call(const struct silo_ffi_function *function, const void *arguments, int32_t count);
 
 /* Defines the symbol of one function. */
 #define SILO_FFI_SYMBOL(symbol, function)                                                          \

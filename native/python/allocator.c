@@ -2,6 +2,7 @@
 
 #include "errors.h"
 #include "gpu.h"
+#include "scratch.h"
 
 static PyObject *allocator; /* owned; NULL: none */
 
@@ -19,18 +20,12 @@ int silo_allocator_set(PyObject *allocate) {
 
 /* Bytes for all programs, or -1 with an exception set. */
 static int64_t total_bytes(const struct silo_plan *plan, const int64_t dims[3], uint64_t each) {
-    int64_t total = (int64_t)each;
-    bool overflow = each > INT64_MAX;
-    for (int axis = 0; axis < 3; axis++)
-        overflow |= __builtin_mul_overflow(total, dims[axis], &total);
-    if (!overflow)
-        return total;
-    PyErr_Format(silo_argument_error,
-                 "%U: grid (%lld, %lld, %lld) with %llu bytes of scratch memory a program needs "
-                 "more than 2^63 bytes",
-                 plan->kernel, (long long)dims[0], (long long)dims[1], (long long)dims[2],
-                 (unsigned long long)each);
-    return -1;
+    silo_error error;
+    int64_t bytes = 0;
+    const char *kernel = PyUnicode_AsUTF8AndSize(plan->kernel, NULL);
+    if (kernel == NULL)
+        return -1;
+    return silo_scratch_total(kernel, dims, each, &bytes, &error) == 0 ? bytes : silo_raise(&error);
 }
 
 static int take(const struct silo_plan *plan, const struct silo_binding *binding, int64_t bytes,

@@ -16,7 +16,7 @@ int silo_arguments_init(void) {
 
 /* -1 with an exception set. */
 static int view_of_dlpack(const struct dl_tensor *tensor, struct silo_view *view) {
-    if (SILO_UNLIKELY(silo_dlpack_check(tensor) != 0))
+    if (SILO_UNLIKELY(silo_check_tensor(tensor) != 0))
         return -1;
     view->address = tensor->data ? (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset : 0;
     /* A number that DLPack does not have must not look like one that it has: keys hold 16 bits. */

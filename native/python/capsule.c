@@ -81,5 +81,5 @@ int silo_shape_of_capsule(PyObject *capsule, struct silo_shape *shape) {
     bool readonly;
     const struct dl_tensor *tensor = silo_tensor_of_capsule(capsule, &readonly);
     shape->whole = true; /* DLPack counts elements */
-    return tensor ? silo_shape_of_dlpack(tensor, shape) : -1;
+    return tensor ? silo_shape_of_tensor(tensor, shape) : -1;
 }

@@ -1,6 +1,7 @@
 #include "constants.h"
 
 #include "errors.h"
+#include "guard.h"
 
 /* A key under which equal tuples meet and 1, True and 1.0 do not; new reference. */
 static PyObject *frozen(PyObject *object) {

@@ -3,47 +3,26 @@
 #include "placement.h"
 #include "stack.h"
 
-/* What every target asks of a descriptor, which is what Triton asks when one is made. */
-static int check(const struct silo_plan *plan, int32_t index, const struct silo_descriptor *one,
-                 struct silo_dtype type) {
-    const uint32_t rank = one->rank;
-    if (one->address & 15)
-        return silo_refuse_descriptor(plan->kernel, plan->names[index],
-                                      "has its base at %#llx, which is not a multiple of 16 bytes",
-                                      (unsigned long long)one->address);
-    if (one->address == 0)
-        return silo_refuse_descriptor(plan->kernel, plan->names[index],
-                                      "has a base without memory");
-    for (uint32_t i = 0; i < rank; i++) {
-        if (one->shape[i] < 1 || one->shape[i] > INT32_MAX)
-            return silo_refuse_descriptor(plan->kernel, plan->names[index],
-                                          "has shape[%u] = %lld; extents are 1 to 2^31 - 1", i,
-                                          (long long)one->shape[i]);
-    }
-    if (one->strides[rank - 1] != 1)
-        return silo_refuse_descriptor(plan->kernel, plan->names[index],
-                                      "has strides[%u] = %lld; the last axis is contiguous (1)",
-                                      rank - 1, (long long)one->strides[rank - 1]);
-    const int64_t bytes = type.bits / 8 ? type.bits / 8 : 1;
-    for (uint32_t i = 0; i + 1 < rank; i++) {
-        const int64_t stride = one->strides[i];
-        if (stride < 0 || stride >= (INT64_C(1) << 40) / bytes || (stride * bytes & 15) != 0)
-            return silo_refuse_descriptor(
-                plan->kernel, plan->names[index],
-                "has strides[%u] = %lld elements of %lld bytes; a stride is a multiple "
-                "of 16 bytes, from 0 to 2^40",
-                i, (long long)stride, (long long)bytes);
-    }
-    if (one->nan && type.code != SILO_FLOAT && type.code != SILO_BFLOAT &&
-        type.code < SILO_FLOAT8_E3M4)
-        return silo_refuse_descriptor(plan->kernel, plan->names[index],
-                                      "pads with NaN, and its elements are integers");
-    return 0;
+/* Raise what the checks of native/core say, which are made again for their text: a good descriptor
+ * costs no room for one; -1. */
+static SILO_NOINLINE int refuse(const struct silo_plan *plan, int32_t index,
+                                const struct silo_descriptor *one, struct silo_dtype type) {
+    silo_error error;
+    silo_descriptor_check(one, type, &error);
+    return silo_refuse_descriptor(plan->kernel, plan->names[index], "%s", error.text);
 }
 
-/* The block shape as bits of a guard word; -1 with an exception set. */
-static int block_word(const struct silo_plan *plan, int32_t index,
-                      const struct silo_members *members, uint32_t rank, uint64_t *word) {
+static SILO_NOINLINE int refuse_block(const struct silo_plan *plan, int32_t index,
+                                      const int64_t *block, uint32_t rank) {
+    uint64_t bits;
+    silo_error error;
+    silo_descriptor_block_bits(block, rank, &bits, &error);
+    return silo_refuse_descriptor(plan->kernel, plan->names[index], "%s", error.text);
+}
+
+/* The block shape as bits of the argument's word; -1 with an exception set. */
+static int read_block(const struct silo_plan *plan, int32_t index,
+                      const struct silo_members *members, uint32_t rank, uint64_t *bits) {
     int64_t block[SILO_MAX_RANK];
     const int count = silo_descriptor_block(members, block);
     if (count != (int)rank)
@@ -51,16 +30,9 @@ static int block_word(const struct silo_plan *plan, int32_t index,
                                       count < 0
                                           ? "has no block shape of integers"
                                           : "has a block shape of another rank than its shape");
-    uint64_t bits = rank;
-    for (uint32_t i = 0; i < rank; i++) {
-        if (block[i] < 1 || block[i] > INT64_C(1) << 30 || (block[i] & (block[i] - 1)) != 0)
-            return silo_refuse_descriptor(plan->kernel, plan->names[index],
-                                          "has block_shape[%u] = %lld, which is not a power of two",
-                                          i, (long long)block[i]);
-        bits |= (uint64_t)__builtin_ctzll((uint64_t)block[i]) << (3 + 5 * i);
-    }
-    *word = bits << SILO_BLOCK_SHIFT;
-    return 0;
+    return silo_descriptor_block_bits(block, rank, bits, NULL) == 0
+               ? 0
+               : refuse_block(plan, index, block, rank);
 }
 
 static int read_members(const struct silo_plan *plan, int32_t index,
@@ -105,11 +77,11 @@ static int read_members(const struct silo_plan *plan, int32_t index,
     one->rank = (uint32_t)rank;
     one->nan = (uint64_t)nan;
     one->tf32 = (uint64_t)tf32;
-    one->object = members->object;
-    one->base = base;
+    frame->owners[frame->descriptors_used] = (struct silo_descriptor_owner){members->object, base};
     uint64_t block = 0;
-    if (check(plan, index, one, view.dtype) != 0 ||
-        block_word(plan, index, members, one->rank, &block) != 0)
+    if (silo_descriptor_check(one, view.dtype, NULL) != 0)
+        return refuse(plan, index, one, view.dtype);
+    if (read_block(plan, index, members, one->rank, &block) != 0)
         return -1;
     if ((view.device_type != frame->device_type || view.device_id != frame->device_id) &&
         silo_merge_device(plan, index, &view, how, frame) != 0)

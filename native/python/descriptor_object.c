@@ -178,21 +178,3 @@ int silo_descriptor_shape(PyObject *object, struct silo_shape *shape) {
     shape->itemsize = 0;
     return 0;
 }
-
-int silo_part_named(const char *name, uint8_t *axis) {
-    *axis = 0;
-    if (strcmp(name, "base") == 0)
-        return SILO_PART_BASE;
-    if (strcmp(name, "nan") == 0)
-        return SILO_PART_NAN;
-    if (strcmp(name, "tf32") == 0)
-        return SILO_PART_TF32;
-    const bool is_shape = strncmp(name, "shape.", 6) == 0,
-               is_stride = strncmp(name, "stride.", 7) == 0;
-    const char *digit = name + (is_shape ? 6 : 7);
-    if ((!is_shape && !is_stride) || digit[0] < '0' || digit[0] >= '0' + SILO_MAX_RANK ||
-        digit[1] != '\0')
-        return -1;
-    *axis = (uint8_t)(digit[0] - '0');
-    return is_shape ? SILO_PART_SHAPE : SILO_PART_STRIDE;
-}

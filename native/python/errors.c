@@ -32,6 +32,11 @@ static PyObject *text_of_error(const silo_error *error) {
 }
 
 int silo_raise_as(PyObject *type, silo_error *error) {
+    if (error->code == SILO_ERROR_MEMORY && error->driver_code == 0) {
+        silo_error_clear(error);
+        PyErr_NoMemory();
+        return -1;
+    }
     PyObject *text = text_of_error(error);
     if (text != NULL)
         PyErr_SetObject(type, text);

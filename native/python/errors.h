@@ -17,7 +17,8 @@ int silo_errors_init(void);
  * for, and clear it. Returns -1. */
 int silo_raise(silo_error *error);
 
-/* The same as `type` whatever the code: where the caller's question decides the class. */
+/* The same as `type` whatever the code, but a MemoryError where the host has no memory: where the
+ * caller's question decides the class. */
 int silo_raise_as(PyObject *type, silo_error *error);
 
 /* "KERNEL: argument 'NAME' needs WANTED, got <description of object>", as ArgumentError, chaining

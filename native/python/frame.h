@@ -4,7 +4,7 @@
 
 #include "arguments.h"
 #include "descriptor_object.h"
-#include "known_bindings.h"
+#include "packing.h"
 #include "plan.h"
 
 /* Its arrays are made as long as the call needs. */
@@ -27,7 +27,8 @@ struct silo_frame {
     const struct silo_adapter *device_adapter; /* how it was read; NULL: no array */
     uint64_t scratch[2];                       /* addresses of scratch and profiling memory */
     struct silo_holds holds;
-    struct silo_descriptor *descriptors; /* a slot holds the index of its own */
+    struct silo_descriptor *descriptors;  /* a slot holds the index of its own */
+    struct silo_descriptor_owner *owners; /* and of these */
 };
 
 SILO_INLINE size_t silo_descriptor_room(const struct silo_plan *plan) {
@@ -46,31 +47,16 @@ SILO_INLINE size_t silo_key_words(const struct silo_plan *plan, uint32_t options
 /* "KERNEL: argument 'NAME' needs ..., got ...": -1. */
 int silo_read_error(const struct silo_plan *plan, int32_t index, PyObject *object);
 
-SILO_INLINE unsigned silo_integer_flags(const struct silo_parameter *parameter, int64_t value) {
-    return parameter->flags & SILO_PARAMETER_SPECIALIZE
-               ? ((value & 15) == 0 ? SILO_FLAG_DIVISIBLE16 : 0U) |
-                     (value == 1 ? SILO_FLAG_EQUAL1 : 0U)
-               : 0U;
-}
-
-SILO_INLINE unsigned silo_address_flags(const struct silo_parameter *parameter, uint64_t address) {
-    const unsigned both = SILO_PARAMETER_SPECIALIZE | SILO_PARAMETER_ALIGN;
-    return (parameter->flags & both) == both && (address & 15) == 0 ? SILO_FLAG_ALIGNED16 : 0U;
-}
-
 SILO_INLINE void silo_store_float(double value, int32_t index,
                                   const struct silo_parameter *parameter,
                                   struct silo_frame *frame) {
     memcpy(&frame->slots[index], &value, sizeof value);
-    const bool typed = parameter->kind == SILO_PARAMETER_FLOAT && parameter->type.bits != 0;
-    frame->key[index] =
-        typed ? SILO_CODE(SILO_VALUE_FLOAT, parameter->type.code, parameter->type.bits, 0)
-              : SILO_CODE(SILO_VALUE_FLOAT, SILO_FLOAT, 32, 0);
+    frame->key[index] = silo_float_word(parameter);
 }
 
 SILO_INLINE void silo_store_bool(bool value, int32_t index, struct silo_frame *frame) {
     frame->slots[index] = value;
-    frame->key[index] = SILO_CODE(SILO_VALUE_BOOL, SILO_BOOL, 8, 0);
+    frame->key[index] = silo_bool_word();
 }
 
 #endif

@@ -2,97 +2,26 @@
 
 #include "arguments.h"
 #include "errors.h"
-#include "known_bindings.h"
 #include "plan.h"
-
-#include <stdlib.h>
 
 static const char axis_name[3] = {'x', 'y', 'z'};
 
-void silo_grid_clear(struct silo_grid_programs *grid) {
-    for (int i = 0; i < 3; i++)
-        free(grid->axis[i]);
-    free(grid->values);
-    free(grid->arrays);
-    memset(grid, 0, sizeof *grid);
-}
-
-/* Add an index to a list it may already be in. */
-static void note(uint16_t *list, uint32_t *used, int32_t index) {
-    for (uint32_t i = 0; i < *used; i++) {
-        if (list[i] == index)
-            return;
-    }
-    list[(*used)++] = (uint16_t)index;
-}
-
-static int decode_axis(struct silo_grid_programs *grid, int axis, PyObject *program) {
-    char *data;
-    Py_ssize_t size;
-    if (PyBytes_AsStringAndSize(program, &data, &size) != 0)
-        return -1;
-    const size_t one = sizeof(silo_instruction);
-    if (size == 0 || (size_t)size % one != 0 || (size_t)size / one > 4096) {
-        PyErr_Format(PyExc_ValueError, "%zd bytes are not a grid program", size);
-        return -1;
-    }
-    silo_instruction *code = malloc((size_t)size);
-    if (code == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    memcpy(code, data, (size_t)size);
-    grid->axis[axis] = code;
-    grid->counts[axis] = (int32_t)((size_t)size / one);
-    for (int32_t i = 0; i < grid->counts[axis]; i++) {
-        const int32_t op = code[i].opcode, slot = code[i].b;
-        const bool value = op == SILO_OP_ARGUMENT || op == SILO_OP_CDIV_ARGUMENT;
-        const bool array = op == SILO_OP_EXTENT || op == SILO_OP_STRIDE || op == SILO_OP_ITEMSIZE;
-        if ((value || array) && (slot < 0 || slot >= SILO_MAX_PARAMETERS)) {
-            PyErr_Format(PyExc_ValueError, "a grid program names parameter %d", (int)slot);
-            return -1;
-        }
-        if (value)
-            note(grid->values, &grid->values_used, slot);
-        if (array)
-            note(grid->arrays, &grid->arrays_used, slot);
-    }
-    return 0;
-}
-
-/* Whether the program is of the usual kind, and then what it is. */
-static bool usual_axis(const silo_instruction *code, int32_t count, struct silo_usual_axis *axis) {
-    const bool divides = code->opcode == SILO_OP_CDIV_ARGUMENT && code->a > 0;
-    if (count != 1 || !(divides || (code->opcode == SILO_OP_CONST && code->a >= 0)))
-        return false;
-    axis->value = code->a;
-    axis->slot = divides ? (int16_t)code->b : -1;
-    axis->shift = divides && (code->a & (code->a - 1)) == 0
-                      ? (int8_t)__builtin_ctzll((unsigned long long)code->a)
-                      : -1;
-    return true;
-}
-
 int silo_grid_decode(struct silo_grid_programs *grid, PyObject *programs) {
+    silo_error error;
+    const Py_ssize_t axes = PyTuple_Check(programs) ? PyTuple_Size(programs) : 0;
     memset(grid, 0, sizeof *grid);
-    Py_ssize_t axes = PyTuple_Check(programs) ? PyTuple_Size(programs) : 0;
     if (axes < 1 || axes > 3) {
         PyErr_SetString(PyExc_ValueError, "a grid has 1 to 3 programs");
         return -1;
     }
-    grid->values = malloc(SILO_MAX_PARAMETERS * sizeof *grid->values);
-    grid->arrays = malloc(SILO_MAX_PARAMETERS * sizeof *grid->arrays);
-    if (grid->values == NULL || grid->arrays == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (int i = 0; i < axes; i++) {
-        if (decode_axis(grid, i, PyTuple_GetItem(programs, i)) != 0)
+    for (Py_ssize_t i = 0; i < axes; i++) {
+        char *data;
+        Py_ssize_t size;
+        if (PyBytes_AsStringAndSize(PyTuple_GetItem(programs, i), &data, &size) != 0)
             return -1;
-        grid->usual = (i == 0 || grid->usual) &&
-                      usual_axis(grid->axis[i], grid->counts[i], &grid->usual_axis[i]);
+        if (silo_grid_add_axis(grid, data, (size_t)size, &error) != 0)
+            return silo_raise_as(PyExc_ValueError, &error);
     }
-    grid->axes = (int32_t)axes;
     return 0;
 }
 
@@ -147,18 +76,21 @@ int silo_grid_parse(PyObject *kernel, PyObject *grid, int64_t dims[3]) {
     return parse_dimension(kernel, grid, 0, &dims[0]);
 }
 
-static int evaluation_error(PyObject *kernel, int axis, int error) {
-    static const char *const reasons[] = {
-        [SILO_EXPRESSION_OVERFLOW] = "its value does not fit 64 bits",
-        [SILO_EXPRESSION_DIVISION] = "it divides by zero",
-        [SILO_EXPRESSION_PROGRAM] = "it is not a program",
-        [SILO_EXPRESSION_SLOT] = "it reads an argument that is not an array",
-        [SILO_EXPRESSION_AXIS] = "it reads an axis that the array does not have",
-    };
-    PyErr_Format(silo_expression_error,
-                 "%U: the declared grid has no dimension %c for these arguments: %s", kernel,
-                 axis_name[axis], reasons[error]);
-    return -1;
+/* Raise what silo_grid_refuse says of a fault; -1. */
+static SILO_NOINLINE int raise_fault(PyObject *kernel, const struct silo_grid_fault *fault,
+                                     const int64_t dims[3]) {
+    silo_error error;
+    const char *name = PyUnicode_AsUTF8AndSize(kernel, NULL);
+    if (name == NULL)
+        return -1;
+    silo_grid_refuse(fault, name, dims, "", &error);
+    return silo_raise(&error);
+}
+
+int silo_grid_raise_limits(PyObject *kernel, const struct silo_function *function,
+                           const int64_t dims[3]) {
+    const struct silo_grid_fault fault = silo_grid_limits(function, dims);
+    return raise_fault(kernel, &fault, dims);
 }
 
 struct arrays {
@@ -200,10 +132,12 @@ static int read_arrays(const struct silo_grid_programs *grid, const struct silo_
     return 0;
 }
 
-/* Kept apart: the arrays are large, and most grids need none. */
+/* Kept apart: the arrays are large, and most grids need none. -1 with an exception set, or with the
+ * fault, of which the reason is then no SILO_GRID_NONE. */
 static SILO_NOINLINE int evaluate_with_arrays(const struct silo_grid_programs *grid,
                                               const struct silo_plan *plan, const uint64_t *slots,
-                                              PyObject *const *arguments, int64_t dims[3]) {
+                                              PyObject *const *arguments, int64_t dims[3],
+                                              struct silo_grid_fault *fault) {
     struct arrays arrays;
     struct silo_shape *shapes = PyMem_Malloc(grid->arrays_used * sizeof *shapes);
     if (shapes == NULL) {
@@ -219,57 +153,29 @@ static SILO_NOINLINE int evaluate_with_arrays(const struct silo_grid_programs *g
         .ndims = arrays.ndims,
         .itemsizes = arrays.itemsizes,
     };
-    for (int axis = 0; axis < grid->axes && result == 0; axis++) {
-        int error =
-            silo_expression_eval(grid->axis[axis], grid->counts[axis], &bindings, &dims[axis]);
-        if (error != 0)
-            result = evaluation_error(plan->kernel, axis, error);
-    }
+    if (result == 0)
+        result = silo_grid_evaluate(grid, &bindings, dims, fault);
     PyMem_Free(shapes);
     return result;
 }
 
-int silo_grid_evaluate(const struct silo_grid_programs *grid, const struct silo_plan *plan,
+int silo_grid_declared(const struct silo_grid_programs *grid, const struct silo_plan *plan,
                        const uint64_t *slots, const uint64_t *codes, PyObject *const *arguments,
                        int64_t dims[3]) {
-    dims[0] = dims[1] = dims[2] = 1;
-    for (uint32_t i = 0; i < grid->values_used; i++) {
-        const uint16_t slot = grid->values[i];
-        if (SILO_UNLIKELY(slot >= plan->count))
-            return evaluation_error(plan->kernel, 0, SILO_EXPRESSION_SLOT);
-        if (SILO_UNLIKELY(!silo_code_is_integer(codes[slot], slots[slot])))
-            return silo_bad_argument(plan->kernel, plan->names[slot],
-                                     "a signed 64-bit integer, for the declared grid reads it",
-                                     arguments[slot]);
-    }
-    if (SILO_UNLIKELY(grid->arrays_used != 0)) {
-        if (evaluate_with_arrays(grid, plan, slots, arguments, dims) != 0)
-            return -1;
-    } else {
+    struct silo_grid_fault fault = {.reason = SILO_GRID_NONE};
+    int result = silo_grid_check_values(grid, plan->count, slots, codes, &fault);
+    if (SILO_LIKELY(result == 0)) {
         const silo_bindings bindings = {.slot_count = plan->count,
                                         .values = (const int64_t *)slots};
-        for (int axis = 0; axis < grid->axes; axis++) {
-            int error =
-                silo_expression_eval(grid->axis[axis], grid->counts[axis], &bindings, &dims[axis]);
-            if (SILO_UNLIKELY(error != 0))
-                return evaluation_error(plan->kernel, axis, error);
-        }
+        result = SILO_UNLIKELY(grid->arrays_used != 0)
+                     ? evaluate_with_arrays(grid, plan, slots, arguments, dims, &fault)
+                     : silo_grid_evaluate(grid, &bindings, dims, &fault);
     }
-    for (int axis = 0; axis < 3; axis++) {
-        if (SILO_UNLIKELY(dims[axis] < 0)) {
-            PyErr_Format(silo_argument_error,
-                         "%U: the declared grid gives %lld as dimension %c for these arguments",
-                         plan->kernel, (long long)dims[axis], axis_name[axis]);
-            return -1;
-        }
-    }
-    return 0;
-}
-
-int silo_grid_too_large(PyObject *kernel, const int64_t dims[3], int axis, uint64_t limit) {
-    PyErr_Format(silo_argument_error,
-                 "%U: grid (%lld, %lld, %lld): dimension %c is limited to %llu on this device",
-                 kernel, (long long)dims[0], (long long)dims[1], (long long)dims[2],
-                 axis_name[axis], (unsigned long long)limit);
-    return -1;
+    if (SILO_LIKELY(result == 0) || fault.reason == SILO_GRID_NONE)
+        return result;
+    if (fault.reason == SILO_GRID_NOT_INTEGER)
+        return silo_bad_argument(plan->kernel, plan->names[fault.slot],
+                                 "a signed 64-bit integer, for the declared grid reads it",
+                                 arguments[fault.slot]);
+    return raise_fault(plan->kernel, &fault, dims);
 }

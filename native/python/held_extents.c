@@ -8,7 +8,7 @@ int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan
                       bool grid) {
     const Py_ssize_t count = given != NULL ? PyTuple_Size(given) : 0;
     extents->grid = grid;
-    extents->room = grid ? 4 : 0;
+    extents->room = grid ? SILO_GRID_WORDS : 0;
     if (count == 0)
         return 0;
     if (count != plan->count) {
@@ -29,8 +29,7 @@ int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan
             return -1;
         }
         extents->parameters[i] = (uint8_t)kind;
-        if (kind != SILO_EXTENT_FREE)
-            extents->room += 1 + (size_t)kind * SILO_MAX_AXES;
+        extents->room += silo_extent_room((unsigned)kind);
     }
     return 0;
 }
@@ -85,28 +84,13 @@ int silo_extents_read(const struct silo_plan *plan, const struct silo_extents *e
                                  "an array whose strides are whole elements, for they decide the "
                                  "code of this kernel",
                                  object);
-    const size_t ndim = (size_t)shape.ndim;
-    words[0] = ndim;
-    memcpy(words + 1, shape.sizes, ndim * sizeof *words);
-    if (strided)
-        memcpy(words + 1 + ndim, shape.strides, ndim * sizeof *words);
-    frame->extent_words += (uint32_t)(1 + ndim * (strided ? 2 : 1));
+    frame->extent_words += silo_extent_words_of_array(extents->parameters[index], shape.ndim,
+                                                      shape.sizes, shape.strides, words);
     return 0;
 }
 
 void silo_extents_read_grid(const int64_t *dims, struct silo_frame *frame) {
-    uint64_t *words = frame->extents + frame->extent_words;
-    words[0] = dims != NULL;
-    if (dims != NULL)
-        memcpy(words + 1, dims, 3 * sizeof *words);
-    frame->extent_words += dims != NULL ? 4 : 1;
-}
-
-/* How many words the extents of a parameter take. */
-static size_t words_of(const struct silo_extents *extents, int32_t index, const uint64_t *words) {
-    if (words[0] == SILO_EXTENTS_NONE)
-        return 1;
-    return 1 + (size_t)words[0] * extents->parameters[index];
+    frame->extent_words += silo_extent_words_of_grid(dims, frame->extents + frame->extent_words);
 }
 
 /* Those of the first parameter. */
@@ -114,7 +98,7 @@ static const uint64_t *first_words(const struct silo_extents *extents,
                                    const struct silo_frame *frame) {
     if (!extents->grid)
         return frame->extents;
-    return frame->extents + (frame->extents[0] != 0 ? 4 : 1);
+    return frame->extents + (frame->extents[0] != 0 ? SILO_GRID_WORDS : 1);
 }
 
 int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *extents,
@@ -124,7 +108,7 @@ int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *
         if (extents->parameters[i] == SILO_EXTENT_FREE)
             continue;
         const uint64_t *own = words;
-        words += words_of(extents, i, words);
+        words += silo_extent_words_at(extents->parameters[i], words);
         const struct silo_adapter *adapter =
             arguments[i] != NULL ? silo_adapter_of(Py_TYPE(arguments[i])) : NULL;
         /* A descriptor was read whole; a capsule is held, and what made it may make another one. */
@@ -170,7 +154,7 @@ PyObject *silo_extents_facts(const struct silo_plan *plan, const struct silo_ext
             fact = Py_NewRef(Py_None);
         } else {
             fact = one_fact((enum silo_extent)extents->parameters[i], words);
-            words += words_of(extents, i, words);
+            words += silo_extent_words_at(extents->parameters[i], words);
         }
         if (fact == NULL || PyTuple_SetItem(facts, i, fact) != 0)
             Py_CLEAR(facts);

@@ -1,23 +1,10 @@
-/* Extents in the guard: of a kernel whose code is made for one shape of an array, for one shape and
- * strides, or for one grid.
- *
- * They stand in the key as words, after the words of the arguments: for the grid, where it is held,
- * 1 and its three dimensions, or 0 where the call gives none; then for each parameter that is held,
- * in order, the number of dimensions, the extents and, where they are held, the strides; or
- * SILO_EXTENTS_NONE for what is not an array. The first word of each says how many follow, so two
- * keys with equal words have equal extents. */
+/* Extents of arrays and grids in the guard: from the objects of a call to the words of extents.h,
+ * and back. */
 #ifndef SILO_HELD_EXTENTS_H
 #define SILO_HELD_EXTENTS_H
 
+#include "extents.h"
 #include "frame.h"
-
-enum silo_extent {
-    SILO_EXTENT_FREE,   /* any shape */
-    SILO_EXTENT_SHAPE,  /* one shape */
-    SILO_EXTENT_LAYOUT, /* one shape and strides */
-};
-
-#define SILO_EXTENTS_NONE UINT64_MAX
 
 /* Which extents of a call its guard holds. */
 struct silo_extents {

@@ -17,10 +17,6 @@
 
 #include <math.h>
 
-/* Of one launch: years of a processor, whatever they do. Counts of programs and their time fit 64
- * bits with room to spare. */
-#define MOST_PROGRAMS (INT64_C(1) << 53)
-
 /* Whether the call leaves a parameter to the config. */
 static bool leaves_open(const struct silo_plan *plan, const struct silo_inputs *inputs) {
     for (int32_t i = 0; i < plan->count; i++)
@@ -91,20 +87,11 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
                 frame->key[words++] = constant[1];
             } else if (SILO_UNLIKELY(parameter->flags &
                                      (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT))) {
-                const unsigned kind = silo_code_kind(frame->key[i]);
-                uint64_t word = 0;
                 if ((parameter->flags & SILO_PARAMETER_OPEN_KEY) && open < 0)
                     open = leaves_open(plan, inputs);
-                if ((parameter->flags & SILO_PARAMETER_OPEN_KEY) && open == 0)
-                    word = 0; /* the caller decided everything that the size would decide */
-                else if (kind == SILO_VALUE_INT && (parameter->flags & SILO_PARAMETER_EXACT))
-                    word = frame->slots[i];
-                else if (kind == SILO_VALUE_INT)
-                    word = silo_code_is_integer(frame->key[i], frame->slots[i])
-                               ? (uint64_t)silo_bucket((int64_t)frame->slots[i])
-                               : (uint64_t)INT64_MAX;
-                else if (kind == SILO_VALUE_BOOL || kind == SILO_VALUE_FLOAT)
-                    word = frame->slots[i];
+                uint64_t word = 0;
+                if (!(parameter->flags & SILO_PARAMETER_OPEN_KEY) || open != 0)
+                    word = silo_key_word(parameter, frame->key[i], frame->slots[i]);
                 frame->key[words++] = word;
             }
         }
@@ -170,7 +157,7 @@ static int find_grid(struct silo_launcher *self, const struct silo_inputs *input
     if (grid == NULL && self->fixed != NULL && self->grid_object != NULL)
         grid = &self->grid; /* given with the example arguments, it goes before the declared one */
     if (grid == NULL && binding->grid.axes != 0)
-        return silo_grid_evaluate(&binding->grid, &self->plan, frame->slots, frame->key,
+        return silo_grid_declared(&binding->grid, &self->plan, frame->slots, frame->key,
                                   inputs->arguments, dims);
     if (grid == NULL && self->grid_object != NULL)
         grid = &self->grid;
@@ -183,27 +170,6 @@ static int find_grid(struct silo_launcher *self, const struct silo_inputs *input
     if (grid->callable != NULL)
         return call_grid(self, inputs, frame, binding, grid->callable, dims);
     memcpy(dims, grid->dims, sizeof grid->dims);
-    return 0;
-}
-
-/* 1: nothing to run; 0: in range; -1 with an exception set. */
-SILO_INLINE int check_grid(const struct silo_plan *plan, const struct silo_function *function,
-                           const int64_t dims[3]) {
-    if (dims[0] == 0 || dims[1] == 0 || dims[2] == 0)
-        return 1;
-    for (int axis = 0; axis < 3; axis++) {
-        if (SILO_UNLIKELY((uint64_t)dims[axis] > function->grid_limit[axis]))
-            return silo_grid_too_large(plan->kernel, dims, axis, function->grid_limit[axis]);
-    }
-    int64_t plane, total;
-    if (SILO_UNLIKELY(__builtin_mul_overflow(dims[0], dims[1], &plane) ||
-                      __builtin_mul_overflow(plane, dims[2], &total) || total > MOST_PROGRAMS)) {
-        PyErr_Format(
-            silo_argument_error,
-            "%U: grid (%lld, %lld, %lld) has more than 2^53 programs, which no launch ends",
-            plan->kernel, (long long)dims[0], (long long)dims[1], (long long)dims[2]);
-        return -1;
-    }
     return 0;
 }
 
@@ -222,21 +188,31 @@ static int raise_launch_error(const struct silo_launcher *self, const struct sil
     return -1;
 }
 
-/* Where one part of a descriptor lies; NULL with an exception set. */
-static SILO_NOINLINE void *part_of(const struct silo_launcher *self,
-                                   const struct silo_binding *binding,
-                                   const struct silo_packed *packed, struct silo_frame *frame) {
-    struct silo_descriptor *descriptor = &frame->descriptors[frame->slots[packed->slot]];
-    if (descriptor->rank != packed->rank) { /* only a call without a guard gets here so */
-        PyErr_Format(silo_argument_error,
-                     "%U: the tensor descriptor '%U' has %u dimensions; this code takes one of %u",
-                     self->plan.kernel, self->plan.names[packed->slot], descriptor->rank,
-                     packed->rank);
-        return NULL;
-    }
-    if (packed->part == SILO_PART_MAP)
-        return silo_descriptor_map(&self->plan, packed->slot, &binding->maps[packed->axis], frame);
-    return silo_descriptor_part(descriptor, packed->part, packed->axis);
+/* Of one launch, for its tensor maps. */
+struct map_call {
+    const struct silo_plan *plan;
+    struct silo_frame *frame;
+};
+
+static void *kept_map(void *context, int32_t slot, const struct silo_map_form *form) {
+    const struct map_call *call = context;
+    return silo_descriptor_map(call->plan, slot, form, call->frame);
+}
+
+/* Parameter `number` of the binary cannot be made: a map, for which an exception is set, or a
+ * descriptor of another rank. */
+static SILO_NOINLINE int raise_not_packed(const struct silo_plan *plan,
+                                          const struct silo_packing *packing,
+                                          const struct silo_values *values, int32_t number) {
+    silo_error error;
+    if (PyErr_Occurred())
+        return -1;
+    const char *kernel = PyUnicode_AsUTF8AndSize(plan->kernel, NULL),
+               *name = PyUnicode_AsUTF8AndSize(plan->names[packing->packed[number].slot], NULL);
+    if (kernel == NULL || name == NULL)
+        return -1;
+    silo_pack_refuse(packing, values, number, kernel, name, &error);
+    return silo_raise(&error);
 }
 
 /* Values of the parameters by the exact ABI, on the stack, then one driver call. */
@@ -245,43 +221,12 @@ SILO_INLINE int run(struct silo_launcher *self, const struct silo_inputs *inputs
                     void *stream) {
     if (SILO_UNLIKELY(binding->loaded->function.handle == NULL))
         return silo_library_run(self, inputs, binding, dims);
-    void *params[(size_t)binding->count + 1];
-    for (uint32_t i = 0; i < binding->count; i++) {
-        const struct silo_packed *packed = &binding->packed[i];
-        uint64_t *slot = &frame->slots[packed->slot];
-        params[i] = slot;
-        if (SILO_LIKELY(packed->pack == SILO_PACK_SLOT))
-            continue;
-        /* Nobody reads the slot after this: a float is narrowed in its place. */
-        double value;
-        memcpy(&value, slot, sizeof value);
-        switch ((enum silo_pack)packed->pack) {
-        case SILO_PACK_FP32: {
-            const float narrow = (float)value;
-            memcpy(slot, &narrow, sizeof narrow);
-            break;
-        }
-        case SILO_PACK_FP16:
-            *slot = silo_fp16_bits(value);
-            break;
-        case SILO_PACK_BF16:
-            *slot = silo_bf16_bits(value);
-            break;
-        case SILO_PACK_SCRATCH:
-            params[i] = &frame->scratch[0];
-            break;
-        case SILO_PACK_PROFILE:
-            params[i] = &frame->scratch[1];
-            break;
-        case SILO_PACK_DESCRIPTOR:
-            params[i] = part_of(self, binding, packed, frame);
-            if (params[i] == NULL)
-                return -1;
-            break;
-        case SILO_PACK_SLOT:
-            break;
-        }
-    }
+    void *params[(size_t)binding->packing.count + 1];
+    const struct silo_values values = {frame->slots, frame->scratch, frame->descriptors};
+    struct map_call call = {&self->plan, frame};
+    const int32_t packed = silo_pack(&binding->packing, &values, params, kept_map, &call);
+    if (SILO_UNLIKELY(packed != SILO_ALL_PACKED))
+        return raise_not_packed(&self->plan, &binding->packing, &values, packed);
     struct silo_loaded *loaded = binding->loaded;
     const struct silo_launch launch = {
         .function = &loaded->function,
@@ -326,9 +271,10 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
     else if (SILO_UNLIKELY(find_grid(self, inputs, grid, frame, binding, dims) != 0))
         return -1;
     const struct silo_function *function = &binding->loaded->function;
-    const int checked = check_grid(&self->plan, function, dims);
-    if (SILO_UNLIKELY(checked != 0))
-        return checked < 0 ? -1 : 0;
+    const enum silo_grid_state state = silo_grid_check(function, dims);
+    if (SILO_UNLIKELY(state != SILO_GRID_FITS))
+        return state == SILO_GRID_EMPTY ? 0
+                                        : silo_grid_raise_limits(self->plan.kernel, function, dims);
     void *stream = NULL;
     if (function->device != NULL) {
         if (SILO_UNLIKELY(read_stream(&self->plan, inputs, frame, function, &stream) != 0))
@@ -336,7 +282,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         /* The null stream cannot be captured. */
         if (SILO_UNLIKELY(stream != NULL))
             silo_binary_launched_on(binding->loaded->binary, stream);
-        if (SILO_UNLIKELY(binding->takes_scratch) &&
+        if (SILO_UNLIKELY(binding->packing.takes_scratch) &&
             silo_allocator_take(&self->plan, binding, dims, stream, frame) != 0)
             return -1;
     } else if (SILO_UNLIKELY(inputs->stream != NULL && inputs->stream != Py_None) &&
@@ -378,11 +324,12 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
         return self->fixed;
     }
     frame->device_word = frame->words++;
-    frame->key[frame->device_word] = silo_device_word(frame);
+    frame->key[frame->device_word] =
+        silo_device_word(silo_generation, frame->device_type, frame->device_id);
     if (SILO_UNLIKELY(inputs->options != 0) && read_options(self, inputs, frame) != 0)
         return NULL;
     uint64_t hash = 0;
-    PyObject *found = silo_guard_find(&self->guard, frame->key, frame->words, &hash);
+    PyObject *found = silo_known_find(&self->known, frame->key, frame->words, &hash);
     if (SILO_LIKELY(found != NULL))
         return (struct silo_binding *)found;
     return silo_miss(self, inputs, grid, frame, hash);
@@ -399,13 +346,16 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
                  objects = silo_hold_objects(count, inputs->options);
     uint64_t *words = __builtin_alloca(
         (slots + keys + objects + extents) * sizeof *words + count * sizeof(Py_buffer) +
-        silo_descriptor_room(&self->plan) * sizeof(struct silo_descriptor));
+        silo_descriptor_room(&self->plan) *
+            (sizeof(struct silo_descriptor) + sizeof(struct silo_descriptor_owner)));
     words[0] = 0;
     frame.slots = words + 1;
     frame.key = words + slots;
     frame.holds.object = (PyObject **)(frame.key + keys);
     frame.holds.buffer = (Py_buffer *)(frame.holds.object + objects);
     frame.descriptors = (struct silo_descriptor *)(frame.holds.buffer + count);
+    frame.owners =
+        (struct silo_descriptor_owner *)(frame.descriptors + silo_descriptor_room(&self->plan));
     frame.device_type = SILO_DEVICE_UNKNOWN;
     frame.device_id = 0;
     frame.device_from = 0;
@@ -414,7 +364,7 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.holds.buffers = frame.holds.objects = 0;
     frame.descriptors_used = 0;
     if (held) {
-        frame.extents = (uint64_t *)(frame.descriptors + silo_descriptor_room(&self->plan));
+        frame.extents = (uint64_t *)(frame.owners + silo_descriptor_room(&self->plan));
         frame.extent_words = 0;
         if (self->extents.grid)
             silo_extents_read_grid(grid ? grid->dims : NULL, &frame);

@@ -26,7 +26,7 @@ enum silo_route {
 /* What every call touches comes first, in two cache lines. */
 struct silo_launcher {
     PyObject_HEAD vectorcallfunc call;
-    struct silo_guard guard;
+    struct silo_known known;
     uint8_t route; /* enum silo_route */
     struct silo_plan plan;
     struct silo_bound *spare; /* owned memory of a Bound without references but to a plain grid, for

@@ -32,7 +32,7 @@ static PyObject *launcher_inspect(PyObject *self, PyObject *args, PyObject *keyw
 static PyObject *launcher_forget(PyObject *object, PyObject *unused) {
     (void)unused;
     struct silo_launcher *self = (struct silo_launcher *)object;
-    silo_guard_clear(&self->guard);
+    silo_known_clear(&self->known);
     PyDict_Clear(self->constants);
     Py_RETURN_NONE;
 }
@@ -97,7 +97,7 @@ static int launcher_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->constants);
     for (int32_t i = 0; i < self->plan.count; i++)
         Py_VISIT(self->plan.defaults[i]);
-    return silo_guard_traverse(&self->guard, visit, arg);
+    return silo_known_traverse(&self->known, visit, arg);
 }
 
 static int launcher_clear(PyObject *object) {
@@ -107,7 +107,7 @@ static int launcher_clear(PyObject *object) {
     Py_INCREF(Py_None);
     self->on_miss = Py_None;
     Py_XDECREF(on_miss);
-    silo_guard_clear(&self->guard);
+    silo_known_clear(&self->known);
     if (self->constants != NULL)
         PyDict_Clear(self->constants);
     self->grid.callable = NULL;
@@ -119,7 +119,7 @@ static void launcher_dealloc(PyObject *object) {
     struct silo_launcher *self = (struct silo_launcher *)object;
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
-    silo_guard_clear(&self->guard);
+    silo_known_clear(&self->known);
     for (uint32_t i = 0; i < self->form_count; i++)
         silo_form_free(self->forms[i]);
     silo_extents_clear(&self->extents);
@@ -147,14 +147,7 @@ static PyObject *launcher_name(PyObject *object, void *closure) {
 
 static PyObject *launcher_bindings(PyObject *object, void *closure) {
     (void)closure;
-    const struct silo_guard *guard = &((struct silo_launcher *)object)->guard;
-    PyObject *list = PyList_New(0);
-    for (uint32_t i = 0; list != NULL && guard->entries != NULL && i <= guard->mask; i++) {
-        if (guard->entries[i].binding != NULL &&
-            PyList_Append(list, guard->entries[i].binding) != 0)
-            Py_CLEAR(list);
-    }
-    return list;
+    return silo_known_list(&((struct silo_launcher *)object)->known);
 }
 
 int silo_launcher_init(PyObject *module) {

@@ -103,58 +103,6 @@ PyObject *silo_call_mapping(struct silo_launcher *self, const struct silo_inputs
     return mapping;
 }
 
-static const char *abi_noun(const struct silo_packed *packed, char *buffer, size_t size) {
-    switch ((enum silo_abi)packed->abi) {
-    case SILO_ABI_POINTER:
-        return "an array";
-    case SILO_ABI_BOOL:
-        return "a bool";
-    case SILO_ABI_INT:
-        PyOS_snprintf(buffer, size, "an int%u", packed->bits);
-        return buffer;
-    case SILO_ABI_UINT:
-        PyOS_snprintf(buffer, size, "a uint%u", packed->bits);
-        return buffer;
-    case SILO_ABI_FLOAT:
-        PyOS_snprintf(buffer, size, "a %u-bit float", packed->bits);
-        return buffer;
-    case SILO_ABI_DESCRIPTOR:
-        PyOS_snprintf(buffer, size, "a tensor descriptor of %u dimensions", packed->rank);
-        return buffer;
-    case SILO_ABI_NULL:
-        break;
-    }
-    return "nothing";
-}
-
-/* Whether an argument with this code can be passed in that place. What the code leaves open (the
- * value of an int64 that a kernel takes as int32) is refused: the binding will serve every later
- * call with the same code. */
-static bool fits(const struct silo_packed *packed, uint64_t code) {
-    const unsigned kind = silo_code_kind(code), bits = silo_code_bits(code);
-    const bool is_unsigned = silo_code_type(code) == SILO_UINT;
-    switch ((enum silo_abi)packed->abi) {
-    case SILO_ABI_POINTER:
-        return kind == SILO_VALUE_POINTER || kind == SILO_VALUE_ADDRESS || kind == SILO_VALUE_NONE;
-    case SILO_ABI_BOOL:
-        return kind == SILO_VALUE_BOOL;
-    case SILO_ABI_INT:
-        /* A wide unsigned value keeps its bits in an int64, as Triton's u64 arguments do. */
-        return kind == SILO_VALUE_BOOL ||
-               (kind == SILO_VALUE_INT &&
-                (bits < packed->bits || (bits == packed->bits && (!is_unsigned || bits == 64))));
-    case SILO_ABI_UINT:
-        return kind == SILO_VALUE_BOOL || (kind == SILO_VALUE_INT && bits <= packed->bits);
-    case SILO_ABI_FLOAT:
-        return kind == SILO_VALUE_FLOAT;
-    case SILO_ABI_DESCRIPTOR:
-        return kind == SILO_VALUE_DESCRIPTOR && silo_block_rank(code) == packed->rank;
-    case SILO_ABI_NULL:
-        break;
-    }
-    return true;
-}
-
 int silo_binding_check_device(const struct silo_launcher *self, const struct silo_binding *binding,
                               const struct silo_frame *frame) {
     const struct silo_driver *driver = binding->loaded->driver;
@@ -181,73 +129,29 @@ int silo_binding_check_device(const struct silo_launcher *self, const struct sil
 
 static int check(struct silo_launcher *self, const struct silo_inputs *inputs,
                  const struct silo_frame *frame, const struct silo_binding *binding) {
-    char wanted[64];
-    for (uint32_t i = 0; i < binding->count; i++) {
-        const struct silo_packed *packed = &binding->packed[i];
-        if (packed->abi == SILO_ABI_NULL)
-            continue;
-        if (packed->slot >= self->plan.count) {
-            PyErr_Format(PyExc_ValueError, "%U: the binding was made for another launcher",
-                         self->plan.kernel);
-            return -1;
-        }
-        PyObject *name = self->plan.names[packed->slot], *object = inputs->arguments[packed->slot];
-        const uint64_t code = frame->key[packed->slot];
-        if (!fits(packed, code))
-            return silo_bad_argument(self->plan.kernel, name,
-                                     abi_noun(packed, wanted, sizeof wanted), object);
-        if (packed->writes &&
-            (silo_code_kind(code) == SILO_VALUE_POINTER ||
-             silo_code_kind(code) == SILO_VALUE_DESCRIPTOR) &&
-            (code & SILO_FLAG_READONLY))
-            return silo_bad_argument(
-                self->plan.kernel, name,
-                "a writable array, for the kernel writes it (this one is read-only)", object);
+    char room[64];
+    const char *wanted;
+    int32_t index;
+    if (silo_packing_check(&binding->packing, frame->key, self->plan.count, room, sizeof room,
+                           &index, &wanted) != 0) {
+        if (wanted != NULL)
+            return silo_bad_argument(self->plan.kernel, self->plan.names[index], wanted,
+                                     inputs->arguments[index]);
+        PyErr_Format(PyExc_ValueError, "%U: the binding was made for another launcher",
+                     self->plan.kernel);
+        return -1;
     }
     return silo_binding_check_device(self, binding, frame);
 }
 
-/* The code that every value of a declared parameter has, facts aside; 0 where the declaration
- * leaves it open. */
-static uint64_t declared_code(const struct silo_parameter *parameter) {
-    const struct silo_dtype type = parameter->type;
-    switch ((enum silo_parameter_kind)parameter->kind) {
-    case SILO_PARAMETER_POINTER:
-        return SILO_CODE(SILO_VALUE_POINTER, 0, 0, 0);
-    case SILO_PARAMETER_INT:
-        return type.bits ? SILO_CODE(SILO_VALUE_INT, type.code, type.bits, 0) : 0;
-    case SILO_PARAMETER_FLOAT:
-        return SILO_CODE(SILO_VALUE_FLOAT, SILO_FLOAT, 32, 0);
-    case SILO_PARAMETER_BOOL:
-        return SILO_CODE(SILO_VALUE_BOOL, SILO_BOOL, 8, 0);
-    case SILO_PARAMETER_DESCRIPTOR:
-        return SILO_CODE(SILO_VALUE_DESCRIPTOR, 0, 0, 0);
-    case SILO_PARAMETER_ANY:
-    case SILO_PARAMETER_CONSTEXPR:
-        break;
-    }
-    return 0;
-}
-
 int silo_binding_check_plan(const struct silo_launcher *self, const struct silo_binding *binding) {
-    for (uint32_t i = 0; i < binding->count; i++) {
-        const struct silo_packed *packed = &binding->packed[i];
-        if (packed->abi == SILO_ABI_NULL)
-            continue;
-        const struct silo_parameter *parameter =
-            packed->slot < self->plan.count ? &self->plan.parameters[packed->slot] : NULL;
-        uint64_t code = parameter ? declared_code(parameter) : 0;
-        if (silo_code_kind(code) == SILO_VALUE_DESCRIPTOR)
-            code |= (uint64_t)packed->rank << SILO_BLOCK_SHIFT; /* looked at in every call */
-        if (code == 0 || !fits(packed, code) ||
-            (packed->writes && !(parameter->flags & SILO_PARAMETER_WRITES))) {
-            PyErr_Format(PyExc_ValueError,
-                         "%U: parameter %d is not declared as a fixed binding needs it",
-                         self->plan.kernel, (int)packed->slot);
-            return -1;
-        }
-    }
-    return 0;
+    int32_t index;
+    if (silo_packing_check_declared(&binding->packing, self->plan.parameters, self->plan.count,
+                                    &index) == 0)
+        return 0;
+    PyErr_Format(PyExc_ValueError, "%U: parameter %d is not declared as a fixed binding needs it",
+                 self->plan.kernel, (int)index);
+    return -1;
 }
 
 /* Objects whose identity is in the key, as a tuple for the entry to hold. */
@@ -332,7 +236,7 @@ struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inp
     PyObject *kept = NULL;
     if (check(self, inputs, frame, binding) != 0 ||
         (kept = kept_objects(self, inputs, frame)) == NULL ||
-        silo_guard_insert(&self->guard, frame->key, frame->words, hash, answer, kept) != 0) {
+        silo_known_insert(&self->known, frame->key, frame->words, hash, answer, kept) != 0) {
         Py_XDECREF(kept);
         Py_DECREF(answer);
         return NULL;

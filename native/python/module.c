@@ -6,6 +6,7 @@
 #include "buffer.h"
 #include "capsule.h"
 #include "code.h"
+#include "cpu_crash.h"
 #include "cpu_pool.h"
 #include "cuda_dict.h"
 #include "errors.h"
@@ -224,6 +225,8 @@ static PyMethodDef methods[] = {
     {"adapter", py_adapter, METH_O, "How arguments of a type are read."},
     {"read", py_read, METH_O,
      "(address, code, bits, readonly, (device type, index), sizes, strides) of an array."},
+    {"bundle_check", silo_py_bundle_check, METH_VARARGS, silo_py_bundle_check_doc},
+    {"bundle_digests", silo_py_bundle_digests, METH_VARARGS, silo_py_bundle_digests_doc},
     {"evaluate", silo_py_evaluate, METH_VARARGS, silo_py_evaluate_doc},
     {"tabulate", silo_py_tabulate, METH_VARARGS, silo_py_tabulate_doc},
     {"bucket", silo_py_bucket, METH_O, "The bucket of one integer."},
@@ -280,7 +283,13 @@ static int connect_pool(void) {
     Py_XDECREF(threading);
     if (PyErr_Occurred())
         return -1;
-    silo_cpu_python = (struct silo_cpu_python){interrupted, let_go, take_back, (pthread_t)ident};
+    silo_cpu_python = (struct silo_cpu_python){
+        .begins = silo_cpu_watch_faults,
+        .interrupted = interrupted,
+        .let_go = let_go,
+        .take_back = take_back,
+        .main = (pthread_t)ident,
+    };
     return 0;
 }
 

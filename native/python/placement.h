@@ -21,9 +21,4 @@ bool silo_open_drivers(void);
  * behind is found again only after 65,536 of them. */
 extern uint32_t silo_generation;
 
-SILO_INLINE uint64_t silo_device_word(const struct silo_frame *frame) {
-    return (uint64_t)(silo_generation & 0xffff) << 48 |
-           (uint64_t)(uint16_t)frame->device_type << 32 | (uint32_t)frame->device_id;
-}
-
 #endif

@@ -10,19 +10,14 @@
 int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object,
                    struct silo_frame *frame) {
     const struct silo_parameter *parameter = &plan->parameters[index];
-    const bool typed = parameter->kind == SILO_PARAMETER_INT && parameter->type.bits != 0;
     PyErr_Clear();
     const uint64_t value = PyLong_AsUnsignedLongLong(object);
     if ((value == UINT64_MAX && PyErr_Occurred()) ||
-        (typed && !(parameter->type.code == SILO_UINT && parameter->type.bits == 64))) {
+        !silo_wide_word(parameter, value, &frame->key[index])) {
         PyErr_Clear(); /* the message says it better */
         return silo_read_error(plan, index, object);
     }
     frame->slots[index] = value;
-    frame->key[index] = SILO_CODE(SILO_VALUE_INT, SILO_UINT, 64,
-                                  parameter->flags & SILO_PARAMETER_SPECIALIZE && (value & 15) == 0
-                                      ? SILO_FLAG_DIVISIBLE16
-                                      : 0U);
     return 0;
 }
 
@@ -96,22 +91,13 @@ static uint64_t range_flag(const struct silo_parameter *parameter, PyObject *obj
                        bytes <= INT32_MAX
                    ? SILO_FLAG_RANGE32
                    : 0;
-    if (silo_shape_read(object, adapter, &shape) != 0 || shape.itemsize == 0) {
+    if (silo_shape_read(object, adapter, &shape) != 0) {
         PyErr_Clear(); /* a duck type that does not say how large it is */
         return 0;
     }
-    uint64_t last = 0; /* the last element; extents and strides may be anything */
-    for (int32_t i = 0; i < shape.ndim; i++) {
-        uint64_t step;
-        if (shape.sizes[i] == 0)
-            return SILO_FLAG_RANGE32;
-        if (shape.sizes[i] < 0 || shape.strides[i] < 0 ||
-            __builtin_mul_overflow((uint64_t)shape.sizes[i] - 1, (uint64_t)shape.strides[i],
-                                   &step) ||
-            __builtin_add_overflow(last, step, &last) || last > INT32_MAX)
-            return 0;
-    }
-    return (last + 1) * (uint64_t)shape.itemsize <= INT32_MAX ? SILO_FLAG_RANGE32 : 0;
+    return silo_shape_in_range32(shape.sizes, shape.strides, shape.ndim, shape.itemsize)
+               ? SILO_FLAG_RANGE32
+               : 0;
 }
 
 static int read_array(const struct silo_plan *plan, int32_t index, PyObject *object,
@@ -262,7 +248,7 @@ int silo_read_again(const struct silo_plan *plan, PyObject *const *arguments,
         PyObject *object = arguments[i];
         uint64_t before = frame->slots[i];
         if (kind == SILO_VALUE_DESCRIPTOR) {
-            object = frame->descriptors[frame->slots[i]].base;
+            object = frame->owners[frame->slots[i]].base;
             before = frame->descriptors[frame->slots[i]].address;
         } else if (kind != SILO_VALUE_POINTER) {
             continue;

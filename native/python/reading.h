@@ -15,20 +15,9 @@ SILO_INLINE int silo_read_integer(const struct silo_plan *plan, int32_t index, P
     const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
     if (SILO_UNLIKELY(overflow != 0 || (value == -1 && PyErr_Occurred())))
         return silo_read_wide(plan, index, object, frame);
-    const unsigned flags = silo_integer_flags(parameter, value);
-    unsigned code = SILO_INT, bits = value == (int32_t)value ? 32 : 64;
-    if (parameter->kind == SILO_PARAMETER_INT && parameter->type.bits != 0) {
-        code = parameter->type.code;
-        bits = parameter->type.bits;
-        const unsigned spare = 64 - bits;
-        const bool fits = code == SILO_UINT
-                              ? value >= 0 && (spare == 0 || (uint64_t)value >> bits == 0)
-                              : (int64_t)((uint64_t)value << spare) >> spare == value;
-        if (SILO_UNLIKELY(!fits))
-            return silo_read_error(plan, index, object);
-    }
+    if (SILO_UNLIKELY(!silo_integer_word(parameter, value, &frame->key[index])))
+        return silo_read_error(plan, index, object);
     frame->slots[index] = (uint64_t)value;
-    frame->key[index] = SILO_CODE(SILO_VALUE_INT, code, bits, flags);
     return 0;
 }
 

@@ -1,98 +1,53 @@
 #include "shape_source.h"
 
-/* Fill strides of a compact row-major array, whose extents were checked. */
-static void compact(struct silo_shape *shape) {
-    int64_t step = 1;
-    for (int32_t i = shape->ndim - 1; i >= 0; i--) {
-        shape->strides[i] = step;
-        if (__builtin_mul_overflow(step, shape->sizes[i], &step))
-            step = 0; /* there are no elements */
-    }
+#include "errors.h"
+
+/* The checks are made without an error, and again for its text: a usual array costs no room for
+ * one. Each gives -1 with an exception set. */
+
+static SILO_NOINLINE int refuse_extents(const int64_t *sizes, const int64_t *strides, int32_t ndim,
+                                        int64_t unit) {
+    silo_error error;
+    silo_shape_check(sizes, strides, ndim, unit, &error);
+    return silo_raise_as(PyExc_ValueError, &error);
 }
 
-/* Whether there may be such an array. Strides count `unit` bytes; NULL: compact. -1 with an
- * exception set. */
 static int check_extents(const int64_t *sizes, const int64_t *strides, int32_t ndim, int64_t unit) {
-    int64_t elements = 1, reach = 0;
-    bool empty = false, overflow = false;
-    for (int32_t i = 0; i < ndim; i++) {
-        const int64_t size = sizes[i];
-        if (SILO_UNLIKELY(size < 0)) {
-            PyErr_Format(PyExc_ValueError, "its extent %d is %lld, which is negative", (int)i,
-                         (long long)size);
-            return -1;
-        }
-        empty |= size == 0;
-        overflow |= __builtin_mul_overflow(elements, size, &elements);
-        if (strides != NULL && size > 1) {
-            int64_t step;
-            if (strides[i] == INT64_MIN)
-                overflow = true;
-            else
-                overflow |= __builtin_mul_overflow(
-                                size - 1, strides[i] < 0 ? -strides[i] : strides[i], &step) ||
-                            __builtin_add_overflow(reach, step, &reach);
-        }
-    }
-    if (strides == NULL)
-        reach = elements;
-    overflow |= __builtin_mul_overflow(reach, unit != 0 ? unit : 1, &reach);
-    if (SILO_UNLIKELY(overflow && !empty)) {
-        PyErr_SetString(PyExc_ValueError, "its extents and strides reach beyond any memory");
-        return -1;
-    }
-    return 0;
+    return SILO_LIKELY(silo_shape_check(sizes, strides, ndim, unit, NULL) == 0)
+               ? 0
+               : refuse_extents(sizes, strides, ndim, unit);
 }
 
-/* The same of what was read. */
-static int check_shape(const struct silo_shape *shape) {
-    return check_extents(shape->sizes, shape->strides, shape->ndim, shape->itemsize);
+static SILO_NOINLINE int refuse_tensor(const struct dl_tensor *tensor) {
+    silo_error error;
+    silo_dlpack_check(tensor, &error);
+    return silo_raise_as(PyExc_ValueError, &error);
+}
+
+int silo_check_tensor(const struct dl_tensor *tensor) {
+    return SILO_LIKELY(silo_dlpack_check(tensor, NULL) == 0) ? 0 : refuse_tensor(tensor);
+}
+
+int silo_shape_of_tensor(const struct dl_tensor *tensor, struct silo_shape *shape) {
+    return SILO_LIKELY(silo_shape_of_dlpack(tensor, shape, NULL) == 0) ? 0 : refuse_tensor(tensor);
 }
 
 int silo_refuse_dimensions(long long ndim) {
-    PyErr_Format(PyExc_ValueError, "the array has %lld dimensions; there are 0 to 32", ndim);
-    return -1;
+    silo_error error;
+    silo_shape_check_rank(ndim, &error);
+    return silo_raise_as(PyExc_ValueError, &error);
 }
 
-int silo_dlpack_check(const struct dl_tensor *tensor) {
-    const int32_t ndim = tensor->ndim;
-    if (SILO_UNLIKELY(ndim < 0 || ndim > 32))
-        return silo_refuse_dimensions(ndim);
-    if (SILO_UNLIKELY(ndim > 0 && tensor->shape == NULL)) {
-        PyErr_Format(PyExc_ValueError, "the array has %d dimensions and no shape", (int)ndim);
-        return -1;
-    }
-    uint64_t end;
-    if (SILO_UNLIKELY(
-            __builtin_add_overflow((uint64_t)(uintptr_t)tensor->data, tensor->byte_offset, &end))) {
-        PyErr_Format(PyExc_ValueError, "its byte offset %llu leads beyond any memory",
-                     (unsigned long long)tensor->byte_offset);
-        return -1;
-    }
-    return check_extents(tensor->shape, tensor->strides, ndim,
-                         (tensor->dtype.bits * tensor->dtype.lanes + 7) / 8);
-}
-
-int silo_shape_of_dlpack(const struct dl_tensor *tensor, struct silo_shape *shape) {
-    if (silo_dlpack_check(tensor) != 0)
-        return -1;
-    shape->ndim = tensor->ndim;
-    shape->itemsize = tensor->dtype.bits * tensor->dtype.lanes / 8;
-    for (int32_t i = 0; i < tensor->ndim; i++)
-        shape->sizes[i] = tensor->shape[i];
-    if (tensor->strides == NULL)
-        compact(shape);
-    for (int32_t i = 0; tensor->strides != NULL && i < tensor->ndim; i++)
-        shape->strides[i] = tensor->strides[i];
-    return 0;
+static void compact(struct silo_shape *shape) {
+    silo_shape_compact(shape->sizes, shape->ndim, shape->strides);
 }
 
 /* Integers of a sequence; their number, or -1 with an exception set. */
-static int read_integers(PyObject *sequence, int64_t values[32]) {
+static int read_integers(PyObject *sequence, int64_t values[SILO_MAX_AXES]) {
     const Py_ssize_t count = PySequence_Size(sequence);
     if (count < 0)
         return -1;
-    if (count > 32)
+    if (count > SILO_MAX_AXES)
         return silo_refuse_dimensions(count);
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *item = PySequence_GetItem(sequence, i);
@@ -124,7 +79,7 @@ int silo_shape_of_sequences(PyObject *sizes, PyObject *strides, int32_t unit,
         return -1;
     }
     if (unit == 0)
-        return check_shape(shape);
+        return check_extents(shape->sizes, shape->strides, shape->ndim, shape->itemsize);
     if (check_extents(shape->sizes, shape->strides, shape->ndim, 1) != 0)
         return -1;
     for (int i = 0; i < steps; i++) {
@@ -135,7 +90,7 @@ int silo_shape_of_sequences(PyObject *sizes, PyObject *strides, int32_t unit,
 }
 
 int silo_shape_of_buffer(const Py_buffer *buffer, struct silo_shape *shape) {
-    if (buffer->ndim < 0 || buffer->ndim > 32)
+    if (buffer->ndim < 0 || buffer->ndim > SILO_MAX_AXES)
         return silo_refuse_dimensions(buffer->ndim);
     const Py_ssize_t unit = buffer->itemsize ? buffer->itemsize : 1;
     shape->whole = buffer->itemsize != 0;

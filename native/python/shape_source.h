@@ -1,22 +1,11 @@
-/* The shape of an array in numbers: what there can be, and what other forms of it say. */
+/* The shape of an array as buffers, sequences and DLPack say it. */
 #ifndef SILO_SHAPE_SOURCE_H
 #define SILO_SHAPE_SOURCE_H
 
-#include "dlpack.h"
 #include "python.h"
+#include "shape.h"
 
-/* Strides count elements. */
-struct silo_shape {
-    int32_t ndim;
-    int32_t itemsize; /* bytes; 0: unknown */
-    bool whole;       /* the strides are whole elements; else they were rounded */
-    int64_t sizes[32];
-    int64_t strides[32];
-};
-
-/* Functions that fill a shape give -1 with an exception set where there can be no such array. */
-
-int silo_shape_of_dlpack(const struct dl_tensor *tensor, struct silo_shape *shape);
+/* Functions that fill a shape give -1 with a ValueError set where there can be no such array. */
 
 int silo_shape_of_buffer(const Py_buffer *buffer, struct silo_shape *shape);
 
@@ -25,9 +14,10 @@ int silo_shape_of_buffer(const Py_buffer *buffer, struct silo_shape *shape);
 int silo_shape_of_sequences(PyObject *sizes, PyObject *strides, int32_t unit,
                             struct silo_shape *shape);
 
-/* Whether the numbers of a tensor can be true: dimensions, extents, the bytes it reaches. -1 with
- * an exception set. */
-int silo_dlpack_check(const struct dl_tensor *tensor);
+int silo_shape_of_tensor(const struct dl_tensor *tensor, struct silo_shape *shape);
+
+/* Whether the numbers of a tensor can be true: dimensions, extents, the bytes it reaches. */
+int silo_check_tensor(const struct dl_tensor *tensor);
 
 /* Raise the error of an array with so many dimensions; -1. */
 int silo_refuse_dimensions(long long ndim);

@@ -42,7 +42,7 @@ int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
                 PyErr_SetString(PyExc_ValueError, "the array has no DLPack form");
             return -1;
         }
-        return silo_shape_of_dlpack(&tensor, shape);
+        return silo_shape_of_tensor(&tensor, shape);
     }
     if (adapter->kind == SILO_ADAPT_DESCRIPTOR)
         return silo_descriptor_shape(object, shape);

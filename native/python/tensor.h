@@ -7,8 +7,7 @@
 
 #include "dlpack.h"
 #include "dtypes.h"
-
-#define SILO_MAX_AXES 32
+#include "shape.h"
 
 struct silo_tensor {
     void *memory; /* owned by the object that has this tensor; NULL only without elements */

@@ -210,6 +210,24 @@ def torch_close() -> None: ...
 def adapt_descriptor(kind: type, /) -> None: ...
 def adapter(kind: type, /) -> str: ...
 def read(array: object, /) -> tuple[int, int, int, bool, tuple[int, int], tuple[int, ...], tuple[int, ...]]: ...
+def bundle_check(
+    data: bytes | memoryview,
+    file_memory: int,
+    blob_kinds: tuple[str, ...],
+    launch_options: tuple[str, ...],
+    checked_kinds: tuple[str, ...],
+    target_kinds: tuple[str, ...],
+    /,
+) -> tuple[int, str, int, str] | None: ...
+def bundle_digests(
+    data: bytes | memoryview,
+    file_memory: int,
+    blob_kinds: tuple[str, ...],
+    launch_options: tuple[str, ...],
+    checked_kinds: tuple[str, ...],
+    target_kinds: tuple[str, ...],
+    /,
+) -> dict[str, tuple[str, ...]]: ...
 def evaluate(
     program: bytes,
     values: tuple[int, ...],

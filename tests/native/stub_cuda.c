@@ -276,6 +276,19 @@ API int cuMemFree_v2(uint64_t address) {
     return code != 0 ? code : release(address);
 }
 
+/* In order with the stream, and recorded by a capture: so never forbidden. */
+API int cuMemAllocAsync(uint64_t *address, size_t bytes, void *stream) {
+    (void)stream;
+    NEED_CONTEXT();
+    return allocate(address, bytes, DEVICE, current_index());
+}
+
+API int cuMemFreeAsync(uint64_t address, void *stream) {
+    (void)stream;
+    NEED_CONTEXT();
+    return release(address);
+}
+
 API int cuMemGetInfo_v2(size_t *available, size_t *total) {
     NEED_CONTEXT();
     free_memory(available, total);

@@ -187,6 +187,18 @@ API int hipFree(uint64_t address) {
     return hip(code != 0 ? code : release(address));
 }
 
+API int hipMallocAsync(uint64_t *address, size_t bytes, void *stream) {
+    (void)stream;
+    HIP_FAIL();
+    return hip(allocate(address, bytes, DEVICE, hip_device));
+}
+
+API int hipFreeAsync(uint64_t address, void *stream) {
+    (void)stream;
+    HIP_FAIL();
+    return hip(release(address));
+}
+
 API int hipMemGetInfo(size_t *available, size_t *total) {
     HIP_FAIL();
     free_memory(available, total);

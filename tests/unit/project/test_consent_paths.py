@@ -89,6 +89,7 @@ CALLS = {
 FORBIDDEN = ("exec", "eval", "LoadLibrary", "PyDLL", "dlopen", "pickle.loads", "pickle.load", "marshal.loads")
 
 NATIVE = {
+    "bundle_codec.c": ("dlopen", 1),  # libzstd by its name, where it is not linked and nobody gave another
     "cpu_driver.c": ("dlopen", 1),  # objects, for CpuModule
     "gpu_library.c": ("dlopen", 1),  # the GPU drivers by their names
     "torch_shim.c": ("dlopen", 2),  # libraries that are loaded already (RTLD_NOLOAD)

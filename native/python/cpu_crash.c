@@ -5,6 +5,8 @@
  * too once they are told, go to the handler that the signal had before, or to the system, in the
  * way they would have without this: by the same signal, at the same instruction. Whatever is called
  * here is safe in a signal handler. */
+#include "cpu_crash.h"
+
 #include "cpu_job.h"
 
 #include <errno.h>

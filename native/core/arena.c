@@ -1,0 +1,49 @@
+#include "arena.h"
+
+#include <stdlib.h>
+
+enum { ALIGNED = 16, FIRST = 1 << 14, MOST = 1 << 20 };
+
+struct silo_arena_chunk {
+    _Alignas(ALIGNED) struct silo_arena_chunk *after;
+    unsigned char data[];
+};
+
+void *silo_arena_array(struct silo_arena *arena, size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2)
+        return NULL;
+    bytes = (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
+    if (bytes == 0)
+        bytes = ALIGNED; /* so that an empty array is not NULL */
+    if (bytes > arena->left) {
+        /* Chunks grow with what was taken, so that there are few of them and little is unused. */
+        size_t room = arena->grown < FIRST ? FIRST : arena->grown;
+        if (room > MOST)
+            room = MOST;
+        const bool own = bytes > room / 4;
+        const size_t data = own ? bytes : room;
+        struct silo_arena_chunk *chunk = calloc(1, sizeof *chunk + data);
+        if (chunk == NULL)
+            return NULL;
+        arena->grown += data;
+        chunk->after = arena->chunks;
+        arena->chunks = chunk;
+        if (own) /* what is left of the last chunk stays in use */
+            return chunk->data;
+        arena->next = chunk->data;
+        arena->left = data;
+    }
+    void *taken = arena->next;
+    arena->next += bytes;
+    arena->left -= bytes;
+    return taken;
+}
+
+void silo_arena_free(struct silo_arena *arena) {
+    for (struct silo_arena_chunk *chunk = arena->chunks, *after; chunk != NULL; chunk = after) {
+        after = chunk->after;
+        free(chunk);
+    }
+    *arena = (struct silo_arena){0};
+}

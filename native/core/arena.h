@@ -1,0 +1,22 @@
+/* Memory that is given back all at once: what is read of a bundle lives as long as the bundle. */
+#ifndef SILO_ARENA_H
+#define SILO_ARENA_H
+
+#include "base.h"
+
+struct silo_arena_chunk;
+
+/* Starts as {0}. */
+struct silo_arena {
+    struct silo_arena_chunk *chunks; /* owned */
+    unsigned char *next;
+    size_t left;
+    size_t grown; /* bytes of all chunks */
+};
+
+/* `count` items of `size` bytes, zeroed, aligned for any of them; NULL where memory is out. */
+void *silo_arena_array(struct silo_arena *arena, size_t count, size_t size);
+
+void silo_arena_free(struct silo_arena *arena);
+
+#endif

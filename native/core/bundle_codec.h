@@ -1,0 +1,30 @@
+/* Blobs and manifests that are stored as a zstd frame. Silo has no decoder of its own: libzstd is
+ * linked where it was found at build time, else given by the program, else opened by its name. */
+#ifndef SILO_BUNDLE_CODEC_H
+#define SILO_BUNDLE_CODEC_H
+
+#include "error.h"
+
+#include "base.h"
+
+enum { SILO_CODEC_PROBLEM = 256 };
+
+/* Decompress one frame, the whole of `stored`, to exactly `raw_bytes` bytes. 0, or -1 with
+ * `problem` filled. From any thread. */
+typedef int silo_codec(const void *stored, size_t stored_bytes, void *raw, size_t raw_bytes,
+                       char problem[SILO_CODEC_PROBLEM]);
+
+/* What to use where libzstd is not linked; NULL: libzstd.so.1 by its name. */
+void silo_codec_use(silo_codec *codec);
+
+/* The content size that a frame states: 0, or -1 with `problem` filled where it is none, or states
+ * no size. Nothing is decompressed. */
+int silo_codec_stated(const uint8_t *stored, size_t stored_bytes, uint64_t *raw_bytes,
+                      char problem[SILO_CODEC_PROBLEM]);
+
+/* Decompress a frame that states `raw_bytes` into memory of that size. 0, SILO_ERROR_DAMAGED, or
+ * SILO_ERROR_CODEC where nothing decompresses here; with `problem` filled. */
+int silo_codec_expand(const uint8_t *stored, size_t stored_bytes, uint8_t *raw, size_t raw_bytes,
+                      char problem[SILO_CODEC_PROBLEM]);
+
+#endif

@@ -1,0 +1,280 @@
+/* A bundle opened: its manifest verified at once, kernels and variants when they are asked for,
+ * each blob when it is read. Nothing is executed (silo.bundle.reader). */
+#include "bundle_codec.h"
+#include "host_digest.h"
+#include "manifest_kernels.h"
+#include "manifest_open.h"
+#include "manifest_variants.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct silo_reader {
+    /* Held while anything is decoded: tables, kernels and variants are made once, by whoever asks
+     * first, and never change afterwards. */
+    pthread_mutex_t decoding;
+    struct silo_manifest manifest;
+    const uint8_t *data; /* borrowed */
+    char *name, *text;   /* owned; of the manifest, parsed in place */
+    char identity[SILO_SHA256_HEX];
+};
+
+enum { MIB_SHIFT = 20 };
+static const uint64_t FILE_MEMORY = UINT64_C(64) << MIB_SHIFT;
+
+/* ---- opening ---- */
+
+static int copy_names(struct silo_arena *arena, const char *const *names,
+                      const char *const **copied) {
+    size_t count = 0, bytes = 0;
+    if (names == NULL)
+        return 0;
+    for (; names[count] != NULL; count++)
+        bytes += strlen(names[count]) + 1;
+    const char **made = silo_arena_array(arena, count + 1, sizeof *made);
+    char *text = silo_arena_array(arena, bytes, 1);
+    if (made == NULL || text == NULL)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        made[i] = text;
+        const size_t length = strlen(names[i]) + 1;
+        memcpy(text, names[i], length);
+        text += length;
+    }
+    *copied = made;
+    return 0;
+}
+
+static int copy_known(struct silo_manifest *manifest, const struct silo_reader_source *source) {
+    struct silo_known_names *known = &manifest->known;
+    struct silo_arena *arena = &manifest->arena;
+    return copy_names(arena, source->blob_kinds, &known->blob_kinds) |
+           copy_names(arena, source->launch_options, &known->launch_options) |
+           copy_names(arena, source->checked_kinds, &known->checked_kinds) |
+           copy_names(arena, source->target_kinds, &known->target_kinds);
+}
+
+static int refuse_manifest(const struct silo_reader *reader, int code, const char *problem,
+                           silo_error *error) {
+    return silo_fail_at(error, code, "manifest", reader->manifest.header.manifest_offset, "%s: %s",
+                        reader->name, problem);
+}
+
+/* The manifest's frame, in `text`, decompressed in its place. */
+static int expand_manifest(struct silo_reader *reader, size_t *bytes, silo_error *error) {
+    const uint8_t *stored = (const uint8_t *)reader->text;
+    char problem[SILO_CODEC_PROBLEM];
+    uint64_t raw_bytes, most = reader->manifest.allowed / SILO_TEXT_SHARE;
+    if (most > SILO_MAX_MANIFEST_BYTES)
+        most = SILO_MAX_MANIFEST_BYTES;
+    if (silo_codec_stated(stored, *bytes, &raw_bytes, problem) != 0)
+        return refuse_manifest(reader, SILO_ERROR_DAMAGED, problem, error);
+    if (raw_bytes > most) {
+        snprintf(problem, sizeof problem, "the zstd frame holds %llu bytes where %llu are allowed",
+                 (unsigned long long)raw_bytes, (unsigned long long)most);
+        return refuse_manifest(reader, SILO_ERROR_TOO_LARGE, problem, error);
+    }
+    char *raw = malloc((size_t)raw_bytes + 1);
+    if (raw == NULL)
+        return silo_fail_memory(error);
+    const int code = silo_codec_expand(stored, *bytes, (uint8_t *)raw, (size_t)raw_bytes, problem);
+    free(reader->text);
+    reader->text = raw;
+    *bytes = (size_t)raw_bytes;
+    return code == 0 ? 0 : refuse_manifest(reader, code, problem, error);
+}
+
+static int open_manifest(struct silo_reader *reader, silo_error *error) {
+    const struct silo_header *header = &reader->manifest.header;
+    size_t bytes = (size_t)header->manifest_bytes;
+    uint8_t digest[SILO_SHA256_BYTES];
+    reader->text = malloc(bytes + 1);
+    if (reader->text == NULL)
+        return silo_fail_memory(error);
+    /* Copied first and hashed then: the file's pages could change in between. */
+    memcpy(reader->text, reader->data + header->manifest_offset, bytes);
+    silo_sha256(reader->text, bytes, digest);
+    if (memcmp(digest, header->manifest_sha256, sizeof digest) != 0)
+        return refuse_manifest(reader, SILO_ERROR_DAMAGED,
+                               "the manifest is damaged: its sha256 is not the one in the header",
+                               error);
+    silo_sha256_hex(digest, reader->identity);
+    if (header->zstd_manifest && expand_manifest(reader, &bytes, error) != 0)
+        return -1;
+    return silo_manifest_open(&reader->manifest, reader->text, bytes, error);
+}
+
+struct silo_reader *silo_reader_open(const struct silo_reader_source *source, silo_error *error) {
+    struct silo_reader *reader = calloc(1, sizeof *reader);
+    if (reader == NULL) {
+        silo_fail_memory(error);
+        return NULL;
+    }
+    pthread_mutex_init(&reader->decoding, NULL);
+    struct silo_manifest *manifest = &reader->manifest;
+    const uint64_t memory = source->file_memory != 0 ? source->file_memory : FILE_MEMORY;
+    reader->data = source->data;
+    reader->name = strdup(source->name != NULL ? source->name : "bundle");
+    manifest->file = reader->name;
+    manifest->allowed = memory > UINT64_MAX - source->bytes ? UINT64_MAX : memory + source->bytes;
+    if (reader->name == NULL || copy_known(manifest, source) != 0) {
+        silo_fail_memory(error);
+    } else if (silo_header_read(source->data, source->bytes, reader->name, &manifest->header,
+                                error) == 0 &&
+               open_manifest(reader, error) == 0) {
+        return reader;
+    }
+    silo_reader_close(reader);
+    return NULL;
+}
+
+void silo_reader_close(struct silo_reader *reader) {
+    if (reader == NULL)
+        return;
+    silo_arena_free(&reader->manifest.arena);
+    pthread_mutex_destroy(&reader->decoding);
+    free(reader->name);
+    free(reader->text);
+    free(reader);
+}
+
+/* ---- what was checked on opening ---- */
+
+const char *silo_reader_identity(const struct silo_reader *reader) {
+    return reader->identity;
+}
+
+const char *silo_reader_name(const struct silo_reader *reader) {
+    return reader->name;
+}
+
+uint32_t silo_reader_blob_count(const struct silo_reader *reader) {
+    return reader->manifest.blob_count;
+}
+
+const struct silo_blob *silo_reader_blob(const struct silo_reader *reader, uint32_t index) {
+    return &reader->manifest.blobs[index];
+}
+
+uint32_t silo_reader_kernel_count(const struct silo_reader *reader) {
+    return reader->manifest.kernel_count;
+}
+
+struct silo_string silo_reader_kernel_name(const struct silo_reader *reader, uint32_t index) {
+    return reader->manifest.kernels[index].name;
+}
+
+int64_t silo_reader_kernel_index(const struct silo_reader *reader, const char *name) {
+    return silo_kernels_find(&reader->manifest, name, strlen(name));
+}
+
+/* ---- what is decoded when it is asked for ---- */
+
+const struct silo_kernel_info *silo_reader_kernel(struct silo_reader *reader, uint32_t index,
+                                                  silo_error *error) {
+    struct silo_manifest *manifest = &reader->manifest;
+    const struct silo_decoding decoding = silo_decoding_of(manifest, error);
+    pthread_mutex_lock(&reader->decoding);
+    const struct silo_kernel_info *info = silo_kernel_head(manifest, &decoding, index);
+    if (info != NULL && !manifest->kernels[index].grouped &&
+        silo_variants_group(manifest, &decoding, index) != 0)
+        info = NULL;
+    pthread_mutex_unlock(&reader->decoding);
+    return info;
+}
+
+const struct silo_variant *silo_reader_variant(struct silo_reader *reader, uint32_t kernel,
+                                               uint32_t number, silo_error *error) {
+    struct silo_manifest *manifest = &reader->manifest;
+    const struct silo_decoding decoding = silo_decoding_of(manifest, error);
+    const struct silo_variant *variant = NULL;
+    pthread_mutex_lock(&reader->decoding);
+    if (silo_kernel_head(manifest, &decoding, kernel) != NULL)
+        variant = silo_variants_get(manifest, &decoding, kernel, number);
+    pthread_mutex_unlock(&reader->decoding);
+    return variant;
+}
+
+bool silo_reader_has_config(struct silo_reader *reader, uint32_t kernel, uint32_t number,
+                            const struct silo_config *config) {
+    pthread_mutex_lock(&reader->decoding);
+    const bool has = silo_variants_has_config(&reader->manifest, kernel, number, config);
+    pthread_mutex_unlock(&reader->decoding);
+    return has;
+}
+
+int silo_reader_check(struct silo_reader *reader, silo_error *error) {
+    struct silo_manifest *manifest = &reader->manifest;
+    const struct silo_decoding decoding = silo_decoding_of(manifest, error);
+    pthread_mutex_lock(&reader->decoding);
+    int result = silo_tables_check(&decoding, manifest->tables);
+    for (uint32_t i = 0; i < manifest->kernel_count && result == 0; i++) {
+        if (silo_kernel_head(manifest, &decoding, i) == NULL ||
+            silo_variants_check(manifest, &decoding, i) != 0)
+            result = -1;
+    }
+    pthread_mutex_unlock(&reader->decoding);
+    return result;
+}
+
+int silo_reader_host_digest(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
+                            char digest[65], silo_error *error) {
+    const struct silo_variant *decoded = silo_reader_variant(reader, kernel, variant, error);
+    if (decoded == NULL)
+        return -1;
+    /* Reads what no longer changes. */
+    return silo_host_digest(&reader->manifest, kernel, variant, decoded, digest) == 0
+               ? 0
+               : silo_fail_memory(error);
+}
+
+/* ---- blobs ---- */
+
+static const uint8_t *refuse_blob(const struct silo_reader *reader, const struct silo_blob *blob,
+                                  int code, const char *problem, silo_error *error) {
+    char field[128];
+    snprintf(field, sizeof field, "blob %.64s %.16s", blob->kind.data, blob->sha256);
+    silo_fail_at(error, code, field, blob->offset, "%s: %s", reader->name, problem);
+    return NULL;
+}
+
+const uint8_t *silo_reader_bytes(struct silo_reader *reader, uint32_t blob, void **owned,
+                                 silo_error *error) {
+    const struct silo_blob *row = &reader->manifest.blobs[blob];
+    const uint8_t *stored = reader->data + row->offset, *raw = stored;
+    char problem[SILO_CODEC_PROBLEM], hex[SILO_SHA256_HEX];
+    uint8_t digest[SILO_SHA256_BYTES];
+    *owned = NULL;
+    if (row->raw_bytes > reader->manifest.allowed) {
+        snprintf(problem, sizeof problem,
+                 "%llu MiB in one piece; at most %llu MiB are allowed (file_memory, "
+                 "SILO_FILE_BYTES)",
+                 (unsigned long long)(row->raw_bytes >> MIB_SHIFT),
+                 (unsigned long long)(reader->manifest.allowed >> MIB_SHIFT));
+        return refuse_blob(reader, row, SILO_ERROR_TOO_LARGE, problem, error);
+    }
+    if (row->compressed) {
+        uint8_t *made = malloc((size_t)row->raw_bytes);
+        if (made == NULL) {
+            silo_fail_memory(error);
+            return NULL;
+        }
+        const int code = silo_codec_expand(stored, (size_t)row->stored_bytes, made,
+                                           (size_t)row->raw_bytes, problem);
+        if (code != 0) {
+            free(made);
+            return refuse_blob(reader, row, code, problem, error);
+        }
+        *owned = made;
+        raw = made;
+    }
+    silo_sha256(raw, (size_t)row->raw_bytes, digest);
+    silo_sha256_hex(digest, hex);
+    if (memcmp(hex, row->sha256, sizeof hex) != 0) {
+        free(*owned);
+        *owned = NULL;
+        return refuse_blob(reader, row, SILO_ERROR_DAMAGED, "damaged: its sha256 differs", error);
+    }
+    return raw;
+}

@@ -1,0 +1,101 @@
+#include "guard.h"
+
+#include <stdlib.h>
+
+struct silo_guard_entry *silo_guard_entry_new(const uint64_t *key, uint32_t words, void *binding,
+                                              void *keep) {
+    struct silo_guard_entry *made = malloc(sizeof *made + words * sizeof *key);
+    if (made == NULL)
+        return NULL;
+    made->binding = binding;
+    made->keep = keep;
+    made->words = words;
+    memcpy(made->key, key, words * sizeof *key);
+    return made;
+}
+
+/* Where an entry of this hash and key is or would be. */
+static struct silo_guard_slot *place(struct silo_guard_table *table, uint64_t hash,
+                                     const struct silo_guard_entry *wanted) {
+    uint32_t i = (uint32_t)(hash >> 20) & table->mask;
+    while (table->slots[i].entry != NULL &&
+           !(table->slots[i].hash == hash &&
+             silo_guard_equal(table->slots[i].entry, wanted->key, wanted->words)))
+        i = (i + 1) & table->mask;
+    return &table->slots[i];
+}
+
+/* A larger table with the entries of `old`, which is kept behind it; NULL: out of memory. */
+static struct silo_guard_table *larger(struct silo_guard_table *old) {
+    const uint32_t mask = old != NULL ? old->mask * 2 + 1 : 7;
+    struct silo_guard_table *made =
+        calloc(1, sizeof *made + ((size_t)mask + 1) * sizeof *made->slots);
+    if (made == NULL)
+        return NULL;
+    made->mask = mask;
+    made->older = old;
+    for (uint32_t i = 0; old != NULL && i <= old->mask; i++) {
+        const struct silo_guard_slot *slot = &old->slots[i];
+        if (slot->entry != NULL)
+            *place(made, slot->hash, slot->entry) = *slot;
+    }
+    made->used = old != NULL ? old->used : 0;
+    return made;
+}
+
+int silo_guard_insert(struct silo_guard *guard, struct silo_guard_entry *entry, uint64_t hash,
+                      struct silo_guard_entry **replaced) {
+    struct silo_guard_table *table = guard->table;
+    *replaced = NULL;
+    if (table == NULL || 2 * (table->used + 1) > table->mask) {
+        table = larger(table);
+        if (table == NULL)
+            return -1;
+        __atomic_store_n(&guard->table, table, __ATOMIC_RELEASE);
+    }
+    struct silo_guard_slot *slot = place(table, hash, entry);
+    *replaced = slot->entry;
+    if (*replaced == NULL) {
+        slot->hash = hash; /* nobody looks at it before there is an entry */
+        table->used++;
+    } else {
+        __atomic_store_n(&table->last, NULL, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&slot->entry, entry, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* Free those that `table` replaced; the entries are its own. */
+static void free_older(struct silo_guard_table *table) {
+    struct silo_guard_table *older = table->older;
+    table->older = NULL;
+    while (older != NULL) {
+        struct silo_guard_table *next = older->older;
+        free(older);
+        older = next;
+    }
+}
+
+void silo_guard_free_older(struct silo_guard *guard) {
+    if (guard->table != NULL)
+        free_older(guard->table);
+}
+
+struct silo_guard_table *silo_guard_take(struct silo_guard *guard) {
+    return __atomic_exchange_n(&guard->table, NULL, __ATOMIC_ACQ_REL);
+}
+
+void silo_guard_table_free(struct silo_guard_table *table,
+                           void (*release)(void *binding, void *keep)) {
+    if (table == NULL)
+        return;
+    free_older(table);
+    for (uint32_t i = 0; i <= table->mask; i++) {
+        struct silo_guard_entry *entry = table->slots[i].entry;
+        if (entry == NULL)
+            continue;
+        release(entry->binding, entry->keep);
+        free(entry);
+    }
+    free(table);
+}

@@ -1,0 +1,47 @@
+#include "known_names.h"
+
+/* Compile options that launch info has, of Silo's own compilers: silo.shipped.LAUNCH_OPTIONS. */
+static const char *const LAUNCH_OPTIONS[] = {"cpu_chunk", "cpu_threads", NULL};
+
+/* Kinds of blobs of Silo's own compilers, and those of them that are text that a check compiles:
+ * silo.shipped.BLOB_KINDS. A test compares both. */
+static const char *const BLOB_KINDS[] = {"c", "cubin", "hsaco", "ptx", "so", "ttir", NULL};
+static const char *const CHECKED_KINDS[] = {"ttir", NULL};
+
+/* silo.bundle.format.DOCUMENT_KINDS. */
+static const char *const DOCUMENT_KINDS[] = {"cases", "trials", NULL};
+
+/* silo.core.target.TARGET_KINDS. */
+static const char *const TARGET_KINDS[] = {"cuda", "hip",   "xpu",  "cpu",
+                                           "tpu",  "metal", "fake", NULL};
+
+static bool among(const char *const *names, const char *name, size_t length) {
+    for (; names != NULL && *names != NULL; names++) {
+        if (strlen(*names) == length && memcmp(*names, name, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool silo_known_blob_kind(const struct silo_known_names *known, const char *kind, size_t length) {
+    return among(BLOB_KINDS, kind, length) || among(known->blob_kinds, kind, length);
+}
+
+bool silo_known_document(const char *kind, size_t length) {
+    return among(DOCUMENT_KINDS, kind, length);
+}
+
+bool silo_known_checked_text(const struct silo_known_names *known, const char *kind,
+                             size_t length) {
+    return among(CHECKED_KINDS, kind, length) ||
+           (!among(BLOB_KINDS, kind, length) && among(known->checked_kinds, kind, length));
+}
+
+bool silo_known_launch_option(const struct silo_known_names *known, const char *name,
+                              size_t length) {
+    return among(LAUNCH_OPTIONS, name, length) || among(known->launch_options, name, length);
+}
+
+bool silo_known_target_kind(const struct silo_known_names *known, const char *kind, size_t length) {
+    return among(TARGET_KINDS, kind, length) || among(known->target_kinds, kind, length);
+}

@@ -1,0 +1,222 @@
+#include "manifest_checks.h"
+
+#include "bytes_order.h"
+#include "json_text.h"
+#include "printable.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MAX_SHORT_TEXT = 1 << 16, MAX_NAME = 1024, MAX_LISTED_NAMES = 1 << 12 };
+
+/* ---- errors ---- */
+
+static void write_field(const struct silo_field *field, char *text, size_t room, size_t *length) {
+    if (field->of != NULL)
+        write_field(field->of, text, room, length);
+    const size_t left = room - *length;
+    int wrote;
+    if (field->name == NULL)
+        wrote = snprintf(text + *length, left, "[%llu]", (unsigned long long)field->index);
+    else
+        wrote = snprintf(text + *length, left, "%s%s", field->of != NULL ? "." : "", field->name);
+    const size_t more = wrote < 0 ? 0 : (size_t)wrote;
+    *length += more < left ? more : left - 1;
+}
+
+static int refuse(const struct silo_decoding *decoding, const struct silo_field *field, int code,
+                  const char *format, va_list arguments) {
+    char message[800], name[128];
+    size_t length = 0;
+    vsnprintf(message, sizeof message, format, arguments);
+    write_field(field, name, sizeof name, &length);
+    return silo_fail_at(decoding->error, code, name, decoding->offset, "%s: %s", decoding->file,
+                        message);
+}
+
+int silo_refuse(const struct silo_decoding *decoding, const struct silo_field *field,
+                const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    refuse(decoding, field, SILO_ERROR_DAMAGED, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+int silo_refuse_large(const struct silo_decoding *decoding, const struct silo_field *field,
+                      const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    refuse(decoding, field, SILO_ERROR_TOO_LARGE, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+void *silo_decoding_array(const struct silo_decoding *decoding, size_t count, size_t size) {
+    void *made = silo_arena_array(decoding->arena, count, size);
+    if (made == NULL)
+        silo_fail_memory(decoding->error);
+    return made;
+}
+
+static int wrong_type(const struct silo_decoding *decoding, const struct silo_field *field,
+                      const struct silo_json *node, const char *wanted) {
+    return silo_refuse(decoding, field, "a %s where %s is needed", silo_json_type_name(node),
+                       wanted);
+}
+
+/* ---- readers ---- */
+
+int silo_need_members(const struct silo_decoding *decoding, const struct silo_field *field,
+                      const struct silo_json *node, const char *const *names, size_t count,
+                      const char *const *optional, const struct silo_json **found) {
+    if (node->type != SILO_JSON_OBJECT)
+        return wrong_type(decoding, field, node, "an object");
+    size_t used = 0, i = 0;
+    for (; i < count; i++) {
+        found[i] = silo_json_member(node, names[i]);
+        if (found[i] == NULL)
+            return silo_refuse(decoding, field, "the member %s is missing", names[i]);
+        used++;
+    }
+    for (; optional != NULL && *optional != NULL; optional++, i++) {
+        found[i] = silo_json_member(node, *optional);
+        used += found[i] != NULL;
+    }
+    if (used != node->count) /* no name occurs twice */
+        return silo_refuse(decoding, field, "unknown members");
+    return 0;
+}
+
+int silo_need_items(const struct silo_decoding *decoding, const struct silo_field *field,
+                    const struct silo_json *node, uint64_t most) {
+    if (node->type != SILO_JSON_LIST)
+        return wrong_type(decoding, field, node, "a list");
+    if (node->count > most)
+        return silo_refuse(decoding, field, "%u items where at most %llu are allowed", node->count,
+                           (unsigned long long)most);
+    return 0;
+}
+
+int silo_need_integer(const struct silo_decoding *decoding, const struct silo_field *field,
+                      const struct silo_json *node, int64_t low, int64_t high, int64_t *value) {
+    if (node->type != SILO_JSON_INT && node->type != SILO_JSON_BIG_INT)
+        return wrong_type(decoding, field, node, "an integer");
+    if (node->type == SILO_JSON_BIG_INT || node->integer < low || node->integer > high)
+        return silo_refuse(decoding, field, "the number is out of range (%lld to %lld)",
+                           (long long)low, (long long)high);
+    *value = node->integer;
+    return 0;
+}
+
+int silo_need_bool(const struct silo_decoding *decoding, const struct silo_field *field,
+                   const struct silo_json *node, bool *value) {
+    if (node->type != SILO_JSON_BOOL)
+        return wrong_type(decoding, field, node, "true or false");
+    *value = node->integer != 0;
+    return 0;
+}
+
+int silo_need_text(const struct silo_decoding *decoding, const struct silo_field *field,
+                   const struct silo_json *node, struct silo_string *text) {
+    if (node->type != SILO_JSON_TEXT)
+        return wrong_type(decoding, field, node, "a string");
+    *text = (struct silo_string){node->text, node->count};
+    return 0;
+}
+
+static int read_bounded(const struct silo_decoding *decoding, const struct silo_field *field,
+                        const struct silo_json *node, size_t most, struct silo_string *text) {
+    if (silo_need_text(decoding, field, node, text) != 0)
+        return -1;
+    if (text->length > most) {
+        const size_t characters = silo_json_characters(text->data, text->length);
+        if (characters > most)
+            return silo_refuse(decoding, field, "%zu characters where at most %zu are allowed",
+                               characters, most);
+    }
+    return 0;
+}
+
+int silo_need_short_text(const struct silo_decoding *decoding, const struct silo_field *field,
+                         const struct silo_json *node, struct silo_string *text) {
+    return read_bounded(decoding, field, node, MAX_SHORT_TEXT, text);
+}
+
+int silo_need_name(const struct silo_decoding *decoding, const struct silo_field *field,
+                   const struct silo_json *node, struct silo_string *text) {
+    if (read_bounded(decoding, field, node, MAX_NAME, text) != 0)
+        return -1;
+    if (text->length == 0 || !silo_printable(text->data, text->length))
+        return silo_refuse(decoding, field, "not a name");
+    return 0;
+}
+
+int silo_text_order(const struct silo_string *left, const struct silo_string *right) {
+    return silo_bytes_order(left->data, left->length, right->data, right->length);
+}
+
+static int by_text(const void *left, const void *right) {
+    return silo_text_order(*(const struct silo_string *const *)left,
+                           *(const struct silo_string *const *)right);
+}
+
+int silo_texts_repeat(const struct silo_string *first, size_t count, size_t stride) {
+    const char *at = (const char *)first;
+    if (count <= 16) {
+        for (size_t i = 1; i < count; i++) {
+            for (size_t j = 0; j < i; j++) {
+                const struct silo_string *left = (const void *)(at + i * stride);
+                const struct silo_string *right = (const void *)(at + j * stride);
+                if (left->length == right->length &&
+                    memcmp(left->data, right->data, left->length) == 0)
+                    return 1;
+            }
+        }
+        return 0;
+    }
+    const struct silo_string **sorted = malloc(count * sizeof *sorted);
+    if (sorted == NULL)
+        return -1;
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = (const void *)(at + i * stride);
+    qsort(sorted, count, sizeof *sorted, by_text);
+    int repeat = 0;
+    for (size_t i = 1; i < count && !repeat; i++)
+        repeat = silo_text_order(sorted[i - 1], sorted[i]) == 0;
+    free(sorted);
+    return repeat;
+}
+
+int silo_need_names(const struct silo_decoding *decoding, const struct silo_field *field,
+                    const struct silo_json *node, const struct silo_string **names,
+                    uint32_t *count) {
+    if (silo_need_items(decoding, field, node, MAX_LISTED_NAMES) != 0)
+        return -1;
+    struct silo_string *found = silo_decoding_array(decoding, node->count, sizeof *found);
+    if (found == NULL)
+        return -1;
+    for (uint32_t i = 0; i < node->count; i++) {
+        if (silo_need_name(decoding, SILO_FIELD_ITEM(field, i), &node->items[i], &found[i]) != 0)
+            return -1;
+    }
+    const int repeat = silo_texts_repeat(found, node->count, sizeof *found);
+    if (repeat != 0)
+        return repeat < 0 ? silo_fail_memory(decoding->error)
+                          : silo_refuse(decoding, field, "a name occurs twice");
+    *names = found;
+    *count = node->count;
+    return 0;
+}
+
+int silo_need_word(const struct silo_decoding *decoding, const struct silo_field *field,
+                   const struct silo_json *node, const char *const *words, size_t count,
+                   const char *what, uint8_t *number) {
+    for (size_t i = 0; i < count; i++) {
+        if (silo_json_is(node, words[i])) {
+            *number = (uint8_t)i;
+            return 0;
+        }
+    }
+    return silo_refuse(decoding, field, "not %s", what);
+}

@@ -1,0 +1,285 @@
+#include "manifest_launch.h"
+
+#include "printable.h"
+
+#include <stdlib.h>
+
+enum {
+    MAX_SLOTS = 16 * 1024,
+    MAX_MAPS = 1024,
+    MAX_RANK = 5,
+    MAX_BOX = 1 << 20,
+    MAX_SWIZZLE = 15,
+    MAX_ELEMENT_TYPE = 31,
+    MAX_CLUSTER = 1 << 16,
+    MAX_ALIGN = 1 << 16,
+};
+static const int64_t MAX_COUNT = (INT64_C(1) << 31) - 1, MAX_BYTES = (INT64_C(1) << 48) - 1;
+
+/* ---- layout ---- */
+
+/* silo.core.launch_info.AbiType */
+static const char *const TYPES[] = {"ptr",  "i1",   "i8",        "i16",     "i32",    "i64",
+                                    "u8",   "u16",  "u32",       "u64",     "fp16",   "bf16",
+                                    "fp32", "fp64", "tensormap", "scratch", "profile"};
+
+/* shape.0 to stride.4, nan, tf32 */
+static bool is_part(struct silo_string part) {
+    if ((part.length == 3 && memcmp(part.data, "nan", 3) == 0) ||
+        (part.length == 4 && memcmp(part.data, "tf32", 4) == 0))
+        return true;
+    const size_t before = part.length == 0 ? 0 : part.length - 1;
+    return ((before == 6 && memcmp(part.data, "shape.", 6) == 0) ||
+            (before == 7 && memcmp(part.data, "stride.", 7) == 0)) &&
+           part.data[before] >= '0' && part.data[before] < '0' + MAX_RANK;
+}
+
+static int decode_slot(const struct silo_decoding *decoding, const struct silo_field *field,
+                       const struct silo_json *node, struct silo_layout_slot *slot) {
+    if (node->type != SILO_JSON_LIST || (node->count != 2 && node->count != 3))
+        return silo_refuse(decoding, field, "not a parameter layout");
+    slot->part = (struct silo_string){"", 0};
+    uint8_t type;
+    if (silo_need_text(decoding, field, &node->items[0], &slot->name) != 0 ||
+        silo_need_text(decoding, field, &node->items[1], &slot->type) != 0 ||
+        (node->count == 3 && silo_need_text(decoding, field, &node->items[2], &slot->part) != 0) ||
+        silo_need_word(decoding, field, &node->items[1], TYPES, sizeof TYPES / sizeof *TYPES,
+                       "an ABI type", &type) != 0)
+        return -1;
+    if (node->count == 3 && !is_part(slot->part))
+        return silo_refuse(decoding, field, "not a parameter layout");
+    return 0;
+}
+
+static int decode_layout(const struct silo_decoding *decoding, const struct silo_field *field,
+                         const struct silo_json *node, struct silo_launch_info *launch) {
+    if (silo_need_items(decoding, field, node, MAX_SLOTS) != 0)
+        return -1;
+    struct silo_layout_slot *slots = silo_decoding_array(decoding, node->count, sizeof *slots);
+    if (slots == NULL)
+        return -1;
+    for (uint32_t i = 0; i < node->count; i++) {
+        if (decode_slot(decoding, field, &node->items[i], &slots[i]) != 0)
+            return -1;
+    }
+    launch->layout = slots;
+    launch->slot_count = node->count;
+    return 0;
+}
+
+/* ---- tensor maps ---- */
+
+static int decode_map(const struct silo_decoding *decoding, const struct silo_field *field,
+                      const struct silo_json *node, struct silo_tensor_map_info *map) {
+    enum { NAME, SWIZZLE, ELEMENT_BYTES, ELEMENT_TYPE, BOX, FP4_PADDED, COUNT };
+    static const char *const names[] = {"name",         "swizzle", "element_bytes",
+                                        "element_type", "box",     "fp4_padded"};
+    const struct silo_json *found[COUNT];
+    int64_t swizzle, bytes, type;
+    if (silo_need_members(decoding, field, node, names, COUNT, NULL, found) != 0 ||
+        silo_need_text(decoding, field, found[NAME], &map->name) != 0 ||
+        silo_need_integer(decoding, field, found[SWIZZLE], 0, MAX_SWIZZLE, &swizzle) != 0 ||
+        silo_need_integer(decoding, field, found[ELEMENT_BYTES], 1, 8, &bytes) != 0 ||
+        silo_need_integer(decoding, field, found[ELEMENT_TYPE], 0, MAX_ELEMENT_TYPE, &type) != 0 ||
+        silo_need_items(decoding, field, found[BOX], MAX_RANK) != 0 ||
+        silo_need_bool(decoding, field, found[FP4_PADDED], &map->fp4_padded) != 0)
+        return -1;
+    if ((bytes & (bytes - 1)) != 0 || found[BOX]->count == 0)
+        return silo_refuse(decoding, field, "not a tensor map");
+    map->swizzle = (int32_t)swizzle;
+    map->element_type = (int32_t)type;
+    map->element_bytes = (uint32_t)bytes;
+    map->rank = found[BOX]->count;
+    int64_t *box = silo_decoding_array(decoding, map->rank, sizeof *box);
+    if (box == NULL)
+        return -1;
+    for (uint32_t i = 0; i < map->rank; i++) {
+        if (silo_need_integer(decoding, field, &found[BOX]->items[i], 1, MAX_BOX, &box[i]) != 0)
+            return -1;
+    }
+    map->box = box;
+    return 0;
+}
+
+static int decode_maps(const struct silo_decoding *decoding, const struct silo_field *field,
+                       const struct silo_json *node, struct silo_launch_info *launch) {
+    if (silo_need_items(decoding, field, node, MAX_MAPS) != 0)
+        return -1;
+    if (node->count == 0)
+        return silo_refuse(decoding, field, "not launch info: no tensor maps"); /* left out then */
+    struct silo_tensor_map_info *maps = silo_decoding_array(decoding, node->count, sizeof *maps);
+    if (maps == NULL)
+        return -1;
+    for (uint32_t i = 0; i < node->count; i++) {
+        if (decode_map(decoding, field, &node->items[i], &maps[i]) != 0)
+            return -1;
+    }
+    launch->maps = maps;
+    launch->map_count = node->count;
+    return 0;
+}
+
+/* ---- launch info ---- */
+
+enum {
+    ENTRY,
+    LAYOUT,
+    NUM_WARPS,
+    THREADS,
+    CLUSTER,
+    SHARED_BYTES,
+    SCRATCH_BYTES,
+    SCRATCH_ALIGN,
+    PROFILE_BYTES,
+    PROFILE_ALIGN,
+    COOPERATIVE,
+    PDL,
+    REGISTERS,
+    SPILLS,
+    REQUIRED,
+    BLOCK = REQUIRED,
+    TENSOR_MAPS,
+    COUNT
+};
+static const char *const NAMES[COUNT] = {
+    "entry",         "layout",        "num_warps",     "threads",
+    "cluster",       "shared_bytes",  "scratch_bytes", "scratch_align",
+    "profile_bytes", "profile_align", "cooperative",   "pdl",
+    "registers",     "spills",        "block",         "tensor_maps"};
+
+static int option_order(const void *left, const void *right) {
+    const struct silo_launch_option *a = left, *b = right;
+    return silo_text_order(&a->name, &b->name);
+}
+
+/* Sort the members into those of launch info and options of compilers. */
+static int split(const struct silo_decoding *decoding, const struct silo_field *field,
+                 const struct silo_json *node, const struct silo_json *found[COUNT],
+                 struct silo_launch_info *launch) {
+    memset(found, 0, COUNT * sizeof *found);
+    if (node->type != SILO_JSON_OBJECT)
+        return silo_refuse(decoding, field, "not launch info");
+    uint32_t options = 0;
+    struct silo_launch_option *made = NULL;
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct silo_json *name = &node->items[2 * i], *value = name + 1;
+        int member = 0;
+        while (member < COUNT && !silo_json_is(name, NAMES[member]))
+            member++;
+        if (member < COUNT) {
+            found[member] = value;
+            continue;
+        }
+        if (!silo_known_launch_option(decoding->known, name->text, name->count))
+            return silo_refuse(decoding, field, "not launch info: no compiler here knows %s",
+                               name->text);
+        if (made == NULL) {
+            made = silo_decoding_array(decoding, node->count, sizeof *made);
+            if (made == NULL)
+                return -1;
+        }
+        made[options].name = (struct silo_string){name->text, name->count};
+        if (silo_need_integer(decoding, field, value, 1, MAX_COUNT, &made[options++].value) != 0)
+            return -1;
+    }
+    for (int i = 0; i < REQUIRED; i++) {
+        if (found[i] == NULL)
+            return silo_refuse(decoding, field, "not launch info: %s is missing", NAMES[i]);
+    }
+    if (options > 1)
+        qsort(made, options, sizeof *made, option_order);
+    launch->options = made;
+    launch->option_count = options;
+    return 0;
+}
+
+/* Three sizes of at least 1. */
+static int decode_sizes(const struct silo_decoding *decoding, const struct silo_field *field,
+                        const struct silo_json *node, int64_t most, const char *what,
+                        int64_t sizes[3]) {
+    if (node->type != SILO_JSON_LIST || node->count != 3)
+        return silo_refuse(decoding, field, "not %s", what);
+    for (uint32_t i = 0; i < 3; i++) {
+        if (silo_need_integer(decoding, field, &node->items[i], 1, most, &sizes[i]) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int decode_block(const struct silo_decoding *decoding, const struct silo_field *field,
+                        const struct silo_json *node, struct silo_launch_info *launch) {
+    int64_t *block = launch->block;
+    if (node == NULL) {
+        block[0] = launch->threads;
+        block[1] = block[2] = 1;
+        return 0;
+    }
+    if (decode_sizes(decoding, field, node, MAX_COUNT, "a block", block) != 0)
+        return -1;
+    /* Below 2^62, and the whole is compared only where that is below 2^31. */
+    const int64_t plane = block[0] * block[1];
+    if (plane > MAX_COUNT || plane * block[2] != launch->threads)
+        return silo_refuse(decoding, field, "a block of %lld x %lld x %lld threads has not %lld",
+                           (long long)block[0], (long long)block[1], (long long)block[2],
+                           (long long)launch->threads);
+    if (block[1] == 1 && block[2] == 1) /* left out then */
+        return silo_refuse(decoding, field, "not launch info: a block of one dimension");
+    return 0;
+}
+
+/* A count that may be unknown. */
+static int check_optional(const struct silo_decoding *decoding, const struct silo_field *field,
+                          const struct silo_json *node) {
+    int64_t unused;
+    return node->type == SILO_JSON_NULL
+               ? 0
+               : silo_need_integer(decoding, field, node, 0, MAX_COUNT, &unused);
+}
+
+static int decode_align(const struct silo_decoding *decoding, const struct silo_field *field,
+                        const struct silo_json *node, int64_t *align) {
+    if (silo_need_integer(decoding, field, node, 1, MAX_ALIGN, align) != 0)
+        return -1;
+    if ((*align & (*align - 1)) != 0)
+        return silo_refuse(decoding, field, "not a power of two up to %d: %lld", MAX_ALIGN,
+                           (long long)*align);
+    return 0;
+}
+
+int silo_decode_launch(const struct silo_decoding *decoding, const struct silo_field *field,
+                       const struct silo_json *node, struct silo_launch_info *launch) {
+    const struct silo_json *found[COUNT];
+    if (split(decoding, field, node, found, launch) != 0 ||
+        decode_layout(decoding, field, found[LAYOUT], launch) != 0 ||
+        (found[TENSOR_MAPS] != NULL &&
+         decode_maps(decoding, field, found[TENSOR_MAPS], launch) != 0) ||
+        silo_need_text(decoding, field, found[ENTRY], &launch->entry) != 0)
+        return -1;
+    if (launch->entry.length == 0 || !silo_printable(launch->entry.data, launch->entry.length))
+        return silo_refuse(decoding, field, "not an entry symbol");
+    const struct {
+        int member;
+        int64_t most, *to;
+    } counts[] = {
+        {NUM_WARPS, MAX_COUNT, &launch->num_warps},
+        {THREADS, MAX_COUNT, &launch->threads},
+        {SHARED_BYTES, MAX_COUNT, &launch->shared_bytes},
+        {SCRATCH_BYTES, MAX_BYTES, &launch->scratch_bytes},
+        {PROFILE_BYTES, MAX_BYTES, &launch->profile_bytes},
+    };
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        if (silo_need_integer(decoding, field, found[counts[i].member], 0, counts[i].most,
+                              counts[i].to) != 0)
+            return -1;
+    }
+    if (decode_align(decoding, field, found[SCRATCH_ALIGN], &launch->scratch_align) != 0 ||
+        decode_align(decoding, field, found[PROFILE_ALIGN], &launch->profile_align) != 0 ||
+        silo_need_bool(decoding, field, found[COOPERATIVE], &launch->cooperative) != 0 ||
+        silo_need_bool(decoding, field, found[PDL], &launch->pdl) != 0 ||
+        check_optional(decoding, field, found[REGISTERS]) != 0 ||
+        check_optional(decoding, field, found[SPILLS]) != 0 ||
+        decode_sizes(decoding, field, found[CLUSTER], MAX_CLUSTER, "a cluster", launch->cluster) !=
+            0)
+        return -1;
+    return decode_block(decoding, field, found[BLOCK], launch);
+}

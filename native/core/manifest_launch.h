@@ -1,0 +1,11 @@
+/* Launch info of a manifest, decoded: numbers that a driver can be given
+ * (silo.core.launch_info). */
+#ifndef SILO_MANIFEST_LAUNCH_H
+#define SILO_MANIFEST_LAUNCH_H
+
+#include "manifest_checks.h"
+
+int silo_decode_launch(const struct silo_decoding *decoding, const struct silo_field *field,
+                       const struct silo_json *node, struct silo_launch_info *launch);
+
+#endif

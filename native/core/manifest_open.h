@@ -1,0 +1,11 @@
+/* The text of a manifest, opened: what every reader relies on is checked (silo.bundle.manifest). */
+#ifndef SILO_MANIFEST_OPEN_H
+#define SILO_MANIFEST_OPEN_H
+
+#include "manifest_state.h"
+
+/* `text` has `bytes` bytes and room for one more; it is overwritten and referred to. The header,
+ * the file's name, what is allowed and the known names of `manifest` are there. */
+int silo_manifest_open(struct silo_manifest *manifest, char *text, size_t bytes, silo_error *error);
+
+#endif

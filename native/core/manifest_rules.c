@@ -1,0 +1,315 @@
+#include "manifest_rules.h"
+
+#include "bytes_order.h"
+#include "json_text.h"
+#include "manifest_signatures.h"
+#include "manifest_values.h"
+
+#include <stdlib.h>
+
+enum { MAX_STEPS = 65536, MAX_BOUNDS = 64, SPACE_MINOR = 1, EXTENTS_MINOR = 2 };
+
+/* ---- the table of buckets ---- */
+
+/* Rules are in the order of their buckets' canonical texts, which are all different. */
+static int check_order(const struct silo_decoding *decoding, const struct silo_field *field,
+                       const struct silo_json *rules) {
+    struct silo_json_text before = {0}, now = {0};
+    int wrong = 0;
+    for (uint32_t i = 0; i < rules->count && wrong == 0; i++) {
+        now.bytes = 0;
+        silo_json_put(&now, &rules->items[i].items[0]);
+        if (now.failed) {
+            wrong = silo_fail_memory(decoding->error);
+        } else if (i != 0) {
+            const int order = silo_bytes_order(before.data, before.bytes, now.data, now.bytes);
+            if (order >= 0)
+                wrong = silo_refuse(decoding, field,
+                                    order == 0 ? "two dispatch rules have one bucket"
+                                               : "not in its canonical form");
+        }
+        const struct silo_json_text kept = before;
+        before = now;
+        now = kept;
+    }
+    silo_json_text_free(&before);
+    silo_json_text_free(&now);
+    return wrong;
+}
+
+static const struct silo_config *new_config(const struct silo_decoding *decoding,
+                                            const struct silo_field *field,
+                                            const struct silo_json *node) {
+    struct silo_config *config = silo_decoding_array(decoding, 1, sizeof *config);
+    return config != NULL && silo_decode_config(decoding, field, node, config) == 0 ? config : NULL;
+}
+
+static int decode_table(const struct silo_decoding *decoding, const struct silo_field *field,
+                        const struct silo_json *node, uint32_t key_count,
+                        struct silo_rules *rules) {
+    if (silo_need_items(decoding, field, node, UINT32_MAX) != 0)
+        return -1;
+    struct silo_rule *made = silo_decoding_array(decoding, node->count, sizeof *made);
+    if (made == NULL)
+        return -1;
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct silo_json *pair = &node->items[i];
+        if (pair->type != SILO_JSON_LIST || pair->count != 2)
+            return silo_refuse(decoding, field, "not a dispatch rule");
+        const struct silo_json *bucket = &pair->items[0];
+        if (silo_need_items(decoding, field, bucket, SILO_MAX_MEMBERS) != 0)
+            return -1;
+        if (bucket->count != key_count)
+            return silo_refuse(decoding, field, "a bucket of %u values where the key has %u names",
+                               bucket->count, key_count);
+        struct silo_value *values = silo_decoding_array(decoding, key_count, sizeof *values);
+        if (values == NULL)
+            return -1;
+        for (uint32_t j = 0; j < key_count; j++) {
+            if (silo_decode_value(decoding, field, &bucket->items[j], &values[j]) != 0)
+                return -1;
+        }
+        made[i].bucket = values;
+        made[i].config = new_config(decoding, field, &pair->items[1]);
+        if (made[i].config == NULL)
+            return -1;
+    }
+    rules->rules = made;
+    rules->rule_count = node->count;
+    return check_order(decoding, field, node);
+}
+
+/* ---- the decision list ---- */
+
+static int decode_limit(const struct silo_decoding *decoding, const struct silo_field *field,
+                        const struct silo_json *node, bool *there, int64_t *limit) {
+    *there = node->type != SILO_JSON_NULL;
+    return *there ? silo_need_integer(decoding, field, node, 0, INT64_MAX, limit) : 0;
+}
+
+static int by_name(const void *name, const void *item) {
+    return silo_text_order(name, *(const struct silo_string *const *)item);
+}
+
+static int sorted_order(const void *left, const void *right) {
+    return silo_text_order(*(const struct silo_string *const *)left,
+                           *(const struct silo_string *const *)right);
+}
+
+static int decode_bound(const struct silo_decoding *decoding, const struct silo_field *field,
+                        const struct silo_json *node, const struct silo_string *const *key,
+                        uint32_t key_count, struct silo_bound *bound) {
+    if (node->type != SILO_JSON_LIST || node->count != 3)
+        return silo_refuse(decoding, field, "not a bound");
+    if (silo_need_text(decoding, field, &node->items[0], &bound->name) != 0 ||
+        decode_limit(decoding, field, &node->items[1], &bound->has_above, &bound->above) != 0 ||
+        decode_limit(decoding, field, &node->items[2], &bound->has_most, &bound->most) != 0)
+        return -1;
+    if (!bound->has_above && !bound->has_most)
+        return silo_refuse(decoding, field, "a bound that bounds nothing");
+    if (bound->has_above && bound->has_most && bound->above >= bound->most)
+        return silo_refuse(decoding, field, "a bound that no value is in: above %lld, at most %lld",
+                           (long long)bound->above, (long long)bound->most);
+    if (key_count == 0 || bsearch(&bound->name, key, key_count, sizeof *key, by_name) == NULL)
+        return silo_refuse(decoding, field, "a decision list reads what is not in the key");
+    return 0;
+}
+
+static int decode_steps(const struct silo_decoding *decoding, const struct silo_field *field,
+                        const struct silo_json *node, const struct silo_string *const *key,
+                        uint32_t key_count, struct silo_rules *rules) {
+    if (silo_need_items(decoding, field, node, MAX_STEPS) != 0)
+        return -1;
+    struct silo_step *steps = silo_decoding_array(decoding, node->count, sizeof *steps);
+    if (steps == NULL)
+        return -1;
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct silo_json *pair = &node->items[i];
+        if (pair->type != SILO_JSON_LIST || pair->count != 2)
+            return silo_refuse(decoding, field, "not a step of a decision list");
+        const struct silo_json *items = &pair->items[0];
+        if (silo_need_items(decoding, field, items, MAX_BOUNDS) != 0)
+            return -1;
+        struct silo_bound *bounds = silo_decoding_array(decoding, items->count, sizeof *bounds);
+        if (bounds == NULL)
+            return -1;
+        for (uint32_t j = 0; j < items->count; j++) {
+            if (decode_bound(decoding, field, &items->items[j], key, key_count, &bounds[j]) != 0)
+                return -1;
+        }
+        steps[i] =
+            (struct silo_step){items->count, bounds, new_config(decoding, field, &pair->items[1])};
+        if (steps[i].config == NULL)
+            return -1;
+        if ((items->count == 0) != (i + 1 == node->count))
+            return silo_refuse(decoding, field,
+                               "the last step of a decision list, and only that, has no bounds");
+    }
+    if (node->count == 0)
+        return silo_refuse(decoding, field,
+                           "the last step of a decision list, and only that, has no bounds");
+    rules->steps = steps;
+    rules->step_count = node->count;
+    return 0;
+}
+
+/* The names of the key, sorted: a list may have many bounds. */
+static const struct silo_string **sorted_key(const struct silo_decoding *decoding,
+                                             const struct silo_kernel_info *kernel) {
+    const struct silo_string **sorted =
+        silo_decoding_array(decoding, kernel->key_count, sizeof *sorted);
+    for (uint32_t i = 0; sorted != NULL && i < kernel->key_count; i++)
+        sorted[i] = &kernel->key[i];
+    if (sorted != NULL && kernel->key_count > 1)
+        qsort(sorted, kernel->key_count, sizeof *sorted, sorted_order);
+    return sorted;
+}
+
+/* ---- the rules of a kernel ---- */
+
+static int decode_dispatch(const struct silo_decoding *decoding, const struct silo_field *field,
+                           const struct silo_json *node, const struct silo_kernel_info *kernel,
+                           const struct silo_string *const *key, struct silo_rules *rules) {
+    enum { KEY, RULES, FALLBACK, UNSEEN };
+    static const char *const names[] = {"key", "rules", "fallback"};
+    static const char *const optional[] = {"unseen", NULL};
+    const struct silo_json *found[4];
+    if (silo_need_members(decoding, field, node, names, 3, optional, found) != 0 ||
+        silo_need_items(decoding, field, found[KEY], SILO_MAX_MEMBERS) != 0)
+        return -1;
+    /* The kernel's, which has been checked. */
+    const struct silo_field *key_field = SILO_FIELD_MEMBER(field, "key");
+    bool same = found[KEY]->count == kernel->key_count;
+    for (uint32_t i = 0; same && i < kernel->key_count; i++) {
+        const struct silo_json *name = &found[KEY]->items[i];
+        same =
+            name->type == SILO_JSON_TEXT &&
+            silo_text_order(&(struct silo_string){name->text, name->count}, &kernel->key[i]) == 0;
+    }
+    if (!same)
+        return silo_refuse(decoding, key_field, "another key than the kernel's");
+    if (decode_table(decoding, field, found[RULES], kernel->key_count, rules) != 0)
+        return -1;
+    rules->fallback = new_config(decoding, field, found[FALLBACK]);
+    if (rules->fallback == NULL)
+        return -1;
+    return found[UNSEEN] == NULL
+               ? 0
+               : decode_steps(decoding, field, found[UNSEEN], key, kernel->key_count, rules);
+}
+
+enum { RULES, SIGNATURE, TARGET, SPACE, EXTENTS, MEMBERS };
+
+/* What two rules of a kernel may not have in common, as JSON: its hash, to sort by. */
+struct identity {
+    const struct silo_json *target, *signature, *extents; /* the last may be NULL */
+    uint64_t hash;
+};
+
+static int by_hash(const void *left, const void *right) {
+    const struct identity *a = left, *b = right;
+    return (a->hash > b->hash) - (a->hash < b->hash);
+}
+
+static bool same_identity(const struct identity *left, const struct identity *right) {
+    return silo_json_equal(left->target, right->target) &&
+           silo_json_equal(left->signature, right->signature) &&
+           (left->extents == NULL || right->extents == NULL
+                ? left->extents == right->extents
+                : silo_json_equal(left->extents, right->extents));
+}
+
+static int check_identities(const struct silo_decoding *decoding, const struct silo_field *field,
+                            struct identity *identities, uint32_t count) {
+    if (count > 1)
+        qsort(identities, count, sizeof *identities, by_hash);
+    for (uint32_t i = 1; i < count; i++) {
+        /* Those of one hash lie side by side; there is more than one only where they are equal, or
+         * somebody looked for such. */
+        for (uint32_t j = i; j-- != 0 && identities[j].hash == identities[i].hash;) {
+            if (same_identity(&identities[j], &identities[i]))
+                return silo_refuse(decoding, field,
+                                   "two dispatch rules for one target, signature and extents");
+        }
+    }
+    return 0;
+}
+
+static int decode_one(struct silo_manifest *manifest, const struct silo_decoding *decoding,
+                      const struct silo_field *field, const struct silo_json *node,
+                      const struct silo_kernel_info *kernel, const struct silo_string *const *key,
+                      struct silo_rules *rules, struct identity *identity) {
+    static const char *const names[] = {"rules", "signature", "target"};
+    static const char *const added[] = {"space", "extents", NULL};
+    static const char *const first[] = {"space", NULL};
+    const struct silo_json *found[MEMBERS] = {NULL};
+    const uint32_t minor = decoding->minor;
+    if (silo_need_members(decoding, field, node, names, 3,
+                          minor >= EXTENTS_MINOR ? added
+                          : minor >= SPACE_MINOR ? first
+                                                 : NULL,
+                          found) != 0)
+        return -1;
+    const struct silo_field *signature = SILO_FIELD_MEMBER(field, "signature");
+    rules->target = silo_table_row(decoding, manifest->tables, SILO_TABLE_TARGETS,
+                                   SILO_FIELD_MEMBER(field, "target"), found[TARGET]);
+    if (rules->target == NULL)
+        return -1;
+    rules->signature = silo_table_row(decoding, manifest->tables, SILO_TABLE_SIGNATURES, signature,
+                                      found[SIGNATURE]);
+    if (rules->signature == NULL || decode_dispatch(decoding, SILO_FIELD_MEMBER(field, "rules"),
+                                                    found[RULES], kernel, key, rules) != 0)
+        return -1;
+    int64_t space;
+    if (found[SPACE] != NULL && silo_need_integer(decoding, SILO_FIELD_MEMBER(field, "space"),
+                                                  found[SPACE], 1, SILO_MAX_VARIANTS, &space) != 0)
+        return -1;
+    if (found[EXTENTS] != NULL &&
+        silo_decode_extents(decoding, SILO_FIELD_MEMBER(field, "extents"), found[EXTENTS],
+                            &rules->extents, &rules->extent_count) != 0)
+        return -1;
+    const struct silo_table *tables = manifest->tables;
+    *identity = (struct identity){
+        .target = &tables[SILO_TABLE_TARGETS].rows[found[TARGET]->integer],
+        .signature = &tables[SILO_TABLE_SIGNATURES].rows[found[SIGNATURE]->integer],
+        .extents = found[EXTENTS],
+    };
+    identity->hash = silo_json_hash(identity->target) ^ 3 * silo_json_hash(identity->signature);
+    if (identity->extents != NULL)
+        identity->hash ^= 5 * silo_json_hash(identity->extents);
+    return 0;
+}
+
+int silo_decode_rules(struct silo_manifest *manifest, const struct silo_decoding *decoding,
+                      const struct silo_field *field, const struct silo_json *node,
+                      struct silo_kernel_info *kernel) {
+    if (silo_need_items(decoding, field, node, SILO_MAX_RULES) != 0)
+        return -1;
+    struct silo_rules *rules = silo_decoding_array(decoding, node->count, sizeof *rules);
+    const struct silo_string **key = sorted_key(decoding, kernel);
+    struct identity *identities = calloc(node->count + 1, sizeof *identities);
+    int result = rules != NULL && key != NULL ? 0 : -1;
+    if (identities == NULL)
+        result = silo_fail_memory(decoding->error);
+    uint64_t length = 0;
+    for (uint32_t i = 0; i < node->count && result == 0; i++) {
+        const struct silo_field *where = SILO_FIELD_ITEM(field, i);
+        result = decode_one(manifest, decoding, where, &node->items[i], kernel, key, &rules[i],
+                            &identities[i]);
+        if (result != 0)
+            break;
+        const struct silo_json *signatures = manifest->tables[SILO_TABLE_SIGNATURES].rows;
+        length += silo_table_length(&manifest->tables[SILO_TABLE_SIGNATURES],
+                                    (uint32_t)(identities[i].signature - signatures));
+        if (length > manifest->allowed / SILO_EXPANDED_SHARE)
+            result = silo_refuse_large(
+                decoding, where, "the signatures of the rules up to here are %llu characters long",
+                (unsigned long long)length);
+    }
+    if (result == 0)
+        result = check_identities(decoding, field, identities, node->count);
+    free(identities);
+    kernel->rules = rules;
+    kernel->rules_count = node->count;
+    return result;
+}

@@ -1,0 +1,363 @@
+#include "manifest_signatures.h"
+
+#include "dtypes.h"
+#include "manifest_values.h"
+
+/* silo.core.values.MAX_PARAMETERS and MAX_NAMES. */
+enum { MAX_PARAMETERS = 1024, MAX_PAIRS = 4096 };
+
+/* ---- signatures ---- */
+
+static const char *const KINDS[] = {"any",  "pointer",   "integer",   "float",
+                                    "bool", "constexpr", "descriptor"}; /* silo_parameter_kind */
+static const char *const EFFECTS[] = {"none", "read", "write", "both"}; /* silo_effect */
+
+static int decode_parameter(const struct silo_decoding *decoding, const struct silo_field *field,
+                            const struct silo_json *node, struct silo_signature_parameter *made) {
+    enum { NAME, KIND, DTYPE, EFFECT, DEFAULT, SPECIALIZE, ALIGN };
+    static const char *const names[] = {"name", "kind"};
+    static const char *const optional[] = {"dtype",      "effect", "default",
+                                           "specialize", "align",  NULL};
+    const struct silo_json *found[7];
+    if (silo_need_members(decoding, field, node, names, 2, optional, found) != 0 ||
+        silo_need_text(decoding, field, found[NAME], &made->name) != 0 ||
+        silo_need_word(decoding, field, found[KIND], KINDS, sizeof KINDS / sizeof *KINDS,
+                       "a kind of parameters", &made->kind) != 0)
+        return -1;
+    if (found[DTYPE] != NULL) {
+        struct silo_string name;
+        if (silo_need_text(decoding, field, found[DTYPE], &name) != 0)
+            return -1;
+        const struct silo_dtype type = silo_dtype_named(name.data, name.length);
+        if (type.bits == 0)
+            return silo_refuse(decoding, field, "unknown dtype");
+        if (!silo_json_is(found[DTYPE], silo_dtype_name(type)))
+            return silo_refuse(decoding, field, "not in its canonical form");
+        made->element = (uint16_t)(type.code << 8 | type.bits);
+    }
+    made->effect = SILO_EFFECT_BOTH;
+    if (found[EFFECT] != NULL) {
+        if (silo_need_word(decoding, field, found[EFFECT], EFFECTS,
+                           sizeof EFFECTS / sizeof *EFFECTS, "an effect", &made->effect) != 0)
+            return -1;
+        if (made->effect == SILO_EFFECT_BOTH)
+            return silo_refuse(decoding, field, "not in its canonical form");
+    }
+    made->has_default = found[DEFAULT] != NULL;
+    if (made->has_default) {
+        if (found[DEFAULT]->type != SILO_JSON_LIST || found[DEFAULT]->count != 1)
+            return silo_refuse(decoding, field, "not a default");
+        if (silo_decode_value(decoding, field, found[DEFAULT]->items, &made->fallback) != 0)
+            return -1;
+        /* A number would be an address that the caller did not choose. */
+        if ((made->kind == SILO_PARAMETER_POINTER || made->kind == SILO_PARAMETER_DESCRIPTOR) &&
+            made->fallback.type != SILO_IS_NONE)
+            return silo_refuse(decoding, field, "%s is a pointer, whose default can only be None",
+                               made->name.data);
+    }
+    made->specialize = made->align = true;
+    for (int i = SPECIALIZE; i <= ALIGN; i++) {
+        bool *flag = i == SPECIALIZE ? &made->specialize : &made->align;
+        if (found[i] == NULL)
+            continue;
+        if (silo_need_bool(decoding, field, found[i], flag) != 0)
+            return -1;
+        if (*flag)
+            return silo_refuse(decoding, field, "not in its canonical form");
+    }
+    return 0;
+}
+
+int silo_decode_signature(const struct silo_decoding *decoding, const struct silo_field *field,
+                          const struct silo_json *node, struct silo_signature *signature) {
+    if (node->type != SILO_JSON_LIST)
+        return silo_refuse(decoding, field, "not a signature");
+    if (node->count > MAX_PARAMETERS)
+        return silo_refuse(decoding, field, "a signature of %u parameters; at most %d", node->count,
+                           MAX_PARAMETERS);
+    struct silo_signature_parameter *made =
+        silo_decoding_array(decoding, node->count, sizeof *made);
+    if (made == NULL)
+        return -1;
+    for (uint32_t i = 0; i < node->count; i++) {
+        if (decode_parameter(decoding, field, &node->items[i], &made[i]) != 0)
+            return -1;
+    }
+    const int repeat = silo_texts_repeat(&made->name, node->count, sizeof *made);
+    if (repeat != 0)
+        return repeat < 0 ? silo_fail_memory(decoding->error)
+                          : silo_refuse(decoding, field, "two parameters have one name");
+    *signature = (struct silo_signature){node->count, made};
+    return 0;
+}
+
+bool silo_same_parameters(const struct silo_signature *left, const struct silo_signature *right) {
+    if (left == right)
+        return true;
+    if (left->count != right->count)
+        return false;
+    for (uint32_t i = 0; i < left->count; i++) {
+        if (silo_text_order(&left->parameters[i].name, &right->parameters[i].name) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* ---- extents ---- */
+
+/* The integers of a shape or of strides: at most as many as an array may have axes. */
+static int decode_integers(const struct silo_decoding *decoding, const struct silo_field *field,
+                           const struct silo_json *node, int64_t low, const int64_t **integers) {
+    enum { MAX_AXES = 32 };
+    if (silo_need_items(decoding, field, node, MAX_AXES) != 0)
+        return -1;
+    int64_t *made = silo_decoding_array(decoding, node->count, sizeof *made);
+    if (made == NULL)
+        return -1;
+    for (uint32_t i = 0; i < node->count; i++) {
+        if (silo_need_integer(decoding, field, &node->items[i], low, INT64_MAX, &made[i]) != 0)
+            return -1;
+    }
+    *integers = made;
+    return 0;
+}
+
+/* A list of at most MAX_PAIRS pairs of a text and anything. */
+static int check_pairs(const struct silo_decoding *decoding, const struct silo_field *field,
+                       const struct silo_json *node, const char *what) {
+    if (node->type != SILO_JSON_LIST)
+        return silo_refuse(decoding, field, "not %s", what);
+    if (node->count > MAX_PAIRS)
+        return silo_refuse(decoding, field, "%s of %u items; at most %d", what, node->count,
+                           MAX_PAIRS);
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct silo_json *pair = &node->items[i];
+        if (pair->type != SILO_JSON_LIST || pair->count != 2 ||
+            pair->items[0].type != SILO_JSON_TEXT)
+            return silo_refuse(decoding, field, "not %s", what);
+    }
+    return 0;
+}
+
+int silo_decode_extents(const struct silo_decoding *decoding, const struct silo_field *field,
+                        const struct silo_json *node, const struct silo_named_extents **extents,
+                        uint32_t *count) {
+    static const char *const names[] = {"shape"}, *const optional[] = {"strides", NULL};
+    if (check_pairs(decoding, field, node, "the extents of arrays") != 0)
+        return -1;
+    struct silo_named_extents *made = silo_decoding_array(decoding, node->count, sizeof *made);
+    if (made == NULL)
+        return -1;
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct silo_json *pair = node->items[i].items, *found[2];
+        made[i].name = (struct silo_string){pair[0].text, pair[0].count};
+        if (silo_need_members(decoding, field, &pair[1], names, 1, optional, found) != 0 ||
+            decode_integers(decoding, field, found[0], 0, &made[i].shape) != 0)
+            return -1;
+        made[i].rank = found[0]->count;
+        if (found[1] != NULL) {
+            if (decode_integers(decoding, field, found[1], INT64_MIN, &made[i].strides) != 0)
+                return -1;
+            if (found[1]->count != found[0]->count)
+                return silo_refuse(decoding, field, "not the strides of an array of %u axes",
+                                   found[0]->count);
+        }
+        if (i != 0 && silo_text_order(&made[i - 1].name, &made[i].name) >= 0)
+            return silo_refuse(decoding, field, "not the extents of arrays, sorted by name");
+    }
+    if (node->count == 0)
+        return silo_refuse(decoding, field, "not the extents of arrays, sorted by name");
+    *extents = made;
+    *count = node->count;
+    return 0;
+}
+
+/* ---- specializations ---- */
+
+static const char *const FACTS[] = {"aligned16", "divisible16", "equal1",
+                                    "none",      "range32",     "configblock"}; /* silo_fact */
+
+static int decode_facts(const struct silo_decoding *decoding, const struct silo_field *field,
+                        const struct silo_json *node, struct silo_specialization *made) {
+    if (check_pairs(decoding, field, node, "the facts of a specialization") != 0)
+        return -1;
+    struct silo_named_fact *facts = silo_decoding_array(decoding, node->count, sizeof *facts);
+    if (facts == NULL)
+        return -1;
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct silo_json *pair = node->items[i].items;
+        facts[i].name = (struct silo_string){pair[0].text, pair[0].count};
+        if (silo_need_word(decoding, field, &pair[1], FACTS, sizeof FACTS / sizeof *FACTS, "a fact",
+                           &facts[i].fact) != 0)
+            return -1;
+        if (i == 0)
+            continue;
+        const int order = silo_text_order(&facts[i - 1].name, &facts[i].name);
+        if (order > 0 || (order == 0 && strcmp(FACTS[facts[i - 1].fact], FACTS[facts[i].fact]) > 0))
+            return silo_refuse(decoding, field, "not in its canonical form");
+    }
+    made->facts = facts;
+    made->fact_count = node->count;
+    return 0;
+}
+
+static int decode_constants(const struct silo_decoding *decoding, const struct silo_field *field,
+                            const struct silo_json *node, struct silo_specialization *made) {
+    if (check_pairs(decoding, field, node, "the constants of a specialization") != 0)
+        return -1;
+    struct silo_named_value *constants =
+        silo_decoding_array(decoding, node->count, sizeof *constants);
+    if (constants == NULL)
+        return -1;
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct silo_json *pair = node->items[i].items;
+        constants[i].name = (struct silo_string){pair[0].text, pair[0].count};
+        if (silo_decode_value(decoding, field, &pair[1], &constants[i].value) != 0)
+            return -1;
+        if (!silo_value_is_ordered(&constants[i].value))
+            return silo_refuse(decoding, field, "int too large to convert to float");
+        if (i == 0)
+            continue;
+        int order = silo_text_order(&constants[i - 1].name, &constants[i].name);
+        if (order == 0 && silo_values_order(&constants[i - 1].value, &node->items[i - 1].items[1],
+                                            &constants[i].value, &pair[1], &order) != 0)
+            return silo_fail_memory(decoding->error);
+        if (order > 0)
+            return silo_refuse(decoding, field, "not in its canonical form");
+    }
+    made->constants = constants;
+    made->constant_count = node->count;
+    return 0;
+}
+
+static int decode_grid(const struct silo_decoding *decoding, const struct silo_field *field,
+                       const struct silo_json *node, int64_t grid[3]) {
+    if (node->type != SILO_JSON_LIST || node->count != 3)
+        return silo_refuse(decoding, field, "not a grid");
+    for (uint32_t i = 0; i < 3; i++) {
+        if (silo_need_integer(decoding, field, &node->items[i], 0, INT64_MAX, &grid[i]) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+int silo_decode_specialization(const struct silo_decoding *decoding, const struct silo_field *field,
+                               const struct silo_json *node,
+                               struct silo_specialization *specialization) {
+    enum { FACTS_OF, CONSTANTS, EXTENTS, GRID, EXTENTS_MINOR = 2 };
+    static const char *const names[] = {"facts", "constants"};
+    static const char *const optional[] = {"extents", "grid", NULL};
+    const struct silo_json *found[4];
+    struct silo_specialization *made = specialization;
+    if (silo_need_members(decoding, field, node, names, 2, optional, found) != 0 ||
+        decode_facts(decoding, field, found[FACTS_OF], made) != 0 ||
+        decode_constants(decoding, field, found[CONSTANTS], made) != 0)
+        return -1;
+    if (found[EXTENTS] != NULL && silo_decode_extents(decoding, field, found[EXTENTS],
+                                                      &made->extents, &made->extent_count) != 0)
+        return -1;
+    made->has_grid = found[GRID] != NULL;
+    if (made->has_grid && decode_grid(decoding, field, found[GRID], made->grid) != 0)
+        return -1;
+    if ((found[EXTENTS] != NULL || made->has_grid) && decoding->minor < EXTENTS_MINOR)
+        return silo_refuse(decoding, field, "extents are of format 1.%d, and the file of 1.%u",
+                           EXTENTS_MINOR, decoding->minor);
+    return 0;
+}
+
+/* ---- targets ---- */
+
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+/* sm_90, sm_103a */
+static bool is_cuda(const char *arch, size_t length) {
+    if (length > 3 && (arch[length - 1] == 'a' || arch[length - 1] == 'f'))
+        length--;
+    if (length < 5 || length > 6 || memcmp(arch, "sm_", 3) != 0 || arch[3] == '0')
+        return false;
+    for (size_t i = 3; i < length; i++) {
+        if (!is_digit(arch[i]))
+            return false;
+    }
+    return true;
+}
+
+/* gfx942, gfx90a, gfx11-generic, gfx9-4-generic */
+static bool is_hip(const char *arch, size_t length) {
+    static const char generic[] = "-generic";
+    if (length < 4 || memcmp(arch, "gfx", 3) != 0)
+        return false;
+    arch += 3;
+    length -= 3;
+    size_t hex = 0;
+    while (hex < length && (is_digit(arch[hex]) || (arch[hex] >= 'a' && arch[hex] <= 'f')))
+        hex++;
+    if (hex == length)
+        return hex >= 3 && hex <= 5;
+    const size_t end = sizeof generic - 1;
+    if (length <= end || memcmp(arch + length - end, generic, end) != 0)
+        return false;
+    length -= end;
+    size_t digits = 0;
+    while (digits < length && is_digit(arch[digits]))
+        digits++;
+    return (digits == 1 || digits == 2) &&
+           (digits == length ||
+            (length == digits + 2 && arch[digits] == '-' && is_digit(arch[digits + 1])));
+}
+
+static bool is_cpu(const char *arch, size_t length) {
+    static const char *const levels[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64-armv8.2"};
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        if (strlen(levels[i]) == length && memcmp(levels[i], arch, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_any(const char *arch, size_t length) {
+    for (size_t i = 0; i < length; i++) {
+        const char c = arch[i];
+        if (!is_digit(c) && !(c >= 'a' && c <= 'z') &&
+            (i == 0 || (c != '.' && c != '_' && c != '-')))
+            return false;
+    }
+    return length != 0;
+}
+
+static bool is_arch(struct silo_string kind, const char *arch, size_t length) {
+    if (strcmp(kind.data, "cuda") == 0)
+        return is_cuda(arch, length);
+    if (strcmp(kind.data, "hip") == 0)
+        return is_hip(arch, length);
+    if (strcmp(kind.data, "cpu") == 0)
+        return is_cpu(arch, length);
+    if (strcmp(kind.data, "metal") == 0)
+        return length == 3 && is_digit(arch[0]) && arch[0] != '0' && arch[1] == '.' &&
+               is_digit(arch[2]);
+    return is_any(arch, length);
+}
+
+int silo_decode_target(const struct silo_decoding *decoding, const struct silo_field *field,
+                       const struct silo_json *node, struct silo_target *target) {
+    if (silo_need_text(decoding, field, node, &target->text) != 0)
+        return -1;
+    const char *text = target->text.data;
+    const char *colon = memchr(text, ':', target->text.length);
+    const size_t before = colon != NULL ? (size_t)(colon - text) : target->text.length;
+    if (!silo_known_target_kind(decoding->known, text, before))
+        return silo_refuse(decoding, field, "unknown target %s", text);
+    if (colon == NULL)
+        return silo_refuse(decoding, field, "the target %s names no arch", text);
+    char *kind = silo_decoding_array(decoding, before + 1, 1);
+    if (kind == NULL)
+        return -1;
+    memcpy(kind, text, before);
+    target->kind = (struct silo_string){kind, (uint32_t)before};
+    target->arch = (struct silo_string){colon + 1, target->text.length - (uint32_t)before - 1};
+    if (!is_arch(target->kind, target->arch.data, target->arch.length))
+        return silo_refuse(decoding, field, "unknown target %s: not an arch of %s", text, kind);
+    return 0;
+}

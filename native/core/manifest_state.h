@@ -1,0 +1,56 @@
+/* A manifest that is being read: what was decoded of it so far. */
+#ifndef SILO_MANIFEST_STATE_H
+#define SILO_MANIFEST_STATE_H
+
+#include "bundle_header.h"
+#include "manifest_tables.h"
+
+/* Members of a kernel. */
+enum silo_kernel_member {
+    SILO_KERNEL_CASES,
+    SILO_KERNEL_CONFIG_NAMES,
+    SILO_KERNEL_DERIVED,
+    SILO_KERNEL_GRID,
+    SILO_KERNEL_KEY,
+    SILO_KERNEL_NAME,
+    SILO_KERNEL_RULES,
+    SILO_KERNEL_SIGNATURE,
+    SILO_KERNEL_TRIALS,
+    SILO_KERNEL_VARIANTS,
+    SILO_KERNEL_KIND, /* may be NULL */
+    SILO_KERNEL_MEMBERS
+};
+
+struct silo_kernel_row {
+    struct silo_string name;
+    const struct silo_json *members[SILO_KERNEL_MEMBERS];
+    struct silo_kernel_info *info;        /* all but its groups; NULL: not decoded yet */
+    bool grouped;                         /* `info` has its groups */
+    const struct silo_variant **variants; /* each NULL until it is first asked for; or NULL */
+    uint64_t expanded;                    /* length of the table rows of those variants */
+};
+
+struct silo_manifest {
+    struct silo_header header;
+    struct silo_arena arena;
+    const char *file; /* its name, for messages */
+    uint64_t allowed; /* bytes of memory that reading the file may take */
+    struct silo_known_names known;
+    uint32_t blob_count, kernel_count;
+    const struct silo_blob *blobs;
+    const uint32_t *blob_kinds; /* of each blob the first one of its kind */
+    struct silo_table tables[SILO_TABLES];
+    struct silo_kernel_row *kernels; /* sorted by name */
+};
+
+static inline struct silo_decoding silo_decoding_of(struct silo_manifest *manifest,
+                                                    silo_error *error) {
+    return (struct silo_decoding){.arena = &manifest->arena,
+                                  .file = manifest->file,
+                                  .offset = manifest->header.manifest_offset,
+                                  .known = &manifest->known,
+                                  .minor = manifest->header.minor,
+                                  .error = error};
+}
+
+#endif

@@ -1,0 +1,49 @@
+/* The tables of a manifest: values that many variants share, decoded when they are first used. */
+#ifndef SILO_MANIFEST_TABLES_H
+#define SILO_MANIFEST_TABLES_H
+
+#include "manifest_checks.h"
+
+/* In the order of their names; what a row is, decoded. */
+enum silo_table_kind {
+    SILO_TABLE_COMPILERS,       /* struct silo_string */
+    SILO_TABLE_CONFIGS,         /* struct silo_config */
+    SILO_TABLE_LAUNCHES,        /* struct silo_launch_info */
+    SILO_TABLE_REASONS,         /* struct silo_string */
+    SILO_TABLE_SIGNATURES,      /* struct silo_signature */
+    SILO_TABLE_SOURCES,         /* struct silo_source_row */
+    SILO_TABLE_SPECIALIZATIONS, /* struct silo_specialization */
+    SILO_TABLE_TARGETS,         /* struct silo_target */
+    SILO_TABLES
+};
+
+struct silo_source_row {
+    struct silo_string kernel, fingerprint;
+};
+
+struct silo_table {
+    const struct silo_json *rows; /* `count` of them */
+    uint32_t count;
+    const void **values; /* of each row, NULL until it is first used */
+    uint64_t *lengths;   /* of each row's text as Python writes it; 0: not measured yet */
+};
+
+/* The member `tables`. */
+int silo_tables_open(const struct silo_decoding *decoding, const struct silo_json *node,
+                     struct silo_table tables[SILO_TABLES]);
+
+/* The number of the row that `index` names at `field`; -1 with the error filled. */
+int64_t silo_table_number(const struct silo_decoding *decoding, const struct silo_table *table,
+                          const struct silo_field *field, const struct silo_json *index);
+
+/* The row that `index` names, decoded; NULL with the error filled. */
+const void *silo_table_row(const struct silo_decoding *decoding, struct silo_table *tables,
+                           int kind, const struct silo_field *field, const struct silo_json *index);
+
+/* About how long the text of a row is. */
+uint64_t silo_table_length(struct silo_table *table, uint32_t number);
+
+/* Decode every row of every table. */
+int silo_tables_check(const struct silo_decoding *decoding, struct silo_table *tables);
+
+#endif

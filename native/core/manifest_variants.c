@@ -1,0 +1,431 @@
+#include "manifest_variants.h"
+
+#include "manifest_blobs.h"
+#include "manifest_signatures.h"
+#include "manifest_values.h"
+
+#include <stdlib.h>
+
+enum {
+    BASIS,
+    BLOB,
+    COMPILER,
+    CONFIG,
+    JOB,
+    LAUNCH,
+    REASON,
+    SIDECARS,
+    SIGNATURE,
+    SOURCE,
+    SPECIALIZATION,
+    TARGET,
+    MEMBERS
+};
+static const char *const NAMES[MEMBERS] = {"basis",     "blob",   "compiler",       "config",
+                                           "job",       "launch", "reason",         "sidecars",
+                                           "signature", "source", "specialization", "target"};
+
+/* Members that are indices into tables. */
+static const struct {
+    uint8_t member, table;
+} ROWS[] = {
+    {COMPILER, SILO_TABLE_COMPILERS},
+    {CONFIG, SILO_TABLE_CONFIGS},
+    {LAUNCH, SILO_TABLE_LAUNCHES},
+    {REASON, SILO_TABLE_REASONS},
+    {SIGNATURE, SILO_TABLE_SIGNATURES},
+    {SOURCE, SILO_TABLE_SOURCES},
+    {SPECIALIZATION, SILO_TABLE_SPECIALIZATIONS},
+    {TARGET, SILO_TABLE_TARGETS},
+};
+
+static const struct silo_json *row_of(const struct silo_manifest *manifest, uint32_t kernel,
+                                      uint32_t number) {
+    return &manifest->kernels[kernel].members[SILO_KERNEL_VARIANTS]->items[number];
+}
+
+/* The member of a row. Writers sort members, so it is where it is looked for first. */
+static const struct silo_json *member(const struct silo_json *row, int which) {
+    if (row->type != SILO_JSON_OBJECT)
+        return NULL;
+    if (row->count == MEMBERS && silo_json_is(&row->items[2 * which], NAMES[which]))
+        return &row->items[2 * which + 1];
+    return silo_json_member(row, NAMES[which]);
+}
+
+/* Extents are sorted by name. */
+static bool has_extents(const struct silo_specialization *specialization,
+                        const struct silo_string *name) {
+    uint32_t low = 0, high = specialization->extent_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        const int order = silo_text_order(name, &specialization->extents[middle].name);
+        if (order == 0)
+            return true;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return false;
+}
+
+/* A row of specializations. Its extents are parameters' extents: a launcher is made to hold them.
+ */
+static const struct silo_specialization *specialization_of(struct silo_manifest *manifest,
+                                                           const struct silo_decoding *decoding,
+                                                           const struct silo_field *field,
+                                                           const struct silo_json *index,
+                                                           const struct silo_signature *signature) {
+    const struct silo_specialization *found =
+        silo_table_row(decoding, manifest->tables, SILO_TABLE_SPECIALIZATIONS, field, index);
+    if (found == NULL || found->extent_count == 0)
+        return found;
+    uint32_t known = 0; /* no two parameters have one name, and no two extents */
+    for (uint32_t i = 0; i < signature->count; i++)
+        known += has_extents(found, &signature->parameters[i].name);
+    if (known != found->extent_count) {
+        silo_refuse(decoding, field, "it has extents of what is no parameter");
+        return NULL;
+    }
+    return found;
+}
+
+/* ---- one variant ---- */
+
+static int decode_tables(struct silo_manifest *manifest, const struct silo_decoding *decoding,
+                         const struct silo_field *field, const struct silo_json *const *found,
+                         struct silo_variant *made) {
+    const void *rows[MEMBERS] = {NULL};
+    /* In the order in which Python reads them, so that both name the same fault first. */
+    static const uint8_t order[] = {SOURCE, SIGNATURE, SPECIALIZATION, CONFIG, TARGET, LAUNCH};
+    for (size_t i = 0; i < sizeof order; i++) {
+        const int which = order[i];
+        const struct silo_field *at = SILO_FIELD_MEMBER(field, NAMES[which]);
+        if (which == SPECIALIZATION) {
+            rows[which] = specialization_of(manifest, decoding, at, found[which], rows[SIGNATURE]);
+        } else {
+            size_t row = 0;
+            while (ROWS[row].member != which)
+                row++;
+            rows[which] =
+                silo_table_row(decoding, manifest->tables, ROWS[row].table, at, found[which]);
+        }
+        if (rows[which] == NULL)
+            return -1;
+    }
+    const struct silo_source_row *source = rows[SOURCE];
+    made->kernel = source->kernel;
+    made->source = source->fingerprint;
+    made->signature = rows[SIGNATURE];
+    made->specialization = rows[SPECIALIZATION];
+    made->config = rows[CONFIG];
+    made->target = rows[TARGET];
+    made->launch = rows[LAUNCH];
+    return 0;
+}
+
+static int decode_blobs(const struct silo_manifest *manifest, const struct silo_decoding *decoding,
+                        const struct silo_field *field, const struct silo_json *const *found,
+                        struct silo_variant *made) {
+    const struct silo_field *sidecars_field = SILO_FIELD_MEMBER(field, NAMES[SIDECARS]);
+    const int64_t blob =
+        silo_blob_number(manifest, decoding, SILO_FIELD_MEMBER(field, NAMES[BLOB]), found[BLOB]);
+    if (blob < 0)
+        return -1;
+    made->blob = (uint32_t)blob;
+    made->sidecar_count = found[SIDECARS]->count;
+    uint32_t *sidecars = silo_decoding_array(decoding, made->sidecar_count, sizeof *sidecars);
+    if (sidecars == NULL)
+        return -1;
+    for (uint32_t i = 0; i < made->sidecar_count; i++) {
+        const int64_t number =
+            silo_blob_number(manifest, decoding, sidecars_field, &found[SIDECARS]->items[i]);
+        if (number < 0)
+            return -1;
+        sidecars[i] = (uint32_t)number;
+    }
+    made->sidecars = sidecars;
+    return 0;
+}
+
+static int decode(struct silo_manifest *manifest, const struct silo_decoding *decoding,
+                  const struct silo_field *field, const struct silo_json *node,
+                  const struct silo_signature *parameters, struct silo_variant *made) {
+    static const char *const bases[] = {"measured", "heuristic"};
+    const struct silo_json *found[MEMBERS];
+    uint8_t basis;
+    if (silo_need_members(decoding, field, node, NAMES, MEMBERS, NULL, found) != 0 ||
+        silo_need_items(decoding, SILO_FIELD_MEMBER(field, NAMES[SIDECARS]), found[SIDECARS],
+                        SILO_MAX_SIDECARS) != 0 ||
+        silo_need_word(decoding, SILO_FIELD_MEMBER(field, NAMES[BASIS]), found[BASIS], bases, 2,
+                       "a basis", &basis) != 0 ||
+        decode_tables(manifest, decoding, field, found, made) != 0 ||
+        decode_blobs(manifest, decoding, field, found, made) != 0)
+        return -1;
+    const struct silo_string *compiler =
+        silo_table_row(decoding, manifest->tables, SILO_TABLE_COMPILERS,
+                       SILO_FIELD_MEMBER(field, NAMES[COMPILER]), found[COMPILER]);
+    if (compiler == NULL || silo_need_short_text(decoding, SILO_FIELD_MEMBER(field, NAMES[JOB]),
+                                                 found[JOB], &made->job) != 0)
+        return -1;
+    made->compiler = *compiler;
+    if (!silo_same_parameters(made->signature, parameters))
+        return silo_refuse(decoding, SILO_FIELD_MEMBER(field, NAMES[SIGNATURE]),
+                           "it has other parameters than the kernel");
+    return silo_table_row(decoding, manifest->tables, SILO_TABLE_REASONS,
+                          SILO_FIELD_MEMBER(field, NAMES[REASON]), found[REASON]) != NULL
+               ? 0
+               : -1;
+}
+
+/* Add the length of a checked variant's table rows to that of others. */
+static int expand(struct silo_manifest *manifest, const struct silo_decoding *decoding,
+                  const struct silo_field *field, const struct silo_json *node, uint64_t *length) {
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++)
+        *length += silo_table_length(&manifest->tables[ROWS[i].table],
+                                     (uint32_t)member(node, ROWS[i].member)->integer);
+    const uint64_t most = manifest->allowed / SILO_EXPANDED_SHARE;
+    if (*length > most)
+        return silo_refuse_large(decoding, field,
+                                 "the table rows of the variants up to here are %llu characters "
+                                 "long when written out for each; at most %llu are allowed",
+                                 (unsigned long long)*length, (unsigned long long)most);
+    return 0;
+}
+
+/* Room for the variants of a kernel. */
+static int make_room(const struct silo_decoding *decoding, struct silo_kernel_row *row) {
+    if (row->variants == NULL)
+        row->variants =
+            silo_decoding_array(decoding, row->info->variant_count, sizeof *row->variants);
+    return row->variants != NULL ? 0 : -1;
+}
+
+static const struct silo_variant *new_variant(struct silo_manifest *manifest,
+                                              const struct silo_decoding *decoding,
+                                              const struct silo_field *field, uint32_t kernel,
+                                              uint32_t number) {
+    struct silo_variant *made = silo_decoding_array(decoding, 1, sizeof *made);
+    if (made == NULL || decode(manifest, decoding, field, row_of(manifest, kernel, number),
+                               manifest->kernels[kernel].info->signature, made) != 0)
+        return NULL;
+    return made;
+}
+
+const struct silo_variant *silo_variants_get(struct silo_manifest *manifest,
+                                             const struct silo_decoding *decoding, uint32_t kernel,
+                                             uint32_t number) {
+    struct silo_kernel_row *row = &manifest->kernels[kernel];
+    const struct silo_field *kernels = SILO_FIELD_MEMBER(NULL, "kernels");
+    const struct silo_field *variants =
+        SILO_FIELD_MEMBER(SILO_FIELD_ITEM(kernels, kernel), "variants");
+    const struct silo_field *field = SILO_FIELD_ITEM(variants, number);
+    if (make_room(decoding, row) != 0)
+        return NULL;
+    if (row->variants[number] != NULL)
+        return row->variants[number];
+    const struct silo_variant *made = new_variant(manifest, decoding, field, kernel, number);
+    uint64_t length = row->expanded;
+    if (made == NULL ||
+        expand(manifest, decoding, field, row_of(manifest, kernel, number), &length) != 0)
+        return NULL;
+    row->expanded = length;
+    row->variants[number] = made;
+    return made;
+}
+
+/* ---- all of them ---- */
+
+/* What a variant is known by among others: of its indices those that say what was compiled, or
+ * those by which variants are grouped. */
+struct identity {
+    uint32_t rows[6];
+};
+
+/* Which identity came first, by open addressing: `places` holds numbers plus 1. */
+struct identities {
+    struct identity *all;
+    uint32_t *places;
+    uint32_t count, mask;
+};
+
+static int identities_begin(struct identities *made, uint32_t most, silo_error *error) {
+    uint32_t room = 4;
+    while (room < 2 * most)
+        room *= 2;
+    *made = (struct identities){.all = calloc((size_t)most + 1, sizeof *made->all),
+                                .places = calloc(room, sizeof *made->places),
+                                .mask = room - 1};
+    return made->all != NULL && made->places != NULL ? 0 : silo_fail_memory(error);
+}
+
+static void identities_end(struct identities *made) {
+    free(made->all);
+    free(made->places);
+}
+
+/* The number of an identity; a new one gets the next. */
+static uint32_t identities_add(struct identities *made, const struct identity *identity) {
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof identity->rows / sizeof *identity->rows; i++) {
+        hash = (hash ^ identity->rows[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        hash ^= hash >> 32;
+    }
+    for (uint32_t at = (uint32_t)hash & made->mask;; at = (at + 1) & made->mask) {
+        const uint32_t number = made->places[at];
+        if (number == 0) {
+            made->all[made->count] = *identity;
+            made->places[at] = ++made->count;
+            return made->count - 1;
+        }
+        if (memcmp(&made->all[number - 1], identity, sizeof *identity) == 0)
+            return number - 1;
+    }
+}
+
+int silo_variants_check(struct silo_manifest *manifest, const struct silo_decoding *decoding,
+                        uint32_t kernel) {
+    static const uint8_t identifying[] = {SOURCE, SIGNATURE, SPECIALIZATION,
+                                          CONFIG, TARGET,    COMPILER};
+    struct silo_kernel_row *row = &manifest->kernels[kernel];
+    const struct silo_field *kernels = SILO_FIELD_MEMBER(NULL, "kernels");
+    const struct silo_field *variants =
+        SILO_FIELD_MEMBER(SILO_FIELD_ITEM(kernels, kernel), "variants");
+    const uint32_t count = row->info->variant_count;
+    struct identities identities;
+    if (make_room(decoding, row) != 0)
+        return -1;
+    int result = identities_begin(&identities, count, decoding->error);
+    uint64_t length = 0; /* of all, whichever were decoded before */
+    for (uint32_t i = 0; i < count && result == 0; i++) {
+        const struct silo_field *field = SILO_FIELD_ITEM(variants, i);
+        const struct silo_json *node = row_of(manifest, kernel, i);
+        const struct silo_variant *variant = row->variants[i];
+        if (variant == NULL)
+            variant = new_variant(manifest, decoding, field, kernel, i);
+        result = variant != NULL ? expand(manifest, decoding, field, node, &length) : -1;
+        struct identity identity = {{0}};
+        for (size_t j = 0; j < sizeof identifying && result == 0; j++)
+            identity.rows[j] = (uint32_t)member(node, identifying[j])->integer;
+        if (result == 0 && identities_add(&identities, &identity) != i)
+            result = silo_refuse(decoding, field, "a variant occurs twice");
+        if (result == 0)
+            row->variants[i] = variant;
+    }
+    identities_end(&identities);
+    return result;
+}
+
+bool silo_variants_has_config(const struct silo_manifest *manifest, uint32_t kernel,
+                              uint32_t number, const struct silo_config *config) {
+    const struct silo_json *index = member(row_of(manifest, kernel, number), CONFIG);
+    const struct silo_table *configs = &manifest->tables[SILO_TABLE_CONFIGS];
+    if (index == NULL || index->type != SILO_JSON_INT || index->integer < 0 ||
+        index->integer >= configs->count)
+        return false;
+    return configs->values[index->integer] == config ||
+           silo_json_is_config(&configs->rows[index->integer], config);
+}
+
+/* ---- groups ---- */
+
+/* What a variant is grouped by, of indices that are checked here. */
+static int read_common(struct silo_manifest *manifest, const struct silo_decoding *decoding,
+                       const struct silo_field *field, const struct silo_json *node,
+                       const struct silo_signature *parameters, struct identity *common) {
+    static const uint8_t indices[] = {TARGET, SIGNATURE, SPECIALIZATION, BLOB};
+    const struct silo_table *tables = manifest->tables;
+    const uint32_t rows[] = {tables[SILO_TABLE_TARGETS].count, tables[SILO_TABLE_SIGNATURES].count,
+                             tables[SILO_TABLE_SPECIALIZATIONS].count, manifest->blob_count};
+    bool right = node->type == SILO_JSON_OBJECT && node->count == MEMBERS;
+    for (int i = 0; right && i < MEMBERS; i++)
+        right = member(node, i) != NULL;
+    *common = (struct identity){{0}};
+    for (size_t i = 0; right && i < sizeof indices; i++) {
+        const struct silo_json *index = member(node, indices[i]);
+        right = index->type == SILO_JSON_INT && index->integer >= 0 && index->integer < rows[i];
+        common->rows[i] = right ? (uint32_t)index->integer : 0;
+    }
+    if (!right) {
+        /* Decoding it says what is wrong. */
+        struct silo_variant unused;
+        if (decode(manifest, decoding, field, node, parameters, &unused) == 0)
+            silo_refuse(decoding, field, "not a variant");
+        return -1;
+    }
+    common->rows[3] = manifest->blob_kinds[common->rows[3]];
+    return 0;
+}
+
+/* A group of which the first variant is known. */
+static int make_group(struct silo_manifest *manifest, const struct silo_decoding *decoding,
+                      const struct silo_field *field, const struct silo_json *node,
+                      const struct identity *common, struct silo_group *group) {
+    const struct silo_field *specialization = SILO_FIELD_MEMBER(field, NAMES[SPECIALIZATION]);
+    group->target = silo_table_row(decoding, manifest->tables, SILO_TABLE_TARGETS,
+                                   SILO_FIELD_MEMBER(field, NAMES[TARGET]), member(node, TARGET));
+    if (group->target == NULL)
+        return -1;
+    group->blob_kind = manifest->blobs[common->rows[3]].kind;
+    group->signature =
+        silo_table_row(decoding, manifest->tables, SILO_TABLE_SIGNATURES,
+                       SILO_FIELD_MEMBER(field, NAMES[SIGNATURE]), member(node, SIGNATURE));
+    if (group->signature == NULL)
+        return -1;
+    group->specialization = specialization_of(manifest, decoding, specialization,
+                                              member(node, SPECIALIZATION), group->signature);
+    return group->specialization != NULL ? 0 : -1;
+}
+
+int silo_variants_group(struct silo_manifest *manifest, const struct silo_decoding *decoding,
+                        uint32_t kernel) {
+    struct silo_kernel_row *row = &manifest->kernels[kernel];
+    const uint32_t count = row->info->variant_count;
+    const struct silo_field *kernels = SILO_FIELD_MEMBER(NULL, "kernels");
+    const struct silo_field *variants =
+        SILO_FIELD_MEMBER(SILO_FIELD_ITEM(kernels, kernel), "variants");
+    struct identities identities;
+    int result = identities_begin(&identities, count, decoding->error);
+    uint32_t *groups_of = calloc((size_t)count + 1, sizeof *groups_of);
+    uint32_t **next = calloc((size_t)count + 1, sizeof *next); /* place in each group */
+    uint32_t *numbers = silo_decoding_array(decoding, count, sizeof *numbers);
+    if (groups_of == NULL || next == NULL)
+        result = silo_fail_memory(decoding->error);
+    if (numbers == NULL)
+        result = -1;
+    for (uint32_t i = 0; i < count && result == 0; i++) {
+        struct identity common;
+        result = read_common(manifest, decoding, SILO_FIELD_ITEM(variants, i),
+                             row_of(manifest, kernel, i), row->info->signature, &common);
+        if (result == 0)
+            groups_of[i] = identities_add(&identities, &common);
+    }
+    struct silo_group *groups =
+        result == 0 ? silo_decoding_array(decoding, identities.count, sizeof *groups) : NULL;
+    if (groups == NULL)
+        result = -1;
+    /* Each group has its stretch of `numbers`. */
+    for (uint32_t i = 0; i < count && result == 0; i++)
+        groups[groups_of[i]].count++;
+    for (uint32_t i = 0; i < identities.count && result == 0; i++) {
+        groups[i].numbers = next[i] = numbers;
+        numbers += groups[i].count;
+    }
+    for (uint32_t i = 0; i < count && result == 0; i++) {
+        struct silo_group *group = &groups[groups_of[i]];
+        if (next[groups_of[i]] == group->numbers)
+            result = make_group(manifest, decoding, SILO_FIELD_ITEM(variants, i),
+                                row_of(manifest, kernel, i), &identities.all[groups_of[i]], group);
+        *next[groups_of[i]]++ = i;
+    }
+    if (result == 0) {
+        row->info->groups = groups;
+        row->info->group_count = identities.count;
+        row->grouped = true;
+    }
+    free(groups_of);
+    free(next);
+    identities_end(&identities);
+    return result;
+}

@@ -1,0 +1,262 @@
+#include "packing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct {
+    const char *name;
+    uint8_t abi, bits, pack;
+} abi_types[] = {
+    {"ptr", SILO_ABI_POINTER, 64, SILO_PACK_SLOT},  {"i1", SILO_ABI_BOOL, 8, SILO_PACK_SLOT},
+    {"i8", SILO_ABI_INT, 8, SILO_PACK_SLOT},        {"i16", SILO_ABI_INT, 16, SILO_PACK_SLOT},
+    {"i32", SILO_ABI_INT, 32, SILO_PACK_SLOT},      {"i64", SILO_ABI_INT, 64, SILO_PACK_SLOT},
+    {"u8", SILO_ABI_UINT, 8, SILO_PACK_SLOT},       {"u16", SILO_ABI_UINT, 16, SILO_PACK_SLOT},
+    {"u32", SILO_ABI_UINT, 32, SILO_PACK_SLOT},     {"u64", SILO_ABI_UINT, 64, SILO_PACK_SLOT},
+    {"fp16", SILO_ABI_FLOAT, 16, SILO_PACK_FP16},   {"bf16", SILO_ABI_FLOAT, 16, SILO_PACK_BF16},
+    {"fp32", SILO_ABI_FLOAT, 32, SILO_PACK_FP32},   {"fp64", SILO_ABI_FLOAT, 64, SILO_PACK_SLOT},
+    {"scratch", SILO_ABI_NULL, 64, SILO_PACK_SLOT}, {"profile", SILO_ABI_NULL, 64, SILO_PACK_SLOT},
+};
+
+/* ---- making ---- */
+
+static bool is_slot(int32_t slot) {
+    return slot >= 0 && slot < SILO_MAX_PARAMETERS;
+}
+
+static struct silo_packed descriptor_part(const struct silo_layout_item *item, uint8_t part,
+                                          uint8_t axis, uint32_t rank) {
+    return (struct silo_packed){.slot = (int16_t)item->slot,
+                                .pack = SILO_PACK_DESCRIPTOR,
+                                .abi = SILO_ABI_DESCRIPTOR,
+                                .bits = 64,
+                                .writes = item->writes,
+                                .part = part,
+                                .axis = axis,
+                                .rank = (uint8_t)rank};
+}
+
+/* What is left of a descriptor beside its map. */
+static int take_part(const struct silo_layout_item *item, struct silo_packed *out,
+                     silo_error *error) {
+    uint8_t axis;
+    const int part = silo_part_named(item->part, &axis);
+    if (part < 0 || !is_slot(item->slot) || item->rank < 1 || item->rank > SILO_MAX_RANK ||
+        axis >= item->rank)
+        return silo_fail(error, SILO_ERROR_UNSUPPORTED, "not a part of a tensor descriptor");
+    *out = descriptor_part(item, (uint8_t)part, axis, item->rank);
+    return 0;
+}
+
+/* A descriptor's map, which becomes number `index` of the packing's. */
+static int take_map(struct silo_packing *packing, const struct silo_layout_item *item,
+                    uint8_t index, struct silo_packed *out, silo_error *error) {
+    const struct silo_map_form *form = item->map;
+    bool good = item->type != NULL && strcmp(item->type, "tensormap") == 0 && is_slot(item->slot) &&
+                form->rank >= 1 && form->rank <= SILO_MAX_RANK;
+    for (uint32_t i = 0; good && i < form->rank; i++)
+        good = form->box[i] >= 1 && form->box[i] <= 256; /* what the driver takes */
+    if (!good)
+        return silo_fail(error, SILO_ERROR_UNSUPPORTED, "not a tensor map");
+    for (uint32_t i = 0; i < packing->count; i++) { /* a call holds one map an argument */
+        const struct silo_packed *other = &packing->packed[i];
+        if (other->pack == SILO_PACK_DESCRIPTOR && other->part == SILO_PART_MAP &&
+            other->slot == item->slot)
+            return silo_fail(error, SILO_ERROR_UNSUPPORTED, "two tensor maps of one parameter");
+    }
+    packing->maps[index] = *form;
+    *out = descriptor_part(item, SILO_PART_MAP, index, form->rank);
+    return 0;
+}
+
+static int take_plain(const struct silo_layout_item *item, const struct silo_function *function,
+                      struct silo_packed *out, silo_error *error) {
+    for (size_t i = 0; i < sizeof abi_types / sizeof *abi_types; i++) {
+        if (strcmp(abi_types[i].name, item->type) != 0)
+            continue;
+        const bool hidden = abi_types[i].abi == SILO_ABI_NULL;
+        if (!hidden && !is_slot(item->slot))
+            break;
+        *out = (struct silo_packed){.slot = hidden ? SILO_SLOT_NULL : (int16_t)item->slot,
+                                    .pack = abi_types[i].pack,
+                                    .abi = abi_types[i].abi,
+                                    .bits = abi_types[i].bits,
+                                    .writes = item->writes};
+        if (hidden && function->device != NULL) {
+            const bool profile = strcmp(item->type, "profile") == 0;
+            if ((profile ? function->profile_bytes : function->scratch_bytes) > 0)
+                out->pack = profile ? SILO_PACK_PROFILE : SILO_PACK_SCRATCH;
+        }
+        return 0;
+    }
+    return silo_fail(error, SILO_ERROR_UNSUPPORTED, "not a parameter of a kernel's binary");
+}
+
+int silo_packing_init(struct silo_packing *packing, const struct silo_layout_item *items,
+                      size_t count, const struct silo_function *function, int32_t *wrong,
+                      silo_error *error) {
+    memset(packing, 0, sizeof *packing);
+    *wrong = -1;
+    if (count > SILO_MAX_PARAMETERS)
+        return silo_fail(error, SILO_ERROR_UNSUPPORTED, "a binary with too many parameters");
+    size_t wanted = 0;
+    for (size_t i = 0; i < count; i++)
+        wanted += items[i].map != NULL;
+    if (wanted > SILO_MAX_DESCRIPTORS)
+        return silo_fail(error, SILO_ERROR_UNSUPPORTED, "a binary with too many tensor maps");
+    packing->packed = calloc(count + 1, sizeof *packing->packed);
+    packing->maps = wanted != 0 ? calloc(wanted, sizeof *packing->maps) : NULL;
+    if (packing->packed == NULL || (wanted != 0 && packing->maps == NULL))
+        return silo_fail_memory(error);
+    uint8_t maps = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct silo_layout_item *item = &items[i];
+        struct silo_packed *packed = &packing->packed[i];
+        const int result = item->map != NULL    ? take_map(packing, item, maps++, packed, error)
+                           : item->part != NULL ? take_part(item, packed, error)
+                                                : take_plain(item, function, packed, error);
+        if (result != 0) {
+            *wrong = (int32_t)i;
+            return -1;
+        }
+        packing->takes_scratch |=
+            packed->pack == SILO_PACK_SCRATCH || packed->pack == SILO_PACK_PROFILE;
+        packing->count = (uint32_t)i + 1;
+    }
+    return 0;
+}
+
+void silo_packing_clear(struct silo_packing *packing) {
+    free(packing->packed);
+    free(packing->maps);
+    memset(packing, 0, sizeof *packing);
+}
+
+/* ---- what is taken ---- */
+
+const char *silo_packed_noun(const struct silo_packed *packed, char *buffer, size_t size) {
+    switch ((enum silo_abi)packed->abi) {
+    case SILO_ABI_POINTER:
+        return "an array";
+    case SILO_ABI_BOOL:
+        return "a bool";
+    case SILO_ABI_INT:
+        snprintf(buffer, size, "an int%u", packed->bits);
+        return buffer;
+    case SILO_ABI_UINT:
+        snprintf(buffer, size, "a uint%u", packed->bits);
+        return buffer;
+    case SILO_ABI_FLOAT:
+        snprintf(buffer, size, "a %u-bit float", packed->bits);
+        return buffer;
+    case SILO_ABI_DESCRIPTOR:
+        snprintf(buffer, size, "a tensor descriptor of %u dimensions", packed->rank);
+        return buffer;
+    case SILO_ABI_NULL:
+        break;
+    }
+    return "nothing";
+}
+
+bool silo_packed_fits(const struct silo_packed *packed, uint64_t code) {
+    const unsigned kind = silo_code_kind(code), bits = silo_code_bits(code);
+    const bool is_unsigned = silo_code_type(code) == SILO_UINT;
+    switch ((enum silo_abi)packed->abi) {
+    case SILO_ABI_POINTER:
+        return kind == SILO_VALUE_POINTER || kind == SILO_VALUE_ADDRESS || kind == SILO_VALUE_NONE;
+    case SILO_ABI_BOOL:
+        return kind == SILO_VALUE_BOOL;
+    case SILO_ABI_INT:
+        /* A wide unsigned value keeps its bits in an int64, as Triton's u64 arguments do. */
+        return kind == SILO_VALUE_BOOL ||
+               (kind == SILO_VALUE_INT &&
+                (bits < packed->bits || (bits == packed->bits && (!is_unsigned || bits == 64))));
+    case SILO_ABI_UINT:
+        return kind == SILO_VALUE_BOOL || (kind == SILO_VALUE_INT && bits <= packed->bits);
+    case SILO_ABI_FLOAT:
+        return kind == SILO_VALUE_FLOAT;
+    case SILO_ABI_DESCRIPTOR:
+        return kind == SILO_VALUE_DESCRIPTOR && silo_block_rank(code) == packed->rank;
+    case SILO_ABI_NULL:
+        break;
+    }
+    return true;
+}
+
+/* Whether the kernel writes what must not be written. */
+static bool writes_readonly(const struct silo_packed *packed, uint64_t code) {
+    const unsigned kind = silo_code_kind(code);
+    return packed->writes && (kind == SILO_VALUE_POINTER || kind == SILO_VALUE_DESCRIPTOR) &&
+           (code & SILO_FLAG_READONLY);
+}
+
+int silo_packing_check(const struct silo_packing *packing, const uint64_t *codes, int32_t count,
+                       char *buffer, size_t size, int32_t *index, const char **wanted) {
+    for (uint32_t i = 0; i < packing->count; i++) {
+        const struct silo_packed *packed = &packing->packed[i];
+        if (packed->abi == SILO_ABI_NULL)
+            continue;
+        *index = packed->slot;
+        *wanted = NULL;
+        if (packed->slot >= count)
+            return -1;
+        if (!silo_packed_fits(packed, codes[packed->slot]))
+            *wanted = silo_packed_noun(packed, buffer, size);
+        else if (writes_readonly(packed, codes[packed->slot]))
+            *wanted = "a writable array, for the kernel writes it (this one is read-only)";
+        if (*wanted != NULL)
+            return -1;
+    }
+    return 0;
+}
+
+/* The word that every value of a declared parameter has, facts aside; 0 where the declaration
+ * leaves it open. */
+static uint64_t declared_code(const struct silo_parameter *parameter) {
+    const struct silo_dtype type = parameter->type;
+    switch ((enum silo_parameter_kind)parameter->kind) {
+    case SILO_PARAMETER_POINTER:
+        return SILO_CODE(SILO_VALUE_POINTER, 0, 0, 0);
+    case SILO_PARAMETER_INT:
+        return type.bits ? SILO_CODE(SILO_VALUE_INT, type.code, type.bits, 0) : 0;
+    case SILO_PARAMETER_FLOAT:
+        return SILO_CODE(SILO_VALUE_FLOAT, SILO_FLOAT, 32, 0);
+    case SILO_PARAMETER_BOOL:
+        return silo_bool_word();
+    case SILO_PARAMETER_DESCRIPTOR:
+        return SILO_CODE(SILO_VALUE_DESCRIPTOR, 0, 0, 0);
+    case SILO_PARAMETER_ANY:
+    case SILO_PARAMETER_CONSTEXPR:
+        break;
+    }
+    return 0;
+}
+
+int silo_packing_check_declared(const struct silo_packing *packing,
+                                const struct silo_parameter *parameters, int32_t count,
+                                int32_t *index) {
+    for (uint32_t i = 0; i < packing->count; i++) {
+        const struct silo_packed *packed = &packing->packed[i];
+        if (packed->abi == SILO_ABI_NULL)
+            continue;
+        const struct silo_parameter *parameter =
+            packed->slot < count ? &parameters[packed->slot] : NULL;
+        uint64_t code = parameter ? declared_code(parameter) : 0;
+        if (silo_code_kind(code) == SILO_VALUE_DESCRIPTOR)
+            code |= (uint64_t)packed->rank << SILO_BLOCK_SHIFT; /* looked at in every call */
+        if (code == 0 || !silo_packed_fits(packed, code) ||
+            (packed->writes && !(parameter->flags & SILO_PARAMETER_WRITES))) {
+            *index = packed->slot;
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int silo_pack_refuse(const struct silo_packing *packing, const struct silo_values *values,
+                     int32_t number, const char *kernel, const char *argument, silo_error *error) {
+    const struct silo_packed *packed = &packing->packed[number];
+    return silo_fail(error, SILO_ERROR_SHAPE,
+                     "%s: the tensor descriptor '%s' has %u dimensions; this code takes one of %u",
+                     kernel, argument, values->descriptors[values->slots[packed->slot]].rank,
+                     packed->rank);
+}

@@ -1,0 +1,337 @@
+/* Kernels as custom operators of torch, over its stable ABI: one build serves torch 2.10 and every
+ * later release. For the generated library beside an exported one; C++17.
+ *
+ * An operator gives its tensors' dtype, device, shape and strides on, and runs on torch's current
+ * stream. Errors are std::runtime_error, which torch raises as RuntimeError. */
+#ifndef SILO_TORCH_OP_H
+#define SILO_TORCH_OP_H
+
+/* Torch 2.10: the oldest release whose boxed operators take lists and strings. */
+#ifndef TORCH_TARGET_VERSION
+#define TORCH_TARGET_VERSION 0x020a000000000000ULL
+#endif
+
+#include "framework.h"
+
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace silo_torch {
+
+/* How a parameter stands in the operator's schema. */
+enum class given : uint8_t { tensor, descriptor, integer, real, boolean, text, dtype };
+
+struct parameter {
+    const char *name;
+    uint16_t place; /* among all parameters of the kernel; ascending */
+    given type;
+    bool optional; /* "Tensor?", "int?", ... */
+    bool writes;   /* "Tensor(a!)" */
+};
+
+/* The operator takes `parameters`, the block of each descriptor among them, then the grid. */
+struct operation {
+    const char *name;
+    int at; /* its number in the exported library */
+    const parameter *parameters;
+    uint32_t count;
+    const silo_framework *(*library)();
+};
+
+/* ---- what torch says of a tensor ---- */
+
+inline void check(AOTITorchError code, const char *what) {
+    if (code != TORCH_SUCCESS)
+        throw std::runtime_error(std::string("torch cannot give ") + what + " of a tensor");
+}
+
+/* Torch's numbers of dtypes are asked for: they are its own business. */
+inline int element_of(int32_t dtype) {
+    struct known {
+        int32_t dtype;
+        int element;
+    };
+    static const std::array<known, 17> table{{
+        {aoti_torch_dtype_float32(), SILO_FLOAT32},
+        {aoti_torch_dtype_float16(), SILO_FLOAT16},
+        {aoti_torch_dtype_bfloat16(), SILO_BFLOAT16},
+        {aoti_torch_dtype_int32(), SILO_INT32},
+        {aoti_torch_dtype_int64(), SILO_INT64},
+        {aoti_torch_dtype_float64(), SILO_FLOAT64},
+        {aoti_torch_dtype_bool(), SILO_BOOL8},
+        {aoti_torch_dtype_int8(), SILO_INT8},
+        {aoti_torch_dtype_uint8(), SILO_UINT8},
+        {aoti_torch_dtype_int16(), SILO_INT16},
+        {aoti_torch_dtype_uint16(), SILO_UINT16},
+        {aoti_torch_dtype_uint32(), SILO_UINT32},
+        {aoti_torch_dtype_uint64(), SILO_UINT64},
+        {aoti_torch_dtype_float8_e4m3fn(), SILO_FP8_E4M3FN},
+        {aoti_torch_dtype_float8_e5m2(), SILO_FP8_E5M2},
+        {aoti_torch_dtype_float8_e4m3fnuz(), SILO_FP8_E4M3FNUZ},
+        {aoti_torch_dtype_float8_e5m2fnuz(), SILO_FP8_E5M2FNUZ},
+    }};
+    for (const known &one : table)
+        if (one.dtype == dtype)
+            return one.element;
+    return 0;
+}
+
+/* The library of torch that has the GPU's streams; NULL on a torch without GPUs. Torch keeps its
+ * libraries to itself, so that the name is not found by a mere look-up. */
+struct gpu_library {
+    using stream_of = AOTITorchError (*)(int32_t device, void **stream);
+
+    int32_t device = SILO_CUDA;
+    stream_of current = nullptr;
+
+    gpu_library() {
+        const std::pair<const char *, int32_t> names[] = {{"libtorch_cuda.so", SILO_CUDA},
+                                                          {"libtorch_hip.so", SILO_ROCM}};
+        for (const auto &[name, kind] : names) {
+            void *found = dlopen(name, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+            if (found == nullptr)
+                continue;
+            current =
+                reinterpret_cast<stream_of>(dlsym(found, "aoti_torch_get_current_cuda_stream"));
+            device = kind;
+            dlclose(found); /* it was there before, and stays */
+            break;
+        }
+    }
+};
+
+inline const gpu_library &gpu() {
+    static const gpu_library found;
+    return found;
+}
+
+/* ---- one call ---- */
+
+constexpr size_t most_parameters = 256; /* of a kernel, in every part of Silo */
+
+class call {
+  public:
+    explicit call(const operation &of) : operation_(of) {
+        if (of.count > 0)
+            places_ = static_cast<size_t>(of.parameters[of.count - 1].place) + 1;
+        for (size_t i = 0; i < places_; i++)
+            arguments_[i] = silo_absent_argument();
+        for (size_t i = 0; i < of.count; i++)
+            tensors_[i] = nullptr;
+    }
+    call(const call &) = delete;
+    call &operator=(const call &) = delete;
+
+    /* What an operator is given is its to free. */
+    ~call() {
+        for (size_t i = 0; i < operation_.count; i++)
+            if (tensors_[i] != nullptr)
+                aoti_torch_delete_tensor_object(tensors_[i]);
+    }
+
+    /* Everything is taken off the stack before anything is looked at, so that nothing leaks. */
+    void run(StableIValue *stack) {
+        size_t at = 0;
+        for (uint32_t i = 0; i < operation_.count; i++)
+            take(operation_.parameters[i], i, stack[at++]);
+        for (uint32_t i = 0; i < operation_.count; i++)
+            if (operation_.parameters[i].type == given::descriptor)
+                blocks_.emplace_back(i, list(stack[at++]));
+        const auto grid = list(stack[at]);
+        for (uint32_t i = 0; i < operation_.count; i++)
+            if (tensors_[i] != nullptr)
+                read(operation_.parameters[i], tensors_[i]);
+        for (const auto &[index, block] : blocks_)
+            set_block(operation_.parameters[index], block);
+        launch(grid);
+    }
+
+  private:
+    using integers = std::optional<std::vector<int64_t>>;
+
+    static integers list(StableIValue value) {
+        return torch::stable::detail::to<integers>(value);
+    }
+
+    template <class T> static std::optional<T> value_of(bool optional, StableIValue value) {
+        if (optional)
+            return torch::stable::detail::to<std::optional<T>>(value);
+        return torch::stable::detail::to<T>(value);
+    }
+
+    void take(const parameter &of, uint32_t index, StableIValue value) {
+        silo_argument &made = arguments_[of.place];
+        switch (of.type) {
+        case given::tensor:
+        case given::descriptor:
+            if (const auto one = value_of<AtenTensorHandle>(of.optional, value))
+                tensors_[index] = *one;
+            else
+                made = silo_none();
+            return;
+        case given::integer:
+            if (const auto one = value_of<int64_t>(of.optional, value))
+                made = silo_int(*one);
+            else
+                made = silo_none();
+            return;
+        case given::real:
+            if (const auto one = value_of<double>(of.optional, value))
+                made = silo_float(*one);
+            else
+                made = silo_none();
+            return;
+        case given::boolean:
+            if (const auto one = value_of<bool>(of.optional, value))
+                made = silo_bool(*one);
+            else
+                made = silo_none();
+            return;
+        case given::dtype:
+            if (const auto one = value_of<int32_t>(of.optional, value))
+                made = silo_type(element_of(*one));
+            else
+                made = silo_none();
+            return;
+        case given::text:
+            if (auto one = value_of<std::string>(of.optional, value)) {
+                texts_.push_back(std::make_unique<std::string>(std::move(*one)));
+                made = silo_text(texts_.back()->c_str());
+            } else {
+                made = silo_none();
+            }
+            return;
+        }
+    }
+
+    void read(const parameter &of, AtenTensorHandle handle) {
+        int32_t dtype = 0, type = 0, index = 0, layout = 0;
+        int64_t rank = 0, *shape = nullptr, *strides = nullptr;
+        check(aoti_torch_get_layout(handle, &layout), "the layout");
+        if (layout != aoti_torch_layout_strided())
+            fail(of, "is not strided; kernels take dense tensors");
+        check(aoti_torch_get_dtype(handle, &dtype), "the dtype");
+        const int element = element_of(dtype);
+        if (element == 0)
+            fail(of, "has a dtype that no kernel takes");
+        check(aoti_torch_get_device_type(handle, &type), "the device");
+        check(aoti_torch_get_device_index(handle, &index), "the device");
+        place(of, type, index);
+        check(aoti_torch_get_dim(handle, &rank), "the shape");
+        check(aoti_torch_get_sizes(handle, &shape), "the shape");
+        check(aoti_torch_get_strides(handle, &strides), "the strides");
+        const void *data = nullptr;
+        if (of.writes) {
+            void *writable = nullptr;
+            check(torch_get_mutable_data_ptr(handle, &writable), "the memory");
+            data = writable;
+        } else {
+            check(torch_get_const_data_ptr(handle, &data), "the memory");
+        }
+        silo_argument &made = arguments_[of.place];
+        made = silo_array(data, element, static_cast<int>(rank), shape, strides);
+        if (of.type == given::descriptor)
+            made.kind = SILO_ARGUMENT_DESCRIPTOR;
+    }
+
+    void set_block(const parameter &of, const integers &block) {
+        silo_argument &made = arguments_[of.place];
+        if (!block || made.kind != SILO_ARGUMENT_DESCRIPTOR)
+            return;
+        if (block->size() != static_cast<size_t>(made.rank))
+            fail(of, "has another rank than its block");
+        made.block = block->data();
+    }
+
+    void place(const parameter &of, int32_t type, int32_t index) {
+        if (first_ == nullptr) {
+            first_ = &of;
+            type_ = type;
+            index_ = index;
+        } else if (type != type_ || index != index_) {
+            fail(of, std::string("is on ") + where(type, index) + " and '" + first_->name +
+                         "' on " + where(type_, index_) +
+                         "; all arrays of one call are on one device");
+        }
+    }
+
+    static std::string where(int32_t type, int32_t index) {
+        if (type == aoti_torch_device_type_cpu())
+            return "cpu:0";
+        const bool known = type == aoti_torch_device_type_cuda();
+        return (known ? "cuda:" : "another device:") + std::to_string(index);
+    }
+
+    void launch(const integers &grid) {
+        silo_queue queue{SILO_CPU, 0, nullptr};
+        if (first_ == nullptr)
+            throw std::runtime_error(
+                std::string(operation_.name) +
+                ": no argument is a tensor, so nothing says on which device to run");
+        if (type_ != aoti_torch_device_type_cpu()) {
+            if (type_ != aoti_torch_device_type_cuda() || gpu().current == nullptr)
+                fail(*first_, "is on a device on which no kernel runs");
+            queue.device = gpu().device;
+            queue.index = index_;
+            check(gpu().current(index_, &queue.stream), "the stream of the device");
+        }
+        int64_t dimensions[3] = {1, 1, 1};
+        if (grid && (grid->empty() || grid->size() > 3))
+            throw std::runtime_error(std::string(operation_.name) +
+                                     ": a grid is one to three integers");
+        for (size_t i = 0; grid && i < grid->size(); i++)
+            dimensions[i] = (*grid)[i];
+        const silo_call options{dimensions, nullptr, 0};
+        const silo_framework *const library = operation_.library();
+        silo_error error;
+        error.details = nullptr;
+        silo_kernel *const found = library->kernel(operation_.at, &error);
+        if (found == nullptr)
+            raise(*library, error);
+        if (library->launch(found, &queue, arguments_, places_, grid ? &options : nullptr,
+                            &error) != 0)
+            raise(*library, error);
+    }
+
+    [[noreturn]] void fail(const parameter &of, const std::string &why) const {
+        throw std::runtime_error(std::string(operation_.name) + ": argument '" + of.name + "' " +
+                                 why);
+    }
+
+    [[noreturn]] static void raise(const silo_framework &library, silo_error &error) {
+        std::string text = error.text;
+        if (error.details != nullptr)
+            text += std::string("\n") + error.details;
+        library.clear(&error);
+        throw std::runtime_error(text);
+    }
+
+    const operation &operation_;
+    size_t places_ = 0;
+    AtenTensorHandle tensors_[most_parameters];
+    silo_argument arguments_[most_parameters];
+    std::vector<std::unique_ptr<std::string>> texts_;
+    std::vector<std::pair<uint32_t, integers>> blocks_;
+    const parameter *first_ = nullptr; /* the tensor that tells the device */
+    int32_t type_ = 0, index_ = 0;
+};
+
+/* A boxed operator: what torch calls. */
+template <const operation &of> void boxed(StableIValue *stack, uint64_t, uint64_t) {
+    call(of).run(stack);
+}
+
+} // namespace silo_torch
+
+#endif
