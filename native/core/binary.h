@@ -60,7 +60,7 @@ int silo_function_set_block(struct silo_function *function, const char *kernel,
                             const int64_t block[3], silo_error *error);
 
 /* A parameter as the code has it, bytes. */
-struct silo_place {
+struct silo_parameter_place {
     size_t offset, size;
 };
 
@@ -70,6 +70,6 @@ struct silo_place {
 /* The parameters that a launch of the function hands over, as the driver states them: their number,
  * of which up to `room` are written. -1: it does not say (a CPU, HIP, CUDA before 12.4). */
 int64_t silo_binary_places(const struct silo_binary *binary, const struct silo_function *function,
-                           struct silo_place *places, size_t room);
+                           struct silo_parameter_place *places, size_t room);
 
 #endif

@@ -16,7 +16,8 @@ struct silo_reader {
     pthread_mutex_t decoding;
     struct silo_manifest manifest;
     const uint8_t *data; /* borrowed */
-    char *name, *text;   /* owned; of the manifest, parsed in place */
+    const char *name;    /* in the arena */
+    char *text;          /* owned: the manifest, parsed in place */
     char identity[SILO_SHA256_HEX];
 };
 
@@ -25,22 +26,26 @@ static const uint64_t FILE_MEMORY = UINT64_C(64) << MIB_SHIFT;
 
 /* ---- opening ---- */
 
+static const char *copy_text(struct silo_arena *arena, const char *text) {
+    const size_t bytes = strlen(text) + 1;
+    char *copied = silo_arena_array(arena, bytes, 1);
+    return copied != NULL ? memcpy(copied, text, bytes) : NULL;
+}
+
 static int copy_names(struct silo_arena *arena, const char *const *names,
                       const char *const **copied) {
-    size_t count = 0, bytes = 0;
+    size_t count = 0;
     if (names == NULL)
         return 0;
-    for (; names[count] != NULL; count++)
-        bytes += strlen(names[count]) + 1;
+    while (names[count] != NULL)
+        count++;
     const char **made = silo_arena_array(arena, count + 1, sizeof *made);
-    char *text = silo_arena_array(arena, bytes, 1);
-    if (made == NULL || text == NULL)
+    if (made == NULL)
         return -1;
     for (size_t i = 0; i < count; i++) {
-        made[i] = text;
-        const size_t length = strlen(names[i]) + 1;
-        memcpy(text, names[i], length);
-        text += length;
+        made[i] = copy_text(arena, names[i]);
+        if (made[i] == NULL)
+            return -1;
     }
     *copied = made;
     return 0;
@@ -115,7 +120,7 @@ struct silo_reader *silo_reader_open(const struct silo_reader_source *source, si
     struct silo_manifest *manifest = &reader->manifest;
     const uint64_t memory = source->file_memory != 0 ? source->file_memory : FILE_MEMORY;
     reader->data = source->data;
-    reader->name = strdup(source->name != NULL ? source->name : "bundle");
+    reader->name = copy_text(&manifest->arena, source->name != NULL ? source->name : "bundle");
     manifest->file = reader->name;
     manifest->allowed = memory > UINT64_MAX - source->bytes ? UINT64_MAX : memory + source->bytes;
     if (reader->name == NULL || copy_known(manifest, source) != 0) {
@@ -134,7 +139,6 @@ void silo_reader_close(struct silo_reader *reader) {
         return;
     silo_arena_free(&reader->manifest.arena);
     pthread_mutex_destroy(&reader->decoding);
-    free(reader->name);
     free(reader->text);
     free(reader);
 }

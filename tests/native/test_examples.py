@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import c_programs
 import exported
-import libsilo
 from silo.bundle.reader import open_bundle
 from silo.settings import override
 
@@ -41,11 +41,11 @@ def identity(bundle):
 @pytest.fixture(scope="module")
 def c_program(identity, tmp_path_factory):
     output = tmp_path_factory.mktemp("c") / "open_bundle"
-    return libsilo.c_program(output, EXAMPLES / "c" / "open_bundle.c", flags=[f'-DBUNDLE_IDENTITY="{identity}"'])
+    return c_programs.c_program(output, EXAMPLES / "c" / "open_bundle.c", flags=[f'-DBUNDLE_IDENTITY="{identity}"'])
 
 
 def test_the_c_program_opens_a_bundle_and_launches(c_program, bundle):
-    told = libsilo.run([c_program, bundle]).stdout
+    told = c_programs.run([c_program, bundle]).stdout
     assert "kernel add\nkernel matmul\nkernel softmax\n" in told
     assert "add of 1048593 elements: right" in told
     assert "int32 instead: no variant" in told
@@ -53,18 +53,18 @@ def test_the_c_program_opens_a_bundle_and_launches(c_program, bundle):
 
 
 def test_nothing_of_python_is_in_the_process(c_program, bundle):
-    files = libsilo.loaded_files([c_program, bundle])
+    files = c_programs.loaded_files([c_program, bundle])
     assert "libc.so" in files  # the loader spoke
     assert "python" not in files.replace(str(ROOT), "").replace(str(c_program), "").replace(str(bundle), "").lower()
-    symbols = libsilo.run(["nm", "-u", libsilo.archive()]).stdout
+    symbols = c_programs.run(["nm", "-u", c_programs.archive()]).stdout
     assert not re.search(r"\bU _?Py", symbols)
 
 
 def test_a_program_that_was_built_for_another_bundle_runs_none_of_its_code(bundle, tmp_path):
-    other = libsilo.c_program(
+    other = c_programs.c_program(
         tmp_path / "other", EXAMPLES / "c" / "open_bundle.c", flags=[f'-DBUNDLE_IDENTITY="{"0" * 64}"']
     )
-    told = libsilo.run([other, bundle], code=1)
+    told = c_programs.run([other, bundle], code=1)
     assert "right" not in told.stdout
     assert "add" in told.stderr
     assert "(untrusted" in told.stderr
@@ -82,7 +82,7 @@ def test_files_that_are_no_bundles_are_errors(c_program, bundle, tmp_path):
         path = tmp_path / f"{name}.silo"
         if content is not None:
             path.write_bytes(content)
-        told = libsilo.run([c_program, path], code=1).stderr
+        told = c_programs.run([c_program, path], code=1).stderr
         assert name in told
         assert word in told, told
 
@@ -92,7 +92,7 @@ def test_the_program_of_the_page_runs(bundle, tmp_path):
     source = tmp_path / "page.c"
     source.write_text(re.findall(r"^```c\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0], encoding="utf-8")
     shutil.copy(bundle, tmp_path / "kernels.silo")
-    assert libsilo.run([libsilo.c_program(tmp_path / "page", source)], cwd=tmp_path).stdout == "1000\n"
+    assert c_programs.run([c_programs.c_program(tmp_path / "page", source)], cwd=tmp_path).stdout == "1000\n"
 
 
 def cargo_command():
@@ -107,20 +107,20 @@ def rust_program(folder, **variables):
     cargo, path = cargo_command()
     manifest = EXAMPLES / "rust" / "Cargo.toml"
     command = [cargo, "build", "--quiet", "--offline", "--locked", "--manifest-path", manifest]
-    libsilo.run(command, CARGO_TARGET_DIR=str(folder), PATH=path, **variables)
+    c_programs.run(command, CARGO_TARGET_DIR=str(folder), PATH=path, **variables)
     return folder / "debug" / "silo-kernels"
 
 
 @pytest.mark.slow
 def test_the_rust_program_opens_a_bundle_and_launches(bundle, identity, tmp_path):
-    program = rust_program(tmp_path / "target", SILO_LIBRARY_DIR=str(libsilo.archive().parent))
-    told = libsilo.run([program, bundle, identity]).stdout
+    program = rust_program(tmp_path / "target", SILO_LIBRARY_DIR=str(c_programs.archive().parent))
+    told = c_programs.run([program, bundle, identity]).stdout
     assert "kernels: add, matmul, softmax" in told
     assert "add from four threads: right" in told
     assert "int8 instead: no variant" in told
-    refused = libsilo.run([program, bundle, "0" * 64], code=1)
+    refused = c_programs.run([program, bundle, "0" * 64], code=1)
     assert "(untrusted" in refused.stderr
-    missing = libsilo.run([program, tmp_path / "absent.silo", identity], code=1)
+    missing = c_programs.run([program, tmp_path / "absent.silo", identity], code=1)
     assert "absent.silo" in missing.stderr
 
 
@@ -131,12 +131,12 @@ def test_the_rust_crate_has_no_dependencies():
 
 @pytest.mark.slow
 def test_an_installed_library_is_found_by_cmake_and_pkg_config(bundle, identity, tmp_path):
-    cmake = libsilo.compiler("cmake")
+    cmake = c_programs.compiler("cmake")
     prefix = tmp_path / "prefix"
-    libsilo.run([cmake, "-S", ROOT / "native", "-B", tmp_path / "library", "-DSILO_STATIC=OFF"])
-    libsilo.run([cmake, "--build", tmp_path / "library"])
-    libsilo.run([cmake, "--install", tmp_path / "library", "--prefix", prefix])
-    libsilo.run(
+    c_programs.run([cmake, "-S", ROOT / "native", "-B", tmp_path / "library", "-DSILO_STATIC=OFF"])
+    c_programs.run([cmake, "--build", tmp_path / "library"])
+    c_programs.run([cmake, "--install", tmp_path / "library", "--prefix", prefix])
+    c_programs.run(
         [
             cmake,
             "-S",
@@ -147,28 +147,28 @@ def test_an_installed_library_is_found_by_cmake_and_pkg_config(bundle, identity,
             f"-DBUNDLE_IDENTITY={identity}",
         ]
     )
-    libsilo.run([cmake, "--build", tmp_path / "program"])
-    told = libsilo.run([tmp_path / "program" / "open_bundle", bundle]).stdout
+    c_programs.run([cmake, "--build", tmp_path / "program"])
+    told = c_programs.run([tmp_path / "program" / "open_bundle", bundle]).stdout
     assert "softmax of 300 x 781: right" in told
 
 
 @pytest.mark.slow
 def test_the_cpp_program_has_its_kernels_inside(bundle, tmp_path):
-    cmake = libsilo.compiler("cmake")
-    libsilo.compiler("g++", "c++", "clang++")
+    cmake = c_programs.compiler("cmake")
+    c_programs.compiler("g++", "c++", "clang++")
     made = exported.export(bundle, tmp_path / "kernels", "--kernels", "add", "--kernels", "matmul")
     build = tmp_path / "build"
-    libsilo.run([cmake, "-S", EXAMPLES / "cpp", "-B", build, f"-DKERNELS={made}"])
-    libsilo.run([cmake, "--build", build])
+    c_programs.run([cmake, "-S", EXAMPLES / "cpp", "-B", build, f"-DKERNELS={made}"])
+    c_programs.run([cmake, "--build", build])
     program = build / "main"
-    told = libsilo.run([program], cwd=tmp_path).stdout
+    told = c_programs.run([program], cwd=tmp_path).stdout
     assert told.startswith("add: right\nmatmul: right\nnull pointer: ")
     assert "out" in told
-    assert "python" not in libsilo.loaded_files([program]).replace(str(program), "").lower()
+    assert "python" not in c_programs.loaded_files([program]).replace(str(program), "").lower()
 
 
 def test_the_pages_cpp_compiles(bundle, tmp_path):
-    cxx = libsilo.compiler("g++", "c++", "clang++")
+    cxx = c_programs.compiler("g++", "c++", "clang++")
     made = exported.export(bundle, tmp_path / "engine", "--kernels", "add")
     pages = [ROOT / "README.md", ROOT / "docs" / "c-and-cpp.md"]
     blocks = [
@@ -184,4 +184,4 @@ def test_the_pages_cpp_compiles(bundle, tmp_path):
             rest = f"int run(float *x, float *y, float *out, long n) {{\n{rest}return 0;\n}}\n"
         source = tmp_path / "block.cpp"
         source.write_text(f"{include}\n{rest}", encoding="utf-8")
-        libsilo.run([cxx, *exported.CPP, "-fsyntax-only", f"-I{made}", source])
+        c_programs.run([cxx, *exported.CPP, "-fsyntax-only", f"-I{made}", source])

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+import c_programs
 import exported
 import gpu_stub
-import libsilo
 
 PROGRAM = Path(__file__).parents[1] / "gpu" / "export_program.cpp"
 
@@ -18,7 +18,7 @@ def program(tmp_path_factory):
     pytest.importorskip("triton", reason="the examples' kernels are Triton's")
     folder = tmp_path_factory.mktemp("export")
     made = exported.folder(folder, ["cuda:sm_90"], ["add"])
-    return exported.program(made, PROGRAM, folder / "program", libsilo.archive())
+    return exported.program(made, PROGRAM, folder / "program", c_programs.archive())
 
 
 @pytest.mark.parametrize("mode", ["devices", "threads"])

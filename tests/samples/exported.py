@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from libsilo import LIBRARIES, ROOT, compiler, run
+from c_programs import LIBRARIES, ROOT, compiler, run
 
 __all__ = ["CPP", "export", "folder", "program", "run", "selftest"]
 
