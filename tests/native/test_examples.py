@@ -48,7 +48,7 @@ def test_the_c_program_opens_a_bundle_and_launches(c_program, bundle):
     told = c_programs.run([c_program, bundle]).stdout
     assert "kernel add\nkernel matmul\nkernel softmax\n" in told
     assert "add of 1048593 elements: right" in told
-    assert "int32 instead: no variant" in told
+    assert "int32 instead: wrong dtype" in told
     assert "softmax of 300 x 781: right" in told
 
 
@@ -117,7 +117,7 @@ def test_the_rust_program_opens_a_bundle_and_launches(bundle, identity, tmp_path
     told = c_programs.run([program, bundle, identity]).stdout
     assert "kernels: add, matmul, softmax" in told
     assert "add from four threads: right" in told
-    assert "int8 instead: no variant" in told
+    assert "int8 instead: wrong dtype" in told
     refused = c_programs.run([program, bundle, "0" * 64], code=1)
     assert "(untrusted" in refused.stderr
     missing = c_programs.run([program, tmp_path / "absent.silo", identity], code=1)
