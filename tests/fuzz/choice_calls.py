@@ -281,7 +281,7 @@ def _change(source: random.Random, head: Head, case: Case) -> None:
         case.given.pop(name, None)
     elif chance < 0.36:
         case.given[name] = _other(source, head, name)
-    elif one is None and head.roles[name] == "array":
+    elif head.roles[name] == "array" and (one is None or one.kind not in ("array", "descriptor")):
         case.given[name] = Given("none")
     elif one is None:
         values: tuple[Value, ...] = head.constants.get(name, (16, 32, 64, 128, True, "relu", 1.0, None))
