@@ -8,6 +8,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # such a Python has no stable ABI
@@ -40,11 +41,25 @@ class AtomicBuildExt(build_ext):
         return outfile, bool(done)
 
 
+class BuildWithSources(build_py):
+    """Puts libsilo's sources beside the code that copies them into exports."""
+
+    def run(self) -> None:
+        """In an editable install they are found in the tree."""
+        super().run()
+        if not self.editable_mode:
+            for part in ("core", "frameworks"):
+                target = Path(self.build_lib) / "silo" / "export" / part
+                self.mkpath(str(target))
+                for path in sorted((ROOT / "native" / part).glob("*.[ch]")):
+                    self.copy_file(str(path), str(target / path.name))
+
+
 setup(
     long_description=long_description((ROOT / "README.md").read_text(encoding="utf-8"), VERSION, URL),
     long_description_content_type="text/markdown",
     project_urls=project_urls(VERSION, URL),
-    cmdclass={"build_ext": AtomicBuildExt},
+    cmdclass={"build_ext": AtomicBuildExt, "build_py": BuildWithSources},
     ext_modules=[
         Extension(
             "silo._native",

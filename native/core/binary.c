@@ -392,7 +392,7 @@ int silo_binary_function(struct silo_binary *binary, const char *kernel, const c
 }
 
 int64_t silo_binary_places(const struct silo_binary *binary, const struct silo_function *function,
-                           struct silo_place *places, size_t room) {
+                           struct silo_parameter_place *places, size_t room) {
     struct silo_gpu_device *device = binary->device;
     struct silo_gpu_scope scope;
     if (device == NULL || device->gpu->function_parameter == NULL ||
@@ -401,7 +401,7 @@ int64_t silo_binary_places(const struct silo_binary *binary, const struct silo_f
     size_t index = 0;
     int code = 0;
     for (; index < SILO_MOST_PLACES; index++) {
-        struct silo_place place = {0, 0};
+        struct silo_parameter_place place = {0, 0};
         code = device->gpu->function_parameter(function->handle, index, &place.offset, &place.size);
         if (code != 0)
             break;

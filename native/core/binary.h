@@ -10,6 +10,7 @@
 #define SILO_BINARY_H
 
 #include "device.h"
+#include "device_code.h"
 #include "driver.h"
 #include "error.h"
 
@@ -59,17 +60,12 @@ int silo_binary_function(struct silo_binary *binary, const char *kernel, const c
 int silo_function_set_block(struct silo_function *function, const char *kernel,
                             const int64_t block[3], silo_error *error);
 
-/* A parameter as the code has it, bytes. */
-struct silo_place {
-    size_t offset, size;
-};
-
 /* More than any driver takes: there are 32,764 bytes of them. */
 #define SILO_MOST_PLACES 32768
 
 /* The parameters that a launch of the function hands over, as the driver states them: their number,
  * of which up to `room` are written. -1: it does not say (a CPU, HIP, CUDA before 12.4). */
 int64_t silo_binary_places(const struct silo_binary *binary, const struct silo_function *function,
-                           struct silo_place *places, size_t room);
+                           struct silo_parameter_place *places, size_t room);
 
 #endif

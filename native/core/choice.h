@@ -10,8 +10,9 @@
  * only until one is accepted.
  *
  * -1 with SILO_ERROR_NO_VARIANT and `details`; where the variants that come closest all fail for
- * one kind of reason, instead with the code of that (SILO_ERROR_KIND, DTYPE, MISALIGNED, SHAPE,
- * MISSING) and a text that names the argument, what was needed and what was given. Also -1 with
+ * one kind of reason, instead with the code of that (SILO_ERROR_KIND, NULL, MISSING, DTYPE,
+ * MISALIGNED, SHAPE, GRID, EXPRESSION) and a text that names the argument, what was needed and what
+ * was given. Also -1 with
  * SILO_ERROR_DAMAGED and the like, where a row of the file that the choice reads is wrong. */
 int silo_choose(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
                 const struct silo_place *place, uint32_t *number, silo_error *error);

@@ -114,7 +114,7 @@ static PyObject *loaded_repr(PyObject *object) {
 static PyObject *loaded_parameters(PyObject *object, void *closure) {
     struct silo_loaded *self = (struct silo_loaded *)object;
     (void)closure;
-    struct silo_place few[SILO_MAX_PARAMETERS], *places = few;
+    struct silo_parameter_place few[SILO_MAX_PARAMETERS], *places = few;
     if (self->binary == NULL)
         Py_RETURN_NONE;
     int64_t count = silo_binary_places(self->binary, &self->function, few, SILO_MAX_PARAMETERS);

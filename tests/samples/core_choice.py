@@ -7,6 +7,7 @@ import functools
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from core_native import NATIVE, compiler
@@ -26,6 +27,44 @@ SOURCES = (
     "runs_on",
     "value_text",
     "wording",
+)
+
+
+BUNDLE_SOURCES = (
+    *SOURCES,
+    "accepts",
+    "arena",
+    "bundle_codec",
+    "bundle_header",
+    "bundle_reader",
+    "choice",
+    "choice_report",
+    "decide",
+    "descriptor",
+    "held",
+    "host_digest",
+    "intake",
+    "json",
+    "json_text",
+    "known_names",
+    "manifest_blobs",
+    "manifest_checks",
+    "manifest_kernels",
+    "manifest_launch",
+    "manifest_nodes",
+    "manifest_open",
+    "manifest_rules",
+    "manifest_signatures",
+    "manifest_tables",
+    "manifest_values",
+    "manifest_variants",
+    "printable",
+    "sha256",
+    "shape",
+    "tagged",
+    "tagged_error",
+    "tagged_seen",
+    "texts",
 )
 
 
@@ -173,6 +212,21 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
+@functools.cache
+def bundle_library() -> ctypes.CDLL:
+    """The whole choice with the reader, and what choice_check.c adds."""
+    loaded = built(BUNDLE_SOURCES, str(Path(__file__).parents[1] / "native" / "choice_check.c"), f"-I{NATIVE}")
+    loaded.check_open.restype = ctypes.c_void_p
+    loaded.check_open.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(Error)]
+    loaded.check_close.argtypes = [ctypes.c_void_p]
+    loaded.check_kernel.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    loaded.check_kernel.restype = ctypes.c_int64
+    loaded.check_held.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p]
+    pointers = [ctypes.c_void_p] * 4
+    loaded.check_choose.argtypes = [ctypes.c_void_p, ctypes.c_uint32, *pointers]
+    return loaded
+
+
 class Maker:
     """Makes structs, and keeps what they point at for as long as it lives."""
 
@@ -258,6 +312,140 @@ class Maker:
                 self.array(Fact, rows),
             )
         )
+
+
+class ArgumentValue(ctypes.Union):
+    _fields_ = [("integer", ctypes.c_int64), ("real", ctypes.c_double), ("text", ctypes.c_char_p)]
+
+
+class Tagged(ctypes.Structure):
+    """``silo_argument`` of silo.h."""
+
+    _fields_ = [
+        ("kind", ctypes.c_uint8),
+        ("flags", ctypes.c_uint8),
+        ("element", ctypes.c_uint16),
+        ("rank", ctypes.c_int32),
+        ("value", ArgumentValue),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("block", ctypes.POINTER(ctypes.c_int64)),
+    ]
+
+
+class Named(ctypes.Structure):
+    """``silo_named``."""
+
+    _fields_ = [("name", ctypes.c_char_p), ("value", Tagged)]
+
+
+class Call(ctypes.Structure):
+    """``silo_call``."""
+
+    _fields_ = [
+        ("grid", ctypes.POINTER(ctypes.c_int64)),
+        ("options", ctypes.POINTER(Named)),
+        ("option_count", ctypes.c_size_t),
+    ]
+
+
+class _Asked(ctypes.Structure):
+    _fields_ = [
+        ("arguments", ctypes.POINTER(Tagged)),
+        ("count", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+        ("call", ctypes.POINTER(Call)),
+        ("place", ctypes.POINTER(Place)),
+    ]
+
+
+class _Found(ctypes.Structure):
+    _fields_ = [
+        ("number", ctypes.c_uint32),
+        ("axes", ctypes.c_uint32),
+        ("counts", ctypes.c_int32 * 3),
+        ("code", ctypes.c_int64 * (2 * 1024)),
+    ]
+
+
+@dataclass
+class Asked:
+    """A call of one kernel in C's structs, and what they point at."""
+
+    kernel: int
+    struct: _Asked
+    maker: Maker
+
+
+class Checker:
+    """A bundle that C's reader opened; ``ValueError`` with its words where it does not."""
+
+    def __init__(self, data: bytes) -> None:
+        self.details: list[str] = []  # of the error before
+        self._library = bundle_library()
+        self._data = ctypes.create_string_buffer(data, len(data) + 64)
+        start = -(-ctypes.addressof(self._data) // 64) * 64
+        ctypes.memmove(start, data, len(data))
+        error = Error()
+        self._check = self._library.check_open(start, len(data), ctypes.byref(error))
+        if not self._check:
+            raise ValueError(error.text.decode())
+
+    def close(self) -> None:
+        self._library.check_close(self._check)
+
+    def held(self, name: str, count: int) -> tuple[list[int], list[int], bool]:
+        """As ``silo_held_of`` has it: flags of parameters, what is held of extents, whether the grid is."""
+        flags, extents = (ctypes.c_uint8 * count)(), (ctypes.c_uint8 * count)()
+        grid = self._library.check_held(self._check, self._kernel(name), flags, extents)
+        return list(flags), list(extents), bool(grid)
+
+    def _kernel(self, name: str) -> int:
+        return self._library.check_kernel(self._check, name.encode())
+
+    def asked(self, name: str, names, case, device: int, place) -> Asked:
+        """A call, ready to be chosen for."""
+        from fuzz.choice_calls import tagged, tagged_call
+
+        maker = Maker()
+        arguments = maker.array(Tagged, [tagged(case.given.get(one), maker, device) for one in names])
+        call = ctypes.pointer(tagged_call(case, maker))
+        made = ctypes.pointer(maker.place(str(place.target), place.facts(), str(place.model)))
+        return Asked(self._kernel(name), _Asked(arguments, len(names), device, call, made), maker)
+
+    def choose(self, asked: Asked) -> tuple[int, object]:
+        """(0, (number, programs of the grid)), or (code, text)."""
+        found, error = _Found(), Error()
+        code = self._library.check_choose(
+            self._check, asked.kernel, ctypes.byref(asked.struct), ctypes.byref(found), None, ctypes.byref(error)
+        )
+        if code:
+            self.details = ctypes.string_at(error.details).decode().split("\n") if error.details else []
+            _free(error.details)
+            return code, error.text.decode()
+        programs: list[bytes] = []
+        start = ctypes.addressof(found) + _Found.code.offset
+        for count in found.counts[: found.axes]:
+            programs.append(ctypes.string_at(start, 16 * count))
+            start += 16 * count
+        return 0, (found.number, tuple(programs))
+
+    def explain(self, asked: Asked) -> list[str] | None:
+        """A line a variant; None where no variant could take such arguments."""
+        text, error = ctypes.c_void_p(), Error()
+        code = self._library.check_choose(
+            self._check, asked.kernel, ctypes.byref(asked.struct), None, ctypes.byref(text), ctypes.byref(error)
+        )
+        if code:
+            return None
+        lines = ctypes.string_at(text.value).decode().split("\n")
+        _free(text.value)
+        return lines[2:]
+
+
+def _free(address: int | None) -> None:
+    if address:
+        ctypes.CDLL(None).free(ctypes.c_void_p(address))
 
 
 def element(dtype: DType | None) -> int:

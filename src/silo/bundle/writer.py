@@ -56,21 +56,25 @@ def write_bundle(
     read_blob: ReadBlob,
     *,
     read_stored: ReadStored | None = None,
+    raw: bool = False,
 ) -> Written:
     """Write ``contents`` and every blob it refers to; ``read_blob`` gives the bytes of a sha256, or None.
 
-    The version of libzstd joins the toolchain, for it decides the bytes. On any failure the old file, if there is
+    The version of libzstd joins the toolchain, for it decides the bytes; where all is stored ``raw``, so that readers
+    need no libzstd, it decides nothing and leaves the toolchain. On any failure the old file, if there is
     one, is as it was. Raises ``BundleError``.
     """
     # A link keeps pointing at the bundle; the file behind it is replaced.
     target = Path(os.path.realpath(path))
-    contents = replace(contents, toolchain=tuple(sorted({**dict(contents.toolchain), "zstd": ZSTD_VERSION}.items())))
+    toolchain = {name: version for name, version in contents.toolchain if name != "zstd"}
+    toolchain |= {} if raw else {"zstd": ZSTD_VERSION}
+    contents = replace(contents, toolchain=tuple(sorted(toolchain.items())))
     refs = _sorted_refs(contents)
     sweep_abandoned(target.parent)
     try:
         permissions = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
         with AtomicFile(target, mode=0o666) as file:
-            written = _write(file, contents, refs, read_blob, read_stored)
+            written = _write(file, contents, refs, read_blob, read_stored, raw=raw)
             file.commit(permissions=permissions)
     except OSError as error:
         raise BundleError(
@@ -102,17 +106,19 @@ def _write(
     refs: list[BlobRef],
     read_blob: ReadBlob,
     read_stored: ReadStored | None,
+    *,
+    raw: bool,
 ) -> Written:
     file.write(bytes(HEADER_BYTES))
     entries: list[BlobEntry] = []
     for ref in refs:
         stored = read_stored(ref) if read_stored is not None else None
-        codec, data = stored or compress(_verified(ref, read_blob(ref.sha256)))
+        codec, data = stored or _encoded(_verified(ref, read_blob(ref.sha256)), raw=raw)
         entries.append(BlobEntry(ref.sha256, ref.kind, ref.size, codec, file.position, len(data)))
         file.write(data)
         file.write(bytes(aligned(file.position) - file.position))
     text = encode_manifest(contents, entries)
-    codec, manifest = compress(text)
+    codec, manifest = _encoded(text, raw=raw)
     if len(text) > MAX_MANIFEST_BYTES:
         raise BundleError(f"a manifest of {len(text)} bytes is more than a bundle holds ({MAX_MANIFEST_BYTES})")
     try:
@@ -133,6 +139,10 @@ def _write(
         manifest_bytes=len(manifest),
         blobs=len(entries),
     )
+
+
+def _encoded(data: bytes, *, raw: bool) -> tuple[str, bytes]:
+    return ("raw", data) if raw else compress(data)
 
 
 def _verified(ref: BlobRef, data: bytes | None) -> bytes:

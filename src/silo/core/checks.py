@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from silo.core.recipes import ExpectedRecipe
 
-__all__ = ["CheckResult", "check", "compare", "default_tolerance", "same_bits"]
+__all__ = ["CheckResult", "check", "compare", "default_tolerance", "same_bits", "tolerance"]
 
 Answer = TypeVar("Answer")
 Slice: TypeAlias = "slice[int, int, None]"
@@ -100,6 +100,19 @@ def check(actual: NDArray[Any], expected: ExpectedRecipe) -> CheckResult:
     )
 
 
+def tolerance(expected: ExpectedRecipe, element: DType) -> tuple[float, float]:
+    """``(rtol, atol)`` that :func:`check` compares an array of ``element`` with."""
+    return _tolerance(element, expected.array().reshape(-1), expected.rtol, expected.atol)
+
+
+def _tolerance(element: DType, expected: NDArray[Any], rtol: float | None, atol: float | None) -> tuple[float, float]:
+    if rtol is not None and atol is not None:
+        return rtol, atol
+    coarse = max((element, dtype_named(expected.dtype)), key=lambda one: default_tolerance(one, 1.0))
+    default_rtol, default_atol = default_tolerance(coarse, _scale(expected) if expected.size else 0.0)
+    return default_rtol if rtol is None else rtol, default_atol if atol is None else atol
+
+
 def _compare_flat(
     actual: NDArray[Any],
     expected: NDArray[Any],
@@ -122,10 +135,7 @@ def _compare_flat(
         parts = [at for at, equal in zip(parts, same, strict=True) if not equal]
         if not parts:
             return CheckResult(ok=True, max_abs_error=0.0, max_rel_error=0.0, worst=None, message="the same bits")
-    if rtol is None or atol is None:
-        coarse = max((mine, theirs), key=lambda element: default_tolerance(element, 1.0))
-        default_rtol, default_atol = default_tolerance(coarse, _scale(expected))
-        rtol, atol = default_rtol if rtol is None else rtol, default_atol if atol is None else atol
+    rtol, atol = _tolerance(mine, expected, rtol, atol)
     limit, chunks = (rtol, atol), [chunk for part in parts for chunk in _slices(part, _CHUNK)]
     exact = mine.kind is not DTypeKind.FLOAT and theirs.kind is not DTypeKind.FLOAT
     found = _each(lambda at: _errors(actual[at], expected[at], limit, exact=exact), chunks)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import silo
 from fake_backend.measure import FakeEvaluator, FakeLandscape
-from silo.api.commands import build_contents
+from silo.api.code import packed_code
 from silo.api.commands.build import build_bundle
 from silo.api.commands.description import describe_bundle, verify_bundle
 from silo.api.commands.tune import tune_path
@@ -157,13 +157,13 @@ def test_configs_that_do_not_compile_are_left_out_and_named(folder):
 
 def test_what_no_config_is_to_blame_for_leaves_none_out(folder, monkeypatch):
     """A full disk would otherwise make a smaller bundle of the same inputs."""
-    start = build_contents._start
+    start = packed_code._start
 
     def full(compilation, one):
         wanted = dict(one.variant.config.as_dict())["BLOCK"] == 128
         return CompileError("cannot write kernel.s: No space left on device") if wanted else start(compilation, one)
 
-    monkeypatch.setattr(build_contents, "_start", full)
+    monkeypatch.setattr(packed_code, "_start", full)
     with pytest.raises(CompileError, match="No space left"):
         built(folder, {"BLOCK": [64, 128]}, tune="cached")
 

@@ -17,6 +17,7 @@ from silo.api.machine.user_files import PlaceKind, kind_of
 from silo.api.tuning.case_tuning import CaseStudy, case_studies
 from silo.artifacts.artifact import Artifact
 from silo.bundle.contents import BundleKernel
+from silo.bundle.cut import is_for
 from silo.bundle.reader import Bundle, open_bundle
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
@@ -158,7 +159,7 @@ def _packed(bundle: Bundle, kernel: BundleKernel, asked: _Asked) -> Artifact:
     fitting = [
         one
         for one in artifacts
-        if asked.fits(one.variant.config) and (wanted is None or _is_for(one.variant.target, wanted))
+        if asked.fits(one.variant.config) and (wanted is None or is_for(one.variant.target, wanted))
     ]
     if not fitting:
         targets = ", ".join(dict.fromkeys(str(one.variant.target) for one in artifacts))
@@ -174,12 +175,6 @@ def _packed(bundle: Bundle, kernel: BundleKernel, asked: _Asked) -> Artifact:
             f"build it with --target {_EXAMPLES.get(kind, kind)} too"
         )
     return next((one for one in fitting if one.variant.target.kind == kind), fitting[0])
-
-
-def _is_for(target: Target, wanted: Target) -> bool:
-    """``cuda`` stands for all of its kind, ``cuda:sm_90`` for its specific form as well."""
-    same = target.arch == wanted.arch or (target.kind == "cuda" and target.arch.rstrip("af") == wanted.arch)
-    return target.kind == wanted.kind and (not wanted.is_concrete or same)
 
 
 def _listing(artifact: Artifact, text: str) -> CodeListing:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from silo.backends.cpu.levels import Level
+from silo.backends.cpu.levels import Level, level_of
+from silo.core.target import Target
 from silo.errors import CompileError, CompilerMissingError, ToolchainError
 from silo.forks import own_folder
 from silo.settings import child_environment
@@ -26,6 +27,7 @@ __all__ = [
     "compile_flags",
     "find_toolchain",
     "llvm_of",
+    "source_flags",
 ]
 
 # Tried in this order where nobody named a compiler.
@@ -47,6 +49,10 @@ _CODE_FLAGS = (
     "-fno-ident",
     "-g0",
     "-Wno-pass-failed",  # clang: a loop that calls the C library is not vectorised
+)
+# Those that make the object small and reproducible, and change nothing that the code does.
+_OBJECT_FLAGS = frozenset(
+    {"-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-fno-ident", "-g0", "-Wno-pass-failed"}
 )
 _LINK_FLAGS = (
     "-shared",
@@ -136,6 +142,12 @@ def compile_flags(level: Level, *, contract: bool = True, libm: bool = False) ->
     """
     fused = f"-ffp-contract={'fast' if contract else 'off'}"
     return (*level.flags, *_CODE_FLAGS, fused, *_LINK_FLAGS, *(("-lm",) if libm else ()))
+
+
+def source_flags(target: Target, *, contract: bool) -> tuple[str, ...]:
+    """The flags that decide what the C text of a kernel does, for those who compile it into a program of their own."""
+    fused = f"-ffp-contract={'fast' if contract else 'off'}"
+    return (*level_of(target).flags, *(flag for flag in _CODE_FLAGS if flag not in _OBJECT_FLAGS), fused)
 
 
 def build(source: str, flags: tuple[str, ...], toolchain: Toolchain) -> BuiltObject:

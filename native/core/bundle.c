@@ -1,0 +1,106 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "bundle.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+void silo_bundle_log(struct silo_bundle *bundle, int level, uint32_t once, const char *format,
+                     ...) {
+    char text[512];
+    va_list arguments;
+    if (bundle->options.log == NULL || (bundle->said & once) != 0)
+        return;
+    bundle->said |= once;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    bundle->options.log(bundle->options.context, level, text);
+}
+
+/* Options of a program that was built with another silo.h: what it does not say is 0, and what is
+ * said that is not known here is refused. */
+static int take_options(struct silo_bundle *bundle, const silo_options *options,
+                        silo_error *error) {
+    static const silo_options none;
+    if (options == NULL)
+        return 0;
+    const size_t size = options->size;
+    if (size < offsetof(silo_options, context))
+        return silo_fail(error, SILO_ERROR_USAGE,
+                         "%s: silo_options.size is %zu: set it to sizeof(silo_options)",
+                         bundle->name, size);
+    const uint8_t *bytes = (const uint8_t *)options;
+    for (size_t i = sizeof none; i < size; i++)
+        if (bytes[i] != 0)
+            return silo_fail(error, SILO_ERROR_USAGE,
+                             "%s: silo_options has members that this library, version "
+                             "%d.%d, does not know; link a newer one",
+                             bundle->name, SILO_VERSION_MAJOR, SILO_VERSION_MINOR);
+    memcpy(&bundle->options, options, size < sizeof none ? size : sizeof none);
+    if ((bundle->options.flags & ~(uint32_t)SILO_LINKED) != 0 || bundle->options.reserved != 0)
+        return silo_fail(error, SILO_ERROR_USAGE, "%s: unknown flags in silo_options: 0x%x",
+                         bundle->name, bundle->options.flags);
+    if (bundle->options.compiled_count > 0 && bundle->options.compiled == NULL)
+        return silo_fail(error, SILO_ERROR_USAGE,
+                         "%s: silo_options.compiled is a null pointer, and compiled_count is %zu",
+                         bundle->name, bundle->options.compiled_count);
+    return 0;
+}
+
+static int copy_text(char **to, const char *text, silo_error *error) {
+    *to = text != NULL ? strdup(text) : NULL;
+    return text != NULL && *to == NULL ? silo_fail_memory(error) : 0;
+}
+
+struct silo_bundle *silo_bundle_new(const void *data, size_t bytes, const char *name, bool mapped,
+                                    const silo_options *options, silo_error *error) {
+    if (silo_forks_watch(error) != 0)
+        return NULL;
+    struct silo_bundle *made = calloc(1, sizeof *made); /* owned by the caller */
+    if (made == NULL) {
+        silo_fail_memory(error);
+        return NULL;
+    }
+    if (silo_fork_lock_init(&made->lock, error) != 0) {
+        free(made);
+        return NULL;
+    }
+    if (copy_text(&made->name, name, error) != 0 || take_options(made, options, error) != 0 ||
+        copy_text(&made->cuda_library, made->options.cuda_library, error) != 0 ||
+        copy_text(&made->hip_library, made->options.hip_library, error) != 0)
+        goto failed;
+    const struct silo_reader_source source = {
+        .data = data, .bytes = bytes, .name = name, .file_memory = made->options.file_memory};
+    made->reader = silo_reader_open(&source, error);
+    if (made->reader == NULL)
+        goto failed;
+    made->kernels =
+        calloc((size_t)silo_reader_kernel_count(made->reader) + 1, sizeof *made->kernels);
+    if (made->kernels == NULL) {
+        silo_fail_memory(error);
+        goto failed;
+    }
+    made->mapped = mapped ? (void *)(uintptr_t)data : NULL;
+    made->bytes = bytes;
+    return made;
+failed:
+    silo_bundle_free(made);
+    return NULL;
+}
+
+void silo_bundle_free(struct silo_bundle *bundle) {
+    if (bundle->reader != NULL)
+        silo_reader_close(bundle->reader);
+    if (bundle->mapped != NULL)
+        munmap(bundle->mapped, bundle->bytes);
+    silo_fork_lock_destroy(&bundle->lock);
+    free(bundle->kernels);
+    free(bundle->name);
+    free(bundle->cuda_library);
+    free(bundle->hip_library);
+    free(bundle);
+}

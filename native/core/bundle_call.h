@@ -1,0 +1,18 @@
+/* One call of a kernel of a bundle, as it came and as it was read. */
+#ifndef SILO_BUNDLE_CALL_H
+#define SILO_BUNDLE_CALL_H
+
+#include "bundle_kernel.h"
+#include "tagged.h"
+
+struct silo_kernel_call {
+    struct silo_kernel *kernel;
+    const silo_queue *queue;
+    const silo_call *given; /* never NULL */
+    struct silo_tagged tagged;
+};
+
+/* Read the arguments into `call->tagged`, whose arrays are there, and complete its key. */
+int silo_call_read(struct silo_kernel_call *call, silo_error *error);
+
+#endif

@@ -1,0 +1,287 @@
+#include "bundle_code.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The error of a part that does not know whose code it is about, with the kernel's name before it.
+ */
+static int pass_on(silo_error *error, silo_error *why, const char *kernel) {
+    if (strncmp(why->text, kernel, strlen(kernel)) == 0)
+        silo_fail_driver(error, why->code, why->driver_code, "%s", why->text);
+    else
+        silo_fail_driver(error, why->code, why->driver_code, "%s: %s", kernel, why->text);
+    if (error != NULL) {
+        error->offset = why->offset;
+        memcpy(error->field, why->field, sizeof error->field);
+        error->details = why->details;
+        why->details = NULL;
+    }
+    silo_error_clear(why);
+    return -1;
+}
+
+/* ---- leave to load native code ---- */
+
+static int refuse(const struct silo_bundle *bundle, const struct silo_variant *variant,
+                  const char *digest, const char *why, silo_error *error) {
+    return silo_fail(error, SILO_ERROR_UNTRUSTED,
+                     "%s: its CPU code in %s is native code, and %s. Give silo_options.vouch a "
+                     "function that knows the digest %s (the ledger of `silo trust` keeps such), "
+                     "or link the bundle into the program and open it with SILO_LINKED",
+                     variant->kernel.data, bundle->name, why, digest);
+}
+
+/* Asked for every variant, though its object may be loaded: it may be called in another way. */
+static int vouch(struct silo_bundle *bundle, uint32_t kernel, uint32_t number,
+                 const struct silo_variant *variant, const uint8_t *data, silo_error *error) {
+    const struct silo_blob *blob = silo_reader_blob(bundle->reader, variant->blob);
+    char digest[65];
+    if (bundle->options.vouch == NULL && (bundle->options.flags & SILO_LINKED))
+        return 0;
+    if (silo_reader_host_digest(bundle->reader, kernel, number, digest, error) != 0)
+        return -1;
+    if (bundle->options.vouch == NULL)
+        return refuse(bundle, variant, digest, "nobody was asked to vouch for it", error);
+    const silo_host_code code = {
+        .bundle = bundle->name,
+        .kernel = variant->kernel.data,
+        .identity = silo_reader_identity(bundle->reader),
+        .sha256 = blob->sha256,
+        .digest = digest,
+        .data = data,
+        .bytes = blob->raw_bytes,
+    };
+    if (bundle->options.vouch(bundle->options.context, &code) == 1)
+        return 0;
+    return refuse(bundle, variant, digest, "the program does not vouch for it", error);
+}
+
+/* ---- what the code takes ---- */
+
+static const struct {
+    const char *type;
+    size_t bytes;
+} abi_bytes[] = {
+    {"ptr", 8},  {"i1", 1},   {"i8", 1},      {"i16", 2},     {"i32", 4},         {"i64", 8},
+    {"u8", 1},   {"u16", 2},  {"u32", 4},     {"u64", 8},     {"fp16", 2},        {"bf16", 2},
+    {"fp32", 4}, {"fp64", 8}, {"scratch", 8}, {"profile", 8}, {"tensormap", 128},
+};
+
+static size_t bytes_of(const char *type) {
+    for (size_t i = 0; i < sizeof abi_bytes / sizeof *abi_bytes; i++)
+        if (strcmp(abi_bytes[i].type, type) == 0)
+            return abi_bytes[i].bytes;
+    return 0;
+}
+
+/* What the code itself says, where the driver does not: HIP, CUDA before 12.4. */
+static int64_t stated_places(struct silo_bundle *bundle, const struct silo_variant *variant,
+                             struct silo_parameter_place *places, size_t room, silo_error *error) {
+    void *owned = NULL;
+    const struct silo_blob *blob = silo_reader_blob(bundle->reader, variant->blob);
+    const uint8_t *data = silo_reader_bytes(bundle->reader, variant->blob, &owned, error);
+    if (data == NULL)
+        return -1;
+    const int64_t count = silo_device_code_places(data, blob->raw_bytes,
+                                                  variant->launch->entry.data, places, room, error);
+    free(owned);
+    return count;
+}
+
+/* The driver reads each parameter of a launch, as many and as large as the code says, from a list
+ * that is made by the file's layout: the two are compared. */
+static int check_places(struct silo_bundle *bundle, const struct silo_variant *variant,
+                        const struct silo_binary *binary, const struct silo_function *function,
+                        const struct silo_located *where, silo_error *error) {
+    enum { ROOM = 16 * SILO_MAX_PARAMETERS };
+    const struct silo_launch_info *launch = variant->launch;
+    struct silo_parameter_place *places = malloc(ROOM * sizeof *places);
+    if (places == NULL)
+        return silo_fail_memory(error);
+    int64_t count = silo_binary_places(binary, function, places, ROOM);
+    if (count < 0)
+        count = stated_places(bundle, variant, places, ROOM, error);
+    int result = count < 0 ? -1 : 0;
+    for (uint32_t i = 0; result == 0 && i < launch->slot_count; i++) {
+        const size_t wanted = bytes_of(launch->layout[i].type.data);
+        if ((int64_t)i < count && i < ROOM && places[i].size == wanted)
+            continue;
+        result = silo_fail(
+            error, SILO_ERROR_LOAD,
+            "%s on %s: the code takes other parameters than %s says: parameter %u "
+            "(%s) has %zu bytes there and %zu in the code, which takes %lld. The "
+            "driver would read other memory of this process than the arguments, so "
+            "it is not loaded; build the bundle again",
+            variant->kernel.data, where->target, bundle->name, i, launch->layout[i].name.data,
+            wanted, (int64_t)i < count && i < ROOM ? places[i].size : (size_t)0, (long long)count);
+    }
+    if (result == 0 && count > (int64_t)launch->slot_count)
+        result = silo_fail(error, SILO_ERROR_LOAD,
+                           "%s on %s: the code takes %lld parameters, and %s says %u. The driver "
+                           "would read other memory of this process than the arguments, so it is "
+                           "not loaded; build the bundle again",
+                           variant->kernel.data, where->target, (long long)count, bundle->name,
+                           launch->slot_count);
+    free(places);
+    return result;
+}
+
+/* ---- loading ---- */
+
+/* How the driver is to launch, as the file says. */
+static int describe(const struct silo_variant *variant, struct silo_function *function,
+                    silo_error *error) {
+    const struct silo_launch_info *launch = variant->launch;
+    const int64_t most = UINT32_MAX;
+    memset(function, 0, sizeof *function);
+    if (launch->shared_bytes > most || launch->scratch_align > most ||
+        launch->profile_align > most || launch->cluster[0] > most || launch->cluster[1] > most ||
+        launch->cluster[2] > most)
+        return silo_fail(
+            error, SILO_ERROR_LIMIT,
+            "%s: its launch asks for %lld bytes of shared memory in clusters of %lld x "
+            "%lld x %lld blocks, which no device has",
+            variant->kernel.data, (long long)launch->shared_bytes, (long long)launch->cluster[0],
+            (long long)launch->cluster[1], (long long)launch->cluster[2]);
+    for (int axis = 0; axis < 3; axis++)
+        function->cluster[axis] = (uint32_t)launch->cluster[axis];
+    function->shared_bytes = (uint32_t)launch->shared_bytes;
+    function->scratch_bytes = (uint64_t)launch->scratch_bytes;
+    function->scratch_align = (uint32_t)launch->scratch_align;
+    function->profile_bytes = (uint64_t)launch->profile_bytes;
+    function->profile_align = (uint32_t)launch->profile_align;
+    function->cooperative = launch->cooperative;
+    function->pdl = launch->pdl;
+    function->cpu_together = 1024; /* as SILO_PROGRAMS_AT_ONCE is in Python */
+    for (uint32_t i = 0; i < launch->option_count; i++) {
+        const struct silo_launch_option *option = &launch->options[i];
+        if (strcmp(option->name.data, "cpu_chunk") == 0)
+            function->cpu_chunk = (uint32_t)option->value;
+        else if (strcmp(option->name.data, "cpu_threads") == 0)
+            function->cpu_threads = (uint32_t)option->value;
+    }
+    return silo_function_set_block(function, variant->kernel.data, launch->block, error);
+}
+
+static bool loads(const struct silo_located *where, const char *kind) {
+    if (where->gpu == NULL)
+        return strcmp(kind, "so") == 0;
+    if (where->gpu == &silo_cuda)
+        return strcmp(kind, "cubin") == 0 || strcmp(kind, "ptx") == 0;
+    return strcmp(kind, "hsaco") == 0;
+}
+
+/* The function of the program that stands for an object's; NULL: none. */
+static const silo_compiled *compiled_in(const struct silo_bundle *bundle,
+                                        const struct silo_blob *blob, const char *entry) {
+    for (size_t i = 0; i < bundle->options.compiled_count; i++) {
+        const silo_compiled *one = &bundle->options.compiled[i];
+        if (strcmp(one->sha256, blob->sha256) == 0 && strcmp(one->entry, entry) == 0)
+            return one;
+    }
+    return NULL;
+}
+
+static struct silo_binary *binary_of_function(const silo_compiled *compiled, silo_error *error) {
+    const void *address;
+    memcpy(&address, &compiled->function, sizeof address);
+    return silo_binary_at(address, error);
+}
+
+/* Verified, vouched for and loaded; NULL with `error` filled. */
+static struct silo_binary *load_blob(struct silo_bundle *bundle, uint32_t kernel, uint32_t number,
+                                     const struct silo_variant *variant,
+                                     const struct silo_located *where, bool loaded,
+                                     silo_error *error) {
+    void *owned = NULL;
+    const struct silo_blob *blob = silo_reader_blob(bundle->reader, variant->blob);
+    const uint8_t *data = silo_reader_bytes(bundle->reader, variant->blob, &owned, error);
+    if (data == NULL)
+        return NULL;
+    struct silo_binary *binary = NULL;
+    struct silo_gpu_device *device = NULL;
+    if (where->gpu == NULL) {
+        if (vouch(bundle, kernel, number, variant, data, error) == 0 && !loaded)
+            binary = silo_binary_load(NULL, data, blob->raw_bytes, NULL, error);
+    } else {
+        device = silo_gpu_device(where->gpu, where->index, error);
+        if (device != NULL)
+            binary = silo_binary_load(device, data, blob->raw_bytes, NULL, error);
+    }
+    free(owned);
+    return binary;
+}
+
+static struct silo_loaded_code *known_code(const struct silo_bundle *bundle,
+                                           const struct silo_located *where, uint32_t blob,
+                                           const char *entry) {
+    for (struct silo_loaded_code *one = bundle->codes; one != NULL; one = one->next)
+        if (one->where == where && one->blob == blob &&
+            (one->entry == NULL || strcmp(one->entry, entry) == 0))
+            return one;
+    return NULL;
+}
+
+static struct silo_loaded_code *load(struct silo_bundle *bundle, uint32_t kernel, uint32_t number,
+                                     const struct silo_variant *variant,
+                                     const struct silo_located *where, silo_error *error) {
+    const struct silo_blob *blob = silo_reader_blob(bundle->reader, variant->blob);
+    const char *entry = variant->launch->entry.data;
+    if (!loads(where, blob->kind.data)) {
+        silo_fail(error, SILO_ERROR_UNSUPPORTED,
+                  "its code is of kind %s, which no driver launches on %s: a library does in "
+                  "Python, and libsilo does not",
+                  blob->kind.data, where->target);
+        return NULL;
+    }
+    struct silo_loaded_code *known = known_code(bundle, where, variant->blob, entry);
+    const silo_compiled *compiled = where->gpu == NULL ? compiled_in(bundle, blob, entry) : NULL;
+    if (known != NULL && (compiled != NULL || where->gpu != NULL))
+        return known;
+    silo_error why = {.code = SILO_OK};
+    struct silo_binary *binary =
+        compiled != NULL ? binary_of_function(compiled, &why)
+                         : load_blob(bundle, kernel, number, variant, where, known != NULL, &why);
+    if (why.code != SILO_OK) {
+        *error = why;
+        return NULL;
+    }
+    if (known != NULL)
+        return known;
+    struct silo_loaded_code *made = calloc(1, sizeof *made); /* owned by the list below */
+    if (made == NULL) {
+        silo_binary_release(binary);
+        silo_fail_memory(error);
+        return NULL;
+    }
+    *made = (struct silo_loaded_code){bundle->codes, where, variant->blob,
+                                      compiled != NULL ? compiled->entry : NULL, binary};
+    __atomic_store_n(&bundle->codes, made, __ATOMIC_RELEASE);
+    return made;
+}
+
+const struct silo_loaded_code *silo_code_load(struct silo_bundle *bundle, uint32_t kernel,
+                                              uint32_t number, const struct silo_variant *variant,
+                                              const struct silo_located *where,
+                                              struct silo_function *function, silo_error *error) {
+    silo_error why = {.code = SILO_OK};
+    const struct silo_loaded_code *code = load(bundle, kernel, number, variant, where, &why);
+    if (code == NULL || describe(variant, function, &why) != 0 ||
+        silo_binary_function(code->binary, variant->kernel.data, variant->launch->entry.data,
+                             function, &why) != 0 ||
+        (where->gpu != NULL &&
+         check_places(bundle, variant, code->binary, function, where, &why) != 0)) {
+        pass_on(error, &why, variant->kernel.data);
+        return NULL;
+    }
+    return code;
+}
+
+void silo_code_free(struct silo_bundle *bundle) {
+    while (bundle->codes != NULL) {
+        struct silo_loaded_code *next = bundle->codes->next;
+        silo_binary_release(bundle->codes->binary);
+        free(bundle->codes);
+        bundle->codes = next;
+    }
+}

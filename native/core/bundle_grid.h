@@ -1,0 +1,15 @@
+/* The grid of a call of a bundle's kernel: the one that it gives, or the declared one. */
+#ifndef SILO_BUNDLE_GRID_H
+#define SILO_BUNDLE_GRID_H
+
+#include "bundle_call.h"
+
+/* The dimensions that the call gives are checked into `dims`. */
+int silo_call_given_grid(const struct silo_kernel_call *call, int64_t dims[3], silo_error *error);
+
+/* The declared grid, for arguments that were read. */
+int silo_call_declared_grid(const struct silo_kernel_call *call,
+                            const struct silo_grid_programs *grid, int64_t dims[3],
+                            silo_error *error);
+
+#endif

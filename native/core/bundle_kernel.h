@@ -1,0 +1,25 @@
+/* A kernel of an open bundle: what its calls are looked up in. */
+#ifndef SILO_BUNDLE_KERNEL_H
+#define SILO_BUNDLE_KERNEL_H
+
+#include "guard.h"
+#include "served.h"
+#include "texts.h"
+
+struct silo_kernel {
+    struct silo_bundle *bundle;
+    const struct silo_kernel_info *info;
+    uint32_t index; /* in the bundle */
+    struct silo_intake intake;
+    struct silo_guard guard;     /* owns its entries; their bindings are of the list below */
+    struct silo_texts texts;     /* of constants and options */
+    struct silo_served *serving; /* owned list */
+};
+
+/* NULL with `error` filled. With the bundle's lock. */
+struct silo_kernel *silo_kernel_new(struct silo_bundle *bundle, uint32_t index, silo_error *error);
+
+/* No call of it may be going on. NULL is allowed. */
+void silo_kernel_free(struct silo_kernel *kernel);
+
+#endif

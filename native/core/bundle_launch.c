@@ -1,0 +1,207 @@
+#include "bundle_launch.h"
+
+#include "bundle_grid.h"
+#include "cpu_launch.h"
+#include "scratch.h"
+#include "tagged_error.h"
+
+#include <stdio.h>
+
+/* ---- errors ---- */
+
+/* Codes of a GPU's driver that stand for one of ours; the same numbers in both drivers. */
+static int code_of(const struct silo_gpu *gpu, int driver_code) {
+    enum { INVALID_CONTEXT = 201, INVALID_HANDLE = 400, TOO_MANY_RESOURCES = 701, DESTROYED = 709 };
+    switch (driver_code) {
+    case SILO_GPU_OUT_OF_MEMORY:
+        return SILO_ERROR_MEMORY;
+    case SILO_GPU_NOT_INITIALIZED:
+        return gpu->inherited ? SILO_ERROR_FORKED : SILO_ERROR_LAUNCH;
+    case SILO_GPU_ILLEGAL_ADDRESS:
+    case SILO_GPU_ASSERT:
+    case SILO_GPU_LAUNCH_FAILED:
+        return SILO_ERROR_FAULT;
+    case INVALID_CONTEXT:
+    case INVALID_HANDLE:
+    case DESTROYED:
+        return SILO_ERROR_WRONG_DEVICE;
+    case TOO_MANY_RESOURCES:
+        return SILO_ERROR_LIMIT;
+    default:
+        return SILO_ERROR_LAUNCH;
+    }
+}
+
+static int code_of_cpu(int code) {
+    switch (code) {
+    case SILO_CPU_NO_MEMORY:
+        return SILO_ERROR_MEMORY;
+    case SILO_CPU_FORKED:
+        return SILO_ERROR_FORKED;
+    case SILO_CPU_REFUSED:
+    case SILO_CPU_INTERRUPTED:
+        return SILO_ERROR_LAUNCH;
+    default:
+        return SILO_ERROR_FAULT;
+    }
+}
+
+static SILO_NOINLINE int launch_error(const struct silo_served *served,
+                                      const struct silo_launch *launch, int code,
+                                      silo_error *error) {
+    const struct silo_located *where = served->where;
+    const char *hint = "";
+    const int ours = where->gpu == NULL ? code_of_cpu(code) : code_of(where->gpu, code);
+    if (ours == SILO_ERROR_WRONG_DEVICE)
+        hint = "; the stream is to be one of the device's primary context";
+    return silo_fail_driver(
+        error, ours, code, "%s: %s (code %d) from '%s' on %s:%d; grid=(%u, %u, %u), variant %u%s",
+        served->variant->kernel.data, where->driver->error_text(code), code,
+        served->variant->launch->entry.data, where->driver->name, (int)where->index,
+        launch->grid[0], launch->grid[1], launch->grid[2], served->number, hint);
+}
+
+/* ---- parts of a launch ---- */
+
+/* A null pointer to memory that the kernel reads or writes, but that of an array without elements.
+ */
+static SILO_NOINLINE int check_null(const struct silo_kernel_call *call, int32_t index,
+                                    silo_error *error) {
+    const silo_argument *argument = silo_tagged_argument(&call->tagged, index);
+    if (silo_code_kind(call->tagged.key[index]) != SILO_VALUE_POINTER)
+        return 0; /* None */
+    for (int32_t axis = 0; argument->kind == SILO_ARGUMENT_ARRAY && axis < argument->rank; axis++)
+        if (argument->shape[axis] == 0)
+            return 0;
+    return silo_tagged_fail(call->tagged.intake, index, argument, SILO_ERROR_NULL,
+                            "memory, which the kernel reads or writes", error);
+}
+
+/* Where maps are encoded, for as long as the launch needs them. */
+struct map_room {
+    const struct silo_kernel_call *call;
+    const struct silo_served *served;
+    silo_error *error;
+    uint32_t used;
+    _Alignas(SILO_MAP_ALIGN) uint8_t maps[SILO_MAX_DESCRIPTORS][SILO_MAP_BYTES];
+};
+
+static void *encode_map(void *context, int32_t slot, const struct silo_map_form *form) {
+    struct map_room *room = context;
+    const struct silo_tagged *tagged = &room->call->tagged;
+    const struct silo_descriptor *descriptor = &tagged->descriptors[tagged->slots[slot]];
+    silo_error why = {.code = SILO_OK};
+    void *map = room->maps[room->used++]; /* a binding has no more maps than there is room */
+    if (silo_tensor_map_encode(room->served->function.device, form, descriptor, map, &why) == 0)
+        return map;
+    silo_fail_driver(room->error, why.code, why.driver_code, "%s: the tensor descriptor '%s' %s",
+                     tagged->intake->kernel, silo_intake_name(tagged->intake, slot), why.text);
+    return NULL;
+}
+
+static int hand_over(const struct silo_kernel_call *call, struct silo_served *served,
+                     const int64_t dims[3], void **params, silo_error *error) {
+    const struct silo_launch launch = {
+        .function = &served->function,
+        .grid = {(uint32_t)dims[0], (uint32_t)dims[1], (uint32_t)dims[2]},
+        .params = params,
+        .stream = call->queue->stream,
+    };
+    const int code = served->where->driver->launch(&launch);
+    return SILO_LIKELY(code == 0) ? 0 : launch_error(served, &launch, code, error);
+}
+
+static struct silo_values values_of(const struct silo_kernel_call *call, uint64_t scratch[2]) {
+    return (struct silo_values){call->tagged.slots, scratch, call->tagged.descriptors};
+}
+
+/* A launch with tensor maps or scratch memory, which most have not. */
+static SILO_NOINLINE int launch_with_more(const struct silo_kernel_call *call,
+                                          struct silo_served *served, const int64_t dims[3],
+                                          silo_error *error) {
+    const struct silo_function *function = &served->function;
+    const struct silo_bundle *bundle = call->kernel->bundle;
+    const struct silo_scratch_source source = {bundle->options.context, bundle->options.allocate,
+                                               bundle->options.release};
+    const char *name = call->tagged.intake->kernel;
+    const uint64_t each[2] = {function->scratch_bytes, function->profile_bytes};
+    const uint32_t align[2] = {function->scratch_align, function->profile_align};
+    struct silo_lease leases[2];
+    uint64_t scratch[2] = {0, 0};
+    struct map_room room = {.call = call, .served = served, .error = error};
+    void *params[SILO_MAX_PARAMETERS];
+    int taken[2] = {0, 0}, result = 0;
+    for (int i = 0; i < 2 && served->packing.takes_scratch && result == 0; i++) {
+        int64_t bytes = 0;
+        if (each[i] == 0)
+            continue;
+        result = silo_scratch_total(name, dims, each[i], &bytes, error);
+        if (result == 0)
+            result = silo_scratch_take(&source, function->device, call->queue->stream, name, bytes,
+                                       align[i], &leases[i], error);
+        taken[i] = result == 0;
+        if (!taken[i])
+            continue;
+        scratch[i] = leases[i].address;
+        if (leases[i].waits)
+            silo_bundle_log(call->kernel->bundle, SILO_LOG_WARNING, SILO_SAID_WAITS,
+                            "%s: this %s driver has no pool of memory, so each launch that needs "
+                            "scratch memory waits until it has run: give an allocator",
+                            name, function->device->gpu->name);
+    }
+    if (result == 0) {
+        const struct silo_values values = values_of(call, scratch);
+        const int32_t wrong = silo_pack(&served->packing, &values, params, encode_map, &room);
+        result = wrong == SILO_ALL_PACKED ? hand_over(call, served, dims, params, error) : -1;
+    }
+    for (int i = 0; i < 2; i++)
+        if (taken[i])
+            silo_scratch_give(&source, function->device, &leases[i]);
+    return result;
+}
+
+static void *no_map(void *context, int32_t slot, const struct silo_map_form *form) {
+    (void)context, (void)slot, (void)form;
+    return NULL;
+}
+
+/* ---- a launch ---- */
+
+static SILO_NOINLINE int refuse_grid(const struct silo_kernel_call *call,
+                                     const struct silo_served *served, const int64_t dims[3],
+                                     silo_error *error) {
+    const struct silo_grid_fault fault = silo_grid_limits(&served->function, dims);
+    return silo_grid_refuse(&fault, call->tagged.intake->kernel, dims, NULL, error);
+}
+
+int silo_call_launch(struct silo_kernel_call *call, struct silo_served *served, silo_error *error) {
+    const struct silo_tagged *tagged = &call->tagged;
+    int64_t dims[3];
+    if (call->given->grid != NULL) {
+        if (SILO_UNLIKELY(silo_call_given_grid(call, dims, error) != 0))
+            return -1;
+    } else if (!(served->grid.usual && silo_grid_usual(&served->grid, tagged->intake->count,
+                                                       tagged->slots, tagged->key, dims)) &&
+               SILO_UNLIKELY(silo_call_declared_grid(call, &served->grid, dims, error) != 0)) {
+        return -1;
+    }
+    const enum silo_grid_state state = silo_grid_check(&served->function, dims);
+    if (SILO_UNLIKELY(state != SILO_GRID_FITS))
+        return state == SILO_GRID_EMPTY ? 0 : refuse_grid(call, served, dims, error);
+    for (uint32_t i = 0; i < served->memory_count; i++)
+        if (SILO_UNLIKELY(tagged->slots[served->memory[i]] == 0) &&
+            check_null(call, served->memory[i], error) != 0)
+            return -1;
+    if (served->where->gpu != NULL && call->queue->stream != NULL)
+        silo_binary_launched_on(served->code->binary, call->queue->stream);
+    if (SILO_UNLIKELY(served->packing.takes_scratch || served->packing.maps != NULL))
+        return launch_with_more(call, served, dims, error);
+    uint64_t scratch[2] = {0, 0};
+    void *params[SILO_MAX_PARAMETERS];
+    const struct silo_values values = values_of(call, scratch);
+    if (SILO_UNLIKELY(silo_pack(&served->packing, &values, params, no_map, NULL) !=
+                      SILO_ALL_PACKED))
+        return silo_fail(error, SILO_ERROR_INTERNAL, "%s: an argument could not be passed",
+                         tagged->intake->kernel);
+    return hand_over(call, served, dims, params, error);
+}

@@ -1,0 +1,295 @@
+#include "bundle_miss.h"
+
+#include "bundle_grid.h"
+#include "choice.h"
+#include "memory_types.h"
+#include "tagged_error.h"
+#include "tagged_seen.h"
+
+#include <stdlib.h>
+
+/* Whether the call has nothing to run, as far as it can be known without its code. */
+static int is_empty(const struct silo_kernel_call *call, uint32_t number,
+                    const struct silo_located *where, bool *empty, silo_error *error) {
+    struct silo_grid_programs grid;
+    int64_t dims[3] = {1, 1, 1};
+    struct silo_kernel *kernel = call->kernel;
+    const struct silo_variant *variant =
+        silo_reader_variant(kernel->bundle->reader, kernel->index, number, error);
+    if (variant == NULL)
+        return -1;
+    int result = silo_served_grid(kernel->info, variant, where, &grid, error);
+    if (result == 0)
+        result = silo_call_declared_grid(call, &grid, dims, error);
+    silo_grid_clear(&grid);
+    *empty = dims[0] == 0 || dims[1] == 0 || dims[2] == 0;
+    return result;
+}
+
+/* ---- a miss ---- */
+
+/* Elements that no argument can have, which the short way of reading does not look at. */
+static int check_elements(const struct silo_kernel_call *call, silo_error *error) {
+    const struct silo_intake *intake = call->tagged.intake;
+    for (int32_t i = 0; i < intake->count; i++)
+        if (silo_tagged_check(intake, i, silo_tagged_argument(&call->tagged, i), error) != 0)
+            return -1;
+    return 0;
+}
+
+/* A miss loads code, which no capture allows. */
+static int refuse_in_capture(const struct silo_kernel_call *call, silo_error *error) {
+    struct silo_gpu *gpu = NULL;
+    int status = 0;
+    for (struct silo_gpu *const *one = silo_gpus; *one != NULL; one++)
+        if ((*one)->memory_type == call->queue->device)
+            gpu = *one;
+    if (gpu == NULL || call->queue->stream == NULL ||
+        !__atomic_load_n(&gpu->open, __ATOMIC_ACQUIRE) ||
+        gpu->stream_capturing(call->queue->stream, &status) != 0 || status == 0)
+        return 0;
+    return silo_fail(error, SILO_ERROR_CAPTURING,
+                     "%s is called in a way it was not called before while its stream is captured "
+                     "into a graph, and nothing can be loaded then: call silo_warmup with such "
+                     "arguments before the capture",
+                     call->tagged.intake->kernel);
+}
+
+static uint64_t address_of(const struct silo_kernel_call *call, int32_t index) {
+    const uint64_t slot = call->tagged.slots[index];
+    switch (silo_code_kind(call->tagged.key[index])) {
+    case SILO_VALUE_POINTER:
+        return slot;
+    case SILO_VALUE_DESCRIPTOR:
+        return call->tagged.descriptors[slot].address;
+    default:
+        return 0;
+    }
+}
+
+/* Whether memory is where the queue can use it, as far as an open driver knows. */
+static int check_memory(const struct silo_kernel_call *call, const struct silo_located *where,
+                        silo_error *error) {
+    const struct silo_intake *intake = call->tagged.intake;
+    for (struct silo_gpu *const *one = silo_gpus; *one != NULL; one++) {
+        const struct silo_gpu *gpu = *one;
+        if ((where->gpu != NULL && gpu != where->gpu) ||
+            !__atomic_load_n(&gpu->open, __ATOMIC_ACQUIRE) || gpu->inherited)
+            continue;
+        for (int32_t i = 0; i < intake->count; i++) {
+            const uint64_t address = address_of(call, i);
+            int32_t type, index;
+            if (address == 0 || gpu->locate(address, &type, &index) != 0 ||
+                (where->gpu == NULL && type != gpu->memory_type) ||
+                (where->gpu != NULL && type != SILO_DEVICE_CPU &&
+                 (type != gpu->memory_type || index == where->index)))
+                continue;
+            if (type == SILO_DEVICE_CPU) { /* an address that the driver does not know */
+                const silo_argument *argument = silo_tagged_argument(&call->tagged, i);
+                bool empty = false;
+                for (int32_t axis = 0;
+                     argument->kind == SILO_ARGUMENT_ARRAY && axis < argument->rank; axis++)
+                    empty |= argument->shape[axis] == 0;
+                if (empty)
+                    continue;
+                return silo_fail(error, SILO_ERROR_WRONG_DEVICE,
+                                 "%s: argument '%s' is in memory of the host that the %s driver "
+                                 "does not know, and the call runs on %s:%d; give the device's "
+                                 "memory, or pinned memory",
+                                 intake->kernel, silo_intake_name(intake, i), gpu->name, gpu->name,
+                                 (int)where->index);
+            }
+            if (where->gpu == NULL)
+                return silo_fail(
+                    error, SILO_ERROR_WRONG_DEVICE,
+                    "%s: argument '%s' is in memory of %s:%d, and the call runs on the "
+                    "CPU",
+                    intake->kernel, silo_intake_name(intake, i), gpu->name, (int)index);
+            return silo_fail(error, SILO_ERROR_WRONG_DEVICE,
+                             "%s: argument '%s' is in memory of %s:%d, and the call runs on %s:%d",
+                             intake->kernel, silo_intake_name(intake, i), gpu->name, (int)index,
+                             gpu->name, (int)where->index);
+        }
+    }
+    return 0;
+}
+
+/* What the choice sees; everything in it is of one allocation. */
+struct sight {
+    struct silo_seen_call call;
+    struct silo_seen *arguments;
+    struct silo_seen_option *options;
+    int64_t *strides;
+};
+
+static int look(const struct silo_kernel_call *call, struct sight *sight, silo_error *error) {
+    const size_t count = (size_t)call->tagged.intake->count, options = call->given->option_count;
+    sight->arguments = calloc(count + 1, sizeof *sight->arguments);
+    sight->options = calloc(options + 1, sizeof *sight->options);
+    sight->strides = calloc(count + 1, SILO_MAX_AXES * sizeof *sight->strides);
+    if (sight->arguments == NULL || sight->options == NULL || sight->strides == NULL)
+        return silo_fail_memory(error);
+    silo_tagged_see(&call->tagged, sight->arguments, sight->strides);
+    for (size_t i = 0; i < options; i++)
+        sight->options[i] = (struct silo_seen_option){
+            call->given->options[i].name, silo_tagged_value(&call->given->options[i].value)};
+    sight->call = (struct silo_seen_call){.arguments = sight->arguments,
+                                          .option_count = (uint32_t)options,
+                                          .options = sight->options,
+                                          .grid = call->given->grid};
+    return 0;
+}
+
+static void look_away(struct sight *sight) {
+    free(sight->arguments);
+    free(sight->options);
+    free(sight->strides);
+}
+
+static struct silo_served *known_server(const struct silo_kernel *kernel, uint32_t number,
+                                        const struct silo_located *where) {
+    struct silo_served *one = kernel->serving;
+    while (one != NULL && (one->number != number || one->where != where))
+        one = one->next;
+    return one;
+}
+
+/* What a variant is loaded as. */
+static struct silo_served *serve(struct silo_kernel *kernel, uint32_t number,
+                                 const struct silo_located *where, silo_error *error) {
+    struct silo_served *served = known_server(kernel, number, where);
+    if (served != NULL)
+        return served;
+    served = silo_served_new(kernel->bundle, kernel->index, kernel->info, number, where, error);
+    if (served == NULL)
+        return NULL;
+    served->next = kernel->serving;
+    __atomic_store_n(&kernel->serving, served, __ATOMIC_RELEASE);
+    return served;
+}
+
+/* Number the texts of a call that are new, and read it again with their numbers. */
+static int number_texts(struct silo_kernel_call *call, silo_error *error) {
+    struct silo_texts *texts = &call->kernel->texts;
+    for (int32_t i = 0; i < call->tagged.intake->count; i++) {
+        const silo_argument *argument = silo_tagged_argument(&call->tagged, i);
+        if (argument->kind == SILO_ARGUMENT_TEXT)
+            (void)silo_texts_add(texts, argument->value.text);
+    }
+    for (size_t i = 0; i < call->given->option_count; i++) {
+        const silo_named *option = &call->given->options[i];
+        (void)silo_texts_add(texts, option->name);
+        if (option->value.kind == SILO_ARGUMENT_TEXT)
+            (void)silo_texts_add(texts, option->value.value.text);
+    }
+    return silo_call_read(call, error);
+}
+
+/* Let later calls like this one find what serves it. Where there is no room, they are chosen for
+ * each time, which is slow and right. */
+static int remember(struct silo_kernel_call *call, struct silo_served *served, silo_error *error) {
+    struct silo_kernel *kernel = call->kernel;
+    if (call->tagged.new_text) {
+        uint64_t known;
+        if (number_texts(call, error) != 0)
+            return -1;
+        /* Another thread may have numbered them since this call was read, and be here first. */
+        if (silo_guard_find(&kernel->guard, call->tagged.key, call->tagged.words, &known) != NULL)
+            return 0;
+    }
+    if (call->tagged.new_text || silo_guard_used(&kernel->guard) >= SILO_GUARD_LIMIT) {
+        silo_bundle_log(kernel->bundle, SILO_LOG_WARNING, SILO_SAID_FULL,
+                        "%s was called in more than %d ways: which code serves others is decided "
+                        "anew at every call, which takes microseconds; no more memory is taken",
+                        kernel->intake.kernel, SILO_GUARD_LIMIT);
+        return 0;
+    }
+    const uint64_t hash = silo_guard_hash(call->tagged.key, call->tagged.words);
+    struct silo_guard_entry *replaced = NULL;
+    struct silo_guard_entry *entry =
+        silo_guard_entry_new(call->tagged.key, call->tagged.words, served, NULL);
+    if (entry == NULL)
+        return silo_fail_memory(error);
+    if (silo_guard_insert(&kernel->guard, entry, hash, &replaced) != 0) {
+        free(entry);
+        return silo_fail_memory(error);
+    }
+    return 0; /* nothing is replaced: the guard was asked for this key with the lock held */
+}
+
+/* With the lock. */
+static int miss(struct silo_kernel_call *call, bool launched, struct silo_served **served,
+                silo_error *error) {
+    struct silo_kernel *kernel = call->kernel;
+    struct silo_reader *reader = kernel->bundle->reader;
+    const struct silo_located *where =
+        silo_queue_locate(kernel->bundle, kernel->intake.kernel, call->queue, error);
+    struct sight sight;
+    uint32_t number = 0;
+    bool empty = false;
+    if (where == NULL)
+        return -1;
+    int result = look(call, &sight, error);
+    if (result == 0)
+        result = silo_choose(reader, kernel->index, &sight.call, &where->place, &number, error);
+    look_away(&sight);
+    if (result == 0 && launched && call->given->grid == NULL)
+        result = is_empty(call, number, where, &empty, error);
+    if (result != 0 || empty)
+        return result;
+    if (check_memory(call, where, error) != 0)
+        return -1;
+    struct silo_served *found = serve(kernel, number, where, error);
+    if (found == NULL)
+        return -1;
+    char buffer[64];
+    const char *wanted = NULL;
+    int32_t index = 0;
+    if (silo_packing_check(&found->packing, call->tagged.key, kernel->intake.count, buffer,
+                           sizeof buffer, &index, &wanted) != 0)
+        return silo_tagged_fail(&kernel->intake, index, silo_tagged_argument(&call->tagged, index),
+                                SILO_ERROR_KIND, wanted, error);
+    if (remember(call, found, error) != 0)
+        return -1;
+    *served = found;
+    return 0;
+}
+
+int silo_call_miss(struct silo_kernel_call *call, bool launched, struct silo_served **served,
+                   silo_error *error) {
+    const int64_t *grid = call->given->grid;
+    uint64_t hash = 0;
+    *served = NULL;
+    if (check_elements(call, error) != 0)
+        return -1;
+    if (launched && grid != NULL && (grid[0] == 0 || grid[1] == 0 || grid[2] == 0))
+        return 0;
+    if (refuse_in_capture(call, error) != 0)
+        return -1;
+    silo_fork_lock_take(&call->kernel->bundle->lock);
+    /* Another thread may have been here first. */
+    *served = silo_guard_find(&call->kernel->guard, call->tagged.key, call->tagged.words, &hash);
+    const int result = *served != NULL ? 0 : miss(call, launched, served, error);
+    silo_fork_lock_give(&call->kernel->bundle->lock);
+    return result;
+}
+
+int silo_call_explain(struct silo_kernel_call *call, char **text, silo_error *error) {
+    struct silo_kernel *kernel = call->kernel;
+    struct sight sight;
+    if (check_elements(call, error) != 0)
+        return -1;
+    silo_fork_lock_take(&kernel->bundle->lock);
+    const struct silo_located *where =
+        silo_queue_locate(kernel->bundle, kernel->intake.kernel, call->queue, error);
+    int result = -1;
+    if (where != NULL) {
+        result = look(call, &sight, error);
+        if (result == 0)
+            result = silo_choice_explain(kernel->bundle->reader, kernel->index, &sight.call,
+                                         &where->place, text, error);
+        look_away(&sight);
+    }
+    silo_fork_lock_give(&kernel->bundle->lock);
+    return result;
+}

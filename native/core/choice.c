@@ -1,0 +1,215 @@
+#include "choice.h"
+
+#include "choice_report.h"
+#include "decide.h"
+#include "dispatch_rules.h"
+#include "runs_on.h"
+#include "value_text.h"
+
+#include <stdlib.h>
+
+/* A variant that the choice may come to. */
+struct candidate {
+    bool preferred; /* it has the config that the dispatch rules name */
+    int64_t assumes, narrow;
+    uint32_t number;
+};
+
+struct ranking {
+    struct candidate *candidates; /* owned */
+    uint32_t count;
+};
+
+static bool same_extents(const struct silo_named_extents *left,
+                         const struct silo_named_extents *right) {
+    const size_t bytes = left->rank * sizeof *left->shape;
+    return silo_string_same(left->name, right->name) && left->rank == right->rank &&
+           (left->strides == NULL) == (right->strides == NULL) &&
+           (bytes == 0 ||
+            (memcmp(left->shape, right->shape, bytes) == 0 &&
+             (left->strides == NULL || memcmp(left->strides, right->strides, bytes) == 0)));
+}
+
+/* Whether a rule's parameter is that of a group, whatever the kernel does through it. */
+static bool same_parameter(const struct silo_signature_parameter *rule,
+                           const struct silo_signature_parameter *one) {
+    return silo_string_same(rule->name, one->name) && rule->kind == one->kind &&
+           rule->effect == SILO_EFFECT_BOTH && rule->element == one->element &&
+           rule->specialize == one->specialize && rule->align == one->align &&
+           rule->has_default == one->has_default &&
+           (!rule->has_default || silo_value_like(&rule->fallback, &one->fallback));
+}
+
+static bool are_for(const struct silo_rules *rules, const struct silo_group *group) {
+    const struct silo_specialization *special = group->specialization;
+    if (!silo_string_same(rules->target->text, group->target->text) ||
+        rules->signature->count != group->signature->count ||
+        rules->extent_count != special->extent_count)
+        return false;
+    for (uint32_t i = 0; i < rules->signature->count; i++) {
+        if (!same_parameter(&rules->signature->parameters[i], &group->signature->parameters[i]))
+            return false;
+    }
+    for (uint32_t i = 0; i < rules->extent_count; i++) {
+        if (!same_extents(&rules->extents[i], &special->extents[i]))
+            return false;
+    }
+    return true;
+}
+
+static int no_key_value(const struct silo_situation *at, const struct silo_value *const *values,
+                        silo_error *error) {
+    struct silo_wording missing = {0};
+    for (uint32_t i = 0; i < at->kernel->key_count; i++) {
+        const struct silo_value name = {.type = SILO_IS_TEXT, .text = at->kernel->key[i]};
+        if (values[i] != NULL)
+            continue;
+        silo_wording_add(&missing, missing.length ? ", " : "");
+        silo_value_repr(&missing, &name);
+    }
+    silo_fail(error, SILO_ERROR_DAMAGED,
+              "%s: %s is chosen by %s, and no number of that name is passed; the file says of its "
+              "kernel what is not so",
+              silo_reader_name(at->reader), at->kernel->name.data, silo_wording_read(&missing));
+    silo_wording_clear(&missing);
+    return -1;
+}
+
+/* The config that the dispatch rules name for variants of a group; NULL: there are no rules for
+ * them. -1 with `error`. */
+static int ruled(const struct silo_situation *at, const struct silo_group *group,
+                 const struct silo_config **config, silo_error *error) {
+    const struct silo_kernel_info *kernel = at->kernel;
+    const struct silo_rules *rules = kernel->rules;
+    const struct silo_rules *const end = rules + kernel->rules_count;
+    *config = NULL;
+    while (rules < end && !are_for(rules, group))
+        rules++;
+    if (rules == end)
+        return 0;
+    const struct silo_value *few[8], **values = few;
+    if (kernel->key_count > sizeof few / sizeof *few) {
+        values = malloc(kernel->key_count * sizeof *values);
+        if (values == NULL)
+            return silo_fail_memory(error);
+    }
+    bool missing = false;
+    for (uint32_t i = 0; i < kernel->key_count; i++) {
+        values[i] = silo_scalar_named(at, kernel->key[i]);
+        missing |= values[i] == NULL;
+    }
+    int result = 0;
+    if (missing)
+        result = no_key_value(at, values, error);
+    else if ((*config = silo_rules_lookup(rules, kernel->key, values, kernel->key_count)) == NULL)
+        result = silo_fail_memory(error);
+    if (values != few)
+        free(values);
+    return result;
+}
+
+/* How much the variants of a group assume: facts and constants, then how narrow their integers
+ * are. */
+static void specificity(const struct silo_group *group, struct candidate *candidate) {
+    const struct silo_signature *signature = group->signature;
+    candidate->assumes =
+        (int64_t)group->specialization->fact_count + group->specialization->constant_count;
+    candidate->narrow = 0;
+    for (uint32_t i = 0; i < signature->count; i++) {
+        const struct silo_signature_parameter *one = &signature->parameters[i];
+        if (one->kind == SILO_PARAMETER_INT && one->element != 0)
+            candidate->narrow += 64 - (one->element & 0xff);
+    }
+}
+
+static int rank_group(const struct silo_situation *at, const struct silo_group *group,
+                      struct ranking *ranking, silo_error *error) {
+    const struct silo_config *config;
+    struct candidate candidate = {0};
+    if (ruled(at, group, &config, error) != 0 ||
+        silo_reader_variant(at->reader, at->number, group->numbers[0], error) == NULL)
+        return -1;
+    specificity(group, &candidate);
+    for (uint32_t i = 0; i < group->count; i++) {
+        candidate.number = group->numbers[i];
+        candidate.preferred = config != NULL && silo_reader_has_config(at->reader, at->number,
+                                                                       candidate.number, config);
+        ranking->candidates[ranking->count++] = candidate;
+    }
+    return 0;
+}
+
+/* Best first. */
+static int compare(const void *left, const void *right) {
+    const struct candidate *a = left, *b = right;
+    if (a->preferred != b->preferred)
+        return a->preferred ? -1 : 1;
+    if (a->assumes != b->assumes)
+        return a->assumes > b->assumes ? -1 : 1;
+    if (a->narrow != b->narrow)
+        return a->narrow > b->narrow ? -1 : 1;
+    return a->number < b->number ? -1 : a->number > b->number;
+}
+
+static int rank(const struct silo_situation *at, struct ranking *ranking, silo_error *error) {
+    const struct silo_kernel_info *kernel = at->kernel;
+    ranking->candidates = malloc(((size_t)kernel->variant_count + 1) * sizeof *ranking->candidates);
+    if (ranking->candidates == NULL)
+        return silo_fail_memory(error);
+    for (uint32_t i = 0; i < kernel->group_count; i++) {
+        const struct silo_group *group = &kernel->groups[i];
+        if (silo_runs_on(group->target->text.data, at->place->target, group->blob_kind.data, NULL,
+                         0) &&
+            silo_may_accept(kernel->signature, at->call, group->signature, group->specialization) &&
+            rank_group(at, group, ranking, error) != 0)
+            return -1;
+    }
+    qsort(ranking->candidates, ranking->count, sizeof *ranking->candidates, compare);
+    return 0;
+}
+
+/* 1 and `*number`, 0: no variant is accepted; -1 with `error`. */
+static int best(const struct silo_situation *at, uint32_t *number, silo_error *error) {
+    struct ranking ranking = {0};
+    int result = rank(at, &ranking, error);
+    for (uint32_t i = 0; result == 0 && i < ranking.count; i++) {
+        const struct silo_variant *variant =
+            silo_reader_variant(at->reader, at->number, ranking.candidates[i].number, error);
+        if (variant == NULL) {
+            result = -1;
+        } else if (silo_decide(at, variant, NULL) == SILO_OK) {
+            *number = ranking.candidates[i].number;
+            result = 1;
+        }
+    }
+    free(ranking.candidates);
+    return result;
+}
+
+static int situation_of(struct silo_reader *reader, uint32_t number,
+                        const struct silo_seen_call *call, const struct silo_place *place,
+                        struct silo_situation *at, silo_error *error) {
+    *at = (struct silo_situation){reader, number, silo_reader_kernel(reader, number, error), call,
+                                  place};
+    return at->kernel == NULL ? -1 : 0;
+}
+
+int silo_choose(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
+                const struct silo_place *place, uint32_t *number, silo_error *error) {
+    struct silo_situation at;
+    if (situation_of(reader, kernel, call, place, &at, error) != 0)
+        return -1;
+    const int found = best(&at, number, error);
+    return found > 0 ? 0 : found < 0 ? -1 : silo_report_none(&at, error);
+}
+
+int silo_choice_explain(struct silo_reader *reader, uint32_t kernel,
+                        const struct silo_seen_call *call, const struct silo_place *place,
+                        char **text, silo_error *error) {
+    struct silo_situation at;
+    uint32_t number = 0;
+    if (situation_of(reader, kernel, call, place, &at, error) != 0)
+        return -1;
+    const int found = best(&at, &number, error);
+    return found < 0 ? -1 : silo_report_all(&at, found ? (int64_t)number : -1, text, error);
+}

@@ -1,0 +1,273 @@
+#include "choice_report.h"
+
+#include "argument_word.h"
+#include "value_text.h"
+
+#include <stdlib.h>
+
+/* A variant in one line: kernel, target, config, types. */
+static void add_label(struct silo_wording *text, const struct silo_variant *variant) {
+    const char *comma = "";
+    silo_wording_add_string(text, variant->kernel);
+    silo_wording_add(text, " for ");
+    silo_wording_add_string(text, variant->target->text);
+    silo_wording_add(text, ", ");
+    silo_config_text(text, variant->config);
+    silo_wording_add(text, " (");
+    for (uint32_t i = 0; i < variant->signature->count; i++) {
+        const struct silo_signature_parameter *one = &variant->signature->parameters[i];
+        if (one->element == 0)
+            continue;
+        silo_wording_add(text, "%s", comma);
+        silo_wording_add_string(text, one->name);
+        silo_wording_add(text, ": %s%s", one->kind == SILO_PARAMETER_POINTER ? "*" : "",
+                         silo_element_name(one->element));
+        comma = ", ";
+    }
+    silo_wording_add(text, ")");
+}
+
+static void add_array(struct silo_wording *text, const struct silo_seen *seen) {
+    silo_wording_add(text, "%s", seen->element ? silo_element_name(seen->element) : "an address");
+    for (int32_t i = 0; seen->shape != NULL && i < seen->rank; i++)
+        silo_wording_add(text, "%s%lld", i ? ", " : "[", (long long)seen->shape[i]);
+    if (seen->shape != NULL)
+        silo_wording_add(text, seen->rank ? "]" : "[]");
+}
+
+static void add_value(struct silo_wording *text, const struct silo_seen *seen) {
+    switch ((enum silo_value_kind)seen->kind) {
+    case SILO_VALUE_POINTER:
+    case SILO_VALUE_ADDRESS:
+        add_array(text, seen);
+        return;
+    case SILO_VALUE_DESCRIPTOR:
+        add_array(text, seen);
+        silo_wording_add(text, ", a tensor descriptor of %s, block [",
+                         silo_element_name(seen->element));
+        for (int32_t i = 0; i < seen->rank; i++)
+            silo_wording_add(text, "%s%lld", i ? ", " : "", (long long)seen->block[i]);
+        silo_wording_add(text, "]");
+        return;
+    case SILO_VALUE_NONE:
+        silo_wording_add(text, "None");
+        return;
+    case SILO_VALUE_INT:
+    case SILO_VALUE_BOOL:
+    case SILO_VALUE_FLOAT:
+        silo_value_repr(text, &seen->number);
+        silo_wording_add(text, ", %s", silo_element_name(seen->element));
+        return;
+    case SILO_VALUE_CONSTANT:
+    case SILO_VALUE_ABSENT:
+        break;
+    }
+    silo_value_repr(text, &seen->number);
+}
+
+/* The call in one line, with what the guard knows of each argument. */
+static void add_call(struct silo_wording *text, const struct silo_situation *at) {
+    static const struct {
+        unsigned flag;
+        const char *name;
+    } flags[] = {{SILO_FLAG_ALIGNED16, "aligned16"},
+                 {SILO_FLAG_DIVISIBLE16, "divisible16"},
+                 {SILO_FLAG_EQUAL1, "equal1"},
+                 {SILO_FLAG_READONLY, "readonly"},
+                 {SILO_FLAG_RANGE32, "range32"}};
+    const struct silo_seen_call *call = at->call;
+    const char *comma = "";
+    silo_wording_add_string(text, at->kernel->name);
+    silo_wording_add(text, "(");
+    for (uint32_t i = 0; i < at->kernel->signature->count; i++) {
+        const struct silo_seen *seen = &call->arguments[i];
+        if (seen->kind == SILO_VALUE_ABSENT)
+            continue;
+        silo_wording_add(text, "%s", comma);
+        silo_wording_add_string(text, at->kernel->signature->parameters[i].name);
+        silo_wording_add(text, "=");
+        add_value(text, seen);
+        for (size_t j = 0; j < sizeof flags / sizeof *flags; j++) {
+            if (seen->flags & flags[j].flag)
+                silo_wording_add(text, ", %s", flags[j].name);
+        }
+        comma = "; ";
+    }
+    for (uint32_t i = 0; i < call->option_count; i++, comma = "; ") {
+        silo_wording_add(text, "%s%s=", comma, call->options[i].name);
+        silo_value_repr(text, &call->options[i].value);
+    }
+    silo_wording_add(text, ")");
+}
+
+/* ---- how close a variant comes ---- */
+
+enum { FAR, KINDS, TYPES, VALUES }; /* what it fails at, the farther off the less */
+
+static int depth_of(int code) {
+    switch (code) {
+    case SILO_ERROR_WRONG_DEVICE:
+        return FAR;
+    case SILO_ERROR_KIND:
+    case SILO_ERROR_NULL:
+    case SILO_ERROR_MISSING:
+        return KINDS;
+    case SILO_ERROR_DTYPE:
+        return TYPES;
+    default:
+        return VALUES;
+    }
+}
+
+/* What stands between a call and a variant: the worst of it. */
+struct obstacle {
+    int code, depth;
+    int64_t parameter; /* that it is about, the last one such; -1: about none */
+};
+
+static struct obstacle obstacle_of(const struct silo_situation *at,
+                                   const struct silo_variant *variant) {
+    const int code = silo_decide(at, variant, NULL);
+    struct obstacle worst = {code, depth_of(code), -1};
+    if (worst.depth == FAR)
+        return worst;
+    for (uint32_t i = 0; i < variant->signature->count; i++) {
+        const int found = silo_parameter_accepts(at->kernel->signature, at->call, variant, i, NULL);
+        if (found == SILO_OK || depth_of(found) > worst.depth)
+            continue;
+        if (depth_of(found) == worst.depth && found != worst.code)
+            continue;
+        worst = (struct obstacle){found, depth_of(found), i};
+    }
+    return worst;
+}
+
+/* What the variants that come closest have against a call. */
+struct verdict {
+    int code, depth; /* SILO_ERROR_NO_VARIANT where they do not agree */
+    const struct silo_variant *variant;
+    int64_t parameter;
+};
+
+static void add_verdict(struct verdict *verdict, const struct obstacle *one,
+                        const struct silo_variant *variant) {
+    if (verdict->variant != NULL && one->depth < verdict->depth)
+        return;
+    if (verdict->variant == NULL || one->depth > verdict->depth) {
+        *verdict = (struct verdict){one->code, one->depth, variant, one->parameter};
+        return;
+    }
+    if (one->code != verdict->code)
+        verdict->code = SILO_ERROR_NO_VARIANT;
+    if (one->parameter > verdict->parameter) {
+        verdict->parameter = one->parameter;
+        verdict->variant = variant;
+    }
+}
+
+/* Whether the code alone says what is wrong. */
+static bool is_plain(const struct verdict *verdict) {
+    if (verdict->variant == NULL)
+        return false;
+    switch (verdict->code) {
+    case SILO_ERROR_EXPRESSION:
+    case SILO_ERROR_GRID:
+    case SILO_ERROR_KIND:
+    case SILO_ERROR_NULL:
+    case SILO_ERROR_MISSING:
+    case SILO_ERROR_DTYPE:
+    case SILO_ERROR_MISALIGNED:
+    case SILO_ERROR_SHAPE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static int fail_plainly(const struct silo_situation *at, const struct verdict *verdict,
+                        silo_error *error) {
+    const struct silo_variant *variant = verdict->variant;
+    struct silo_wording text = {0}, why = {0};
+    if (verdict->parameter < 0) {
+        silo_decide(at, variant, &why);
+    } else {
+        const uint32_t number = (uint32_t)verdict->parameter;
+        silo_wording_add(&text, "argument '");
+        silo_wording_add_string(&text, variant->signature->parameters[number].name);
+        silo_wording_add(&text, "' ");
+        silo_parameter_accepts(at->kernel->signature, at->call, variant, number, &why);
+    }
+    silo_fail(error, verdict->code, "%s: %s%s (%s has no code for %s that takes it)",
+              at->kernel->name.data, silo_wording_read(&text), silo_wording_read(&why),
+              silo_reader_name(at->reader), at->place->target);
+    silo_wording_clear(&text);
+    silo_wording_clear(&why);
+    return -1;
+}
+
+static int fail_with_all(const struct silo_situation *at, struct silo_wording *lines,
+                         silo_error *error) {
+    struct silo_wording call = {0};
+    add_call(&call, at);
+    silo_fail(error, SILO_ERROR_NO_VARIANT, "%s: no variant fits %s on %s",
+              silo_reader_name(at->reader), silo_wording_read(&call), at->place->target);
+    silo_wording_clear(&call);
+    if (error != NULL) {
+        error->details = lines->data;
+        *lines = (struct silo_wording){0};
+    }
+    return -1;
+}
+
+int silo_report_none(const struct silo_situation *at, silo_error *error) {
+    struct silo_wording lines = {0};
+    struct verdict verdict = {0};
+    for (uint32_t i = 0; i < at->kernel->variant_count; i++) {
+        const struct silo_variant *variant = silo_reader_variant(at->reader, at->number, i, error);
+        if (variant == NULL) {
+            silo_wording_clear(&lines);
+            return -1;
+        }
+        const struct obstacle one = obstacle_of(at, variant);
+        add_verdict(&verdict, &one, variant);
+        silo_wording_add(&lines, i ? "\n" : "");
+        add_label(&lines, variant);
+        silo_wording_add(&lines, ": ");
+        silo_decide(at, variant, &lines);
+    }
+    const int result =
+        is_plain(&verdict) ? fail_plainly(at, &verdict, error) : fail_with_all(at, &lines, error);
+    silo_wording_clear(&lines);
+    return result;
+}
+
+int silo_report_all(const struct silo_situation *at, int64_t chosen, char **text,
+                    silo_error *error) {
+    struct silo_wording lines = {0};
+    add_call(&lines, at);
+    silo_wording_add(&lines, "\ndevice: %s", at->place->target);
+    if (at->place->model != NULL)
+        silo_wording_add(&lines, " (%s)", at->place->model);
+    for (uint32_t i = 0; i < at->kernel->variant_count; i++) {
+        const struct silo_variant *variant = silo_reader_variant(at->reader, at->number, i, error);
+        struct silo_wording why = {0};
+        if (variant == NULL) {
+            silo_wording_clear(&lines);
+            return -1;
+        }
+        const bool accepted = silo_decide(at, variant, &why) == SILO_OK;
+        silo_wording_add(&lines, "\n%s: ",
+                         i == chosen ? "chosen"
+                         : accepted  ? "accepted"
+                                     : "rejected");
+        add_label(&lines, variant);
+        silo_wording_add(&lines, ": %s", silo_wording_read(&why));
+        silo_wording_clear(&why);
+    }
+    if (lines.failed) {
+        silo_wording_clear(&lines);
+        return silo_fail_memory(error);
+    }
+    *text = lines.data;
+    return 0;
+}

@@ -1,0 +1,238 @@
+#include "decide.h"
+
+#include "argument_word.h"
+#include "node_value.h"
+#include "runs_on.h"
+#include "value_text.h"
+
+#include <stdlib.h>
+
+const struct silo_value *silo_scalar_named(const struct silo_situation *at,
+                                           struct silo_string name) {
+    const struct silo_signature *signature = at->kernel->signature;
+    for (uint32_t i = 0; i < signature->count; i++) {
+        if (!silo_string_same(signature->parameters[i].name, name))
+            continue;
+        const struct silo_seen *seen = &at->call->arguments[i];
+        if (seen->kind == SILO_VALUE_INT || seen->kind == SILO_VALUE_BOOL ||
+            seen->kind == SILO_VALUE_FLOAT || seen->kind == SILO_VALUE_CONSTANT)
+            return &seen->number;
+        return signature->parameters[i].has_default ? &signature->parameters[i].fallback : NULL;
+    }
+    return NULL;
+}
+
+static const int64_t *fact_named(const struct silo_place *place, struct silo_string name) {
+    for (uint32_t i = 0; i < place->fact_count; i++) {
+        if (strlen(place->facts[i].name) == name.length &&
+            memcmp(place->facts[i].name, name.data, name.length) == 0)
+            return &place->facts[i].value;
+    }
+    return NULL;
+}
+
+/* ---- derived constants ---- */
+
+/* Where their leaves get values: those before them count as config values. */
+struct derivation {
+    const struct silo_situation *at;
+    const struct silo_config *config;
+    uint32_t count;
+    struct silo_value *values; /* of the derived constants so far */
+};
+
+static const struct silo_value *derived_argument(const void *context, struct silo_string name) {
+    return silo_scalar_named(((const struct derivation *)context)->at, name);
+}
+
+static const struct silo_value *derived_config(const void *context, struct silo_string name) {
+    const struct derivation *from = context;
+    for (uint32_t i = from->count; i-- > 0;) {
+        if (silo_string_same(from->at->kernel->derived[i].name, name))
+            return &from->values[i];
+    }
+    return silo_config_value(from->config, name);
+}
+
+static const int64_t *derived_fact(const void *context, struct silo_string name) {
+    return fact_named(((const struct derivation *)context)->at->place, name);
+}
+
+static int derive(struct derivation *from, struct silo_wording *why) {
+    const struct silo_leaves leaves = {
+        from, derived_argument, derived_config, derived_fact, NULL, NULL, NULL};
+    const struct silo_kernel_info *kernel = from->at->kernel;
+    silo_error error;
+    for (uint32_t i = 0; i < kernel->derived_count; i++) {
+        const struct silo_derived *derived = &kernel->derived[i];
+        struct silo_value *value = &from->values[i];
+        *value = (struct silo_value){.type = SILO_IS_INT};
+        if (silo_node_evaluate(derived->node, &leaves, &value->integer, &error) != 0) {
+            silo_wording_add_string(why, derived->name);
+            silo_wording_add(why, " cannot be computed: %s", error.text);
+            return SILO_ERROR_EXPRESSION;
+        }
+        /* A comparison was a bool to its author, and a bool is another constexpr than 1. */
+        if (silo_node_is_predicate(derived->node))
+            value->type = SILO_IS_BOOL;
+        from->count = i + 1;
+    }
+    return SILO_OK;
+}
+
+static int derived_differs(const struct silo_variant *variant, const struct silo_derived *derived,
+                           const struct silo_value *needed, struct silo_wording *why) {
+    if (needed->integer == INT64_MIN) {
+        silo_wording_add(why, "its author's pruner did not allow ");
+        silo_config_text(why, variant->config);
+        silo_wording_add(why, " in any case with these values of the key");
+        return SILO_ERROR_NO_VARIANT;
+    }
+    const struct silo_value *has = silo_constant_of(variant->specialization, derived->name);
+    if (has == NULL)
+        has = silo_config_value(variant->config, derived->name);
+    if (has == NULL || silo_value_like(has, needed))
+        return SILO_OK;
+    silo_wording_add(why, "it was compiled for ");
+    silo_wording_add_string(why, derived->name);
+    silo_wording_add(why, "=");
+    silo_value_str(why, has);
+    silo_wording_add(why, ", and the call needs ");
+    silo_wording_add_string(why, derived->name);
+    silo_wording_add(why, "=");
+    silo_value_str(why, needed);
+    return SILO_ERROR_NO_VARIANT;
+}
+
+static int derived_hold(const struct silo_situation *at, const struct silo_variant *variant,
+                        struct silo_wording *why) {
+    const struct silo_kernel_info *kernel = at->kernel;
+    struct silo_value few[8], *values = few;
+    if (kernel->derived_count == 0)
+        return SILO_OK;
+    if (kernel->derived_count > sizeof few / sizeof *few) {
+        values = malloc(kernel->derived_count * sizeof *values);
+        if (values == NULL) {
+            silo_wording_add(why, "out of memory");
+            return SILO_ERROR_MEMORY;
+        }
+    }
+    struct derivation from = {at, variant->config, 0, values};
+    int found = derive(&from, why);
+    for (uint32_t i = 0; found == SILO_OK && i < kernel->derived_count; i++)
+        found = derived_differs(variant, &kernel->derived[i], &values[i], why);
+    if (values != few)
+        free(values);
+    return found;
+}
+
+/* ---- the grid ---- */
+
+struct grid_values {
+    const struct silo_situation *at;
+    const struct silo_variant *variant;
+};
+
+static const struct silo_value *grid_config(const void *context, struct silo_string name) {
+    const struct grid_values *from = context;
+    const struct silo_value *found = silo_constant_of(from->variant->specialization, name);
+    return found ? found : silo_config_value(from->variant->config, name);
+}
+
+static const struct silo_seen *seen_of(const void *context, struct silo_string name) {
+    const struct grid_values *from = context;
+    return silo_seen_named(from->at->kernel->signature, from->at->call, name, UINT32_MAX);
+}
+
+static const struct silo_value *grid_argument(const void *context, struct silo_string name) {
+    const struct silo_value *found = grid_config(context, name);
+    const struct silo_seen *seen = found ? NULL : seen_of(context, name);
+    if (seen != NULL && (seen->kind == SILO_VALUE_INT || seen->kind == SILO_VALUE_BOOL ||
+                         seen->kind == SILO_VALUE_FLOAT))
+        return &seen->number;
+    return found;
+}
+
+static const int64_t *grid_fact(const void *context, struct silo_string name) {
+    return fact_named(((const struct grid_values *)context)->at->place, name);
+}
+
+static bool grid_shape(const void *context, struct silo_string name, struct silo_axes *axes) {
+    const struct silo_seen *seen = seen_of(context, name);
+    if (seen == NULL || seen->shape == NULL)
+        return false;
+    *axes = (struct silo_axes){seen->shape, seen->rank};
+    return true;
+}
+
+static bool grid_strides(const void *context, struct silo_string name, struct silo_axes *axes) {
+    const struct silo_seen *seen = seen_of(context, name);
+    if (seen == NULL || seen->shape == NULL)
+        return false;
+    *axes = (struct silo_axes){seen->strides, seen->strides ? seen->rank : 0};
+    return true;
+}
+
+static int64_t grid_itemsize(const void *context, struct silo_string name) {
+    const struct silo_seen *seen = seen_of(context, name);
+    return seen == NULL ? 0 : (seen->element & 0xff) / 8;
+}
+
+/* Why the grid of the call is not the one that a variant was built for. */
+static int grid_problem(const struct silo_situation *at, const struct silo_variant *variant,
+                        struct silo_wording *why) {
+    const struct grid_values from = {at, variant};
+    const struct silo_leaves leaves = {&from,      grid_argument, grid_config,  grid_fact,
+                                       grid_shape, grid_strides,  grid_itemsize};
+    const struct silo_specialization *special = variant->specialization;
+    int64_t grid[3] = {1, 1, 1};
+    silo_error error;
+    if (!special->has_grid)
+        return SILO_OK;
+    if (at->call->grid != NULL) {
+        memcpy(grid, at->call->grid, sizeof grid);
+    } else if (at->kernel->grid_axes == 0) {
+        silo_wording_add_string(why, at->kernel->name);
+        silo_wording_add(why, " has no declared grid, and the call gives none");
+        return SILO_ERROR_GRID;
+    }
+    for (uint32_t i = 0; at->call->grid == NULL && i < at->kernel->grid_axes; i++) {
+        if (silo_node_evaluate(at->kernel->grid[i], &leaves, &grid[i], &error) != 0) {
+            silo_wording_add(why, "%s", error.text);
+            return SILO_ERROR_EXPRESSION;
+        }
+    }
+    if (memcmp(grid, special->grid, sizeof grid) == 0)
+        return SILO_OK;
+    silo_wording_add(why, "the grid is ");
+    silo_extents_text(why, grid, 3);
+    silo_wording_add(why, ", and this variant was built for ");
+    silo_extents_text(why, special->grid, 3);
+    return SILO_ERROR_NO_VARIANT;
+}
+
+int silo_decide(const struct silo_situation *at, const struct silo_variant *variant,
+                struct silo_wording *why) {
+    char reason[256];
+    const struct silo_blob *blob = silo_reader_blob(at->reader, variant->blob);
+    if (!silo_runs_on(variant->target->text.data, at->place->target, blob->kind.data,
+                      why ? reason : NULL, sizeof reason)) {
+        if (why != NULL)
+            silo_wording_add(why, "%s", reason);
+        return SILO_ERROR_WRONG_DEVICE;
+    }
+    struct silo_wording accepted = {0}, refused = {0};
+    struct silo_wording *const words = why ? &accepted : NULL, *const no = why ? &refused : NULL;
+    int found = silo_accepts(at->kernel->signature, at->call, variant, words);
+    if (found != SILO_OK) {
+        silo_wording_add(why, "%s", silo_wording_read(&accepted));
+    } else {
+        found = derived_hold(at, variant, no);
+        if (found == SILO_OK)
+            found = grid_problem(at, variant, no);
+        silo_wording_add(why, "%s", silo_wording_read(found == SILO_OK ? &accepted : &refused));
+    }
+    silo_wording_clear(&accepted);
+    silo_wording_clear(&refused);
+    return found;
+}

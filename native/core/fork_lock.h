@@ -1,0 +1,25 @@
+/* A lock that a child made by fork finds free, whichever thread of the parent held it. What it
+ * guards is left consistent by every single store, for such a child sees the middle of a change. */
+#ifndef SILO_FORK_LOCK_H
+#define SILO_FORK_LOCK_H
+
+#include "base.h"
+#include "error.h"
+
+#include <pthread.h>
+
+struct silo_fork_lock {
+    pthread_mutex_t mutex;
+    uint32_t forks; /* how often this process and its parents had been forked when it was made */
+};
+
+/* Count forks, and prepare the thread pool and the GPU drivers for them. Once a process, before the
+ * first lock; again: nothing. Starts no thread. */
+int silo_forks_watch(silo_error *error);
+
+int silo_fork_lock_init(struct silo_fork_lock *lock, silo_error *error);
+void silo_fork_lock_destroy(struct silo_fork_lock *lock);
+void silo_fork_lock_take(struct silo_fork_lock *lock);
+void silo_fork_lock_give(struct silo_fork_lock *lock);
+
+#endif

@@ -1,0 +1,271 @@
+/* The functions of silo.h: what they are given is checked here, and the rest is done elsewhere. */
+#include "silo.h"
+
+#include "bundle_file.h"
+#include "bundle_launch.h"
+#include "bundle_miss.h"
+#include "tagged_error.h"
+
+#include <alloca.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define TEXT_OF(number) TEXT_OF_(number)
+#define TEXT_OF_(number) #number
+
+const char *silo_version(void) {
+    return TEXT_OF(SILO_VERSION_MAJOR) "." TEXT_OF(SILO_VERSION_MINOR);
+}
+
+void silo_free(void *memory) {
+    free(memory);
+}
+
+static int usage(silo_error *error, const char *function, const char *what) {
+    return silo_fail(error, SILO_ERROR_USAGE, "%s: %s", function, what);
+}
+
+/* Give the code of what failed; `own` stands in where nobody takes the error. */
+static SILO_NOINLINE int finish(silo_error *error, silo_error *own) {
+    const int code = error != NULL ? error->code : own->code;
+    if (error == NULL)
+        silo_error_clear(own);
+    return code != SILO_OK ? code : SILO_ERROR_INTERNAL;
+}
+
+/* ---- bundles ---- */
+
+static int open_file(const char *path, const silo_options *options, silo_bundle **bundle,
+                     silo_error *error) {
+    void *data = NULL;
+    size_t bytes = 0;
+    if (path == NULL || bundle == NULL)
+        return usage(error, "silo_open", "needs a path and a place for the bundle");
+    *bundle = NULL;
+    if (silo_file_map(path, &data, &bytes, error) != 0)
+        return -1;
+    *bundle = silo_bundle_new(data != NULL ? data : "", bytes, path, data != NULL, options, error);
+    if (*bundle == NULL && data != NULL)
+        munmap(data, bytes);
+    return *bundle != NULL ? 0 : -1;
+}
+
+int silo_open(const char *path, const silo_options *options, silo_bundle **bundle,
+              silo_error *error) {
+    silo_error own;
+    if (open_file(path, options, bundle, error != NULL ? error : &own) == 0)
+        return 0;
+    return finish(error, &own);
+}
+
+static int open_memory(const void *data, size_t bytes, const char *name,
+                       const silo_options *options, silo_bundle **bundle, silo_error *error) {
+    if (data == NULL || name == NULL || bundle == NULL)
+        return usage(error, "silo_open_memory",
+                     "needs the bytes, a name for messages and a place for the bundle");
+    *bundle = NULL;
+    if ((uintptr_t)data % 64 != 0)
+        return silo_fail(error, SILO_ERROR_USAGE,
+                         "%s: the bytes of a bundle begin at a multiple of 64; these are at %p",
+                         name, data);
+    *bundle = silo_bundle_new(data, bytes, name, false, options, error);
+    return *bundle != NULL ? 0 : -1;
+}
+
+int silo_open_memory(const void *data, size_t bytes, const char *name, const silo_options *options,
+                     silo_bundle **bundle, silo_error *error) {
+    silo_error own;
+    if (open_memory(data, bytes, name, options, bundle, error != NULL ? error : &own) == 0)
+        return 0;
+    return finish(error, &own);
+}
+
+void silo_close(silo_bundle *bundle) {
+    if (bundle == NULL)
+        return;
+    const uint32_t count = silo_reader_kernel_count(bundle->reader);
+    for (uint32_t i = 0; i < count; i++)
+        silo_kernel_free(bundle->kernels[i]);
+    silo_code_free(bundle);
+    silo_queue_free(bundle);
+    silo_bundle_free(bundle);
+}
+
+const char *silo_identity(const silo_bundle *bundle) {
+    return silo_reader_identity(bundle->reader);
+}
+
+size_t silo_kernel_count(const silo_bundle *bundle) {
+    return silo_reader_kernel_count(bundle->reader);
+}
+
+const char *silo_kernel_name(const silo_bundle *bundle, size_t index) {
+    return index < silo_reader_kernel_count(bundle->reader)
+               ? silo_reader_kernel_name(bundle->reader, (uint32_t)index).data
+               : NULL;
+}
+
+/* ---- kernels ---- */
+
+static int no_kernel(const silo_bundle *bundle, const char *name, silo_error *error) {
+    char text[700];
+    size_t used = 0;
+    const uint32_t count = silo_reader_kernel_count(bundle->reader);
+    text[0] = '\0';
+    for (uint32_t i = 0; i < count && used + 1 < sizeof text; i++) {
+        const int length = snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? ", " : "",
+                                    silo_reader_kernel_name(bundle->reader, i).data);
+        used += length > 0 ? (size_t)length : 0;
+    }
+    return silo_fail(error, SILO_ERROR_NO_KERNEL, "%s has no kernel '%.100s'; it has %s",
+                     bundle->name, name, count > 0 ? text : "none");
+}
+
+static int find(silo_bundle *bundle, const char *name, silo_kernel **kernel, silo_error *error) {
+    if (bundle == NULL || name == NULL || kernel == NULL)
+        return usage(error, "silo_find", "needs a bundle, a name and a place for the kernel");
+    *kernel = NULL;
+    const int64_t index = silo_reader_kernel_index(bundle->reader, name);
+    if (index < 0)
+        return no_kernel(bundle, name, error);
+    struct silo_kernel *found = __atomic_load_n(&bundle->kernels[index], __ATOMIC_ACQUIRE);
+    if (found == NULL) {
+        silo_fork_lock_take(&bundle->lock);
+        found = bundle->kernels[index];
+        if (found == NULL) {
+            found = silo_kernel_new(bundle, (uint32_t)index, error);
+            __atomic_store_n(&bundle->kernels[index], found, __ATOMIC_RELEASE);
+        }
+        silo_fork_lock_give(&bundle->lock);
+    }
+    *kernel = found;
+    return found != NULL ? 0 : -1;
+}
+
+int silo_find(silo_bundle *bundle, const char *name, silo_kernel **kernel, silo_error *error) {
+    silo_error own;
+    if (find(bundle, name, kernel, error != NULL ? error : &own) == 0)
+        return 0;
+    return finish(error, &own);
+}
+
+size_t silo_parameter_count(const silo_kernel *kernel) {
+    return (size_t)kernel->intake.count;
+}
+
+const char *silo_parameter_name(const silo_kernel *kernel, size_t index) {
+    return index < (size_t)kernel->intake.count ? silo_intake_name(&kernel->intake, (int32_t)index)
+                                                : NULL;
+}
+
+/* ---- calls ---- */
+
+enum mode { LAUNCH, WARMUP, EXPLAIN };
+
+static SILO_NOINLINE int check_options(const silo_kernel *kernel, const silo_call *given,
+                                       silo_error *error) {
+    const char *name = kernel->intake.kernel;
+    if (given->options == NULL || given->option_count > SILO_MAX_OPTIONS)
+        return silo_fail(error, SILO_ERROR_USAGE,
+                         "%s: %zu options, which are %s; there are at most %d", name,
+                         given->option_count,
+                         given->options == NULL ? "a null pointer" : "too many", SILO_MAX_OPTIONS);
+    for (size_t i = 0; i < given->option_count; i++) {
+        const silo_argument *value = &given->options[i].value;
+        char text[160];
+        if (given->options[i].name == NULL)
+            return silo_fail(error, SILO_ERROR_USAGE, "%s: option %zu has no name", name, i);
+        silo_tagged_describe(value, text, sizeof text);
+        if (value->kind < SILO_ARGUMENT_INT || value->kind > SILO_ARGUMENT_TYPE ||
+            (value->kind == SILO_ARGUMENT_TEXT && value->value.text == NULL))
+            return silo_fail(error, SILO_ERROR_KIND,
+                             "%s: option '%s' needs an integer, float, bool, text, element type or "
+                             "None, got %s",
+                             name, given->options[i].name, text);
+    }
+    return 0;
+}
+
+/* As in any call; the arrays of the state are on the stack of this one. */
+static int call_kernel(silo_kernel *kernel, const silo_queue *queue, const silo_argument *arguments,
+                       size_t count, const silo_call *given, enum mode mode, char **text,
+                       silo_error *error) {
+    static const silo_call nothing;
+    if (SILO_UNLIKELY(kernel == NULL || queue == NULL || (arguments == NULL && count > 0)))
+        return usage(error, "a call of a kernel", "needs a kernel, a queue and arguments");
+    if (given == NULL)
+        given = &nothing;
+    const struct silo_intake *intake = &kernel->intake;
+    if (SILO_UNLIKELY(count > (size_t)intake->count))
+        return silo_tagged_too_many(intake, count, error);
+    if (SILO_UNLIKELY(given->option_count != 0) && check_options(kernel, given, error) != 0)
+        return -1;
+    const size_t slots = (size_t)intake->count + 1;
+    const size_t keys = silo_tagged_words(intake) + 1 + 2 * given->option_count;
+    uint64_t *words = alloca((slots + keys) * sizeof *words);
+    words[0] = 0;
+    struct silo_kernel_call call = {
+        .kernel = kernel,
+        .queue = queue,
+        .given = given,
+        .tagged = {.intake = intake,
+                   .arguments = arguments,
+                   .given = (int32_t)count,
+                   .device = queue->device,
+                   .slots = words + 1,
+                   .key = words + slots,
+                   .texts = &kernel->texts},
+    };
+    call.tagged.descriptors =
+        alloca(silo_tagged_descriptors(intake) * sizeof *call.tagged.descriptors);
+    if (SILO_UNLIKELY(silo_call_read(&call, error) != 0))
+        return -1;
+    if (mode == EXPLAIN)
+        return silo_call_explain(&call, text, error);
+    uint64_t hash = 0;
+    struct silo_served *served =
+        SILO_LIKELY(!call.tagged.new_text)
+            ? silo_guard_find(&kernel->guard, call.tagged.key, call.tagged.words, &hash)
+            : NULL;
+    if (SILO_UNLIKELY(served == NULL)) {
+        if (silo_call_miss(&call, mode == LAUNCH, &served, error) != 0)
+            return -1;
+        if (served == NULL)
+            return 0; /* an empty grid */
+    }
+    return mode == LAUNCH ? silo_call_launch(&call, served, error) : 0;
+}
+
+SILO_HOT int silo_launch(silo_kernel *kernel, const silo_queue *queue,
+                         const silo_argument *arguments, size_t count, const silo_call *call,
+                         silo_error *error) {
+    silo_error own;
+    silo_error *filled = error != NULL ? error : &own;
+    if (SILO_LIKELY(call_kernel(kernel, queue, arguments, count, call, LAUNCH, NULL, filled) == 0))
+        return 0;
+    return finish(error, &own);
+}
+
+int silo_warmup(silo_kernel *kernel, const silo_queue *queue, const silo_argument *arguments,
+                size_t count, const silo_call *call, silo_error *error) {
+    silo_error own;
+    silo_error *filled = error != NULL ? error : &own;
+    if (call_kernel(kernel, queue, arguments, count, call, WARMUP, NULL, filled) == 0)
+        return 0;
+    return finish(error, &own);
+}
+
+int silo_explain(silo_kernel *kernel, const silo_queue *queue, const silo_argument *arguments,
+                 size_t count, const silo_call *call, char **text, silo_error *error) {
+    silo_error own;
+    silo_error *filled = error != NULL ? error : &own;
+    if (text == NULL) {
+        usage(filled, "silo_explain", "needs a place for the text");
+        return finish(error, &own);
+    }
+    *text = NULL;
+    if (call_kernel(kernel, queue, arguments, count, call, EXPLAIN, text, filled) == 0)
+        return 0;
+    return finish(error, &own);
+}

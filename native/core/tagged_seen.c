@@ -1,0 +1,93 @@
+#include "tagged_seen.h"
+
+struct silo_value silo_tagged_value(const silo_argument *argument) {
+    struct silo_value value = {.type = SILO_IS_NONE};
+    switch (argument->kind) {
+    case SILO_ARGUMENT_INT:
+        value.type = SILO_IS_INT;
+        value.integer = argument->value.integer;
+        break;
+    case SILO_ARGUMENT_BOOL:
+        value.type = SILO_IS_BOOL;
+        value.integer = argument->value.integer != 0;
+        break;
+    case SILO_ARGUMENT_FLOAT:
+        value.type = SILO_IS_FLOAT;
+        value.real = argument->value.real;
+        break;
+    case SILO_ARGUMENT_TEXT:
+        value.type = SILO_IS_TEXT;
+        value.text =
+            (struct silo_string){argument->value.text, (uint32_t)strlen(argument->value.text)};
+        break;
+    case SILO_ARGUMENT_TYPE:
+        value.type = SILO_IS_ELEMENT;
+        value.element = argument->element;
+        break;
+    default:
+        break;
+    }
+    return value;
+}
+
+/* The number in a slot, whatever it was given as: a bool where an integer is declared is one. */
+static struct silo_value number_of(uint64_t code, uint64_t slot) {
+    struct silo_value value = {.type = SILO_IS_INT};
+    switch (silo_code_kind(code)) {
+    case SILO_VALUE_FLOAT:
+        value.type = SILO_IS_FLOAT;
+        memcpy(&value.real, &slot, sizeof value.real);
+        break;
+    case SILO_VALUE_BOOL:
+        value.type = SILO_IS_BOOL;
+        value.integer = slot != 0;
+        break;
+    default:
+        value.integer = (int64_t)slot;
+        break;
+    }
+    return value;
+}
+
+static void see_array(const silo_argument *argument, struct silo_seen *seen, int64_t *strides) {
+    if (argument->kind == SILO_ARGUMENT_POINTER)
+        return;
+    seen->rank = argument->rank;
+    seen->shape = argument->rank > 0 ? argument->shape : strides;
+    seen->strides = silo_tagged_strides(argument, strides);
+}
+
+void silo_tagged_see(const struct silo_tagged *tagged, struct silo_seen *seen, int64_t *strides) {
+    const struct silo_intake *intake = tagged->intake;
+    for (int32_t i = 0; i < intake->count; i++) {
+        const silo_argument *argument = silo_tagged_argument(tagged, i);
+        const uint64_t code = tagged->key[i];
+        struct silo_seen *one = &seen[i];
+        memset(one, 0, sizeof *one);
+        one->kind = (uint8_t)silo_code_kind(code);
+        one->flags = (uint8_t)silo_code_flags(code);
+        one->element = (uint16_t)(silo_code_type(code) << 8 | silo_code_bits(code));
+        switch (one->kind) {
+        case SILO_VALUE_POINTER:
+            see_array(argument, one, strides + (size_t)i * SILO_MAX_AXES);
+            break;
+        case SILO_VALUE_DESCRIPTOR:
+            see_array(argument, one, strides + (size_t)i * SILO_MAX_AXES);
+            one->block = argument->block;
+            break;
+        case SILO_VALUE_INT:
+        case SILO_VALUE_BOOL:
+        case SILO_VALUE_FLOAT:
+            one->number = number_of(code, tagged->slots[i]);
+            break;
+        case SILO_VALUE_CONSTANT:
+            one->element = 0;
+            one->number = argument->kind == SILO_ARGUMENT_ABSENT ? intake->names[i].fallback
+                                                                 : silo_tagged_value(argument);
+            break;
+        default:
+            one->element = 0;
+            break;
+        }
+    }
+}

@@ -1,0 +1,69 @@
+"""A part of a bundle: some of its kernels and targets, and what launches of them need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from silo.artifacts.artifact import Artifact
+from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant, rules_key
+from silo.core.target import Target
+from silo.errors import BundleError
+
+__all__ = ["cut_contents", "is_for"]
+
+
+def is_for(target: Target, wanted: Target) -> bool:
+    """``cuda`` stands for all of its kind, ``cuda:sm_90`` for its specific form as well.
+
+    >>> is_for(Target.parse("cuda:sm_90a"), Target.parse("cuda:sm_90"))
+    True
+    """
+    same = target.arch == wanted.arch or (target.kind == "cuda" and target.arch.rstrip("af") == wanted.arch)
+    return target.kind == wanted.kind and (not wanted.is_concrete or same)
+
+
+def cut_contents(
+    contents: BundleContents, kernels: Sequence[str] | None, targets: Sequence[Target] | None
+) -> BundleContents:
+    """These kernels' variants for these targets (None: all), without sidecars, cases and trials, which no launch reads.
+
+    Raises:
+        BundleError: there is no such kernel, or a kernel has no variant for any of the targets.
+    """
+    known = [kernel.name for kernel in contents.kernels]
+    for name in kernels or ():
+        if name not in known:
+            raise BundleError(f"there is no kernel {name}; the bundle has {', '.join(known) or 'none'}")
+    chosen = [kernel for kernel in contents.kernels if kernels is None or kernel.name in kernels]
+    return replace(contents, kernels=tuple(_cut_kernel(kernel, targets) for kernel in chosen))
+
+
+def _cut_kernel(kernel: BundleKernel, targets: Sequence[Target] | None) -> BundleKernel:
+    variants = tuple(one for one in kernel.variants if _is_wanted(one.artifact.variant.target, targets))
+    if not variants:
+        has = ", ".join(dict.fromkeys(str(one.artifact.variant.target) for one in kernel.variants)) or "nothing"
+        wanted = ", ".join(map(str, targets or ()))
+        raise BundleError(f"kernel {kernel.name} has no code for {wanted or 'any target'}; it has code for {has}")
+    keys = {rules_key(one.artifact.variant) for one in variants}
+    return BundleKernel(
+        name=kernel.name,
+        signature=kernel.signature,
+        key=kernel.key,
+        config_names=kernel.config_names,
+        derived=kernel.derived,
+        grid=kernel.grid,
+        variants=tuple(map(_bare, variants)),
+        rules=tuple(rules for rules in kernel.rules if rules.key in keys),
+        kind=kernel.kind,
+    )
+
+
+def _is_wanted(target: Target, targets: Sequence[Target] | None) -> bool:
+    return targets is None or any(is_for(target, wanted) for wanted in targets)
+
+
+def _bare(one: BundleVariant) -> BundleVariant:
+    of = one.artifact
+    artifact = Artifact(of.variant, of.launch, of.blob, (), of.compiler, of.job)
+    return BundleVariant(artifact, one.reason, one.basis)

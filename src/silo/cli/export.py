@@ -1,0 +1,107 @@
+"""``silo export``: a bundle as a folder of C and C++."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from silo.cli.console import ExitCode, print_json, say
+from silo.cli.options import Json, Quiet, targets_named
+
+__all__ = ["command"]
+
+
+def command(
+    path: Annotated[Path, typer.Argument(metavar="K.silo", help="A bundle.")],
+    cpp: Annotated[
+        Path | None, typer.Option("--cpp", metavar="DIR", help="Write a folder that C and C++ compilers build.")
+    ] = None,
+    check: Annotated[
+        Path | None,
+        typer.Option(
+            "--check", metavar="DIR", help="Only say what is stale or was changed there; exit code 1 if anything is."
+        ),
+    ] = None,
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option("--kernel", "--kernels", "-k", metavar="NAME", help="Only this kernel; repeatable. Default: all."),
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--target",
+            "--targets",
+            "-t",
+            metavar="T",
+            callback=targets_named,
+            help="Only code for this target, such as cpu or cuda:sm_90; repeatable. Default: all.",
+        ),
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", metavar="NAME", help="The namespace of C++. Default: made of the bundle's name."),
+    ] = None,
+    *,
+    no_tests: Annotated[bool, typer.Option("--no-tests", help="Leave out the self-test.")] = False,
+    cpu_source: Annotated[
+        bool,
+        typer.Option("--cpu-source", help="Compile the C text of CPU code into the program, in place of its objects."),
+    ] = False,
+    torch: Annotated[
+        bool, typer.Option("--torch", help="Also the kernels as operators of torch, over its stable ABI.")
+    ] = False,
+    wheel: Annotated[
+        str | None,
+        typer.Option("--wheel", metavar="NAME[==VERSION]", help="Build a wheel that needs no Silo; needs CMake."),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Where the wheel goes. Default: here.")
+    ] = Path(),
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write the kernels of K.silo as a C++ library that needs no Python, or check one that was written.
+
+    Files that are there and right stay as they are. --check takes the options that the folder was written with.
+    """
+    if (cpp is None and wheel is None) == (check is None):
+        raise typer.BadParameter("say --cpp DIR to write a folder, --wheel NAME for a wheel, or --check DIR alone")
+    from silo.api.commands.export import ExportOptions, check_export, export_cpp, export_wheel  # noqa: PLC0415  # heavy
+
+    if check is not None:
+        if kernel or target or namespace or no_tests or cpu_source or torch:
+            raise typer.BadParameter("--check takes the options that the folder was written with: give none")
+        differences = check_export(path, check)
+        if json:
+            print_json(asdict(differences))
+        elif not quiet:
+            for line in differences.lines or (f"{check} is current",):
+                say(line)
+        if differences:
+            raise typer.Exit(ExitCode.FAILED)
+        return
+    options = ExportOptions(
+        kernels=tuple(kernel) if kernel else None,
+        targets=tuple(target) if target else None,
+        namespace=namespace,
+        tests=not no_tests,
+        cpu_source=cpu_source,
+        torch=torch,
+    )
+    made = None if cpp is None else export_cpp(path, cpp, options)
+    built = None if wheel is None else export_wheel(path, wheel, output, options)
+    if json:
+        folder = {} if made is None else {**asdict(made), "folder": str(made.folder)}
+        print_json({**folder, **({} if built is None else {"wheel": str(built)})})
+        return
+    if made is not None and not quiet:
+        say(
+            f"{cpp}: namespace {made.namespace}, {len(made.functions)} functions, {made.files} files, of which "
+            f"{len(made.written)} are new or changed" + (f", {len(made.removed)} removed" if made.removed else "")
+        )
+        say(f"build it: cmake -S {cpp} -B {cpp}/build && cmake --build {cpp}/build; see {cpp}/README.md")
+    if built is not None and not quiet:
+        say(f"{built}: {built.stat().st_size / 1024:.1f} KiB; install it with pip")

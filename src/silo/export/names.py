@@ -1,0 +1,113 @@
+"""Names of C and C++ made of names that may be anything: valid, unique, the same on every run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from silo.core.dtypes import DType
+from silo.core.values import Value
+
+__all__ = ["Names", "comment_text", "identifier", "string_literal", "word_of"]
+
+# Keywords of C23 and C++20, their alternative tokens, and what compilers and common headers define as macros.
+_WORDS = """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class co_await
+    co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype default delete do
+    double dynamic_cast else enum explicit export extern false float for friend goto if import inline int long module
+    mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
+    reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast struct switch
+    template this thread_local throw true try typedef typeid typename typeof typeof_unqual union unsigned using virtual
+    void volatile wchar_t while xor xor_eq
+    assert complex errno imaginary linux main major minor stderr stdin stdout unix std silo I EOF NULL NAN INFINITY
+"""
+_RESERVED = frozenset(_WORDS.split())
+
+
+def identifier(text: str) -> str:
+    """A name of both languages for ``text``: the text itself where it is one. Others may lead to the same.
+
+    >>> identifier("add"), identifier("Norm.forward"), identifier("class"), identifier("2d"), identifier("größe")
+    ('add', 'Norm_forward', 'class_', 'n2d', 'gr_f6_dfe')
+    """
+    plain = "".join(one if one.isascii() and (one.isalnum() or one == "_") else _spelled(one) for one in text)
+    # Two underscores in a row, and one before a capital, are the languages' own.
+    plain = re.sub("_+", "_", plain)
+    plain = re.sub("^_(?=[A-Z_]|$)", "n_", plain)
+    if not plain or plain[0].isdigit():
+        plain = f"n{plain}"
+    return f"{plain}_" if plain in _RESERVED else plain
+
+
+def _spelled(character: str) -> str:
+    return "_" if character.isascii() else f"_{ord(character):x}"
+
+
+class Names:
+    """Names given so far in one scope; each further one is made different from them."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+
+    def give(self, text: str) -> str:
+        """A free identifier for ``text``, numbered from 2 on where others have led to the same.
+
+        >>> names = Names(["queue"])
+        >>> names.give("queue"), names.give("a.b"), names.give("a_b")
+        ('queue_2', 'a_b', 'a_b_2')
+        """
+        name = wanted = identifier(text)
+        number = 2
+        while name in self._taken:
+            name = f"{wanted.rstrip('_')}_{number}"
+            number += 1
+        self._taken.add(name)
+        return name
+
+
+def word_of(value: Value) -> str:
+    """A word for a constant, from which an enumerator's name is made.
+
+    >>> [word_of(value) for value in ("relu", "", None, True, 64, -1, 0.5)]
+    ['relu', 'empty', 'none', 'true', '64', 'minus_1', '0.5']
+    """
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value or "empty"
+        case int() | float():
+            return f"minus_{-value}" if value < 0 else str(value)
+        case DType():
+            return value.name
+        case _:
+            return type(value).__name__
+
+
+def string_literal(text: str) -> str:
+    r"""A literal of both languages with the UTF-8 bytes of ``text``, in ASCII.
+
+    >>> print(string_literal('a"b\n??/é1'))
+    "a\"b\012\?\?/\303\2511"
+    """
+    return '"' + "".join(map(_literal, text.encode("utf-8", "surrogateescape"))) + '"'
+
+
+def _literal(byte: int) -> str:
+    character = chr(byte)
+    if character in '"\\?':
+        return f"\\{character}"
+    return character if " " <= character <= "~" else f"\\{byte:03o}"
+
+
+def comment_text(text: str) -> str:
+    r"""One line for a comment, which nothing in it ends, in ASCII.
+
+    >>> print(comment_text("ends */ here\\\nand ??/ é"))
+    ends * / here\nand ? ?/ \xe9
+    """
+    line = text.encode("ascii", "backslashreplace").decode().replace("\r", "").replace("\n", "n")
+    line = "".join(one if " " <= one <= "~" else f"\\x{ord(one):02x}" for one in line)
+    return line.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?").rstrip("\\")

@@ -1,0 +1,221 @@
+"""Python and C choose the same variant and the same grid: ``python -m tests.fuzz.choices CALLS [BUNDLE]...``.
+
+Random calls of every kernel of made-up bundles (:mod:`fuzz.choice_bundles`), and of the bundles that are given, on
+each of a CPU, two CUDA GPUs and a ROCm GPU, of which none need be here. Both have to choose the same number, fold the
+same programs for the grid and refuse the same calls; of some calls the reasons are compared, word by word.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # as a test has them
+    sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "samples")]
+
+from core_choice import Checker
+from fuzz.choice_bundles import PLACES, Head, heads, write
+from fuzz.choice_calls import DEVICES, Case, python_object, random_case
+from silo.api.kernels.bundle import BundledKernel, load
+from silo.artifacts.runs_on import runs_on
+from silo.core.decisions import Decision
+from silo.core.target import Target
+from silo.core.variant import Variant
+from silo.errors import ArgumentError, BundleError, ExpressionError, NoVariantError
+from silo.launch.binding import grid_programs
+from silo.launch.dispatch import label
+from silo.launch.runtime import inspect_call
+
+_EXPLAINED = 25  # every so many calls of one outcome
+_MODEL = "a made-up device"
+
+
+@dataclass
+class Place:
+    """A device that is known and not here: as much of ``silo.core.protocols.Device`` as the choice asks."""
+
+    target: Target
+    index: int = 0
+    model: str = _MODEL
+
+    def facts(self) -> Mapping[str, int]:
+        return {"sm_count": 108, "num_sms": 100, "reserved_sms": 8, "warp_size": 32, "memory_bytes": 1 << 36}
+
+    def runs(self, target: Target, blob_kind: str = "") -> Decision:
+        return runs_on(target, self.target, blob_kind)
+
+
+@dataclass
+class Tally:
+    """What came of the calls, and where the two differ."""
+
+    outcomes: Counter[str] = field(default_factory=Counter[str])
+    codes: Counter[int] = field(default_factory=Counter[int])
+    explained: int = 0
+    differences: list[str] = field(default_factory=list[str])
+
+    @property
+    def calls(self) -> int:
+        return self.outcomes.total()
+
+
+class Comparison:
+    """One bundle, opened by both."""
+
+    def __init__(self, path: Path, known: Mapping[str, Head]) -> None:
+        self._kernels = load(path)
+        self._checker = Checker(path.read_bytes())
+        self._known = known
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._kernels)
+
+    def close(self) -> None:
+        self._checker.close()
+
+    def held_alike(self, name: str) -> None:
+        """Both guards hold the same of a call."""
+        kernel: BundledKernel = self._kernels[name]
+        flags, extents, grid = self._checker.held(name, len(kernel.signature.parameters))
+        assert (flags, extents, grid) == python_held(kernel), name
+
+    def run(self, name: str, place: str, calls: int, seed: int, tally: Tally) -> None:
+        """So many calls of one kernel on one device."""
+        source = random.Random(f"{seed} {name} {place}")
+        kernel: BundledKernel = self._kernels[name]
+        head, device = self._known[name], Place(Target.parse(place))
+        artifacts = [one.artifact for one in kernel.contents.variants]
+        here = [one.variant for one in artifacts if device.runs(one.variant.target, one.blob.kind)]
+        for number in range(calls):
+            likely: Variant | None = source.choice(here) if here and source.random() < 0.95 else None
+            case = random_case(source, head, likely)
+            self._compare(kernel, device, case, tally, f"{name} on {place}, call {number} of seed {seed}")
+
+    def _compare(self, kernel: BundledKernel, device: Place, case: Case, tally: Tally, where: str) -> None:
+        kind = DEVICES[device.target.kind]
+        arguments = {one: python_object(given, kind) for one, given in case.given.items()}
+        grid = {} if case.grid is None else {"grid": case.grid}
+        call: Any = None
+        try:
+            call = inspect_call(kernel.launcher, kernel.signature, **arguments, **case.options, **grid)
+            expected: object = python_choice(kernel, call, device)
+            outcome = "chosen"
+        except (ArgumentError, BundleError, ExpressionError) as error:
+            expected, outcome = error, type(error).__name__
+        tally.outcomes[outcome] += 1
+        asked = self._checker.asked(kernel.name, kernel.signature.names, case, kind, device)
+        code, found = self._checker.choose(asked)
+        tally.codes[code] += 1
+        if outcome != "chosen":
+            if code == 0:
+                tally.differences.append(f"{where}: Python refuses it ({expected}), C chose {found}\n{case}")
+        elif code or found != expected:
+            tally.differences.append(f"{where}: Python {expected}, C {found} (code {code})\n{case}")
+        if call is not None and tally.outcomes[outcome] % _EXPLAINED == 0 and "grid" not in str(expected):
+            lines = python_reasons(kernel, call, device)
+            mine = self._checker.explain(asked)
+            tally.explained += mine is not None
+            if mine is not None and mine != lines:
+                first = next(pair for pair in zip(lines, mine, strict=True) if pair[0] != pair[1])
+                tally.differences.append(f"{where}: Python says {first[0]!r}, C says {first[1]!r}\n{case}")
+
+
+def python_choice(kernel: BundledKernel, call: Any, device: Any) -> tuple[int, tuple[bytes, ...]]:
+    """The number of the variant and the programs of its grid, as a launch has them."""
+    chosen = next(kernel._candidates(call, device), None)  # as `choose` does, which says why not, and takes its time
+    if chosen is None:
+        raise NoVariantError("no variant")
+    number = next(i for i in range(len(kernel._kernel)) if kernel._kernel[i] is chosen)
+    if call.grid is not None or kernel.grid is None:
+        return number, ()
+    variant = chosen.artifact.variant
+    slots = {name: index for index, name in enumerate(variant.signature.names)}
+    known = {**variant.specialization.constant_values, **variant.config.as_dict()}
+    return number, grid_programs(kernel.name, kernel.grid, slots, known, device.facts())
+
+
+def python_reasons(kernel: BundledKernel, call: Any, device: Any) -> list[str]:
+    """A line a variant, as ``explain`` has them."""
+    best = next(kernel._candidates(call, device), None)
+    return [
+        f"{'chosen' if one is best else 'accepted' if decision else 'rejected'}: "
+        f"{label(one.artifact.variant)}: {decision.reason}"
+        for one, decision in kernel._decisions(call, device)
+    ]
+
+
+def python_held(kernel: BundledKernel) -> tuple[list[int], list[int], bool]:
+    """The flags of each parameter, what is held of its extents, and whether the grid is."""
+    from silo.launch import runtime
+
+    held = kernel._guarded[0]
+    derived = kernel._derived
+    plan = runtime._plan(
+        kernel.name,
+        kernel.signature,
+        key=kernel._head.key,
+        exact=tuple(kernel._assumed_exactly | (derived.reads if derived else frozenset())),
+        config_names=(*kernel._head.config_names, *(name for name, _ in kernel._head.derived)),
+    )
+    names = kernel.signature.names
+    numbers = runtime._extent_numbers(kernel.name, names, held) if held else tuple(0 for _ in names)
+    return [one[4] for one in plan], list(numbers), kernel.holds_grid
+
+
+def known_heads(kernels: list[Head]) -> dict[str, Head]:
+    """By name."""
+    return {head.name: head for head in kernels}
+
+
+def bundles(folder: Path, count: int, seed: int) -> Iterator[Path]:
+    """Made-up bundles."""
+    for number in range(count):
+        path = folder / f"made-{number}.silo"
+        write(path, heads(), seed + number)
+        yield path
+
+
+def main(words: list[str]) -> int:
+    """Compare; 1 where the two differ."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.choices", description=__doc__)
+    parser.add_argument("calls", type=int, help="of each kernel on each device")
+    parser.add_argument("bundle", nargs="*", type=Path, help="bundles of the examples that silo build made")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--made", type=int, default=8, help="made-up bundles, among which the calls are shared")
+    parser.add_argument("--made-calls", type=int, help="of each kernel of those, on each device; CALLS")
+    options = parser.parse_args(words)
+    started, tally, known = time.monotonic(), Tally(), known_heads(heads())
+    with tempfile.TemporaryDirectory(prefix="silo-choices-") as folder:
+        made = list(bundles(Path(folder), options.made, options.seed))
+        calls = options.calls if options.made_calls is None else options.made_calls
+        shares = [(path, -(-calls // len(made))) for path in made] + [(path, options.calls) for path in options.bundle]
+        for path, calls in shares:
+            comparison = Comparison(path, known)
+            for name in comparison.names():
+                comparison.held_alike(name)
+                for place in PLACES:
+                    comparison.run(name, place, calls, options.seed, tally)
+            comparison.close()
+            print(
+                f"[{time.monotonic() - started:.0f} s] {path.name}: {tally.calls} calls, {dict(tally.outcomes)}, "
+                f"codes of C {dict(sorted(tally.codes.items()))}, {tally.explained} explained, "
+                f"{len(tally.differences)} differences",
+                flush=True,
+            )
+            for one in tally.differences[:5]:
+                print(one)
+            if tally.differences:
+                break
+    return 1 if tally.differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

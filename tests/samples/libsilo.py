@@ -1,0 +1,405 @@
+"""libsilo as a shared library, built once a process from ``native/core``, and called by ctypes.
+
+``SILO_TEST_LIBSILO`` names one that is built already (for a sanitizer, or by CMake).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+from silo.core.dtypes import dtype
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = ROOT / "native" / "core"
+FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-fvisibility=hidden", "-ffp-contract=off", "-fno-plt", "-fPIC")
+CPU, CUDA, ROCM = 1, 2, 10
+LINKED = 1
+READONLY, PAD_NAN, ROUND_TF32, RANGE32 = 1, 2, 4, 8
+
+
+@functools.cache
+def library_file(*flags: str) -> Path:
+    """Build it, with ``-O1`` and whatever else is asked for; skips without a C compiler."""
+    given = os.environ.get("SILO_TEST_LIBSILO")
+    if given and not flags:
+        return Path(given)
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler for libsilo")
+    folder = Path(tempfile.mkdtemp(prefix="silo-libsilo-"))
+    built = folder / "libsilo.so"
+    sources = sorted(str(path) for path in CORE.glob("*.c"))
+    link = ("-shared", "-Wl,-z,nodelete", "-o", str(built), "-ldl", "-pthread")
+    without = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # the sanitizers'
+    subprocess.run([compiler, "-O1", *FLAGS, "-DSILO_EXPORTS", *flags, *sources, *link], check=True, env=without)
+    return built
+
+
+class _Value(ctypes.Union):
+    _fields_ = (
+        ("pointer", ctypes.c_void_p),
+        ("integer", ctypes.c_int64),
+        ("real", ctypes.c_double),
+        ("text", ctypes.c_char_p),
+    )
+
+
+_AXES = ctypes.POINTER(ctypes.c_int64)
+
+
+class Argument(ctypes.Structure):
+    """``silo_argument``."""
+
+    _fields_ = (
+        ("kind", ctypes.c_uint8),
+        ("flags", ctypes.c_uint8),
+        ("element", ctypes.c_uint16),
+        ("rank", ctypes.c_int32),
+        ("value", _Value),
+        ("shape", _AXES),
+        ("strides", _AXES),
+        ("block", _AXES),
+    )
+
+
+class Queue(ctypes.Structure):
+    """``silo_queue``."""
+
+    _fields_ = (("device", ctypes.c_int32), ("index", ctypes.c_int32), ("stream", ctypes.c_void_p))
+
+
+class Error(ctypes.Structure):
+    """``silo_error``."""
+
+    _fields_ = (
+        ("code", ctypes.c_int32),
+        ("driver_code", ctypes.c_int32),
+        ("offset", ctypes.c_uint64),
+        ("field", ctypes.c_char * 128),
+        ("text", ctypes.c_char * 1024),
+        ("details", ctypes.c_char_p),
+    )
+
+
+class HostCode(ctypes.Structure):
+    """``silo_host_code``."""
+
+    _fields_ = (
+        *((name, ctypes.c_char_p) for name in ("bundle", "kernel", "identity", "sha256", "digest")),
+        ("data", ctypes.c_void_p),
+        ("bytes", ctypes.c_size_t),
+    )
+
+
+class Scratch(ctypes.Structure):
+    """``silo_scratch``."""
+
+    _fields_ = (("queue", Queue), ("bytes", ctypes.c_size_t), ("alignment", ctypes.c_size_t))
+
+
+VOUCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(HostCode))
+LOG = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Scratch), ctypes.POINTER(ctypes.c_void_p))
+RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Scratch), ctypes.c_void_p)
+
+
+class Options(ctypes.Structure):
+    """``silo_options``."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("flags", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("file_memory", ctypes.c_size_t),
+        ("vouch", VOUCH),
+        ("log", LOG),
+        ("allocate", ALLOCATE),
+        ("release", RELEASE),
+        ("cuda_library", ctypes.c_char_p),
+        ("hip_library", ctypes.c_char_p),
+        ("compiled", ctypes.c_void_p),
+        ("compiled_count", ctypes.c_size_t),
+    )
+
+
+class Named(ctypes.Structure):
+    """``silo_named``."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("value", Argument))
+
+
+class Call(ctypes.Structure):
+    """``silo_call``."""
+
+    _fields_ = (("grid", _AXES), ("options", ctypes.POINTER(Named)), ("option_count", ctypes.c_size_t))
+
+
+@dataclass
+class LibraryError(Exception):
+    """What a call of the library failed with."""
+
+    code: int
+    text: str
+    driver_code: int = 0
+    field: str = ""
+    offset: int = 0
+    details: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.text}\n{self.details}"
+
+
+def axes(values: Sequence[int] | None) -> Any:
+    """Integers as C has them; None: a null pointer."""
+    return None if values is None else (ctypes.c_int64 * max(len(values), 1))(*values)
+
+
+def element(name: str) -> int:
+    """The number of an element type."""
+    kind = dtype(name)
+    return kind.code << 8 | kind.bits
+
+
+def scalar(value: object) -> Argument:
+    """An int, bool, float, None or text."""
+    made = Argument()
+    if value is None:
+        made.kind = 7
+    elif isinstance(value, bool):
+        made.kind, made.value.integer = 5, value
+    elif isinstance(value, int):
+        made.kind, made.value.integer = 4, value
+    elif isinstance(value, float):
+        made.kind, made.value.real = 6, value
+    else:
+        assert isinstance(value, str)
+        made.kind, made.value.text = 8, value.encode()
+    return made
+
+
+def pointer(address: int | None, name: str = "float32", flags: int = 0) -> Argument:
+    """``silo_pointer``."""
+    made = Argument(kind=1, flags=flags, element=element(name))
+    made.value.pointer = address
+    return made
+
+
+def array(
+    address: int | None,
+    name: str,
+    shape: Sequence[int],
+    strides: Sequence[int] | None = None,
+    *,
+    flags: int = 0,
+    block: Sequence[int] | None = None,
+) -> Argument:
+    """``silo_array``, or with a block ``silo_descriptor``."""
+    made = Argument(kind=2 if block is None else 3, flags=flags, element=element(name), rank=len(shape))
+    made.value.pointer = address
+    made.shape = axes(shape)
+    made.strides = axes(strides)
+    made.block = axes(block)
+    return made
+
+
+def type_of(name: str) -> Argument:
+    """``silo_type``."""
+    return Argument(kind=9, element=element(name))
+
+
+ABSENT = Argument()
+
+
+def argument(value: object) -> Argument:
+    """Whatever stands for a value: an array of numpy, a number, a text, None; an ``Argument`` is itself."""
+    if isinstance(value, Argument):
+        return value
+    if isinstance(value, np.ndarray):
+        steps = [step // value.itemsize for step in value.strides]
+        flags = 0 if value.flags.writeable else READONLY
+        return array(value.ctypes.data, str(value.dtype), value.shape, steps, flags=flags)
+    return scalar(value)
+
+
+@functools.cache
+def load(path: str = "") -> ctypes.CDLL:
+    """The library with the types of its functions."""
+    library = ctypes.CDLL(path or str(library_file()))
+    pointers = {
+        "silo_version": (ctypes.c_char_p, []),
+        "silo_code_name": (ctypes.c_char_p, [ctypes.c_int]),
+        "silo_error_clear": (None, [ctypes.c_void_p]),
+        "silo_open": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]),
+        "silo_open_memory": (
+            ctypes.c_int,
+            [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p],
+        ),
+        "silo_close": (None, [ctypes.c_void_p]),
+        "silo_identity": (ctypes.c_char_p, [ctypes.c_void_p]),
+        "silo_kernel_count": (ctypes.c_size_t, [ctypes.c_void_p]),
+        "silo_kernel_name": (ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_size_t]),
+        "silo_find": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]),
+        "silo_parameter_count": (ctypes.c_size_t, [ctypes.c_void_p]),
+        "silo_parameter_name": (ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_size_t]),
+        "silo_free": (None, [ctypes.c_void_p]),
+    }
+    call = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    pointers["silo_launch"] = pointers["silo_warmup"] = (ctypes.c_int, [*call, ctypes.c_void_p])
+    pointers["silo_explain"] = (ctypes.c_int, [*call, ctypes.c_void_p, ctypes.c_void_p])
+    for name, (result, arguments) in pointers.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _check(library: ctypes.CDLL, code: int, error: Error) -> None:
+    if code == 0:
+        return
+    raised = LibraryError(
+        error.code,
+        error.text.decode(errors="replace"),
+        error.driver_code,
+        error.field.decode(errors="replace"),
+        error.offset,
+        (error.details or b"").decode(errors="replace"),
+    )
+    library.silo_error_clear(ctypes.byref(error))
+    assert code == raised.code, "the function gives the code of its error"
+    raise raised
+
+
+@dataclass
+class Kernel:
+    """A kernel of an open bundle; calls take numpy arrays or what :func:`argument` makes."""
+
+    library: ctypes.CDLL
+    handle: int
+    keep: object = field(repr=False)
+
+    @property
+    def parameters(self) -> list[str]:
+        """Their names."""
+        count = self.library.silo_parameter_count(self.handle)
+        return [self.library.silo_parameter_name(self.handle, i).decode() for i in range(count)]
+
+    def __call__(self, *values: object, queue: Queue | None = None, **given: Any) -> None:
+        """Launch, on the CPU where no queue is given. ``grid=`` and options by name."""
+        self._call("silo_launch", values, queue, given)
+
+    def warmup(self, *values: object, queue: Queue | None = None, **given: Any) -> None:
+        """``silo_warmup``."""
+        self._call("silo_warmup", values, queue, given)
+
+    def explain(self, *values: object, queue: Queue | None = None, **given: Any) -> str:
+        """``silo_explain``."""
+        text = ctypes.c_char_p()
+        self._call("silo_explain", values, queue, given, ctypes.byref(text))
+        found = (text.value or b"").decode()
+        self.library.silo_free(text)
+        return found
+
+    def _call(
+        self, name: str, values: Sequence[object], queue: Queue | None, given: dict[str, Any], *more: Any
+    ) -> None:
+        arguments = (Argument * max(len(values), 1))(*(argument(value) for value in values))
+        grid = axes(given.pop("grid", None))
+        options = (Named * max(len(given), 1))(*(Named(key.encode(), argument(one)) for key, one in given.items()))
+        call = Call(grid, options, len(given))
+        error = Error()
+        place = Queue(CPU, 0, None) if queue is None else queue
+        code = getattr(self.library, name)(
+            self.handle,
+            ctypes.byref(place),
+            arguments,
+            len(values),
+            ctypes.byref(call) if grid is not None or given else None,
+            *more,
+            ctypes.byref(error),
+        )
+        _check(self.library, code, error)
+
+
+class Bundle:
+    """An open bundle."""
+
+    def __init__(
+        self,
+        source: Path | bytes,
+        *,
+        flags: int = 0,
+        vouch: Callable[[HostCode], int] | None = None,
+        log: Callable[[int, str], None] | None = None,
+        allocate: Callable[[Scratch], int] | None = None,
+        released: list[int] | None = None,
+        library: ctypes.CDLL | None = None,
+        **more: Any,
+    ) -> None:
+        self.library = load() if library is None else library
+        options = Options(size=ctypes.sizeof(Options), flags=flags, **more)
+        if vouch is not None:
+            options.vouch = VOUCH(lambda _, code: vouch(code.contents))
+        if log is not None:
+            options.log = LOG(lambda _, level, text: log(level, text.decode()))
+        if allocate is not None:
+
+            def take(_: object, wanted: Any, memory: Any) -> int:
+                memory[0] = allocate(wanted.contents)
+                return 0 if memory[0] else 1
+
+            options.allocate = ALLOCATE(take)
+            options.release = RELEASE(lambda _, wanted, memory: None if released is None else released.append(memory))
+        self._options = options
+        self.handle = ctypes.c_void_p()
+        error = Error()
+        places = (ctypes.byref(options), ctypes.byref(self.handle), ctypes.byref(error))
+        if isinstance(source, bytes):
+            self._room = ctypes.create_string_buffer(len(source) + 64)
+            start = -(-ctypes.addressof(self._room) // 64) * 64
+            ctypes.memmove(start, source, len(source))
+            code = self.library.silo_open_memory(start, len(source), b"memory", *places)
+        else:
+            code = self.library.silo_open(os.fspath(source).encode(), *places)
+        _check(self.library, code, error)
+
+    def __getitem__(self, name: str) -> Kernel:
+        found, error = ctypes.c_void_p(), Error()
+        code = self.library.silo_find(self.handle, name.encode(), ctypes.byref(found), ctypes.byref(error))
+        _check(self.library, code, error)
+        assert found.value is not None
+        return Kernel(self.library, found.value, self)
+
+    @property
+    def kernels(self) -> list[str]:
+        """Their names."""
+        count = self.library.silo_kernel_count(self.handle)
+        assert self.library.silo_kernel_name(self.handle, count) is None
+        return [self.library.silo_kernel_name(self.handle, i).decode() for i in range(count)]
+
+    @property
+    def identity(self) -> str:
+        """Of the file."""
+        return self.library.silo_identity(self.handle).decode()
+
+    def close(self) -> None:
+        """Once."""
+        self.library.silo_close(self.handle)
+        self.handle = ctypes.c_void_p()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
