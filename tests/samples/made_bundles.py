@@ -27,7 +27,7 @@ from silo.core.config import Config
 from silo.core.dtypes import dtype
 from silo.core.expressions import Argument, ConfigValue, Const, OpKind
 from silo.core.extents import Extents
-from silo.core.launch_info import ABI_BYTES, AbiType, LaunchInfo, LayoutSlot
+from silo.core.launch_info import ABI_BYTES, AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.core.nodes import Extent, Node
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
@@ -117,13 +117,13 @@ class _Maker:
         target: str,
         entry: str,
         signature: Signature,
-        *layout: tuple[str, str],
+        *layout: tuple[str, ...],
         config: dict[str, Value] | None = None,
         facts: Specialization | None = None,
         kind: str = "",
         **launch: Any,
     ) -> BundleVariant:
-        slots = tuple(LayoutSlot(name, AbiType(abi)) for name, abi in layout)
+        slots = tuple(LayoutSlot(name, AbiType(abi), *part) for name, abi, *part in layout)
         parsed = Target.parse(target)
         if parsed.kind == "cpu":
             blob = self.put(kind or "so", _object())
@@ -170,7 +170,7 @@ def _typed_add(width: str) -> Signature:
 
 
 def _add(maker: _Maker) -> None:
-    def layout(width: str) -> list[tuple[str, str]]:
+    def layout(width: str) -> list[tuple[str, ...]]:
         return [("x", "ptr"), ("y", "ptr"), ("out", "ptr"), ("n", width)]
 
     aligned = tuple((name, Fact.ALIGNED_16) for name in ("out", "x", "y"))
@@ -252,6 +252,31 @@ def _others(maker: _Maker) -> None:
         for target in maker.targets()
     ]
     maker.add("fixed", rows, found, Const(2))
+    aligned = Specialization(facts=(("out", Fact.ALIGNED_16),))
+    found = [maker.variant("strict", target, "rows", rows, *layout, facts=aligned) for target in maker.targets()]
+    maker.add("strict", rows, found, Const(1))
+    found = [maker.variant("hungry", maker.targets()[0], "rows", rows, *layout, scratch_bytes=1 << 46)]
+    maker.add("hungry", rows, found, Const(1))
+    descriptor = Parameter("source", ParameterKind.DESCRIPTOR, dtype("float16"), READ)
+    described = Signature((descriptor, Parameter("out", POINTER, dtype("int32"), WRITE)))
+    block = Specialization(constants=(("source", (64, 32)),))
+    encoded = TensorMap("source", swizzle=2, element_bytes=2, element_type=6, box=(64, 32))
+    axes = [f"{what}.{axis}" for what in ("shape", "stride") for axis in range(2)]
+    apart = [("source", "ptr", ""), *(("source", "i64", part) for part in axes), ("out", "ptr", "")]
+    found = [
+        maker.variant(
+            "described",
+            "cuda:sm_90",
+            "described",
+            described,
+            ("source", "tensormap"),
+            ("out", "ptr"),
+            facts=block,
+            tensor_maps=(encoded,),
+        ),
+        maker.variant("described", "hip:gfx942", "described", described, *apart, facts=block),
+    ]
+    maker.add("described", described, found, Extent("source", 0))
 
 
 def write_made(path: Path, machine: str = "") -> Path:
