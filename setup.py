@@ -48,10 +48,11 @@ class BuildWithSources(build_py):
         """In an editable install they are found in the tree."""
         super().run()
         if not self.editable_mode:
-            target = Path(self.build_lib) / "silo" / "export" / "core"
-            self.mkpath(str(target))
-            for path in sorted((ROOT / "native" / "core").glob("*.[ch]")):
-                self.copy_file(str(path), str(target / path.name))
+            for part in ("core", "frameworks"):
+                target = Path(self.build_lib) / "silo" / "export" / part
+                self.mkpath(str(target))
+                for path in sorted((ROOT / "native" / part).glob("*.[ch]")):
+                    self.copy_file(str(path), str(target / path.name))
 
 
 setup(

@@ -50,6 +50,16 @@ def command(
         bool,
         typer.Option("--cpu-source", help="Compile the C text of CPU code into the program, in place of its objects."),
     ] = False,
+    torch: Annotated[
+        bool, typer.Option("--torch", help="Also the kernels as operators of torch, over its stable ABI.")
+    ] = False,
+    wheel: Annotated[
+        str | None,
+        typer.Option("--wheel", metavar="NAME[==VERSION]", help="Build a wheel that needs no Silo; needs CMake."),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Where the wheel goes. Default: here.")
+    ] = Path(),
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -57,12 +67,12 @@ def command(
 
     Files that are there and right stay as they are. --check takes the options that the folder was written with.
     """
-    if (cpp is None) == (check is None):
-        raise typer.BadParameter("say --cpp DIR to write a folder, or --check DIR to check one")
-    from silo.api.commands.export import ExportOptions, check_export, export_cpp  # noqa: PLC0415  # heavy
+    if (cpp is None and wheel is None) == (check is None):
+        raise typer.BadParameter("say --cpp DIR to write a folder, --wheel NAME for a wheel, or --check DIR alone")
+    from silo.api.commands.export import ExportOptions, check_export, export_cpp, export_wheel  # noqa: PLC0415  # heavy
 
     if check is not None:
-        if kernel or target or namespace or no_tests or cpu_source:
+        if kernel or target or namespace or no_tests or cpu_source or torch:
             raise typer.BadParameter("--check takes the options that the folder was written with: give none")
         differences = check_export(path, check)
         if json:
@@ -73,20 +83,25 @@ def command(
         if differences:
             raise typer.Exit(ExitCode.FAILED)
         return
-    assert cpp is not None
     options = ExportOptions(
         kernels=tuple(kernel) if kernel else None,
         targets=tuple(target) if target else None,
         namespace=namespace,
         tests=not no_tests,
         cpu_source=cpu_source,
+        torch=torch,
     )
-    made = export_cpp(path, cpp, options)
+    made = None if cpp is None else export_cpp(path, cpp, options)
+    built = None if wheel is None else export_wheel(path, wheel, output, options)
     if json:
-        print_json({**asdict(made), "folder": str(made.folder)})
-    elif not quiet:
+        folder = {} if made is None else {**asdict(made), "folder": str(made.folder)}
+        print_json({**folder, **({} if built is None else {"wheel": str(built)})})
+        return
+    if made is not None and not quiet:
         say(
             f"{cpp}: namespace {made.namespace}, {len(made.functions)} functions, {made.files} files, of which "
             f"{len(made.written)} are new or changed" + (f", {len(made.removed)} removed" if made.removed else "")
         )
         say(f"build it: cmake -S {cpp} -B {cpp}/build && cmake --build {cpp}/build; see {cpp}/README.md")
+    if built is not None and not quiet:
+        say(f"{built}: {built.stat().st_size / 1024:.1f} KiB; install it with pip")

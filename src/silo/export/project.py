@@ -8,16 +8,18 @@ from pathlib import Path
 
 from silo.core.recipes import ArrayRecipe, ScalarRecipe
 from silo.core.signature import NoDefault
-from silo.errors import BundleError, PackageError
+from silo.errors import BundleError
 from silo.export.c_text import c_header, c_source
 from silo.export.cpp_text import cpp_header
+from silo.export.frameworks import framework_files
 from silo.export.library import Library, element_type, filled, number
 from silo.export.names import comment_text, identifier, string_literal
+from silo.export.native_sources import native_sources
 from silo.export.selftest import selftest_source
 from silo.export.signatures import Function, Role
 from silo.version import __version__
 
-__all__ = ["CpuSource", "core_sources", "export_files", "namespace_of"]
+__all__ = ["CpuSource", "export_files", "namespace_of"]
 
 _OWN_HEADERS = ("elements.h", "silo.hpp")
 
@@ -62,23 +64,10 @@ def namespace_of(asked: str | None, path: Path) -> str:
     return asked
 
 
-def core_sources() -> dict[str, bytes]:
-    """The files of libsilo by name: those that the package carries, or the tree's own.
-
-    Raises:
-        PackageError: neither is here.
-    """
-    here = Path(__file__).parent
-    for folder in (here / "core", here.parents[2] / "native" / "core"):
-        if (folder / "silo.h").is_file():
-            return {path.name: path.read_bytes() for path in sorted(folder.glob("*.[ch]"))}
-    raise PackageError(
-        f"libsilo's sources are neither in {here / 'core'} nor in a source tree: install kernel-silo from its wheel"
-    )
-
-
-def export_files(library: Library, bundle: bytes, sources: Sequence[CpuSource], *, tests: bool) -> dict[str, bytes]:
-    """Every file of the folder, by its name with ``/`` between folders."""
+def export_files(
+    library: Library, bundle: bytes, sources: Sequence[CpuSource], *, tests: bool, torch: bool = False
+) -> dict[str, bytes]:
+    """Every file of the folder, by its name with ``/`` between folders; ``torch``: with the operators of torch."""
     name = library.name
     texts = {
         f"{name}.h": c_header(library),
@@ -93,8 +82,9 @@ def export_files(library: Library, bundle: bytes, sources: Sequence[CpuSource], 
     }
     if tests:
         texts |= {"tests/selftest.cpp": selftest_source(library), "tests/selftest.hpp": filled("selftest.hpp")}
-    core = {f"silo/{file}": data for file, data in core_sources().items()}
-    return {**core, **{file: text.encode() for file, text in texts.items()}, f"{name}.silo": bundle}
+    core = {f"silo/{file}": data for file, data in native_sources("core", "silo.h").items()}
+    frameworks = framework_files(library, torch=torch)
+    return {**core, **frameworks, **{file: text.encode() for file, text in texts.items()}, f"{name}.silo": bundle}
 
 
 # -- Code of the CPU that is compiled in -------------------------------------------------------------------------------

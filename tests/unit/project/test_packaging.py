@@ -135,14 +135,19 @@ def test_archives_are_looked_at(tmp_path, monkeypatch, capsys):
 def test_a_build_carries_the_sources_that_exports_copy(tmp_path):
     build = ["setup.py", "-q", "build_py", "--build-lib", str(tmp_path)]
     subprocess.run([sys.executable, "-W", "ignore", *build], cwd=ROOT, check=True, capture_output=True)
-    core, export = ROOT / "native" / "core", tmp_path / "silo" / "export"
-    sources = {path.name: path.read_bytes() for path in core.glob("*.[ch]")}
-    assert "silo.h" in sources
-    assert {path.name: path.read_bytes() for path in (export / "core").iterdir()} == sources
+    export, found = tmp_path / "silo" / "export", set[str]()
+    for part, marker in (("core", "silo.h"), ("frameworks", "framework.h")):
+        sources = {path.name: path.read_bytes() for path in (ROOT / "native" / part).glob("*.[ch]")}
+        assert marker in sources
+        assert {path.name: path.read_bytes() for path in (export / part).iterdir()} == sources
+        found |= set(sources)
     templates = ROOT / "src" / "silo" / "export" / "templates"
     assert {path.name for path in (export / "templates").iterdir()} == {path.name for path in templates.iterdir()}
     # An installed package finds them beside its code, with no source tree around it.
-    program = "import sys; from silo.export.project import core_sources; print(*core_sources())"
+    program = (
+        "from silo.export.native_sources import native_sources as of; "
+        "print(*of('core', 'silo.h'), *of('frameworks', 'framework.h'))"
+    )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    found = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert set(found.stdout.split()) == set(sources)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == found

@@ -19,12 +19,16 @@ from silo.core.recipes import CaseRecipe
 from silo.core.target import Target
 from silo.core.values import JSON
 from silo.errors import BundleError
+from silo.export.build import built_libraries
 from silo.export.folder import Differences, Record, compare_folder, read_record, write_folder
 from silo.export.library import Library
+from silo.export.operations import operations_of
 from silo.export.project import CpuSource, export_files, namespace_of
+from silo.export.python_package import package_files
 from silo.export.signatures import functions_of
+from silo.export.wheel import package_of, write_wheel
 
-__all__ = ["ExportOptions", "Exported", "check_export", "export_cpp"]
+__all__ = ["ExportOptions", "Exported", "check_export", "export_cpp", "export_wheel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class ExportOptions:
         namespace: of C++; by default made of the bundle's name.
         tests: whether a self-test with the kernels' cases is written.
         cpu_source: compile the C text beside each CPU object into the program instead of loading the object.
+        torch: write the source of a second library, with the kernels as operators of torch.
     """
 
     kernels: tuple[str, ...] | None = None
@@ -44,6 +49,7 @@ class ExportOptions:
     namespace: str | None = None
     tests: bool = True
     cpu_source: bool = False
+    torch: bool = False
 
     def to_json(self) -> dict[str, JSON]:
         """The form in an export's record."""
@@ -53,6 +59,7 @@ class ExportOptions:
             "namespace": self.namespace,
             "tests": self.tests,
             "cpu_source": self.cpu_source,
+            "torch": self.torch,
         }
 
     @classmethod
@@ -70,6 +77,7 @@ class ExportOptions:
             namespace=namespace if isinstance(namespace, str) else None,
             tests=known["tests"] is not False,
             cpu_source=known["cpu_source"] is True,
+            torch=known["torch"] is True,
         )
 
 
@@ -111,6 +119,28 @@ def export_cpp(path: Path, folder: Path, options: ExportOptions | None = None) -
     )
 
 
+def export_wheel(path: Path, package: str, folder: Path, options: ExportOptions | None = None) -> Path:
+    """Build a bundle's kernels into a wheel in ``folder``; ``package`` is NAME or NAME==VERSION. Returns its path.
+
+    Raises:
+        BundleError: as :func:`export_cpp`, or no wheel may have that name or version.
+        CompilerMissingError: there is no CMake.
+        CompileError: the build fails.
+        PackageError: there is no torch where its operators are asked for.
+    """
+    wanted, asked = package_of(package), options or ExportOptions()
+    asked = replace(asked, tests=False, namespace=asked.namespace or wanted.module)
+    with tempfile.TemporaryDirectory(prefix="silo-wheel-") as temporary:
+        root = Path(temporary)
+        with open_bundle(path) as bundle:
+            library, files = _exported(bundle, path, asked)
+        write_folder(root / "export", files, {})
+        libraries = built_libraries(root / "export", library.name, root / "build", torch=asked.torch)
+        operations = operations_of(library.functions)
+        modules = package_files(wanted.module, wanted.version, library.name, operations, torch=asked.torch)
+        return write_wheel(folder, wanted, modules, libraries, torch=asked.torch)
+
+
 def check_export(path: Path, folder: Path) -> Differences:
     """What a folder has that the bundle's export of today, with the options of then, would not have written.
 
@@ -136,7 +166,7 @@ def _exported(bundle: Bundle, path: Path, asked: ExportOptions) -> tuple[Library
     data, identity = _written(bundle, cut)
     library = Library(namespace, namespace.replace("::", "_"), functions, cases, path.name, identity)
     sources = _cpu_sources(bundle, contents, cut, targets) if asked.cpu_source else []
-    return library, export_files(library, data, sources, tests=asked.tests)
+    return library, export_files(library, data, sources, tests=asked.tests, torch=asked.torch)
 
 
 def _written(bundle: Bundle, contents: BundleContents) -> tuple[bytes, str]:

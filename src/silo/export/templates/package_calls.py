@@ -1,0 +1,95 @@
+"""How the functions of this package reach its library: through torch's operators, or through tvm-ffi.
+
+Neither is imported before a call needs it; a call says which to install. Made by `silo export --wheel`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+class Library:
+    """The shared libraries beside this file, loaded when first used; ``operators``: the names of torch's."""
+
+    def __init__(self, name: str, operators: tuple[str, ...]) -> None:
+        self.name = name
+        self.has_operators = bool(operators)
+        self._folder = Path(__file__).resolve().parent
+        self._names = operators
+        self._functions: Any = None
+        self._operators: Any = None
+
+    def functions(self) -> Any:  # noqa: ANN401  # of a package that may not be here
+        """The library as a module of tvm-ffi."""
+        if self._functions is None:
+            try:
+                tvm_ffi = import_module("tvm_ffi")
+            except ImportError:
+                cure = "apache-tvm-ffi, or give torch tensors" if self.has_operators else "apache-tvm-ffi"
+                raise ImportError(
+                    f"{self.name}: a call with these arguments goes through tvm-ffi: install {cure}"
+                ) from None
+            self._functions = tvm_ffi.load_module(str(self._folder / f"lib{self.name}.so"))
+        return self._functions
+
+    def operators(self) -> Any:  # noqa: ANN401  # of a package that may not be here
+        """The operators of torch, ``torch.ops.NAME``; torch.compile knows that they return nothing."""
+        if self._operators is None:
+            if not self.has_operators:
+                raise ImportError(f"{self.name} has no operators of torch: silo export --torch makes them")
+            torch = import_module("torch")
+            torch.ops.load_library(self._folder / f"lib{self.name}_torch.so")
+            for name in self._names:
+                torch.library.register_fake(f"{self.name}::{name}", _returns_nothing)
+            self._operators = getattr(torch.ops, self.name)
+        return self._operators
+
+
+def _returns_nothing(*_arguments: object, **_options: object) -> None:
+    pass
+
+
+class Kernel:
+    """One kernel. ``tensor`` is the place of an argument that is a tensor, -1: none; ``written`` those of outputs."""
+
+    def __init__(self, library: Library, name: str, tensor: int, written: tuple[int, ...]) -> None:
+        self._library = library
+        self._name = name
+        self._tensor = tensor
+        self._written = written
+        self._has_operator = library.has_operators and tensor >= 0
+        self._function: Any = None
+        self._operator: Any = None
+
+    def __call__(
+        self,
+        arguments: tuple[Any, ...],
+        grid: int | Sequence[int] | None,
+        blocks: Mapping[str, tuple[int, Sequence[int] | None]],
+    ) -> None:
+        """Launch; ``blocks`` are those of descriptors, by their names, with the places of the tensors."""
+        torch: Any = sys.modules.get("torch") if self._has_operator else None
+        if torch is not None and isinstance(arguments[self._tensor], torch.Tensor):
+            if self._operator is None:
+                self._operator = getattr(self._library.operators(), self._name).default
+            named: dict[str, Any] = {name: block for name, (_, block) in blocks.items() if block is not None}
+            if grid is not None:
+                named["grid"] = (grid,) if isinstance(grid, int) else grid
+            self._operator(*arguments, **named)
+            return
+        for at in self._written:  # what tvm-ffi hands over does not say so
+            if not getattr(getattr(arguments[at], "flags", None), "writeable", True):
+                raise ValueError(f"{self._name}: argument {at} is written, and the array is read-only")
+        if self._function is None:
+            self._function = self._library.functions()[self._name]
+        for at, block in blocks.values():
+            if block is not None:
+                arguments = (*arguments[:at], (arguments[at], tuple(block)), *arguments[at + 1 :])
+        if grid is None:
+            self._function(*arguments)
+        else:
+            self._function(*arguments, (grid,) if isinstance(grid, int) else tuple(grid))
