@@ -329,5 +329,5 @@ def test_descriptors(bundle, code, pattern, changed):
 def test_descriptors_that_pad(bundle):
     memory = np.zeros(64, np.int16)
     given = array(memory.ctypes.data // 16 * 16, "int16", [4, 8], block=[4, 8], flags=PAD_NAN)
-    with pytest.raises(LibraryError, match="float16|pads with NaN"):
+    with pytest.raises(LibraryError, match=r"float16|pads with NaN"):
         bundle["described"](given, np.zeros(4, np.int32))
