@@ -10,6 +10,7 @@
 #define SILO_BINARY_H
 
 #include "device.h"
+#include "device_code.h"
 #include "driver.h"
 #include "error.h"
 
@@ -58,11 +59,6 @@ int silo_binary_function(struct silo_binary *binary, const char *kernel, const c
  * hold them, which no driver would take. */
 int silo_function_set_block(struct silo_function *function, const char *kernel,
                             const int64_t block[3], silo_error *error);
-
-/* A parameter as the code has it, bytes. */
-struct silo_parameter_place {
-    size_t offset, size;
-};
 
 /* More than any driver takes: there are 32,764 bytes of them. */
 #define SILO_MOST_PLACES 32768

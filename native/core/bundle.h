@@ -24,7 +24,7 @@ struct silo_bundle {
 };
 
 /* What is said once a bundle. */
-enum silo_bundle_said { SILO_SAID_FULL = 1, SILO_SAID_LAYOUT = 2 };
+enum silo_bundle_said { SILO_SAID_FULL = 1, SILO_SAID_WAITS = 2 };
 
 /* Tell the log; NULL callbacks are nobody. With `once` not 0, once a bundle. */
 void silo_bundle_log(struct silo_bundle *bundle, int level, uint32_t once, const char *format, ...)

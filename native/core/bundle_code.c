@@ -74,8 +74,22 @@ static size_t bytes_of(const char *type) {
     return 0;
 }
 
+/* What the code itself says, where the driver does not: HIP, CUDA before 12.4. */
+static int64_t stated_places(struct silo_bundle *bundle, const struct silo_variant *variant,
+                             struct silo_parameter_place *places, size_t room, silo_error *error) {
+    void *owned = NULL;
+    const struct silo_blob *blob = silo_reader_blob(bundle->reader, variant->blob);
+    const uint8_t *data = silo_reader_bytes(bundle->reader, variant->blob, &owned, error);
+    if (data == NULL)
+        return -1;
+    const int64_t count = silo_device_code_places(data, blob->raw_bytes,
+                                                  variant->launch->entry.data, places, room, error);
+    free(owned);
+    return count;
+}
+
 /* The driver reads each parameter of a launch, as many and as large as the code says, from a list
- * that is made by the file's layout: the two are compared where the driver states them. */
+ * that is made by the file's layout: the two are compared. */
 static int check_places(struct silo_bundle *bundle, const struct silo_variant *variant,
                         const struct silo_binary *binary, const struct silo_function *function,
                         const struct silo_located *where, silo_error *error) {
@@ -84,15 +98,11 @@ static int check_places(struct silo_bundle *bundle, const struct silo_variant *v
     struct silo_parameter_place *places = malloc(ROOM * sizeof *places);
     if (places == NULL)
         return silo_fail_memory(error);
-    const int64_t count = silo_binary_places(binary, function, places, ROOM);
-    int result = 0;
+    int64_t count = silo_binary_places(binary, function, places, ROOM);
     if (count < 0)
-        silo_bundle_log(
-            bundle, SILO_LOG_WARNING, SILO_SAID_LAYOUT,
-            "%s: the %s driver does not state the parameters of %s: the layout in %s is "
-            "taken at its word",
-            variant->kernel.data, where->gpu->name, launch->entry.data, bundle->name);
-    for (uint32_t i = 0; count >= 0 && result == 0 && i < launch->slot_count; i++) {
+        count = stated_places(bundle, variant, places, ROOM, error);
+    int result = count < 0 ? -1 : 0;
+    for (uint32_t i = 0; result == 0 && i < launch->slot_count; i++) {
         const size_t wanted = bytes_of(launch->layout[i].type.data);
         if ((int64_t)i < count && i < ROOM && places[i].size == wanted)
             continue;

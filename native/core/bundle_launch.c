@@ -140,8 +140,14 @@ static SILO_NOINLINE int launch_with_more(const struct silo_kernel_call *call,
             result = silo_scratch_take(&source, function->device, call->queue->stream, name, bytes,
                                        align[i], &leases[i], error);
         taken[i] = result == 0;
-        if (taken[i])
-            scratch[i] = leases[i].address;
+        if (!taken[i])
+            continue;
+        scratch[i] = leases[i].address;
+        if (leases[i].waits)
+            silo_bundle_log(call->kernel->bundle, SILO_LOG_WARNING, SILO_SAID_WAITS,
+                            "%s: this %s driver has no pool of memory, so each launch that needs "
+                            "scratch memory waits until it has run: give an allocator",
+                            name, function->device->gpu->name);
     }
     if (result == 0) {
         const struct silo_values values = values_of(call, scratch);

@@ -85,7 +85,7 @@ struct silo_gpu {
     const char *name;                 /* "cuda", "hip": the kind of its targets */
     int32_t memory_type, host_type;   /* DLPack device types of its memory and its pinned memory */
     const char *libraries[4];         /* tried in this order, up to NULL */
-    const char *setting;              /* the variable that names another library */
+    const char *setting;              /* what names another library, for messages */
     bool reads_image;                 /* of a loaded module, until it is unloaded */
     bool counts_threads;              /* of an axis of a grid in 32 bits; else blocks */
     bool array_interface;             /* its memory is shown by __cuda_array_interface__ */

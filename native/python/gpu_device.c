@@ -44,6 +44,8 @@ static PyObject *end(PyObject *module, PyObject *unused) {
 }
 
 int silo_gpu_device_init(void) {
+    silo_cuda.setting = "SILO_CUDA_LIBRARY";
+    silo_hip.setting = "SILO_HIP_LIBRARY";
     static PyMethodDef method = {"end", end, METH_NOARGS, NULL};
     PyObject *function = PyCFunction_New(&method, NULL), *result = NULL;
     PyObject *atexit = PyImport_ImportModule("atexit");

@@ -13,7 +13,8 @@ struct silo_gpu *silo_gpu_get_open(const char *kind, const char *library);
 /* A device with its context made, or NULL with an exception set. */
 struct silo_gpu_device *silo_gpu_get_device(const char *kind, int32_t index);
 
-/* At exit nothing is freed or waited for any more; -1 with an exception set. */
+/* Settings by their names; and at exit nothing is freed or waited for any more. -1 with an
+ * exception set. */
 int silo_gpu_device_init(void);
 
 int silo_gpu_memory_init(PyObject *module); /* GpuBuffer */

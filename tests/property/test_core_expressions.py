@@ -1,14 +1,10 @@
-"""Python, C and C++ agree on the value of every expression, and on which ones have none."""
-
-import itertools
-import subprocess
+"""Python and C agree on the value of every expression, and on which ones have none."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core_native import compiler, run_program
+from core_native import run_program
 from silo.core.expressions import (
-    CPP_HELPERS,
     INT64_MAX,
     INT64_MIN,
     MAX_STACK,
@@ -29,7 +25,6 @@ from silo.core.expressions import (
     leaves,
     make,
     substitute,
-    to_cpp,
     to_json,
 )
 from silo.core.values import canonical_json, parse_json
@@ -124,58 +119,3 @@ def test_substituting_is_binding_early(node, values, block, units):
     assert not any(isinstance(leaf, ConfigValue | DeviceFact) for leaf in leaves(early))
     if not isinstance(expected, EvalError):
         assert evaluate(early, python) == expected
-
-
-def cpp_cases():
-    """The same trees in every run, so that one compile serves all of them."""
-    import random
-
-    source = random.Random(20)
-
-    def tree(depth):
-        if depth == 0 or source.random() < 0.15:
-            return source.choice(
-                [Const(source.choice(EDGES)), Const(source.randrange(-9, 10)), Argument("n"), Argument("m")]
-            )
-        kind = source.choice(list(OpKind))
-        return Op(kind, tuple(tree(depth - 1) for _ in range(kind.arity)))
-
-    trees = [Op(kind, (Argument("n"), Argument("m"), Argument("n"))[: kind.arity]) for kind in OpKind]
-    trees += [Op(kind, tuple(tree(1) for _ in range(kind.arity))) for kind in OpKind for _ in range(3)]
-    trees += [tree(4) for _ in range(60)]
-    pairs = [(source.choice(EDGES), source.choice(EDGES)) for _ in range(20)] + list(
-        itertools.product((10, -10, 0, INT64_MIN, INT64_MAX), (3, -3, 0, -1))
-    )
-    return trees, pairs
-
-
-def test_cpp_gives_what_python_gives(tmp_path):
-    trees, pairs = cpp_cases()
-    names = {Argument("n"): "n", Argument("m"): "m"}
-    functions = "\n".join(
-        f"static std::int64_t f{index}(int &error, std::int64_t n, std::int64_t m) "
-        f"{{ (void)error; (void)n; (void)m; return {to_cpp(node, names)}; }}"
-        for index, node in enumerate(trees)
-    )
-    table = ", ".join(f"f{index}" for index in range(len(trees)))
-    source = tmp_path / "expressions.cpp"
-    source.write_text(
-        f"{CPP_HELPERS}\n#include <cinttypes>\n#include <cstdio>\n{functions}\n"
-        f"int main() {{ std::int64_t (*const table[])(int &, std::int64_t, std::int64_t) = {{{table}}};\n"
-        'std::int64_t n, m; while (std::scanf("%" SCNd64 " %" SCNd64, &n, &m) == 2) for (auto f : table) {'
-        "int error = 0; std::int64_t value = f(error, n, m);"
-        'if (error) std::printf("e\\n"); else std::printf("%" PRId64 "\\n", value); } }\n'
-    )
-    program = tmp_path / "expressions"
-    flags = ["-std=c++17", "-O0", "-Wall", "-Wextra", "-Wno-type-limits", "-Wno-tautological-compare"]
-    flags += ["-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]
-    subprocess.run([compiler("g++"), *flags, str(source), "-o", str(program)], check=True, cwd=tmp_path)
-    feed = "\n".join(f"{n} {m}" for n, m in pairs)
-    printed = subprocess.run([str(program)], input=feed, capture_output=True, text=True, check=True).stdout.split()
-    expected = []
-    for n, m in pairs:
-        for node in trees:
-            value = outcome(node, Bindings(values={"n": n, "m": m}))
-            expected.append("e" if isinstance(value, EvalError) else str(value))
-    assert printed == expected
-    assert "e" in printed

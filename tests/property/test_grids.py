@@ -1,15 +1,12 @@
-"""Every kind of grid: against plain integer arithmetic, and the same in Python, C and printed C++."""
-
-import random
-import subprocess
+"""Every kind of grid: against plain integer arithmetic, and the same in Python and C."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core_native import compiler, run_program
+from core_native import run_program
 from silo.core import grids
-from silo.core.expressions import CPP_HELPERS, INT64_MAX, Argument, EvalError, encode, evaluate, leaves, to_cpp
+from silo.core.expressions import INT64_MAX, Argument, EvalError, encode, evaluate, leaves
 from silo.core.grids import Part
 from silo.core.nodes import Bindings
 from silo.errors import ExpressionError, SpaceError
@@ -148,50 +145,6 @@ def test_layers_hold_every_block_and_no_layer_is_too_tall(blocks):
     assert z <= 65535
     assert blocks <= y * z < blocks + z + 1
     assert (y == 0) == (blocks == 0)
-
-
-def test_printed_cpp_gives_the_same(tmp_path):
-    """One program for every kind and several configs, fed with many sizes."""
-    source = random.Random(31)
-    made = []
-    for kind, grid in GRIDS.items():
-        for _ in range(3):
-            config = {name: 1 << source.randrange(11) for name in BLOCKS}
-            config |= {"RSPLIT": source.choice([1, 2, 64]), "RSPLIT_SIZE": 2048}
-            made += [(kind, config, axis) for axis in grid.of_config(config).axes]
-    names = {Argument(name): name for name in NAMES}
-    functions = "\n".join(
-        f"static std::int64_t f{index}(int &error, std::int64_t n, std::int64_t m, std::int64_t k) "
-        f"{{ (void)error; (void)n; (void)m; (void)k; return {to_cpp(axis, names)}; }}"
-        for index, (_, _, axis) in enumerate(made)
-    )
-    table = ", ".join(f"f{index}" for index in range(len(made)))
-    text = tmp_path / "grids.cpp"
-    text.write_text(
-        f"{CPP_HELPERS}\n#include <cinttypes>\n#include <cstdio>\n{functions}\n"
-        "int main() { std::int64_t (*const table[])(int &, std::int64_t, std::int64_t, std::int64_t) = "
-        f"{{{table}}};\nstd::int64_t n, m, k;"
-        'while (std::scanf("%" SCNd64 " %" SCNd64 " %" SCNd64, &n, &m, &k) == 3) for (auto f : table) {'
-        "int error = 0; std::int64_t value = f(error, n, m, k);"
-        'if (error) std::printf("e%d\\n", error); else std::printf("%" PRId64 "\\n", value); } }\n'
-    )
-    program = tmp_path / "grids"
-    flags = ["-std=c++17", "-O0", "-Wall", "-Wextra", "-Wno-type-limits", "-fsanitize=undefined"]
-    flags += ["-fsanitize-undefined-trap-on-error"]
-    subprocess.run([compiler("g++"), *flags, str(text), "-o", str(program)], check=True, cwd=tmp_path)
-    choices = [*EDGES, -1, -128, -129, -(1 << 63)]
-    rows = [tuple(source.choice(choices) for _ in NAMES) for _ in range(150)]
-    rows += [tuple(source.randrange(1 << source.randrange(1, 40)) for _ in NAMES) for _ in range(150)]
-    feed = "\n".join(" ".join(map(str, row)) for row in rows)
-    printed = subprocess.run([str(program)], input=feed, capture_output=True, text=True, check=True).stdout.split()
-    expected = []
-    for row in rows:
-        values = dict(zip(NAMES, row, strict=True))
-        for _, _, axis in made:
-            value = in_python(axis, values)
-            expected.append(f"e{value.value}" if isinstance(value, EvalError) else str(value))
-    assert printed == expected
-    assert "e1" in printed
 
 
 def test_requirements_name_what_the_config_breaks():

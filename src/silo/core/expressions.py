@@ -1,10 +1,9 @@
 """The one small language: integer expressions over arguments, config values and device facts.
 
-Its trees are in :mod:`silo.core.nodes`, its form for C in :mod:`silo.core.programs`, its print as C++ in
-:mod:`silo.core.cpp`, and the way from a Python function to it in :mod:`silo.core.trace`. This module names them all.
+Its trees are in :mod:`silo.core.nodes`, its form for C in :mod:`silo.core.programs`, and the way from a Python function
+to it in :mod:`silo.core.trace`. This module names them all.
 """
 
-from silo.core.cpp import CPP_HELPERS, to_cpp
 from silo.core.nodes import (
     INT64_MAX,
     INT64_MIN,
@@ -31,7 +30,6 @@ from silo.core.nodes import (
 from silo.core.programs import MAX_STACK, EvalError, Instruction, Opcode, Program, encode
 
 __all__ = [
-    "CPP_HELPERS",
     "INT64_MAX",
     "INT64_MIN",
     "MAX_DEPTH",
@@ -58,6 +56,5 @@ __all__ = [
     "leaves",
     "make",
     "substitute",
-    "to_cpp",
     "to_json",
 ]

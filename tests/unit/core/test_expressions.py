@@ -25,7 +25,6 @@ from silo.core.expressions import (
     leaves,
     make,
     substitute,
-    to_cpp,
     to_json,
 )
 from silo.errors import ExpressionError
@@ -267,16 +266,6 @@ def test_programs_need_a_bounded_stack():
     assert encode(left, {"n": 0}).max_stack == 2
     with pytest.raises(ExpressionError, match=f"{MAX_STACK + 1} values at one time"):
         encode(right, {"n": 0})
-
-
-def test_cpp_names_every_leaf():
-    node = Op(OpKind.SELECT, (Op(OpKind.LT, (n, Const(INT64_MIN))), Op(OpKind.CDIV, (n, Const(3))), Const(-1)))
-    assert to_cpp(node, {n: "arguments.n"}) == (
-        "((static_cast<std::int64_t>(arguments.n < INT64_MIN)) != 0 ?"
-        " silo_expression::cdiv(error, arguments.n, INT64_C(3)) : INT64_C(-1))"
-    )
-    with pytest.raises(ExpressionError, match=r"BLOCK has no name in C\+\+; known: n"):
-        to_cpp(block, {n: "n"})
 
 
 def test_text():
