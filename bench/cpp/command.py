@@ -29,6 +29,7 @@ from bench.machine import describe, save  # noqa: E402
 from silo.settings import child_environment  # noqa: E402
 
 ELEMENTS = 1 << 16
+TYPED = "add by an export; floor: silo_launch"
 CASE = next(case for case in CASES if case.key == "5+3")
 
 
@@ -61,27 +62,35 @@ def launch_samples(
     if library is not None:
         nop = folder / "nop-gpu.silo"
         rows[f"{CASE.key} on the GPU"] = [program, "cuda", str(nop), *call, *floor_arguments(nop, folder, library)]
-    return {name: programs.measured(command, environment) for name, command in rows.items()}
+    samples = {name: programs.measured(command, environment) for name, command in rows.items()}
+    # What the typed header adds: its calls, with silo_launch for a floor.
+    typed = programs.measured([str(folder / "calls"), *counts], environment)
+    named = {"launch": "typed launch", "floor": "plain launch", "empty": "typed empty"}
+    samples[TYPED] = {name: typed[printed] for name, printed in named.items()}
+    return samples
 
 
 def first_samples(
     folder: Path, environment: dict[str, str], repeats: int, library: str | None, *, stub: bool
 ) -> dict[str, list[dict[str, Any]]]:
     """What fresh processes measured, in turns, by row."""
-    program = str(folder / "first")
+    on_cpu, on_gpu = [str(folder / "first"), "cpu"], [str(folder / "first"), "cuda"]
+    kernel = [ADD, str(ELEMENTS)]
     rows = {
-        "demo bundle on the CPU": ["cpu", str(folder / "demo.silo"), ADD, str(ELEMENTS)],
-        "1,000 variants on the CPU": ["cpu", str(folder / "thousand.silo"), ADD, str(ELEMENTS)],
+        "demo bundle on the CPU": [*on_cpu, str(folder / "demo.silo"), *kernel],
+        "1,000 variants on the CPU": [*on_cpu, str(folder / "thousand.silo"), *kernel],
+        "export on the CPU": [str(folder / "calls"), "1", "1"],
     }
     if library is not None:
-        rows["demo bundle on the GPU"] = ["cuda", str(folder / "demo-gpu.silo"), ADD, str(ELEMENTS), library]
-        rows["1,000 variants on the GPU"] = ["cuda", str(folder / "thousand-gpu.silo"), ADD, str(ELEMENTS), library]
+        rows["demo bundle on the GPU"] = [*on_gpu, str(folder / "demo-gpu.silo"), *kernel, library]
+        rows["1,000 variants on the GPU"] = [*on_gpu, str(folder / "thousand-gpu.silo"), *kernel, library]
     samples: dict[str, list[dict[str, Any]]] = {name: [] for name in rows}
     for number in range(repeats + 1):
-        for name, arguments in rows.items():
-            made = programs.measured([program, *arguments], environment)
-            if not made.pop("right") and not (stub and arguments[0] == "cuda"):  # the stub computes nothing
+        for name, command in rows.items():
+            made = programs.measured(command, environment)
+            if not made.pop("right") and not (stub and "cuda" in command):  # the stub computes nothing
                 raise programs.ProgramError(f"{name}: the result is wrong")
+            made = {step: value for step, value in made.items() if not isinstance(value, list)}
             if number > 0:  # the first one warms the page cache
                 samples[name].append(made)
     return samples
@@ -126,6 +135,7 @@ def main() -> int:
         for path in bundles.glob("*.silo"):
             if bundles != folder:
                 (folder / path.name).symlink_to(path.resolve())
+        programs.export_program(folder, folder / "demo.silo", ADD, environment)
         fresh = {**environment, "SILO_HOME": str(folder / "empty")}
         launched = launch_samples(folder, fresh, rounds, options.burst, library)
         first = first_samples(folder, fresh, repeats, library, stub=options.stub)

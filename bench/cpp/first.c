@@ -9,47 +9,50 @@
 
 #include <stdbool.h>
 
+static void copy(const char *library, const void *to, const void *from, size_t bytes) {
+    int (*start)(uint64_t, uint64_t, size_t, void *);
+    resolve_function(library, "cuMemcpyAsync", &start);
+    if (start((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, bytes, NULL) != 0 ||
+        floor_synchronize() != 0)
+        stop(library, "arrays cannot be copied");
+}
+
+static void *zeros(size_t bytes) {
+    void *made = calloc(1, bytes);
+    if (made == NULL)
+        stop("first", "out of memory");
+    return made;
+}
+
 /* Three arrays; the first holds 0, 1, 2, ... and the second 1, 1, 1, ... */
 static void fill(const char *library, size_t count, void *arrays[3]) {
-    float *x = calloc(count, sizeof *x), *y = calloc(count, sizeof *y);
-    if (x == NULL || y == NULL)
-        stop("first", "out of memory");
+    const size_t bytes = count * sizeof(float);
+    float *values[3] = {zeros(bytes), zeros(bytes), zeros(bytes)};
     for (size_t i = 0; i < count; i++) {
-        x[i] = (float)i;
-        y[i] = 1.0f;
+        values[0][i] = (float)i;
+        values[1][i] = 1.0f;
     }
-    if (library == NULL) {
-        arrays[0] = x;
-        arrays[1] = y;
-        arrays[2] = calloc(count, sizeof *x);
-        return;
-    }
-    int (*upload)(uint64_t, const void *, size_t);
-    resolve_function(library, "cuMemcpyHtoD_v2", &upload);
     for (int i = 0; i < 3; i++) {
-        arrays[i] = device_memory(library, count * sizeof(float));
-        if (i < 2 && upload((uint64_t)(uintptr_t)arrays[i], i == 0 ? x : y, count * sizeof(float)))
-            stop(library, "the arrays cannot be filled");
+        arrays[i] = values[i];
+        if (library == NULL)
+            continue;
+        arrays[i] = device_memory(library, bytes);
+        copy(library, arrays[i], values[i], bytes);
+        free(values[i]);
     }
-    free(x);
-    free(y);
 }
 
 static bool right(const char *library, const void *array, size_t count) {
-    const float *made = array;
-    float *copy = NULL;
-    if (library != NULL) {
-        int (*download)(void *, uint64_t, size_t);
-        resolve_function(library, "cuMemcpyDtoH_v2", &download);
-        copy = calloc(count, sizeof *copy);
-        if (copy == NULL || download(copy, (uint64_t)(uintptr_t)array, count * sizeof *copy) != 0)
-            stop(library, "the result cannot be read");
-        made = copy;
-    }
+    const size_t bytes = count * sizeof(float);
+    float *made = zeros(bytes);
+    if (library != NULL)
+        copy(library, made, array, bytes);
+    else
+        memcpy(made, array, bytes);
     bool same = true;
     for (size_t i = 0; i < count && same; i++)
         same = made[i] == (float)i + 1.0f;
-    free(copy);
+    free(made);
     return same;
 }
 

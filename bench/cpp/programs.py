@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ CORE = ROOT / "native" / "core"
 FLOOR = ROOT / "bench" / "launch" / "floor.c"
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion"]
 LIBRARY = ["-std=c11", "-O2", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-plt", "-D_GNU_SOURCE"]
+EXPORT = "engine"  # the namespace, and the folder
 SHARED = ["-shared", "-DSILO_EXPORTS", "-Wl,-z,nodelete", "-Wl,-z,relro", "-Wl,-soname,libsilo.so"]
 
 
@@ -65,11 +66,32 @@ def program(folder: Path, name: str) -> Path:
     return output
 
 
-def run(command: Sequence[str], *, limit_s: float = 120, environment: dict[str, str] | None = None) -> str:
+def export_program(folder: Path, bundle: Path, kernel: str, environment: dict[str, str]) -> Path:
+    """Compile ``calls.cpp`` with the export of one kernel's CPU code in it, by hand, as its README says."""
+    made, output = folder / EXPORT, folder / "calls"
+    words = [sys.executable, "-m", "silo", "export", str(bundle), "--cpp", str(made), "--namespace", EXPORT]
+    run([*words, "--kernels", kernel, "--targets", "cpu", "--no-tests"], environment=environment)
+    objects = folder / "objects"
+    objects.mkdir()
+    sources = [*sorted(str(path) for path in (made / "silo").glob("*.c")), str(made / f"{EXPORT}.c")]
+    run([compiler(), *LIBRARY, f"-I{made}", "-Wa,-I," + str(made), "-c", *sources], folder=objects)
+    compiled = sorted(str(path) for path in objects.glob("*.o"))
+    flags = ["-std=c++17", "-O2", f"-I{made}", *WARNINGS]
+    run([compiler("c++"), *flags, str(HERE / "calls.cpp"), *compiled, "-o", str(output), "-ldl", "-lm", "-pthread"])
+    return output
+
+
+def run(
+    command: Sequence[str],
+    *,
+    limit_s: float = 120,
+    environment: dict[str, str] | None = None,
+    folder: Path | None = None,
+) -> str:
     """What a command prints; ``ProgramError`` with its last words where it fails."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=limit_s, env=environment or {**os.environ}
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=limit_s
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ProgramError(f"{command[0]}: {error}") from error

@@ -197,9 +197,9 @@ static int fail_plainly(const struct silo_situation *at, const struct verdict *v
         silo_wording_add(&text, "' ");
         silo_parameter_accepts(at->kernel->signature, at->call, variant, number, &why);
     }
-    silo_fail(error, verdict->code, "%s: %s%s (%s has no other code for %s)", at->kernel->name.data,
-              silo_wording_read(&text), silo_wording_read(&why), silo_reader_name(at->reader),
-              at->place->target);
+    silo_fail(error, verdict->code, "%s: %s%s (%s has no code for %s that takes it)",
+              at->kernel->name.data, silo_wording_read(&text), silo_wording_read(&why),
+              silo_reader_name(at->reader), at->place->target);
     silo_wording_clear(&text);
     silo_wording_clear(&why);
     return -1;

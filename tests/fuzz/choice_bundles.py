@@ -27,7 +27,7 @@ from silo.core.variant import Variant
 from silo.frozen import replace
 
 EXAMPLES = tuple(Path(__file__).parents[2] / "examples" / name for name in ("kernels.py", "combo.py", "binary.py"))
-PLACES = ("cpu:x86-64-v3", "cuda:sm_80", "cuda:sm_90a", "hip:gfx942")
+PLACES = ("cpu:x86-64-v4", "cuda:sm_80", "cuda:sm_90a", "hip:gfx942")
 
 # What code is for on a device of each kind, with what it is stored as; not all of it runs there.
 _BUILT = {
@@ -213,9 +213,7 @@ def _variant(source: random.Random, head: Head, target: Target, *, shaped: bool)
     extents: list[tuple[str, Extents]] = []
     element = dtype(source.choice(_FLOATS[:3]))
     parameters = [
-        _parameter(
-            source, head, one, element if source.random() < 0.9 else dtype(source.choice(_FLOATS)), facts, constants
-        )
+        _parameter(source, head, one, target.kind, _element(source, element), facts, constants)
         for one in head.signature.parameters
     ]
     if shaped:
@@ -237,6 +235,10 @@ def _variant(source: random.Random, head: Head, target: Target, *, shaped: bool)
     )
 
 
+def _element(source: random.Random, usual: DType) -> DType:
+    return usual if source.random() < 0.9 else dtype(source.choice(_FLOATS))
+
+
 def compact(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of an array of this shape without gaps, in elements."""
     steps, step = [], 1
@@ -250,6 +252,7 @@ def _parameter(
     source: random.Random,
     head: Head,
     one: Parameter,
+    place: str,
     element: DType,
     facts: list[tuple[str, Fact]],
     constants: dict[str, Value],
@@ -257,15 +260,16 @@ def _parameter(
     kind, name = ParameterKind, one.name
     match head.roles[name]:
         case "array":
-            return _array(source, head, one, element, facts, constants)
+            return _array(source, head, one, place, element, facts, constants)
         case "int":
-            width = one.dtype or dtype(source.choice(["int32"] * 6 + ["int64"] * 3 + ["uint64", "int16", "uint32"]))
+            odd = source.choice(("uint64", "int16", "uint32"))
+            width = one.dtype or dtype(odd if source.random() < 0.02 else source.choice(("int32", "int32", "int64")))
             if one.specialize and source.random() < 0.4:
                 facts.append((name, Fact.DIVISIBLE_16))
             elif one.specialize and source.random() < 0.1:
                 facts.append((name, Fact.EQUAL_1))
-            elif source.random() < 0.04:
-                constants[name] = source.choice([16, 1024, True])
+            elif source.random() < 0.03:
+                constants[name] = source.choice([16, 1024, 16, 1024, True])
             return replace(one, kind=kind.INTEGER, dtype=width)
         case "float":
             return replace(one, kind=kind.FLOAT, dtype=one.dtype or dtype("float32"))
@@ -288,6 +292,7 @@ def _array(
     source: random.Random,
     head: Head,
     one: Parameter,
+    place: str,
     element: DType,
     facts: list[tuple[str, Fact]],
     constants: dict[str, Value],
@@ -303,9 +308,9 @@ def _array(
     if one.kind is kind.ANY and chance < (0.3 if one.default is None else 0.08):
         facts.append((one.name, Fact.NONE))
         return replace(one, kind=kind.POINTER, dtype=None, effect=effect)
-    if source.random() < 0.5:
+    if one.specialize and one.align and source.random() < 0.5:
         facts.append((one.name, Fact.ALIGNED_16))
-    if source.random() < 0.2:
+    if place == "hip" and one.specialize and source.random() < 0.2:
         facts.append((one.name, Fact.POINTER_RANGE_32))
     return replace(one, kind=kind.POINTER, dtype=one.dtype or element, effect=effect)
 

@@ -257,7 +257,7 @@ def _array(source: random.Random, head: Head, name: str, variant: Variant | None
         strides = compact(shape)
         if shape and source.random() < 0.2:
             strides = tuple(2 * step for step in strides)
-    readonly = source.random() < 0.04
+    readonly = source.random() < 0.02
     return Given("array", None, found, address, shape, strides, (), readonly)
 
 
@@ -281,6 +281,8 @@ def _change(source: random.Random, head: Head, case: Case) -> None:
         case.given.pop(name, None)
     elif chance < 0.36:
         case.given[name] = _other(source, head, name)
+    elif head.roles[name] == "array" and (one is None or one.kind not in ("array", "descriptor")):
+        case.given[name] = Given("none")
     elif one is None:
         values: tuple[Value, ...] = head.constants.get(name, (16, 32, 64, 128, True, "relu", 1.0, None))
         case.given[name] = of_value(source.choice(values))
@@ -321,7 +323,9 @@ def _changed_array(source: random.Random, one: Given) -> Given:
 
 def _other(source: random.Random, head: Head, name: str) -> Given:
     """Something of another kind."""
-    chosen = source.choice(("none", "int", "bool", "float", "array"))
+    # An integer in the place of a pointer is an address, which C gives as a pointer.
+    points = head.signature[name].kind is ParameterKind.POINTER
+    chosen = source.choice(("none", "bool", "float", "array") if points else ("none", "int", "bool", "float", "array"))
     match chosen:
         case "int":
             return Given("int", size(source))

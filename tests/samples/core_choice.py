@@ -364,7 +364,7 @@ class _Found(ctypes.Structure):
         ("number", ctypes.c_uint32),
         ("axes", ctypes.c_uint32),
         ("counts", ctypes.c_int32 * 3),
-        ("code", ctypes.c_char * (16 * 1024)),
+        ("code", ctypes.c_int64 * (2 * 1024)),
     ]
 
 
@@ -381,6 +381,7 @@ class Checker:
     """A bundle that C's reader opened; ``ValueError`` with its words where it does not."""
 
     def __init__(self, data: bytes) -> None:
+        self.details: list[str] = []  # of the error before
         self._library = bundle_library()
         self._data = ctypes.create_string_buffer(data, len(data) + 64)
         start = -(-ctypes.addressof(self._data) // 64) * 64
@@ -419,6 +420,7 @@ class Checker:
             self._check, asked.kernel, ctypes.byref(asked.struct), ctypes.byref(found), None, ctypes.byref(error)
         )
         if code:
+            self.details = ctypes.string_at(error.details).decode().split("\n") if error.details else []
             _free(error.details)
             return code, error.text.decode()
         programs: list[bytes] = []
@@ -428,13 +430,14 @@ class Checker:
             start += 16 * count
         return 0, (found.number, tuple(programs))
 
-    def explain(self, asked: Asked) -> list[str]:
-        """A line a variant."""
+    def explain(self, asked: Asked) -> list[str] | None:
+        """A line a variant; None where no variant could take such arguments."""
         text, error = ctypes.c_void_p(), Error()
         code = self._library.check_choose(
             self._check, asked.kernel, ctypes.byref(asked.struct), None, ctypes.byref(text), ctypes.byref(error)
         )
-        assert code == 0, error.text
+        if code:
+            return None
         lines = ctypes.string_at(text.value).decode().split("\n")
         _free(text.value)
         return lines[2:]

@@ -71,7 +71,7 @@ class Argument:
         if self.kind is ValueKind.BOOL:
             return bool(value)
         if self.kind is ValueKind.INT:
-            return operator.index(cast("int", value))
+            return int(operator.index(cast("int", value)))  # True where an integer is declared: its bucket is that of 1
         return float(value)
 
     def facts(self, constant: Callable[[object], Value]) -> ArgumentFacts:

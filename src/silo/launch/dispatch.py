@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar, cast
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.dtypes import DTypeKind
+from silo.core.dtypes import DType, DTypeKind
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import Value
@@ -80,9 +80,9 @@ def accepts(variant: Variant, call: Call, *, constant: Constant = lambda value: 
         return Rejected(problem)
     for name, value in call.options.items():
         if name not in config:
-            return Rejected(f"{name}={value!r} was asked for, and it was compiled without")
+            return Rejected(f"{name}={_shown(value)} was asked for, and it was compiled without")
         if not _equal(config[name], constant(value)):
-            return Rejected(f"{name}={value!r} was asked for, and it has {name}={config[name]!r}")
+            return Rejected(f"{name}={_shown(value)} was asked for, and it has {name}={_shown(config[name])}")
     assumed = ", ".join(variant.specialization.assumptions)
     return Accepted(f"assumes {assumed}" if assumed else "assumes nothing of the arguments")
 
@@ -122,6 +122,11 @@ def _equal(left: Value, right: Value) -> bool:
     return type(left) is type(right) and left == right
 
 
+def _shown(value: object) -> str:
+    """A constant for people: an element type by its name."""
+    return value.name if isinstance(value, DType) else repr(value)
+
+
 def _constant_problem(
     parameter: Parameter, argument: Argument, known: dict[str, Value], constant: Constant
 ) -> str | None:
@@ -137,8 +142,8 @@ def _constant_problem(
     if name not in known:
         if not isinstance(parameter.default, NoDefault) and _equal(parameter.default, value):
             return None
-        return f"is {value!r}, and it was compiled for no value of it"
-    return None if _equal(known[name], value) else f"is {value!r}, and it was compiled for {known[name]!r}"
+        return f"is {_shown(value)}, and it was compiled for no value of it"
+    return None if _equal(known[name], value) else f"is {_shown(value)}, and it was compiled for {_shown(known[name])}"
 
 
 def _problem(parameter: Parameter, argument: Argument, assumed: Specialization) -> str | None:

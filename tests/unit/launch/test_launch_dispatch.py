@@ -164,3 +164,11 @@ def test_constants_are_compared_after_encoding():
     call = call_of(storage(), storage(), 3, MODE=np.float32)
     assert not accepts(typed, call)
     assert accepts(typed, call, constant=lambda value: dtype("float32") if value is np.float32 else value)
+
+
+def test_a_bool_where_an_integer_is_declared_is_a_number():
+    """The guard holds the bucket of 1 for it, so it must lead to the same rule as 1 does."""
+    declared = Signature((Parameter("n", ParameterKind.INTEGER, dtype("int64")),))
+    launcher = make_launcher("k", declared, on_miss=never, key=("n",))
+    number = inspect_call(launcher, declared, True)["n"].number
+    assert (type(number), number) == (int, 1)

@@ -414,8 +414,9 @@ class BundledKernel:
 
     def _ruled(self, group: VariantGroup, values: Mapping[str, Value]) -> Config | None:
         """The config that the dispatch rules name for a call; None where there are none for such variants."""
+        wanted = (group.target, group.signature.without_effects(), group.specialization.extents)
         for rules in self._head.rules:
-            if rules.key == (group.target, group.signature.without_effects(), group.specialization.extents):
+            if rules.key == wanted:
                 missing = [name for name in rules.rules.key if name not in values]
                 if missing:
                     raise BundleError(

@@ -1,0 +1,63 @@
+"""Exports of bundles for tests: made by ``silo export``, and built by the C++ compiler alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from c_programs import LIBRARIES, ROOT, compiler, run
+
+__all__ = ["CPP", "export", "folder", "program", "run", "selftest"]
+
+NAME = "engine"
+C = ("-x", "c", "-std=gnu11", "-O1", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off")
+CPP = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+SILO = (sys.executable, "-c", "from silo.cli.main import main; main()")
+
+
+def folder(parent: Path, targets: Sequence[str], kernels: Sequence[str], *options: str) -> Path:
+    """The export of a bundle of the examples, whose code is compiled here; its namespace is ``engine``."""
+    bundle = parent / "kernels.silo"
+    chosen = [word for target in targets for word in ("--target", target)]
+    named = [word for kernel in kernels for word in ("--kernel", kernel)]
+    variables = {"SILO_HOME": str(parent / "store")}
+    examples = ROOT / "examples" / "kernels.py"
+    run([*SILO, "build", examples, "-o", bundle, "--tune", "off", *chosen, *named], timeout=300, **variables)
+    return export(bundle, parent / NAME, *options)
+
+
+def export(bundle: Path, made: Path, *options: str) -> Path:
+    """The export of a bundle, in a folder with the name of its namespace."""
+    run([*SILO, "export", bundle, "--cpp", made, "--namespace", made.name, *options])
+    return made
+
+
+def objects(made: Path, *, library: bool = True) -> list[Path]:
+    """The export's C files, compiled once; the folder itself is left as it is. ``library``: libsilo's among them."""
+    output = made.parent / f"{made.name}-objects"
+    sources = [*(sorted((made / "silo").glob("*.c")) if library else ()), made / f"{made.name}.c"]
+    cxx = compiler("g++", "c++")
+    output.mkdir(exist_ok=True)
+
+    def compiled(source: Path) -> Path:
+        target = output / f"{source.stem}.o"
+        if not target.exists():
+            run([cxx, *C, "-D_GNU_SOURCE", f"-I{made}", "-c", source, "-o", target], cwd=made)
+        return target
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(compiled, sources))
+
+
+def program(made: Path, source: Path, output: Path, *libraries: Path) -> Path:
+    """A C++ program over an export: with libsilo from its own sources, unless an archive of it is given."""
+    linked = [*objects(made, library=not libraries), *libraries]
+    run([compiler("g++", "c++"), *CPP, f"-I{made}", source, *linked, "-o", output, *LIBRARIES])
+    return output
+
+
+def selftest(made: Path, output: Path) -> Path:
+    """The export's own test."""
+    return program(made, made / "tests" / "selftest.cpp", output)
