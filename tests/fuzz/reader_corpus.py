@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-
-from silo.artifacts.artifact import BlobRef
+from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleRules, BundleVariant
 from silo.bundle.reader import Bundle
 from silo.bundle.writer import write_bundle
@@ -26,7 +24,6 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.values import FunctionValue, Value
 from silo.core.variant import Variant
-from silo.artifacts.artifact import Artifact
 
 __all__ = ["corpus", "digests"]
 
@@ -146,7 +143,7 @@ def _rules(random: Random) -> tuple[BundleRules, ...]:
 
 def _full(random: Random, names: tuple[str, ...]) -> tuple[BundleContents, dict[str, bytes]]:
     """Kernels with something of everything."""
-    from tests.samples.bundle_samples import code, put  # noqa: PLC0415
+    from tests.samples.bundle_samples import code, put
 
     blobs: dict[str, bytes] = {}
     kernels: list[BundleKernel] = []
@@ -187,7 +184,7 @@ def _full(random: Random, names: tuple[str, ...]) -> tuple[BundleContents, dict[
 
 def corpus() -> list[bytes]:
     """The files, the same each time; small, as each mutant is read whole, twice."""
-    from tests.samples.bundle_samples import sample  # noqa: PLC0415
+    from tests.samples.bundle_samples import sample
 
     found: list[bytes] = []
     with TemporaryDirectory() as folder:
@@ -206,11 +203,9 @@ def corpus() -> list[bytes]:
 
 def digests(bundle: Bundle) -> dict[str, tuple[str, ...]]:
     """What consent to every variant of a bundle would be given to."""
-    from silo.bundle.contents import calls_of, host_code  # noqa: PLC0415
+    from silo.bundle.contents import calls_of, host_code
 
     return {
         kernel.name: tuple(host_code(one, calls_of(kernel)).digest for one in kernel.variants)
         for kernel in bundle.contents().kernels
     }
-
-

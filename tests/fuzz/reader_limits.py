@@ -150,7 +150,11 @@ def _launch(manifest: Any, random: Random) -> None:
 def _list(manifest: Any, random: Random) -> None:
     kernel = _kernel(manifest, random)
     config: Any = {"options": {}, "values": {"BLOCK": 1}}
-    bound = [random.choice((*kernel.get("key", []), "n", "zz")), None, random.choice((5, (1 << 63) - 1, 1 << 63, 0, -1))]
+    bound = [
+        random.choice((*kernel.get("key", []), "n", "zz")),
+        None,
+        random.choice((5, (1 << 63) - 1, 1 << 63, 0, -1)),
+    ]
     steps = [[[bound] * _near(random, random.choice((1, 64))), config], [[], config]]
     for rules in kernel["rules"]:
         rules["rules"]["unseen"] = random.choice((steps, steps, steps[:1], steps[1:], [], [*steps, steps[1]]))

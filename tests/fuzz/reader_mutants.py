@@ -12,10 +12,10 @@ from typing import Any
 
 import zstandard
 
+from silo.bundle.checks import HIDDEN
 from silo.bundle.format import HEADER_BYTES, aligned
 from silo.bundle.reader import Bundle
 from silo.core.values import footprint
-from silo.printable import HIDDEN
 
 from .reader_limits import LIMITS
 
@@ -189,7 +189,9 @@ def _spelling(mutant: Mutant) -> None:
         if isinstance(node, str):
             return text(node)
         if isinstance(node, int) and not isinstance(node, bool) and random.random() < 0.003:
-            return random.choice(("-0", "00", "1.0", "1e3", "NaN", "Infinity", "-", "+1", "0x1", "- 1", f"{node}.", "１"))
+            return random.choice(
+                ("-0", "00", "1.0", "1e3", "NaN", "Infinity", "-", "+1", "0x1", "- 1", f"{node}.", "\uff11")
+            )
         return json.dumps(node)
 
     written = put(mutant.manifest)
@@ -227,7 +229,9 @@ def _blobs(mutant: Mutant) -> None:
         elif how == 1:
             stored = zstandard.ZstdCompressor(level=1, write_content_size=False).compress(raw)
         elif how == 2:
-            stored = zstandard.compress(raw) + random.choice((b"\0", zstandard.compress(b""), b"PK\x2a\x4d\x18\0\0\0\0"))
+            stored = zstandard.compress(raw) + random.choice(
+                (b"\0", zstandard.compress(b""), b"PK\x2a\x4d\x18\0\0\0\0")
+            )
         elif how == 3 and stored:
             at = random.randrange(len(stored))
             stored = stored[:at] + bytes([random.randrange(256)]) + stored[at + 1 :]

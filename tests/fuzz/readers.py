@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz.readers COUNT [--jobs J] [--seconds S] [--sanitized] [--first SEED] [--json FILE]``: two readers.
+"""``python -m tests.fuzz.readers COUNT [--jobs J] [--seconds S] [--sanitized] [--first SEED] [--json FILE]``: readers.
 
 Each seed makes a mutant of a good bundle and gives it, whole and with every blob, to Python's reader and to that of the
 C runtime. Either both take it, and then name the same digests for consent, or both refuse it at the same offset. Where

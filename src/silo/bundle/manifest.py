@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.bundle.checks import Checker
+from silo.bundle.checks import Checker, is_shown
 from silo.bundle.codec import believed
 from silo.bundle.contents import (
     Basis,
@@ -55,7 +55,6 @@ from silo.core.values import JSON, canonical_json
 from silo.core.variant import Variant
 from silo.errors import BundleFormatError
 from silo.frozen import frozen, replace
-from silo.printable import is_shown
 from silo.settings import how_to_raise
 
 if TYPE_CHECKING:
