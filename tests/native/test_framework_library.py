@@ -6,6 +6,7 @@ kernels of ``made_bundles`` without.
 
 import ctypes
 import gc
+import importlib
 import importlib.util
 import os
 import shutil
@@ -46,8 +47,7 @@ def built(tmp_path_factory):
     (root / "CMakeLists.txt").write_text(PROJECT, encoding="utf-8")
     configure = [cmake, "-S", str(root), "-B", str(root / "build"), "-DCMAKE_BUILD_TYPE=Release"]
     if HAS_TORCH:
-        (torch,) = importlib.util.find_spec("torch").submodule_search_locations
-        configure.append(f"-DTORCH_FOLDER={torch}")
+        configure.append(f"-DTORCH_FOLDER={Path(importlib.import_module('torch').__file__ or '').parent}")
     targets = ["affine_shared", "made_shared", *(["affine_torch"] if HAS_TORCH else [])]
     for command in (configure, [cmake, "--build", str(root / "build"), "-j", "2", "--target", *targets]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
