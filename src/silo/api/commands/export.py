@@ -22,6 +22,7 @@ from silo.errors import BundleError
 from silo.export.build import built_libraries
 from silo.export.folder import Differences, Record, compare_folder, read_record, write_folder
 from silo.export.library import Library
+from silo.export.names import joined
 from silo.export.operations import operations_of
 from silo.export.project import CpuSource, export_files, namespace_of
 from silo.export.python_package import package_files
@@ -112,7 +113,7 @@ def export_cpp(path: Path, folder: Path, options: ExportOptions | None = None) -
     return Exported(
         folder=folder,
         namespace=library.namespace,
-        functions=tuple(f"{library.name}_{one.c_name}" for one in library.functions),
+        functions=tuple(joined(library.name, one.c_name) for one in library.functions),
         written=(*differences.stale, *(name for name in differences.missing if name in files)),
         removed=differences.superfluous,
         files=len(files),
