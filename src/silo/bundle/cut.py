@@ -45,8 +45,8 @@ def _cut_kernel(kernel: BundleKernel, targets: Sequence[Target] | None) -> Bundl
         has = ", ".join(dict.fromkeys(str(one.artifact.variant.target) for one in kernel.variants)) or "nothing"
         wanted = ", ".join(map(str, targets or ()))
         raise BundleError(
-            f"kernel {kernel.name} has no code for {wanted or 'any target'}; it has code for {has}: name other targets, "
-            "or the kernels that are wanted"
+            f"kernel {kernel.name} has no code for {wanted or 'any target'}; it has code for {has}: name other "
+            "targets, or the kernels that are wanted"
         )
     keys = {rules_key(one.artifact.variant) for one in variants}
     return BundleKernel(
