@@ -7,6 +7,7 @@ VENV="$ROOT/.venv"
 PY="$VENV/bin/python"
 TORCH=torch==2.13.0
 TRITON=triton==3.9.0
+TVM_FFI=apache-tvm-ffi==0.1.15.post2
 OLD_TRITON=3.6.0
 BETWEEN_TRITONS="3.7.1 3.8.0"
 KERNEL_LIBRARIES=(liger-kernel==0.8.5 conch-triton-kernels==1.3 fla-core==0.6.0 einops==0.8.2)
@@ -55,6 +56,8 @@ ensure_environment() {
     # torch is the yardstick of the benchmark and one of the array libraries the tests cover; Silo does not need it.
     "$PY" -m pip install --quiet --disable-pip-version-check "$TORCH" || say "torch could not be installed: its rows and tests are skipped"
     "$PY" -m pip install --quiet --disable-pip-version-check "$TRITON" || say "Triton could not be installed: kernels cannot be compiled, only bundles run"
+    # What exported libraries are called through.
+    "$PY" -m pip install --quiet --disable-pip-version-check "$TVM_FFI" || say "tvm-ffi could not be installed: its tests are skipped"
     "$PY" -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable ".[triton,report,dev]"
     # Libraries of kernels that know nothing of Silo: the census runs them on the CPU. Their own lists of what they need ask for GPU builds.
     "$PY" -m pip install --quiet --disable-pip-version-check --no-deps "${KERNEL_LIBRARIES[@]}" || say "libraries of kernels could not be installed: their kinds are left out of the census"

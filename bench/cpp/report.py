@@ -94,7 +94,7 @@ def judge(values: Mapping[tuple[str, str], float], bars: Sequence[Bar]) -> list[
 
 
 def values(
-    library: Mapping[str, float], kernels: Mapping[str, Launches], processes: Mapping[str, Mapping[str, Any]]
+    library: Mapping[str, Any], kernels: Mapping[str, Launches], processes: Mapping[str, Mapping[str, Any]]
 ) -> dict[tuple[str, str], float]:
     """What bars are about, by subject and figure."""
     found = {
@@ -113,7 +113,7 @@ def values(
 
 
 def lines(
-    library: Mapping[str, float],
+    library: Mapping[str, Any],
     kernels: Mapping[str, Launches],
     processes: Mapping[str, Mapping[str, Mapping[str, float]]],
     verdicts: Sequence[Verdict],

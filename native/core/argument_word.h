@@ -84,10 +84,10 @@ SILO_INLINE unsigned silo_address_flags(const struct silo_parameter *parameter, 
     return (parameter->flags & both) == both && (address & 15) == 0 ? SILO_FLAG_ALIGNED16 : 0U;
 }
 
-/* The word of an integer: 32 bits where they hold it, or the declared type. False: it does not fit
+/* The word of an integer: 32 bits where they hold it, or the declared type; 0: it does not fit
  * that. */
-SILO_INLINE bool silo_integer_word(const struct silo_parameter *parameter, int64_t value,
-                                   uint64_t *word) {
+SILO_INLINE uint64_t silo_integer_word(const struct silo_parameter *parameter, int64_t value) {
+    const unsigned flags = silo_integer_flags(parameter, value);
     unsigned code = SILO_INT, bits = value == (int32_t)value ? 32 : 64;
     if (parameter->kind == SILO_PARAMETER_INT && parameter->type.bits != 0) {
         code = parameter->type.code;
@@ -97,23 +97,18 @@ SILO_INLINE bool silo_integer_word(const struct silo_parameter *parameter, int64
                               ? value >= 0 && (spare == 0 || (uint64_t)value >> bits == 0)
                               : (int64_t)((uint64_t)value << spare) >> spare == value;
         if (SILO_UNLIKELY(!fits))
-            return false;
+            return 0;
     }
-    *word = SILO_CODE(SILO_VALUE_INT, code, bits, silo_integer_flags(parameter, value));
-    return true;
+    return SILO_CODE(SILO_VALUE_INT, code, bits, flags);
 }
 
-/* Of one that only unsigned 64 bits hold. False: another type is declared. */
-SILO_INLINE bool silo_wide_word(const struct silo_parameter *parameter, uint64_t value,
-                                uint64_t *word) {
+/* Of one that only unsigned 64 bits hold; 0: another type is declared. */
+SILO_INLINE uint64_t silo_wide_word(const struct silo_parameter *parameter, uint64_t value) {
     if (parameter->kind == SILO_PARAMETER_INT && parameter->type.bits != 0 &&
         !(parameter->type.code == SILO_UINT && parameter->type.bits == 64))
-        return false;
-    *word = SILO_CODE(SILO_VALUE_INT, SILO_UINT, 64,
-                      parameter->flags & SILO_PARAMETER_SPECIALIZE && (value & 15) == 0
-                          ? SILO_FLAG_DIVISIBLE16
-                          : 0U);
-    return true;
+        return 0;
+    const bool divisible = parameter->flags & SILO_PARAMETER_SPECIALIZE && (value & 15) == 0;
+    return SILO_CODE(SILO_VALUE_INT, SILO_UINT, 64, divisible ? SILO_FLAG_DIVISIBLE16 : 0U);
 }
 
 /* Of a float: the declared type, else float32. */

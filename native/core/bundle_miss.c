@@ -189,8 +189,14 @@ static int number_texts(struct silo_kernel_call *call, silo_error *error) {
  * each time, which is slow and right. */
 static int remember(struct silo_kernel_call *call, struct silo_served *served, silo_error *error) {
     struct silo_kernel *kernel = call->kernel;
-    if (call->tagged.new_text && number_texts(call, error) != 0)
-        return -1;
+    if (call->tagged.new_text) {
+        uint64_t known;
+        if (number_texts(call, error) != 0)
+            return -1;
+        /* Another thread may have numbered them since this call was read, and be here first. */
+        if (silo_guard_find(&kernel->guard, call->tagged.key, call->tagged.words, &known) != NULL)
+            return 0;
+    }
     if (call->tagged.new_text || silo_guard_used(&kernel->guard) >= SILO_GUARD_LIMIT) {
         silo_bundle_log(kernel->bundle, SILO_LOG_WARNING, SILO_SAID_FULL,
                         "%s was called in more than %d ways: which code serves others is decided "
@@ -208,7 +214,7 @@ static int remember(struct silo_kernel_call *call, struct silo_served *served, s
         free(entry);
         return silo_fail_memory(error);
     }
-    return 0; /* nothing is replaced: the guard was asked with the lock held */
+    return 0; /* nothing is replaced: the guard was asked for this key with the lock held */
 }
 
 /* With the lock. */

@@ -93,24 +93,31 @@ static void *open_path(const char *path, char *error, size_t error_size) {
 }
 
 #ifdef __linux__
+/* A number in slashes and dots, which mean nothing to the file system. */
+static char *spell(char *end, uint64_t number, int bits) {
+    for (int bit = 0; bit < bits; bit++, number >>= 1) {
+        *end++ = '/';
+        if (number & 1)
+            *end++ = '.', *end++ = '/';
+    }
+    return end;
+}
+
 /* The loader takes two objects of one path for one and the same, even when the file behind it has
- * changed, and the number of a closed descriptor comes back. So the path spells a serial number in
- * slashes and dots, which mean nothing to the file system. */
+ * changed, and the number of a closed descriptor comes back. So the path spells what no other
+ * loaded object has: the file's inode, whichever copy of this library in the process has loaded
+ * it, and a serial number, for systems that number such files anyhow. */
 static void *open_memory(const void *data, size_t size, char *error, size_t error_size) {
     static _Atomic uint32_t serial;
     int file = memfd_create("silo-kernel", MFD_CLOEXEC);
     if (file < 0)
         return NULL;
     void *object = NULL;
-    if (write_all(file, data, size) == 0) {
-        char path[160] = "/proc/self/fd";
-        char *end = path + strlen(path);
-        uint32_t number = atomic_fetch_add(&serial, 1);
-        for (int bit = 0; bit < 32; bit++, number >>= 1) {
-            *end++ = '/';
-            if (number & 1)
-                *end++ = '.', *end++ = '/';
-        }
+    struct stat status;
+    if (fstat(file, &status) == 0 && write_all(file, data, size) == 0) {
+        char path[352] = "/proc/self/fd";
+        char *end = spell(path + strlen(path), (uint64_t)status.st_ino, 64);
+        end = spell(end, atomic_fetch_add(&serial, 1), 32);
         snprintf(end, (size_t)(path + sizeof path - end), "/%d", file);
         object = open_path(path, error, error_size);
     } else {

@@ -24,6 +24,8 @@ static struct {
     int (*module_load)(void **module, const void *image);
     int (*function_get)(int *value, int attribute, void *function);
     int (*host_alloc)(void **memory, size_t bytes, unsigned flags);
+    int (*alloc_async)(uint64_t *address, size_t bytes, void *stream); /* may be NULL */
+    int (*free_async)(uint64_t address, void *stream);
     int (*copy)(void *to, const void *from, size_t bytes, int kind, void *stream);
     int (*pointer_attributes)(struct hip_pointer_attributes *attributes, const void *address);
     int (*event_query)(void *event);
@@ -246,6 +248,16 @@ static int host_alloc(void **memory, size_t bytes) {
     return forget_error(hip.host_alloc(memory, bytes, HIP_HOST_PORTABLE));
 }
 
+static int memory_alloc_async(uint64_t *address, size_t bytes, void *stream) {
+    if (hip.alloc_async == NULL || hip.free_async == NULL)
+        return SILO_GPU_NOT_SUPPORTED;
+    return forget_error(hip.alloc_async(address, bytes, stream));
+}
+
+static int memory_free_async(uint64_t address, void *stream) {
+    return forget_error(hip.free_async(address, stream));
+}
+
 static int copy(uint64_t to, uint64_t from, size_t bytes, void *stream) {
     return forget_error(hip.copy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes,
                                  HIP_COPY_DEFAULT, stream));
@@ -306,8 +318,8 @@ static const char *resolve(void *library) {
         {"hipModuleLaunchCooperativeKernel", &hip.launch_cooperative, false},
         {"hipMalloc", &silo_hip.memory_alloc, false},
         {"hipFree", &silo_hip.memory_free, false},
-        {"hipMallocAsync", &silo_hip.memory_alloc_async, true},
-        {"hipFreeAsync", &silo_hip.memory_free_async, true},
+        {"hipMallocAsync", &hip.alloc_async, true},
+        {"hipFreeAsync", &hip.free_async, true},
         {"hipMemGetInfo", &silo_hip.memory_info, false},
         {"hipHostFree", &silo_hip.host_free, false},
         {"hipMemsetD8Async", &silo_hip.fill, false},
@@ -346,6 +358,8 @@ struct silo_gpu silo_hip = {
     .reads_image = true,
     .set_device = set_device,
     .host_alloc = host_alloc,
+    .memory_alloc_async = memory_alloc_async,
+    .memory_free_async = memory_free_async,
     .copy = copy,
     .event_query = event_query,
     .module_load = module_load,

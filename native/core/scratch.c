@@ -33,8 +33,9 @@ static int allocate(struct silo_gpu_device *device, void *stream, size_t bytes, 
     int status = 0, code = silo_gpu_enter(device, &scope);
     if (code != 0)
         return code;
-    code = gpu->memory_alloc_async != NULL ? gpu->memory_alloc_async(address, bytes, stream)
-                                           : SILO_GPU_NOT_SUPPORTED;
+    code = gpu->memory_alloc_async != NULL && gpu->memory_free_async != NULL
+               ? gpu->memory_alloc_async(address, bytes, stream)
+               : SILO_GPU_NOT_SUPPORTED;
     *waits = code == SILO_GPU_NOT_SUPPORTED;
     if (*waits) {
         code = stream != NULL ? gpu->stream_capturing(stream, &status) : 0;

@@ -21,7 +21,8 @@ const int64_t *silo_tagged_strides(const silo_argument *argument, int64_t *room)
 static int read_integer(struct silo_tagged *tagged, int32_t index, const silo_argument *argument,
                         silo_error *error) {
     const struct silo_parameter *parameter = &tagged->intake->parameters[index];
-    if (!silo_integer_word(parameter, argument->value.integer, &tagged->key[index]))
+    tagged->key[index] = silo_integer_word(parameter, argument->value.integer);
+    if (tagged->key[index] == 0)
         return silo_tagged_fail(tagged->intake, index, argument, SILO_ERROR_KIND, NULL, error);
     tagged->slots[index] = (uint64_t)argument->value.integer;
     return 0;

@@ -77,7 +77,8 @@ static int read_members(const struct silo_plan *plan, int32_t index,
     one->rank = (uint32_t)rank;
     one->nan = (uint64_t)nan;
     one->tf32 = (uint64_t)tf32;
-    frame->owners[frame->descriptors_used] = (struct silo_descriptor_owner){members->object, base};
+    *silo_owner_of(plan, frame, frame->descriptors_used) =
+        (struct silo_descriptor_owner){members->object, base};
     uint64_t block = 0;
     if (silo_descriptor_check(one, view.dtype, NULL) != 0)
         return refuse(plan, index, one, view.dtype);

@@ -27,12 +27,18 @@ struct silo_frame {
     const struct silo_adapter *device_adapter; /* how it was read; NULL: no array */
     uint64_t scratch[2];                       /* addresses of scratch and profiling memory */
     struct silo_holds holds;
-    struct silo_descriptor *descriptors;  /* a slot holds the index of its own */
-    struct silo_descriptor_owner *owners; /* and of these */
+    struct silo_descriptor *descriptors; /* a slot holds the index of its own */
 };
 
 SILO_INLINE size_t silo_descriptor_room(const struct silo_plan *plan) {
     return plan->count < SILO_MAX_DESCRIPTORS ? (size_t)plan->count : SILO_MAX_DESCRIPTORS;
+}
+
+/* Whose descriptor number `index` is; they lie behind the descriptors. */
+SILO_INLINE struct silo_descriptor_owner *
+silo_owner_of(const struct silo_plan *plan, const struct silo_frame *frame, uint64_t index) {
+    return (struct silo_descriptor_owner *)(frame->descriptors + silo_descriptor_room(plan)) +
+           index;
 }
 
 /* Words of a call's slots, the zero before them included, and of its key. */

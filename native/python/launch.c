@@ -203,7 +203,8 @@ static void *kept_map(void *context, int32_t slot, const struct silo_map_form *f
  * descriptor of another rank. */
 static SILO_NOINLINE int raise_not_packed(const struct silo_plan *plan,
                                           const struct silo_packing *packing,
-                                          const struct silo_values *values, int32_t number) {
+                                          struct silo_frame *frame, int32_t number) {
+    const struct silo_values values = {frame->slots, frame->scratch, frame->descriptors};
     silo_error error;
     if (PyErr_Occurred())
         return -1;
@@ -211,7 +212,7 @@ static SILO_NOINLINE int raise_not_packed(const struct silo_plan *plan,
                *name = PyUnicode_AsUTF8AndSize(plan->names[packing->packed[number].slot], NULL);
     if (kernel == NULL || name == NULL)
         return -1;
-    silo_pack_refuse(packing, values, number, kernel, name, &error);
+    silo_pack_refuse(packing, &values, number, kernel, name, &error);
     return silo_raise(&error);
 }
 
@@ -226,7 +227,7 @@ SILO_INLINE int run(struct silo_launcher *self, const struct silo_inputs *inputs
     struct map_call call = {&self->plan, frame};
     const int32_t packed = silo_pack(&binding->packing, &values, params, kept_map, &call);
     if (SILO_UNLIKELY(packed != SILO_ALL_PACKED))
-        return raise_not_packed(&self->plan, &binding->packing, &values, packed);
+        return raise_not_packed(&self->plan, &binding->packing, frame, packed);
     struct silo_loaded *loaded = binding->loaded;
     const struct silo_launch launch = {
         .function = &loaded->function,
@@ -354,8 +355,6 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.holds.object = (PyObject **)(frame.key + keys);
     frame.holds.buffer = (Py_buffer *)(frame.holds.object + objects);
     frame.descriptors = (struct silo_descriptor *)(frame.holds.buffer + count);
-    frame.owners =
-        (struct silo_descriptor_owner *)(frame.descriptors + silo_descriptor_room(&self->plan));
     frame.device_type = SILO_DEVICE_UNKNOWN;
     frame.device_id = 0;
     frame.device_from = 0;
@@ -364,7 +363,8 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.holds.buffers = frame.holds.objects = 0;
     frame.descriptors_used = 0;
     if (held) {
-        frame.extents = (uint64_t *)(frame.owners + silo_descriptor_room(&self->plan));
+        frame.extents =
+            (uint64_t *)silo_owner_of(&self->plan, &frame, silo_descriptor_room(&self->plan));
         frame.extent_words = 0;
         if (self->extents.grid)
             silo_extents_read_grid(grid ? grid->dims : NULL, &frame);

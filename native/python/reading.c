@@ -12,12 +12,13 @@ int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object
     const struct silo_parameter *parameter = &plan->parameters[index];
     PyErr_Clear();
     const uint64_t value = PyLong_AsUnsignedLongLong(object);
-    if ((value == UINT64_MAX && PyErr_Occurred()) ||
-        !silo_wide_word(parameter, value, &frame->key[index])) {
+    const uint64_t word = silo_wide_word(parameter, value);
+    if ((value == UINT64_MAX && PyErr_Occurred()) || word == 0) {
         PyErr_Clear(); /* the message says it better */
         return silo_read_error(plan, index, object);
     }
     frame->slots[index] = value;
+    frame->key[index] = word;
     return 0;
 }
 
@@ -248,7 +249,7 @@ int silo_read_again(const struct silo_plan *plan, PyObject *const *arguments,
         PyObject *object = arguments[i];
         uint64_t before = frame->slots[i];
         if (kind == SILO_VALUE_DESCRIPTOR) {
-            object = frame->owners[frame->slots[i]].base;
+            object = silo_owner_of(plan, frame, frame->slots[i])->base;
             before = frame->descriptors[frame->slots[i]].address;
         } else if (kind != SILO_VALUE_POINTER) {
             continue;

@@ -15,9 +15,11 @@ SILO_INLINE int silo_read_integer(const struct silo_plan *plan, int32_t index, P
     const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
     if (SILO_UNLIKELY(overflow != 0 || (value == -1 && PyErr_Occurred())))
         return silo_read_wide(plan, index, object, frame);
-    if (SILO_UNLIKELY(!silo_integer_word(parameter, value, &frame->key[index])))
+    const uint64_t word = silo_integer_word(parameter, value);
+    if (SILO_UNLIKELY(word == 0))
         return silo_read_error(plan, index, object);
     frame->slots[index] = (uint64_t)value;
+    frame->key[index] = word;
     return 0;
 }
 

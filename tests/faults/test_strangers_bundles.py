@@ -148,6 +148,8 @@ COMMANDS = {
     "inspect --code asm": (("inspect", "K", "--code", "asm"), None),  # 0 where objdump is here
     "inspect --code llvm": (("inspect", "K", "--code", "llvm"), 3),
     "report": (("report", "K", "-o", "OUT"), None),  # its trials were made elsewhere
+    "export": (("export", "K", "--cpp", "OUT/cpp"), 0),
+    "export --cpu-source": (("export", "K", "--cpp", "OUT/cpp", "--cpu-source"), None),  # code without its C text
     "cache import": (("cache", "import", "K"), None),
     "cache export": (("cache", "export", "K", "-o", "OUT"), None),
     "cache": (("cache",), 0),

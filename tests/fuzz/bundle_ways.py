@@ -49,6 +49,8 @@ WAYS = (
         Way(f"cache export {form}", ("cache", "export", "K", "-o", "OUT", "--format", form), 800)
         for form in ("t4", "kernel-tuner", "triton")
     ),
+    Way("export", ("export", "K", "--cpp", "OUT/cpp"), 800),
+    Way("export --cpu-source", ("export", "K", "--cpp", "OUT/cpp", "--cpu-source"), 800),
     Way("cache import", ("cache", "import", "K"), 400),
     Way("trust", ("trust", "K"), 400, store="trusting"),
     Way("trust --list", ("trust", "--list"), 800, store="trusting"),

@@ -35,17 +35,17 @@ static void words(void) {
                                 wide = {.kind = SILO_PARAMETER_INT, .type = {SILO_UINT, 64}},
                                 key = {.kind = SILO_PARAMETER_ANY, .flags = SILO_PARAMETER_KEY},
                                 exact = {.kind = SILO_PARAMETER_ANY, .flags = SILO_PARAMETER_EXACT};
-    uint64_t word;
-    CHECK(silo_integer_word(&any, 32, &word));
+    uint64_t word = silo_integer_word(&any, 32);
     CHECK(word == SILO_CODE(SILO_VALUE_INT, SILO_INT, 32, SILO_FLAG_DIVISIBLE16));
-    CHECK(silo_integer_word(&any, INT64_C(1) << 31, &word) && silo_code_bits(word) == 64);
-    CHECK(silo_integer_word(&any, 1, &word) && silo_code_flags(word) == SILO_FLAG_EQUAL1);
-    CHECK(silo_integer_word(&byte, 255, &word) && silo_code_bits(word) == 8);
-    CHECK(!silo_integer_word(&byte, 256, &word) && !silo_integer_word(&byte, -1, &word));
-    CHECK(silo_wide_word(&wide, UINT64_MAX, &word) && !silo_code_is_integer(word, UINT64_MAX));
-    CHECK(!silo_wide_word(&byte, UINT64_MAX, &word));
+    CHECK(silo_code_bits(silo_integer_word(&any, INT64_C(1) << 31)) == 64);
+    CHECK(silo_code_flags(silo_integer_word(&any, 1)) == SILO_FLAG_EQUAL1);
+    CHECK(silo_code_bits(silo_integer_word(&byte, 255)) == 8);
+    CHECK(silo_integer_word(&byte, 256) == 0 && silo_integer_word(&byte, -1) == 0);
+    word = silo_wide_word(&wide, UINT64_MAX);
+    CHECK(word != 0 && !silo_code_is_integer(word, UINT64_MAX));
+    CHECK(silo_wide_word(&byte, UINT64_MAX) == 0);
     CHECK(silo_key_word(&key, word, UINT64_MAX) == (uint64_t)INT64_MAX);
-    CHECK(silo_integer_word(&any, 1000, &word));
+    word = silo_integer_word(&any, 1000);
     CHECK(silo_key_word(&key, word, 1000) == 1024 && silo_key_word(&exact, word, 1000) == 1000);
     CHECK(silo_address_flags(&any, 64) == SILO_FLAG_ALIGNED16 && silo_address_flags(&any, 8) == 0);
     char room[160];
@@ -103,8 +103,7 @@ static void usual_grid(void) {
     const struct silo_parameter any = {.kind = SILO_PARAMETER_ANY};
     for (int64_t n = 0; n < 1000; n++) {
         const uint64_t slots[2] = {(uint64_t)n, (uint64_t)(n * 77)};
-        uint64_t codes[2];
-        CHECK(silo_integer_word(&any, n, &codes[0]) && silo_integer_word(&any, n * 77, &codes[1]));
+        const uint64_t codes[2] = {silo_integer_word(&any, n), silo_integer_word(&any, n * 77)};
         const silo_bindings bindings = {.slot_count = 2, .values = (const int64_t *)slots};
         CHECK(silo_grid_check_values(&grid, 2, slots, codes, &fault) == 0);
         CHECK(silo_grid_evaluate(&grid, &bindings, dims, &fault) == 0);

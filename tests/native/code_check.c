@@ -1,9 +1,11 @@
 /* Loaded code, its functions and scratch memory without Python, on the stub driver: argv has the
- * stub's path and "cuda" or "hip". For the sanitizers; says "done" where all is right. */
+ * stub's path, "cuda" or "hip", and perhaps "threads". For the sanitizers; says "done" where all is
+ * right. */
 #include "binary.h"
 #include "scratch.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -305,8 +307,47 @@ static void check_fork(struct silo_gpu_device *device) {
     CHECK(silo_gpu_ending() && stub_count(MODULES) == before);
 }
 
+/* ---- threads ---- */
+
+enum { THREADS = 4, TURNS = 200 };
+
+static void *load_and_let_go(void *argument) {
+    struct silo_gpu *gpu = argument;
+    silo_error own;
+    for (int turn = 0; turn < TURNS; turn++) {
+        struct silo_gpu_device *device = silo_gpu_device(gpu, turn % 2, &own);
+        struct silo_binary *binary =
+            device != NULL ? silo_binary_load(device, add, sizeof add - 1, NULL, &own) : NULL;
+        struct silo_function function = usual;
+        struct silo_lease lease;
+        if (binary == NULL || silo_binary_function(binary, "k", "add", &function, &own) != 0 ||
+            silo_scratch_take(NULL, device, NULL, "k", 64, 64, &lease, &own) != 0)
+            return "failed";
+        silo_binary_retain(binary);
+        silo_binary_launched_on(binary, (void *)0x3000);
+        silo_scratch_give(NULL, device, &lease);
+        silo_binary_release(binary);
+        silo_binary_release(binary);
+    }
+    return NULL;
+}
+
+/* All that is not there yet is made by several at one time. */
+static void check_threads(const char *path) {
+    struct silo_gpu *gpu = cuda ? &silo_cuda : &silo_hip;
+    pthread_t threads[THREADS];
+    CHECK(silo_gpu_open(gpu, path, &error) == 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, load_and_let_go, gpu) == 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *said = NULL;
+        CHECK(pthread_join(threads[i], &said) == 0 && said == NULL);
+    }
+    CHECK(stub_count(MODULES) == 0 && stub_count(ALLOCATIONS) == 0);
+}
+
 int main(int argc, char **argv) {
-    if (argc != 3 || (stub = dlopen(argv[1], RTLD_NOW)) == NULL)
+    if (argc < 3 || (stub = dlopen(argv[1], RTLD_NOW)) == NULL)
         return 2;
     void *const found[] = {symbol("stub_count"), symbol("stub_fail"), symbol("stub_capture"),
                            symbol("stub_memory")};
@@ -315,6 +356,11 @@ int main(int argc, char **argv) {
     memcpy(&stub_capture, &found[2], sizeof *found);
     memcpy(&stub_memory, &found[3], sizeof *found);
     cuda = strcmp(argv[2], "cuda") == 0;
+    if (argc > 3) {
+        check_threads(argv[1]);
+        puts("done");
+        return 0;
+    }
     CHECK(silo_gpu_forked_init() == 0);
     check_long_text();
     struct silo_gpu_device *device = check_device(argv[1]);

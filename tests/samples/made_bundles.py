@@ -2,16 +2,18 @@
 
 ``add`` takes what it is given and has variants by facts; ``kinds`` has a parameter of every type and a constant;
 ``fails`` fails in every program; ``shaped`` has a grid of an array's shape; ``bare`` has no grid; ``scratched`` needs
-scratch memory and ``clustered`` launch attributes (GPUs alone); ``fixed`` was built for one shape, ``foreign`` for a
-library.
+scratch memory, ``clustered`` launch attributes, and ``described`` takes a tensor descriptor (GPUs alone); ``fixed`` was
+built for one shape, ``strict`` for aligned memory; ``hungry`` needs more memory than there is; no CPU loads ``odd``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import shutil
+import struct
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from typing import Any
 import pytest
 
 from gpu_stub import text
+from made_binaries import make_elf, pack
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleVariant
 from silo.bundle.writer import write_bundle
@@ -27,7 +30,7 @@ from silo.core.config import Config
 from silo.core.dtypes import dtype
 from silo.core.expressions import Argument, ConfigValue, Const, OpKind
 from silo.core.extents import Extents
-from silo.core.launch_info import ABI_BYTES, AbiType, LaunchInfo, LayoutSlot
+from silo.core.launch_info import ABI_BYTES, AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.core.nodes import Extent, Node
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
@@ -100,6 +103,23 @@ def _object() -> bytes:
         return built.read_bytes()
 
 
+def _ptx(entry: str, sizes: Sequence[int]) -> bytes:
+    return text(entry, params=",".join(map(str, sizes)))
+
+
+def _hsaco(entry: str, sizes: Sequence[int]) -> bytes:
+    """A code object that says what it takes, and one argument more that the runtime fills in."""
+    own = [{".offset": 8 * i, ".size": size, ".value_kind": "by_value"} for i, size in enumerate(sizes)]
+    hidden = {".offset": 8 * len(own), ".size": 4, ".value_kind": "hidden_block_count_x"}
+    kernel = {".name": entry, ".vgpr_count": 8, ".args": [*own, hidden]}
+    numbers = (".vgpr_spill_count", ".private_segment_fixed_size", ".group_segment_fixed_size")
+    kernel |= dict.fromkeys(numbers, 0)
+    body = pack({"amdhsa.kernels": [kernel], "amdhsa.target": "amdgcn-amd-amdhsa--gfx942"})
+    note = struct.pack("<III", 7, len(body), 32) + b"AMDGPU\0\0" + body + bytes(-len(body) % 4)
+    names = b"\0" + entry.encode() + b"\0"
+    return make_elf([(".note", 7, 0, note, None), (".strtab", 3, 0, names, None)], machine=224, os_abi=64, flags=0x54C)
+
+
 class _Maker:
     def __init__(self, cpu: str) -> None:
         self.blobs: dict[str, bytes] = {}
@@ -117,19 +137,20 @@ class _Maker:
         target: str,
         entry: str,
         signature: Signature,
-        *layout: tuple[str, str],
+        *layout: tuple[str, ...],
         config: dict[str, Value] | None = None,
         facts: Specialization | None = None,
         kind: str = "",
         **launch: Any,
     ) -> BundleVariant:
-        slots = tuple(LayoutSlot(name, AbiType(abi)) for name, abi in layout)
+        slots = tuple(LayoutSlot(name, AbiType(abi), *part) for name, abi, *part in layout)
         parsed = Target.parse(target)
         if parsed.kind == "cpu":
             blob = self.put(kind or "so", _object())
         else:
-            sizes = ",".join(str(ABI_BYTES[slot.type]) for slot in slots)
-            blob = self.put(kind or {"cuda": "ptx", "hip": "hsaco"}[parsed.kind], text(entry, params=sizes))
+            sizes = [ABI_BYTES[slot.type] for slot in slots]
+            made_code = {"cuda": _ptx, "hip": _hsaco}[parsed.kind](entry, sizes)
+            blob = self.put(kind or {"cuda": "ptx", "hip": "hsaco"}[parsed.kind], made_code)
         if parsed.kind != "cpu":
             launch = {"threads": 128, "num_warps": 4, **launch}
         info = LaunchInfo(entry, slots, **launch)
@@ -170,7 +191,7 @@ def _typed_add(width: str) -> Signature:
 
 
 def _add(maker: _Maker) -> None:
-    def layout(width: str) -> list[tuple[str, str]]:
+    def layout(width: str) -> list[tuple[str, ...]]:
         return [("x", "ptr"), ("y", "ptr"), ("out", "ptr"), ("n", width)]
 
     aligned = tuple((name, Fact.ALIGNED_16) for name in ("out", "x", "y"))
@@ -252,6 +273,33 @@ def _others(maker: _Maker) -> None:
         for target in maker.targets()
     ]
     maker.add("fixed", rows, found, Const(2))
+    aligned = Specialization(facts=(("out", Fact.ALIGNED_16),))
+    found = [maker.variant("strict", target, "rows", rows, *layout, facts=aligned) for target in maker.targets()]
+    maker.add("strict", rows, found, Const(1))
+    found = [maker.variant("hungry", maker.targets()[0], "rows", rows, *layout, scratch_bytes=1 << 46)]
+    maker.add("hungry", rows, found, Const(1))
+    found = [maker.variant("odd", maker.targets()[0], "rows", rows, *layout, kind="hsaco")]
+    maker.add("odd", rows, found, Const(1))
+    descriptor = Parameter("source", ParameterKind.DESCRIPTOR, dtype("float16"), READ)
+    described = Signature((descriptor, Parameter("out", POINTER, dtype("int32"), WRITE)))
+    block = Specialization(constants=(("source", (64, 32)),))
+    encoded = TensorMap("source", swizzle=2, element_bytes=2, element_type=6, box=(64, 32))
+    axes = [f"{what}.{axis}" for what in ("shape", "stride") for axis in range(2)]
+    apart = [("source", "ptr", ""), *(("source", "i64", part) for part in axes), ("out", "ptr", "")]
+    found = [
+        maker.variant(
+            "described",
+            "cuda:sm_90",
+            "described",
+            described,
+            ("source", "tensormap"),
+            ("out", "ptr"),
+            facts=block,
+            tensor_maps=(encoded,),
+        ),
+        maker.variant("described", "hip:gfx942", "described", described, *apart, facts=block),
+    ]
+    maker.add("described", described, found, Extent("source", 0))
 
 
 def write_made(path: Path, machine: str = "") -> Path:

@@ -53,6 +53,12 @@ def _returns_nothing(*_arguments: object, **_options: object) -> None:
     pass
 
 
+def _class_of(module: str, name: str) -> Any:  # noqa: ANN401  # of a package that may not be here
+    """A class of a module that somebody has imported, else none that anything is of."""
+    found = sys.modules.get(module)
+    return () if found is None else getattr(found, name)
+
+
 class Kernel:
     """One kernel. ``tensor`` is the place of an argument that is a tensor, -1: none; ``written`` those of outputs."""
 
@@ -72,8 +78,7 @@ class Kernel:
         blocks: Mapping[str, tuple[int, Sequence[int] | None]],
     ) -> None:
         """Launch; ``blocks`` are those of descriptors, by their names, with the places of the tensors."""
-        torch: Any = sys.modules.get("torch") if self._has_operator else None
-        if torch is not None and isinstance(arguments[self._tensor], torch.Tensor):
+        if self._has_operator and isinstance(arguments[self._tensor], _class_of("torch", "Tensor")):
             if self._operator is None:
                 self._operator = getattr(self._library.operators(), self._name).default
             named: dict[str, Any] = {name: block for name, (_, block) in blocks.items() if block is not None}
@@ -81,12 +86,13 @@ class Kernel:
                 named["grid"] = (grid,) if isinstance(grid, int) else grid
             self._operator(*arguments, **named)
             return
+        array = _class_of("numpy", "ndarray")
         for at in self._written:  # what tvm-ffi hands over does not say so
-            if not getattr(getattr(arguments[at], "flags", None), "writeable", True):
+            if isinstance(arguments[at], array) and not arguments[at].flags.writeable:
                 raise ValueError(f"{self._name}: argument {at} is written, and the array is read-only")
         if self._function is None:
             self._function = self._library.functions()[self._name]
-        for at, block in blocks.values():
+        for at, block in blocks.values() if blocks else ():
             if block is not None:
                 arguments = (*arguments[:at], (arguments[at], tuple(block)), *arguments[at + 1 :])
         if grid is None:
