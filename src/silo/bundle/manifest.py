@@ -153,18 +153,16 @@ class _Table(Generic[T]):
     def digest(self, index: JSON, field: str) -> str:
         """What only an equal row has; made once, as many places may refer to a long row."""
         number = self._check.integer(index, field, 0, len(self._rows) - 1)
-        found = self._digests.get(number)
-        if found is None:
-            found = self._digests[number] = digest("row", self._rows[number])
-        return found
+        if number not in self._digests:
+            self._digests[number] = digest("row", self._rows[number])
+        return self._digests[number]
 
     def find(self, value: T) -> frozenset[int]:
         """The rows that hold ``value``, found without decoding any: one, or none, in a file as it should be."""
         wanted = self._encode(value)
         text = canonical_json(wanted)  # for Python, 1 and True are equal
-        return frozenset(
-            number for number, row in enumerate(self._rows) if row == wanted and canonical_json(row) == text
-        )
+        rows = ((number, row) for number, row in enumerate(self._rows) if row == wanted)
+        return frozenset(number for number, row in rows if canonical_json(row) == text)
 
     def names(self, member: str) -> frozenset[str]:
         """The names in one member of the rows, found without decoding any; a damaged row has none."""
