@@ -4,6 +4,9 @@
 
 #include "bundle.h"
 
+#include "cpu_pool.h"
+#include "gpu.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -12,9 +15,9 @@ void silo_bundle_log(struct silo_bundle *bundle, int level, uint32_t once, const
                      ...) {
     char text[512];
     va_list arguments;
-    if (bundle->options.log == NULL || (bundle->said & once) != 0)
+    if (bundle->options.log == NULL ||
+        (__atomic_fetch_or(&bundle->said, once, __ATOMIC_RELAXED) & once) != 0)
         return;
-    bundle->said |= once;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
@@ -56,10 +59,23 @@ static int copy_text(char **to, const char *text, silo_error *error) {
     return text != NULL && *to == NULL ? silo_fail_memory(error) : 0;
 }
 
+static pthread_once_t watching = PTHREAD_ONCE_INIT;
+static int watch_code;
+
+/* Prepare the thread pool and the GPU drivers for fork(); starts no thread. */
+static void watch_forks(void) {
+    watch_code = silo_cpu_pool_init();
+    if (watch_code == 0)
+        watch_code = silo_gpu_forked_init();
+}
+
 struct silo_bundle *silo_bundle_new(const void *data, size_t bytes, const char *name, bool mapped,
                                     const silo_options *options, silo_error *error) {
-    if (silo_forks_watch(error) != 0)
+    pthread_once(&watching, watch_forks);
+    if (watch_code != 0) {
+        silo_fail_memory(error);
         return NULL;
+    }
     struct silo_bundle *made = calloc(1, sizeof *made); /* owned by the caller */
     if (made == NULL) {
         silo_fail_memory(error);

@@ -20,7 +20,7 @@ struct silo_bundle {
     struct silo_kernel **kernels; /* owned, one a kernel of the file; atomic: NULL until found */
     struct silo_located *places;  /* owned list; atomic */
     struct silo_loaded_code *codes; /* owned list; atomic */
-    uint32_t said;                  /* enum silo_bundle_said: what the log was told already */
+    uint32_t said;                  /* atomic, enum silo_bundle_said: what the log was told */
 };
 
 /* What is said once a bundle. */

@@ -4,6 +4,7 @@
 #include "cpu_launch.h"
 #include "scratch.h"
 #include "tagged_error.h"
+#include "value_text.h"
 
 #include <stdio.h>
 
@@ -54,11 +55,16 @@ static SILO_NOINLINE int launch_error(const struct silo_served *served,
     const int ours = where->gpu == NULL ? code_of_cpu(code) : code_of(where->gpu, code);
     if (ours == SILO_ERROR_WRONG_DEVICE)
         hint = "; the stream is to be one of the device's primary context";
-    return silo_fail_driver(
-        error, ours, code, "%s: %s (code %d) from '%s' on %s:%d; grid=(%u, %u, %u), variant %u%s",
-        served->variant->kernel.data, where->driver->error_text(code), code,
-        served->variant->launch->entry.data, where->driver->name, (int)where->index,
-        launch->grid[0], launch->grid[1], launch->grid[2], served->number, hint);
+    struct silo_wording config = {0};
+    const char *said = where->driver->error_text(code); /* of this thread's last call */
+    silo_config_text(&config, served->variant->config);
+    silo_fail_driver(error, ours, code,
+                     "%s: %s (code %d) from '%s' on %s:%d; grid=(%u, %u, %u), config %s%s",
+                     served->variant->kernel.data, said, code, served->variant->launch->entry.data,
+                     where->driver->name, (int)where->index, launch->grid[0], launch->grid[1],
+                     launch->grid[2], silo_wording_read(&config), hint);
+    silo_wording_clear(&config);
+    return -1;
 }
 
 /* ---- parts of a launch ---- */

@@ -1,19 +1,19 @@
 /* A bundle opened: its manifest verified at once, kernels and variants when they are asked for,
  * each blob when it is read. Nothing is executed (silo.bundle.reader). */
 #include "bundle_codec.h"
+#include "fork_lock.h"
 #include "host_digest.h"
 #include "manifest_kernels.h"
 #include "manifest_open.h"
 #include "manifest_variants.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 struct silo_reader {
     /* Held while anything is decoded: tables, kernels and variants are made once, by whoever asks
      * first, and never change afterwards. */
-    pthread_mutex_t decoding;
+    struct silo_fork_lock decoding;
     struct silo_manifest manifest;
     const uint8_t *data; /* borrowed */
     const char *name;    /* in the arena */
@@ -116,7 +116,10 @@ struct silo_reader *silo_reader_open(const struct silo_reader_source *source, si
         silo_fail_memory(error);
         return NULL;
     }
-    pthread_mutex_init(&reader->decoding, NULL);
+    if (silo_fork_lock_init(&reader->decoding, error) != 0) {
+        free(reader);
+        return NULL;
+    }
     struct silo_manifest *manifest = &reader->manifest;
     const uint64_t memory = source->file_memory != 0 ? source->file_memory : FILE_MEMORY;
     reader->data = source->data;
@@ -138,7 +141,7 @@ void silo_reader_close(struct silo_reader *reader) {
     if (reader == NULL)
         return;
     silo_arena_free(&reader->manifest.arena);
-    pthread_mutex_destroy(&reader->decoding);
+    silo_fork_lock_destroy(&reader->decoding);
     free(reader->text);
     free(reader);
 }
@@ -179,12 +182,12 @@ const struct silo_kernel_info *silo_reader_kernel(struct silo_reader *reader, ui
                                                   silo_error *error) {
     struct silo_manifest *manifest = &reader->manifest;
     const struct silo_decoding decoding = silo_decoding_of(manifest, error);
-    pthread_mutex_lock(&reader->decoding);
+    silo_fork_lock_take(&reader->decoding);
     const struct silo_kernel_info *info = silo_kernel_head(manifest, &decoding, index);
     if (info != NULL && !manifest->kernels[index].grouped &&
         silo_variants_group(manifest, &decoding, index) != 0)
         info = NULL;
-    pthread_mutex_unlock(&reader->decoding);
+    silo_fork_lock_give(&reader->decoding);
     return info;
 }
 
@@ -193,32 +196,32 @@ const struct silo_variant *silo_reader_variant(struct silo_reader *reader, uint3
     struct silo_manifest *manifest = &reader->manifest;
     const struct silo_decoding decoding = silo_decoding_of(manifest, error);
     const struct silo_variant *variant = NULL;
-    pthread_mutex_lock(&reader->decoding);
+    silo_fork_lock_take(&reader->decoding);
     if (silo_kernel_head(manifest, &decoding, kernel) != NULL)
         variant = silo_variants_get(manifest, &decoding, kernel, number);
-    pthread_mutex_unlock(&reader->decoding);
+    silo_fork_lock_give(&reader->decoding);
     return variant;
 }
 
 bool silo_reader_has_config(struct silo_reader *reader, uint32_t kernel, uint32_t number,
                             const struct silo_config *config) {
-    pthread_mutex_lock(&reader->decoding);
+    silo_fork_lock_take(&reader->decoding);
     const bool has = silo_variants_has_config(&reader->manifest, kernel, number, config);
-    pthread_mutex_unlock(&reader->decoding);
+    silo_fork_lock_give(&reader->decoding);
     return has;
 }
 
 int silo_reader_check(struct silo_reader *reader, silo_error *error) {
     struct silo_manifest *manifest = &reader->manifest;
     const struct silo_decoding decoding = silo_decoding_of(manifest, error);
-    pthread_mutex_lock(&reader->decoding);
+    silo_fork_lock_take(&reader->decoding);
     int result = silo_tables_check(&decoding, manifest->tables);
     for (uint32_t i = 0; i < manifest->kernel_count && result == 0; i++) {
         if (silo_kernel_head(manifest, &decoding, i) == NULL ||
             silo_variants_check(manifest, &decoding, i) != 0)
             result = -1;
     }
-    pthread_mutex_unlock(&reader->decoding);
+    silo_fork_lock_give(&reader->decoding);
     return result;
 }
 

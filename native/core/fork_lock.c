@@ -1,12 +1,8 @@
 #include "fork_lock.h"
 
-#include "cpu_pool.h"
-#include "gpu.h"
-
 static uint32_t forks; /* written in children only, which have one thread then */
-static pthread_once_t watching = PTHREAD_ONCE_INIT;
-static int watch_code;
-
+static pthread_once_t counting = PTHREAD_ONCE_INIT;
+static int count_code;
 static pthread_mutex_t renewing = PTHREAD_MUTEX_INITIALIZER;
 
 static void count_fork(void) {
@@ -14,22 +10,15 @@ static void count_fork(void) {
     pthread_mutex_init(&renewing, NULL);
 }
 
-static void watch(void) {
-    watch_code = pthread_atfork(NULL, NULL, count_fork);
-    if (watch_code == 0)
-        watch_code = silo_cpu_pool_init();
-    if (watch_code == 0)
-        watch_code = silo_gpu_forked_init();
-}
-
-int silo_forks_watch(silo_error *error) {
-    pthread_once(&watching, watch);
-    return watch_code == 0 ? 0 : silo_fail_memory(error);
+static void count_forks(void) {
+    count_code = pthread_atfork(NULL, NULL, count_fork);
 }
 
 int silo_fork_lock_init(struct silo_fork_lock *lock, silo_error *error) {
+    pthread_once(&counting, count_forks);
     lock->forks = forks;
-    return pthread_mutex_init(&lock->mutex, NULL) == 0 ? 0 : silo_fail_memory(error);
+    return count_code == 0 && pthread_mutex_init(&lock->mutex, NULL) == 0 ? 0
+                                                                          : silo_fail_memory(error);
 }
 
 void silo_fork_lock_destroy(struct silo_fork_lock *lock) {

@@ -13,10 +13,6 @@ struct silo_fork_lock {
     uint32_t forks; /* how often this process and its parents had been forked when it was made */
 };
 
-/* Count forks, and prepare the thread pool and the GPU drivers for them. Once a process, before the
- * first lock; again: nothing. Starts no thread. */
-int silo_forks_watch(silo_error *error);
-
 int silo_fork_lock_init(struct silo_fork_lock *lock, silo_error *error);
 void silo_fork_lock_destroy(struct silo_fork_lock *lock);
 void silo_fork_lock_take(struct silo_fork_lock *lock);

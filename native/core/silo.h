@@ -213,7 +213,8 @@ enum silo_open_flags {
 };
 
 /* How a bundle is opened. Set `size` to sizeof(silo_options) and the rest to 0 or NULL as wanted.
- * Callbacks may come from any thread that calls into the bundle. */
+ * Callbacks may come from any thread that calls into the bundle, and call nothing of that bundle
+ * themselves: `vouch` and `log` run while others wait for what is being loaded. */
 typedef struct silo_options {
     size_t size;
     uint32_t flags;     /* enum silo_open_flags */
@@ -237,8 +238,8 @@ typedef struct silo_options {
     size_t compiled_count;
 } silo_options;
 
-/* Open a file, which stays mapped. `options` may be NULL; nothing of it is kept but its callbacks
- * and context. */
+/* Open a file, which stays mapped: replace it by renaming another one, and never write into it.
+ * `options` may be NULL; nothing of it is kept but its callbacks, context and `compiled`. */
 SILO_API int silo_open(const char *path, const silo_options *options, silo_bundle **bundle,
                        silo_error *error);
 

@@ -1,10 +1,15 @@
 """The parts of a call that need no Python, as C programs of their own under the sanitizers."""
 
+import ctypes
+import random
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from silo.core.launch_info import TensorMap
+from silo.launch.descriptors import map_problem
 
 HERE = Path(__file__).parent
 CORE = HERE.parents[1] / "native" / "core"
@@ -41,3 +46,57 @@ def test_the_guard_is_read_without_a_lock_while_it_grows(tmp_path, sanitizer):
 
 def test_words_grids_packing_layouts_shapes_and_maps(tmp_path):
     check(tmp_path, "call_check.c", CALL, "address,undefined")
+
+
+class MapForm(ctypes.Structure):
+    _fields_ = [
+        ("element_type", ctypes.c_int32),
+        ("element_bytes", ctypes.c_uint32),
+        ("swizzle", ctypes.c_int32),
+        ("rank", ctypes.c_uint32),
+        ("box", ctypes.c_uint32 * 5),
+        ("fp4_padded", ctypes.c_uint32),
+    ]
+
+
+class Error(ctypes.Structure):
+    _fields_ = [
+        ("code", ctypes.c_int32),
+        ("driver_code", ctypes.c_int32),
+        ("offset", ctypes.c_uint64),
+        ("field", ctypes.c_char * 128),
+        ("text", ctypes.c_char * 1024),
+        ("details", ctypes.c_void_p),
+    ]
+
+
+def test_c_and_python_refuse_the_same_tensor_maps_in_the_same_words(tmp_path):
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    rest = tmp_path / "rest.c"
+    rest.write_text("int silo_gpu_fail(void) { return -1; }\n")  # of drivers, which a check does not ask
+    output = tmp_path / "maps.so"
+    files = [str(CORE / "tensor_map.c"), str(CORE / "error.c"), str(rest)]
+    subprocess.run(
+        [compiler, "-std=c11", "-O1", "-shared", "-fPIC", f"-I{CORE}", *files, "-o", str(output)], check=True
+    )
+    library = ctypes.CDLL(str(output))
+    source = random.Random(7)
+    refused = 0
+    for _ in range(3000):
+        box = tuple(source.choice((1, 2, 4, 8, 16, 64, 256, 257)) for _ in range(source.randint(1, 5)))
+        form = TensorMap(
+            "x",
+            swizzle=source.randrange(5),
+            element_type=source.randrange(18),
+            element_bytes=source.choice((1, 2, 4, 8)),
+            box=box,
+        )
+        in_c = MapForm(form.element_type, form.element_bytes, form.swizzle, len(box), box)
+        error = Error()
+        result = library.silo_map_form_check(ctypes.byref(in_c), ctypes.byref(error))
+        problem = map_problem(form)
+        assert (error.text.decode() if result else None) == problem
+        refused += result != 0
+    assert 500 < refused < 2900

@@ -276,7 +276,13 @@ def test_untrusted_code(made):
 def test_kernels_that_fail(bundle):
     out = np.zeros(4, np.int32)
     for _ in range(2):
-        error = refused(FAULT, "fails: assertion failed: n < 3 .code 7. from 'fails' on cpu:0", bundle["fails"], out, 3)
+        error = refused(
+            FAULT,
+            "fails: assertion failed: n < 3 .code 7. from 'fails' on cpu:0; grid=.*, config",
+            bundle["fails"],
+            out,
+            3,
+        )
         assert error.driver_code == 7
     bundle["bare"](out, 1, grid=(4, 1, 1))  # and the program goes on
     assert out.tolist() == [4000, 4001, 4002, 4003]
@@ -284,6 +290,12 @@ def test_kernels_that_fail(bundle):
 
 def test_out_of_memory(bundle):
     refused(MEMORY, "hungry: no memory for the scratch", bundle["hungry"], np.zeros(4, np.int32), 1)
+
+
+def test_code_that_no_driver_launches(bundle):
+    refused(
+        UNSUPPORTED, "odd: its code is of kind hsaco, which no driver launches", bundle["odd"], np.zeros(4, "i4"), 1
+    )
 
 
 # ---- devices ----

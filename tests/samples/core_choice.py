@@ -41,6 +41,7 @@ BUNDLE_SOURCES = (
     "choice_report",
     "decide",
     "descriptor",
+    "fork_lock",
     "held",
     "host_digest",
     "intake",

@@ -3,7 +3,7 @@
 ``add`` takes what it is given and has variants by facts; ``kinds`` has a parameter of every type and a constant;
 ``fails`` fails in every program; ``shaped`` has a grid of an array's shape; ``bare`` has no grid; ``scratched`` needs
 scratch memory, ``clustered`` launch attributes, and ``described`` takes a tensor descriptor (GPUs alone); ``fixed`` was
-built for one shape, ``strict`` for aligned memory; ``hungry`` needs more memory than there is.
+built for one shape, ``strict`` for aligned memory; ``hungry`` needs more memory than there is; no CPU loads ``odd``.
 """
 
 from __future__ import annotations
@@ -278,6 +278,8 @@ def _others(maker: _Maker) -> None:
     maker.add("strict", rows, found, Const(1))
     found = [maker.variant("hungry", maker.targets()[0], "rows", rows, *layout, scratch_bytes=1 << 46)]
     maker.add("hungry", rows, found, Const(1))
+    found = [maker.variant("odd", maker.targets()[0], "rows", rows, *layout, kind="hsaco")]
+    maker.add("odd", rows, found, Const(1))
     descriptor = Parameter("source", ParameterKind.DESCRIPTOR, dtype("float16"), READ)
     described = Signature((descriptor, Parameter("out", POINTER, dtype("int32"), WRITE)))
     block = Specialization(constants=(("source", (64, 32)),))

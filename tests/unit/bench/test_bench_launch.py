@@ -12,9 +12,9 @@ pytest.importorskip("numpy")
 
 from bench import machine, paired  # numpy may be absent
 from bench.cold_start import command as cold_start
+from bench.launch import builds, report, run
 from bench.launch import capture as launch_capture
 from bench.launch import command as launch
-from bench.launch import report, run
 from bench.launch.cases import BLOCK, CASES, GRID, Call, Case, select
 from bench.launch.peers import AbsentError, Context, Row, nvidia, triton_own
 from bench.launch.peers import ours as peers
@@ -330,3 +330,27 @@ def test_a_child_that_fails_is_an_error_with_its_last_words():
     command = [sys.executable, "-c", "raise SystemExit('no context')"]
     with pytest.raises(cold_start.ChildError, match="no context"):
         cold_start.sample(command, {})
+
+
+# ---- two builds ----
+
+
+class Build:
+    """What a process of the bench answers, without one."""
+
+    def __init__(self, name, cost, asked):
+        self.name, self.cost, self.asked = name, cost, asked
+
+    def ask(self, **question):
+        self.asked.append((self.name, *question.values()))
+        return self.cost
+
+
+def test_two_builds_take_turns_and_each_begins_as_often():
+    asked = []
+    pair = (Build("other", 7.0, asked), Build("here", 9.0, asked))
+    found = list(builds.measure(pair, "5+3", "silo", rounds=4, bursts=3, launches=100))
+    assert found == [(7.0, 9.0)] * 4
+    warm = builds.SKIPPED_BURSTS
+    assert asked[:4] == [(one, *rest) for one in ("other", "here") for rest in (("5+3", "silo"), (warm, 100))]
+    assert [name for name, *_ in asked[4:]] == ["other", "here", "here", "other"] * 2
