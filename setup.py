@@ -48,6 +48,7 @@ class BuildWithSources(build_py):
         """In an editable install they are found in the tree."""
         super().run()
         if not self.editable_mode:
+            self.copy_file(str(ROOT / "LICENSE"), str(Path(self.build_lib) / "silo" / "export" / "LICENSE"))
             for part in ("core", "frameworks"):
                 target = Path(self.build_lib) / "silo" / "export" / part
                 self.mkpath(str(target))

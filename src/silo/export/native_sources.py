@@ -6,7 +6,7 @@ from pathlib import Path
 
 from silo.errors import PackageError
 
-__all__ = ["native_sources"]
+__all__ = ["licence", "native_sources"]
 
 
 def native_sources(part: str, marker: str) -> dict[str, bytes]:
@@ -22,3 +22,16 @@ def native_sources(part: str, marker: str) -> dict[str, bytes]:
     raise PackageError(
         f"libsilo's sources are neither in {here / part} nor in a source tree: install kernel-silo from its wheel"
     )
+
+
+def licence() -> bytes:
+    """The licence of those sources, which goes where they go.
+
+    Raises:
+        PackageError: it is not here.
+    """
+    here = Path(__file__).parent
+    for path in (here / "LICENSE", here.parents[2] / "LICENSE"):
+        if path.is_file():
+            return path.read_bytes()
+    raise PackageError(f"the licence of libsilo's sources is not in {here}: install kernel-silo from its wheel")

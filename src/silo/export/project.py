@@ -14,7 +14,7 @@ from silo.export.cpp_text import cpp_header
 from silo.export.frameworks import framework_files
 from silo.export.library import Library, element_type, filled, number
 from silo.export.names import comment_text, identifier, string_literal
-from silo.export.native_sources import native_sources
+from silo.export.native_sources import licence, native_sources
 from silo.export.selftest import selftest_source
 from silo.export.signatures import Function, Role
 from silo.version import __version__
@@ -84,7 +84,8 @@ def export_files(
         texts |= {"tests/selftest.cpp": selftest_source(library), "tests/selftest.hpp": filled("selftest.hpp")}
     core = {f"silo/{file}": data for file, data in native_sources("core", "silo.h").items()}
     frameworks = framework_files(library, torch=torch)
-    return {**core, **frameworks, **{file: text.encode() for file, text in texts.items()}, f"{name}.silo": bundle}
+    made = {file: text.encode() for file, text in texts.items()}
+    return {**core, "silo/LICENSE": licence(), **frameworks, **made, f"{name}.silo": bundle}
 
 
 # -- Code of the CPU that is compiled in -------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from silo.errors import BundleError
 from silo.export.build import built_libraries
 from silo.export.folder import Differences, Record, compare_folder, read_record, write_folder
 from silo.export.library import Library
+from silo.export.native_sources import licence
 from silo.export.operations import operations_of
 from silo.export.project import CpuSource, export_files, namespace_of
 from silo.export.python_package import package_files
@@ -138,7 +139,7 @@ def export_wheel(path: Path, package: str, folder: Path, options: ExportOptions 
         libraries = built_libraries(root / "export", library.name, root / "build", torch=asked.torch)
         operations = operations_of(library.functions)
         modules = package_files(wanted.module, wanted.version, library.name, operations, torch=asked.torch)
-        return write_wheel(folder, wanted, modules, libraries, torch=asked.torch)
+        return write_wheel(folder, wanted, modules, libraries, texts={"LICENSE-libsilo": licence()}, torch=asked.torch)
 
 
 def check_export(path: Path, folder: Path) -> Differences:
