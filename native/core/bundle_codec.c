@@ -56,7 +56,7 @@ static struct {
 } zstd;
 #define CALL(name) zstd.name
 
-/* Filled once; `opened` is seen by whoever comes through the gate. */
+/* Filled once; who has come through the gate sees it. */
 static pthread_once_t gate = PTHREAD_ONCE_INIT;
 static bool opened;
 static char why_not[SILO_CODEC_PROBLEM];
@@ -133,10 +133,10 @@ int silo_codec_expand(const uint8_t *stored, size_t stored_bytes, uint8_t *raw, 
         return SILO_ERROR_DAMAGED;
     }
 #ifndef SILO_ZSTD_LINKED
-    silo_codec *codec = __atomic_load_n(&given, __ATOMIC_ACQUIRE);
-    if (codec != NULL)
-        return codec(stored, stored_bytes, raw, raw_bytes, problem) == 0 ? 0 : SILO_ERROR_DAMAGED;
     pthread_once(&gate, open_library);
+    silo_codec *codec = __atomic_load_n(&given, __ATOMIC_ACQUIRE);
+    if (!opened && codec != NULL)
+        return codec(stored, stored_bytes, raw, raw_bytes, problem) == 0 ? 0 : SILO_ERROR_DAMAGED;
     if (!opened) {
         tell(problem,
              "it is stored with zstd, and libzstd is not here (%.80s): install it (libzstd1, "

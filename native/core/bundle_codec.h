@@ -1,5 +1,5 @@
 /* Blobs and manifests that are stored as a zstd frame. Silo has no decoder of its own: libzstd is
- * linked where it was found at build time, else given by the program, else opened by its name. */
+ * linked where it was found at build time, else opened by its name, else the program's is used. */
 #ifndef SILO_BUNDLE_CODEC_H
 #define SILO_BUNDLE_CODEC_H
 
@@ -14,7 +14,7 @@ enum { SILO_CODEC_PROBLEM = 256 };
 typedef int silo_codec(const void *stored, size_t stored_bytes, void *raw, size_t raw_bytes,
                        char problem[SILO_CODEC_PROBLEM]);
 
-/* What to use where libzstd is not linked; NULL: libzstd.so.1 by its name. */
+/* What to use where libzstd is neither linked nor found by its name; NULL: nothing. */
 void silo_codec_use(silo_codec *codec);
 
 /* The content size that a frame states: 0, or -1 with `problem` filled where it is none, or states

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 struct silo_reader {
-    /* Held while anything is decoded: tables, kernels and variants are made once, by whoever asks
-     * first, and never change afterwards. */
+    /* Held while anything is decoded: tables, kernels and variants are made once, by the thread
+     * that asks first, and never change afterwards. */
     struct silo_fork_lock decoding;
     struct silo_manifest manifest;
     const uint8_t *data; /* borrowed */

@@ -3,7 +3,7 @@
 /* Compile options that launch info has, of Silo's own compilers: silo.shipped.LAUNCH_OPTIONS. */
 static const char *const LAUNCH_OPTIONS[] = {"cpu_chunk", "cpu_threads", NULL};
 
-/* Kinds of blobs of Silo's own compilers, and those of them that are text that a check compiles:
+/* Kinds of blobs of Silo's own compilers, and the kinds of text that a check compiles:
  * silo.shipped.BLOB_KINDS. A test compares both. */
 static const char *const BLOB_KINDS[] = {"c", "cubin", "hsaco", "ptx", "so", "ttir", NULL};
 static const char *const CHECKED_KINDS[] = {"ttir", NULL};

@@ -1,4 +1,4 @@
-/* The names that a manifest may use: Silo's own, and those of plug-ins that the caller knows. */
+/* The names that a manifest may use: Silo's own, and names of plug-ins that the caller knows. */
 #ifndef SILO_KNOWN_NAMES_H
 #define SILO_KNOWN_NAMES_H
 

@@ -278,7 +278,7 @@ struct silo_reader_source {
      * knows: Python has plug-ins. Each list ends with NULL and is copied; may be NULL. */
     const char *const *blob_kinds;
     const char *const *launch_options;
-    const char *const *checked_kinds; /* those of `blob_kinds` that are text a check compiles */
+    const char *const *checked_kinds; /* of `blob_kinds` the kinds of text that a check compiles */
     const char *const *target_kinds;  /* of devices other than Silo's own */
 };
 

@@ -24,12 +24,34 @@ static void write_field(const struct silo_field *field, char *text, size_t room,
     *length += more < left ? more : left - 1;
 }
 
+/* Texts of a file may hold anything, and an error is shown to people: what a name may not have is
+ * made a question mark, and a character that was cut goes. */
+static void make_shown(char *text) {
+    size_t bytes = strlen(text), last = bytes;
+    while (last > 0 && ((unsigned char)text[last - 1] & 0xC0) == 0x80)
+        last--;
+    if (last > 0 && (unsigned char)text[last - 1] >= 0xC0) {
+        const unsigned char first = (unsigned char)text[last - 1];
+        const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+        if (bytes - (last - 1) < length)
+            text[bytes = last - 1] = 0;
+    }
+    if (silo_printable(text, bytes))
+        return;
+    for (size_t i = 0; i < bytes; i++) {
+        if ((unsigned char)text[i] < 0x20 || (unsigned char)text[i] >= 0x7F)
+            text[i] = '?';
+    }
+}
+
 static int refuse(const struct silo_decoding *decoding, const struct silo_field *field, int code,
                   const char *format, va_list arguments) {
-    char message[800], name[128];
+    char message[800], name[160]; /* which the error marks where it cuts it */
     size_t length = 0;
     vsnprintf(message, sizeof message, format, arguments);
     write_field(field, name, sizeof name, &length);
+    make_shown(message);
+    make_shown(name);
     return silo_fail_at(decoding->error, code, name, decoding->offset, "%s: %s", decoding->file,
                         message);
 }

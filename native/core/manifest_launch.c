@@ -152,7 +152,7 @@ static int option_order(const void *left, const void *right) {
     return silo_text_order(&a->name, &b->name);
 }
 
-/* Sort the members into those of launch info and options of compilers. */
+/* Sort the members into launch info's own and options of compilers. */
 static int split(const struct silo_decoding *decoding, const struct silo_field *field,
                  const struct silo_json *node, const struct silo_json *found[COUNT],
                  struct silo_launch_info *launch) {

@@ -153,23 +153,22 @@ static int decode_steps(const struct silo_decoding *decoding, const struct silo_
     return 0;
 }
 
-/* The names of the key, sorted: a list may have many bounds. */
-static const struct silo_string **sorted_key(const struct silo_decoding *decoding,
-                                             const struct silo_kernel_info *kernel) {
-    const struct silo_string **sorted =
-        silo_decoding_array(decoding, kernel->key_count, sizeof *sorted);
-    for (uint32_t i = 0; sorted != NULL && i < kernel->key_count; i++)
-        sorted[i] = &kernel->key[i];
-    if (sorted != NULL && kernel->key_count > 1)
-        qsort(sorted, kernel->key_count, sizeof *sorted, sorted_order);
+/* ---- the rules of a kernel ---- */
+
+/* Names sorted, for a list may have many bounds; NULL with the error filled. */
+static const struct silo_string **sorted_names(const struct silo_decoding *decoding,
+                                               const struct silo_string *names, uint32_t count) {
+    const struct silo_string **sorted = silo_decoding_array(decoding, count, sizeof *sorted);
+    for (uint32_t i = 0; sorted != NULL && i < count; i++)
+        sorted[i] = &names[i];
+    if (sorted != NULL && count > 1)
+        qsort(sorted, count, sizeof *sorted, sorted_order);
     return sorted;
 }
 
-/* ---- the rules of a kernel ---- */
-
 static int decode_dispatch(const struct silo_decoding *decoding, const struct silo_field *field,
                            const struct silo_json *node, const struct silo_kernel_info *kernel,
-                           const struct silo_string *const *key, struct silo_rules *rules) {
+                           struct silo_rules *rules) {
     enum { KEY, RULES, FALLBACK, UNSEEN };
     static const char *const names[] = {"key", "rules", "fallback"};
     static const char *const optional[] = {"unseen", NULL};
@@ -177,25 +176,31 @@ static int decode_dispatch(const struct silo_decoding *decoding, const struct si
     if (silo_need_members(decoding, field, node, names, 3, optional, found) != 0 ||
         silo_need_items(decoding, field, found[KEY], SILO_MAX_MEMBERS) != 0)
         return -1;
-    /* The kernel's, which has been checked. */
-    const struct silo_field *key_field = SILO_FIELD_MEMBER(field, "key");
-    bool same = found[KEY]->count == kernel->key_count;
-    for (uint32_t i = 0; same && i < kernel->key_count; i++) {
-        const struct silo_json *name = &found[KEY]->items[i];
-        same =
-            name->type == SILO_JSON_TEXT &&
-            silo_text_order(&(struct silo_string){name->text, name->count}, &kernel->key[i]) == 0;
+    const uint32_t count = found[KEY]->count;
+    struct silo_string *key = silo_decoding_array(decoding, count, sizeof *key);
+    if (key == NULL)
+        return -1;
+    bool same = count == kernel->key_count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (silo_need_text(decoding, field, &found[KEY]->items[i], &key[i]) != 0)
+            return -1;
+        same = same && silo_text_order(&key[i], &kernel->key[i]) == 0;
     }
-    if (!same)
-        return silo_refuse(decoding, key_field, "another key than the kernel's");
-    if (decode_table(decoding, field, found[RULES], kernel->key_count, rules) != 0)
+    if (decode_table(decoding, field, found[RULES], count, rules) != 0)
         return -1;
     rules->fallback = new_config(decoding, field, found[FALLBACK]);
     if (rules->fallback == NULL)
         return -1;
-    return found[UNSEEN] == NULL
-               ? 0
-               : decode_steps(decoding, field, found[UNSEEN], key, kernel->key_count, rules);
+    if (found[UNSEEN] != NULL) {
+        const struct silo_string **sorted = sorted_names(decoding, key, count);
+        if (sorted == NULL ||
+            decode_steps(decoding, field, found[UNSEEN], sorted, count, rules) != 0)
+            return -1;
+    }
+    if (!same)
+        return silo_refuse(decoding, SILO_FIELD_MEMBER(field, "key"),
+                           "another key than the kernel's");
+    return 0;
 }
 
 enum { RULES, SIGNATURE, TARGET, SPACE, EXTENTS, MEMBERS };
@@ -204,6 +209,7 @@ enum { RULES, SIGNATURE, TARGET, SPACE, EXTENTS, MEMBERS };
 struct identity {
     const struct silo_json *target, *signature, *extents; /* the last may be NULL */
     uint64_t hash;
+    uint32_t number;
 };
 
 static int by_hash(const void *left, const void *right) {
@@ -223,22 +229,27 @@ static int check_identities(const struct silo_decoding *decoding, const struct s
                             struct identity *identities, uint32_t count) {
     if (count > 1)
         qsort(identities, count, sizeof *identities, by_hash);
+    uint32_t again = count; /* the first that is like one before it */
     for (uint32_t i = 1; i < count; i++) {
         /* Those of one hash lie side by side; there is more than one only where they are equal, or
          * somebody looked for such. */
         for (uint32_t j = i; j-- != 0 && identities[j].hash == identities[i].hash;) {
-            if (same_identity(&identities[j], &identities[i]))
-                return silo_refuse(decoding, field,
-                                   "two dispatch rules for one target, signature and extents");
+            const uint32_t a = identities[i].number, b = identities[j].number;
+            const uint32_t later = a > b ? a : b;
+            if (later < again && same_identity(&identities[j], &identities[i]))
+                again = later;
         }
     }
+    if (again != count)
+        return silo_refuse(decoding, SILO_FIELD_ITEM(field, again),
+                           "two dispatch rules for one target, signature and extents");
     return 0;
 }
 
 static int decode_one(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                       const struct silo_field *field, const struct silo_json *node,
-                      const struct silo_kernel_info *kernel, const struct silo_string *const *key,
-                      struct silo_rules *rules, struct identity *identity) {
+                      const struct silo_kernel_info *kernel, struct silo_rules *rules,
+                      struct identity *identity) {
     static const char *const names[] = {"rules", "signature", "target"};
     static const char *const added[] = {"space", "extents", NULL};
     static const char *const first[] = {"space", NULL};
@@ -258,7 +269,7 @@ static int decode_one(struct silo_manifest *manifest, const struct silo_decoding
     rules->signature = silo_table_row(decoding, manifest->tables, SILO_TABLE_SIGNATURES, signature,
                                       found[SIGNATURE]);
     if (rules->signature == NULL || decode_dispatch(decoding, SILO_FIELD_MEMBER(field, "rules"),
-                                                    found[RULES], kernel, key, rules) != 0)
+                                                    found[RULES], kernel, rules) != 0)
         return -1;
     int64_t space;
     if (found[SPACE] != NULL && silo_need_integer(decoding, SILO_FIELD_MEMBER(field, "space"),
@@ -286,16 +297,16 @@ int silo_decode_rules(struct silo_manifest *manifest, const struct silo_decoding
     if (silo_need_items(decoding, field, node, SILO_MAX_RULES) != 0)
         return -1;
     struct silo_rules *rules = silo_decoding_array(decoding, node->count, sizeof *rules);
-    const struct silo_string **key = sorted_key(decoding, kernel);
     struct identity *identities = calloc(node->count + 1, sizeof *identities);
-    int result = rules != NULL && key != NULL ? 0 : -1;
+    int result = rules != NULL ? 0 : -1;
     if (identities == NULL)
         result = silo_fail_memory(decoding->error);
     uint64_t length = 0;
     for (uint32_t i = 0; i < node->count && result == 0; i++) {
         const struct silo_field *where = SILO_FIELD_ITEM(field, i);
-        result = decode_one(manifest, decoding, where, &node->items[i], kernel, key, &rules[i],
+        result = decode_one(manifest, decoding, where, &node->items[i], kernel, &rules[i],
                             &identities[i]);
+        identities[i].number = i;
         if (result != 0)
             break;
         const struct silo_json *signatures = manifest->tables[SILO_TABLE_SIGNATURES].rows;

@@ -75,7 +75,7 @@ __attribute__((target("sha,sse4.1"))) static void blocks_sha(uint32_t state[8], 
         for (int i = 0; i < 16; i++) {
             __m128i now = w[i & 3];
             if (i >= 4) {
-                /* Words 4i to 4i + 3 of the schedule, of those of the four steps before. */
+                /* Words 4i to 4i + 3 of the schedule, made of the sixteen before. */
                 const __m128i before = w[(i + 3) & 3];
                 now = _mm_sha256msg1_epu32(now, w[(i + 1) & 3]);
                 now = _mm_add_epi32(now, _mm_alignr_epi8(before, w[(i + 2) & 3], 4));

@@ -227,6 +227,7 @@ static PyMethodDef methods[] = {
      "(address, code, bits, readonly, (device type, index), sizes, strides) of an array."},
     {"bundle_check", silo_py_bundle_check, METH_VARARGS, silo_py_bundle_check_doc},
     {"bundle_digests", silo_py_bundle_digests, METH_VARARGS, silo_py_bundle_digests_doc},
+    {"set_codec", silo_py_set_codec, METH_O, silo_py_set_codec_doc},
     {"evaluate", silo_py_evaluate, METH_VARARGS, silo_py_evaluate_doc},
     {"tabulate", silo_py_tabulate, METH_VARARGS, silo_py_tabulate_doc},
     {"bucket", silo_py_bucket, METH_O, "The bucket of one integer."},

@@ -81,10 +81,10 @@ def _head(kernel) -> Head:
             roles[one.name] = "constant" if told is not None else "config"
             if told is not None:
                 constants[one.name] = _TEXTS if told["scalar"] == "" else (16, 64, 128)
-        elif "array" in told:
+        elif told is not None and "array" in told:
             roles[one.name] = "array"
         else:
-            roles[one.name] = "float" if isinstance(told["scalar"], dict) else "int"
+            roles[one.name] = "float" if told is not None and isinstance(told["scalar"], dict) else "int"
     return Head(
         kernel.name,
         kernel.source.signature,

@@ -97,9 +97,11 @@ class Comparison:
         for number in range(calls):
             likely: Variant | None = source.choice(here) if here and source.random() < 0.95 else None
             case = random_case(source, head, likely)
-            self._compare(kernel, device, case, tally, f"{name} on {place}, call {number} of seed {seed}")
+            self.compare(name, device, case, tally, f"{name} on {place}, call {number} of seed {seed}")
 
-    def _compare(self, kernel: BundledKernel, device: Place, case: Case, tally: Tally, where: str) -> None:
+    def compare(self, name: str, device: Place, case: Case, tally: Tally, where: str) -> None:
+        """One call."""
+        kernel: BundledKernel = self._kernels[name]
         kind = DEVICES[device.target.kind]
         arguments = {one: python_object(given, kind) for one, given in case.given.items()}
         grid = {} if case.grid is None else {"grid": case.grid}
@@ -120,11 +122,14 @@ class Comparison:
         elif code or found != expected:
             tally.differences.append(f"{where}: Python {expected}, C {found} (code {code})\n{case}")
         if call is not None and tally.outcomes[outcome] % _EXPLAINED == 0 and "grid" not in str(expected):
-            lines = python_reasons(kernel, call, device)
             mine = self._checker.explain(asked)
             tally.explained += mine is not None
+            try:
+                lines = python_reasons(kernel, call, device)
+            except BundleError as error:
+                lines = [str(error)]
             if mine is not None and mine != lines:
-                first = next(pair for pair in zip(lines, mine, strict=True) if pair[0] != pair[1])
+                first = next(pair for pair in zip(lines, mine, strict=False) if pair[0] != pair[1])
                 tally.differences.append(f"{where}: Python says {first[0]!r}, C says {first[1]!r}\n{case}")
 
 
@@ -133,7 +138,7 @@ def python_choice(kernel: BundledKernel, call: Any, device: Any) -> tuple[int, t
     chosen = next(kernel._candidates(call, device), None)  # as `choose` does, which says why not, and takes its time
     if chosen is None:
         raise NoVariantError("no variant")
-    number = next(i for i in range(len(kernel._kernel)) if kernel._kernel[i] is chosen)
+    number = next(i for i, one in kernel._kernel._read.items() if one is chosen)
     if call.grid is not None or kernel.grid is None:
         return number, ()
     variant = chosen.artifact.variant
@@ -191,7 +196,10 @@ def main(words: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--made", type=int, default=8, help="made-up bundles, among which the calls are shared")
     parser.add_argument("--made-calls", type=int, help="of each kernel of those, on each device; CALLS")
+    parser.add_argument("--damaged", type=int, default=0, help="instead, so many bundles that say odd things")
     options = parser.parse_args(words)
+    if options.damaged:
+        return _damaged(options)
     started, tally, known = time.monotonic(), Tally(), known_heads(heads())
     with tempfile.TemporaryDirectory(prefix="silo-choices-") as folder:
         made = list(bundles(Path(folder), options.made, options.seed))
@@ -214,6 +222,18 @@ def main(words: list[str]) -> int:
                 print(one)
             if tally.differences:
                 break
+    return 1 if tally.differences else 0
+
+
+def _damaged(options: argparse.Namespace) -> int:
+    from fuzz.choice_damage import compare_damaged
+
+    tally = Tally()
+    with tempfile.TemporaryDirectory(prefix="silo-choices-") as folder:
+        compare_damaged(Path(folder), heads(), options.damaged, options.seed, tally)
+    print(dict(tally.outcomes), dict(sorted(tally.codes.items())), f"{len(tally.differences)} differences")
+    for one in tally.differences[:5]:
+        print(one)
     return 1 if tally.differences else 0
 
 

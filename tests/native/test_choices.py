@@ -7,6 +7,7 @@ import pytest
 from core_choice import Checker
 from fuzz.choice_bundles import PLACES, heads, write
 from fuzz.choice_calls import DEVICES, Case, Given
+from fuzz.choice_damage import compare_damaged
 from fuzz.choices import Comparison, Place, Tally, known_heads
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant
@@ -43,6 +44,14 @@ def test_python_and_c_choose_the_same_variant_and_grid(made, name):
     assert not tally.differences, tally.differences[0]
     assert tally.calls == 200 * len(PLACES)
     assert tally.outcomes["chosen"] > 100
+
+
+def test_bundles_that_say_odd_things_are_refused_or_chosen_from_alike(tmp_path):
+    tally = Tally()
+    compare_damaged(tmp_path, KERNELS, 120, seed=5, tally=tally)
+    assert not tally.differences, tally.differences[0]
+    assert tally.outcomes["opened"] > 10
+    assert tally.outcomes["not opened"] > 10
 
 
 def array(of=F32, address=1 << 20, shape=(64,)):

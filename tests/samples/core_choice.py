@@ -9,10 +9,12 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core_native import NATIVE, compiler
 from silo.core.dtypes import DType
 from silo.core.nodes import Argument, ConfigValue, Const, DeviceFact, Extent, ItemSize, OpKind, Stride
+from silo.core.nodes import Node as Expression
 from silo.core.values import FunctionValue
 
 SOURCES = (
@@ -274,7 +276,7 @@ class Maker:
     def named(self, values) -> ctypes.Array:
         return self.array(NamedValue, [NamedValue(self.string(name), self.value(value)) for name, value in values])
 
-    def node(self, node: object) -> Node:
+    def node(self, node: Expression) -> Node:
         made = self.keep(Node())
         kinds = list(OpKind)
         match node:
@@ -414,7 +416,7 @@ class Checker:
         made = ctypes.pointer(maker.place(str(place.target), place.facts(), str(place.model)))
         return Asked(self._kernel(name), _Asked(arguments, len(names), device, call, made), maker)
 
-    def choose(self, asked: Asked) -> tuple[int, object]:
+    def choose(self, asked: Asked) -> tuple[int, Any]:
         """(0, (number, programs of the grid)), or (code, text)."""
         found, error = _Found(), Error()
         code = self._library.check_choose(

@@ -9,12 +9,56 @@ from silo.core.values import JSON
 from silo.errors import BundleFormatError, SiloError
 from silo.frozen import frozen
 
-__all__ = ["Checker"]
+__all__ = ["HIDDEN", "Checker", "is_shown"]
 
 T = TypeVar("T")
 
 # What the `from_json` of core values raises for JSON that they never wrote.
 _DECODE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, SiloError)
+
+
+# What a name may not have, whichever version of Unicode Python knows, as ranges: controls, formats, separators but the
+# space, surrogates, private and non-characters. Nothing in it is printable for any Python; the C reader has the same.
+HIDDEN: tuple[tuple[int, int], ...] = (
+    (0x0000, 0x001F),
+    (0x007F, 0x00A0),
+    (0x00AD, 0x00AD),
+    (0x0600, 0x0605),
+    (0x061C, 0x061C),
+    (0x06DD, 0x06DD),
+    (0x070F, 0x070F),
+    (0x0890, 0x0891),
+    (0x08E2, 0x08E2),
+    (0x1680, 0x1680),
+    (0x180E, 0x180E),
+    (0x2000, 0x200F),
+    (0x2028, 0x202F),
+    (0x205F, 0x206F),
+    (0x3000, 0x3000),
+    (0xD800, 0xF8FF),
+    (0xFDD0, 0xFDEF),
+    (0xFEFF, 0xFEFF),
+    (0xFFF0, 0xFFFB),
+    (0xFFFE, 0xFFFF),
+    (0x110BD, 0x110BD),
+    (0x110CD, 0x110CD),
+    (0x13430, 0x1343F),
+    (0x1BCA0, 0x1BCA3),
+    (0x1D173, 0x1D17A),
+    *((plane << 16 | 0xFFFE, plane << 16 | 0xFFFF) for plane in range(1, 13)),
+    (0xDFFFE, 0xE00FF),
+    (0xE01F0, 0x10FFFF),
+)
+
+
+def is_shown(text: str) -> bool:
+    r"""Whether no character of a name is ``HIDDEN``.
+
+    >>> is_shown("add \u00fc"), is_shown("add\u202e")
+    (True, False)
+    """
+    # Of the rest only those are not printable that a version of Unicode does not know yet.
+    return text.isprintable() or not any(low <= ord(one) <= high for one in text for low, high in HIDDEN)
 
 
 @frozen
@@ -68,7 +112,7 @@ class Checker:
     def name(self, data: JSON, field: str) -> str:
         """``data`` as a name: printable, not empty, at most 1024 characters."""
         text = self.text(data, field, 1024)
-        if not text or not text.isprintable():
+        if not text or not is_shown(text):
             raise self.error(field, f"not a name: {text!r}")
         return text
 

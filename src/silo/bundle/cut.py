@@ -44,7 +44,10 @@ def _cut_kernel(kernel: BundleKernel, targets: Sequence[Target] | None) -> Bundl
     if not variants:
         has = ", ".join(dict.fromkeys(str(one.artifact.variant.target) for one in kernel.variants)) or "nothing"
         wanted = ", ".join(map(str, targets or ()))
-        raise BundleError(f"kernel {kernel.name} has no code for {wanted or 'any target'}; it has code for {has}")
+        raise BundleError(
+            f"kernel {kernel.name} has no code for {wanted or 'any target'}; it has code for {has}: name other "
+            "targets, or the kernels that are wanted"
+        )
     keys = {rules_key(one.artifact.variant) for one in variants}
     return BundleKernel(
         name=kernel.name,

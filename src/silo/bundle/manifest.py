@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.bundle.checks import Checker
+from silo.bundle.checks import Checker, is_shown
 from silo.bundle.codec import believed
 from silo.bundle.contents import (
     Basis,
@@ -21,7 +21,6 @@ from silo.bundle.contents import (
     BundleKernel,
     BundleRules,
     BundleVariant,
-    RulesKey,
     VariantGroup,
     parse_document,
 )
@@ -52,7 +51,7 @@ from silo.core.plugins import is_blob_kind
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.core.values import JSON
+from silo.core.values import JSON, canonical_json
 from silo.core.variant import Variant
 from silo.errors import BundleFormatError
 from silo.frozen import frozen, replace
@@ -153,7 +152,10 @@ class _Table(Generic[T]):
     def find(self, value: T) -> frozenset[int]:
         """The rows that hold ``value``, found without decoding any: one, or none, in a file as it should be."""
         wanted = self._encode(value)
-        return frozenset(number for number, row in enumerate(self._rows) if row == wanted)
+        text = canonical_json(wanted)  # for Python, 1 and True are equal
+        return frozenset(
+            number for number, row in enumerate(self._rows) if row == wanted and canonical_json(row) == text
+        )
 
     def names(self, member: str) -> frozenset[str]:
         """The names in one member of the rows, found without decoding any; a damaged row has none."""
@@ -228,7 +230,7 @@ class Manifest:
         except ValueError as error:
             raise check.error("manifest", f"the manifest is not canonical JSON: {error}") from None
         top = check.members(data, "manifest", _TOP)
-        if top["format"] != [header.major, header.minor]:
+        if canonical_json(top["format"]) != canonical_json([header.major, header.minor]):
             raise check.error(
                 "format", f"the manifest says {top['format']!r}, the header {header.major}.{header.minor}"
             )
@@ -494,7 +496,7 @@ class Manifest:
 
     def _parse_rules(self, data: JSON, field: str, key: tuple[str, ...]) -> tuple[BundleRules, ...]:
         check = self._check
-        found: dict[RulesKey, BundleRules] = {}
+        found: dict[tuple[bytes, ...], BundleRules] = {}
         length = 0
         for number, item in enumerate(check.items(data, field, MAX_RULES)):
             where = f"{field}[{number}]"
@@ -511,7 +513,9 @@ class Manifest:
             length += self._signatures.length(row["signature"], f"{where}.signature")
             if length > self._allowed // EXPANDED_SHARE:
                 raise check.error(where, f"the signatures of the rules up to here are {length} characters long")
-            if found.setdefault(rules.key, rules) is not rules:
+            # By canonical text: defaults of 1 and True are equal for Python, and different calls.
+            parts = (str(rules.target), rules.signature.to_json(), row.get("extents"))
+            if found.setdefault(tuple(map(canonical_json, parts)), rules) is not rules:
                 raise check.error(where, "two dispatch rules for one target, signature and extents")
         return tuple(found.values())
 
@@ -583,6 +587,6 @@ def _launch_from_json(data: JSON) -> LaunchInfo:
         value = getattr(launch, name)
         if not 1 <= value <= 1 << 16 or value & (value - 1):
             raise ValueError(f"{name} is not a power of two up to 65536: {value}")
-    if not launch.entry or not launch.entry.isprintable():
+    if not launch.entry or not is_shown(launch.entry):
         raise ValueError(f"not an entry symbol: {launch.entry!r}")
     return launch

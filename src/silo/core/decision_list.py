@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from silo.core.config import Config
-from silo.core.nodes import Argument, Const, Node, OpKind, make
+from silo.core.nodes import INT64_MAX, Argument, Const, Node, OpKind, make
 from silo.core.reading import read_list, read_natural, read_text
 from silo.core.values import JSON, MAX_BOUNDS, MAX_STEPS, Value, malformed
 from silo.frozen import frozen
@@ -122,8 +122,14 @@ def _bound(data: JSON) -> Bound:
     if len(parts) != 3:
         raise malformed("a bound", data)
     name, above, most = parts
-    return Bound(
-        read_text(name, "the name of a bound"),
-        None if above is None else read_natural(above, "a bound"),
-        None if most is None else read_natural(most, "a bound"),
-    )
+    return Bound(read_text(name, "the name of a bound"), _limit(above), _limit(most))
+
+
+def _limit(data: JSON) -> int | None:
+    """A limit; of more than 64 bits it would be about values that no key has."""
+    if data is None:
+        return None
+    value = read_natural(data, "a bound")
+    if value > INT64_MAX:
+        raise malformed("a bound", data)
+    return value

@@ -463,7 +463,7 @@ def _from_json(data: JSON, numbers: Iterator[int]) -> Node:
             return _NAMED[tag](body)
         if tag in _AXES and isinstance(body, list) and len(body) == 2:
             name, axis = body
-            if isinstance(name, str) and isinstance(axis, int) and not isinstance(axis, bool):
+            if isinstance(name, str) and type(axis) is int and INT64_MIN <= axis <= INT64_MAX:
                 return _AXES[tag](name, axis)
     if isinstance(data, list) and data and isinstance(data[0], str):
         kinds = {kind.value: kind for kind in OpKind}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast
@@ -21,10 +22,13 @@ __all__ = [
     "JSON",
     "MAX_AXES",
     "MAX_BOUNDS",
+    "MAX_DIGITS",
     "MAX_NAMES",
+    "MAX_NESTING",
     "MAX_NODES",
     "MAX_PARAMETERS",
     "MAX_STEPS",
+    "MAX_TUPLES",
     "PARSE_BUDGET",
     "FunctionValue",
     "Value",
@@ -47,6 +51,9 @@ MAX_AXES = 32  # of an array: their extents are multiplied
 MAX_NODES = 65_536  # of an expression, which a launch evaluates
 MAX_STEPS = 65_536  # of a decision list, which a launch of a new size goes through
 MAX_BOUNDS = 64  # of one of its steps: they become one expression, whose depth is limited
+MAX_TUPLES = 64  # within each other
+MAX_DIGITS = 4300  # of an integer; Python's own limit, where nobody changed it
+MAX_NESTING = 256  # of lists and objects of a document; Python's parser has a limit that differs with its version
 
 # What one character of a JSON text stands for once it is parsed, in bytes: what CPython takes on a 64-bit machine.
 # Characters in strings count too, so an estimate is about twice the truth for ordinary documents; it is below the truth
@@ -73,6 +80,8 @@ class FunctionValue:
 
 
 Value: TypeAlias = "bool | int | float | str | DType | FunctionValue | tuple[Value, ...] | None"
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -108,7 +117,7 @@ def value_to_json(value: Value) -> JSON:
 def value_from_json(data: JSON) -> Value:
     """The inverse of :func:`value_to_json`; ``ValueError`` for anything that it never writes."""
     try:
-        value = _decoded(data)
+        value = _decoded(data, 0)
         if value_to_json(value) == data:
             return value
     except (ValueError, KeyError, OverflowError, RecursionError):
@@ -116,12 +125,12 @@ def value_from_json(data: JSON) -> Value:
     raise malformed("a value", data)
 
 
-def _decoded(data: JSON) -> Value:
+def _decoded(data: JSON, tuples: int) -> Value:
     if data is None or isinstance(data, bool | str | int):
         return data
     if isinstance(data, Mapping) and len(data) == 1:
         ((tag, body),) = data.items()
-        if tag == "int" and isinstance(body, str):
+        if tag == "int" and isinstance(body, str) and len(body) - body.startswith("-") <= MAX_DIGITS:
             return int(body)
         if tag == "float" and isinstance(body, str):
             return float("nan") if body == "nan" else float.fromhex(body)
@@ -131,8 +140,8 @@ def _decoded(data: JSON) -> Value:
             name, fingerprint = body
             if isinstance(name, str) and isinstance(fingerprint, str):
                 return FunctionValue(name, fingerprint)
-        if tag == "tuple" and isinstance(body, list):
-            return tuple(_decoded(item) for item in body)
+        if tag == "tuple" and isinstance(body, list) and tuples < MAX_TUPLES:
+            return tuple(_decoded(item, tuples + 1) for item in body)
     raise malformed("a value", data)
 
 
@@ -178,11 +187,13 @@ def _refuse_floats(data: object) -> None:
 
 
 def parse_json(text: bytes, budget: int = PARSE_BUDGET) -> JSON:
-    """Read JSON that holds no floats and no duplicate keys; ``ValueError`` otherwise.
+    """Read JSON in UTF-8 that holds no floats and no duplicate keys; ``ValueError`` otherwise.
 
-    Text that would take more than ``budget`` bytes of memory is refused before anything of it is built.
+    Text that would take more than ``budget`` bytes of memory, or is nested too deeply, is refused before anything of it
+    is built.
     """
     refuse_large(text, budget)
+    _refuse_deep(text)
 
     def no_float(literal: str) -> JSON:
         raise ValueError(f"a float in canonical JSON: {literal}")
@@ -196,7 +207,7 @@ def parse_json(text: bytes, budget: int = PARSE_BUDGET) -> JSON:
     try:
         return cast(
             "JSON",
-            json.loads(text, parse_float=no_float, parse_constant=no_float, object_pairs_hook=no_duplicates),
+            json.loads(text.decode(), parse_float=no_float, parse_constant=no_float, object_pairs_hook=no_duplicates),
         )
     except RecursionError:
         raise ValueError("JSON nested too deeply") from None
@@ -218,6 +229,29 @@ def footprint(text: bytes) -> int:
     """
     wide = 2 if text.isascii() else _WIDE
     return wide * len(text) + sum(cost * text.count(mark) for mark, cost in _COSTS)
+
+
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
+
+
+def _refuse_deep(text: bytes) -> None:
+    """Raise ``ValueError`` where lists and objects lie more than ``MAX_NESTING`` deep within each other."""
+    if text.count(b"[") + text.count(b"{") <= MAX_NESTING:
+        return
+    if b"\\" in text:
+        text = _STRING.sub(b"", text)
+    left = text.translate(_BRACKETS, _OTHERS).replace(b'""', b"")
+    if b'"' in left:  # there are brackets in strings
+        left = _STRING.sub(b"", text).translate(_BRACKETS, _OTHERS)
+    # What holds nothing goes, again and again: each time every tree is one lower.
+    for _ in range(MAX_NESTING):
+        shorter = left.replace(b"[]", b"")
+        if len(shorter) == len(left):
+            return  # nothing is left, or what is left is no JSON, which the parser says
+        left = shorter
+    if left:
+        raise ValueError("JSON nested too deeply")
 
 
 def refuse_large(text: bytes, budget: int) -> None:

@@ -17,7 +17,7 @@ from silo.export.library import (
     folded,
     number,
 )
-from silo.export.names import Names, comment_text, string_literal
+from silo.export.names import Names, comment_text, joined, string_literal
 from silo.export.signatures import Choice, Function, Role, Taken
 
 __all__ = ["c_header", "c_source"]
@@ -88,11 +88,11 @@ def c_header(library: Library) -> str:
         ]
     for function in library.functions:
         parameters = _c_parameters(library, function)
-        name = f"{library.name}_{function.c_name}"
+        name = joined(library.name, function.c_name)
         parts += [
             described(library, function),
             folded(f"int {name}", parameters, ";\n"),
-            folded(f"int {name}_warmup", parameters, ";\n\n"),
+            folded(f"int {joined(name, 'warmup')}", parameters, ";\n\n"),
         ]
     parts.append("#ifdef __cplusplus\n}\n#endif\n\n#endif\n")
     return "".join(parts)
@@ -125,12 +125,12 @@ def c_source(library: Library, head: str) -> str:
             f"{{\n{rows}    }}\n    return silo_absent_argument();\n}}\n"
         )
     for function in library.functions:
-        for suffix, action in (("", "silo_launch"), ("_warmup", "silo_warmup")):
+        for suffix, action in (((), "silo_launch"), (("warmup",), "silo_warmup")):
             parts.append(_definition(library, function, suffix, action))
     return "".join(parts)
 
 
-def _definition(library: Library, function: Function, suffix: str, action: str) -> str:
+def _definition(library: Library, function: Function, suffix: tuple[str, ...], action: str) -> str:
     spelled = _spell(library, function)
     arguments = ",\n".join(f"        {one.argument}" for one in spelled) or "        silo_absent_argument()"
     usual = "".join(
@@ -138,7 +138,7 @@ def _definition(library: Library, function: Function, suffix: str, action: str) 
         for one in function.parameters
         if one.role is Role.DESCRIPTOR and one.block
     )
-    head = folded(f"int {library.name}_{function.c_name}{suffix}", _c_parameters(library, function), " {\n")
+    head = folded(f"int {joined(library.name, function.c_name, *suffix)}", _c_parameters(library, function), " {\n")
     grid = "NULL" if function.has_grid else "grid"
     at = library.kernels.index(function.kernel)
     return (

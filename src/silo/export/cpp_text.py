@@ -13,7 +13,7 @@ from silo.export.library import (
     folded,
     number,
 )
-from silo.export.names import comment_text
+from silo.export.names import comment_text, joined
 from silo.export.signatures import Function, Role, Taken
 
 __all__ = ["cpp_header"]
@@ -89,21 +89,21 @@ def cpp_header(library: Library) -> str:
         parts.append(f"/// {comment_text(one.called)} of {comment_text(function.kernel)}.\n")
         parts.append(f"enum class {function.name}_{one.name} : int {{\n{rows}}};\n\n")
     for function in library.functions:
-        parts += [described(library, function), *_cpp_overloads(library, function, "")]
+        parts += [described(library, function), *_cpp_overloads(library, function, ())]
     parts.append("/// Load all that a call needs, and launch nothing.\nnamespace warmup {\n\n")
     for function in library.functions:
-        parts += _cpp_overloads(library, function, "_warmup")
+        parts += _cpp_overloads(library, function, ("warmup",))
     parts.append(f"}} // namespace warmup\n\n}} // namespace {library.namespace}\n\n#endif\n")
     return "".join(parts)
 
 
-def _cpp_overloads(library: Library, function: Function, suffix: str) -> list[str]:
+def _cpp_overloads(library: Library, function: Function, suffix: tuple[str, ...]) -> list[str]:
     parameters = _cpp_parameters(function)
     grid = [] if function.has_grid else ["dimensions"]
     given = [_cpp_argument(library, function, one) for one in function.parameters if one.is_given]
     made = "" if function.has_grid else "    const std::int64_t dimensions[3] = {grid.x, grid.y, grid.z};\n"
     # By its own name in C: among overloads, arguments of this namespace would bring those outside of `warmup` too.
-    name, words = f"{library.name}_{function.c_name}{suffix}", ["&queue", *grid, *given, "&error"]
+    name, words = joined(library.name, function.c_name, *suffix), ["&queue", *grid, *given, "&error"]
     return [
         folded(f"inline int {function.name}", ["silo_error &error", *parameters], " noexcept {\n"),
         made,

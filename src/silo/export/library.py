@@ -10,7 +10,7 @@ from importlib.resources import files
 from silo.core.dtypes import DType, DTypeKind
 from silo.core.recipes import ArrayRecipe, CaseRecipe, DescriptorRecipe
 from silo.core.values import Value
-from silo.export.names import comment_text
+from silo.export.names import comment_text, joined
 from silo.export.signatures import Function, Role, Taken
 
 __all__ = [
@@ -96,7 +96,7 @@ def number(value: Value) -> str:
 
 def enumeration(library: Library, function: Function, one: Taken) -> str:
     """The C name of the type of a constant that is neither a number nor a bool."""
-    return f"{library.name}_{function.name}_{one.name}"
+    return joined(library.name, function.name, one.name)
 
 
 def enumerations(library: Library) -> list[tuple[Function, Taken]]:

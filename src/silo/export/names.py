@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from silo.core.dtypes import DType
 from silo.core.values import Value
 
-__all__ = ["Names", "comment_text", "identifier", "string_literal", "word_of"]
+__all__ = ["Names", "comment_text", "identifier", "joined", "string_literal", "word_of"]
 
 # Keywords of C23 and C++20, their alternative tokens, and what compilers and common headers define as macros.
 _WORDS = """
@@ -31,9 +31,8 @@ def identifier(text: str) -> str:
     ('add', 'Norm_forward', 'class_', 'n2d', 'gr_f6_dfe')
     """
     plain = "".join(one if one.isascii() and (one.isalnum() or one == "_") else _spelled(one) for one in text)
-    # Two underscores in a row, and one before a capital, are the languages' own.
-    plain = re.sub("_+", "_", plain)
-    plain = re.sub("^_(?=[A-Z_]|$)", "n_", plain)
+    # Two underscores in a row, and one in front, are the languages' own.
+    plain = re.sub("_+", "_", plain).lstrip("_")
     if not plain or plain[0].isdigit():
         plain = f"n{plain}"
     return f"{plain}_" if plain in _RESERVED else plain
@@ -41,6 +40,15 @@ def identifier(text: str) -> str:
 
 def _spelled(character: str) -> str:
     return "_" if character.isascii() else f"_{ord(character):x}"
+
+
+def joined(*names: str) -> str:
+    """One name of several, which differ where these do.
+
+    >>> joined("demo", "class_", "warmup")
+    'demo_class_warmup'
+    """
+    return re.sub("_+", "_", "_".join(names))
 
 
 class Names:

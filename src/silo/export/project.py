@@ -13,7 +13,7 @@ from silo.export.c_text import c_header, c_source
 from silo.export.cpp_text import cpp_header
 from silo.export.frameworks import framework_files
 from silo.export.library import Library, element_type, filled, number
-from silo.export.names import comment_text, identifier, string_literal
+from silo.export.names import comment_text, identifier, joined, string_literal
 from silo.export.native_sources import licence, native_sources
 from silo.export.selftest import selftest_source
 from silo.export.signatures import Function, Role
@@ -96,7 +96,7 @@ def _place(one: CpuSource) -> str:
 
 
 def _function(library: Library, one: CpuSource) -> str:
-    return f"{library.name}_{identifier(one.entry)}_{one.sha256[:12]}"
+    return joined(library.name, identifier(one.entry), one.sha256[:12])
 
 
 def _machine(one: CpuSource) -> str:
@@ -188,7 +188,7 @@ def _readme(library: Library, sources: Sequence[CpuSource], *, tests: bool) -> s
     if tests:
         files += "| `tests/` | a self-test: the cases of the kernels, with the values that are expected |\n"
     kernels = "".join(
-        f"| {_cell(kernel)} | {', '.join(f'`{library.name}_{one.c_name}`' for one in own)} | "
+        f"| {_cell(kernel)} | {', '.join(f'`{joined(library.name, one.c_name)}`' for one in own)} | "
         f"{', '.join(dict.fromkeys(str(target) for one in own for target in one.targets))} |\n"
         for kernel in library.kernels
         for own in [[one for one in library.functions if one.kernel == kernel]]

@@ -57,7 +57,7 @@ def test_json_of_before_there_were_blocks():
         '"num_warps":4,"pdl":false,"profile_align":1,"profile_bytes":0,"registers":40,"scratch_align":1,'
         '"scratch_bytes":0,"shared_bytes":1024,"spills":null,"threads":128}'
     )
-    assert LaunchInfo.from_json(parse_json(old)) == INFO
+    assert LaunchInfo.from_json(parse_json(old.encode())) == INFO
     assert canonical_json(INFO.to_json()).decode() == old
 
 

@@ -95,6 +95,43 @@ def test_json_that_is_not_ours_is_refused(text):
         parse_json(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"[" * 257 + b"]" * 257, "too deeply"),
+        (b'{"a":' * 257 + b"1" + b"}" * 257, "too deeply"),
+        (b'["]",' * 300 + b"1" + b"]" * 300, "too deeply"),
+        (b'["\\"]",' * 300 + b"1" + b"]" * 300, "too deeply"),
+        (b'["\xed\xa0\x80"]', "utf-8"),
+        (b'\xef\xbb\xbf["a"]', "BOM"),
+        ('["a"]'.encode("utf-16"), "utf-8"),
+        (b"9" * 4301, "digit"),
+    ],
+)
+def test_limits_of_json_are_those_of_no_version_of_python(text, reason):
+    with pytest.raises(ValueError, match=reason):
+        parse_json(text)
+
+
+def test_what_is_within_the_limits_is_read():
+    deep = b"[" * 256 + b"]" * 256
+    assert canonical_json(parse_json(deep)) == deep
+    for text in ("[" * 300 + '"', '\\"' + "]" * 300):
+        assert parse_json(canonical_json([[[text]]])) == [[[text]]]
+
+
+@pytest.mark.parametrize(("count", "fits"), [(64, True), (65, False)])
+def test_tuples_are_within_each_other_only_so_far(count, fits):
+    data = 1
+    for _ in range(count):
+        data = {"tuple": [data]}
+    if fits:
+        assert value_to_json(value_from_json(data)) == data
+    else:
+        with pytest.raises(ValueError, match="not a value"):
+            value_from_json(data)
+
+
 def test_digest_depends_on_the_schema_and_on_nothing_but_the_data():
     assert digest("a/1", {"x": 1, "y": 2}) == digest("a/1", {"y": 2, "x": 1})
     assert digest("a/1", {"x": 1}) != digest("a/2", {"x": 1})

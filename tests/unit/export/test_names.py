@@ -15,13 +15,12 @@ TEXTS = st.text(max_size=30) | st.sampled_from(["", "_", "__x", "_X", "a__b", "i
 @given(TEXTS)
 def test_every_text_leads_to_a_name_that_both_languages_take(text):
     name = identifier(text)
-    assert re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name)
+    assert re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name)
     assert "__" not in name
-    assert not re.match("_[A-Z]", name)
     assert identifier(name) == name
 
 
-@pytest.mark.parametrize("name", ["add", "_row", "x2", "BLOCK_M", "relu_"])
+@pytest.mark.parametrize("name", ["add", "a_row", "x2", "BLOCK_M", "relu_"])
 def test_names_that_serve_stay(name):
     assert identifier(name) == name
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, cast
 
+from silo.artifacts.artifact import decoded
 from silo.bundle.contents import BundleContents
 from silo.bundle.cut import cut_contents, is_for
 from silo.bundle.documents import case_recipes
@@ -22,6 +23,7 @@ from silo.errors import BundleError
 from silo.export.build import built_libraries
 from silo.export.folder import Differences, Record, compare_folder, read_record, write_folder
 from silo.export.library import Library
+from silo.export.names import joined
 from silo.export.native_sources import licence
 from silo.export.operations import operations_of
 from silo.export.project import CpuSource, export_files, namespace_of
@@ -113,7 +115,7 @@ def export_cpp(path: Path, folder: Path, options: ExportOptions | None = None) -
     return Exported(
         folder=folder,
         namespace=library.namespace,
-        functions=tuple(f"{library.name}_{one.c_name}" for one in library.functions),
+        functions=tuple(joined(library.name, one.c_name) for one in library.functions),
         written=(*differences.stale, *(name for name in differences.missing if name in files)),
         removed=differences.superfluous,
         files=len(files),
@@ -204,7 +206,7 @@ def _cpu_sources(
                 found[artifact.blob.sha256, entry] = CpuSource(
                     artifact.blob.sha256,
                     entry,
-                    bundle.blob(text.sha256).decode(),
+                    decoded(text, bundle.blob(text.sha256)),
                     target.arch,
                     flags.source_flags(target, contract=contract),
                 )

@@ -1,0 +1,211 @@
+"""Good bundles that the readers' mutants are made of: small, and with everything that the format has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.bundle.contents import BundleContents, BundleKernel, BundleRules, BundleVariant
+from silo.bundle.reader import Bundle
+from silo.bundle.writer import write_bundle
+from silo.core import expressions
+from silo.core.config import Config
+from silo.core.decision_list import Bound, DecisionList, Step
+from silo.core.dispatch import DispatchRules
+from silo.core.dtypes import DTYPES, dtype
+from silo.core.expressions import Argument, ConfigValue, Const, OpKind
+from silo.core.extents import Extents
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
+from silo.core.nodes import DeviceFact, Extent, ItemSize, Node, Op, Stride
+from silo.core.signature import Effect, Parameter, ParameterKind, Signature
+from silo.core.specialization import Fact, Specialization
+from silo.core.target import Target
+from silo.core.values import FunctionValue, Value
+from silo.core.variant import Variant
+
+__all__ = ["corpus", "digests"]
+
+_VALUES: dict[str, Value] = {
+    "none": None,
+    "yes": True,
+    "one": 1,
+    "least": -(1 << 63),
+    "big": 1 << 70,
+    "small": -(1 << 63) - 1,
+    "half": 0.5,
+    "minus": -0.0,
+    "tiny": 5e-324,
+    "nan": float("nan"),
+    "infinite": float("-inf"),
+    "text": 'ä"\\\n\x00\U0001f600',
+    "type": dtype("bfloat16"),
+    "function": FunctionValue("f", "ab" * 32),
+    "tuple": (1, (2.0, None, (True,)), "x"),
+}
+
+
+def _tree(random: Random, depth: int) -> Node:
+    if depth == 0 or random.random() < 0.2:
+        leaves: tuple[Node, ...] = (
+            Const(random.choice((0, 1, -1, 7, (1 << 63) - 1, -(1 << 63)))),
+            Argument("n"),
+            Extent("x", random.choice((0, -1, 31))),
+            Stride("x", 1),
+            ItemSize("x"),
+            ConfigValue("BLOCK"),
+            DeviceFact("sm_count"),
+        )
+        return random.choice(leaves)
+    kind = random.choice(tuple(OpKind))
+    return Op(kind, tuple(_tree(random, depth - 1) for _ in range(kind.arity)))
+
+
+def _signature(*, typed: bool, random: Random) -> Signature:
+    kind = ParameterKind
+    if not typed:
+        return Signature(
+            (
+                Parameter("x"),
+                Parameter("out", default=None),
+                Parameter("n", default=random.choice((5, True, 1 << 80))),
+                Parameter("scale", default=1.5, specialize=False),
+                Parameter("desc", align=False),
+                Parameter("BLOCK", kind.CONSTEXPR, default=("a", (1,))),
+            )
+        )
+    return Signature(
+        (
+            Parameter("x", kind.POINTER, random.choice(DTYPES), Effect.READ),
+            Parameter("out", kind.POINTER, dtype("float16"), Effect.WRITE, None),
+            Parameter("n", kind.INTEGER, dtype("int64")),
+            Parameter("scale", kind.FLOAT, dtype("float32"), default=1.5),
+            Parameter("desc", kind.DESCRIPTOR, dtype("float8_e5m2"), Effect.NONE, align=False),
+            Parameter("BLOCK", kind.CONSTEXPR),
+        )
+    )
+
+
+def _specialization(random: Random) -> Specialization:
+    names = random.sample(sorted(_VALUES), 4)
+    facts = tuple((random.choice(("x", "n", "out")), fact) for fact in random.sample(tuple(Fact), 3))
+    extents = (("out", Extents((4, 0, 8))), ("x", Extents((64, 64), (64, -1)))) if random.random() < 0.5 else ()
+    return Specialization(
+        facts,
+        tuple((name, _VALUES[name]) for name in names),
+        extents,
+        (4, 1, (1 << 63) - 1) if random.random() < 0.3 else None,
+    )
+
+
+def _launch(random: Random) -> LaunchInfo:
+    maps = (TensorMap("desc", 3, 2, 6, (64, 64)), TensorMap("desc", 0, 1, 0, (1 << 20,), fp4_padded=True))
+    return LaunchInfo(
+        entry="add",
+        layout=(
+            LayoutSlot("x", AbiType.POINTER),
+            LayoutSlot("n", AbiType.I64),
+            LayoutSlot("desc", AbiType.TENSORMAP),
+            LayoutSlot("desc", AbiType.I32, "shape.4"),
+            LayoutSlot("desc", AbiType.I1, "nan"),
+            LayoutSlot("", AbiType.SCRATCH),
+        ),
+        num_warps=4,
+        threads=random.choice((0, 128, (1 << 31) - 1)),
+        cluster=(2, 1, 1 << 16),
+        shared_bytes=1024,
+        scratch_bytes=(1 << 48) - 1,
+        scratch_align=1 << 16,
+        registers=40,
+        spills=0,
+        cooperative=True,
+        tensor_maps=maps if random.random() < 0.5 else (),
+        options=(("cpu_chunk", 3), ("cpu_threads", 1)) if random.random() < 0.5 else (),
+    )
+
+
+def _rules(random: Random) -> tuple[BundleRules, ...]:
+    config = Config.of(BLOCK=64, num_warps=4)
+    unseen = DecisionList((Step((Bound("n", 16, 4096), Bound("m", None, (1 << 63) - 1)), config), Step((), config)))
+    table = {(1024, value): config for value in (1, "relu", 2048, None)}
+    return tuple(
+        BundleRules(
+            Target.parse(target),
+            _signature(typed=True, random=Random(number)),
+            DispatchRules.of(["n", "m"], table, config, unseen if number else None),
+            number,
+            (("x", Extents((4,))),) if number == 1 else (),
+        )
+        for number, target in enumerate(("cuda:sm_90a", "hip:gfx942", "cpu:x86-64-v3"))
+    )[: random.choice((1, 1, 3))]
+
+
+def _full(random: Random, names: tuple[str, ...]) -> tuple[BundleContents, dict[str, bytes]]:
+    """Kernels with something of everything."""
+    from tests.samples.bundle_samples import code, put
+
+    blobs: dict[str, bytes] = {}
+    kernels: list[BundleKernel] = []
+    for name in names:
+        variants: list[BundleVariant] = []
+        for number in range(random.choice((1, 1, 3))):
+            kind, target = random.choice(
+                (("cubin", "cuda:sm_90a"), ("hsaco", "hip:gfx942"), ("so", "cpu:x86-64-v3"), ("ptx", "metal:3.1"))
+            )
+            variant = Variant(
+                name,
+                "ab" * 32,
+                _signature(typed=True, random=random),
+                _specialization(random),
+                Config.of(BLOCK=64 << number, **random.choice(({}, _VALUES, {"num_warps": 8}))),
+                Target.parse(target),
+            )
+            sidecars: tuple[BlobRef, ...] = (put(blobs, "ttir", b"module {}" * 30),) if kind == "so" else ()
+            made = Artifact(
+                variant, _launch(random), put(blobs, kind, code(random, 160)), sidecars, "made-up 1.0", "cd" * 32
+            )
+            variants.append(BundleVariant(made, "first config"))
+        kernels.append(
+            BundleKernel(
+                name,
+                _signature(typed=False, random=random),
+                ("n", "m"),
+                ("BLOCK", "num_warps"),
+                (("EVEN", _tree(random, 3)),),
+                (_tree(random, 4), expressions.Const(1)),
+                tuple(variants),
+                _rules(random),
+                kind=random.choice(("", "triton")),
+            )
+        )
+    return BundleContents(tuple(kernels), (("name", "silo"),), (), (("note", "ü\n"),)), blobs
+
+
+def corpus() -> list[bytes]:
+    """The files, the same each time; small, as each mutant is read whole, twice."""
+    from tests.samples.bundle_samples import sample
+
+    found: list[bytes] = []
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "good.silo"
+        for kernels, variants in ((0, 0), (1, 1), (1, 2)):
+            made = sample(kernels, variants, blob_bytes=160)
+            write_bundle(path, made.contents, made.read_blob)
+            found.append(path.read_bytes())
+        for seed in range(24):
+            # Most have one kernel: what is wrong with one is soon found.
+            contents, blobs = _full(Random(seed), ("add",) if seed % 6 else ("add", "müll 64"))
+            write_bundle(path, contents, blobs.get)
+            found.append(path.read_bytes())
+    return found
+
+
+def digests(bundle: Bundle) -> dict[str, tuple[str, ...]]:
+    """What consent to every variant of a bundle would be given to."""
+    from silo.bundle.contents import calls_of, host_code
+
+    return {
+        kernel.name: tuple(host_code(one, calls_of(kernel)).digest for one in kernel.variants)
+        for kernel in bundle.contents().kernels
+    }

@@ -1,0 +1,242 @@
+"""The C reader of bundles beside Python's, which is its oracle."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from bundle_samples import sample, sealed
+from core_native import NATIVE, compiler
+from fuzz import readers
+from fuzz.reader_corpus import corpus, digests
+from silo._native import bundle_check, bundle_digests
+from silo.bundle.checks import HIDDEN
+from silo.bundle.format import CASES_KIND, DOCUMENT_KINDS, TRIALS_KIND
+from silo.bundle.reader import Bundle
+from silo.bundle.writer import write_bundle
+from silo.core.target import TARGET_KINDS
+from silo.shipped import BLOB_KINDS, LAUNCH_OPTIONS
+
+BEFORE = sorted((Path(__file__).parents[1] / "data" / "before").glob("*.silo"))
+NOTHING = ((), (), (), ())
+DEFAULT = 0
+# enum silo_code
+FOREIGN, TRUNCATED, DAMAGED, NEWER, TOO_LARGE, CODEC = range(2, 8)
+
+
+def check(data, memory=DEFAULT, known=NOTHING):
+    return bundle_check(data, memory, *known)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    path = tmp_path_factory.mktemp("good") / "k.silo"
+    made = sample(1, 2)
+    write_bundle(path, made.contents, made.read_blob)
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def manifest(good):
+    return Bundle.from_bytes(good).manifest_text
+
+
+# -- what both read -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", BEFORE, ids=lambda path: path.stem)
+def test_bundles_that_an_earlier_version_wrote_are_read(path):
+    data = path.read_bytes()
+    assert check(data) is None
+    assert bundle_digests(data, DEFAULT, *NOTHING) == digests(Bundle.from_bytes(data))
+
+
+def test_consent_is_given_to_one_digest_in_both(good):
+    """Over values of every kind: what Python hashes of decoded values, C writes of the rows that it has checked."""
+    for data in (good, *corpus()):
+        assert check(data) is None
+        assert bundle_digests(data, DEFAULT, *NOTHING) == digests(Bundle.from_bytes(data))
+
+
+def test_threads_decode_one_bundle_at_a_time(good):
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(check(good))) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert found == [None] * 8
+
+
+def test_a_sample_of_mutants_is_read_alike():
+    counts = {}
+    for seed, what, data, memory in readers.mutants(0, 400):
+        found, wrong = readers.judge(data, memory, compare_digests=seed % 5 == 0)
+        assert not wrong, (seed, what, wrong)
+        counts[found] = counts.get(found, 0) + 1
+    assert counts["taken"] > 30
+    assert counts["refused"] > 200
+
+
+@pytest.mark.parametrize("lie", [None, (DAMAGED, "manifest", 0, "text"), (NEWER, "", 0, "text")])
+def test_a_difference_of_the_readers_is_found(good, monkeypatch, lie):
+    data = good if lie else good[:-1]
+    monkeypatch.setattr(readers, "bundle_check", lambda *_: lie)
+    assert readers.judge(data, readers.DEFAULT_MEMORY)[0] == "different"
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def patched(data, at, form, value):
+    changed = bytearray(data)
+    struct.pack_into(form, changed, at, value)
+    return bytes(changed)
+
+
+def test_each_fault_has_its_code_field_and_offset(good):
+    offset = struct.unpack_from("<Q", good, 16)[0]
+    expected = {
+        (FOREIGN, "header.magic", 0): b"PK" + good[2:],
+        (TRUNCATED, "header", 10): good[:10],
+        (TRUNCATED, "header", 0): b"",
+        (TRUNCATED, "header.manifest_bytes", 24): good[:-1],
+        (DAMAGED, "header.manifest_bytes", 24): good + b"x",
+        (DAMAGED, "header.major", 8): patched(good, 8, "<H", 0),
+        (DAMAGED, "header.flags", 12): patched(good, 12, "<I", 2),
+        (DAMAGED, "header.manifest_offset", 16): patched(good, 16, "<Q", 65),
+        (NEWER, "", 2**64 - 1): patched(good, 10, "<H", 3),
+        (DAMAGED, "manifest", offset): patched(good, len(good) - 1, "<B", good[-1] ^ 1),
+    }
+    for (code, field, at), data in expected.items():
+        found = check(data)
+        assert found is not None
+        assert found[:3] == (code, field, at)
+        assert found[3].startswith("bundle")
+
+
+def test_the_field_of_a_member_is_named(good, manifest):
+    changed = re.sub(rb'"basis":"\w+"', b'"basis":"guessed"', manifest, count=1)
+    assert changed != manifest
+    assert check(sealed(good, changed, compress=True))[:2] == (DAMAGED, "kernels[0].variants[0].basis")
+
+
+def test_a_blob_that_was_changed_is_named(good):
+    entry = Bundle.from_bytes(good).blobs[0]
+    code, field, offset, text = check(patched(good, entry.offset, "<B", good[entry.offset] ^ 1))
+    assert (code, offset) == (DAMAGED, entry.offset)
+    assert field == f"blob {entry.kind} {entry.sha256[:16]}"
+    assert text
+
+
+def test_memory_is_limited_as_in_python(good, manifest):
+    raw = sealed(good, manifest, compress=False)
+    found = check(raw, 1)
+    assert found is not None
+    assert found[:2] == (TOO_LARGE, "manifest")
+    assert check(raw, 64 << 20) is None
+
+
+def test_what_stands_in_a_file_reaches_no_terminal(good, manifest):
+    for hostile in (b"\\u001b]0;title\\u0007", "\u202e".encode(), b"\\u0000", "\U0001f600".encode() * 400):
+        changed = manifest.replace(b'"cpu:x86-64-v3"', b'"' + hostile + b'"')
+        assert changed != manifest
+        code, _, _, text = check(sealed(good, changed, compress=False))
+        assert code == DAMAGED
+        assert text.isprintable()
+
+
+# -- one list of names in both ---------------------------------------------------------------------------------------
+
+
+def names_of(table):
+    text = (NATIVE / "known_names.c").read_text(encoding="utf-8")
+    return re.findall(r'"([^"]+)"', re.search(rf"{table}\[\] = \{{(.*?)\}}", text, re.DOTALL)[1])
+
+
+def test_the_names_that_bundles_may_use_are_the_same():
+    assert names_of("LAUNCH_OPTIONS") == list(LAUNCH_OPTIONS)
+    assert names_of("BLOB_KINDS") == list(BLOB_KINDS)
+    assert names_of("CHECKED_KINDS") == [kind for kind, (_, checked) in BLOB_KINDS.items() if checked]
+    assert names_of("DOCUMENT_KINDS") == list(DOCUMENT_KINDS) == [CASES_KIND, TRIALS_KIND]
+    assert names_of("TARGET_KINDS") == list(TARGET_KINDS)
+
+
+def test_the_characters_of_names_are_the_same():
+    text = (NATIVE / "printable.c").read_text(encoding="utf-8")
+    found = re.findall(r"\{(0x[0-9A-F]+), (0x[0-9A-F]+)\}", text)
+    assert [(int(low, 16), int(high, 16)) for low, high in found] == list(HIDDEN)
+
+
+def test_names_of_plugins_are_the_callers(good, manifest):
+    """Kinds of blobs and of targets, and launch options, that nobody here has."""
+    changed = manifest.replace(b'"cuda:sm_90"', b'"vulkan:1.3"')
+    data = sealed(good, changed, compress=False)
+    assert check(data)[1] == "tables.targets[1]"
+    assert check(data, DEFAULT, ((), (), (), ("vulkan",))) is None
+    option = re.sub(rb'"entry":', b'"vulkan_waves":3,"entry":', manifest)
+    data = sealed(good, option, compress=False)
+    assert check(data)[1] == "tables.launches[0]"
+    assert check(data, DEFAULT, ((), ("vulkan_waves",), (), ())) is None
+    kind = manifest.replace(b'"ttir"', b'"spirv"').replace(b'"c"', b'"b"')
+    data = sealed(good, kind, compress=False)
+    assert ".kind" in check(data)[1]
+    assert check(data, DEFAULT, (("b",), (), (), ())) is None
+
+
+# -- zstd --------------------------------------------------------------------------------------------------------------
+
+# Stands before the C library's: there is no libzstd here.
+NO_LIBRARY = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <string.h>
+void *dlopen(const char *name, int flags) {
+    void *(*real)(const char *, int);
+    void *found = dlsym(RTLD_NEXT, "dlopen");
+    memcpy(&real, &found, sizeof real);
+    return name != 0 && strstr(name, "zstd.so") != 0 ? 0 : real(name, flags);
+}
+"""
+WITHOUT = """
+import sys
+from pathlib import Path
+from silo import _native
+from silo.launch.native import path
+data = Path(sys.argv[1]).read_bytes()
+def refuse(frame, size):
+    raise ValueError("not today")
+for codec in ("silo's", lambda frame, size: b"", refuse, None):
+    if codec != "silo's":
+        _native.set_codec(codec)
+    print(_native.bundle_check(data, 0, (), (), (), ()))
+"""
+
+
+def test_without_libzstd_python_decompresses_and_without_that_the_error_names_the_cure(tmp_path):
+    (tmp_path / "shim.c").write_text(NO_LIBRARY)
+    shim = tmp_path / "shim.so"
+    subprocess.run([compiler("gcc"), "-shared", "-fPIC", str(tmp_path / "shim.c"), "-o", str(shim), "-ldl"], check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, str(BEFORE[0])],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LD_PRELOAD": str(shim)},
+    )
+    by_silo, short, raised, none = done.stdout.splitlines() or [done.stderr] * 4
+    assert by_silo == "None"
+    assert f"({DAMAGED}, 'manifest'" in short
+    assert "0 bytes came of a frame" in short
+    assert f"({DAMAGED}, 'manifest'" in raised
+    assert "not today" in raised
+    assert f"({CODEC}, 'manifest'" in none
+    assert "install it" in none
+    assert "silo export" in none
