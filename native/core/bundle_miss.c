@@ -37,16 +37,12 @@ static int check_elements(const struct silo_kernel_call *call, silo_error *error
     return 0;
 }
 
-/* A miss loads code, which no capture allows. */
-static int refuse_in_capture(const struct silo_kernel_call *call, silo_error *error) {
-    struct silo_gpu *gpu = NULL;
+/* A miss loads code, which no capture allows. The driver is open by now, whoever captures. */
+static int refuse_in_capture(const struct silo_kernel_call *call, const struct silo_located *where,
+                             silo_error *error) {
     int status = 0;
-    for (struct silo_gpu *const *one = silo_gpus; *one != NULL; one++)
-        if ((*one)->memory_type == call->queue->device)
-            gpu = *one;
-    if (gpu == NULL || call->queue->stream == NULL ||
-        !__atomic_load_n(&gpu->open, __ATOMIC_ACQUIRE) ||
-        gpu->stream_capturing(call->queue->stream, &status) != 0 || status == 0)
+    if (where->gpu == NULL || call->queue->stream == NULL ||
+        where->gpu->stream_capturing(call->queue->stream, &status) != 0 || status == 0)
         return 0;
     return silo_fail(error, SILO_ERROR_CAPTURING,
                      "%s is called in a way it was not called before while its stream is captured "
@@ -227,7 +223,7 @@ static int miss(struct silo_kernel_call *call, bool launched, struct silo_served
     struct sight sight;
     uint32_t number = 0;
     bool empty = false;
-    if (where == NULL)
+    if (where == NULL || refuse_in_capture(call, where, error) != 0)
         return -1;
     int result = look(call, &sight, error);
     if (result == 0)
@@ -264,8 +260,6 @@ int silo_call_miss(struct silo_kernel_call *call, bool launched, struct silo_ser
         return -1;
     if (launched && grid != NULL && (grid[0] == 0 || grid[1] == 0 || grid[2] == 0))
         return 0;
-    if (refuse_in_capture(call, error) != 0)
-        return -1;
     silo_fork_lock_take(&call->kernel->bundle->lock);
     /* Another thread may have been here first. */
     *served = silo_guard_find(&call->kernel->guard, call->tagged.key, call->tagged.words, &hash);
