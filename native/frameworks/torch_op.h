@@ -2,7 +2,8 @@
  * later release. For the generated library beside an exported one; C++17.
  *
  * An operator gives its tensors' dtype, device, shape and strides on, and runs on torch's current
- * stream. Errors are std::runtime_error, which torch raises as RuntimeError. */
+ * stream. What it writes counts as modified, so that autograd refuses a value which it had kept.
+ * Errors are std::runtime_error, which torch raises as RuntimeError. */
 #ifndef SILO_TORCH_OP_H
 #define SILO_TORCH_OP_H
 
@@ -114,6 +115,34 @@ struct gpu_library {
 inline const gpu_library &gpu() {
     static const gpu_library found;
     return found;
+}
+
+/* Calls an operator of torch whose first argument is a tensor, which it returns or says yes or no
+ * of; false where torch refuses. */
+template <size_t Count>
+bool ask(const char *name, AtenTensorHandle tensor, std::array<StableIValue, Count> &stack) {
+    AtenTensorHandle given = nullptr; /* what is called frees it */
+    check(aoti_torch_new_tensor_handle(tensor, &given), "a reference");
+    stack[0] = torch::stable::detail::from(given);
+    return torch_call_dispatcher(name, "", stack.data(), TORCH_ABI_VERSION) == TORCH_SUCCESS;
+}
+
+/* Whether autograd has a tensor for the result of something that it would differentiate. */
+inline bool is_result(AtenTensorHandle tensor) {
+    std::array<StableIValue, 1> stack{};
+    return !(ask("aten::is_leaf", tensor, stack) && torch::stable::detail::to<bool>(stack[0]));
+}
+
+/* Counts a tensor as modified, as operators of torch do with what they write: this one changes
+ * nothing where both axes are the same, but counts. False for a leaf that requires a gradient, and
+ * outside of inference mode for what was made in it. */
+inline bool modified(AtenTensorHandle tensor) {
+    std::array<StableIValue, 3> stack{};
+    if (!ask("aten::transpose_", tensor, stack))
+        return false;
+    const auto same = torch::stable::detail::to<AtenTensorHandle>(stack[0]);
+    check(aoti_torch_delete_tensor_object(same), "a reference");
+    return true;
 }
 
 /* ---- one call ---- */
@@ -233,6 +262,10 @@ class call {
         check(aoti_torch_get_strides(handle, &strides), "the strides");
         const void *data = nullptr;
         if (of.writes) {
+            if ((aoti_torch_grad_mode_is_enabled() && is_result(handle)) || !modified(handle))
+                fail(of, "is written, and torch does not allow that: it requires a gradient, "
+                         "which nothing written by a kernel has (torch.no_grad, or another "
+                         "tensor), or was made in inference mode");
             void *writable = nullptr;
             check(torch_get_mutable_data_ptr(handle, &writable), "the memory");
             data = writable;

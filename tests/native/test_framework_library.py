@@ -286,6 +286,33 @@ def test_an_operator_keeps_nothing_of_its_arguments(operator):
     assert [one() for one in watched] == [None] * 3
 
 
+def test_what_is_written_counts_as_modified(operator):
+    torch = pytest.importorskip("torch")
+    x, out = torch.ones(8), torch.zeros(8)
+    weight = torch.ones(8, requires_grad=True)
+    kept = (weight * out).sum()  # needs `out` as it is now
+    operator(x, out, 8)
+    assert out._version == 1
+    assert x._version == 0
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        kept.backward()
+    for wrong in (weight, weight * 2):
+        with pytest.raises(RuntimeError, match="argument 'out' is written, and torch does not allow that"):
+            operator(x, wrong, 8)
+    assert torch.equal(weight, torch.ones(8))
+    with torch.no_grad():
+        operator(x * 3, weight, 8)
+    with torch.inference_mode():
+        made = torch.zeros(8)
+        operator(x, made, 8)
+    assert torch.equal(weight, x * 3)
+    assert torch.equal(made, x)
+    view, scalar = torch.zeros(4, 8)[1].detach(), torch.zeros(())
+    operator(x, view, 8)
+    operator(x, scalar, 1)
+    assert (view.tolist(), scalar.item()) == ([1.0] * 8, 1.0)
+
+
 def test_operators_compile_for_shapes_that_change(operator):
     torch = pytest.importorskip("torch")
     torch.library.register_fake("affine::affine", lambda *_arguments, **_options: None)

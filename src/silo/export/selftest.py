@@ -9,6 +9,7 @@ from silo.core.checks import tolerance
 from silo.core.dtypes import DType
 from silo.core.generator import Fill
 from silo.core.nodes import Bindings, evaluate
+from silo.core.own_data import OWN_LIMIT
 from silo.core.recipes import (
     AliasRecipe,
     ArgumentRecipe,
@@ -90,6 +91,8 @@ def _text(library: Library, function: Function, case: CaseRecipe, name: str) -> 
     lines: list[str] = []
     tables: list[str] = []
     for argument, array in _arrays(case).items():
+        if array.fill is Fill.OWN and array.size * array.dtype.itemsize > OWN_LIMIT:
+            raise _LeftOutError(f"the values of {argument} are computed, and too many to be written down")
         arrays[argument] = made.give(argument)
         lines.append(_array(arrays[argument], array, f"{name}_{arrays[argument]}", tables))
     for argument, recipe in case.arguments:

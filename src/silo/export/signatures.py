@@ -122,7 +122,7 @@ def _fits(one: Taken, recipe: ArgumentRecipe | None) -> bool:
         return any(type(choice.value) is type(value) and choice.value == value for choice in one.choices)
     if one.role in _POINTING:
         return value is None and one.nullable
-    return _NUMBERS.get(type(value)) is one.role
+    return _NUMBERS.get(type(value)) is one.role and not _is_big(value)
 
 
 def functions_of(kernels: Sequence[BundleKernel], cases: Mapping[str, Sequence[CaseRecipe]]) -> tuple[Function, ...]:

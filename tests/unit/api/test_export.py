@@ -7,15 +7,19 @@ import sys
 
 import pytest
 
+from bundle_samples import put
 from core_native import compiler
 from export_samples import SHAPED_GRID, Maker, add_kernel, add_parameters, parameter
 from silo.api.commands.export import ExportOptions, check_export, export_cpp
 from silo.bundle.reader import open_bundle
 from silo.core.config import Config
 from silo.core.dtypes import DTYPES, dtype
+from silo.core.nodes import Argument, Const
+from silo.core.own_data import Formula
+from silo.core.recipes import ArrayRecipe, CaseRecipe, ScalarRecipe
 from silo.core.signature import Parameter, ParameterKind
 from silo.core.specialization import Fact, Specialization
-from silo.errors import BundleError, StoreError
+from silo.errors import BundleError, SourceError, StoreError
 
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Werror"]
 NAME = 'x */ int y; /* ??/ "\\'
@@ -203,3 +207,47 @@ def test_the_command(maker, tmp_path):
     assert silo(tmp_path, "k.silo").returncode == 2
     assert silo(tmp_path, "k.silo", "--check", "out", "--no-tests").returncode == 2
     assert silo(tmp_path, "nope.silo", "--cpp", "other").returncode == 3
+
+
+def test_cases_that_need_python_are_left_out_with_the_reason(maker, tmp_path):
+    kernel = add_kernel(maker)
+
+    def case(label, n=4, x=None, config=()):
+        arguments = (
+            ("x", x or ArrayRecipe.of("zeros", (4,))),
+            ("out", ArrayRecipe.of("empty", (4,))),
+            ("n", ScalarRecipe(n)),
+        )
+        return CaseRecipe(label, arguments, config=config)
+
+    computed = ArrayRecipe.of("own", (1 << 40,), "int8", own=Formula(Argument("i0")))
+    cases = [
+        case("asks", config=(("num_warps", 8),)),
+        case("huge", n=1 << 70),
+        case("computed", x=ArrayRecipe.of("own", (1 << 30,), "float32", own=Formula(Const(1)))),
+        case("typed", x=computed),
+    ]
+    kernel = maker.kernel("add", kernel.variants, cases=cases)
+    export_cpp(maker.write(tmp_path / "k.silo", [kernel]), tmp_path / "out")
+    text = (tmp_path / "out" / "tests" / "selftest.cpp").read_text()
+    for label, reason in (
+        ("asks", "it asks for compile options \\(num_warps\\), which typed functions do not take"),
+        ("huge", "no function takes arguments of its types"),
+        ("computed", "the values of x are computed, and too many to be written down"),
+        ("typed", "no function takes arguments of its types"),
+    ):
+        assert re.search(f'\\{{"add", "{label}", nullptr, "{reason}"\\}}', text)
+
+
+def test_text_that_is_none_is_an_error(maker, tmp_path):
+    wrong = maker.variant("add", add_parameters())
+    (sidecar,) = wrong.artifact.sidecars
+    blob = put(maker.blobs, "c", b"\xff\xfe")
+    artifact = wrong.artifact
+    artifact = type(artifact)(
+        artifact.variant, artifact.launch, artifact.blob, (blob,), artifact.compiler, artifact.job
+    )
+    assert sidecar != blob
+    path = maker.write(tmp_path / "k.silo", [maker.kernel("add", [type(wrong)(artifact, "")])])
+    with pytest.raises(SourceError, match="is not text"):
+        export_cpp(path, tmp_path / "out", ExportOptions(cpu_source=True))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, cast
 
+from silo.artifacts.artifact import decoded
 from silo.bundle.contents import BundleContents
 from silo.bundle.cut import cut_contents, is_for
 from silo.bundle.documents import case_recipes
@@ -205,7 +206,7 @@ def _cpu_sources(
                 found[artifact.blob.sha256, entry] = CpuSource(
                     artifact.blob.sha256,
                     entry,
-                    bundle.blob(text.sha256).decode(),
+                    decoded(text, bundle.blob(text.sha256)),
                     target.arch,
                     flags.source_flags(target, contract=contract),
                 )
