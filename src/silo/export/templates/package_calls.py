@@ -60,7 +60,7 @@ def _class_of(module: str, name: str) -> Any:  # noqa: ANN401  # of a package th
 
 
 class Kernel:
-    """One kernel. ``tensor`` is the place of an argument that is a tensor, -1: none; ``written`` the outputs' places."""
+    """One kernel. ``tensor`` is the place of a tensor argument, -1: none; ``written`` the outputs' places."""
 
     def __init__(self, library: Library, name: str, tensor: int, written: tuple[int, ...]) -> None:
         self._library = library
