@@ -279,13 +279,17 @@ static int decode_one(struct silo_manifest *manifest, const struct silo_decoding
         silo_decode_extents(decoding, SILO_FIELD_MEMBER(field, "extents"), found[EXTENTS],
                             &rules->extents, &rules->extent_count) != 0)
         return -1;
-    const struct silo_table *tables = manifest->tables;
+    struct silo_table *targets = &manifest->tables[SILO_TABLE_TARGETS];
+    struct silo_table *signatures = &manifest->tables[SILO_TABLE_SIGNATURES];
+    const uint32_t target_row = (uint32_t)found[TARGET]->integer;
+    const uint32_t signature_row = (uint32_t)found[SIGNATURE]->integer;
     *identity = (struct identity){
-        .target = &tables[SILO_TABLE_TARGETS].rows[found[TARGET]->integer],
-        .signature = &tables[SILO_TABLE_SIGNATURES].rows[found[SIGNATURE]->integer],
+        .target = &targets->rows[target_row],
+        .signature = &signatures->rows[signature_row],
         .extents = found[EXTENTS],
+        .hash =
+            silo_table_hash(targets, target_row) ^ 3 * silo_table_hash(signatures, signature_row),
     };
-    identity->hash = silo_json_hash(identity->target) ^ 3 * silo_json_hash(identity->signature);
     if (identity->extents != NULL)
         identity->hash ^= 5 * silo_json_hash(identity->extents);
     return 0;

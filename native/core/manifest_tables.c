@@ -31,7 +31,8 @@ int silo_tables_open(const struct silo_decoding *decoding, const struct silo_jso
         table->count = found[i]->count;
         table->values = silo_decoding_array(decoding, table->count, sizeof *table->values);
         table->lengths = silo_decoding_array(decoding, table->count, sizeof *table->lengths);
-        if (table->values == NULL || table->lengths == NULL)
+        table->hashes = silo_decoding_array(decoding, table->count, sizeof *table->hashes);
+        if (table->values == NULL || table->lengths == NULL || table->hashes == NULL)
             return -1;
     }
     return 0;
@@ -102,6 +103,12 @@ uint64_t silo_table_length(struct silo_table *table, uint32_t number) {
     if (table->lengths[number] == 0)
         table->lengths[number] = silo_json_dumped(&table->rows[number]);
     return table->lengths[number];
+}
+
+uint64_t silo_table_hash(struct silo_table *table, uint32_t number) {
+    if (table->hashes[number] == 0)
+        table->hashes[number] = silo_json_hash(&table->rows[number]) | 1;
+    return table->hashes[number];
 }
 
 int silo_tables_check(const struct silo_decoding *decoding, struct silo_table *tables) {

@@ -26,6 +26,7 @@ struct silo_table {
     uint32_t count;
     const void **values; /* of each row, NULL until it is first used */
     uint64_t *lengths;   /* of each row's text as Python writes it; 0: not measured yet */
+    uint64_t *hashes;    /* of each row, silo_json_hash; 0: not made yet */
 };
 
 /* The member `tables`. */
@@ -42,6 +43,9 @@ const void *silo_table_row(const struct silo_decoding *decoding, struct silo_tab
 
 /* About how long the text of a row is. */
 uint64_t silo_table_length(struct silo_table *table, uint32_t number);
+
+/* Equal for rows that are equal; made once, as many places may refer to a long row. */
+uint64_t silo_table_hash(struct silo_table *table, uint32_t number);
 
 /* Decode every row of every table. */
 int silo_tables_check(const struct silo_decoding *decoding, struct silo_table *tables);

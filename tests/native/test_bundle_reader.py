@@ -7,7 +7,6 @@ import re
 import struct
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -63,16 +62,6 @@ def test_consent_is_given_to_one_digest_in_both(good):
     for data in (good, *corpus()):
         assert check(data) is None
         assert bundle_digests(data, DEFAULT, *NOTHING) == digests(Bundle.from_bytes(data))
-
-
-def test_threads_decode_one_bundle_at_a_time(good):
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(check(good))) for _ in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert found == [None] * 8
 
 
 def test_a_sample_of_mutants_is_read_alike():
@@ -151,6 +140,50 @@ def test_what_stands_in_a_file_reaches_no_terminal(good, manifest):
         code, _, _, text = check(sealed(good, changed, compress=False))
         assert code == DAMAGED
         assert text.isprintable()
+
+
+# -- memory and threads ------------------------------------------------------------------------------------------------
+
+READER = (
+    "arena",
+    "dtypes",
+    "error",
+    "fork*",
+    "host_digest",
+    "json*",
+    "known_names",
+    "manifest_*",
+    "printable",
+    "sha256",
+)
+
+
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_without_memory_is_an_error_and_threads_decode_in_turn(tmp_path, good, sanitizer):
+    program = tmp_path / "check"
+    names = (*READER, "bundle_codec", "bundle_header", "bundle_reader")
+    sources = [str(Path(__file__).with_name("reader_check.c"))]
+    sources += sorted(str(path) for name in names for path in NATIVE.glob(f"{name}.c"))
+    flags = ["-std=c11", "-D_GNU_SOURCE=1", "-O1", "-g", f"-fsanitize={sanitizer}", "-pthread", f"-I{NATIVE}"]
+    wrapped = [f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc")]
+    built = subprocess.run(
+        [compiler("gcc"), *flags, *wrapped, *sources, "-o", str(program), "-ldl", "-lm"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "cannot find" in built.stderr and "san" in built.stderr:
+        pytest.skip("gcc has no such library here")
+    assert built.returncode == 0, built.stderr
+    files = []
+    for number, data in enumerate((good, *corpus()[:6])):
+        files.append(tmp_path / f"{number}.silo")
+        files[-1].write_bytes(data)
+    done = subprocess.run([str(program), *map(str, files)], capture_output=True, text=True, check=False, timeout=120)
+    if "unexpected memory mapping" in done.stderr:
+        pytest.skip("this kernel's address layout is none that ThreadSanitizer knows")
+    assert done.stdout == "done\n", done.stderr[-3000:]
+    assert done.returncode == 0
 
 
 # -- one list of names in both ---------------------------------------------------------------------------------------

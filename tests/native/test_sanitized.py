@@ -86,7 +86,7 @@ def test_native_tests_pass_under_the_sanitizers(sanitized):
     chosen = "not torch and not every_library and not strides and not a_thousand and not hits_allocate"
     chosen += " and not calls_within and not grid_function_frees and not at_the_place"  # own programs; torch; memory
     chosen += " and not may_call_kernels"  # frames are larger there
-    chosen += " and not without_libzstd"  # preloads a library too
+    chosen += " and not without_libzstd and not without_memory"  # their own programs and libraries
     run_tests(sanitized, *tests, "-k", chosen)
 
 

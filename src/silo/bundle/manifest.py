@@ -51,7 +51,7 @@ from silo.core.plugins import is_blob_kind
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.core.values import JSON, canonical_json
+from silo.core.values import JSON, canonical_json, digest
 from silo.core.variant import Variant
 from silo.errors import BundleFormatError
 from silo.frozen import frozen, replace
@@ -128,6 +128,7 @@ class _Table(Generic[T]):
         self._field = f"tables.{name}"
         self._rows = check.items(rows, self._field, MAX_VARIANTS)
         self._lengths: dict[int, int] = {}
+        self._digests: dict[int, str] = {}
         self._decode = decode
         self._encode = encode
         self._values: dict[int, T] = {}
@@ -149,13 +150,19 @@ class _Table(Generic[T]):
             found = self._lengths[number] = len(json.dumps(self._rows[number]))
         return found
 
+    def digest(self, index: JSON, field: str) -> str:
+        """What only an equal row has; made once, as many places may refer to a long row."""
+        number = self._check.integer(index, field, 0, len(self._rows) - 1)
+        if number not in self._digests:
+            self._digests[number] = digest("row", self._rows[number])
+        return self._digests[number]
+
     def find(self, value: T) -> frozenset[int]:
         """The rows that hold ``value``, found without decoding any: one, or none, in a file as it should be."""
         wanted = self._encode(value)
         text = canonical_json(wanted)  # for Python, 1 and True are equal
-        return frozenset(
-            number for number, row in enumerate(self._rows) if row == wanted and canonical_json(row) == text
-        )
+        rows = ((number, row) for number, row in enumerate(self._rows) if row == wanted)
+        return frozenset(number for number, row in rows if canonical_json(row) == text)
 
     def names(self, member: str) -> frozenset[str]:
         """The names in one member of the rows, found without decoding any; a damaged row has none."""
@@ -496,7 +503,7 @@ class Manifest:
 
     def _parse_rules(self, data: JSON, field: str, key: tuple[str, ...]) -> tuple[BundleRules, ...]:
         check = self._check
-        found: dict[tuple[bytes, ...], BundleRules] = {}
+        found: dict[tuple[str, str, bytes], BundleRules] = {}
         length = 0
         for number, item in enumerate(check.items(data, field, MAX_RULES)):
             where = f"{field}[{number}]"
@@ -514,8 +521,9 @@ class Manifest:
             if length > self._allowed // EXPANDED_SHARE:
                 raise check.error(where, f"the signatures of the rules up to here are {length} characters long")
             # By canonical text: defaults of 1 and True are equal for Python, and different calls.
-            parts = (str(rules.target), rules.signature.to_json(), row.get("extents"))
-            if found.setdefault(tuple(map(canonical_json, parts)), rules) is not rules:
+            extents = canonical_json(row["extents"]) if "extents" in row else b""
+            signature = self._signatures.digest(row["signature"], f"{where}.signature")
+            if found.setdefault((str(rules.target), signature, extents), rules) is not rules:
                 raise check.error(where, "two dispatch rules for one target, signature and extents")
         return tuple(found.values())
 
