@@ -37,7 +37,7 @@ static int check_elements(const struct silo_kernel_call *call, silo_error *error
     return 0;
 }
 
-/* A miss loads code, which no capture allows. The driver is open by now, whoever captures. */
+/* A miss loads code, which no capture allows. The driver is open by now. */
 static int refuse_in_capture(const struct silo_kernel_call *call, const struct silo_located *where,
                              silo_error *error) {
     int status = 0;

@@ -4,12 +4,50 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define BIT(number) (UINT32_C(1) << (number))
+
 #if defined(__x86_64__)
 
 #include <cpuid.h>
 
-/* State that the operating system saves when it changes threads: without it the registers cannot be
- * used, whatever the CPU has. */
+enum { BASIC_LEAF = 1, EXTENDED_LEAF = 7 };
+static const uint32_t AMD_LEAF = 0x80000001;
+
+/* Leaf 1, ecx. */
+enum {
+    SSE3 = BIT(0),
+    SSSE3 = BIT(9),
+    FMA = BIT(12),
+    CX16 = BIT(13),
+    SSE4_1 = BIT(19),
+    SSE4_2 = BIT(20),
+    MOVBE = BIT(22),
+    POPCNT = BIT(23),
+    XSAVE = BIT(26),
+    OSXSAVE = BIT(27), /* the system uses it, so xgetbv is there */
+    AVX = BIT(28),
+    F16C = BIT(29),
+};
+
+/* Leaf 0x80000001, ecx. */
+enum { LAHF = BIT(0), LZCNT = BIT(5) };
+
+/* Leaf 7, ebx. */
+enum {
+    BMI1 = BIT(3),
+    AVX2 = BIT(5),
+    BMI2 = BIT(8),
+    AVX512F = BIT(16),
+    AVX512DQ = BIT(17),
+    AVX512CD = BIT(28),
+    AVX512BW = BIT(30),
+};
+static const uint32_t AVX512VL = BIT(31);
+
+/* State that the system saves when it changes threads, bits of XCR0: without it the registers
+ * cannot be used, whatever the CPU has. */
+static const uint64_t YMM_SAVED = 0x6, ZMM_SAVED = 0xe6;
+
 static uint64_t saved_state(void) {
     uint32_t low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -21,38 +59,41 @@ static bool has(uint32_t word, uint32_t bits) {
 }
 
 const char *silo_cpu_level(void) {
-    const uint64_t ymm = 0x6, zmm = 0xe6;
-    uint32_t a, b, c, d, ext_b, ext_c;
-    if (!__get_cpuid(1, &a, &b, &c, &d))
+    uint32_t eax, ebx, ecx, edx, basic;
+    if (!__get_cpuid(BASIC_LEAF, &eax, &ebx, &basic, &edx) ||
+        !has(basic, SSE3 | SSSE3 | CX16 | SSE4_1 | SSE4_2 | POPCNT))
         return NULL;
-    const uint32_t basic = c;
-    /* sse3, ssse3, cx16, sse4.1, sse4.2, popcnt */
-    if (!has(basic, 1U << 0 | 1U << 9 | 1U << 13 | 1U << 19 | 1U << 20 | 1U << 23))
+    if (!__get_cpuid(AMD_LEAF, &eax, &ebx, &ecx, &edx) || !has(ecx, LAHF))
         return NULL;
-    if (!__get_cpuid(0x80000001, &a, &b, &ext_c, &d) || !has(ext_c, 1U << 0)) /* lahf */
-        return NULL;
-    const char *level = "x86-64-v2";
-    /* fma, movbe, xsave and its use by the system, avx, f16c; lzcnt */
-    if (!has(basic, 1U << 12 | 1U << 22 | 1U << 26 | 1U << 27 | 1U << 28 | 1U << 29) ||
-        !has(ext_c, 1U << 5) || !__get_cpuid_count(7, 0, &a, &ext_b, &c, &d))
-        return level;
+    const bool lzcnt = has(ecx, LZCNT);
+    if (!lzcnt || !has(basic, FMA | MOVBE | XSAVE | OSXSAVE | AVX | F16C) ||
+        !__get_cpuid_count(EXTENDED_LEAF, 0, &eax, &ebx, &ecx, &edx) ||
+        !has(ebx, BMI1 | AVX2 | BMI2))
+        return "x86-64-v2";
     const uint64_t saved = saved_state();
-    if (!has(ext_b, 1U << 3 | 1U << 5 | 1U << 8) || (saved & ymm) != ymm) /* bmi1, avx2, bmi2 */
-        return level;
-    level = "x86-64-v3";
-    /* avx512f, avx512dq, avx512cd, avx512bw, avx512vl */
-    if (!has(ext_b, 1U << 16 | 1U << 17 | 1U << 28 | 1U << 30 | 1U << 31) || (saved & zmm) != zmm)
-        return level;
-    return "x86-64-v4";
+    if ((saved & YMM_SAVED) != YMM_SAVED)
+        return "x86-64-v2";
+    const bool wide = has(ebx, AVX512F | AVX512DQ | AVX512CD | AVX512BW | AVX512VL);
+    return wide && (saved & ZMM_SAVED) == ZMM_SAVED ? "x86-64-v4" : "x86-64-v3";
 }
 
 #elif defined(__aarch64__) && defined(__linux__)
 
 #include <sys/auxv.h>
 
+/* Bits of AT_HWCAP, which are the kernel's ABI. */
+enum {
+    HAS_FP = BIT(0),
+    HAS_ASIMD = BIT(1),
+    HAS_CRC32 = BIT(7),
+    HAS_ATOMICS = BIT(8),
+    HAS_ASIMDRDM = BIT(12),
+    HAS_DCPOP = BIT(16),
+};
+
 const char *silo_cpu_level(void) {
-    /* fp, asimd, crc32, atomics, asimdrdm, dcpop: bits of the kernel's ABI */
-    const unsigned long needed = 1UL << 0 | 1UL << 1 | 1UL << 7 | 1UL << 8 | 1UL << 12 | 1UL << 16;
+    const unsigned long needed =
+        HAS_FP | HAS_ASIMD | HAS_CRC32 | HAS_ATOMICS | HAS_ASIMDRDM | HAS_DCPOP;
     return (getauxval(AT_HWCAP) & needed) == needed ? "aarch64-armv8.2" : NULL;
 }
 

@@ -30,7 +30,7 @@ int silo_node_evaluate(const struct silo_node *node, const struct silo_leaves *l
 /* What an operation makes of constants; -1 where it has no value. */
 int silo_node_apply(uint8_t op, const int64_t *operands, int64_t *value);
 
-/* Whether the value is always 0 or 1, a bool to whoever wrote it. */
+/* Whether the value is always 0 or 1, which its author took for a bool. */
 bool silo_node_is_predicate(const struct silo_node *node);
 
 /* For people: "cdiv((n + 1), BLOCK)". */

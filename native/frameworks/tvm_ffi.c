@@ -256,7 +256,7 @@ static int read_tensor(struct call *call, const struct silo_framework_parameter 
                          parameter->name);
     if (SILO_UNLIKELY(tensor->dtype.lanes != 1))
         return silo_fail(call->error, SILO_ERROR_DTYPE,
-                         "%s: argument '%s' has elements of %d lanes; kernels take those of one",
+                         "%s: argument '%s' has elements of %d lanes; kernels take elements of one",
                          call->kernel->name, parameter->name, (int)tensor->dtype.lanes);
     if (place(call, tensor, parameter->name) != 0)
         return -1;

@@ -11,7 +11,7 @@ const char silo_py_set_codec_doc[] =
     "set_codec(decompress)\n\nWhere libzstd is not installed, decompress(frame, bytes) -> bytes is "
     "called for bundles that are stored compressed; None: such a bundle is an error.";
 
-/* Replaced under the GIL, and borrowed under it by whoever calls. */
+/* Replaced under the GIL, and borrowed under it by the caller. */
 static PyObject *decompress;
 
 static int by_python(const void *stored, size_t stored_bytes, void *raw, size_t raw_bytes,

@@ -7,6 +7,7 @@
 #include "silo.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +122,91 @@ static void shapes(silo_bundle *bundle) {
     NEED(silo_launch(find(bundle, "bare"), &cpu, arguments, 2, &call, &error) == 0);
 }
 
+/* ---- calls of noise: refused or not, nothing is read that is not there ---- */
+
+static uint64_t state;
+
+static uint64_t draw(uint64_t below) {
+    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (state >> 33) % below;
+}
+
+static silo_argument noise_argument(const int64_t *numbers, char *memory) {
+    static const uint16_t elements[] = {SILO_FLOAT32, SILO_INT32,    SILO_UINT8, SILO_FLOAT16,
+                                        SILO_INT16,   SILO_BFLOAT16, 0x0777,     0};
+    static const char *const texts[] = {"plain", "relu", "", "gelu", NULL};
+    silo_argument made = silo_absent_argument();
+    made.kind = (uint8_t)draw(12);
+    made.flags = (uint8_t)(draw(2) ? 0 : draw(32));
+    made.element = elements[draw(8)];
+    made.rank = (int32_t)draw(draw(4) ? 4 : 40) - 1;
+    made.shape = draw(8) ? numbers + draw(8) : NULL;
+    made.strides = draw(2) ? numbers + draw(8) : NULL;
+    made.block = draw(3) ? numbers + draw(8) : NULL;
+    made.value.pointer = draw(6) ? memory + draw(3) * 8 : NULL;
+    if (made.kind == SILO_ARGUMENT_INT)
+        made.value.integer = draw(2) ? numbers[draw(32)] : (int64_t)draw(64);
+    else if (made.kind == SILO_ARGUMENT_FLOAT)
+        made.value.real = (double)draw(8) / 2;
+    else if (made.kind == SILO_ARGUMENT_TEXT)
+        made.value.text = texts[draw(5)];
+    return made;
+}
+
+/* What suits a parameter of these kernels, by its name. */
+static silo_argument fitting_argument(const char *kernel, const char *name, char *memory) {
+    static const int64_t shape[] = {4}, extents[] = {32, 64}, block[] = {64, 32};
+    const bool adds = strcmp(kernel, "add") == 0;
+    if (strcmp(name, "out") == 0 || adds)
+        if (strcmp(name, "n") != 0 && strcmp(name, "BLOCK") != 0)
+            return silo_array(memory,
+                              adds                           ? SILO_FLOAT32
+                              : strcmp(kernel, "kinds") == 0 ? SILO_UINT8
+                                                             : SILO_INT32,
+                              1, shape, NULL);
+    if (strcmp(name, "source") == 0)
+        return silo_descriptor(memory, SILO_FLOAT16, 2, extents, NULL, block);
+    if (strcmp(name, "BLOCK") == 0 || strcmp(name, "MODE") == 0)
+        return silo_absent_argument();
+    if (name[0] == 'b' && name[1] == '\0')
+        return silo_bool(1);
+    return name[0] == 'f' || name[0] == 'b' ? silo_float(0.5) : silo_int(1 + (int64_t)draw(32));
+}
+
+static void noise(silo_bundle *bundle, uint64_t seed) {
+    static const int64_t extents[] = {1, 2, 16, 32, 64, 4, 0, -1, INT64_MAX, INT64_MIN, 1 << 20, 3};
+    static _Alignas(16) char memory[64];
+    static const int64_t empty[] = {0, 1, 1};
+    const silo_call nothing = {.grid = empty};
+    int served = 0;
+    state = seed;
+    for (int round = 0; round < 4000; round++) {
+        const size_t which = draw(silo_kernel_count(bundle));
+        silo_kernel *kernel = find(bundle, silo_kernel_name(bundle, which));
+        silo_argument arguments[16];
+        int64_t numbers[64];
+        silo_error error;
+        for (int i = 0; i < 64; i++)
+            numbers[i] = extents[draw(draw(3) ? 6 : 12)];
+        const size_t own = silo_parameter_count(kernel), count = own + draw(3) - 1;
+        for (size_t i = 0; i < count; i++)
+            arguments[i] = i >= own || draw(8) == 0
+                               ? noise_argument(numbers, memory)
+                               : fitting_argument(silo_kernel_name(bundle, which),
+                                                  silo_parameter_name(kernel, i), memory);
+        if (silo_warmup(kernel, &cpu, arguments, count, NULL, &error) != 0)
+            silo_error_clear(&error);
+        else
+            served++;
+        if (silo_launch(kernel, &cpu, arguments, count, &nothing, &error) != 0)
+            silo_error_clear(&error);
+        char *text = NULL;
+        if (round % 8 == 0 && silo_explain(kernel, &cpu, arguments, count, NULL, &text, NULL) == 0)
+            silo_free(text);
+    }
+    NEED(served > 500);
+}
+
 static void *work(void *data) {
     silo_bundle *bundle = data;
     for (int i = 0; i < 12; i++) {
@@ -155,6 +241,7 @@ int main(int count, char **words) {
             NEED(pthread_create(&threads[i], NULL, work, bundle) == 0);
         for (int i = 0; i < 4; i++)
             pthread_join(threads[i], NULL);
+        noise(bundle, 7U + (unsigned)repeat);
         if (strcmp(words[2], "fork") == 0)
             child(bundle);
         silo_close(bundle);

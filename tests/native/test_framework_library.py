@@ -9,6 +9,7 @@ import gc
 import importlib
 import importlib.util
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -227,6 +228,27 @@ def operator(built):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     torch.ops.load_library(built / "affine/frameworks/libaffine_torch.so")
     return torch.ops.affine.affine.default
+
+
+def test_operators_use_nothing_newer_than_torch_2_10(built):
+    if not HAS_TORCH:
+        pytest.skip("torch is not installed")
+    words = [
+        "nm",
+        "-D",
+        "--undefined-only",
+        "--format=just-symbols",
+        str(built / "affine/frameworks/libaffine_torch.so"),
+    ]
+    used = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    used = {name for name in used if name.startswith(("torch_", "aoti_torch_"))}
+    folder = Path(importlib.util.find_spec("torch").origin).parent / "include/torch/csrc"
+    stable = (folder / "stable/c/shim.h").read_text(encoding="utf-8")
+    known, newer = stable.split("TORCH_VERSION_2_11_0", 1)
+    known += (folder / "inductor/aoti_torch/c/shim.h").read_text(encoding="utf-8")
+    assert len(used) > 20
+    assert [name for name in sorted(used) if not re.search(rf"\b{name}\(", known)] == []
+    assert [name for name in sorted(used) if re.search(rf"\b{name}\(", newer)] == []
 
 
 def test_the_schema_says_what_is_written(operator):

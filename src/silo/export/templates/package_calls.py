@@ -60,7 +60,7 @@ def _class_of(module: str, name: str) -> Any:  # noqa: ANN401  # of a package th
 
 
 class Kernel:
-    """One kernel. ``tensor`` is the place of an argument that is a tensor, -1: none; ``written`` those of outputs."""
+    """One kernel. ``tensor`` is the place of a tensor argument, -1: none; ``written`` the outputs' places."""
 
     def __init__(self, library: Library, name: str, tensor: int, written: tuple[int, ...]) -> None:
         self._library = library
@@ -77,7 +77,7 @@ class Kernel:
         grid: int | Sequence[int] | None,
         blocks: Mapping[str, tuple[int, Sequence[int] | None]],
     ) -> None:
-        """Launch; ``blocks`` are those of descriptors, by their names, with the places of the tensors."""
+        """Launch; ``blocks`` are the descriptors', by their names, with the places of the tensors."""
         if self._has_operator and isinstance(arguments[self._tensor], _class_of("torch", "Tensor")):
             if self._operator is None:
                 self._operator = getattr(self._library.operators(), self._name).default
