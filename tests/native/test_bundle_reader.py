@@ -80,6 +80,15 @@ def test_a_sample_of_mutants_is_read_alike():
     assert counts["refused"] > 200
 
 
+def test_true_and_one_have_an_order_in_both(good, manifest):
+    """They are equal for Python, and were taken in either order by its reader."""
+    changed = re.sub(rb'"constants":\[\]', b'"constants":[["b",true],["b",1]]', manifest)
+    assert changed != manifest
+    data = sealed(good, changed, compress=False)
+    assert readers.judge(data, readers.DEFAULT_MEMORY) == ("refused", "")
+    assert check(sealed(good, changed.replace(b'["b",true],["b",1]', b'["b",1],["b",true]'), compress=False)) is None
+
+
 @pytest.mark.parametrize("lie", [None, (DAMAGED, "manifest", 0, "text"), (NEWER, "", 0, "text")])
 def test_a_difference_of_the_readers_is_found(good, monkeypatch, lie):
     data = good if lie else good[:-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from silo.core.values import JSON
+from silo.core.values import JSON, canonical_json
 from silo.errors import BundleFormatError, SiloError
 from silo.frozen import frozen
 
@@ -135,7 +135,9 @@ class Checker:
         """A core value from its JSON; anything but the one form that ``encode`` writes is refused."""
         try:
             value = decode(data)
-            same = encode(value) == data
+            written = encode(value)
+            # For Python True equals 1, so that either could stand before the other where order counts.
+            same = written == data and (repr(written) == repr(data) or canonical_json(written) == canonical_json(data))
         except _DECODE_ERRORS as error:
             raise self.error(field, str(error)[:500] or type(error).__name__) from None
         if not same:
