@@ -35,7 +35,9 @@ class FillParams(ctypes.Structure):
 
 
 def compiler(name: str) -> str:
-    found = shutil.which(name)
+    """A compiler by its name, perhaps with a version: Debian's clang has no name without one."""
+    names = [name, *(f"{name}-{version}" for version in range(30, 13, -1))]
+    found = next(filter(None, map(shutil.which, names)), None)
     if found is None:
         pytest.skip(f"no {name} on this machine")
     return found

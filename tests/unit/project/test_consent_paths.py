@@ -92,6 +92,8 @@ NATIVE = {
     "bundle_codec.c": ("dlopen", 1),  # libzstd by its name, where it is not linked and nobody gave another
     "cpu_driver.c": ("dlopen", 1),  # objects, for CpuModule
     "gpu_library.c": ("dlopen", 1),  # the GPU drivers by their names
+    "torch_op.h": ("dlopen", 1),  # of an export: a library that is loaded already (RTLD_NOLOAD)
+    "tvm_ffi.c": ("dlopen", 1),  # likewise
     "torch_shim.c": ("dlopen", 2),  # libraries that are loaded already (RTLD_NOLOAD)
 }
 
