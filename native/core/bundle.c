@@ -89,8 +89,11 @@ struct silo_bundle *silo_bundle_new(const void *data, size_t bytes, const char *
         copy_text(&made->cuda_library, made->options.cuda_library, error) != 0 ||
         copy_text(&made->hip_library, made->options.hip_library, error) != 0)
         goto failed;
-    const struct silo_reader_source source = {
-        .data = data, .bytes = bytes, .name = name, .file_memory = made->options.file_memory};
+    const struct silo_reader_source source = {.data = data,
+                                              .bytes = bytes,
+                                              .name = name,
+                                              .file_memory = made->options.file_memory,
+                                              .may_change = mapped};
     made->reader = silo_reader_open(&source, error);
     if (made->reader == NULL)
         goto failed;

@@ -16,6 +16,7 @@ struct silo_reader {
     struct silo_fork_lock decoding;
     struct silo_manifest manifest;
     const uint8_t *data; /* borrowed */
+    bool may_change;     /* see struct silo_reader_source */
     const char *name;    /* in the arena */
     char *text;          /* owned: the manifest, parsed in place */
     char identity[SILO_SHA256_HEX];
@@ -123,6 +124,7 @@ struct silo_reader *silo_reader_open(const struct silo_reader_source *source, si
     struct silo_manifest *manifest = &reader->manifest;
     const uint64_t memory = source->file_memory != 0 ? source->file_memory : FILE_MEMORY;
     reader->data = source->data;
+    reader->may_change = source->may_change;
     reader->name = copy_text(&manifest->arena, source->name != NULL ? source->name : "bundle");
     manifest->file = reader->name;
     manifest->allowed = memory > UINT64_MAX - source->bytes ? UINT64_MAX : memory + source->bytes;
@@ -261,14 +263,19 @@ const uint8_t *silo_reader_bytes(struct silo_reader *reader, uint32_t blob, void
                  (unsigned long long)(reader->manifest.allowed >> MIB_SHIFT));
         return refuse_blob(reader, row, SILO_ERROR_TOO_LARGE, problem, error);
     }
-    if (row->compressed) {
-        uint8_t *made = malloc((size_t)row->raw_bytes);
+    if (row->compressed || reader->may_change) {
+        uint8_t *made = malloc((size_t)row->raw_bytes + 1);
+        int code = 0;
         if (made == NULL) {
             silo_fail_memory(error);
             return NULL;
         }
-        const int code = silo_codec_expand(stored, (size_t)row->stored_bytes, made,
-                                           (size_t)row->raw_bytes, problem);
+        /* What is hashed is what the caller gets, whoever writes the file meanwhile. */
+        if (row->compressed)
+            code = silo_codec_expand(stored, (size_t)row->stored_bytes, made,
+                                     (size_t)row->raw_bytes, problem);
+        else
+            memcpy(made, stored, (size_t)row->raw_bytes);
         if (code != 0) {
             free(made);
             return refuse_blob(reader, row, code, problem, error);

@@ -34,6 +34,18 @@ SILO_INLINE struct silo_gpu_device *silo_gpu_made(const struct silo_gpu *gpu, in
 int silo_gpu_describe(struct silo_gpu *gpu, int32_t index, struct silo_gpu_facts *facts,
                       silo_error *error);
 
+/* A number that a driver states of a device. */
+struct silo_gpu_number {
+    const char *name; /* of the fact, as expressions and Python call it */
+    int64_t value;
+};
+
+#define SILO_GPU_NUMBERS 20
+
+/* All of them; -1 where the driver does not say. */
+void silo_gpu_numbers(const struct silo_gpu *gpu, const struct silo_gpu_facts *facts,
+                      struct silo_gpu_number numbers[SILO_GPU_NUMBERS]);
+
 /* The code for what a function of the table returned: of memory, a fault or a fork where that says
  * so, else `otherwise`. */
 int silo_gpu_code(const struct silo_gpu *gpu, int driver_code, int otherwise);

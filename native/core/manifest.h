@@ -274,6 +274,7 @@ struct silo_reader_source {
     size_t bytes;
     const char *name;     /* for messages; copied */
     uint64_t file_memory; /* bytes that reading may take beyond the file's own; 0: 64 MiB */
+    bool may_change;      /* the bytes are a file's pages, which others may write meanwhile */
     /* Names of blob kinds and launch options of compilers other than Silo's own, that the caller
      * knows: Python has plug-ins. Each list ends with NULL and is copied; may be NULL. */
     const char *const *blob_kinds;
@@ -313,9 +314,9 @@ bool silo_reader_has_config(struct silo_reader *reader, uint32_t kernel, uint32_
  * does. -1 with `error` filled. */
 int silo_reader_check(struct silo_reader *reader, silo_error *error);
 
-/* The verified bytes of a blob: a pointer into the file where it is stored raw (`*owned` NULL),
- * else memory of the caller's, to be freed through `*owned`. Hashed each time: the file's pages
- * could change. NULL with `error` filled. */
+/* The verified bytes of a blob: a pointer into the source where it is stored raw and cannot change
+ * (`*owned` NULL), else memory of the caller's, to be freed through `*owned`. Hashed each time.
+ * NULL with `error` filled. */
 const uint8_t *silo_reader_bytes(struct silo_reader *reader, uint32_t blob, void **owned,
                                  silo_error *error);
 

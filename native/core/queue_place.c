@@ -34,36 +34,13 @@ static int locate_cpu(struct silo_located *one, const char *kernel, silo_error *
 
 /* Those of silo.launch.gpu: every number that the driver states. */
 static void add_facts(struct silo_located *one, const struct silo_gpu_facts *facts) {
-    const struct {
-        const char *name;
-        int64_t value;
-    } numbers[] = {
-        {"total_memory", (int64_t)facts->total_memory},
-        {"sm_count", facts->sm_count},
-        {"warp_size", facts->warp_size},
-        {"max_threads_per_block", facts->max_threads_per_block},
-        {"max_threads_per_sm", facts->max_threads_per_sm},
-        {"registers_per_block", facts->registers_per_block},
-        {"registers_per_sm", facts->registers_per_sm},
-        {"shared_per_block", facts->shared_per_block},
-        {"shared_per_block_optin", facts->shared_per_block_optin},
-        {"shared_per_sm", facts->shared_per_sm},
-        {"l2_bytes", facts->l2_bytes},
-        {"clock_khz", facts->clock_khz},
-        {"memory_clock_khz", facts->memory_clock_khz},
-        {"memory_bus_bits", facts->memory_bus_bits},
-        {"compute_capability_major", facts->major},
-        {"compute_capability_minor", facts->minor},
-        {"cluster_launch", facts->cluster_launch},
-        {"cooperative_launch", facts->cooperative_launch},
-        {"programmatic_launch", facts->programmatic_launch},
-        {"driver_version", one->gpu->version},
-        {"memory_bytes", (int64_t)facts->total_memory},
-        {"reserved_sms", 0},
-        {"num_sms", facts->sm_count},
-    };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    struct silo_gpu_number numbers[SILO_GPU_NUMBERS];
+    silo_gpu_numbers(one->gpu, facts, numbers);
+    for (size_t i = 0; i < SILO_GPU_NUMBERS; i++)
         add_fact(one, numbers[i].name, numbers[i].value);
+    add_fact(one, "memory_bytes", (int64_t)facts->total_memory);
+    add_fact(one, "reserved_sms", 0);
+    add_fact(one, "num_sms", facts->sm_count);
 }
 
 static struct silo_gpu *gpu_of(int32_t device) {

@@ -24,30 +24,8 @@ static int put(PyObject *dict, const char *name, PyObject *value) {
 }
 
 static PyObject *describe(const struct silo_gpu *gpu, const struct silo_gpu_facts *facts) {
-    const struct {
-        const char *name;
-        int value;
-    } numbers[] = {
-        {"sm_count", facts->sm_count},
-        {"warp_size", facts->warp_size},
-        {"max_threads_per_block", facts->max_threads_per_block},
-        {"max_threads_per_sm", facts->max_threads_per_sm},
-        {"registers_per_block", facts->registers_per_block},
-        {"registers_per_sm", facts->registers_per_sm},
-        {"shared_per_block", facts->shared_per_block},
-        {"shared_per_block_optin", facts->shared_per_block_optin},
-        {"shared_per_sm", facts->shared_per_sm},
-        {"l2_bytes", facts->l2_bytes},
-        {"clock_khz", facts->clock_khz},
-        {"memory_clock_khz", facts->memory_clock_khz},
-        {"memory_bus_bits", facts->memory_bus_bits},
-        {"compute_capability_major", facts->major},
-        {"compute_capability_minor", facts->minor},
-        {"cluster_launch", facts->cluster_launch},
-        {"cooperative_launch", facts->cooperative_launch},
-        {"programmatic_launch", facts->programmatic_launch},
-        {"driver_version", gpu->version},
-    };
+    struct silo_gpu_number numbers[SILO_GPU_NUMBERS];
+    silo_gpu_numbers(gpu, facts, numbers);
     char pci[32] = "", uuid[33];
     if (facts->pci_domain >= 0 && facts->pci_bus >= 0 && facts->pci_device >= 0)
         snprintf(pci, sizeof pci, "%04x:%02x:%02x.0", (unsigned)facts->pci_domain,
@@ -64,9 +42,8 @@ static PyObject *describe(const struct silo_gpu *gpu, const struct silo_gpu_fact
                   PyUnicode_DecodeUTF8(facts->name, (Py_ssize_t)strlen(facts->name), "replace"));
     bad |= put(dict, "arch", PyUnicode_FromStringAndSize(facts->arch, length));
     bad |= put(dict, "features", PyUnicode_FromString(features != NULL ? features + 1 : ""));
-    bad |= put(dict, "total_memory", PyLong_FromUnsignedLongLong(facts->total_memory));
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        bad |= put(dict, numbers[i].name, PyLong_FromLong(numbers[i].value));
+    for (size_t i = 0; i < SILO_GPU_NUMBERS; i++)
+        bad |= put(dict, numbers[i].name, PyLong_FromLongLong(numbers[i].value));
     bad |= put(dict, "pci_bus_id", PyUnicode_FromString(pci));
     bad |= put(dict, "uuid", PyUnicode_FromString(uuid));
     if (bad)

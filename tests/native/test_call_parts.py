@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from libsilo import Error
 from silo.core.launch_info import TensorMap
 from silo.launch.descriptors import map_problem
 
@@ -56,17 +57,6 @@ class MapForm(ctypes.Structure):
         ("rank", ctypes.c_uint32),
         ("box", ctypes.c_uint32 * 5),
         ("fp4_padded", ctypes.c_uint32),
-    ]
-
-
-class Error(ctypes.Structure):
-    _fields_ = [
-        ("code", ctypes.c_int32),
-        ("driver_code", ctypes.c_int32),
-        ("offset", ctypes.c_uint64),
-        ("field", ctypes.c_char * 128),
-        ("text", ctypes.c_char * 1024),
-        ("details", ctypes.c_void_p),
     ]
 
 

@@ -12,6 +12,7 @@ import libsilo
 import silo
 from libsilo import LINKED, Bundle, LibraryError, array, pointer, type_of
 from made_bundles import write_made
+from silo.bundle.reader import open_bundle
 
 F4 = np.float32
 
@@ -48,6 +49,28 @@ def test_add(bundle, n, offset):
         bundle["add"](x, y, out, n)
         np.testing.assert_array_equal(out, x + y)
         out[:] = 0
+
+
+def test_what_is_loaded_is_what_was_vouched_for(tmp_path):
+    """Whoever may write the file cannot change its code between the question and the load."""
+    path = write_made(tmp_path / "raw.silo", raw=True)
+    with open_bundle(path) as read:
+        places = [(one.offset, one.stored_bytes) for one in read.blobs if one.kind == "so"]
+        assert all(one.codec == "raw" for one in read.blobs)
+
+    def vouch(code):
+        with path.open("r+b") as file:
+            for offset, size in places:
+                file.seek(offset)
+                file.write(bytes(size))
+        return 1
+
+    x, out = numbers(64), np.zeros(64, F4)
+    with Bundle(path, vouch=vouch) as opened:
+        opened["add"](x, x, out, 64)
+        np.testing.assert_array_equal(out, x + x)
+        with pytest.raises(LibraryError, match="its sha256 differs"):
+            opened["kinds"](np.zeros(112, np.uint8), True, *range(1, 9), 1.5, 2.5, 3.5, 4.5)
 
 
 def test_it_chooses_as_python_does(bundle, made):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from core_native import NATIVE, compiler
+from libsilo import Error
 from silo.core.dtypes import DType
 from silo.core.nodes import Argument, ConfigValue, Const, DeviceFact, Extent, ItemSize, OpKind, Stride
 from silo.core.nodes import Node as Expression
@@ -178,17 +179,6 @@ class Known(ctypes.Structure):
 
 class Program(ctypes.Structure):
     _fields_ = [("code", ctypes.c_void_p), ("count", ctypes.c_int32)]
-
-
-class Error(ctypes.Structure):
-    _fields_ = [
-        ("code", ctypes.c_int32),
-        ("driver_code", ctypes.c_int32),
-        ("offset", ctypes.c_uint64),
-        ("field", ctypes.c_char * 128),
-        ("text", ctypes.c_char * 1024),
-        ("details", ctypes.c_void_p),
-    ]
 
 
 def built(names: tuple[str, ...], *flags: str) -> ctypes.CDLL:

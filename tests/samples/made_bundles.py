@@ -302,8 +302,8 @@ def _others(maker: _Maker) -> None:
     maker.add("described", described, found, Extent("source", 0))
 
 
-def write_made(path: Path, machine: str = "") -> Path:
-    """Write the bundle; ``machine`` as ``platform.machine`` says."""
+def write_made(path: Path, machine: str = "", *, raw: bool = False) -> Path:
+    """Write the bundle; ``machine`` as ``platform.machine`` says; ``raw``: nothing compressed."""
     import platform
 
     maker = _Maker(_BASELINE.get(machine or platform.machine(), "cpu:x86-64-v2"))
@@ -311,5 +311,5 @@ def write_made(path: Path, machine: str = "") -> Path:
     _kinds(maker)
     _others(maker)
     contents = BundleContents(tuple(sorted(maker.kernels, key=lambda one: one.name)))
-    write_bundle(path, contents, maker.blobs.get)
+    write_bundle(path, contents, maker.blobs.get, raw=raw)
     return path
