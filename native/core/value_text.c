@@ -22,6 +22,29 @@ void silo_extents_text(struct silo_wording *text, const int64_t *numbers, int64_
     silo_wording_add(text, count == 1 ? ",)" : ")");
 }
 
+/* The next larger magnitude with as many digits, in place; false where that needs one more. */
+static bool raise_last_digit(char *written) {
+    for (char *at = strchr(written, 'e') - 1; at >= written; at--) {
+        if (*at < '0' || *at > '9')
+            continue;
+        if (*at < '9') {
+            ++*at;
+            return true;
+        }
+        *at = '0';
+    }
+    return false;
+}
+
+/* Whether so many digits after the first say the number. Where neighbours lie closer below than
+ * above, at powers of two, the nearest digits may say the neighbour below, and the next the number.
+ */
+static bool says(char *written, size_t size, int precision, double value) {
+    snprintf(written, size, "%.*e", precision, value);
+    return strtod(written, NULL) == value ||
+           (raise_last_digit(written) && strtod(written, NULL) == value);
+}
+
 /* The fewest digits that give the same number when they are read. */
 static void add_float(struct silo_wording *text, double value) {
     char written[40], digits[24];
@@ -30,9 +53,8 @@ static void add_float(struct silo_wording *text, double value) {
         silo_wording_add(text, "%s", isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
         return;
     }
-    do
-        snprintf(written, sizeof written, "%.*e", precision, value);
-    while (++precision < 17 && strtod(written, NULL) != value);
+    while (!says(written, sizeof written, precision, value))
+        precision++; /* 17 digits always do */
     char *exponent_at = strchr(written, 'e');
     const int exponent = atoi(exponent_at + 1);
     for (const char *at = written; at < exponent_at; at++) { /* without sign and point */

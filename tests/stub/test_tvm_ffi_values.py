@@ -1,6 +1,7 @@
 """native/frameworks/tvm_ffi.c: values of TVM-FFI become arguments of a launch; the device, the stream, what is raised.
 
-libsilo and tvm-ffi are stood for by framework_recorder.c. Values are laid out here as tvm/ffi/c_api.h has them.
+libsilo and tvm-ffi are stood for by framework_recorder.c, whose names all libraries of the process find: a process
+with the real tvm-ffi would mix the two. Values are laid out here as tvm/ffi/c_api.h has them.
 """
 
 import ctypes
@@ -250,7 +251,7 @@ def test_strings_and_elements_that_silo_has_no_form_for(mix):
     assert mix(mix.tensor(), long) == "TypeError: mix: argument 'y' is a string with a zero in it"
     assert mix(mix.tensor(), small) == "TypeError: mix: argument 'y' is a string with a zero in it"
     assert mix(mix.tensor(dtype=(2, 32, 4))) == (
-        "TypeError: mix: argument 'x' has elements of 4 lanes; kernels take those of one"
+        "TypeError: mix: argument 'x' has elements of 4 lanes; kernels take elements of one"
     )
     assert mix(Any(7, 0, 0)) == "ValueError: mix: argument 'x' is a tensor without a value"
 
