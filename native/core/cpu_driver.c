@@ -107,6 +107,18 @@ static char *spell(char *end, uint64_t number, int bits) {
  * changed, and the number of a closed descriptor comes back. So the path spells what no other
  * loaded object has: the file's inode, whichever copy of this library in the process has loaded
  * it, and a serial number, for systems that number such files anyhow. */
+/* Have the loader name an object otherwise: the descriptor in its path is closed and comes back for
+ * other files, which whoever reads loaded objects by their names (a backtrace) would take for it.
+ */
+static void forget_descriptor(void *object) {
+    struct link_map *map = NULL;
+    if (dlinfo(object, RTLD_DI_LINKMAP, &map) != 0)
+        return;
+    char *number = strrchr(map->l_name, '/');
+    if (number != NULL && number[1] != '\0')
+        number[1] = '-'; /* no descriptor begins so */
+}
+
 static void *open_memory(const void *data, size_t size, char *error, size_t error_size) {
     static _Atomic uint32_t serial;
     int file = memfd_create("silo-kernel", MFD_CLOEXEC);
@@ -120,6 +132,8 @@ static void *open_memory(const void *data, size_t size, char *error, size_t erro
         end = spell(end, atomic_fetch_add(&serial, 1), 32);
         snprintf(end, (size_t)(path + sizeof path - end), "/%d", file);
         object = open_path(path, error, error_size);
+        if (object != NULL)
+            forget_descriptor(object);
     } else {
         snprintf(error, error_size, "cannot write to memory: %s", strerror(errno));
     }

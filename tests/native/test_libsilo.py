@@ -4,6 +4,7 @@ import ctypes
 import itertools
 import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,6 +72,32 @@ def test_what_is_loaded_is_what_was_vouched_for(tmp_path):
         np.testing.assert_array_equal(out, x + x)
         with pytest.raises(LibraryError, match="its sha256 differs"):
             opened["kinds"](np.zeros(112, np.uint8), True, *range(1, 9), 1.5, 2.5, 3.5, 4.5)
+
+
+def named_objects():
+    """The names of the loaded objects, as the loader tells whoever asks."""
+    found = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+    def see(info, size, data):
+        found.append(ctypes.c_char_p.from_address(info + 8).value or b"")  # dlpi_name
+        return 0
+
+    ctypes.CDLL(None).dl_iterate_phdr(see, None)
+    return found
+
+
+def test_a_loaded_objects_name_leads_to_no_other_file(bundle, made, tmp_path):
+    """Backtraces open loaded objects by their names, and the descriptor that an object came from comes back."""
+    x, out = numbers(16), np.zeros(16, F4)
+    bundle["add"](x, x, out, 16)
+    silo.load(made, trust=True).add(x, x, out, 16)
+    names = [name for name in named_objects() if name.startswith(b"/proc/")]
+    files = [(tmp_path / str(number)).open("w") for number in range(100)]
+    assert len(names) >= 2
+    assert [name for name in names if Path(os.fsdecode(name)).exists()] == []
+    for file in files:
+        file.close()
 
 
 def test_it_chooses_as_python_does(bundle, made):

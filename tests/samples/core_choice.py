@@ -413,8 +413,9 @@ class Checker:
             self._check, asked.kernel, ctypes.byref(asked.struct), ctypes.byref(found), None, ctypes.byref(error)
         )
         if code:
-            self.details = ctypes.string_at(error.details).decode().split("\n") if error.details else []
-            _free(error.details)
+            owned = ctypes.c_void_p.from_buffer(error, Error.details.offset)
+            self.details = error.details.decode().split("\n") if error.details else []
+            _free(owned.value)
             return code, error.text.decode()
         programs: list[bytes] = []
         start = ctypes.addressof(found) + _Found.code.offset
