@@ -270,7 +270,7 @@ const uint8_t *silo_reader_bytes(struct silo_reader *reader, uint32_t blob, void
             silo_fail_memory(error);
             return NULL;
         }
-        /* What is hashed is what the caller gets, whoever writes the file meanwhile. */
+        /* What is hashed is what the caller gets, also where others write the file meanwhile. */
         if (row->compressed)
             code = silo_codec_expand(stored, (size_t)row->stored_bytes, made,
                                      (size_t)row->raw_bytes, problem);

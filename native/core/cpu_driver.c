@@ -108,7 +108,7 @@ static char *spell(char *end, uint64_t number, int bits) {
  * loaded object has: the file's inode, whichever copy of this library in the process has loaded
  * it, and a serial number, for systems that number such files anyhow. */
 /* Have the loader name an object otherwise: the descriptor in its path is closed and comes back for
- * other files, which whoever reads loaded objects by their names (a backtrace) would take for it.
+ * other files, which a reader of loaded objects by their names (a backtrace) would take for it.
  */
 static void forget_descriptor(void *object) {
     struct link_map *map = NULL;
