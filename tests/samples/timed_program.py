@@ -24,5 +24,5 @@ def run_timed(command, environment, limit_s):
     finally:
         if program.poll() is None:
             os.killpg(program.pid, signal.SIGKILL)
-            program.wait()
+            program.communicate()  # to its end, which closes the pipes
     return program.returncode, said, complained
