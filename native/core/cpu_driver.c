@@ -103,10 +103,6 @@ static char *spell(char *end, uint64_t number, int bits) {
     return end;
 }
 
-/* The loader takes two objects of one path for one and the same, even when the file behind it has
- * changed, and the number of a closed descriptor comes back. So the path spells what no other
- * loaded object has: the file's inode, whichever copy of this library in the process has loaded
- * it, and a serial number, for systems that number such files anyhow. */
 /* Have the loader name an object otherwise: the descriptor in its path is closed and comes back for
  * other files, which a reader of loaded objects by their names (a backtrace) would take for it.
  */
@@ -119,6 +115,10 @@ static void forget_descriptor(void *object) {
         number[1] = '-'; /* no descriptor begins so */
 }
 
+/* The loader takes two objects of one path for one and the same, even when the file behind it has
+ * changed, and the number of a closed descriptor comes back. So the path spells what no other
+ * loaded object has: the file's inode, whichever copy of this library in the process has loaded
+ * it, and a serial number, for systems that number such files anyhow. */
 static void *open_memory(const void *data, size_t size, char *error, size_t error_size) {
     static _Atomic uint32_t serial;
     int file = memfd_create("silo-kernel", MFD_CLOEXEC);

@@ -89,11 +89,29 @@ def own_folder(prefix: str) -> Generator[str]:
 def _after_fork() -> None:
     for lock in list(_locks):
         lock.renew()
+    _forget_unfinished_imports()
     if sys.version_info < (3, 12):
         _renew_cached_properties(list(sys.modules.items()))
     for one in _handlers:
         if (handler := one()) is not None:
             handler()
+
+
+def _forget_unfinished_imports() -> None:
+    """What other threads were importing for Silo: the child would wait for ever for them to end, so it begins anew.
+
+    Python makes new only its lock of all imports; each module has one as well (``_ModuleLock`` of
+    ``importlib._bootstrap``, in CPython 3.11 to 3.13), and half a module in ``sys.modules``.
+    """
+    locks: dict[str, Any] = getattr(sys.modules["_frozen_importlib"], "_module_locks", {})
+    found = [(name, lock) for name, reference in list(locks.items()) if (lock := reference()) is not None]
+    own = {name: lock.owner for name, lock in found if name.partition(".")[0] == "silo"}
+    lost = set(own.values()) - {None, threading.get_ident()}
+    for name, lock in found:
+        if lock.owner in lost:
+            sys.modules.pop(name, None)
+        if lock.owner in lost or own.get(name, name) is None:  # None: about to be taken, or just given back
+            locks.pop(name, None)
 
 
 def _renew_cached_properties(modules: Iterable[tuple[str, Any]]) -> None:

@@ -177,7 +177,7 @@ def available_memory() -> int:
         bounds.append(own)
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
-            text = Path(name).read_text(encoding="ascii").strip()
+            text = Path(name).read_text(encoding="utf-8").strip()
         except OSError:
             continue
         if text.isdigit():

@@ -355,7 +355,9 @@ def test_a_case_that_a_stranger_wrote_is_not_run_on_code_that_was_built_here(wor
     assert "it may not be run on what they say" in done.stderr
 
 
-def test_cases_of_the_bundle_itself_are_run_and_those_that_this_user_trusts(world, tmp_path):
+def test_cases_of_the_bundle_itself_are_run_and_those_that_this_user_trusts(tmp_path):
+    world = World(tmp_path)  # its own: what is trusted no more is the other tests' code too
+
     def smaller(case):
         case["arguments"] = [[name, {"scalar": 7} if name == "n" else value] for name, value in case["arguments"]]
         return {**case, "expected": []}

@@ -100,10 +100,12 @@ def meanwhile():
     threads = [threading.Thread(target=body, args=given) for given in ((1000, "off"), (2000, "auto"), (3000, "off"))]
     for one in threads:
         one.start()
-    for turn in range(4):
-        time.sleep(0.1 * turn)
-        forked.run(lambda turn=turn: (use(2), use(10 + turn), use(30 + turn, tune="auto", n=9000 + turn)))
-    stop.set()
+    try:
+        for turn in range(4):
+            time.sleep(0.1 * turn)
+            forked.run(lambda turn=turn: (use(2), use(10 + turn), use(30 + turn, tune="auto", n=9000 + turn)))
+    finally:
+        stop.set()
     for one in threads:
         one.join()
     assert not failed

@@ -244,8 +244,8 @@ def _own_group(user: int) -> int | None:
 def _unmapped_owner() -> int | None:
     """Whom root's files belong to in a user namespace that does not know root (a sandbox); None in any other."""
     try:
-        text = Path("/proc/self/uid_map").read_text(encoding="ascii")
-        overflow = int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="ascii"))
+        text = Path("/proc/self/uid_map").read_text(encoding="utf-8")
+        overflow = int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return None if any(line.split()[0] == "0" for line in text.splitlines()) else overflow

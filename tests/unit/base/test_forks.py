@@ -3,17 +3,22 @@
 
 import fcntl
 import gc
+import importlib
 import os
 import re
 import signal
+import sys
 import threading
 import time
 import weakref
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 import forked
+import silo
 from silo.forks import Mutex, in_child
 from silo.launch import hooks
 from silo.store.files import file_lock
@@ -186,6 +191,44 @@ def test_hooks_that_another_thread_suspended_are_back_in_the_child():
         forked.run(lambda: expect(False))
     with hooks.without_hooks():
         forked.run(lambda: expect(True))
+
+
+def test_what_another_thread_was_importing_is_imported_anew_in_the_child(tmp_path, monkeypatch):
+    (tmp_path / "imported_slowly.py").write_text("import import_of_another\nwhole = True\n")
+    (tmp_path / "import_of_another.py").write_text("import import_gate\nimport_gate.begun.set()\nimport_gate.go.wait()\n")
+    gate: Any = ModuleType("import_gate")
+    gate.begun, gate.go = threading.Event(), threading.Event()
+    monkeypatch.setitem(sys.modules, "import_gate", gate)
+    monkeypatch.setattr(silo, "__path__", [*silo.__path__, str(tmp_path)])
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def work():
+        gate.go = threading.Event()
+        gate.go.set()
+        assert importlib.import_module("silo.imported_slowly").whole
+        assert importlib.import_module("silo.forks").Mutex is Mutex  # what is whole stays
+
+    thread = threading.Thread(target=importlib.import_module, args=("silo.imported_slowly",))
+    thread.start()
+    try:
+        gate.begun.wait()
+        forked.run(work, 20)
+    finally:
+        gate.go.set()
+        thread.join()
+    assert sys.modules["silo.imported_slowly"].whole
+    for name in ("silo.imported_slowly", "import_of_another"):
+        del sys.modules[name]
+
+
+def test_what_the_forking_thread_imports_goes_on_in_the_child(tmp_path, monkeypatch):
+    (tmp_path / "forks_meanwhile.py").write_text("import forked\nimport os\nchild = os.fork()\nwhole = True\n")
+    monkeypatch.setattr(silo, "__path__", [*silo.__path__, str(tmp_path)])
+    made: Any = importlib.import_module("silo.forks_meanwhile")
+    if made.child == 0:
+        os._exit(0 if importlib.import_module("silo.forks_meanwhile") is made and made.whole else 1)
+    forked.wait(made.child)
+    del sys.modules["silo.forks_meanwhile"]
 
 
 def test_every_lock_of_the_package_survives_a_fork():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import tempfile
 
 import numpy as np
 import pytest
@@ -170,10 +171,7 @@ def test_steps_at_every_level(level):
 
 
 def loaded(data):
-    import os
-
-    handle = os.memfd_create("silo-swap")
-    os.write(handle, data)
-    library = ctypes.CDLL(f"/proc/self/fd/{handle}")
-    os.close(handle)
-    return library
+    with tempfile.NamedTemporaryFile(suffix=".so") as file:
+        file.write(data)
+        file.flush()
+        return ctypes.CDLL(file.name)
