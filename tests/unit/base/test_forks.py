@@ -195,7 +195,8 @@ def test_hooks_that_another_thread_suspended_are_back_in_the_child():
 
 def test_what_another_thread_was_importing_is_imported_anew_in_the_child(tmp_path, monkeypatch):
     (tmp_path / "imported_slowly.py").write_text("import import_of_another\nwhole = True\n")
-    (tmp_path / "import_of_another.py").write_text("import import_gate\nimport_gate.begun.set()\nimport_gate.go.wait()\n")
+    slow = "import import_gate\nimport_gate.begun.set()\nimport_gate.go.wait()\n"
+    (tmp_path / "import_of_another.py").write_text(slow)
     gate: Any = ModuleType("import_gate")
     gate.begun, gate.go = threading.Event(), threading.Event()
     monkeypatch.setitem(sys.modules, "import_gate", gate)
