@@ -38,6 +38,13 @@ def store(tmp_path_factory):
         yield home
 
 
+@pytest.fixture
+def own_store(tmp_path):
+    """What a test measures is known to no other."""
+    with override(home=tmp_path / "own"):
+        yield
+
+
 @triton.jit
 def double(x, out, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -189,6 +196,7 @@ def test_a_call_that_gives_its_blocks_is_as_it_was():
     assert len(misses) == 4
 
 
+@pytest.mark.usefixtures("own_store")
 def test_open_blocks_are_tuned_and_kept():
     kernel = silo.kernel(tune="auto")(double)
     y = out()
@@ -215,6 +223,7 @@ def test_a_grid_that_does_not_count_the_open_block():
 PLAIN = r"leaves BLOCK open, and the grid \(3,.*\) of the call does not depend on it"
 
 
+@pytest.mark.usefixtures("own_store")
 @pytest.mark.parametrize("tune", ["cached", "auto", "off"])
 def test_no_later_call_escapes_that(tune):
     """Not one of another size, not one like a call that was served, not one that is bound."""
