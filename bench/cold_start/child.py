@@ -13,8 +13,19 @@ SIZE = 1 << 16
 BLOCK = 1024
 
 
+def make_context(driver):
+    """Without Silo, so that nothing hides in it."""
+    import ctypes
+
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    codes = [driver.cuInit(0), driver.cuDeviceGet(ctypes.byref(device), 0)]
+    codes += [driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), driver.cuCtxSetCurrent(context)]
+    if any(codes):
+        raise SystemExit(f"{driver}: no context: {codes}")
+
+
 def run_silo(path, count, library, *, check):
-    """Import, context, arguments, bundle, launches. The context is made without Silo, so that nothing hides in it."""
+    """Import, context, arguments, bundle, launches."""
     steps = {}
     begin = now()
     from silo import Buffer, load
@@ -25,12 +36,7 @@ def run_silo(path, count, library, *, check):
     import ctypes
 
     begin = now()
-    driver = ctypes.CDLL(library)
-    device, context = ctypes.c_int(), ctypes.c_void_p()
-    codes = [driver.cuInit(0), driver.cuDeviceGet(ctypes.byref(device), 0)]
-    codes += [driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), driver.cuCtxSetCurrent(context)]
-    if any(codes):
-        raise SystemExit(f"{library}: no context: {codes}")
+    make_context(ctypes.CDLL(library))
     steps["context"] = now() - begin
 
     start = begin = now()

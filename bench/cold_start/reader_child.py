@@ -8,10 +8,9 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
+from bench.cold_start.child import SIZE, make_context
 from silo import Buffer, load
 from silo.launch import native
-
-SIZE = 1 << 16
 
 
 class Given(ctypes.Structure):
@@ -109,22 +108,13 @@ class InC:
         return BundleVariant(Artifact(variant, launch, BlobRef("0" * 64, "cubin", 0), (), "", ""), "")
 
 
-def context(path):
-    """Made without Silo, so that nothing hides in it."""
-    driver, device, made = ctypes.CDLL(path), ctypes.c_int(), ctypes.c_void_p()
-    codes = [driver.cuInit(0), driver.cuDeviceGet(ctypes.byref(device), 0)]
-    codes += [driver.cuDevicePrimaryCtxRetain(ctypes.byref(made), device), driver.cuCtxSetCurrent(made)]
-    if any(codes):
-        raise SystemExit(f"{path}: no context: {codes}")
-
-
 def main():
     way, path, driver, facts, reader = sys.argv[1:]
     with Path(facts).open(encoding="utf-8") as file:
         known = json.load(file)
     library = ctypes.CDLL(reader)
     library.reader_open.restype = ctypes.c_void_p
-    context(driver)
+    make_context(ctypes.CDLL(driver))
     marks = []
 
     def mark():

@@ -37,34 +37,6 @@ struct silo_gpu *silo_gpu_named(const char *name, silo_error *error) {
 
 /* ---- errors ---- */
 
-void silo_gpu_numbers(const struct silo_gpu *gpu, const struct silo_gpu_facts *facts,
-                      struct silo_gpu_number numbers[SILO_GPU_NUMBERS]) {
-    const struct silo_gpu_number all[] = {
-        {"total_memory", (int64_t)facts->total_memory},
-        {"sm_count", facts->sm_count},
-        {"warp_size", facts->warp_size},
-        {"max_threads_per_block", facts->max_threads_per_block},
-        {"max_threads_per_sm", facts->max_threads_per_sm},
-        {"registers_per_block", facts->registers_per_block},
-        {"registers_per_sm", facts->registers_per_sm},
-        {"shared_per_block", facts->shared_per_block},
-        {"shared_per_block_optin", facts->shared_per_block_optin},
-        {"shared_per_sm", facts->shared_per_sm},
-        {"l2_bytes", facts->l2_bytes},
-        {"clock_khz", facts->clock_khz},
-        {"memory_clock_khz", facts->memory_clock_khz},
-        {"memory_bus_bits", facts->memory_bus_bits},
-        {"compute_capability_major", facts->major},
-        {"compute_capability_minor", facts->minor},
-        {"cluster_launch", facts->cluster_launch},
-        {"cooperative_launch", facts->cooperative_launch},
-        {"programmatic_launch", facts->programmatic_launch},
-        {"driver_version", gpu->version},
-    };
-    _Static_assert(sizeof all == SILO_GPU_NUMBERS * sizeof *numbers, "one entry a number");
-    memcpy(numbers, all, sizeof all);
-}
-
 int silo_gpu_code(const struct silo_gpu *gpu, int driver_code, int otherwise) {
     if (gpu->inherited)
         return SILO_ERROR_FORKED;
@@ -213,6 +185,34 @@ struct silo_gpu_device *silo_gpu_device(struct silo_gpu *gpu, int32_t index, sil
     if (device == NULL)
         fail_device(error, gpu, index, "use", code);
     return device;
+}
+
+void silo_gpu_numbers(const struct silo_gpu *gpu, const struct silo_gpu_facts *facts,
+                      struct silo_gpu_number numbers[SILO_GPU_NUMBERS]) {
+    const struct silo_gpu_number all[] = {
+        {"total_memory", (int64_t)facts->total_memory},
+        {"sm_count", facts->sm_count},
+        {"warp_size", facts->warp_size},
+        {"max_threads_per_block", facts->max_threads_per_block},
+        {"max_threads_per_sm", facts->max_threads_per_sm},
+        {"registers_per_block", facts->registers_per_block},
+        {"registers_per_sm", facts->registers_per_sm},
+        {"shared_per_block", facts->shared_per_block},
+        {"shared_per_block_optin", facts->shared_per_block_optin},
+        {"shared_per_sm", facts->shared_per_sm},
+        {"l2_bytes", facts->l2_bytes},
+        {"clock_khz", facts->clock_khz},
+        {"memory_clock_khz", facts->memory_clock_khz},
+        {"memory_bus_bits", facts->memory_bus_bits},
+        {"compute_capability_major", facts->major},
+        {"compute_capability_minor", facts->minor},
+        {"cluster_launch", facts->cluster_launch},
+        {"cooperative_launch", facts->cooperative_launch},
+        {"programmatic_launch", facts->programmatic_launch},
+        {"driver_version", gpu->version},
+    };
+    _Static_assert(sizeof all == SILO_GPU_NUMBERS * sizeof *numbers, "one entry a number");
+    memcpy(numbers, all, sizeof all);
 }
 
 int silo_gpu_describe(struct silo_gpu *gpu, int32_t index, struct silo_gpu_facts *facts,

@@ -104,13 +104,14 @@ def _forget_unfinished_imports() -> None:
     ``importlib._bootstrap``, in CPython 3.11 to 3.13), and half a module in ``sys.modules``.
     """
     locks: dict[str, Any] = getattr(sys.modules["_frozen_importlib"], "_module_locks", {})
-    found = [(name, lock) for name, reference in list(locks.items()) if (lock := reference()) is not None]
-    own = {name: lock.owner for name, lock in found if name.partition(".")[0] == "silo"}
-    lost = set(own.values()) - {None, threading.get_ident()}
-    for name, lock in found:
-        if lock.owner in lost:
+    owners = {name: lock.owner for name, reference in list(locks.items()) if (lock := reference()) is not None}
+    own = {name for name in owners if name.partition(".")[0] == "silo"}
+    lost = {owners[name] for name in own} - {None, threading.get_ident()}
+    for name, owner in owners.items():
+        if owner in lost:
             sys.modules.pop(name, None)
-        if lock.owner in lost or own.get(name, name) is None:  # None: about to be taken, or just given back
+            locks.pop(name, None)
+        elif owner is None and name in own:  # about to be taken, or just given back
             locks.pop(name, None)
 
 

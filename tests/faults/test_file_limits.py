@@ -16,6 +16,7 @@ import zstandard
 
 from bundle_samples import sample, sealed
 from file_costs import MOST_BYTES, Outcome, outcomes
+from silo.bundle.reader import Bundle
 from silo.bundle.writer import write_bundle
 from silo.frozen import replace
 
@@ -45,9 +46,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def manifest_of(data: bytes) -> dict[str, Any]:
-    offset = struct.unpack_from("<Q", data, 16)[0]
-    text = data[offset:]
-    return json.loads(zstandard.ZstdDecompressor().decompress(text) if data[12] else text)
+    return json.loads(Bundle.from_bytes(data).manifest_text)
 
 
 def repeated(piece: bytes, size: int = BIG) -> bytes:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import zstandard
 
 from bundle_samples import sealed
 from core_choice import Checker
@@ -17,6 +14,7 @@ from fuzz.choice_bundles import PLACES, Head, write
 from fuzz.choice_calls import random_case
 from fuzz.choices import Comparison, Place, Tally
 from silo.api.kernels.bundle import load
+from silo.bundle.reader import Bundle
 from silo.core.target import Target
 from silo.core.values import canonical_json
 from silo.errors import BundleError, SiloError
@@ -39,15 +37,9 @@ def compare_damaged(folder: Path, heads: list[Head], count: int, seed: int, tall
             head = source.choice(heads)
             write(path, [head], source.randrange(1 << 30), source.choice((1, 2, 4)))
             data = path.read_bytes()
-            text = _manifest(data)
+            text = Bundle.from_bytes(data).manifest_text
         path.write_bytes(sealed(data, _damaged(source, text), compress=False))
         _compare(source, path, head, tally)
-
-
-def _manifest(data: bytes) -> bytes:
-    offset, length = struct.unpack_from("<QQ", data, 16)
-    stored = data[offset : offset + length]
-    return zstandard.ZstdDecompressor().decompress(stored) if data[12] & 1 else stored
 
 
 def _places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from core_native import compiler
 from libsilo import Error
+from sanitized_program import build_sanitized, run_sanitized
 from silo.core.launch_info import TensorMap
 from silo.launch.descriptors import map_problem
 
@@ -22,22 +24,10 @@ CALL = (
 
 
 def check(folder: Path, program: str, sources: tuple[str, ...], sanitizer: str) -> None:
-    compiler = shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("needs gcc and its sanitizers")
     flags = ["-std=c11", "-D_GNU_SOURCE=1", "-O1", "-g", *WARNINGS, "-pthread", f"-I{CORE}"]
     flags += [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
-    files = [str(HERE / program), *(str(CORE / name) for name in sources)]
-    output = folder / "check"
-    built = subprocess.run([compiler, *flags, *files, "-o", str(output)], capture_output=True, text=True, check=False)
-    if "cannot find" in built.stderr and "san" in built.stderr:
-        pytest.skip("gcc has no such library here")
-    assert built.returncode == 0, built.stderr[-3000:]
-    done = subprocess.run([str(output)], capture_output=True, text=True, check=False, timeout=120)
-    if "unexpected memory mapping" in done.stderr:
-        pytest.skip("this kernel's address layout is none that ThreadSanitizer knows")
-    assert done.stdout == "ok\n", done.stderr[-3000:]
-    assert done.returncode == 0
+    files = [HERE / program, *(CORE / name for name in sources)]
+    assert run_sanitized(build_sanitized(folder / "check", compiler("gcc"), *flags, *files)) == "ok\n"
 
 
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])

@@ -17,6 +17,7 @@ from fuzz.judge import difference
 from fuzz.lowered import arguments_of, lower
 from fuzz.profiles import PROFILES, generate
 from fuzz.sanitized import program, read_results
+from sanitized_program import build_sanitized
 from silo.backends.cpu.levels import host_target, level_of
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore:tl.cat")]
@@ -71,11 +72,7 @@ def test_no_kernel_has_undefined_behaviour_or_leaves_its_memory(tmp_path, kernel
     given.write_bytes(data)
     flags = ["-std=gnu11", "-O1", "-g", "-w", "-fopenmp-simd", "-fno-strict-aliasing", "-ffp-contract=off"]
     checks = ["-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
-    command = ["cc", *level_of(host_target()).flags, *flags, *checks, str(source), "-o", str(binary), "-lm"]
-    built = subprocess.run(command, capture_output=True, text=True, check=False)
-    if "cannot find" in built.stderr and "san" in built.stderr:
-        pytest.skip("the sanitizers' libraries are not installed")
-    assert built.returncode == 0, built.stderr[-3000:]
+    build_sanitized(binary, "cc", *level_of(host_target()).flags, *flags, *checks, source, "-lm")
     done = subprocess.run(
         [str(binary), str(given), str(written)], capture_output=True, text=True, check=False, timeout=120
     )
@@ -102,21 +99,7 @@ def test_a_write_beyond_an_array_is_noticed(tmp_path):
     source, binary, given = (tmp_path / name for name in ("all.c", "all", "in"))
     source.write_text(text)
     given.write_bytes(data)
-    command = [
-        "cc",
-        "-std=gnu11",
-        "-O1",
-        "-w",
-        "-fopenmp-simd",
-        "-fsanitize=address",
-        str(source),
-        "-o",
-        str(binary),
-        "-lm",
-    ]
-    built = subprocess.run(command, capture_output=True, text=True, check=False)
-    if "cannot find" in built.stderr and "san" in built.stderr:
-        pytest.skip("the sanitizers' libraries are not installed")
+    build_sanitized(binary, "cc", "-std=gnu11", "-O1", "-w", "-fopenmp-simd", "-fsanitize=address", source, "-lm")
     done = subprocess.run([str(binary), str(given), "/dev/null"], capture_output=True, text=True, check=False)
     assert "heap-buffer-overflow" in done.stderr
     assert np.prod(kernel.grid) >= 1

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from core_native import NATIVE, compiler
 from fuzz.sanitizers import NoSanitizersError, build, variables
+from sanitized_program import build_sanitized, run_sanitized
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
@@ -97,14 +99,14 @@ def test_gpu_tests_pass_under_the_sanitizers(sanitized):
 
 
 def test_every_c_file_compiles_without_a_warning(tmp_path):
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
+    gcc = shutil.which("gcc") or shutil.which("cc")
+    if gcc is None:
         pytest.skip("needs a C compiler")
-    include = [f"-I{ROOT / 'native' / 'core'}", f"-I{sysconfig.get_paths()['include']}"]
+    include = [f"-I{NATIVE}", f"-I{sysconfig.get_paths()['include']}"]
     sources = sorted(str(path) for path in (ROOT / "native").glob("*/*.c"))
     flags = ["-std=c11", "-O0", "-fsyntax-only", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
     done = subprocess.run(
-        [compiler, *flags, "-DPy_LIMITED_API=0x030b0000", "-D_GNU_SOURCE=1", *include, *sources],
+        [gcc, *flags, "-DPy_LIMITED_API=0x030b0000", "-D_GNU_SOURCE=1", *include, *sources],
         capture_output=True,
         text=True,
         check=False,
@@ -114,29 +116,7 @@ def test_every_c_file_compiles_without_a_warning(tmp_path):
 
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_the_pool_has_no_data_race_and_no_wrong_access(tmp_path, sanitizer):
-    compiler = shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("needs gcc and its sanitizers")
-    program = tmp_path / "check"
-    sources = [str(HERE / "pool_check.c"), *map(str, sorted((ROOT / "native" / "core").glob("cpu_[pwc]*.c")))]
-    built = subprocess.run(
-        [
-            compiler,
-            *("-std=c11", "-D_GNU_SOURCE=1", "-O1", "-g", f"-fsanitize={sanitizer}", "-pthread"),
-            f"-I{ROOT / 'native' / 'core'}",
-            *sources,
-            "-o",
-            str(program),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if "cannot find" in built.stderr and "san" in built.stderr:
-        pytest.skip("gcc has no such library here")
-    assert built.returncode == 0, built.stderr
-    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
-    if "unexpected memory mapping" in done.stderr:
-        pytest.skip("this kernel's address layout is none that ThreadSanitizer knows")
-    assert done.stdout == "done\n", done.stderr[-3000:]
-    assert done.returncode == 0
+    flags = ("-std=c11", "-D_GNU_SOURCE=1", "-O1", "-g", f"-fsanitize={sanitizer}", "-pthread", f"-I{NATIVE}")
+    sources = [HERE / "pool_check.c", *sorted(NATIVE.glob("cpu_[pwc]*.c"))]
+    program = build_sanitized(tmp_path / "check", compiler("gcc"), *flags, *sources)
+    assert run_sanitized(program) == "done\n"

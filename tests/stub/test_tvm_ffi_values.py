@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dlpack_structs import DLTensor
+
 ROOT = Path(__file__).parents[2]
 NATIVE = ROOT / "native"
 CPU, CUDA, PINNED, METAL, ROCM = 1, 2, 3, 8, 10
@@ -21,22 +23,8 @@ class Any(ctypes.Structure):  # TVMFFIAny
     _fields_ = [("type", ctypes.c_int32), ("length", ctypes.c_uint32), ("value", ctypes.c_uint64)]
 
 
-class Tensor(ctypes.Structure):  # DLTensor
-    _fields_ = [
-        ("data", ctypes.c_uint64),
-        ("device", ctypes.c_int32 * 2),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
 class TensorObject(ctypes.Structure):
-    _fields_ = [("header", ctypes.c_uint8 * 24), ("tensor", Tensor)]
+    _fields_ = [("header", ctypes.c_uint8 * 24), ("tensor", DLTensor)]
 
 
 class Sequence(ctypes.Structure):  # an object with TVMFFIByteArray, TVMFFIShapeCell, or the beginning of TVMFFISeqCell
@@ -73,7 +61,7 @@ class Caller:
 
     def tensor(self, device=(CPU, 0), dtype=FLOAT32, shape=(4,), strides=None, *, data=0x1000, offset=0, kind=70):
         extents = [None if one is None else self.keep((ctypes.c_int64 * len(one))(*one)) for one in (shape, strides)]
-        tensor = Tensor(data, device, len(shape), *dtype, *extents, offset)
+        tensor = DLTensor(data, *device, len(shape), *dtype, *extents, offset)
         if kind == 7:
             return Any(7, 0, self.keep(tensor))
         return Any(70, 0, self.keep(TensorObject((ctypes.c_uint8 * 24)(), tensor)))
