@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import islice
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_a_process_that_is_killed_loses_the_trial_in_flight_alone(tmp_path):
     begun, lost, done = [], 0, []
     for _ in range(30):  # each gets some configs further
         with start(tmp_path / "killed") as child:
-            lines = [line.strip() for line, _ in zip(child.stdout, range(4), strict=False)]
+            lines = [line.strip() for line in islice(child.stdout, 4)]
             if lines and not lines[-1].startswith("winner"):
                 os.kill(child.pid, signal.SIGKILL)
             lines += [line.strip() for line in child.stdout]
