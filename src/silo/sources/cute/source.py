@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from silo.core.argument_facts import ArgumentFacts
+from silo.core.config import Config
 from silo.core.extents import ExtentKind, HeldExtents
 from silo.core.nodes import Node
 from silo.core.signature import ParameterKind, Signature
@@ -15,7 +16,6 @@ from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.sources.cute.wrapper import Wrapper
-from silo.sources.kernel_source import KernelSource
 
 __all__ = ["CuteSource", "Host", "Layouts", "Written"]
 
@@ -43,7 +43,7 @@ class Written(Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class CuteSource(KernelSource):
+class CuteSource:
     """A kernel of the CuTe DSL. Implements :class:`silo.sources.kernel_source.KernelSource`.
 
     ``function`` is the author's object. ``signature`` has the parameters of the function in its order, then those of a
@@ -72,6 +72,21 @@ class CuteSource(KernelSource):
     def fingerprint(self) -> str:
         """sha256 over the kernel, what it calls and reads, and how it is launched; free of paths."""
         raise NotImplementedError
+
+    @property
+    def heuristics(self) -> Mapping[str, Callable[..., object]]:
+        """None: the DSL has no such thing."""
+        return {}
+
+    @property
+    def exact(self) -> frozenset[str]:
+        """None: a value that decides the code is a Constexpr."""
+        return frozenset()
+
+    def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
+        """None."""
+        del config, specialization
+        return {}
 
     @property
     def extents(self) -> HeldExtents | None:
