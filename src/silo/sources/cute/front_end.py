@@ -1,4 +1,4 @@
-"""The DSL's front end, which is not thread-safe: whoever traces or compiles with it holds the one lock."""
+"""The DSL's front end, which is not thread-safe: every call of it is made with the one lock held."""
 
 from __future__ import annotations
 

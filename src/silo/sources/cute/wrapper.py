@@ -45,12 +45,14 @@ class Wrapper:
 
     Attributes:
         function: a ``@cute.jit`` function, or an object whose ``__call__`` is one.
-        arguments: what it is traced with; needs no device. Those of ``parameters`` in order, then, if ``written``, the
-            three dimensions of the grid (Int32) and, if ``stream``, the stream of the environment.
-        parameters: where ``written``, those of the device function in its order, constants left out: the only ones it
-            has. Else those of the author's host function; what of them reaches the device function, the artifact says.
+        arguments: what it is traced with, which needs no device. Where ``written``: one for each of ``parameters``, then
+            the three dimensions of the grid (Int32), then, if ``stream``, the stream of the environment. Of an author's
+            host function: as it declares them, constants and the stream among them.
+        parameters: where ``written``, the parameters of the device function in its order, constants left out: it has
+            no others. Else the parameters of the author's host function, without constants and the stream; which of
+            them reach the device function, the artifact says.
         written: Silo wrote it: one launch of one device function, with a grid that each call gives.
-        stream: the last argument is the stream.
+        stream: one argument is a stream.
         block, cluster, smem: as the author decided for this variant; None: what the artifact says.
         text: the wrapper's own text, "" where it is the author's.
     """
