@@ -174,9 +174,9 @@ void silo_gpu_retired_renew(void);
 
 /* A function of a driver, and where its address goes: NULL where it is optional and missing. */
 struct silo_gpu_symbol {
-    const char *name;
-    void *slot; /* a function pointer lies there */
+    char name[39]; /* no pointer: each costs the library as much again, for it is relocated */
     bool optional;
+    void *slot; /* a function pointer lies there */
 };
 
 /* Open the library at `path`, or where it is NULL the driver's usual one, whose name `opened` gets;
