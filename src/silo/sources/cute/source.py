@@ -47,8 +47,8 @@ class CuteSource:
     """A kernel of the CuTe DSL. Implements :class:`silo.sources.kernel_source.KernelSource`.
 
     ``function`` is the author's object. ``signature`` has the parameters of the function in its order, then the
-    parameters of a class's ``__init__``, then the names that only ``block``, ``cluster`` and ``smem`` read; all but the first are
-    constants. ``stream`` is the parameter that takes a stream, which no caller passes.
+    parameters of a class's ``__init__``, then the names that only ``block``, ``cluster`` and ``smem`` read;
+    all but the first are constants. ``stream`` is the parameter that takes a stream, which no caller passes.
     """
 
     name: str
