@@ -46,8 +46,8 @@ class Wrapper:
     Attributes:
         function: a ``@cute.jit`` function, or an object whose ``__call__`` is one.
         arguments: what it is traced with, which needs no device. Where ``written``: one for each of ``parameters``,
-            then the three dimensions of the grid (Int32), then, if ``stream``, the stream of the environment. Of an author's
-            host function: as it declares them, constants and the stream among them.
+            then the three dimensions of the grid (Int32), then, if ``stream``, the stream of the environment. Of the
+            author's host function: as it declares them, constants and the stream among them.
         parameters: where ``written``, the parameters of the device function in its order, constants left out: it has
             no others. Else the parameters of the author's host function, without constants and the stream; which of
             them reach the device function, the artifact says.
