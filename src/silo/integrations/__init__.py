@@ -1,1 +1,1 @@
-"""Seams of other projects that Silo serves. Nothing here imports the project that it serves, and nothing imports this."""
+"""Seams of other projects that Silo serves; none of these modules imports the project that it serves."""

@@ -1,4 +1,4 @@
-"""Helion's CuTe kernels, launched by Silo: a launcher for ``_launcher=``, one over a bundle, and one that only notes calls.
+"""Helion's CuTe kernels launched by Silo: launchers for ``_launcher=``, compiling or over a bundle, or taking notes.
 
 >>> from silo.integrations import helion
 >>> helion.default_cute_launcher(object(), (0,), block=(32, 32))  # an empty grid launches nothing

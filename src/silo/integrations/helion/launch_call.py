@@ -41,7 +41,7 @@ def axes(word: str, value: object) -> Axes:
     if not isinstance(value, tuple) or not 1 <= len(cast("tuple[object, ...]", value)) <= 3:
         raise GridError(f"the {word} of a CuTe launch is a tuple of one to three integers, not {value!r}")
     numbers = tuple(int(one) for one in cast("tuple[int, ...]", value))
-    return cast("Axes", (numbers + (1, 1, 1))[:3])
+    return cast("Axes", ((*numbers, 1, 1, 1))[:3])
 
 
 def check_options(kernel: object, compile_options: object, others: Mapping[str, object]) -> None:
@@ -94,10 +94,10 @@ def launch_marks(kernel: object) -> LaunchMarks:
     found: dict[str, Any] = {
         name: getattr(kernel, attribute) for attribute, name in _ATTRIBUTES.items() if hasattr(kernel, attribute)
     }
-    cluster = found.pop("cluster", None)
+    cluster: Any = found.pop("cluster", None)
     if cluster is not None:
-        whole = isinstance(cluster, tuple) and len(cast("tuple[object, ...]", cluster)) == 3
-        if not whole or any(type(one) is not int or one < 1 for one in cast("tuple[object, ...]", cluster)):
+        whole = isinstance(cluster, tuple) and [type(one) for one in cast("tuple[object, ...]", cluster)] == [int] * 3
+        if not whole or min(cast("Axes", cluster)) < 1:
             raise UnsupportedError(f"{name_of(kernel)}: a cluster is three positive integers, not {cluster!r}")
     for name in ("min_blocks", "carveout"):
         value = found.get(name)
@@ -105,7 +105,7 @@ def launch_marks(kernel: object) -> LaunchMarks:
             raise UnsupportedError(f"{name_of(kernel)}: {name} is a natural number, not {value!r}")
     plans: Sequence[Mapping[str, Any]] = getattr(kernel, "_helion_cute_wrapper_plans", ())
     return LaunchMarks(
-        cluster=None if cluster == (1, 1, 1) else cluster,
+        cluster=None if cluster == (1, 1, 1) else cast("Axes | None", cluster),
         dynamic=found.get("dynamic") is True,
         pdl=found.get("pdl") is True,
         min_blocks=found.get("min_blocks") or 0,
@@ -115,7 +115,7 @@ def launch_marks(kernel: object) -> LaunchMarks:
 
 
 def plain_arguments(kernel: object, arguments: Sequence[object]) -> tuple[object, ...]:
-    """The arguments as Silo's calls take them: an array without axes is one of a single element, and traced numbers numbers.
+    """The arguments as Silo's calls take them: traced numbers are numbers, an array without axes has a single element.
 
     Raises:
         ArgumentError: one that is neither an array nor a number.

@@ -80,14 +80,18 @@ class _Fields:
     def dtype(self, name: str) -> str:
         value = self.left.pop(name, None)
         if not isinstance(value, str) or not _DTYPE.fullmatch(value):
-            raise UnsupportedError(f"{self.kernel}: {name} of its plan {self.kind} is {value!r}, not a dtype of cutlass")
+            raise UnsupportedError(
+                f"{self.kernel}: {name} of its plan {self.kind} is {value!r}, not a dtype of cutlass"
+            )
         return value
 
     def names(self, count: int) -> tuple[str, ...]:
         value = self.left.pop("kernel_args", ())
         found = tuple(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else ()
         if len(found) != count or not all(isinstance(one, str) and one.isidentifier() for one in found):
-            raise UnsupportedError(f"{self.kernel}: kernel_args of its plan {self.kind} are {value!r}, not {count} names")
+            raise UnsupportedError(
+                f"{self.kernel}: kernel_args of its plan {self.kind} are {value!r}, not {count} names"
+            )
         return cast("tuple[str, ...]", found)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
@@ -175,20 +179,26 @@ def host_lines(plan: MatmulPlan, names: Sequence[str], shapes: Mapping[int, tupl
     atom_left, tensor_left, atom_right, tensor_right = one.names
     group = "TWO" if one.two_blocks else "ONE"
     lines = [
-        f"mma = blackwell.make_trivial_tiled_mma({one.dtype}, {one.dtype}, {_major(one.left_k_major)}, "
-        f"{_major(one.right_k_major)}, {one.accumulator}, tcgen05.CtaGroup.{group}, {one.tile[:2]}, "
-        "tcgen05.OperandSource.SMEM)",
+        (
+            f"mma = blackwell.make_trivial_tiled_mma({one.dtype}, {one.dtype}, {_major(one.left_k_major)}, "
+            f"{_major(one.right_k_major)}, {one.accumulator}, tcgen05.CtaGroup.{group}, {one.tile[:2]}, "
+            "tcgen05.OperandSource.SMEM)"
+        ),
         f"across = cute.tiled_divide(cute.make_layout({one.cluster}), (mma.thr_id.shape,))",
         f"left_tiles = {_tiles('a', one, one.left_k_major, usual=True)}",
         f"right_tiles = {_tiles('b', one, one.right_k_major, usual=False)}",
         # The matmul reads its right operand as N by K.
         f"turned = cute.make_tensor({right}.iterator, cute.select({right}.layout, mode=[1, 0]))",
-        f"{atom_left}, {tensor_left} = cute.nvgpu.make_tiled_tma_atom_A("
-        f"blackwell.cluster_shape_to_tma_atom_A({one.cluster}, mma.thr_id), {left}, "
-        f"cute.slice_(left_tiles, (None, None, None, 0)), {one.tile}, mma, across.shape)",
-        f"{atom_right}, {tensor_right} = cute.nvgpu.make_tiled_tma_atom_B("
-        f"blackwell.cluster_shape_to_tma_atom_B({one.cluster}, mma.thr_id), turned, "
-        f"cute.slice_(right_tiles, (None, None, None, 0)), {one.tile}, mma, across.shape)",
+        (
+            f"{atom_left}, {tensor_left} = cute.nvgpu.make_tiled_tma_atom_A("
+            f"blackwell.cluster_shape_to_tma_atom_A({one.cluster}, mma.thr_id), {left}, "
+            f"cute.slice_(left_tiles, (None, None, None, 0)), {one.tile}, mma, across.shape)"
+        ),
+        (
+            f"{atom_right}, {tensor_right} = cute.nvgpu.make_tiled_tma_atom_B("
+            f"blackwell.cluster_shape_to_tma_atom_B({one.cluster}, mma.thr_id), turned, "
+            f"cute.slice_(right_tiles, (None, None, None, 0)), {one.tile}, mma, across.shape)"
+        ),
     ]
     for place in (one.left, one.right, *([plan.store.result] if plan.store else [])):
         if len(shapes.get(place, ())) != 2:
@@ -198,11 +208,16 @@ def host_lines(plan: MatmulPlan, names: Sequence[str], shapes: Mapping[int, tupl
         result, tile, dtype = names[plan.store.result], plan.store.tile, plan.store.dtype
         lines += [
             "rows = cutlass.utils.layout.LayoutEnum.ROW_MAJOR",
-            f"part = blackwell.compute_epilogue_tile_shape({tile}, False, rows, {dtype}, layout_c=rows, elem_ty_c={dtype})",
+            (
+                f"part = blackwell.compute_epilogue_tile_shape({tile}, False, rows, {dtype}, "
+                f"layout_c=rows, elem_ty_c={dtype})"
+            ),
             f"result_tiles = blackwell.make_smem_layout_epi({dtype}, rows, part, {plan.store.stages})",
-            f"{atom}, {tensor} = cute.nvgpu.cpasync.make_tiled_tma_atom(cute.nvgpu.cpasync.CopyBulkTensorTileS2GOp(), "
-            f"{result}, cute.slice_(result_tiles, (None, None, 0)), "
-            f"cute.composition(cute.make_identity_layout({result}.shape), part))",
+            (
+                f"{atom}, {tensor} = cute.nvgpu.cpasync.make_tiled_tma_atom("
+                f"cute.nvgpu.cpasync.CopyBulkTensorTileS2GOp(), {result}, cute.slice_(result_tiles, (None, None, 0)), "
+                f"cute.composition(cute.make_identity_layout({result}.shape), part))"
+            ),
         ]
     return tuple(lines)
 
