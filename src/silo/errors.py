@@ -27,8 +27,7 @@
     │   ├── NoVariantError       nothing in it fits the call; carries every rejection
     │   └── TrustError           it brings host code nobody here vouched for
     ├── ArgumentError            wrong count, name, type, dtype, device or value of an argument (also a TypeError)
-    │   └── GridError            a grid, block or option that another project's launcher takes no such value of (also a
-    │                            ValueError)
+    │   └── GridError            a grid, block or option of another project's launcher (also a ValueError)
     └── LaunchError              the driver or the device refused
         ├── CheckError           a kernel that was checked does what no kernel may; carries where and what
         ├── LaunchTimeoutError   a kernel that was tried did not end in time and was stopped
