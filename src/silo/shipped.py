@@ -22,6 +22,7 @@ SHIPPED: dict[str, dict[str, str]] = {
     },
     "silo.sources": {
         "binary": "silo.sources.binary.kind:Kind",
+        "cute": "silo.sources.cute.kind:Kind",
         "triton": "silo.sources.triton.kind:Kind",
     },
 }
