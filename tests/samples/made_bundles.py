@@ -2,8 +2,9 @@
 
 ``add`` takes what it is given and has variants by facts; ``kinds`` has a parameter of every type and a constant;
 ``fails`` fails in every program; ``shaped`` has a grid of an array's shape; ``bare`` has no grid; ``scratched`` needs
-scratch memory, ``clustered`` launch attributes, ``in_blocks`` a grid of whole clusters, and ``described`` takes a tensor descriptor (GPUs alone); ``fixed`` was
-built for one shape, ``strict`` for aligned memory; ``hungry`` needs more memory than there is; no CPU loads ``odd``.
+scratch memory, ``clustered`` launch attributes, ``in_blocks`` a grid of whole clusters, and ``described`` takes a
+tensor descriptor (GPUs alone); ``fixed`` was built for one shape, ``strict`` for aligned memory; ``hungry`` needs more
+memory than there is; no CPU loads ``odd``.
 """
 
 from __future__ import annotations
