@@ -1,14 +1,15 @@
 """Kernels of the CuTe DSL, each with a host function that launches it in a way of its own. Needs the DSL."""
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 from types import SimpleNamespace
 
-import cuda.bindings.driver as cuda  # pyright: ignore[reportMissingImports]
-import cutlass  # pyright: ignore[reportMissingImports]
+import cuda.bindings.driver as cuda
+import cutlass
 from cutlass import (
-    cute,  # pyright: ignore[reportMissingImports]
-    memory,  # pyright: ignore[reportMissingImports]
+    cute,
+    memory,
 )
-from cutlass.cute.runtime import (  # pyright: ignore[reportMissingImports]
+from cutlass.cute.runtime import (
     make_fake_compact_tensor,
     make_fake_stream,
     make_fake_tensor,

@@ -57,7 +57,7 @@ def _questions() -> Generator[list[str]]:
     asked: list[str] = []
 
     def get_arch_enum() -> Any:  # noqa: ANN401
-        caller = sys._getframe(1).f_code.co_name  # noqa: SLF001
+        caller = sys._getframe(1).f_code.co_name  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         if caller not in _ASKS_ANYWAY:
             asked.append(caller)
         return answer()
