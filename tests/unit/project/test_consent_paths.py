@@ -18,6 +18,7 @@ CALLS = {
     # What maps native code.
     "CDLL": {
         "backends/cpu/load.py": "open_object, which requires consent",
+        "backends/cute/host_loader.py": "a loader, after consent was required; and the DSL's library that is installed",
         "compile/serving.py": "the C library that is there already, for prctl",
     },
     "CpuModule": {
@@ -25,6 +26,7 @@ CALLS = {
         "backends/cpu/checking/code.py": "a function of this process by its address: nothing is mapped",
         "backends/cpu/triton_plugin/launching.py": "what Triton compiled, or kept in its own cache, whose word it is",
     },
+    "load_module": {"backends/cute/host_loader.py": "a loader, after consent was required"},
     "GpuModule": {"launch/gpu.py": "code of a device, which a driver runs there"},
     # What makes a kernel of a callable, and who imports the loader that gives it.
     "LibraryCode": {"launch/loading.py": "load_library_code, which requires consent"},
