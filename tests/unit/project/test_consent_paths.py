@@ -26,7 +26,11 @@ CALLS = {
         "backends/cpu/checking/code.py": "a function of this process by its address: nothing is mapped",
         "backends/cpu/triton_plugin/launching.py": "what Triton compiled, or kept in its own cache, whose word it is",
     },
-    "load_module": {"backends/cute/host_loader.py": "a loader, after consent was required"},
+    "load_module": {
+        "api/kernels/collection.py": "the Python file that the user names",
+        "backends/cute/host_loader.py": "a loader, after consent was required",
+        "export/templates/package_calls.py": "of an export: the library beside the file",
+    },
     "GpuModule": {"launch/gpu.py": "code of a device, which a driver runs there"},
     # What makes a kernel of a callable, and who imports the loader that gives it.
     "LibraryCode": {"launch/loading.py": "load_library_code, which requires consent"},

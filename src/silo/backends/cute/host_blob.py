@@ -1,8 +1,8 @@
 """The blob ``cuteobj``: a shared object with a kernel's host code and device code, and how it is called.
 
 It begins with :data:`MAGIC`, four bytes with the length of the head (little endian), the head as JSON, and then the
-shared object. That holds what the DSL made of the kernel, and nothing of NVIDIA's libraries: it names them as needed,
-and they are those of the machine that loads it.
+shared object. That holds what the DSL made of the kernel, and nothing of NVIDIA's libraries: it names the ones it
+needs, and the machine that loads it has them installed or refuses it.
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from silo.backends.cute.host_libraries import runtime_library, tvm_ffi_library
 from silo.compile.c_compiler import CCompiler, find_compiler
 from silo.core.decisions import Rejected
 from silo.errors import CompileError, CompilerMissingError, ToolchainError
 from silo.forks import own_folder
 from silo.settings import child_environment, settings
+from silo.sources.cute.libraries import runtime_library, tvm_ffi_library
 
 __all__ = ["link", "linker"]
 

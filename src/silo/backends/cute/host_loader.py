@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from silo.backends.cute.host_blob import HostObject, HostValue, Passing
-from silo.backends.cute.host_libraries import runtime_library
 from silo.core.decisions import Rejected
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device, LibraryCall
@@ -21,6 +20,7 @@ from silo.errors import ArgumentError, DeviceError, LaunchError
 from silo.forks import Mutex, own_folder
 from silo.launch import native
 from silo.sources.cute.installation import FFI_PACKAGE, PACKAGE, dsl_version
+from silo.sources.cute.libraries import runtime_library
 
 __all__ = ["load_cuteobj"]
 
@@ -152,17 +152,24 @@ def _address(array: object) -> int:
     return 0 if array is None else native.read(array)[0]
 
 
-_OF_ARGUMENT: Final[Mapping[Passing, Callable[[Any], object]]] = {
-    Passing.ADDRESS: _address,
-    Passing.INTEGER: int,
-    Passing.FLOAT: float,
-    Passing.BOOL: bool,
-}
+def _converter(passing: Passing) -> Callable[[Any], object] | None:
+    """What makes an argument of a caller's object; None for one that is passed as it is, and for what is none."""
+    match passing:
+        case Passing.ADDRESS:
+            return _address
+        case Passing.INTEGER:
+            return int
+        case Passing.FLOAT:
+            return float
+        case Passing.BOOL:
+            return bool
+        case _:
+            return None
 
 
 def _call(host: HostObject, module: _Module, index: int, name: str) -> LibraryCall:
     """What launches call."""
-    taken = tuple((one.passing, one.index, _OF_ARGUMENT.get(one.passing)) for one in host.arguments)
+    taken = tuple((one.passing, one.index, _converter(one.passing)) for one in host.arguments)
     first = next((one.index for one in host.arguments if _is_array(one)), None)
     function, within = module.function, native.gpu_within
 

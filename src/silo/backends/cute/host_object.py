@@ -112,11 +112,11 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> list[tuple[HostArgument, 
         )
     old = function.params[streams[0]]
     stream = dsl.Stream(old.name)
-    stream.ir_arg_index = old.ir_arg_index
-    stream.abi_arg_index = old.abi_arg_index if old.abi_arg_index is not None else len(placed)
+    place: int = len(placed) if old.abi_arg_index is None else old.abi_arg_index
+    stream.ir_arg_index, stream.abi_arg_index = old.ir_arg_index, place
     function.params[streams[0]] = stream
     function.ret = dsl.Var("code", dsl.DType(dsl.DTypeCode.Int, 32, 1))
-    placed.append((stream.abi_arg_index, HostArgument(Role.STREAM), Passing.STREAM))
+    placed.append((place, HostArgument(Role.STREAM), Passing.STREAM))
     placed.sort(key=lambda one: one[0])
     if [index for index, _, _ in placed] != list(range(len(placed))):
         raise CompileError("the DSL numbers the arguments of the host function in a way that is not known here")

@@ -10,10 +10,10 @@ from pathlib import Path
 from silo.core.decisions import Rejected
 from silo.sources.cute.installation import FFI_PACKAGE, PACKAGE
 
-__all__ = ["runtime_library", "tvm_ffi_library"]
+__all__ = ["RUNTIME", "runtime_library", "tvm_ffi_library"]
 
 _INSTALL = "pip install 'kernel-silo[cute]'"
-_RUNTIME = "libcute_dsl_runtime.so"
+RUNTIME = "libcute_dsl_runtime.so"
 _FLAVOUR = re.compile(r"cu([0-9]+)")
 
 
@@ -26,15 +26,15 @@ def runtime_library(driver_major: int | None = None) -> Path | Rejected:
     found = {
         int(match.group(1)): path
         for folder in folders
-        for path in folder.glob(f"cu*/lib/{_RUNTIME}")
+        for path in folder.glob(f"cu*/lib/{RUNTIME}")
         if (match := _FLAVOUR.fullmatch(path.parent.parent.name))
     }
     if not found:
-        return Rejected(f"{_RUNTIME} is not installed: it comes with {PACKAGE}; {_INSTALL}")
+        return Rejected(f"{RUNTIME} is not installed: it comes with {PACKAGE}; {_INSTALL}")
     fitting = [major for major in found if driver_major is None or major <= driver_major]
     if not fitting:
         return Rejected(
-            f"{_RUNTIME} is here for CUDA {' and '.join(map(str, sorted(found)))}, and the driver supports CUDA "
+            f"{RUNTIME} is here for CUDA {' and '.join(map(str, sorted(found)))}, and the driver supports CUDA "
             f"{driver_major}: install a newer driver, or the flavour for it (pip install '{PACKAGE}')"
         )
     return found[max(fitting)]
