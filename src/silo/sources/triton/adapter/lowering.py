@@ -19,7 +19,7 @@ from silo.sources.triton.adapter.cpu import CpuFrontEnd, cpu_target, run_cpu_pas
 from silo.sources.triton.adapter.decorators import location_of
 from silo.sources.triton.adapter.installation import debug_by_default, require_triton
 from silo.sources.triton.adapter.toolchain import backend_for, gpu_target, lowering_for, module
-from silo.sources.triton.functions import recall
+from silo.sources.functions import recall
 
 __all__ = ["Ttir", "gpu_options", "lower_for_gpu", "lower_to_ttir", "read_off"]
 
