@@ -72,7 +72,7 @@ _TOP = frozenset({"blobs", "format", "kernels", "notes", "producer", "tables", "
 _KERNEL = frozenset(
     {"cases", "config_names", "derived", "grid", "key", "name", "rules", "signature", "trials", "variants"}
 )
-_KERNEL_ADDED = {0: frozenset[str](), 1: frozenset[str](), 2: frozenset({"kind"})}  # by minor version
+_KERNEL_ADDED = (frozenset[str](), frozenset[str](), *[frozenset({"kind"})] * 2)  # by minor version
 _VARIANT = frozenset(
     {
         "basis",
@@ -91,7 +91,8 @@ _VARIANT = frozenset(
 )
 _RULES = frozenset({"rules", "signature", "target"})
 _EXTENTS_MINOR = 2  # the version that added them
-_RULES_ADDED = {0: frozenset[str](), 1: frozenset({"space"}), 2: frozenset({"space", "extents"})}  # by minor version
+_AXES_MINOR = 3  # of tensor maps
+_RULES_ADDED = (frozenset[str](), frozenset({"space"}), *[frozenset({"space", "extents"})] * 2)  # by minor version
 _BASES = {basis.value: basis for basis in Basis}
 _HEX = "0123456789abcdef"
 _IDENTITY = operator.itemgetter("source", "signature", "specialization", "config", "target", "compiler")
@@ -248,7 +249,7 @@ class Manifest:
         tables = check.members(top["tables"], "tables", frozenset(TABLES))
         self._compilers = self._table(tables, "compilers", self._text, str)
         self._configs = self._table(tables, "configs", Config.from_json, Config.to_json)
-        self._launches = self._table(tables, "launches", _launch_from_json, LaunchInfo.to_json)
+        self._launches = self._table(tables, "launches", self._launch_from_json, LaunchInfo.to_json)
         self._reasons = self._table(tables, "reasons", self._text, str)
         self._signatures = self._table(tables, "signatures", Signature.from_json, Signature.to_json)
         self._sources = self._table(tables, "sources", self._source, list[JSON])
@@ -442,6 +443,12 @@ class Manifest:
         if specialization.made_for_some and self._minor < _EXTENTS_MINOR:
             raise ValueError(f"extents are of format {MAJOR}.{_EXTENTS_MINOR}, and the file of {MAJOR}.{self._minor}")
         return specialization
+
+    def _launch_from_json(self, data: JSON) -> LaunchInfo:
+        launch = _launch_from_json(data)
+        if any(one.axes for one in launch.tensor_maps) and self._minor < _AXES_MINOR:
+            raise ValueError(f"axes are of format {MAJOR}.{_AXES_MINOR}, and the file of {MAJOR}.{self._minor}")
+        return launch
 
     def _variant_error(self, row: JSON, field: str) -> BundleFormatError:
         """What is wrong with a variant that cannot be right."""
