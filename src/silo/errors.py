@@ -27,6 +27,7 @@
     │   ├── NoVariantError       nothing in it fits the call; carries every rejection
     │   └── TrustError           it brings host code nobody here vouched for
     ├── ArgumentError            wrong count, name, type, dtype, device or value of an argument (also a TypeError)
+    │   └── GridError            a grid, block or option of another project's launcher (also a ValueError)
     └── LaunchError              the driver or the device refused
         ├── CheckError           a kernel that was checked does what no kernel may; carries where and what
         ├── LaunchTimeoutError   a kernel that was tried did not end in time and was stopped
@@ -55,6 +56,7 @@ __all__ = [
     "DeviceError",
     "ExpressionError",
     "FrozenError",
+    "GridError",
     "LaunchError",
     "LaunchTimeoutError",
     "LockError",
@@ -195,6 +197,10 @@ class TrustError(BundleError):
 
 class ArgumentError(SiloError, TypeError):
     """An argument of a kernel call is wrong: count, name, type, dtype, device or value."""
+
+
+class GridError(ArgumentError, ValueError):
+    """A grid, a block or an option of a launch through another project's seam has a value that it cannot have."""
 
 
 class LaunchError(SiloError):

@@ -12,6 +12,7 @@ SHIPPED: dict[str, dict[str, str]] = {
     "silo.compilers": {
         "binary": "silo.backends.binary.declaration:BINARY",
         "cpu": "silo.backends.cpu.declaration:CPU",
+        "cute": "silo.backends.cute.declaration:CUTE",
         "triton": "silo.backends.triton.declaration:TRITON",
     },
     "silo.devices": {
@@ -21,6 +22,7 @@ SHIPPED: dict[str, dict[str, str]] = {
     },
     "silo.sources": {
         "binary": "silo.sources.binary.kind:Kind",
+        "cute": "silo.sources.cute.kind:Kind",
         "triton": "silo.sources.triton.kind:Kind",
     },
 }

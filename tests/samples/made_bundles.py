@@ -30,7 +30,7 @@ from silo.core.config import Config
 from silo.core.dtypes import dtype
 from silo.core.expressions import Argument, ConfigValue, Const, OpKind
 from silo.core.extents import Extents
-from silo.core.launch_info import ABI_BYTES, AbiType, LaunchInfo, LayoutSlot, TensorMap
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.core.nodes import Extent, Node
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
@@ -148,7 +148,7 @@ class _Maker:
         if parsed.kind == "cpu":
             blob = self.put(kind or "so", _object())
         else:
-            sizes = [ABI_BYTES[slot.type] for slot in slots]
+            sizes = [slot.bytes for slot in slots]
             made_code = {"cuda": _ptx, "hip": _hsaco}[parsed.kind](entry, sizes)
             blob = self.put(kind or {"cuda": "ptx", "hip": "hsaco"}[parsed.kind], made_code)
         if parsed.kind != "cpu":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from silo.core.plugins import is_launch_option
@@ -11,7 +11,7 @@ from silo.core.reading import read_bool, read_list, read_mapping, read_natural, 
 from silo.core.values import JSON, MAX_PARAMETERS, malformed
 from silo.frozen import frozen, names_of
 
-__all__ = ["ABI_BYTES", "AbiType", "LaunchInfo", "LayoutSlot", "TensorMap", "format_block"]
+__all__ = ["ABI_BYTES", "AbiType", "LaunchInfo", "LayoutSlot", "StructLeaf", "TensorMap", "format_block"]
 
 _PART = r"(shape|stride)\.[0-4]|nan|tf32"
 _MAX_RANK = 5  # of a tensor map
@@ -19,6 +19,8 @@ _MAX_AXES = 32  # of an array
 _MAX_EXTENT = (1 << 31) - 1  # of a tensor map
 _MAX_STRIDE = 1 << 40
 _AXES = "the axes of a tensor map"
+_MAX_LEAVES = 1 + 2 * _MAX_RANK
+_LEAF_PART = r"(shape|stride)\.[0-4]"
 _MAX_SLOTS = 16 * MAX_PARAMETERS  # a tensor descriptor has up to 13
 _OPTIONAL = frozenset({"block", "tensor_maps"})  # members of launch info that are left out where they are the default
 
@@ -27,7 +29,7 @@ class AbiType(Enum):
     """How one kernel parameter lies in memory: its size is fixed by the ABI.
 
     ``i1`` 1 byte for CPU code and 4 on GPUs as Triton passes it; pointers 8 bytes; ``tensormap`` 128 bytes aligned to
-    64.
+    64; ``struct`` as C lays out its leaves.
     """
 
     POINTER = "ptr"
@@ -45,6 +47,7 @@ class AbiType(Enum):
     FP32 = "fp32"
     FP64 = "fp64"
     TENSORMAP = "tensormap"
+    STRUCT = "struct"  # of an array, by value: its address, extents and strides, or some of these
     SCRATCH = "scratch"  # global scratch memory, null when its size is zero
     PROFILE = "profile"  # profiling scratch memory, null
 
@@ -68,7 +71,36 @@ ABI_BYTES = {
     AbiType.PROFILE: 8,
     AbiType.TENSORMAP: 128,
 }
-"""Bytes of one parameter of a GPU kernel."""
+"""Bytes of one parameter of a GPU kernel, but of a struct (:attr:`LayoutSlot.bytes`)."""
+
+
+@frozen
+class StructLeaf:
+    """One member of a struct: the address (type ``ptr``, part ``""``), or an extent or a stride (``i32`` or ``i64``).
+
+    ``part`` is ``shape.0``, ``stride.0``, ...; strides count elements.
+    """
+
+    type: AbiType
+    part: str = ""
+
+    def __post_init__(self) -> None:
+        integers = (AbiType.I32, AbiType.I64)
+        right = self.type in integers and re.fullmatch(_LEAF_PART, self.part) if self.part else self.type.value == "ptr"
+        if not right:
+            raise ValueError(f"a struct has no member {self.part or 'address'!r} of type {self.type.value}")
+
+    def to_json(self) -> JSON:
+        """The canonical form: ``[type, part]``."""
+        return [self.type.value, self.part]
+
+    @classmethod
+    def from_json(cls, data: JSON) -> StructLeaf:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        items = [read_text(item, "a member of a struct") for item in read_list(data, "a member of a struct")]
+        if len(items) != 2:
+            raise malformed("a member of a struct", data)
+        return cls(AbiType(items[0]), items[1])
 
 
 @frozen
@@ -77,23 +109,68 @@ class LayoutSlot:
 
     ``part`` says what of a tensor descriptor it is: "" the tensor map (type ``tensormap``) or the base address (type
     ``ptr``), ``shape.0``, ``stride.0``, ... (elements), ``nan`` (1: pad with NaN), ``tf32`` (1: round what is loaded).
+
+    ``leaves`` are the members of a struct, in its order, none twice; of any other type there are none.
+
+    >>> slot = LayoutSlot.struct("x", [("ptr", ""), ("i32", "shape.0"), ("i64", "stride.0")])
+    >>> slot.offsets, slot.bytes
+    ((0, 8, 16), 24)
     """
 
     name: str
     type: AbiType
     part: str = ""
+    leaves: tuple[StructLeaf, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.type is AbiType.STRUCT) != bool(self.leaves):
+            raise ValueError(f"the parameter {self.name} of type {self.type.value} has {len(self.leaves)} members")
+        if self.leaves and (self.part or len({leaf.part for leaf in self.leaves}) != len(self.leaves)):
+            raise ValueError(f"the struct of {self.name} has a member twice, or is a part of a descriptor")
+
+    @classmethod
+    def struct(cls, name: str, leaves: Iterable[tuple[str, str]]) -> LayoutSlot:
+        """A struct of ``(type, part)`` of the array ``name``."""
+        return cls(name, AbiType.STRUCT, leaves=tuple(StructLeaf(AbiType(kind), part) for kind, part in leaves))
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each member of a struct begins, as C lays it out."""
+        found: list[int] = []
+        end = 0
+        for leaf in self.leaves:
+            size = ABI_BYTES[leaf.type]
+            found.append(-(-end // size) * size)
+            end = found[-1] + size
+        return tuple(found)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the parameter of a GPU kernel; of a struct with what C adds at its end."""
+        if not self.leaves:
+            return ABI_BYTES[self.type]
+        align = max(ABI_BYTES[leaf.type] for leaf in self.leaves)
+        return -(-(self.offsets[-1] + ABI_BYTES[self.leaves[-1].type]) // align) * align
 
     def to_json(self) -> JSON:
-        """The canonical form: ``[name, type]``, or ``[name, type, part]``."""
+        """The canonical form: ``[name, type]``, ``[name, type, part]``, or of a struct ``[name, type, [leaf...]]``."""
+        if self.leaves:
+            return [self.name, self.type.value, [leaf.to_json() for leaf in self.leaves]]
         return [self.name, self.type.value, self.part] if self.part else [self.name, self.type.value]
 
     @classmethod
     def from_json(cls, data: JSON) -> LayoutSlot:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        match data:
+            case [str() as name, AbiType.STRUCT.value, list() as leaves]:
+                members = read_list(leaves, "the members of a struct", _MAX_LEAVES)
+                return cls(name, AbiType.STRUCT, leaves=tuple(StructLeaf.from_json(leaf) for leaf in members))
+            case _:
+                pass
         items = [read_text(item, "a parameter layout") for item in read_list(data, "a parameter layout")]
         if len(items) not in (2, 3) or (len(items) == 3 and not re.fullmatch(_PART, items[2])):
             raise malformed("a parameter layout", data)
-        return cls(items[0], AbiType(items[1]), *items[2:])
+        return cls(items[0], AbiType(items[1]), "".join(items[2:]))
 
 
 @frozen

@@ -1,0 +1,12 @@
+"""Helion's CuTe kernels launched by Silo: launchers for ``_launcher=``, compiling or over a bundle, or taking notes.
+
+>>> from silo.integrations import helion
+>>> helion.default_cute_launcher(object(), (0,), block=(32, 32))  # an empty grid launches nothing
+"""
+
+from __future__ import annotations
+
+from silo.integrations.helion.launcher import bundled_cute_launcher, default_cute_launcher
+from silo.integrations.helion.notes import CallNotes, NotedCall
+
+__all__ = ["CallNotes", "NotedCall", "bundled_cute_launcher", "default_cute_launcher"]

@@ -1,0 +1,115 @@
+"""Silo's kernels behind Helion's: made at a first launch, looked up at the others."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from silo.api.kernels.kernel import maker
+from silo.core.dtypes import dtype
+from silo.core.values import Value
+from silo.errors import ArgumentError
+from silo.forks import Mutex
+from silo.integrations.helion.host_function import HostParameter, host_function, host_text
+from silo.integrations.helion.launch_call import Axes, launch_marks, name_of
+
+__all__ = ["KernelsOfHelion", "silo_kernel"]
+
+_KEPT = 512  # a program that tunes Helion kernels makes thousands, each used for a moment
+# As Helion types what its host code passes.
+_SCALARS = {bool: ("i1", "cutlass.Boolean"), int: ("i64", "cutlass.Int64"), float: ("fp32", "cutlass.Float32")}
+_CONSTANT = "constexpr"
+
+
+class KernelsOfHelion:
+    """The kernels that launches have needed so far, the newest last. Threads may ask at once."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[object, ...], tuple[object, Any]] = {}
+        self._lock = Mutex()
+
+    def serving(self, kernel: object, arguments: Sequence[object], grid: Axes, block: Axes) -> Any:  # noqa: ANN401
+        """The kernel that serves a launch. Raises UnsupportedError, SourceError."""
+        marks = launch_marks(kernel)
+        dynamic = marks.dynamic or _is_empty(arguments)
+        # A host function that Silo writes has the grid in it, and ranks.
+        own = () if marks.plain else (grid, repr(marks), *(getattr(one, "ndim", None) for one in arguments))
+        types = tuple(getattr(one, "dtype", type(one)) for one in arguments)
+        key = (id(kernel), block, marks.cluster, dynamic, types, own)
+        found = self._made.get(key)
+        if found is not None:
+            return found[1]
+        made = silo_kernel(kernel, arguments, grid, block, dynamic=dynamic)
+        with self._lock:
+            self._made[key] = (kernel, made)  # it holds the kernel, so that nothing else gets its id
+            while len(self._made) > _KEPT:
+                del self._made[next(iter(self._made))]
+        return made
+
+
+def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: Axes, *, dynamic: bool = False) -> Any:  # noqa: ANN401
+    """A kernel of Silo for one of Helion's, as a call with such arguments launches it; made anew at each call.
+
+    ``dynamic``: shapes and strides are not folded into the code, whatever the kernel is marked with.
+
+    Raises:
+        UnsupportedError: a plan that Silo does not serve.
+        ArgumentError: more arguments than parameters, or an array of a dtype that Silo has no name for.
+        ToolchainError: the DSL is not installed.
+    """
+    marks = launch_marks(kernel)
+    layouts = "dynamic" if dynamic or marks.dynamic else "static"
+    signature = _signature(kernel, arguments)
+    cute = maker("cute")
+    name = name_of(kernel)
+    if marks.plain:
+        return cute(kernel, signature=signature, block=block, cluster=marks.cluster, layouts=layouts, name=name)
+    text = host_text(name, _host_parameters(signature, arguments), marks, grid, block)
+    return cute(host_function(kernel, text), signature=signature, layouts=layouts, grid=grid, name=name)
+
+
+def _signature(kernel: object, arguments: Sequence[object]) -> Mapping[str, Value]:
+    """The parameters that the host passes, in the kernel's order, as ``silo.cute`` takes them."""
+    parameters = inspect.signature(kernel).parameters  # pyright: ignore[reportArgumentType]  # a function of the DSL
+    if len(arguments) > len(parameters):
+        known = ", ".join(parameters) or "no parameters"
+        raise ArgumentError(f"{name_of(kernel)}: {len(arguments)} arguments, and the kernel has {known}")
+    found: dict[str, Value] = {}
+    for place, (name, argument) in enumerate(zip(parameters, arguments, strict=False)):
+        if hasattr(argument, "ndim"):
+            found[name] = f"*{_element(kernel, place, argument)}"
+        elif _is_constexpr(parameters[name].annotation):
+            found[name] = _CONSTANT
+        else:
+            found[name] = _SCALARS[cast("type[bool | int | float]", type(argument))][0]
+    return found
+
+
+def _element(kernel: object, place: int, array: Any) -> str:  # noqa: ANN401  # of any library
+    word = str(array.dtype).rpartition(".")[2]
+    try:
+        return dtype(word).short
+    except KeyError:
+        raise ArgumentError(
+            f"{name_of(kernel)}: argument {place} is an array of {word}, which Silo does not know"
+        ) from None
+
+
+def _is_constexpr(annotation: object) -> bool:
+    """Whether a parameter is a ``Constexpr``: its annotation may be text."""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", repr(annotation))
+    return text.partition("[")[0].rpartition(".")[2] == "Constexpr"
+
+
+def _host_parameters(signature: Mapping[str, Value], arguments: Sequence[object]) -> list[HostParameter]:
+    words = dict(_SCALARS.values()) | {_CONSTANT: "cutlass.Constexpr"}
+    return [
+        HostParameter(name, words.get(str(written), "cute.Tensor"), getattr(argument, "ndim", None))
+        for (name, written), argument in zip(signature.items(), arguments, strict=True)
+    ]
+
+
+def _is_empty(arguments: Sequence[object]) -> bool:
+    """Whether an array has no elements: the DSL folds no size of 0 into code."""
+    return any(0 in getattr(one, "shape", ()) for one in arguments)

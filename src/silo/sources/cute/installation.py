@@ -1,0 +1,94 @@
+"""Which CuTe DSL is installed. Imports nothing of it before it is needed: that takes a second or two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from silo.errors import ToolchainError
+
+if TYPE_CHECKING:
+    from silo.core.findings import Finding
+
+__all__ = [
+    "FFI_PACKAGE",
+    "OLDEST",
+    "PACKAGE",
+    "decorated_as",
+    "dsl_module",
+    "dsl_version",
+    "findings",
+    "parsed_version",
+    "versions",
+]
+
+PACKAGE = "nvidia-cutlass-dsl"
+FFI_PACKAGE = "apache-tvm-ffi"
+OLDEST = (4, 6)
+"""The first release whose packages lie as Silo expects."""
+
+_INSTALL = "install it: pip install 'kernel-silo[cute]'"
+
+
+@cache
+def _version(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  # a program with kernels needs it
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def dsl_version() -> str | None:
+    """The version of the DSL; None where it is not installed."""
+    return _version(PACKAGE)
+
+
+def versions() -> Mapping[str, str]:
+    """Versions by package; without those that are not installed."""
+    return {name: version for name in (PACKAGE, FFI_PACKAGE) if (version := _version(name)) is not None}
+
+
+def parsed_version(version: str) -> tuple[int, ...]:
+    """The numbers a version begins with.
+
+    >>> parsed_version("4.8.1"), parsed_version("4.9.0rc1")
+    ((4, 8, 1), (4, 9))
+    """
+    numbers: list[int] = []
+    for part in version.split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
+
+
+def dsl_module(name: str = "cutlass.cute") -> Any:  # noqa: ANN401  # a module of a package that has no types
+    """A module of the DSL. ToolchainError where the DSL is absent, too old, or does not load."""
+    version = dsl_version()
+    if version is not None and parsed_version(version) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise ToolchainError(f"{PACKAGE} {version} is installed, and Silo needs {oldest} or later; {_INSTALL}")
+    try:
+        return import_module(name)
+    except ImportError as error:
+        if version is None:
+            raise ToolchainError(
+                f"compiling CuTe kernels needs {PACKAGE}, which is not installed; {_INSTALL}"
+            ) from error
+        raise ToolchainError(f"{PACKAGE} {version} is installed and does not load: {error}") from error
+
+
+def decorated_as(value: object) -> Literal["kernel", "jit"] | None:
+    """What the DSL made of a function: ``kernel`` by ``@cute.kernel``, ``jit`` by ``@cute.jit``; None of others."""
+    marks = getattr(value, "__dict__", {})
+    kind = marks.get("_decorator_kind") if "_dsl_cls" in marks else None
+    return cast("Literal['kernel', 'jit']", kind) if kind in ("kernel", "jit") else None
+
+
+def findings() -> Sequence[Finding]:
+    """What ``silo doctor`` says of the parts that kernels need besides the DSL itself."""
+    return ()
