@@ -22,7 +22,8 @@ _AXES = "the axes of a tensor map"
 _MAX_LEAVES = 1 + 2 * _MAX_RANK
 _LEAF_PART = r"(shape|stride)\.[0-4]"
 _MAX_SLOTS = 16 * MAX_PARAMETERS  # a tensor descriptor has up to 13
-_OPTIONAL = frozenset({"block", "tensor_maps"})  # members of launch info that are left out where they are the default
+# Members of launch info that are left out where they are the default.
+_OPTIONAL = frozenset({"block", "tensor_maps", "counts_blocks"})
 
 
 class AbiType(Enum):
@@ -241,6 +242,8 @@ class LaunchInfo:
     a GPU. ``registers`` and ``spills`` are read from the binary; None where the target has no such thing.
     ``options`` are the compiler's launch options (:class:`silo.core.declaration.Option`) that are not 0: natural
     numbers sorted by name, which its device or loader has to know besides.
+    A grid counts programs, of a cluster each; with ``counts_blocks`` it counts blocks, and is refused where ``cluster``
+    does not divide it. It is False where a cluster is one block, which is the same.
     ``tensor_maps`` has one entry for each parameter of type ``tensormap`` in the layout, in its order.
     """
 
@@ -261,10 +264,12 @@ class LaunchInfo:
     spills: int | None = None
     tensor_maps: tuple[TensorMap, ...] = ()
     options: tuple[tuple[str, int], ...] = ()
+    counts_blocks: bool = False
 
     def __post_init__(self) -> None:
         """``ValueError`` for a block of other than ``threads`` threads."""
         object.__setattr__(self, "options", tuple(sorted(item for item in self.options if item[1])))
+        object.__setattr__(self, "counts_blocks", self.counts_blocks and self.cluster != (1, 1, 1))
         if self.block == (0, 0, 0):
             object.__setattr__(self, "block", self._line)
         elif self.block[0] * self.block[1] * self.block[2] != self.threads:
@@ -299,6 +304,8 @@ class LaunchInfo:
             del data["block"]
         if not self.tensor_maps:
             del data["tensor_maps"]
+        if not self.counts_blocks:
+            del data["counts_blocks"]
         del data["options"]
         return data | dict(self.options)
 
@@ -311,7 +318,7 @@ class LaunchInfo:
         if (
             not required <= set(members)
             or not all(is_launch_option(name) for name in options)
-            or not all(members.get(name, True) for name in ("tensor_maps", *options))
+            or not all(members.get(name, True) for name in ("tensor_maps", "counts_blocks", *options))
         ):
             raise malformed("launch info", data)
         layout = tuple(
@@ -343,8 +350,10 @@ class LaunchInfo:
             spills=optional("spills"),
             tensor_maps=tuple(TensorMap.from_json(item) for item in maps),
             options=tuple((name, natural(name)) for name in options),
+            counts_blocks=read_bool(members.get("counts_blocks", False), "the counts_blocks flag of launch info"),
         )
-        if "block" in members and made.block == made._line:  # which is never written
+        idle = "counts_blocks" in members and not made.counts_blocks
+        if idle or ("block" in members and made.block == made._line):  # which is never written
             raise malformed("launch info", data)
         return made
 
