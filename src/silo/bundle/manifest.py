@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.bundle.checks import Checker, is_shown
+from silo.bundle.checks import Checker
 from silo.bundle.codec import believed
 from silo.bundle.contents import (
     Basis,
@@ -43,6 +43,7 @@ from silo.bundle.format import (
     Header,
     aligned,
 )
+from silo.bundle.launches import read_launch
 from silo.core import nodes
 from silo.core.config import Config
 from silo.core.dispatch import DispatchRules
@@ -91,7 +92,6 @@ _VARIANT = frozenset(
 )
 _RULES = frozenset({"rules", "signature", "target"})
 _EXTENTS_MINOR = 2  # the version that added them
-_AXES_MINOR = 3  # of tensor maps
 _RULES_ADDED = (frozenset[str](), frozenset({"space"}), *[frozenset({"space", "extents"})] * 2)  # by minor version
 _BASES = {basis.value: basis for basis in Basis}
 _HEX = "0123456789abcdef"
@@ -445,10 +445,7 @@ class Manifest:
         return specialization
 
     def _launch_from_json(self, data: JSON) -> LaunchInfo:
-        launch = _launch_from_json(data)
-        if any(one.axes for one in launch.tensor_maps) and self._minor < _AXES_MINOR:
-            raise ValueError(f"axes are of format {MAJOR}.{_AXES_MINOR}, and the file of {MAJOR}.{self._minor}")
-        return launch
+        return read_launch(data, self._minor)
 
     def _variant_error(self, row: JSON, field: str) -> BundleFormatError:
         """What is wrong with a variant that cannot be right."""
@@ -581,27 +578,3 @@ def _target_from_json(data: JSON) -> Target:
     if not target.is_concrete:
         raise ValueError(f"the target {data!r} names no arch")
     return target
-
-
-def _launch_from_json(data: JSON) -> LaunchInfo:
-    """Launch info whose numbers a driver can be given."""
-    launch = LaunchInfo.from_json(data)
-    for slot in launch.layout:
-        if not isinstance(slot.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # the JSON may hold anything
-            raise TypeError(f"a layout slot's name is a string, not {slot.name!r}")
-    for size in launch.cluster:
-        if type(size) is not int or not 1 <= size <= 1 << 16:
-            raise ValueError(f"not a cluster: {launch.cluster!r}")
-    for name, value in launch.counts():
-        if not 0 <= value < 1 << 31:
-            raise ValueError(f"{name} is out of range: {value}")
-    for name in ("scratch_bytes", "profile_bytes"):
-        if getattr(launch, name) >= 1 << 48:
-            raise ValueError(f"{name} is out of range: {getattr(launch, name)}")
-    for name in ("scratch_align", "profile_align"):
-        value = getattr(launch, name)
-        if not 1 <= value <= 1 << 16 or value & (value - 1):
-            raise ValueError(f"{name} is not a power of two up to 65536: {value}")
-    if not launch.entry or not is_shown(launch.entry):
-        raise ValueError(f"not an entry symbol: {launch.entry!r}")
-    return launch
