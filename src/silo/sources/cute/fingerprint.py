@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import textwrap
@@ -80,6 +81,10 @@ class _Reached(ReachedCode):
     def plain(self, function: Any) -> Any:  # noqa: ANN401
         return plain_function(function)
 
+    def own_text(self, target: Any) -> str | None:  # noqa: ANN401
+        plain = self.plain(target)
+        return _lambda_text(plain) if plain.__name__ == "<lambda>" else None
+
     def value_of(self, value: Any) -> JSON:  # noqa: ANN401
         if isinstance(value, FunctionType):
             raise TypeError
@@ -120,7 +125,7 @@ class _Reached(ReachedCode):
             return ["partial", [self.encode(part, name, depth + 1) for part in parts]]
         if isinstance(value, MethodType):
             return ["method", self.refer(value.__func__), self.encode(value.__self__, name, depth + 1)]
-        kind: type[object] = type(value)
+        kind = cast("type[object]", type(value))
         if kind.__module__.startswith("cutlass._mlir"):  # even its text may need a context that is gone
             raise SourceError(f"the kernel reads {name}, a value of an earlier trace ({kind.__name__}): make it anew")
         if not self.is_library(kind.__module__) and (state := _state_of(value)) is not None:
@@ -133,6 +138,30 @@ class _Reached(ReachedCode):
                 "another one: pass it as an argument or make it a Constexpr"
             )
         return ["object", kind.__module__, kind.__qualname__, text]
+
+
+def _lambda_text(function: FunctionType) -> str:
+    """The text of a lambda alone: the statement round it has nothing to do with what it does."""
+    code = function.__code__
+    try:
+        lines, _ = inspect.findsource(function)
+        tree = ast.parse("".join(lines))
+    except (OSError, SyntaxError) as error:
+        raise SourceError("the source of a lambda is not available: define a function in a file") from error
+    names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    found = {
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Lambda)
+        and node.lineno == code.co_firstlineno
+        and [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)] == names
+    }
+    if len(found) != 1:
+        raise SourceError(
+            f"line {code.co_firstlineno} of {code.co_filename} has {len(found)} lambdas of {', '.join(names)}, and one "
+            "is passed as a constant: define a function, so that it is known by its source"
+        )
+    return found.pop()
 
 
 def _has_source(function: Any) -> bool:  # noqa: ANN401
