@@ -9,6 +9,7 @@ host code is for any x86-64 processor; by default the DSL makes it for the one i
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from typing import Any
 
 from silo.artifacts.inspect import inspect_binary
@@ -74,21 +75,22 @@ def host_object(job: CuteJob, target: Target, modules: Bindings) -> Compiled:
         num_warps=-(-threads // _WARP),
         threads=threads,
         block=block,
-        registers=max((one.registers for one in kernels if one.registers is not None), default=None),
-        spills=max((one.spills for one in kernels if one.spills is not None), default=None),
+        registers=max((one.registers for one in kernels), default=None),
+        spills=max((one.spills for one in kernels), default=None),
     )
     return Compiled(launch, CompiledBlob(CUTEOBJ, blob.to_bytes()), log=log)
 
 
-def _matched(function: Any, job: CuteJob, dsl: Any) -> list[tuple[HostArgument, Passing]]:  # noqa: ANN401
+def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgument, Passing]]:  # noqa: ANN401
     """What each argument of the entry is and how it is passed, in its order.
 
     Changes the description of the entry: what it returns, and how it gets its stream.
     """
     given = iter([one for one in job.arguments if one.role is not Role.STREAM])
-    placed: list[tuple[int, HostArgument, Passing]] = []
+    placed: list[tuple[Any, HostArgument, Passing]] = []
     streams: list[int] = []
-    for index, one in enumerate(function.params):
+    taken: Sequence[Any] = list(function.params)
+    for index, one in enumerate(taken):
         if one.abi_arg_index is None and one.ir_arg_index is None:
             continue  # a constant
         if isinstance(one, dsl.Stream | dsl.EnvStream):
@@ -110,9 +112,9 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> list[tuple[HostArgument, 
             'with host="dsl" the host function needs one parameter for the stream of a call, which it gives to '
             f"launch(stream=...); it has {len(streams)}"
         )
-    old = function.params[streams[0]]
+    old = taken[streams[0]]
     stream = dsl.Stream(old.name)
-    place: int = len(placed) if old.abi_arg_index is None else old.abi_arg_index
+    place: Any = len(placed) if old.abi_arg_index is None else old.abi_arg_index
     stream.ir_arg_index, stream.abi_arg_index = old.ir_arg_index, place
     function.params[streams[0]] = stream
     function.ret = dsl.Var("code", dsl.DType(dsl.DTypeCode.Int, 32, 1))
