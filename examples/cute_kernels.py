@@ -17,7 +17,7 @@ WARP = 32
 
 
 @cute.kernel
-def add(x: cute.Tensor, y: cute.Tensor, out: cute.Tensor, n: cutlass.Int32, THREADS: cutlass.Constexpr):
+def add_elements(x: cute.Tensor, y: cute.Tensor, out: cute.Tensor, n: cutlass.Int32, THREADS: cutlass.Constexpr):
     """``out = x + y`` of ``n`` elements."""
     thread, _, _ = cute.arch.thread_idx()
     block, _, _ = cute.arch.block_idx()
@@ -27,7 +27,19 @@ def add(x: cute.Tensor, y: cute.Tensor, out: cute.Tensor, n: cutlass.Int32, THRE
 
 
 add = silo.cute(
-    add,
+    add_elements,
+    name="add",
+    signature="x: in, y: in, out: out",
+    block="THREADS",
+    space={"THREADS": [128, 256, 512]},
+    grid=lambda a: (silo.cdiv(a.n, a.THREADS),),
+    key=["n"],
+)
+
+add_of_any_layout = silo.cute(
+    add_elements,
+    name="add_of_any_layout",
+    layouts="dynamic",
     signature="x: in, y: in, out: out",
     block="THREADS",
     space={"THREADS": [128, 256, 512]},
@@ -241,6 +253,12 @@ wgmma_gemm = silo.cute(
 
 
 @add.cases(n=[1 << 10, 1 << 20, 1000003])
+def _(n, make):
+    x, y, out = make.normal(n), make.normal(n), make.empty(n)
+    return silo.Case(args=(x, y, out, n), expected={"out": lambda: x.host + y.host}, bytes=12 * n, flops=n)
+
+
+@add_of_any_layout.cases(n=[1 << 10, 1 << 20, 1000003])
 def _(n, make):
     x, y, out = make.normal(n), make.normal(n), make.empty(n)
     return silo.Case(args=(x, y, out, n), expected={"out": lambda: x.host + y.host}, bytes=12 * n, flops=n)
