@@ -1,5 +1,6 @@
 """Functions marked as the DSL marks them, for tests of what needs no DSL. Their bodies are never run."""
-# pyright: reportUndefinedVariable=false
+# pyright: reportUndefinedVariable=false, reportAttributeAccessIssue=false
+# ruff: noqa: F821
 
 __all__ = ["FACTOR", "Base", "Product", "add", "jit", "kernel", "on_host", "scaled", "twice"]
 
