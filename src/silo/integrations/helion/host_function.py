@@ -58,8 +58,11 @@ def host_text(kernel: str, parameters: Sequence[HostParameter], marks: LaunchMar
         said.append("use_pdl=True")
     if marks.min_blocks:
         said.append(f"min_blocks_per_mp={marks.min_blocks}")
-    if marks.carveout is not None:
-        said.append(f"preferred_smem_carveout={marks.carveout}")
+    carveout = marks.carveout
+    if carveout is None and marks.min_blocks > 1:
+        carveout = -1  # the driver's own choice; left unsaid, the DSL asks the GPU of this machine for its memory
+    if carveout is not None:
+        said.append(f"preferred_smem_carveout={carveout}")
     lines.append(f"device_function({', '.join(given)}).launch({', '.join(said)})")
     head = ", ".join(f"{one.name}: {one.annotation}" for one in parameters)
     return "".join(["@cute.jit\n", f"def {kernel}({head}):\n", *(f"    {line}\n" for line in lines)])

@@ -14,7 +14,7 @@ from silo.forks import Mutex
 from silo.integrations.helion.host_function import HostParameter, host_function, host_text
 from silo.integrations.helion.launch_call import Axes, launch_marks, name_of
 
-__all__ = ["KernelsOfHelion", "silo_kernel"]
+__all__ = ["KernelsOfHelion", "host_parameters", "silo_kernel", "written_signature"]
 
 _KEPT = 512  # a program that tunes Helion kernels makes thousands, each used for a moment
 # As Helion types what its host code passes.
@@ -60,16 +60,16 @@ def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: 
     """
     marks = launch_marks(kernel)
     layouts = "dynamic" if dynamic or marks.dynamic else "static"
-    signature = _signature(kernel, arguments)
+    signature = written_signature(kernel, arguments)
     cute = maker("cute")
     name = name_of(kernel)
     if marks.plain:
         return cute(kernel, signature=signature, block=block, cluster=marks.cluster, layouts=layouts, name=name)
-    text = host_text(name, _host_parameters(signature, arguments), marks, grid, block)
+    text = host_text(name, host_parameters(signature, arguments), marks, grid, block)
     return cute(host_function(kernel, text), signature=signature, layouts=layouts, grid=grid, name=name)
 
 
-def _signature(kernel: object, arguments: Sequence[object]) -> Mapping[str, Value]:
+def written_signature(kernel: object, arguments: Sequence[object]) -> Mapping[str, Value]:
     """The parameters that the host passes, in the kernel's order, as ``silo.cute`` takes them."""
     parameters = inspect.signature(kernel).parameters  # pyright: ignore[reportArgumentType]  # a function of the DSL
     if len(arguments) > len(parameters):
@@ -102,7 +102,8 @@ def _is_constexpr(annotation: object) -> bool:
     return text.partition("[")[0].rpartition(".")[2] == "Constexpr"
 
 
-def _host_parameters(signature: Mapping[str, Value], arguments: Sequence[object]) -> list[HostParameter]:
+def host_parameters(signature: Mapping[str, Value], arguments: Sequence[object]) -> list[HostParameter]:
+    """The same as the parameters of a host function that Silo writes."""
     words = dict(_SCALARS.values()) | {_CONSTANT: "cutlass.Constexpr"}
     return [
         HostParameter(name, words.get(str(written), "cute.Tensor"), getattr(argument, "ndim", None))
