@@ -310,13 +310,17 @@ static int check_launch(const struct silo_gpu_device *device, const char *kernel
 }
 
 static void set_grid_limit(const struct silo_gpu_device *device, struct silo_function *function) {
+    const uint32_t *cluster = function->cluster;
+    if (cluster[0] == 1 && cluster[1] == 1 && cluster[2] == 1)
+        function->counts_blocks = 0; /* there is nothing to divide */
     for (int axis = 0; axis < 3; axis++) {
+        function->per_program[axis] = function->counts_blocks ? 1 : cluster[axis];
         uint64_t limit = (uint64_t)device->grid_limit[axis];
         if (device->gpu->counts_threads) {
             const uint64_t most = UINT32_MAX / function->block[axis];
             limit = limit < most ? limit : most;
         }
-        function->grid_limit[axis] = (uint32_t)(limit / function->cluster[axis]);
+        function->grid_limit[axis] = (uint32_t)(limit / function->per_program[axis]);
     }
 }
 

@@ -183,7 +183,7 @@ struct silo_launch_info {
     const struct silo_launch_option *options;
     int64_t num_warps, threads, block[3], cluster[3];
     int64_t shared_bytes, scratch_bytes, scratch_align, profile_bytes, profile_align;
-    bool cooperative, pdl;
+    bool cooperative, pdl, counts_blocks;
 };
 
 struct silo_variant {

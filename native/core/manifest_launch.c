@@ -139,13 +139,14 @@ enum {
     REQUIRED,
     BLOCK = REQUIRED,
     TENSOR_MAPS,
+    COUNTS_BLOCKS,
     COUNT
 };
 static const char *const NAMES[COUNT] = {
-    "entry",         "layout",        "num_warps",     "threads",
-    "cluster",       "shared_bytes",  "scratch_bytes", "scratch_align",
-    "profile_bytes", "profile_align", "cooperative",   "pdl",
-    "registers",     "spills",        "block",         "tensor_maps"};
+    "entry",        "layout",        "num_warps",     "threads",       "cluster",
+    "shared_bytes", "scratch_bytes", "scratch_align", "profile_bytes", "profile_align",
+    "cooperative",  "pdl",           "registers",     "spills",        "block",
+    "tensor_maps",  "counts_blocks"};
 
 static int option_order(const void *left, const void *right) {
     const struct silo_launch_option *a = left, *b = right;
@@ -246,6 +247,18 @@ static int decode_align(const struct silo_decoding *decoding, const struct silo_
     return 0;
 }
 
+/* Left out where it is false, and where it says nothing because a cluster is one block. */
+static int decode_counts_blocks(const struct silo_decoding *decoding,
+                                const struct silo_field *field, const struct silo_json *node,
+                                struct silo_launch_info *launch) {
+    const int64_t *cluster = launch->cluster;
+    launch->counts_blocks = node != NULL;
+    return node == NULL || (node->type == SILO_JSON_BOOL && node->integer != 0 &&
+                            (cluster[0] != 1 || cluster[1] != 1 || cluster[2] != 1))
+               ? 0
+               : silo_refuse(decoding, field, "not launch info: counts_blocks");
+}
+
 int silo_decode_launch(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, struct silo_launch_info *launch) {
     const struct silo_json *found[COUNT];
@@ -281,5 +294,7 @@ int silo_decode_launch(const struct silo_decoding *decoding, const struct silo_f
         decode_sizes(decoding, field, found[CLUSTER], MAX_CLUSTER, "a cluster", launch->cluster) !=
             0)
         return -1;
-    return decode_block(decoding, field, found[BLOCK], launch);
+    return decode_counts_blocks(decoding, field, found[COUNTS_BLOCKS], launch) != 0
+               ? -1
+               : decode_block(decoding, field, found[BLOCK], launch);
 }

@@ -98,6 +98,7 @@ class LoadedKernel:
         together: int = 1024,
         cooperative: bool = False,
         pdl: bool = False,
+        counts_blocks: bool = False,
     ) -> LoadedKernel: ...
     @property
     def entry(self) -> str: ...
@@ -127,7 +128,7 @@ class Binding:
     @property
     def config(self) -> dict[str, Any]: ...
 
-RawExtents: TypeAlias = tuple[tuple[int, ...], tuple[int, ...] | None] | None
+RawExtents: TypeAlias = tuple[tuple[int, ...], tuple[int, ...] | None] | int | None
 RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int, RawExtents], ...]
 RawCall: TypeAlias = tuple[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int], object]
 RawParameter: TypeAlias = tuple[str, int, int, int, int, tuple[object, ...]]

@@ -122,6 +122,7 @@ def _launch(random: Random) -> LaunchInfo:
         cooperative=True,
         tensor_maps=maps if random.random() < 0.5 else (),
         options=(("cpu_chunk", 3), ("cpu_threads", 1)) if random.random() < 0.5 else (),
+        counts_blocks=random.random() < 0.5,
     )
 
 

@@ -139,6 +139,7 @@ def _launch(manifest: Any, random: Random) -> None:
             ("num_stages", (1,)),
             ("entry", ("", " ", "\xad", "a" * 2000, 5)),
             ("tensor_maps", ([], None, {}, 0)),
+            ("counts_blocks", (True, False, 1, None)),
             ("cooperative", (1, 0, None, True, False)),
         )
     )

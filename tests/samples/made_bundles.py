@@ -2,8 +2,9 @@
 
 ``add`` takes what it is given and has variants by facts; ``kinds`` has a parameter of every type and a constant;
 ``fails`` fails in every program; ``shaped`` has a grid of an array's shape; ``bare`` has no grid; ``scratched`` needs
-scratch memory, ``clustered`` launch attributes, and ``described`` takes a tensor descriptor (GPUs alone); ``fixed`` was
-built for one shape, ``strict`` for aligned memory; ``hungry`` needs more memory than there is; no CPU loads ``odd``.
+scratch memory, ``clustered`` launch attributes, ``in_blocks`` a grid of whole clusters, and ``described`` takes a
+tensor descriptor (GPUs alone); ``fixed`` was built for one shape, ``strict`` for aligned memory; ``hungry`` needs more
+memory than there is; no CPU loads ``odd``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from silo.core.config import Config
 from silo.core.dtypes import dtype
 from silo.core.expressions import Argument, ConfigValue, Const, OpKind
 from silo.core.extents import Extents
-from silo.core.launch_info import ABI_BYTES, AbiType, LaunchInfo, LayoutSlot, TensorMap
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.core.nodes import Extent, Node
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
@@ -148,7 +149,7 @@ class _Maker:
         if parsed.kind == "cpu":
             blob = self.put(kind or "so", _object())
         else:
-            sizes = [ABI_BYTES[slot.type] for slot in slots]
+            sizes = [slot.bytes for slot in slots]
             made_code = {"cuda": _ptx, "hip": _hsaco}[parsed.kind](entry, sizes)
             blob = self.put(kind or {"cuda": "ptx", "hip": "hsaco"}[parsed.kind], made_code)
         if parsed.kind != "cpu":
@@ -261,6 +262,9 @@ def _others(maker: _Maker) -> None:
     special = {"cluster": (2, 1, 1), "cooperative": True, "shared_bytes": 2048}
     found = [maker.variant("clustered", "cuda:sm_90", "clustered", rows, *layout, **special)]
     maker.add("clustered", rows, found, Argument("n"))
+    special = {"cluster": (2, 3, 1), "counts_blocks": True}
+    found = [maker.variant("in_blocks", "cuda:sm_90", "clustered", rows, *layout, **special)]
+    maker.add("in_blocks", rows, found, Argument("n"))
     found = [
         maker.variant(
             "fixed",

@@ -123,6 +123,18 @@ def test_grids_attributes_and_streams(stub, made, python):
             lambda: python.clustered(out, 3),
         )
         assert stub.last("clustered").attributes
+        same(
+            stub,
+            "clustered",
+            lambda: bundle["in_blocks"](of(out), 3, queue=Queue(CUDA, 0, None), grid=(4, 6, 1)),
+            lambda: python.in_blocks[4, 6](out, 3),
+        )
+        assert stub.last("clustered").grid == (4, 6, 1)
+        broken = r"in_blocks: grid \(3, 1, 1\): the 3 blocks along x are no whole clusters of 2"
+        with pytest.raises(LibraryError, match=broken):
+            bundle["in_blocks"](of(out), 3, queue=Queue(CUDA, 0, None))
+        with pytest.raises(silo.SiloError, match=broken):
+            python.in_blocks(out, 3)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,7 +9,7 @@ from typing import TypeVar
 from silo.artifacts.elf import Elf, read_elf
 from silo.artifacts.inspect import BinaryKernel, inspect_binary
 from silo.artifacts.ptx import inspect_ptx
-from silo.core.launch_info import ABI_BYTES, LayoutSlot
+from silo.core.launch_info import LayoutSlot
 from silo.core.target import Target
 from silo.errors import CompileError, SourceError, TargetError
 
@@ -132,7 +132,7 @@ def check_parameters(entry: str, parameters: Sequence[tuple[int, int]], layout: 
         SourceError: it does not; shows each parameter as declared and as the binary has it. A launch would read wrong
             memory.
     """
-    declared = [ABI_BYTES[slot.type] for slot in layout]
+    declared = [slot.bytes for slot in layout]
     if declared == [size for _, size in parameters]:
         return
     lines: list[str] = []

@@ -19,7 +19,7 @@ from silo.frozen import frozen
 
 if TYPE_CHECKING:
     from silo.core.consent import HostCases, HostCode
-    from silo.core.extents import Extents
+    from silo.core.extents import ArrayExtents
     from silo.core.variant import Variant
 
 __all__ = [
@@ -40,7 +40,7 @@ __all__ = [
     "rules_key",
 ]
 
-RulesKey: TypeAlias = "tuple[Target, Signature, tuple[tuple[str, Extents], ...]]"
+RulesKey: TypeAlias = "tuple[Target, Signature, tuple[tuple[str, ArrayExtents], ...]]"
 
 
 class Basis(Enum):
@@ -94,7 +94,7 @@ class BundleRules:
     signature: Signature
     rules: DispatchRules
     space: int = 0
-    extents: tuple[tuple[str, Extents], ...] = ()
+    extents: tuple[tuple[str, ArrayExtents], ...] = ()
 
     @property
     def key(self) -> RulesKey:
@@ -110,7 +110,7 @@ class Coverage:
     signature: Signature
     packed: int
     space: int
-    extents: tuple[tuple[str, Extents], ...] = ()
+    extents: tuple[tuple[str, ArrayExtents], ...] = ()
 
 
 @frozen

@@ -58,7 +58,7 @@ from silo.frozen import frozen, replace
 from silo.settings import how_to_raise
 
 if TYPE_CHECKING:
-    from silo.core.extents import Extents
+    from silo.core.extents import ArrayExtents
 
 __all__ = ["TABLES", "BlobEntry", "Manifest", "OpenKernel"]
 
@@ -527,7 +527,7 @@ class Manifest:
                 raise check.error(where, "two dispatch rules for one target, signature and extents")
         return tuple(found.values())
 
-    def _parse_extents(self, data: JSON, field: str) -> tuple[tuple[str, Extents], ...]:
+    def _parse_extents(self, data: JSON, field: str) -> tuple[tuple[str, ArrayExtents], ...]:
         from silo.core.extents import extents_from_json, extents_to_json  # noqa: PLC0415  # few kernels have any
 
         return self._check.decoded(data, field, extents_from_json, extents_to_json)

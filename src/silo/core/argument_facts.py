@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from silo.core.dtypes import DType, dtype
 from silo.core.values import Value
 from silo.frozen import frozen
+
+if TYPE_CHECKING:
+    from silo.core.dynamic_layout import DynamicLayout
 
 __all__ = ["ArgumentFacts"]
 
@@ -14,8 +19,9 @@ class ArgumentFacts:
     """What is known of one argument.
 
     An array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` where its memory is known to be less than
-    2 GiB and the target may use that; ``shape`` and ``strides`` where the source says that they decide its code. A
-    tensor descriptor: the same of its base, and ``block_shape``.
+    2 GiB and the target may use that; ``shape`` and ``strides`` where the source says that they decide its code,
+    ``layout`` where it says that it is passed them (a dynamic layout). A tensor descriptor: the same of its base, and
+    ``block_shape``.
     Anything else: its ``value``, with the ``dtype`` only where the caller's scalar has one (``numpy.int64``).
     """
 
@@ -27,6 +33,7 @@ class ArgumentFacts:
     range32: bool = False
     shape: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
+    layout: DynamicLayout | None = None
 
     @classmethod
     def array(cls, element: DType | str, address: int = 0) -> ArgumentFacts:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from typing import TypeAlias
 
+from silo.core.dynamic_layout import DynamicLayout
 from silo.core.nodes import Argument, Extent, Node, Stride, leaves
 from silo.core.reading import read_integers, read_list, read_object, read_pairs
 from silo.core.signature import ParameterKind, Signature
@@ -12,6 +14,7 @@ from silo.core.values import JSON, malformed
 from silo.frozen import frozen
 
 __all__ = [
+    "ArrayExtents",
     "ExtentKind",
     "Extents",
     "HeldExtents",
@@ -20,6 +23,7 @@ __all__ = [
     "grid_from_json",
     "guard_for_grid",
     "held_by",
+    "kind_of",
     "shape_text",
 ]
 
@@ -32,13 +36,15 @@ class ExtentKind(Enum):
 
     SHAPE = "shape"
     LAYOUT = "layout"  # its shape and its strides
+    DYNAMIC = "dynamic"  # what :class:`silo.core.dynamic_layout.DynamicLayout` says of both, which are passed
 
 
 @frozen
 class HeldExtents:
     """Which extents of a call decide the code of a kernel: extents of ``arguments``, by name, and perhaps its grid.
 
-    A kernel that has some is compiled for each of their values; its guard holds every number of them.
+    A kernel that has some is compiled for each of their values; its guard holds every number of them, or of a dynamic
+    layout all that code may assume of it.
 
     >>> HeldExtents.of({"x": "shape", "out": "layout"}).names
     ('out', 'x')
@@ -70,7 +76,8 @@ class HeldExtents:
         """These and others; of an argument that is in both, whatever holds more."""
         joined = dict(self.arguments)
         for name, kind in others.items():
-            joined[name] = ExtentKind.LAYOUT if ExtentKind.LAYOUT in (kind, joined.get(name)) else kind
+            # A layout says all of a shape and all of a dynamic layout, and these two say nothing of each other.
+            joined[name] = kind if joined.get(name, kind) is kind else ExtentKind.LAYOUT
         return HeldExtents(tuple(joined.items()), self.grid)
 
     def __bool__(self) -> bool:
@@ -127,26 +134,45 @@ class Extents:
         strides = read_integers(members["strides"], "the strides of an array") if strided else None
         return cls(read_integers(members["shape"], "the shape of an array"), strides)
 
+    def may_have(self, shape: Sequence[int]) -> bool:
+        """Whether an array of this shape, with whatever strides, may be one of these."""
+        return tuple(shape) == self.shape
 
-def extents_to_json(extents: Iterable[tuple[str, Extents]]) -> JSON:
+
+ArrayExtents: TypeAlias = Extents | DynamicLayout
+"""What code was made for of one array: its numbers, or what is said of numbers that are passed."""
+
+
+def kind_of(extents: ArrayExtents) -> ExtentKind:
+    """What a guard holds for it."""
+    return ExtentKind.DYNAMIC if isinstance(extents, DynamicLayout) else extents.kind
+
+
+def array_extents_from_json(data: JSON) -> ArrayExtents:
+    """The inverse of both ``to_json``; ``ValueError`` on anything else."""
+    dynamic = isinstance(data, dict) and "axes" in data
+    return DynamicLayout.from_json(data) if dynamic else Extents.from_json(data)
+
+
+def extents_to_json(extents: Iterable[tuple[str, ArrayExtents]]) -> JSON:
     """Those of several arrays, by name."""
     return [[name, one.to_json()] for name, one in extents]
 
 
-def extents_from_json(data: JSON) -> tuple[tuple[str, Extents], ...]:
+def extents_from_json(data: JSON) -> tuple[tuple[str, ArrayExtents], ...]:
     """The inverse of :func:`extents_to_json`; ``ValueError`` on anything else, and on a name that occurs twice."""
     pairs = read_pairs(data, "the extents of arrays")
     names = [name for name, _ in pairs]
     if not pairs or names != sorted(set(names)):
         raise malformed("the extents of arrays, sorted by name", data)
-    return tuple((name, Extents.from_json(item)) for name, item in pairs)
+    return tuple((name, array_extents_from_json(item)) for name, item in pairs)
 
 
-def held_by(codes: Iterable[tuple[Sequence[tuple[str, Extents]], tuple[int, int, int] | None]]) -> HeldExtents:
+def held_by(codes: Iterable[tuple[Sequence[tuple[str, ArrayExtents]], tuple[int, int, int] | None]]) -> HeldExtents:
     """What a guard holds before codes that were made for these extents and these grids."""
     held = HeldExtents()
     for extents, grid in codes:
-        layouts = {name: one.kind for name, one in extents}
+        layouts = {name: kind_of(one) for name, one in extents}
         held = HeldExtents(held.arguments, held.grid or grid is not None).with_arguments(layouts)
     return held
 

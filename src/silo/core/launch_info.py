@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from silo.core.plugins import is_launch_option
@@ -11,19 +11,22 @@ from silo.core.reading import read_bool, read_list, read_mapping, read_natural, 
 from silo.core.values import JSON, MAX_PARAMETERS, malformed
 from silo.frozen import frozen, names_of
 
-__all__ = ["ABI_BYTES", "AbiType", "LaunchInfo", "LayoutSlot", "TensorMap", "format_block"]
+__all__ = ["ABI_BYTES", "AbiType", "LaunchInfo", "LayoutSlot", "StructLeaf", "TensorMap", "format_block"]
 
 _PART = r"(shape|stride)\.[0-4]|nan|tf32"
 _MAX_RANK = 5  # of a tensor map
+_MAX_LEAVES = 1 + 2 * _MAX_RANK
+_LEAF_PART = r"(shape|stride)\.[0-4]"
 _MAX_SLOTS = 16 * MAX_PARAMETERS  # a tensor descriptor has up to 13
-_OPTIONAL = frozenset({"block", "tensor_maps"})  # members of launch info that are left out where they are the default
+# Members of launch info that are left out where they are the default.
+_OPTIONAL = frozenset({"block", "tensor_maps", "counts_blocks"})
 
 
 class AbiType(Enum):
     """How one kernel parameter lies in memory: its size is fixed by the ABI.
 
     ``i1`` 1 byte for CPU code and 4 on GPUs as Triton passes it; pointers 8 bytes; ``tensormap`` 128 bytes aligned to
-    64.
+    64; ``struct`` as C lays out its leaves.
     """
 
     POINTER = "ptr"
@@ -41,6 +44,7 @@ class AbiType(Enum):
     FP32 = "fp32"
     FP64 = "fp64"
     TENSORMAP = "tensormap"
+    STRUCT = "struct"  # of an array, by value: its address, extents and strides, or some of these
     SCRATCH = "scratch"  # global scratch memory, null when its size is zero
     PROFILE = "profile"  # profiling scratch memory, null
 
@@ -64,7 +68,36 @@ ABI_BYTES = {
     AbiType.PROFILE: 8,
     AbiType.TENSORMAP: 128,
 }
-"""Bytes of one parameter of a GPU kernel."""
+"""Bytes of one parameter of a GPU kernel, but of a struct (:attr:`LayoutSlot.bytes`)."""
+
+
+@frozen
+class StructLeaf:
+    """One member of a struct: the address (type ``ptr``, part ``""``), or an extent or a stride (``i32`` or ``i64``).
+
+    ``part`` is ``shape.0``, ``stride.0``, ...; strides count elements.
+    """
+
+    type: AbiType
+    part: str = ""
+
+    def __post_init__(self) -> None:
+        integers = (AbiType.I32, AbiType.I64)
+        right = self.type in integers and re.fullmatch(_LEAF_PART, self.part) if self.part else self.type.value == "ptr"
+        if not right:
+            raise ValueError(f"a struct has no member {self.part or 'address'!r} of type {self.type.value}")
+
+    def to_json(self) -> JSON:
+        """The canonical form: ``[type, part]``."""
+        return [self.type.value, self.part]
+
+    @classmethod
+    def from_json(cls, data: JSON) -> StructLeaf:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        items = [read_text(item, "a member of a struct") for item in read_list(data, "a member of a struct")]
+        if len(items) != 2:
+            raise malformed("a member of a struct", data)
+        return cls(AbiType(items[0]), items[1])
 
 
 @frozen
@@ -73,23 +106,68 @@ class LayoutSlot:
 
     ``part`` says what of a tensor descriptor it is: "" the tensor map (type ``tensormap``) or the base address (type
     ``ptr``), ``shape.0``, ``stride.0``, ... (elements), ``nan`` (1: pad with NaN), ``tf32`` (1: round what is loaded).
+
+    ``leaves`` are the members of a struct, in its order, none twice; of any other type there are none.
+
+    >>> slot = LayoutSlot.struct("x", [("ptr", ""), ("i32", "shape.0"), ("i64", "stride.0")])
+    >>> slot.offsets, slot.bytes
+    ((0, 8, 16), 24)
     """
 
     name: str
     type: AbiType
     part: str = ""
+    leaves: tuple[StructLeaf, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.type is AbiType.STRUCT) != bool(self.leaves):
+            raise ValueError(f"the parameter {self.name} of type {self.type.value} has {len(self.leaves)} members")
+        if self.leaves and (self.part or len({leaf.part for leaf in self.leaves}) != len(self.leaves)):
+            raise ValueError(f"the struct of {self.name} has a member twice, or is a part of a descriptor")
+
+    @classmethod
+    def struct(cls, name: str, leaves: Iterable[tuple[str, str]]) -> LayoutSlot:
+        """A struct of ``(type, part)`` of the array ``name``."""
+        return cls(name, AbiType.STRUCT, leaves=tuple(StructLeaf(AbiType(kind), part) for kind, part in leaves))
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each member of a struct begins, as C lays it out."""
+        found: list[int] = []
+        end = 0
+        for leaf in self.leaves:
+            size = ABI_BYTES[leaf.type]
+            found.append(-(-end // size) * size)
+            end = found[-1] + size
+        return tuple(found)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the parameter of a GPU kernel; of a struct with what C adds at its end."""
+        if not self.leaves:
+            return ABI_BYTES[self.type]
+        align = max(ABI_BYTES[leaf.type] for leaf in self.leaves)
+        return -(-(self.offsets[-1] + ABI_BYTES[self.leaves[-1].type]) // align) * align
 
     def to_json(self) -> JSON:
-        """The canonical form: ``[name, type]``, or ``[name, type, part]``."""
+        """The canonical form: ``[name, type]``, ``[name, type, part]``, or of a struct ``[name, type, [leaf...]]``."""
+        if self.leaves:
+            return [self.name, self.type.value, [leaf.to_json() for leaf in self.leaves]]
         return [self.name, self.type.value, self.part] if self.part else [self.name, self.type.value]
 
     @classmethod
     def from_json(cls, data: JSON) -> LayoutSlot:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        match data:
+            case [str() as name, AbiType.STRUCT.value, list() as leaves]:
+                members = read_list(leaves, "the members of a struct", _MAX_LEAVES)
+                return cls(name, AbiType.STRUCT, leaves=tuple(StructLeaf.from_json(leaf) for leaf in members))
+            case _:
+                pass
         items = [read_text(item, "a parameter layout") for item in read_list(data, "a parameter layout")]
         if len(items) not in (2, 3) or (len(items) == 3 and not re.fullmatch(_PART, items[2])):
             raise malformed("a parameter layout", data)
-        return cls(items[0], AbiType(items[1]), *items[2:])
+        return cls(items[0], AbiType(items[1]), "".join(items[2:]))
 
 
 @frozen
@@ -147,6 +225,8 @@ class LaunchInfo:
     a GPU. ``registers`` and ``spills`` are read from the binary; None where the target has no such thing.
     ``options`` are the compiler's launch options (:class:`silo.core.declaration.Option`) that are not 0: natural
     numbers sorted by name, which its device or loader has to know besides.
+    A grid counts programs, of a cluster each; with ``counts_blocks`` it counts blocks, and is refused where ``cluster``
+    does not divide it. It is False where a cluster is one block, which is the same.
     ``tensor_maps`` has one entry for each parameter of type ``tensormap`` in the layout, in its order.
     """
 
@@ -167,10 +247,12 @@ class LaunchInfo:
     spills: int | None = None
     tensor_maps: tuple[TensorMap, ...] = ()
     options: tuple[tuple[str, int], ...] = ()
+    counts_blocks: bool = False
 
     def __post_init__(self) -> None:
         """``ValueError`` for a block of other than ``threads`` threads."""
         object.__setattr__(self, "options", tuple(sorted(item for item in self.options if item[1])))
+        object.__setattr__(self, "counts_blocks", self.counts_blocks and self.cluster != (1, 1, 1))
         if self.block == (0, 0, 0):
             object.__setattr__(self, "block", self._line)
         elif self.block[0] * self.block[1] * self.block[2] != self.threads:
@@ -205,6 +287,8 @@ class LaunchInfo:
             del data["block"]
         if not self.tensor_maps:
             del data["tensor_maps"]
+        if not self.counts_blocks:
+            del data["counts_blocks"]
         del data["options"]
         return data | dict(self.options)
 
@@ -217,7 +301,7 @@ class LaunchInfo:
         if (
             not required <= set(members)
             or not all(is_launch_option(name) for name in options)
-            or not all(members.get(name, True) for name in ("tensor_maps", *options))
+            or not all(members.get(name, True) for name in ("tensor_maps", "counts_blocks", *options))
         ):
             raise malformed("launch info", data)
         layout = tuple(
@@ -249,8 +333,10 @@ class LaunchInfo:
             spills=optional("spills"),
             tensor_maps=tuple(TensorMap.from_json(item) for item in maps),
             options=tuple((name, natural(name)) for name in options),
+            counts_blocks=read_bool(members.get("counts_blocks", False), "the counts_blocks flag of launch info"),
         )
-        if "block" in members and made.block == made._line:  # which is never written
+        idle = "counts_blocks" in members and not made.counts_blocks
+        if idle or ("block" in members and made.block == made._line):  # which is never written
             raise malformed("launch info", data)
         return made
 

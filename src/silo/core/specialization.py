@@ -11,7 +11,7 @@ from silo.core.values import JSON, Value, value_from_json, value_sort_key, value
 from silo.frozen import field, frozen, replace
 
 if TYPE_CHECKING:
-    from silo.core.extents import Extents
+    from silo.core.extents import ArrayExtents
 
 __all__ = ["Fact", "Specialization"]
 
@@ -44,7 +44,7 @@ class Specialization:
 
     facts: tuple[tuple[str, Fact], ...] = ()
     constants: tuple[tuple[str, Value], ...] = field(default=())
-    extents: tuple[tuple[str, Extents], ...] = ()
+    extents: tuple[tuple[str, ArrayExtents], ...] = ()
     grid: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:

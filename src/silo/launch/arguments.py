@@ -17,7 +17,8 @@ from silo.launch.descriptors import block_shape_of
 
 if TYPE_CHECKING:
     from silo.core.argument_facts import ArgumentFacts
-    from silo.core.extents import Extents, HeldExtents
+    from silo.core.dynamic_layout import DynamicLayout
+    from silo.core.extents import ArrayExtents, ExtentKind, HeldExtents
 
 __all__ = ["Argument", "Call", "ValueKind", "describe", "describe_call", "read_call"]
 
@@ -44,8 +45,8 @@ class Argument:
     """One argument: ``value`` is the caller's object, ``dtype`` that of an array's elements or of the scalar.
 
     ``ndim`` is None for what is not an array; ``block_shape`` is a tensor descriptor's, whose other members describe
-    its base. ``shape`` and ``strides`` (in elements) are known where the guard holds them, for they decide the code.
-    The facts hold for every call with the same guard.
+    its base. ``shape`` and ``strides`` (in elements) are known where the guard holds them, for they decide the code,
+    ``layout`` where it holds that much of what is passed. The facts hold for every call with the same guard.
     """
 
     name: str
@@ -61,6 +62,20 @@ class Argument:
     block_shape: tuple[int, ...] = ()
     shape: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
+    layout: DynamicLayout | None = None
+
+    def extents(self, kind: ExtentKind) -> ArrayExtents | None:
+        """What decides the code, where that is of this kind; None: this is no such array."""
+        from silo.core.dynamic_layout import MAX_DYNAMIC_AXES, DynamicLayout  # noqa: PLC0415  # few kernels have any
+        from silo.core.extents import ExtentKind, Extents  # noqa: PLC0415
+
+        if kind is not ExtentKind.DYNAMIC:
+            strides = self.strides if kind is ExtentKind.LAYOUT else None
+            return None if self.shape is None else Extents(self.shape, strides)
+        if self.layout is None and self.shape is not None and self.strides is not None:
+            few = len(self.shape) <= MAX_DYNAMIC_AXES
+            return DynamicLayout.of(self.shape, self.strides, self.dtype.bits if self.dtype else 0) if few else None
+        return self.layout
 
     @property
     def number(self) -> int | float | bool:
@@ -89,6 +104,7 @@ class Argument:
                     range32=self.range32,
                     shape=self.shape,
                     strides=self.strides,
+                    layout=self.layout,
                 )
             case ValueKind.INT | ValueKind.BOOL | ValueKind.FLOAT:
                 return ArgumentFacts(value=self.number)
@@ -141,16 +157,10 @@ class Call:
         """Facts by name of every argument that was given, for ``Source.specialize``."""
         return {one.name: one.facts(constant) for one in self.arguments if one.kind is not ValueKind.ABSENT}
 
-    def extents(self, held: HeldExtents) -> tuple[tuple[str, Extents], ...]:
+    def extents(self, held: HeldExtents) -> tuple[tuple[str, ArrayExtents], ...]:
         """Those that decide the code, by name. What is not an array (None, a number) has none."""
-        from silo.core.extents import ExtentKind, Extents  # noqa: PLC0415  # few kernels have any
-
-        found = ((self[name], kind) for name, kind in held.arguments)
-        return tuple(
-            (one.name, Extents(one.shape, one.strides if kind is ExtentKind.LAYOUT else None))
-            for one, kind in found
-            if one.shape is not None
-        )
+        found = ((name, self[name].extents(kind)) for name, kind in held.arguments)
+        return tuple((name, one) for name, one in found if one is not None)
 
 
 def read_call(kernel: str, names: tuple[str, ...], raw: native.RawCall) -> Call:
@@ -170,7 +180,7 @@ def _argument(
 ) -> Argument:
     number, code, bits, flags, ndim, extents = fact
     kind = ValueKind(number)
-    shape, strides = extents or (None, None)
+    shape, strides = extents if isinstance(extents, tuple) else (None, None)
     block = block_shape_of(ndim) if kind is ValueKind.DESCRIPTOR else ()
     if block:
         ndim = len(block)
@@ -195,7 +205,14 @@ def _argument(
         block_shape=block,
         shape=shape,
         strides=strides,
+        layout=_layout(extents) if isinstance(extents, int) else None,
     )
+
+
+def _layout(word: int) -> DynamicLayout:
+    from silo.core.dynamic_layout import DynamicLayout  # noqa: PLC0415  # few kernels have any
+
+    return DynamicLayout.of_word(word)
 
 
 def describe(value: object) -> str:

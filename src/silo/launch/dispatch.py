@@ -99,11 +99,20 @@ def may_accept(signature: Signature, specialization: Specialization, call: Call)
 
 def _extents_problem(specialization: Specialization, given: Mapping[str, Argument]) -> str | None:
     """What is wrong with the extents of a call, for code that was made for certain ones."""
+    if not specialization.extents:
+        return None
+    from silo.core.dynamic_layout import DynamicLayout  # noqa: PLC0415  # few kernels have any
+    from silo.core.extents import ExtentKind  # noqa: PLC0415
+
     for name, extents in specialization.extents:
         argument = given.get(name)
         if argument is None:
             return f"it was built for a shape of {name}, and the call has no such argument"
-        if (problem := extents.problem(argument.shape, argument.strides)) is not None:
+        if isinstance(extents, DynamicLayout):
+            problem = extents.problem(cast("DynamicLayout | None", argument.extents(ExtentKind.DYNAMIC)))
+        else:
+            problem = extents.problem(argument.shape, argument.strides)
+        if problem is not None:
             return f"argument {name}: {problem}"
     return None
 

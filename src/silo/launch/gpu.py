@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from silo.artifacts.runs_on import runs_on
 from silo.core.decisions import Decision
 from silo.core.device import DeviceModel, Measuring, Memory, available_sms
-from silo.core.launch_info import ABI_BYTES, LaunchInfo
+from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target
 from silo.errors import DeviceError, SourceError
 from silo.forks import Mutex
@@ -146,11 +146,12 @@ class GpuDevice:
                 profile_align=launch.profile_align,
                 cooperative=launch.cooperative,
                 pdl=launch.pdl,
+                counts_blocks=launch.counts_blocks,
             )
         except DeviceError as error:
             raise DeviceError(f"{name}: {error}") from error
         stated = loaded.parameters
-        if stated is None or [size for _, size in stated] != [ABI_BYTES[slot.type] for slot in launch.layout]:
+        if stated is None or [size for _, size in stated] != [slot.bytes for slot in launch.layout]:
             self._require_layout(stated, launch, blob, name)
         return loaded
 

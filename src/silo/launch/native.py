@@ -119,8 +119,11 @@ __all__ = [
 ]
 
 
-RawExtents: TypeAlias = tuple[tuple[int, ...], tuple[int, ...] | None] | None
-"""The shape of an array, and its strides where they are held; None where no extents are. ``extents.h``."""
+RawExtents: TypeAlias = tuple[tuple[int, ...], tuple[int, ...] | None] | int | None
+"""The shape of an array, and its strides where they are held; the word of a dynamic layout; None where nothing is.
+
+``extents.h``.
+"""
 
 RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int, RawExtents], ...]
 """(kind, DLPack code, bits, flags, ndim or a descriptor's block word, extents) of each parameter; ``miss.h``."""

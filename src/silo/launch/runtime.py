@@ -116,7 +116,7 @@ def make_launcher(
 
 def _extent_numbers(kernel: str, names: Sequence[str], extents: HeldExtents) -> tuple[int, ...]:
     """native/core/extents.h: enum silo_extent, one a parameter."""
-    numbers = {None: 0, "shape": 1, "layout": 2}
+    numbers = {None: 0, "shape": 1, "layout": 2, "dynamic": 3}
     if missing := [name for name in extents.names if name not in names]:
         raise SourceError(
             f"{kernel}: the extents of {', '.join(missing)} decide its code, and it has {', '.join(names)}"

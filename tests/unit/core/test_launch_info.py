@@ -51,6 +51,18 @@ def test_json_of_a_block_in_one_line_does_not_mention_it():
     assert LaunchInfo("tile", (), num_warps=8, threads=256) != TILED
 
 
+def test_json_says_what_a_grid_counts_where_clusters_make_a_difference():
+    info = LaunchInfo("f", (), cluster=(2, 1, 1), counts_blocks=True)
+    data = info.to_json()
+    assert data["counts_blocks"] is True
+    assert LaunchInfo.from_json(data) == info != LaunchInfo("f", (), cluster=(2, 1, 1))
+    assert "counts_blocks" not in INFO.to_json()
+    assert LaunchInfo("f", (), counts_blocks=True) == LaunchInfo("f", ())
+    for wrong in ({"counts_blocks": False}, {"counts_blocks": 1}, {"counts_blocks": None}, {"cluster": [1, 1, 1]}):
+        with pytest.raises((ValueError, TypeError)):
+            LaunchInfo.from_json({**data, **wrong})
+
+
 def test_json_of_before_there_were_blocks():
     old = (
         '{"cluster":[2,1,1],"cooperative":true,"entry":"add","layout":[["x","ptr"],["n","i32"],["","scratch"]],'

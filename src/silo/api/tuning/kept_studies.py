@@ -166,7 +166,7 @@ def _is_case_of(recipe: CaseRecipe, study: Study) -> bool:
         if isinstance(array, ArrayRecipe) and parameter.dtype is not None and array.dtype != parameter.dtype:
             return False
     shapes = {name: one.shape for name, one in arguments.items() if isinstance(one, ArrayRecipe)}
-    return all(shapes.get(name, extents.shape) == extents.shape for name, extents in study.specialization.extents)
+    return all(name not in shapes or extents.may_have(shapes[name]) for name, extents in study.specialization.extents)
 
 
 def _holds(fact: Fact, value: Value) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from silo.artifacts.inspect import BinaryKernel
 from silo.core.config import Config
-from silo.core.launch_info import ABI_BYTES, AbiType, LayoutSlot, TensorMap
+from silo.core.launch_info import AbiType, LayoutSlot, TensorMap
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import Value
@@ -174,9 +174,9 @@ def _mismatch(layout: Sequence[LayoutSlot], kernel: BinaryKernel) -> str | None:
             f"{len(own)} ({', '.join(slot.name for slot in own)})"
         )
     for slot, (offset, size) in zip(layout, kernel.parameters, strict=True):
-        if size != ABI_BYTES[slot.type]:
+        if size != slot.bytes:
             return (
                 f"{kernel.entry}: the parameter {slot.name or slot.type.value} has {size} bytes at {offset} in the "
-                f"binary, its type {slot.type.value} says {ABI_BYTES[slot.type]}"
+                f"binary, its type {slot.type.value} says {slot.bytes}"
             )
     return None

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from silo.errors import ToolchainError
-
-if TYPE_CHECKING:
-    from silo.core.findings import Finding
 
 __all__ = [
     "FFI_PACKAGE",
@@ -19,7 +16,6 @@ __all__ = [
     "decorated_as",
     "dsl_module",
     "dsl_version",
-    "findings",
     "parsed_version",
     "versions",
 ]
@@ -87,8 +83,3 @@ def decorated_as(value: object) -> Literal["kernel", "jit"] | None:
     marks = getattr(value, "__dict__", {})
     kind = marks.get("_decorator_kind") if "_dsl_cls" in marks else None
     return cast("Literal['kernel', 'jit']", kind) if kind in ("kernel", "jit") else None
-
-
-def findings() -> Sequence[Finding]:
-    """What ``silo doctor`` says of the parts that kernels need besides the DSL itself."""
-    return ()
