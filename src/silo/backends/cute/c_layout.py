@@ -1,6 +1,6 @@
 """How the types of a compiled host function lie in memory, by the rules of C on 64-bit machines.
 
-The types are those of MLIR's LLVM dialect, through the DSL's own bindings, which are passed in.
+The types come from MLIR's LLVM dialect, through the DSL's own bindings, which are passed in.
 """
 
 from __future__ import annotations

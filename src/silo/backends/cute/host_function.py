@@ -144,7 +144,7 @@ class _Run:
         if name == "llvm.call":
             result = self._call(operation, values)
         elif name == "llvm.store":
-            self._memory.store(values[1], self.layout(operation.operands[0].type), values[0])
+            self._memory.write(values[1], self.layout(operation.operands[0].type), values[0])
             return
         elif (rule := _RULES.get(name)) is not None:
             result = rule(self, operation, values)
@@ -215,8 +215,8 @@ class _Run:
         offset, _ = layout.at(tuple(known[1:]))
         return Address(base.block, base.offset + known[0] * layout.size + offset)
 
-    def load(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
-        return self._memory.load(values[0], self.layout(operation.results[0].type))
+    def reading(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
+        return self._memory.read(values[0], self.layout(operation.results[0].type))
 
     def member(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
         found = values[0]
@@ -287,7 +287,7 @@ class _Run:
         if not isinstance(config, Address):
             raise CompileError(f"the host function's launch config lies at a place that is not known; {_CONFIG}")
         word = [self._read(config, 4 * index, _INT32) for index in range(6)]
-        count, where = self._read(config, 48, _INT32), self._memory.load(self._beside(config, 40), _POINTER)
+        count, where = self._read(config, 48, _INT32), self._memory.read(self._beside(config, 40), _POINTER)
         if not isinstance(count, int):
             raise CompileError(f"how many launch attributes the host function sets is not known; {_CONFIG}")
         return LaunchCall(
@@ -334,7 +334,7 @@ class _Run:
         count = self._memory.blocks[where.block].layout.size // _POINTER.size
         found: list[PassedParameter] = []
         for index in range(count):
-            at = self._memory.load(self._beside(where, index * _POINTER.size), _POINTER)
+            at = self._memory.read(self._beside(where, index * _POINTER.size), _POINTER)
             if not isinstance(at, Address) or at.offset:
                 raise CompileError(f"where the kernel's parameter {index} lies is not known; {_CONFIG}")
             layout = self._memory.blocks[at.block].layout
@@ -349,7 +349,7 @@ class _Run:
         return Address(address.block, address.offset + offset)
 
     def _read(self, address: Address, offset: int, layout: CLayout) -> HostValue:
-        return _number(self._memory.load(self._beside(address, offset), layout))
+        return _number(self._memory.read(self._beside(address, offset), layout))
 
 
 _RULES: Mapping[str, Callable[[_Run, Any, list[Part]], Part]] = {
@@ -360,7 +360,7 @@ _RULES: Mapping[str, Callable[[_Run, Any, list[Part]], Part]] = {
     "llvm.mlir.addressof": _Run.symbol,
     "llvm.alloca": _Run.allocate,
     "llvm.getelementptr": _Run.address,
-    "llvm.load": _Run.load,
+    "llvm.load": _Run.reading,
     "llvm.extractvalue": _Run.member,
     "llvm.insertvalue": _Run.with_member,
     "llvm.icmp": _Run.compare,

@@ -64,7 +64,7 @@ class HostMemory:
         self.blocks.append(Block(layout))
         return Address(len(self.blocks) - 1, 0)
 
-    def store(self, address: Part, layout: CLayout, value: Part) -> None:
+    def write(self, address: Part, layout: CLayout, value: Part) -> None:
         """Write a value of that layout. A place that is not known lies in none of the blocks: none of them escapes."""
         if not isinstance(address, Address):
             return
@@ -74,9 +74,9 @@ class HostMemory:
             return
         for index, (offset, part) in enumerate(layout.parts):
             member = value[index] if isinstance(value, tuple) else Computed()
-            self.store(Address(address.block, address.offset + offset), part, member)
+            self.write(Address(address.block, address.offset + offset), part, member)
 
-    def load(self, address: Part, layout: CLayout) -> Part:
+    def read(self, address: Part, layout: CLayout) -> Part:
         """Read a value of that layout."""
         if isinstance(address, Symbol):
             return Symbol(address.name, loaded=True)
@@ -85,7 +85,7 @@ class HostMemory:
                 return Computed()
             return self.blocks[address.block].get(address.offset, ABI_BYTES[layout.scalar])
         return tuple(
-            self.load(Address(address.block, address.offset + offset), part)
+            self.read(Address(address.block, address.offset + offset), part)
             if isinstance(address, Address)
             else Computed()
             for offset, part in layout.parts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import re
 import sys
@@ -14,7 +13,8 @@ from typing import Any, NamedTuple
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import canonical_json
-from silo.errors import ToolchainError
+from silo.errors import DeviceError, ToolchainError
+from silo.launch.native import gpu_attributes, open_driver
 from silo.settings import child_environment
 from silo.sources.cute.installation import PACKAGE, dsl_module, dsl_version, parsed_version
 
@@ -128,14 +128,13 @@ def _library_folder() -> Path:
 
 
 def _driver_major() -> int | None:
-    """The CUDA major that the driver supports; None where there is no driver."""
-    version = ctypes.c_int(0)
+    """The CUDA major that the driver supports; None where there is no driver, or no device."""
     try:
-        if ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version)) != 0:
+        if open_driver("cuda") == 0:
             return None
-    except (OSError, AttributeError):
+        return int(gpu_attributes("cuda", 0)["driver_version"]) // 1000
+    except DeviceError:
         return None
-    return version.value // 1000
 
 
 @cache
