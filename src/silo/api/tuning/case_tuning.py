@@ -115,9 +115,7 @@ def case_studies(kernel: Kernel, device: Device | None, library: str | None = No
             except (ArgumentError, SpaceError) as error:
                 where = f"the case {case.label} of {kernel.name} ({function.location})"
                 raise CaseError(f"{where}: {error}") from error
-            found.append(
-                CaseStudy(kernel, case, situation, tuple(kernel.resolver.problem(situation).bucket(situation.values)))
-            )
+            found.append(CaseStudy(kernel, case, situation, situation.bucket))
     if not found:
         raise CaseError(
             f"{kernel.name} ({kernel.location}) has no cases, so there is nothing to run it on: "
