@@ -34,7 +34,7 @@ class KernelsOfHelion:
         marks = launch_marks(kernel)
         dynamic = marks.dynamic or _is_empty(arguments)
         # A host function that Silo writes has the grid in it, and ranks.
-        own = () if marks.plain else (grid, repr(marks), *(getattr(one, "ndim", None) for one in arguments))
+        own = () if marks.plain else (grid, repr(marks), *(len(getattr(one, "shape", ())) for one in arguments))
         types = tuple(getattr(one, "dtype", type(one)) for one in arguments)
         key = (id(kernel), block, marks.cluster, dynamic, types, own)
         found = self._made.get(key)
@@ -59,7 +59,7 @@ def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: 
         ToolchainError: the DSL is not installed.
     """
     marks = launch_marks(kernel)
-    layouts = "dynamic" if dynamic or marks.dynamic else "static"
+    layouts = "dynamic" if dynamic else "static"
     signature = written_signature(kernel, arguments)
     cute = maker("cute")
     name = name_of(kernel)
@@ -77,7 +77,7 @@ def written_signature(kernel: object, arguments: Sequence[object]) -> Mapping[st
         raise ArgumentError(f"{name_of(kernel)}: {len(arguments)} arguments, and the kernel has {known}")
     found: dict[str, Value] = {}
     for place, (name, argument) in enumerate(zip(parameters, arguments, strict=False)):
-        if hasattr(argument, "ndim"):
+        if hasattr(argument, "shape"):
             found[name] = f"*{_element(kernel, place, argument)}"
         elif _is_constexpr(parameters[name].annotation):
             found[name] = _CONSTANT
@@ -106,9 +106,15 @@ def host_parameters(signature: Mapping[str, Value], arguments: Sequence[object])
     """The same as the parameters of a host function that Silo writes."""
     words = dict(_SCALARS.values()) | {_CONSTANT: "cutlass.Constexpr"}
     return [
-        HostParameter(name, words.get(str(written), "cute.Tensor"), getattr(argument, "ndim", None))
+        HostParameter(name, words.get(str(written), "cute.Tensor"), _rank(argument))
         for (name, written), argument in zip(signature.items(), arguments, strict=True)
     ]
+
+
+def _rank(argument: Any) -> int | None:  # noqa: ANN401
+    """How many axes an array has; None of a number."""
+    shape = getattr(argument, "shape", None)
+    return None if shape is None else len(shape)
 
 
 def _is_empty(arguments: Sequence[object]) -> bool:

@@ -126,9 +126,9 @@ def plain_arguments(kernel: object, arguments: Sequence[object]) -> tuple[object
 
 
 def _plain(kernel: object, place: int, argument: Any) -> object:  # noqa: ANN401  # whatever a caller gives
-    rank = getattr(argument, "ndim", None)
-    if rank is not None:
-        return argument if rank else argument.reshape(1)  # a view: what is written there reaches the caller
+    shape = getattr(argument, "shape", None)
+    if shape is not None:
+        return argument if len(shape) else argument.reshape(1)  # a view: what is written there reaches the caller
     number = {"SymInt": int, "SymFloat": float, "SymBool": bool}.get(type(argument).__name__)
     if number is not None:
         return number(argument)
