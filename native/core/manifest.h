@@ -162,12 +162,20 @@ struct silo_layout_slot {
     struct silo_string part; /* of a tensor descriptor: "shape.0", ...; "" otherwise */
 };
 
+/* What one dimension of an array's tensor map is. */
+struct silo_map_axis {
+    int64_t axis; /* of the array; -1: the extent and the stride (in elements) that follow */
+    int64_t extent, stride;
+};
+
 struct silo_tensor_map_info {
     struct silo_string name;
     int32_t swizzle, element_type;
     uint32_t element_bytes, rank;
     const int64_t *box; /* elements, outermost first */
     bool fp4_padded;
+    const struct silo_map_axis *axes; /* of an array's, one for each of the box; NULL: of a
+                                         descriptor's */
 };
 
 struct silo_launch_option {

@@ -16,6 +16,7 @@ enum silo_pack {
     SILO_PACK_SCRATCH, /* the address of scratch memory taken for this launch */
     SILO_PACK_PROFILE,
     SILO_PACK_DESCRIPTOR, /* a part of a tensor descriptor */
+    SILO_PACK_ARRAY_MAP,  /* the tensor map of an array */
 };
 
 /* What the binary takes in that place; checked when a binding enters the guard table. */
@@ -27,6 +28,7 @@ enum silo_abi {
     SILO_ABI_FLOAT,
     SILO_ABI_NULL,
     SILO_ABI_DESCRIPTOR,
+    SILO_ABI_ARRAY, /* an array with an address and a shape, of which a map is made */
 };
 
 /* The slot that holds zero: a null pointer, for scratch memory that is not used. */
@@ -40,7 +42,7 @@ struct silo_packed {
     uint8_t writes; /* the kernel writes through this pointer */
     /* Of a descriptor: */
     uint8_t part; /* enum silo_part */
-    uint8_t axis; /* of a shape or stride; which of the packing's maps */
+    uint8_t axis; /* of a shape or stride; which of the packing's maps, also of an array's */
     uint8_t rank;
 };
 
@@ -105,8 +107,8 @@ struct silo_values {
     struct silo_descriptor *descriptors;
 };
 
-/* Where the encoded map of the descriptor of parameter `slot` lies, as long as the launch needs it;
- * NULL: there is none, for which the function knows the reason. */
+/* Where the encoded map of the descriptor or array of parameter `slot` lies, as long as the launch
+ * needs it; NULL: there is none, for which the function knows the reason. */
 typedef void *silo_map_function(void *context, int32_t slot, const struct silo_map_form *form);
 
 #define SILO_ALL_PACKED (-1)
@@ -156,6 +158,11 @@ SILO_INLINE int32_t silo_pack(const struct silo_packing *packing, const struct s
             break;
         case SILO_PACK_DESCRIPTOR:
             params[i] = silo_pack_part(packing, packed, values, map, context);
+            if (SILO_UNLIKELY(params[i] == NULL))
+                return (int32_t)i;
+            break;
+        case SILO_PACK_ARRAY_MAP:
+            params[i] = map(context, packed->slot, &packing->maps[packed->axis]);
             if (SILO_UNLIKELY(params[i] == NULL))
                 return (int32_t)i;
             break;

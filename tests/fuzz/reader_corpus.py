@@ -101,6 +101,8 @@ def _specialization(random: Random) -> Specialization:
 
 def _launch(random: Random) -> LaunchInfo:
     maps = (TensorMap("desc", 3, 2, 6, (64, 64)), TensorMap("desc", 0, 1, 0, (1 << 20,), fp4_padded=True))
+    axes = random.choice(((0, 31), (1, (1, 0)), (((1 << 31) - 1, (1 << 40) - 1), (64, 1))))
+    maps = random.choice((maps, (TensorMap("desc", 3, 2, 6, (64, 64), axes=axes),)))
     return LaunchInfo(
         entry="add",
         layout=(

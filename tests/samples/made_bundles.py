@@ -304,6 +304,19 @@ def _others(maker: _Maker) -> None:
         maker.variant("described", "hip:gfx942", "described", described, *apart, facts=block),
     ]
     maker.add("described", described, found, Extent("source", 0))
+    mapped = Signature(
+        (Parameter("source", POINTER, dtype("float16"), READ), Parameter("out", POINTER, dtype("float16"), WRITE))
+    )
+    maps = (
+        TensorMap("source", swizzle=3, element_bytes=2, element_type=6, box=(128, 64), axes=(0, 1)),
+        TensorMap("source", swizzle=2, element_bytes=2, element_type=6, box=(64, 32), axes=(1, 0)),
+        TensorMap("out", swizzle=2, element_bytes=2, element_type=6, box=(64, 32), axes=((1024, 512), (512, 1))),
+    )
+    slots = [(name, "tensormap") for name in ("source", "out")]
+    found = [maker.variant("mapped", "cuda:sm_90", "mapped", mapped, *slots, tensor_maps=(maps[0], maps[2]))]
+    maker.add("mapped", mapped, found, Const(4))
+    found = [maker.variant("turned", "cuda:sm_90", "mapped", mapped, *slots, tensor_maps=maps[1:])]
+    maker.add("turned", mapped, found, Const(4))
 
 
 def write_made(path: Path, machine: str = "", *, raw: bool = False) -> Path:

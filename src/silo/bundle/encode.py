@@ -98,6 +98,9 @@ class _Encoder:
 def minor_version(contents: BundleContents) -> int:
     """The lowest minor version of the format that can express the contents."""
     kernels = contents.kernels
+    launches = (one.artifact.launch for kernel in kernels for one in kernel.variants)
+    if any(one.axes for launch in launches for one in launch.tensor_maps):
+        return 3
     specializations = (one.artifact.variant.specialization for kernel in kernels for one in kernel.variants)
     if any(rules.extents for kernel in kernels for rules in kernel.rules) or any(
         s.made_for_some for s in specializations

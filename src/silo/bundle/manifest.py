@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.bundle.checks import Checker, is_shown
+from silo.bundle.checks import Checker
 from silo.bundle.codec import believed
 from silo.bundle.contents import (
     Basis,
@@ -43,6 +43,7 @@ from silo.bundle.format import (
     Header,
     aligned,
 )
+from silo.bundle.launches import read_launch
 from silo.core import nodes
 from silo.core.config import Config
 from silo.core.dispatch import DispatchRules
@@ -72,7 +73,7 @@ _TOP = frozenset({"blobs", "format", "kernels", "notes", "producer", "tables", "
 _KERNEL = frozenset(
     {"cases", "config_names", "derived", "grid", "key", "name", "rules", "signature", "trials", "variants"}
 )
-_KERNEL_ADDED = {0: frozenset[str](), 1: frozenset[str](), 2: frozenset({"kind"})}  # by minor version
+_KERNEL_ADDED = (frozenset[str](), frozenset[str](), *[frozenset({"kind"})] * 2)  # by minor version
 _VARIANT = frozenset(
     {
         "basis",
@@ -91,7 +92,7 @@ _VARIANT = frozenset(
 )
 _RULES = frozenset({"rules", "signature", "target"})
 _EXTENTS_MINOR = 2  # the version that added them
-_RULES_ADDED = {0: frozenset[str](), 1: frozenset({"space"}), 2: frozenset({"space", "extents"})}  # by minor version
+_RULES_ADDED = (frozenset[str](), frozenset({"space"}), *[frozenset({"space", "extents"})] * 2)  # by minor version
 _BASES = {basis.value: basis for basis in Basis}
 _HEX = "0123456789abcdef"
 _IDENTITY = operator.itemgetter("source", "signature", "specialization", "config", "target", "compiler")
@@ -248,7 +249,7 @@ class Manifest:
         tables = check.members(top["tables"], "tables", frozenset(TABLES))
         self._compilers = self._table(tables, "compilers", self._text, str)
         self._configs = self._table(tables, "configs", Config.from_json, Config.to_json)
-        self._launches = self._table(tables, "launches", _launch_from_json, LaunchInfo.to_json)
+        self._launches = self._table(tables, "launches", self._launch_from_json, LaunchInfo.to_json)
         self._reasons = self._table(tables, "reasons", self._text, str)
         self._signatures = self._table(tables, "signatures", Signature.from_json, Signature.to_json)
         self._sources = self._table(tables, "sources", self._source, list[JSON])
@@ -443,6 +444,9 @@ class Manifest:
             raise ValueError(f"extents are of format {MAJOR}.{_EXTENTS_MINOR}, and the file of {MAJOR}.{self._minor}")
         return specialization
 
+    def _launch_from_json(self, data: JSON) -> LaunchInfo:
+        return read_launch(data, self._minor)
+
     def _variant_error(self, row: JSON, field: str) -> BundleFormatError:
         """What is wrong with a variant that cannot be right."""
         try:
@@ -574,27 +578,3 @@ def _target_from_json(data: JSON) -> Target:
     if not target.is_concrete:
         raise ValueError(f"the target {data!r} names no arch")
     return target
-
-
-def _launch_from_json(data: JSON) -> LaunchInfo:
-    """Launch info whose numbers a driver can be given."""
-    launch = LaunchInfo.from_json(data)
-    for slot in launch.layout:
-        if not isinstance(slot.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # the JSON may hold anything
-            raise TypeError(f"a layout slot's name is a string, not {slot.name!r}")
-    for size in launch.cluster:
-        if type(size) is not int or not 1 <= size <= 1 << 16:
-            raise ValueError(f"not a cluster: {launch.cluster!r}")
-    for name, value in launch.counts():
-        if not 0 <= value < 1 << 31:
-            raise ValueError(f"{name} is out of range: {value}")
-    for name in ("scratch_bytes", "profile_bytes"):
-        if getattr(launch, name) >= 1 << 48:
-            raise ValueError(f"{name} is out of range: {getattr(launch, name)}")
-    for name in ("scratch_align", "profile_align"):
-        value = getattr(launch, name)
-        if not 1 <= value <= 1 << 16 or value & (value - 1):
-            raise ValueError(f"{name} is not a power of two up to 65536: {value}")
-    if not launch.entry or not is_shown(launch.entry):
-        raise ValueError(f"not an entry symbol: {launch.entry!r}")
-    return launch

@@ -15,6 +15,10 @@ __all__ = ["ABI_BYTES", "AbiType", "LaunchInfo", "LayoutSlot", "StructLeaf", "Te
 
 _PART = r"(shape|stride)\.[0-4]|nan|tf32"
 _MAX_RANK = 5  # of a tensor map
+_MAX_AXES = 32  # of an array
+_MAX_EXTENT = (1 << 31) - 1  # of a tensor map
+_MAX_STRIDE = 1 << 40
+_AXES = "the axes of a tensor map"
 _MAX_LEAVES = 1 + 2 * _MAX_RANK
 _LEAF_PART = r"(shape|stride)\.[0-4]"
 _MAX_SLOTS = 16 * MAX_PARAMETERS  # a tensor descriptor has up to 13
@@ -177,6 +181,10 @@ class TensorMap:
     ``swizzle`` and ``element_type`` are the driver's numbers (``CUtensorMapSwizzle``, ``CUtensorMapDataType``);
     ``box`` counts elements, outermost first. With ``fp4_padded`` an element of the descriptor is two of the map's
     along the innermost axis.
+
+    With ``axes`` it is the map of an array that a call passes as such (a pointer): what each of the map's dimensions
+    is, outermost first like ``box``. An integer is that axis of the array, whose extent and stride a call says; a
+    pair is an extent and a stride (in elements) that the code was made for, whatever the array has.
     """
 
     name: str
@@ -185,10 +193,11 @@ class TensorMap:
     element_type: int
     box: tuple[int, ...]
     fp4_padded: bool = False
+    axes: tuple[int | tuple[int, int], ...] = ()
 
     def to_json(self) -> JSON:
-        """The canonical form."""
-        return {
+        """The canonical form; a descriptor's map has no ``axes``."""
+        data: dict[str, JSON] = {
             "name": self.name,
             "swizzle": self.swizzle,
             "element_bytes": self.element_bytes,
@@ -196,11 +205,16 @@ class TensorMap:
             "box": list(self.box),
             "fp4_padded": self.fp4_padded,
         }
+        if self.axes:
+            data["axes"] = [axis if isinstance(axis, int) else list(axis) for axis in self.axes]
+        return data
 
     @classmethod
     def from_json(cls, data: JSON) -> TensorMap:
         """The inverse of :meth:`to_json`; ``ValueError`` on what no driver could be given."""
-        members = read_object(data, names_of(cls), "a tensor map")
+        of_array = isinstance(data, dict) and "axes" in data
+        names = [name for name in names_of(cls) if of_array or name != "axes"]
+        members = read_object(data, names, "a tensor map")
         made = cls(
             name=read_text(members["name"], "the name of a tensor map"),
             swizzle=read_natural(members["swizzle"], "the swizzle of a tensor map"),
@@ -208,7 +222,10 @@ class TensorMap:
             element_type=read_natural(members["element_type"], "the element_type of a tensor map"),
             box=tuple(_positive(size, "the box of a tensor map") for size in read_list(members["box"], "a box")),
             fp4_padded=read_bool(members["fp4_padded"], "the fp4_padded flag of a tensor map"),
+            axes=tuple(_axis(axis) for axis in read_list(members["axes"], _AXES)) if of_array else (),
         )
+        if of_array and len(made.axes) != len(made.box):
+            raise malformed(_AXES, data)
         in_range = made.swizzle <= 15 and made.element_type <= 31 and max(made.box, default=0) <= 1 << 20
         if not in_range or made.element_bytes not in (1, 2, 4, 8) or not 1 <= len(made.box) <= _MAX_RANK:
             raise malformed("a tensor map", data)
@@ -357,6 +374,19 @@ def _sizes(data: JSON, what: str) -> tuple[int, int, int]:
             return (x, y, z)
         case _:
             raise malformed(what, data)
+
+
+def _axis(data: JSON) -> int | tuple[int, int]:
+    if not isinstance(data, list):
+        axis = read_natural(data, _AXES)
+        if axis >= _MAX_AXES:
+            raise malformed(_AXES, data)
+        return axis
+    match [read_natural(number, _AXES) for number in data]:
+        case [extent, stride] if 1 <= extent <= _MAX_EXTENT and stride < _MAX_STRIDE:
+            return (extent, stride)
+        case _:
+            raise malformed(_AXES, data)
 
 
 def _positive(data: JSON, what: str) -> int:

@@ -30,17 +30,34 @@ MAPPED = LaunchInfo(
 )
 
 
+ARRAYS = LaunchInfo(
+    "gemm",
+    (LayoutSlot("a", AbiType.TENSORMAP), LayoutSlot("a", AbiType.TENSORMAP)),
+    tensor_maps=(
+        TensorMap("a", swizzle=3, element_bytes=2, element_type=9, box=(1, 128, 64), axes=(2, 0, 1)),
+        TensorMap("a", swizzle=2, element_bytes=2, element_type=9, box=(64, 32), axes=((1, 0), (512, 1))),
+    ),
+)
+
+
 TILED = LaunchInfo("tile", (), num_warps=8, threads=256, block=(16, 8, 2))
 
 
 def test_json_round_trip():
-    for info in (INFO, LaunchInfo("f", ()), MAPPED, TILED, LaunchInfo("f", (), threads=4, block=(1, 1, 4))):
+    for info in (INFO, LaunchInfo("f", ()), MAPPED, ARRAYS, TILED, LaunchInfo("f", (), threads=4, block=(1, 1, 4))):
         assert LaunchInfo.from_json(parse_json(canonical_json(info.to_json()))) == info
 
 
 def test_json_of_code_without_tensor_maps_does_not_mention_them():
     assert "tensor_maps" not in INFO.to_json()
     assert MAPPED.to_json()["layout"] == [["x", "tensormap"], ["x", "i32", "shape.0"], ["x", "i64", "stride.0"]]
+
+
+def test_json_of_a_descriptor_does_not_mention_the_axes_of_an_array():
+    old = '{"box":[64],"element_bytes":2,"element_type":6,"fp4_padded":false,"name":"x","swizzle":3}'
+    (one,) = MAPPED.tensor_maps
+    assert canonical_json(one.to_json()).decode() == old
+    assert [one["axes"] for one in ARRAYS.to_json()["tensor_maps"]] == [[2, 0, 1], [[1, 0], [512, 1]]]
 
 
 def test_json_of_a_block_in_one_line_does_not_mention_it():
@@ -98,6 +115,18 @@ def test_json_refuses_a_block_that_it_never_writes(block):
         {"box": [1 << 21]},
         {"fp4_padded": 0},
         {"more": 1},
+        {"axes": []},
+        {"axes": None},
+        {"axes": [0, 1]},
+        {"axes": [32]},
+        {"axes": [-1]},
+        {"axes": [True]},
+        {"axes": [[1]]},
+        {"axes": [[0, 1]]},
+        {"axes": [[1 << 31, 1]]},
+        {"axes": [[1, -1]]},
+        {"axes": [[1, 1 << 40]]},
+        {"axes": [[1, 1, 1]]},
     ],
 )
 def test_json_refuses_a_tensor_map_that_it_never_writes(change):

@@ -23,6 +23,9 @@ def back_end(artifact: bytes, arch: str, modules: Bindings) -> Any:  # noqa: ANN
     compiler = modules.compiler.CuteCompiler()
     try:
         compiler.set_device_target(arch)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise CompileError(f"{diagnosis(error)}; name an arch such as sm_80, sm_90a, sm_100a or sm_120a") from error
+    try:
         given = modules.compiler.deserialize_compilation_artifact(artifact)
         return compiler.compile_to(given, modules.compiler.ArtifactType.CompiledMlir)
     except (RuntimeError, ValueError, TypeError, MemoryError) as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 from silo.backends.cute.toolchain import Bindings, bindings, diagnosis
 from silo.errors import CompileError, SiloError
-from silo.sources.cute.installation import dsl_module
+from silo.sources.cute.installation import dsl_module, dsl_version
 from silo.sources.cute.wrapper import Wrapper
 
 __all__ = ["Traced", "trace"]
@@ -45,6 +45,11 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> Traced:
         except SiloError:
             raise
         except Exception as error:  # the kernel's own Python runs here, and may raise anything
+            if isinstance(error, KeyError) and error.args == (arch,):  # the DSL's own enumeration
+                raise CompileError(
+                    f"{name}: CuTe DSL {dsl_version()} knows no {arch}; name an arch such as sm_80, sm_90a, sm_100a or "
+                    "sm_120a"
+                ) from error
             raise CompileError(f"{name} for {arch}: {diagnosis(error)}") from error
     return Traced(_normalised(artifact, modules), bool(asked))
 

@@ -135,8 +135,8 @@ def _read(function: object) -> tuple[Written, Any, bool]:
 
 
 def _name_of(function: Any) -> str:  # noqa: ANN401
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return named.__qualname__.rpartition("<locals>.")[2]
+    named: str = function.__qualname__ if hasattr(function, "__qualname__") else type(function).__qualname__
+    return named.rpartition("<locals>.")[2]
 
 
 def _location(name: str, plain: Any) -> str:  # noqa: ANN401

@@ -125,7 +125,7 @@ class _Reached(ReachedCode):
             return ["partial", [self.encode(part, name, depth + 1) for part in parts]]
         if isinstance(value, MethodType):
             return ["method", self.refer(value.__func__), self.encode(value.__self__, name, depth + 1)]
-        kind: type[object] = type(value)
+        kind = cast("type[object]", type(value))
         if kind.__module__.startswith("cutlass._mlir"):  # even its text may need a context that is gone
             raise SourceError(f"the kernel reads {name}, a value of an earlier trace ({kind.__name__}): make it anew")
         if not self.is_library(kind.__module__) and (state := _state_of(value)) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from silo.errors import ToolchainError
 
@@ -82,4 +82,4 @@ def decorated_as(value: object) -> Literal["kernel", "jit"] | None:
     """What the DSL made of a function: ``kernel`` by ``@cute.kernel``, ``jit`` by ``@cute.jit``; None of others."""
     marks = getattr(value, "__dict__", {})
     kind = marks.get("_decorator_kind") if "_dsl_cls" in marks else None
-    return cast("Literal['kernel', 'jit']", kind) if kind in ("kernel", "jit") else None
+    return kind if kind in ("kernel", "jit") else None

@@ -115,9 +115,13 @@ class CuteSource:
         del config, specialization
         return {}
 
-    @cached_property
+    @property
     def extents(self) -> HeldExtents | None:
         """The shape and the strides of every tensor, or what code for dynamic layouts may assume of them."""
+        return self._extents
+
+    @cached_property
+    def _extents(self) -> HeldExtents | None:
         kind = ExtentKind("layout" if self.layouts is Layouts.STATIC else "dynamic")
         pointers = {one.name for one in self.passed if one.pointer}
         names = [

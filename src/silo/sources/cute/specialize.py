@@ -79,7 +79,7 @@ def _array(kernel: str, parameter: Parameter, given: ArgumentFacts) -> Parameter
     if parameter.kind not in (ParameterKind.ANY, ParameterKind.POINTER):
         raise ArgumentError(f"{kernel}: {parameter.name} is {parameter.dtype}; it takes a number, not an array")
     if given.block_shape:
-        raise ArgumentError(f"{kernel}: {parameter.name} takes an array; a tensor descriptor is Triton's")
+        raise ArgumentError(f"{kernel}: {parameter.name} takes an array, not a tensor descriptor")
     if given.shape is not None and 0 in given.shape:
         raise ArgumentError(
             f"{kernel}: {parameter.name} has no elements (shape {given.shape}), and the CuTe DSL has no layout for "

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import copy
 import linecache
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from silo.core.dtypes import DType
+from silo.core.dtypes import DType, DTypeKind
 from silo.core.extents import Extents
 from silo.core.launch_info import AbiType
 from silo.core.signature import NoDefault, Parameter, ParameterKind
@@ -162,25 +163,27 @@ def _written(
     """One launch of the author's device function, with a grid that each call gives."""
     forms = {one.name: one for one in parameters}
     constants = {name: value for name, value in arguments.items() if name not in forms}
-    text = _text(source, forms, launch)
     cutlass = dsl_module("cutlass")
     grid = [cutlass.Int32(1) for _ in _AXES]
     stream = source.with_stream
     if stream:
         grid.append(dsl_module("cutlass.cute.runtime").make_fake_stream(use_tvm_ffi_env_stream=True))
     values = {"block": launch.block, "cluster": launch.cluster, "smem": launch.smem}
+    options = {name: value for name, value in values.items() if value is not None}
+    annotations = {one.name: _annotation(forms[one.name], one) for one in source.passed if one.name in forms}
+    annotations |= {f"silo_grid_{axis}": cutlass.Int32 for axis in _AXES}
+    if stream:
+        annotations["silo_stream"] = dsl_module("cuda.bindings.driver").CUstream
+    text = _text(source, tuple(annotations), tuple(options))
     namespace = {
-        "cutlass": cutlass,
         "cute": dsl_module(),
         "silo_kernel": source.function,
         "silo_constants": constants,
-        "silo_options": {name: value for name, value in values.items() if value is not None},
+        "silo_options": options,
         "__name__": "silo_wrapper",
     }
-    if stream:
-        namespace["cuda"] = dsl_module("cuda.bindings.driver")
     return Wrapper(
-        _compiled(f"<silo wrapper of {source.name}>", text, namespace),
+        _compiled(f"<silo wrapper of {source.name}>", text, annotations, namespace),
         (*(arguments[one.name] for one in parameters), *grid),
         parameters,
         written=True,
@@ -192,34 +195,32 @@ def _written(
     )
 
 
-def _text(source: CuteSource, forms: Mapping[str, WrapperParameter], launch: LaunchValues) -> str:
-    taken: list[str] = []
-    handed: list[str] = []
-    for one in source.passed:
-        name = one.name
-        handed.append(f"{name}=" * one.keyword + (name if name in forms else f'silo_constants["{name}"]'))
-        if name in forms:
-            taken.append(f"{name}: {_annotation(forms[name], one)}")
-    taken += [f"silo_grid_{axis}: cutlass.Int32" for axis in _AXES]
-    taken += ["silo_stream: cuda.CUstream"] * source.with_stream
-    options = [f"grid=({', '.join(f'silo_grid_{axis}' for axis in _AXES)})"]
-    for name in ("block", "cluster", "smem"):
-        options += [f'{name}=silo_options["{name}"]'] * (getattr(launch, name) is not None)
-    options += ["stream=silo_stream"] * source.with_stream
+def _text(source: CuteSource, taken: Sequence[str], options: Sequence[str]) -> str:
+    handed = [
+        f"{one.name}=" * one.keyword + (one.name if one.name in taken else f'silo_constants["{one.name}"]')
+        for one in source.passed
+    ]
+    said = [f"grid=({', '.join(f'silo_grid_{axis}' for axis in _AXES)})"]
+    said += [f'{name}=silo_options["{name}"]' for name in options]
+    said += ["stream=silo_stream"] * ("silo_stream" in taken)
     return (
         f"@cute.jit\ndef silo_launch({', '.join(taken)}):\n"
-        f"    silo_kernel({', '.join(handed)}).launch({', '.join(options)})\n"
+        f"    silo_kernel({', '.join(handed)}).launch({', '.join(said)})\n"
     )
 
 
-def _annotation(described: WrapperParameter, passed: Passed) -> str:
+def _annotation(described: WrapperParameter, passed: Passed) -> Any:  # noqa: ANN401  # a class of the DSL, or Python's
     if described.form is not Form.SCALAR:
-        return "cute.Pointer" if passed.pointer else "cute.Tensor"
-    return described.dtype.kind.value if passed.python else f"cutlass.{dsl_type(described.dtype).__name__}"
+        return dsl_module().Pointer if passed.pointer else dsl_module().Tensor
+    if passed.python:
+        return {DTypeKind.BOOL: bool, DTypeKind.FLOAT: float}.get(described.dtype.kind, int)
+    return dsl_type(described.dtype)
 
 
-def _compiled(name: str, text: str, namespace: dict[str, Any]) -> Any:  # noqa: ANN401
-    """The function that a text defines. The DSL reads its source again, which it finds under ``name``."""
+def _compiled(name: str, text: str, annotations: Mapping[str, Any], namespace: dict[str, Any]) -> Any:  # noqa: ANN401
+    """The function that a text defines, decorated. The DSL reads its source again, which it finds under ``name``."""
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    exec(compile(text, name, "exec"), namespace)  # noqa: S102  # Silo's own text; names in it are identifiers
-    return namespace["silo_launch"]
+    (code,) = (one for one in compile(text, name, "exec").co_consts if isinstance(one, CodeType))
+    function = FunctionType(code, namespace)
+    function.__annotations__ = dict(annotations)
+    return dsl_module().jit(function)
