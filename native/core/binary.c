@@ -117,19 +117,39 @@ static const char *load_advice(int code) {
     }
 }
 
-static int fail_load(silo_error *error, const struct silo_gpu_device *device, const void *image,
+/* The CUDA major whose assembler a cubin says it was made by; 0 where it says none. */
+static int assembler_major(const char *image, size_t size) {
+    static const char words[] = "Cuda compilation tools, release ";
+    const size_t length = sizeof words - 1;
+    for (size_t at = 0; at + length < size; at++)
+        if (image[at] == words[0] && memcmp(image + at, words, length) == 0)
+            return atoi(image + at + length);
+    return 0;
+}
+
+static int fail_load(silo_error *error, const struct silo_gpu_device *device, const char *image,
                      size_t size, const char *log, int code) {
     const struct silo_gpu *gpu = device->gpu;
+    char older[160];
     int length = (int)strlen(log);
     while (length > 0 && (log[length - 1] == '\n' || log[length - 1] == ' '))
         length--;
     const char *advice = load_advice(code);
+    const int major = assembler_major(image, size), here = gpu->version / 1000;
+    if (major > here) { /* within a major, an older driver takes it */
+        snprintf(older, sizeof older,
+                 "it was made by CUDA %d and the driver is for CUDA %d: update the driver, or "
+                 "compile it with a toolkit of CUDA %d",
+                 major, here, here);
+        advice = older;
+    }
     return silo_fail_long(error, silo_gpu_code(gpu, code, SILO_ERROR_LOAD), code,
                           "cannot load code (%zu bytes, %s) on %s:%d, which is %s (%s): %s (%d)"
                           "%s%s%s%.*s",
-                          size, image_kind(image, size), gpu->name, (int)device->index,
-                          device->name, device->arch, gpu->driver->error_text(code), code,
-                          *advice ? "; " : "", advice, length ? "\n" : "", length, log);
+                          size, image_kind((const unsigned char *)image, size), gpu->name,
+                          (int)device->index, device->name, device->arch,
+                          gpu->driver->error_text(code), code, *advice ? "; " : "", advice,
+                          length ? "\n" : "", length, log);
 }
 
 /* Takes `image`, which ends with a zero that `size` does not count. */

@@ -161,6 +161,7 @@ def test_shared_memory_is_what_the_compiler_allocates(compiler):
 def test_launch_attributes_and_dynamic_layouts(compiler):
     launch = built(compiler, samples.dynamic, "sm_90a", "dynamic").launch
     assert (launch.cluster, launch.cooperative, launch.pdl) == ((2, 1, 1), True, True)
+    assert launch.counts_blocks
     assert launch.layout[1] == LayoutSlot.struct("b", [("ptr", ""), ("i32", "shape.0")])
     rows = built(compiler, samples.sums, "sm_90a", "sums").launch.layout[0]
     assert rows == LayoutSlot.struct("x", [("ptr", ""), ("i32", "shape.0"), ("i64", "stride.0")])
