@@ -216,7 +216,7 @@ def host_lines(plan: MatmulPlan, names: Sequence[str], shapes: Mapping[int, tupl
         if plan.store.box is not None:
             part = f"({', '.join(f'cute.make_layout({size})' for size in plan.store.box)})"
         lines += [
-            "rows = cutlass.utils.layout.LayoutEnum.ROW_MAJOR",
+            "rows = tensor_layouts.ROW_MAJOR",
             f"part = {part}",
             f"result_tiles = blackwell.make_smem_layout_epi({dtype}, rows, part, {plan.store.stages})",
             (
