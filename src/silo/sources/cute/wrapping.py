@@ -12,6 +12,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from silo.core.dtypes import DType, DTypeKind
+from silo.core.dynamic_layout import DynamicLayout
 from silo.core.extents import Extents
 from silo.core.launch_info import AbiType
 from silo.core.signature import NoDefault, Parameter, ParameterKind
@@ -143,7 +144,7 @@ def _static(extents: Extents) -> tuple[tuple[int, ...], tuple[int, ...], tuple[t
     return extents.shape, extents.strides, ()
 
 
-def _dynamic(layout: Any, cute: Any) -> tuple[Any, Any, tuple[tuple[AbiType, str], ...]]:  # noqa: ANN401
+def _dynamic(layout: DynamicLayout, cute: Any) -> tuple[Any, Any, tuple[tuple[AbiType, str], ...]]:  # noqa: ANN401
     """Symbols for what is passed, each with what it is known to be a multiple of; and the leaves of the struct."""
     sizes = (cute.sym_int32, AbiType.I32) if layout.size_bits == 32 else (cute.sym_int64, AbiType.I64)
     steps = (cute.sym_int32, AbiType.I32) if layout.offset_bits == 32 else (cute.sym_int64, AbiType.I64)
