@@ -39,6 +39,7 @@ SHARED_BYTES = {
 _FIRST_KEPT = 90
 _KEPT_BYTES = 1024
 _MOST_THREADS = 1024
+_FIRST_WITH_CLUSTERS = 90
 _MOST_BLOCKS = 16  # of a cluster, where the driver is asked for more than 8
 
 
@@ -79,7 +80,7 @@ def launch_info(
         num_warps=-(-threads // _WARP),
         threads=threads,
         block=block,
-        cluster=_cluster(attributes, job, arguments),
+        cluster=_cluster(attributes, job, arguments, target),
         shared_bytes=_shared(call, job, kernel, target, arguments),
         cooperative=_flag(_COOPERATIVE, "cooperative", attributes, arguments),
         counts_blocks=True,
@@ -132,7 +133,7 @@ def _sizes(
 
 
 def _cluster(
-    attributes: dict[int, tuple[HostValue, ...]], job: CuteJob, arguments: Sequence[HostArgument]
+    attributes: dict[int, tuple[HostValue, ...]], job: CuteJob, arguments: Sequence[HostArgument], target: Target
 ) -> tuple[int, int, int]:
     for number, what in _SILENT.items():
         if any(word != 0 for word in attributes.get(number, ())):
@@ -141,7 +142,17 @@ def _cluster(
     blocks = cluster[0] * cluster[1] * cluster[2]
     if not 1 <= blocks <= _MOST_BLOCKS:
         raise CompileError(f"a cluster of {format_block(cluster)} blocks cannot be; there are 1 to {_MOST_BLOCKS}")
+    if blocks > 1 and 0 < _number(target) < _FIRST_WITH_CLUSTERS:
+        raise CompileError(
+            f"it is launched in clusters of {format_block(cluster)} blocks, and {target.arch} has none; leave cluster "
+            f"out, or build it for sm_{_FIRST_WITH_CLUSTERS} and later"
+        )
     return cluster
+
+
+def _number(target: Target) -> int:
+    """90 of ``cuda:sm_90a``; 0 where the arch has no number."""
+    return int("".join(character for character in target.arch if character.isdecimal()) or 0)
 
 
 def _flag(
@@ -169,11 +180,15 @@ def _shared(
             "say them: silo.cute(..., smem=...)"
         )
     if job.smem is not None and job.smem != made:
-        raise CompileError(f"smem={job.smem} was said, and the host function launches with {made}; leave it out")
-    number = "".join(character for character in target.arch if character.isdecimal())
-    limit = SHARED_BYTES.get(number)
+        if not any(one.role is Role.GRID for one in arguments):  # the author's own launch
+            raise CompileError(f"smem={job.smem} was said, and the host function launches with {made}; leave it out")
+        if job.smem < made:
+            raise CompileError(f"smem={job.smem} was said, and the kernel allocates {made} bytes; leave it out")
+        made = job.smem
+    number = _number(target)
+    limit = SHARED_BYTES.get(str(number))
     # From sm_90 on the assembler counts a block of memory that the driver keeps, beside what a block may take.
-    fixed = max(0, kernel.shared_bytes - _KEPT_BYTES) if int(number or 0) >= _FIRST_KEPT else kernel.shared_bytes
+    fixed = max(0, kernel.shared_bytes - _KEPT_BYTES) if number >= _FIRST_KEPT else kernel.shared_bytes
     if made < 0 or (limit is not None and made + fixed > limit):
         raise CompileError(
             f"a block takes {made + fixed} bytes of shared memory, and {target.arch} has {limit}; take smaller tiles "
