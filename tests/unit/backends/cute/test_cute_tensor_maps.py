@@ -107,8 +107,13 @@ def test_of_arrays_whose_layout_a_call_says():
         2: (1, (64, 64), (0, 1)),  # coordinates between them are extents of the array
     }
     assert found[0].of("source").to_json() == {
-        "name": "source", "swizzle": 3, "element_bytes": 2, "element_type": BFLOAT16,
-        "box": [64, 64], "fp4_padded": False, "axes": [0, 1],
+        "name": "source",
+        "swizzle": 3,
+        "element_bytes": 2,
+        "element_type": BFLOAT16,
+        "box": [64, 64],
+        "fp4_padded": False,
+        "axes": [0, 1],
     }
 
 
