@@ -19,7 +19,7 @@ CORE = HERE.parents[1] / "native" / "core"
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 CALL = (
     *("parameter.c", "dtypes.c", "error.c", "expression.c", "grid.c", "packing.c", "layout.c", "shape.c"),
-    *("descriptor.c", "tensor_map.c"),
+    *("descriptor.c", "tensor_map.c", "struct_form.c", "dynamic_layout.c"),
 )
 
 

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 MAGIC = b"SILOBNDL"
-MAJOR, MINOR = 1, 2  # the newest that is read; what is written is the lowest that can express the contents
+MAJOR, MINOR = 1, 3  # the newest that is read; what is written is the lowest that can express the contents
 HEADER_BYTES = 64
 ALIGNMENT = 64
 

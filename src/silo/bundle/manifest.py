@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.bundle.checks import Checker, is_shown
+from silo.bundle.checks import Checker
 from silo.bundle.codec import believed
 from silo.bundle.contents import (
     Basis,
@@ -42,6 +42,14 @@ from silo.bundle.format import (
     TRIALS_KIND,
     Header,
     aligned,
+)
+from silo.bundle.versions import (
+    KERNEL_ADDED,
+    RULES_ADDED,
+    launch_from_json,
+    require_minor,
+    version_of_extents,
+    version_of_specialization,
 )
 from silo.core import nodes
 from silo.core.config import Config
@@ -72,7 +80,6 @@ _TOP = frozenset({"blobs", "format", "kernels", "notes", "producer", "tables", "
 _KERNEL = frozenset(
     {"cases", "config_names", "derived", "grid", "key", "name", "rules", "signature", "trials", "variants"}
 )
-_KERNEL_ADDED = {0: frozenset[str](), 1: frozenset[str](), 2: frozenset({"kind"})}  # by minor version
 _VARIANT = frozenset(
     {
         "basis",
@@ -90,8 +97,6 @@ _VARIANT = frozenset(
     }
 )
 _RULES = frozenset({"rules", "signature", "target"})
-_EXTENTS_MINOR = 2  # the version that added them
-_RULES_ADDED = {0: frozenset[str](), 1: frozenset({"space"}), 2: frozenset({"space", "extents"})}  # by minor version
 _BASES = {basis.value: basis for basis in Basis}
 _HEX = "0123456789abcdef"
 _IDENTITY = operator.itemgetter("source", "signature", "specialization", "config", "target", "compiler")
@@ -248,7 +253,9 @@ class Manifest:
         tables = check.members(top["tables"], "tables", frozenset(TABLES))
         self._compilers = self._table(tables, "compilers", self._text, str)
         self._configs = self._table(tables, "configs", Config.from_json, Config.to_json)
-        self._launches = self._table(tables, "launches", _launch_from_json, LaunchInfo.to_json)
+        self._launches = self._table(
+            tables, "launches", lambda row: launch_from_json(row, self._minor), LaunchInfo.to_json
+        )
         self._reasons = self._table(tables, "reasons", self._text, str)
         self._signatures = self._table(tables, "signatures", Signature.from_json, Signature.to_json)
         self._sources = self._table(tables, "sources", self._source, list[JSON])
@@ -268,7 +275,7 @@ class Manifest:
         }
         self._rows: dict[str, tuple[int, Mapping[str, JSON]]] = {}
         for number, row in enumerate(check.items(top["kernels"], "kernels", MAX_KERNELS)):
-            members = check.members(row, f"kernels[{number}]", _KERNEL, _KERNEL_ADDED[self._minor])
+            members = check.members(row, f"kernels[{number}]", _KERNEL, KERNEL_ADDED[self._minor])
             name = check.name(members["name"], f"kernels[{number}].name")
             if self._rows and name <= next(reversed(self._rows)):
                 raise check.error(f"kernels[{number}].name", f"kernels are not sorted, or two are called {name!r}")
@@ -439,8 +446,7 @@ class Manifest:
         specialization = Specialization.from_json(data)
         if not all(isinstance(name, str) for name, _ in (*specialization.facts, *specialization.constants)):  # pyright: ignore[reportUnnecessaryIsInstance]  # the JSON may hold anything
             raise ValueError("a parameter's name is a string")
-        if specialization.made_for_some and self._minor < _EXTENTS_MINOR:
-            raise ValueError(f"extents are of format {MAJOR}.{_EXTENTS_MINOR}, and the file of {MAJOR}.{self._minor}")
+        require_minor(self._minor, version_of_specialization(specialization), "such extents")
         return specialization
 
     def _variant_error(self, row: JSON, field: str) -> BundleFormatError:
@@ -507,7 +513,7 @@ class Manifest:
         length = 0
         for number, item in enumerate(check.items(data, field, MAX_RULES)):
             where = f"{field}[{number}]"
-            row = check.members(item, where, _RULES, _RULES_ADDED[self._minor])
+            row = check.members(item, where, _RULES, RULES_ADDED[self._minor])
             rules = BundleRules(
                 target=self._targets.get(row["target"], f"{where}.target"),
                 signature=self._signatures.get(row["signature"], f"{where}.signature"),
@@ -530,7 +536,12 @@ class Manifest:
     def _parse_extents(self, data: JSON, field: str) -> tuple[tuple[str, ArrayExtents], ...]:
         from silo.core.extents import extents_from_json, extents_to_json  # noqa: PLC0415  # few kernels have any
 
-        return self._check.decoded(data, field, extents_from_json, extents_to_json)
+        def decode(data: JSON) -> tuple[tuple[str, ArrayExtents], ...]:
+            found = extents_from_json(data)
+            require_minor(self._minor, version_of_extents(found), "such extents")
+            return found
+
+        return self._check.decoded(data, field, decode, extents_to_json)
 
     def _parse_derived(self, data: JSON, field: str) -> tuple[tuple[str, nodes.Node], ...]:
         found: list[tuple[str, nodes.Node]] = []
@@ -574,27 +585,3 @@ def _target_from_json(data: JSON) -> Target:
     if not target.is_concrete:
         raise ValueError(f"the target {data!r} names no arch")
     return target
-
-
-def _launch_from_json(data: JSON) -> LaunchInfo:
-    """Launch info whose numbers a driver can be given."""
-    launch = LaunchInfo.from_json(data)
-    for slot in launch.layout:
-        if not isinstance(slot.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # the JSON may hold anything
-            raise TypeError(f"a layout slot's name is a string, not {slot.name!r}")
-    for size in launch.cluster:
-        if type(size) is not int or not 1 <= size <= 1 << 16:
-            raise ValueError(f"not a cluster: {launch.cluster!r}")
-    for name, value in launch.counts():
-        if not 0 <= value < 1 << 31:
-            raise ValueError(f"{name} is out of range: {value}")
-    for name in ("scratch_bytes", "profile_bytes"):
-        if getattr(launch, name) >= 1 << 48:
-            raise ValueError(f"{name} is out of range: {getattr(launch, name)}")
-    for name in ("scratch_align", "profile_align"):
-        value = getattr(launch, name)
-        if not 1 <= value <= 1 << 16 or value & (value - 1):
-            raise ValueError(f"{name} is not a power of two up to 65536: {value}")
-    if not launch.entry or not is_shown(launch.entry):
-        raise ValueError(f"not an entry symbol: {launch.entry!r}")
-    return launch
