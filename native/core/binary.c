@@ -117,19 +117,39 @@ static const char *load_advice(int code) {
     }
 }
 
-static int fail_load(silo_error *error, const struct silo_gpu_device *device, const void *image,
+/* The CUDA major whose assembler a cubin says it was made by; 0 where it says none. */
+static int assembler_major(const char *image, size_t size) {
+    static const char words[] = "Cuda compilation tools, release ";
+    const size_t length = sizeof words - 1;
+    for (size_t at = 0; at + length < size; at++)
+        if (image[at] == words[0] && memcmp(image + at, words, length) == 0)
+            return atoi(image + at + length);
+    return 0;
+}
+
+static int fail_load(silo_error *error, const struct silo_gpu_device *device, const char *image,
                      size_t size, const char *log, int code) {
     const struct silo_gpu *gpu = device->gpu;
+    char older[160];
     int length = (int)strlen(log);
     while (length > 0 && (log[length - 1] == '\n' || log[length - 1] == ' '))
         length--;
     const char *advice = load_advice(code);
+    const int major = assembler_major(image, size), here = gpu->version / 1000;
+    if (major > here) { /* within a major, an older driver takes it */
+        snprintf(older, sizeof older,
+                 "it was made by CUDA %d and the driver is for CUDA %d: update the driver, or "
+                 "compile it with a toolkit of CUDA %d",
+                 major, here, here);
+        advice = older;
+    }
     return silo_fail_long(error, silo_gpu_code(gpu, code, SILO_ERROR_LOAD), code,
                           "cannot load code (%zu bytes, %s) on %s:%d, which is %s (%s): %s (%d)"
                           "%s%s%s%.*s",
-                          size, image_kind(image, size), gpu->name, (int)device->index,
-                          device->name, device->arch, gpu->driver->error_text(code), code,
-                          *advice ? "; " : "", advice, length ? "\n" : "", length, log);
+                          size, image_kind((const unsigned char *)image, size), gpu->name,
+                          (int)device->index, device->name, device->arch,
+                          gpu->driver->error_text(code), code, *advice ? "; " : "", advice,
+                          length ? "\n" : "", length, log);
 }
 
 /* Takes `image`, which ends with a zero that `size` does not count. */
@@ -310,13 +330,17 @@ static int check_launch(const struct silo_gpu_device *device, const char *kernel
 }
 
 static void set_grid_limit(const struct silo_gpu_device *device, struct silo_function *function) {
+    const uint32_t *cluster = function->cluster;
+    if (cluster[0] == 1 && cluster[1] == 1 && cluster[2] == 1)
+        function->counts_blocks = 0; /* there is nothing to divide */
     for (int axis = 0; axis < 3; axis++) {
+        function->per_program[axis] = function->counts_blocks ? 1 : cluster[axis];
         uint64_t limit = (uint64_t)device->grid_limit[axis];
         if (device->gpu->counts_threads) {
             const uint64_t most = UINT32_MAX / function->block[axis];
             limit = limit < most ? limit : most;
         }
-        function->grid_limit[axis] = (uint32_t)(limit / function->cluster[axis]);
+        function->grid_limit[axis] = (uint32_t)(limit / function->per_program[axis]);
     }
 }
 

@@ -47,11 +47,12 @@ void silo_binary_release(struct silo_binary *binary); /* NULL is allowed */
 void silo_binary_launched_on(struct silo_binary *binary, void *stream);
 
 /* Fill `function` (whose launch parameters the caller has set: block, cluster, shared_bytes,
- * scratch, cooperative, pdl, cpu_*) with handle, device, memory_type, grid_limit and attributes,
- * for the symbol `entry`. `kernel` is for messages, and on a CPU kept as function->name: it must
- * live as long. Checks what the launch asks for against the device and the code: -1 with
- * SILO_ERROR_LIMIT (shared memory, threads, blocks, clusters, cooperative, PDL), _LOAD (no such
- * kernel, not a function), _FAULT, _MEMORY. The function is good as long as the binary. */
+ * counts_blocks, scratch, cooperative, pdl, cpu_*) with handle, device, memory_type, per_program,
+ * grid_limit and attributes, for the symbol `entry`. `kernel` is for messages, and on a CPU kept as
+ * function->name: it must live as long. Checks what the launch asks for against the device and the
+ * code: -1 with SILO_ERROR_LIMIT (shared memory, threads, blocks, clusters, cooperative, PDL),
+ * _LOAD (no such kernel, not a function), _FAULT, _MEMORY. The function is good as long as the
+ * binary. */
 int silo_binary_function(struct silo_binary *binary, const char *kernel, const char *entry,
                          struct silo_function *function, silo_error *error);
 

@@ -148,6 +148,7 @@ static int describe(const struct silo_variant *variant, struct silo_function *fu
             (long long)launch->cluster[1], (long long)launch->cluster[2]);
     for (int axis = 0; axis < 3; axis++)
         function->cluster[axis] = (uint32_t)launch->cluster[axis];
+    function->counts_blocks = launch->counts_blocks;
     function->shared_bytes = (uint32_t)launch->shared_bytes;
     function->scratch_bytes = (uint64_t)launch->scratch_bytes;
     function->scratch_align = (uint32_t)launch->scratch_align;

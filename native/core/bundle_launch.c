@@ -92,16 +92,42 @@ struct map_room {
     _Alignas(SILO_MAP_ALIGN) uint8_t maps[SILO_MAX_DESCRIPTORS][SILO_MAP_BYTES];
 };
 
+/* What the map of an array says. -1 with an error that begins after its name. */
+static int describe_array(const struct silo_tagged *tagged, int32_t slot,
+                          const struct silo_map_form *form, struct silo_descriptor *out,
+                          silo_error *error) {
+    const silo_argument *argument = silo_tagged_argument(tagged, slot);
+    const bool shaped = argument->kind == SILO_ARGUMENT_ARRAY;
+    int64_t room[SILO_MAX_AXES];
+    if (!shaped && silo_map_reads_shape(form))
+        return silo_fail(error, SILO_ERROR_SHAPE,
+                         "is given without a shape, of which its tensor map is made");
+    return silo_map_of_array(form, tagged->slots[slot], shaped ? argument->rank : 0,
+                             argument->shape, shaped ? silo_tagged_strides(argument, room) : room,
+                             out, error);
+}
+
 static void *encode_map(void *context, int32_t slot, const struct silo_map_form *form) {
     struct map_room *room = context;
     const struct silo_tagged *tagged = &room->call->tagged;
-    const struct silo_descriptor *descriptor = &tagged->descriptors[tagged->slots[slot]];
+    const struct silo_descriptor *descriptor;
+    struct silo_descriptor array;
     silo_error why = {.code = SILO_OK};
     void *map = room->maps[room->used++]; /* a binding has no more maps than there is room */
-    if (silo_tensor_map_encode(room->served->function.device, form, descriptor, map, &why) == 0)
+    int result = 0;
+    if (form->of_array) {
+        descriptor = &array;
+        result = describe_array(tagged, slot, form, &array, &why);
+    } else {
+        descriptor = &tagged->descriptors[tagged->slots[slot]];
+    }
+    if (result == 0)
+        result = silo_tensor_map_encode(room->served->function.device, form, descriptor, map, &why);
+    if (result == 0)
         return map;
-    silo_fail_driver(room->error, why.code, why.driver_code, "%s: the tensor descriptor '%s' %s",
-                     tagged->intake->kernel, silo_intake_name(tagged->intake, slot), why.text);
+    silo_fail_driver(room->error, why.code, why.driver_code, "%s: %s '%s' %s",
+                     tagged->intake->kernel, form->of_array ? "argument" : "the tensor descriptor",
+                     silo_intake_name(tagged->intake, slot), why.text);
     return NULL;
 }
 

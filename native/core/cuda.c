@@ -44,8 +44,9 @@ SILO_INLINE int launch_here(const struct silo_launch *launch) {
     const struct silo_function *function = launch->function;
     /* Limits hold the products below 2^32. */
     const struct cuda_launch_config config = {
-        .grid = {launch->grid[0] * function->cluster[0], launch->grid[1] * function->cluster[1],
-                 launch->grid[2] * function->cluster[2]},
+        .grid = {launch->grid[0] * function->per_program[0],
+                 launch->grid[1] * function->per_program[1],
+                 launch->grid[2] * function->per_program[2]},
         .block = {function->block[0], function->block[1], function->block[2]},
         .shared_bytes = function->shared_bytes,
         .stream = launch->stream,

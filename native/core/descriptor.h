@@ -10,6 +10,9 @@
 #define SILO_MAX_RANK 5
 /* Of one call; 32 tensor maps fill the 4 KiB of parameters that every driver takes. */
 #define SILO_MAX_DESCRIPTORS 32
+/* Tensor maps of one array that a kernel takes: to load it and to store it. A call holds so many
+ * for each argument. */
+#define SILO_MAX_ARRAY_MAPS 2
 
 /* What one descriptor of a call says, as the parameters of a kernel need it. */
 struct silo_descriptor {

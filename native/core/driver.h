@@ -23,12 +23,14 @@ struct silo_function {
     int32_t device_index;
     uint16_t block[3];        /* threads of a block on each axis */
     uint16_t attribute_count; /* of `attributes` */
-    uint32_t cluster[3];      /* blocks of one program; the grid counts programs */
+    uint32_t per_program[3];  /* blocks of one program: the cluster, 1 where grids count blocks */
     uint32_t shared_bytes;    /* dynamic */
     uint32_t grid_limit[3];   /* the largest number of programs on each axis */
+    uint32_t counts_blocks;   /* 1: a grid counts blocks, and the cluster has to divide it */
     uint64_t scratch_bytes;   /* per program */
     uint64_t profile_bytes;   /* per program; the same for profiling scratch memory */
     uint32_t scratch_align, profile_align;
+    uint32_t cluster[3]; /* blocks of a cluster on each axis */
     int cooperative;
     int pdl;
     uint32_t cpu_chunk;    /* programs of one task on a CPU; 0: by the number of threads */

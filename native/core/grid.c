@@ -131,6 +131,12 @@ struct silo_grid_fault silo_grid_limits(const struct silo_function *function,
                                             .axis = (uint8_t)axis,
                                             .limit = function->grid_limit[axis]};
     }
+    for (int axis = 0; axis < 3 && function->counts_blocks; axis++) {
+        if (dims[axis] % function->cluster[axis] != 0)
+            return (struct silo_grid_fault){.reason = SILO_GRID_CLUSTER,
+                                            .axis = (uint8_t)axis,
+                                            .limit = function->cluster[axis]};
+    }
     return (struct silo_grid_fault){.reason = SILO_GRID_ENDLESS};
 }
 
@@ -164,6 +170,13 @@ int silo_grid_refuse(const struct silo_grid_fault *fault, const char *kernel, co
             error, SILO_ERROR_GRID,
             "%s: grid (%lld, %lld, %lld): dimension %c is limited to %llu on this device", kernel,
             x, y, z, axis, (unsigned long long)fault->limit);
+    case SILO_GRID_CLUSTER:
+        return silo_fail(
+            error, SILO_ERROR_GRID,
+            "%s: grid (%lld, %lld, %lld): the %lld blocks along %c are no whole clusters of %llu; "
+            "round the grid up to a multiple of %llu, or use a cluster that divides it",
+            kernel, x, y, z, (long long)dims[fault->axis], axis, (unsigned long long)fault->limit,
+            (unsigned long long)fault->limit);
     case SILO_GRID_ENDLESS:
     case SILO_GRID_NONE:
         break;

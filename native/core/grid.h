@@ -41,6 +41,7 @@ enum silo_grid_reason {
     SILO_GRID_NOT_INTEGER, /* argument `slot` is no signed 64-bit integer, and the grid reads it */
     SILO_GRID_NEGATIVE,
     SILO_GRID_TOO_LARGE, /* `limit` of the device */
+    SILO_GRID_CLUSTER,   /* no multiple of `limit`, the blocks of a cluster along the axis */
     SILO_GRID_ENDLESS,   /* more than SILO_MOST_PROGRAMS */
 };
 
@@ -95,6 +96,12 @@ enum silo_grid_state {
     SILO_GRID_REFUSED, /* silo_grid_limits has the fault */
 };
 
+/* Whether a grid that counts blocks is one of whole clusters. */
+SILO_INLINE bool silo_grid_divides(const struct silo_function *function, const int64_t dims[3]) {
+    return dims[0] % function->cluster[0] == 0 && dims[1] % function->cluster[1] == 0 &&
+           dims[2] % function->cluster[2] == 0;
+}
+
 /* Whether dimensions, none of them negative, are a launch of a function. */
 SILO_INLINE enum silo_grid_state silo_grid_check(const struct silo_function *function,
                                                  const int64_t dims[3]) {
@@ -104,6 +111,8 @@ SILO_INLINE enum silo_grid_state silo_grid_check(const struct silo_function *fun
         if (SILO_UNLIKELY((uint64_t)dims[axis] > function->grid_limit[axis]))
             return SILO_GRID_REFUSED;
     }
+    if (SILO_UNLIKELY(function->counts_blocks) && !silo_grid_divides(function, dims))
+        return SILO_GRID_REFUSED;
     int64_t plane, total;
     if (SILO_UNLIKELY(__builtin_mul_overflow(dims[0], dims[1], &plane) ||
                       __builtin_mul_overflow(plane, dims[2], &total) || total > SILO_MOST_PROGRAMS))

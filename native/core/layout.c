@@ -37,20 +37,39 @@ static bool has_parts(const struct silo_launch_info *launch, struct silo_string 
     return false;
 }
 
+/* That of a slot: maps of one parameter have the order of its slots; the last is that of all that
+ * follow. */
 static const struct silo_tensor_map_info *map_of(const struct silo_launch_info *launch,
-                                                 struct silo_string name) {
+                                                 const struct silo_layout_slot *slot) {
+    uint32_t before = 0;
+    for (const struct silo_layout_slot *other = launch->layout; other < slot; other++)
+        before += is_text(other->type, "tensormap") && same(other->name, slot->name);
+    const struct silo_tensor_map_info *found = NULL;
     for (uint32_t i = 0; i < launch->map_count; i++) {
-        if (same(launch->maps[i].name, name))
-            return &launch->maps[i];
+        if (!same(launch->maps[i].name, slot->name))
+            continue;
+        found = &launch->maps[i];
+        if (before-- == 0)
+            break;
     }
-    return NULL;
+    return found;
+}
+
+static void take_axes(const struct silo_tensor_map_info *info, struct silo_map_form *form) {
+    form->of_array = 1;
+    for (uint32_t i = 0; i < info->rank && i < SILO_MAX_RANK; i++) {
+        const struct silo_map_axis *axis = &info->axes[i];
+        form->axes[i] = axis->axis < 0 ? SILO_NO_AXIS : (int32_t)axis->axis;
+        form->shape[i] = axis->extent;
+        form->strides[i] = axis->stride;
+    }
 }
 
 /* How a map is encoded, checked. */
 static int take_form(const char *kernel, const struct silo_layout_slot *slot,
                      const struct silo_launch_info *launch, struct silo_map_form *form,
                      silo_error *error) {
-    const struct silo_tensor_map_info *info = map_of(launch, slot->name);
+    const struct silo_tensor_map_info *info = map_of(launch, slot);
     if (info == NULL)
         return silo_fail(error, SILO_ERROR_UNSUPPORTED,
                          "%s: parameter %s is a tensor map, and nothing says how to encode it",
@@ -63,6 +82,8 @@ static int take_form(const char *kernel, const struct silo_layout_slot *slot,
     for (uint32_t i = 0; i < info->rank && i < SILO_MAX_RANK; i++)
         form->box[i] =
             info->box[i] < 0 || info->box[i] > UINT32_MAX ? UINT32_MAX : (uint32_t)info->box[i];
+    if (info->axes != NULL)
+        take_axes(info, form);
     silo_error problem;
     if (silo_map_form_check(form, &problem) == 0)
         return 0;

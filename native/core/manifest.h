@@ -166,12 +166,20 @@ struct silo_layout_slot {
     const struct silo_struct_form *form; /* the members of a "struct"; NULL: it is none */
 };
 
+/* What one dimension of an array's tensor map is. */
+struct silo_map_axis {
+    int64_t axis; /* of the array; -1: the extent and the stride (in elements) that follow */
+    int64_t extent, stride;
+};
+
 struct silo_tensor_map_info {
     struct silo_string name;
     int32_t swizzle, element_type;
     uint32_t element_bytes, rank;
     const int64_t *box; /* elements, outermost first */
     bool fp4_padded;
+    const struct silo_map_axis *axes; /* of an array's, one for each of the box; NULL: of a
+                                         descriptor's */
 };
 
 struct silo_launch_option {
@@ -187,7 +195,7 @@ struct silo_launch_info {
     const struct silo_launch_option *options;
     int64_t num_warps, threads, block[3], cluster[3];
     int64_t shared_bytes, scratch_bytes, scratch_align, profile_bytes, profile_align;
-    bool cooperative, pdl;
+    bool cooperative, pdl, counts_blocks;
 };
 
 struct silo_variant {

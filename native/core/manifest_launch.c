@@ -14,8 +14,11 @@ enum {
     MAX_ELEMENT_TYPE = 31,
     MAX_CLUSTER = 1 << 16,
     MAX_ALIGN = 1 << 16,
+    MAX_AXIS = 31,
+    AXES_MINOR = 3, /* the version that added them to tensor maps */
 };
-static const int64_t MAX_COUNT = (INT64_C(1) << 31) - 1, MAX_BYTES = (INT64_C(1) << 48) - 1;
+static const int64_t MAX_COUNT = (INT64_C(1) << 31) - 1, MAX_BYTES = (INT64_C(1) << 48) - 1,
+                     MAX_STRIDE = (INT64_C(1) << 40) - 1;
 
 /* ---- layout ---- */
 
@@ -103,14 +106,58 @@ static int decode_layout(const struct silo_decoding *decoding, const struct silo
 
 /* ---- tensor maps ---- */
 
+static int decode_axis(const struct silo_decoding *decoding, const struct silo_field *field,
+                       const struct silo_json *node, struct silo_map_axis *axis) {
+    if (node->type != SILO_JSON_LIST)
+        return silo_need_integer(decoding, field, node, 0, MAX_AXIS, &axis->axis);
+    axis->axis = -1;
+    if (node->count != 2)
+        return silo_refuse(decoding, field, "not the axes of a tensor map");
+    return silo_need_integer(decoding, field, &node->items[0], 1, MAX_COUNT, &axis->extent) != 0
+               ? -1
+               : silo_need_integer(decoding, field, &node->items[1], 0, MAX_STRIDE, &axis->stride);
+}
+
+/* Those of an array's map, whose rank is known. */
+static int decode_axes(const struct silo_decoding *decoding, const struct silo_field *field,
+                       const struct silo_json *node, struct silo_tensor_map_info *map) {
+    if (silo_need_items(decoding, field, node, MAX_RANK) != 0)
+        return -1;
+    if (decoding->minor < AXES_MINOR)
+        return silo_refuse(decoding, field, "axes are of format 1.%d, and the file of 1.%u",
+                           AXES_MINOR, decoding->minor);
+    if (node->count != map->rank)
+        return silo_refuse(decoding, field, "not the axes of a tensor map");
+    struct silo_map_axis *axes = silo_decoding_array(decoding, map->rank, sizeof *axes);
+    if (axes == NULL)
+        return -1;
+    for (uint32_t i = 0; i < map->rank; i++) {
+        if (decode_axis(decoding, field, &node->items[i], &axes[i]) != 0)
+            return -1;
+    }
+    map->axes = axes;
+    return 0;
+}
+
 static int decode_map(const struct silo_decoding *decoding, const struct silo_field *field,
                       const struct silo_json *node, struct silo_tensor_map_info *map) {
-    enum { NAME, SWIZZLE, ELEMENT_BYTES, ELEMENT_TYPE, BOX, FP4_PADDED, COUNT };
+    enum {
+        NAME,
+        SWIZZLE,
+        ELEMENT_BYTES,
+        ELEMENT_TYPE,
+        BOX,
+        FP4_PADDED,
+        REQUIRED,
+        AXES = REQUIRED,
+        COUNT
+    };
+    static const char *const optional[] = {"axes", NULL};
     static const char *const names[] = {"name",         "swizzle", "element_bytes",
                                         "element_type", "box",     "fp4_padded"};
     const struct silo_json *found[COUNT];
     int64_t swizzle, bytes, type;
-    if (silo_need_members(decoding, field, node, names, COUNT, NULL, found) != 0 ||
+    if (silo_need_members(decoding, field, node, names, REQUIRED, optional, found) != 0 ||
         silo_need_text(decoding, field, found[NAME], &map->name) != 0 ||
         silo_need_integer(decoding, field, found[SWIZZLE], 0, MAX_SWIZZLE, &swizzle) != 0 ||
         silo_need_integer(decoding, field, found[ELEMENT_BYTES], 1, 8, &bytes) != 0 ||
@@ -132,7 +179,7 @@ static int decode_map(const struct silo_decoding *decoding, const struct silo_fi
             return -1;
     }
     map->box = box;
-    return 0;
+    return found[AXES] == NULL ? 0 : decode_axes(decoding, field, found[AXES], map);
 }
 
 static int decode_maps(const struct silo_decoding *decoding, const struct silo_field *field,
@@ -173,13 +220,14 @@ enum {
     REQUIRED,
     BLOCK = REQUIRED,
     TENSOR_MAPS,
+    COUNTS_BLOCKS,
     COUNT
 };
 static const char *const NAMES[COUNT] = {
-    "entry",         "layout",        "num_warps",     "threads",
-    "cluster",       "shared_bytes",  "scratch_bytes", "scratch_align",
-    "profile_bytes", "profile_align", "cooperative",   "pdl",
-    "registers",     "spills",        "block",         "tensor_maps"};
+    "entry",        "layout",        "num_warps",     "threads",       "cluster",
+    "shared_bytes", "scratch_bytes", "scratch_align", "profile_bytes", "profile_align",
+    "cooperative",  "pdl",           "registers",     "spills",        "block",
+    "tensor_maps",  "counts_blocks"};
 
 static int option_order(const void *left, const void *right) {
     const struct silo_launch_option *a = left, *b = right;
@@ -280,6 +328,18 @@ static int decode_align(const struct silo_decoding *decoding, const struct silo_
     return 0;
 }
 
+/* Left out where it is false, and where it says nothing because a cluster is one block. */
+static int decode_counts_blocks(const struct silo_decoding *decoding,
+                                const struct silo_field *field, const struct silo_json *node,
+                                struct silo_launch_info *launch) {
+    const int64_t *cluster = launch->cluster;
+    launch->counts_blocks = node != NULL;
+    return node == NULL || (node->type == SILO_JSON_BOOL && node->integer != 0 &&
+                            (cluster[0] != 1 || cluster[1] != 1 || cluster[2] != 1))
+               ? 0
+               : silo_refuse(decoding, field, "not launch info: counts_blocks");
+}
+
 int silo_decode_launch(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, struct silo_launch_info *launch) {
     const struct silo_json *found[COUNT];
@@ -315,5 +375,7 @@ int silo_decode_launch(const struct silo_decoding *decoding, const struct silo_f
         decode_sizes(decoding, field, found[CLUSTER], MAX_CLUSTER, "a cluster", launch->cluster) !=
             0)
         return -1;
-    return decode_block(decoding, field, found[BLOCK], launch);
+    return decode_counts_blocks(decoding, field, found[COUNTS_BLOCKS], launch) != 0
+               ? -1
+               : decode_block(decoding, field, found[BLOCK], launch);
 }

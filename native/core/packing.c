@@ -1,5 +1,7 @@
 #include "packing.h"
 
+#include "shape.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -47,24 +49,34 @@ static int take_part(const struct silo_layout_item *item, struct silo_packed *ou
     return 0;
 }
 
-/* A descriptor's map, which becomes number `index` of the packing's. */
+/* A map of a descriptor or an array, which becomes number `index` of the packing's. */
 static int take_map(struct silo_packing *packing, const struct silo_layout_item *item,
                     uint8_t index, struct silo_packed *out, silo_error *error) {
     const struct silo_map_form *form = item->map;
     bool good = item->type != NULL && strcmp(item->type, "tensormap") == 0 && is_slot(item->slot) &&
                 form->rank >= 1 && form->rank <= SILO_MAX_RANK;
     for (uint32_t i = 0; good && i < form->rank; i++)
-        good = form->box[i] >= 1 && form->box[i] <= 256; /* what the driver takes */
+        good = form->box[i] >= 1 && form->box[i] <= 256 && /* what the driver takes */
+               form->axes[i] >= SILO_NO_AXIS && form->axes[i] < SILO_MAX_AXES &&
+               form->element_bytes != 0;
     if (!good)
         return silo_fail(error, SILO_ERROR_UNSUPPORTED, "not a tensor map");
-    for (uint32_t i = 0; i < packing->count; i++) { /* a call holds one map an argument */
+    uint32_t others = 0;
+    for (uint32_t i = 0; i < packing->count; i++) {
         const struct silo_packed *other = &packing->packed[i];
-        if (other->pack == SILO_PACK_DESCRIPTOR && other->part == SILO_PART_MAP &&
-            other->slot == item->slot)
-            return silo_fail(error, SILO_ERROR_UNSUPPORTED, "two tensor maps of one parameter");
+        others += other->part == SILO_PART_MAP && other->slot == item->slot &&
+                  (other->pack == SILO_PACK_DESCRIPTOR || other->pack == SILO_PACK_ARRAY_MAP);
     }
+    if (!form->of_array && others != 0)
+        return silo_fail(error, SILO_ERROR_UNSUPPORTED, "two tensor maps of one parameter");
+    if (others >= SILO_MAX_ARRAY_MAPS)
+        return silo_fail(error, SILO_ERROR_UNSUPPORTED, "three tensor maps of one array");
     packing->maps[index] = *form;
     *out = descriptor_part(item, SILO_PART_MAP, index, form->rank);
+    if (form->of_array) {
+        out->pack = SILO_PACK_ARRAY_MAP;
+        out->abi = SILO_ABI_ARRAY;
+    }
     return 0;
 }
 
@@ -161,6 +173,7 @@ void silo_packing_clear(struct silo_packing *packing) {
 const char *silo_packed_noun(const struct silo_packed *packed, char *buffer, size_t size) {
     switch ((enum silo_abi)packed->abi) {
     case SILO_ABI_POINTER:
+    case SILO_ABI_ARRAY:
         return "an array";
     case SILO_ABI_BOOL:
         return "a bool";
@@ -205,6 +218,7 @@ bool silo_packed_fits(const struct silo_packed *packed, uint64_t code) {
     case SILO_ABI_DESCRIPTOR:
         return kind == SILO_VALUE_DESCRIPTOR && silo_block_rank(code) == packed->rank;
     case SILO_ABI_STRUCT:
+    case SILO_ABI_ARRAY:
         return kind == SILO_VALUE_POINTER;
     case SILO_ABI_NULL:
         break;

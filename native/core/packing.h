@@ -18,6 +18,7 @@ enum silo_pack {
     SILO_PACK_PROFILE,
     SILO_PACK_DESCRIPTOR, /* a part of a tensor descriptor */
     SILO_PACK_STRUCT,     /* address, extents and strides of an array, by value */
+    SILO_PACK_ARRAY_MAP,  /* the tensor map of an array */
 };
 
 /* What the binary takes in that place; checked when a binding enters the guard table. */
@@ -30,6 +31,7 @@ enum silo_abi {
     SILO_ABI_NULL,
     SILO_ABI_DESCRIPTOR,
     SILO_ABI_STRUCT,
+    SILO_ABI_ARRAY, /* an array with an address and a shape, of which a map is made */
 };
 
 /* Structs of one binary: their words lie on the stack of a launch. */
@@ -117,8 +119,8 @@ struct silo_values {
     const uint64_t *const *layouts;
 };
 
-/* Where the encoded map of the descriptor of parameter `slot` lies, as long as the launch needs it;
- * NULL: there is none, for which the function knows the reason. */
+/* Where the encoded map of the descriptor or array of parameter `slot` lies, as long as the launch
+ * needs it; NULL: there is none, for which the function knows the reason. */
 typedef void *silo_map_function(void *context, int32_t slot, const struct silo_map_form *form);
 
 #define SILO_ALL_PACKED (-1)
@@ -183,6 +185,11 @@ SILO_INLINE int32_t silo_pack(const struct silo_packing *packing, const struct s
             break;
         case SILO_PACK_STRUCT:
             params[i] = silo_pack_struct(packing, packed, values, params);
+            if (SILO_UNLIKELY(params[i] == NULL))
+                return (int32_t)i;
+            break;
+        case SILO_PACK_ARRAY_MAP:
+            params[i] = map(context, packed->slot, &packing->maps[packed->axis]);
             if (SILO_UNLIKELY(params[i] == NULL))
                 return (int32_t)i;
             break;

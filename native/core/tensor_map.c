@@ -55,6 +55,71 @@ int silo_map_form_check(const struct silo_map_form *form, silo_error *error) {
     return 0;
 }
 
+/* ---- arrays ---- */
+
+bool silo_map_reads_shape(const struct silo_map_form *form) {
+    for (uint32_t i = 0; i < form->rank; i++) {
+        if (form->axes[i] != SILO_NO_AXIS)
+            return true;
+    }
+    return false;
+}
+
+/* What is wrong with an extent or a stride ("shape", "strides") of the array or the form. */
+static int refuse_axis(silo_error *error, const char *what, int32_t axis, int64_t value,
+                       const char *wanted) {
+    if (axis == SILO_NO_AXIS)
+        return silo_fail(error, SILO_ERROR_SHAPE, "is taken with %s %lld; %s", what,
+                         (long long)value, wanted);
+    return silo_fail(error, SILO_ERROR_SHAPE, "has %s[%d] = %lld; %s", what, (int)axis,
+                     (long long)value, wanted);
+}
+
+int silo_map_of_array(const struct silo_map_form *form, uint64_t address, int32_t ndim,
+                      const int64_t *sizes, const int64_t *strides, struct silo_descriptor *out,
+                      silo_error *error) {
+    memset(out, 0, sizeof *out);
+    out->address = address;
+    out->rank = form->rank;
+    if (address == 0)
+        return silo_fail(error, SILO_ERROR_NULL, "has no memory, which its tensor map needs");
+    if (address & 15)
+        return silo_fail(error, SILO_ERROR_MISALIGNED,
+                         "lies at %#llx, which is not a multiple of 16 bytes, as its tensor map "
+                         "needs it: copy it to memory of its own",
+                         (unsigned long long)address);
+    for (uint32_t i = form->rank;
+         i-- > 0;) { /* the innermost first: of a turned array it says why */
+        const int32_t axis = form->axes[i];
+        const bool innermost = i + 1 == form->rank;
+        if (axis != SILO_NO_AXIS && (axis < 0 || axis >= ndim))
+            return silo_fail(error, SILO_ERROR_SHAPE,
+                             "has %d dimensions, and its tensor map is made of axis %d", (int)ndim,
+                             (int)axis);
+        const int64_t size = axis == SILO_NO_AXIS ? form->shape[i] : sizes[axis];
+        int64_t stride = axis == SILO_NO_AXIS ? form->strides[i] : strides[axis];
+        if (size < 1 || size > INT32_MAX)
+            return refuse_axis(error, "shape", axis, size,
+                               "a tensor map's extents are 1 to 2^31 - 1");
+        if (size == 1) /* nothing steps along it */
+            stride = innermost ? 1 : 0;
+        if (innermost && stride != 1)
+            return refuse_axis(error, "strides", axis, stride,
+                               "the kernel's code takes an array that is contiguous (1) along "
+                               "this axis");
+        if (!innermost && (stride < 0 || stride >= (INT64_C(1) << 40) / form->element_bytes ||
+                           ((uint64_t)stride * form->element_bytes & 15) != 0))
+            return refuse_axis(error, "strides", axis, stride,
+                               "a stride of a tensor map is a multiple of 16 bytes, from 0 to "
+                               "2^40");
+        out->shape[i] = size;
+        out->strides[i] = stride;
+    }
+    return 0;
+}
+
+/* ---- encoding ---- */
+
 /* Maps made by drivers up to 13.1 of arrays below 128 KiB have a bit that must not be set; CUTLASS
  * and Triton clear it too. */
 static void mend(void *map, const struct silo_map_form *form, const uint64_t *sizes,

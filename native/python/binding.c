@@ -1,6 +1,7 @@
 /* Bindings: loaded kernels joined to the parameters of one launcher. */
 #include "errors.h"
 #include "kernel.h"
+#include "shape.h"
 
 PyTypeObject *silo_binding_type;
 
@@ -18,6 +19,34 @@ static int read_leaves(PyObject *leaves, struct silo_struct_form *form) {
     return 0;
 }
 
+/* What the dimensions of an array's map are: axes of the array, and pairs of an extent and a
+ * stride.
+ */
+static int read_axes(PyObject *axes, struct silo_map_form *form) {
+    if (PyTuple_Size(axes) != (Py_ssize_t)form->rank) {
+        PyErr_SetString(PyExc_ValueError, "a tensor map has one axis for each extent of its box");
+        return -1;
+    }
+    form->of_array = 1;
+    for (uint32_t i = 0; i < form->rank && i < SILO_MAX_RANK; i++) {
+        PyObject *axis = PyTuple_GetItem(axes, (Py_ssize_t)i);
+        long long extent, stride;
+        if (PyTuple_Check(axis)) {
+            if (!PyArg_ParseTuple(axis, "LL", &extent, &stride))
+                return -1;
+            form->axes[i] = SILO_NO_AXIS;
+            form->shape[i] = extent;
+            form->strides[i] = stride;
+            continue;
+        }
+        const long number = PyLong_AsLong(axis);
+        if (number == -1 && PyErr_Occurred())
+            return -1;
+        form->axes[i] = number < 0 || number >= SILO_MAX_AXES ? SILO_MAX_AXES : (int32_t)number;
+    }
+    return 0;
+}
+
 /* Where what items refer to is written. */
 struct item_forms {
     struct silo_map_form map;
@@ -26,7 +55,7 @@ struct item_forms {
 
 /* (slot, type, writes), with (leaves) besides where it is a struct, with (part, rank) where it is a
  * part of a descriptor, or with (element type, element bytes, swizzle, fp4, box) where it is a
- * descriptor's map. */
+ * descriptor's map and (axes) after these where it is an array's. */
 static int read_item(PyObject *item, struct silo_layout_item *out, struct item_forms *forms) {
     struct silo_map_form *form = &forms->map;
     int slot, writes;
@@ -43,12 +72,13 @@ static int read_item(PyObject *item, struct silo_layout_item *out, struct item_f
         if (!PyArg_ParseTuple(item, "ispsi", &slot, &out->type, &writes, &out->part, &rank))
             return -1;
         out->rank = rank < 0 ? 0 : (uint32_t)rank;
-    } else if (members == 8) {
+    } else if (members == 8 || members == 9) {
         int fp4;
-        PyObject *box;
+        PyObject *box, *axes = NULL;
         memset(form, 0, sizeof *form);
-        if (!PyArg_ParseTuple(item, "ispiIipO!", &slot, &out->type, &writes, &form->element_type,
-                              &form->element_bytes, &form->swizzle, &fp4, &PyTuple_Type, &box))
+        if (!PyArg_ParseTuple(item, "ispiIipO!|O!", &slot, &out->type, &writes, &form->element_type,
+                              &form->element_bytes, &form->swizzle, &fp4, &PyTuple_Type, &box,
+                              &PyTuple_Type, &axes))
             return -1;
         form->rank = (uint32_t)PyTuple_Size(box);
         form->fp4_padded = fp4 != 0;
@@ -57,6 +87,8 @@ static int read_item(PyObject *item, struct silo_layout_item *out, struct item_f
             PyErr_Clear();
             form->box[i] = extent > UINT32_MAX ? UINT32_MAX : (uint32_t)extent;
         }
+        if (axes != NULL && read_axes(axes, form) != 0)
+            return -1;
         out->map = form;
     } else if (!PyArg_ParseTuple(item, "isp", &slot, &out->type, &writes)) {
         return -1;
@@ -154,6 +186,7 @@ static void binding_dealloc(PyObject *object) {
     Py_XDECREF(self->config);
     Py_XDECREF(self->tag);
     Py_XDECREF(self->effects);
+    Py_XDECREF(self->maps);
     Py_XDECREF((PyObject *)self->loaded);
     PyTypeObject *type = Py_TYPE(object);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);

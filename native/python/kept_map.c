@@ -6,6 +6,8 @@
 
 /* Kept on one descriptor: for kernels with other blocks or swizzles. */
 #define MAX_MAPS 8
+/* Kept on one binding: for its parameters, and for arrays that take turns. */
+#define MAX_ARRAY_MAPS 16
 
 /* All that a map depends on; compared as bytes, so it is cleared before it is filled. */
 struct map_key {
@@ -48,6 +50,15 @@ static PyObject *map_bytes(PyObject *self, PyObject *unused) {
     return PyBytes_FromStringAndSize(map_of((struct tensor_map *)self), SILO_MAP_BYTES);
 }
 
+/* "KERNEL: argument 'NAME' ..."; -1. */
+static int refuse_array(const struct silo_plan *plan, int32_t index, const char *text) {
+    PyObject *cause = silo_take_exception();
+    PyErr_Format(silo_argument_error, "%U: argument '%U' %s", plan->kernel, plan->names[index],
+                 text);
+    silo_chain(cause);
+    return -1;
+}
+
 static int encode(const struct silo_plan *plan, int32_t index, int32_t device_id,
                   struct tensor_map *made) {
     struct silo_gpu_device *device = silo_gpu_get_device("cuda", device_id);
@@ -61,7 +72,43 @@ static int encode(const struct silo_plan *plan, int32_t index, int32_t device_id
         return silo_raise_as(silo_device_error, &error);
     if (error.driver_code != 0)
         silo_gpu_error(device->gpu, "cuTensorMapEncodeTiled", error.driver_code); /* the cause */
-    return silo_refuse_descriptor(plan->kernel, plan->names[index], "%s", error.text);
+    return made->key.form.of_array
+               ? refuse_array(plan, index, error.text)
+               : silo_refuse_descriptor(plan->kernel, plan->names[index], "%s", error.text);
+}
+
+/* The map of `key` in a list, which `frame` holds then; NULL: it is not there. `first` (owned or
+ * NULL) is the caller's only then. */
+static void *find(PyObject *first, const struct map_key *key, struct silo_frame *frame) {
+    for (PyObject *at = first; at != NULL; at = ((struct tensor_map *)at)->next) {
+        struct tensor_map *known = (struct tensor_map *)at;
+        if (memcmp(&known->key, key, sizeof *key) == 0) {
+            frame->holds.object[frame->holds.objects++] = first; /* which keeps those after it */
+            return map_of(known);
+        }
+    }
+    return NULL;
+}
+
+/* A map of `key`, not encoded, that `frame` holds, before a list of at most `most`; takes `first`.
+ * NULL with an exception set. */
+static struct tensor_map *prepend(PyObject *first, const struct map_key *key, uint32_t most,
+                                  struct silo_frame *frame) {
+    struct tensor_map *made = (struct tensor_map *)PyType_GenericAlloc(map_type, 0);
+    if (made == NULL) {
+        Py_XDECREF(first);
+        return NULL;
+    }
+    made->key = *key;
+    const uint32_t depth = first ? ((struct tensor_map *)first)->depth + 1 : 0;
+    if (depth + 1 < most) {
+        made->depth = depth;
+        made->next = first;
+    } else {
+        Py_XDECREF(first);
+    }
+    frame->holds.object[frame->holds.objects++] = (PyObject *)made;
+    return made;
 }
 
 void *silo_descriptor_map(const struct silo_plan *plan, int32_t index,
@@ -84,31 +131,57 @@ void *silo_descriptor_map(const struct silo_plan *plan, int32_t index,
         PyErr_Clear(); /* none yet, or an object that takes no attributes */
     else if (Py_TYPE(first) != map_type)
         Py_CLEAR(first); /* None, in a copy that went through pickle */
-    for (PyObject *at = first; at != NULL; at = ((struct tensor_map *)at)->next) {
-        struct tensor_map *known = (struct tensor_map *)at;
-        if (memcmp(&known->key, &key, sizeof key) == 0) {
-            frame->holds.object[frame->holds.objects++] = first; /* which keeps those after it */
-            return map_of(known);
-        }
-    }
-    struct tensor_map *made = (struct tensor_map *)PyType_GenericAlloc(map_type, 0);
-    if (made == NULL) {
-        Py_XDECREF(first);
-        return NULL;
-    }
-    made->key = key;
-    const uint32_t depth = first ? ((struct tensor_map *)first)->depth + 1 : 0;
-    if (depth + 1 < MAX_MAPS) {
-        made->depth = depth;
-        made->next = first;
-    } else {
-        Py_XDECREF(first);
-    }
-    frame->holds.object[frame->holds.objects++] = (PyObject *)made;
-    if (encode(plan, index, frame->device_id, made) != 0)
+    void *known = find(first, &key, frame);
+    if (known != NULL)
+        return known;
+    struct tensor_map *made = prepend(first, &key, MAX_MAPS, frame);
+    if (made == NULL || encode(plan, index, frame->device_id, made) != 0)
         return NULL;
     if (silo_descriptor_keep(object, (PyObject *)made) != 0)
         PyErr_Clear(); /* no room for attributes: encoded at every call */
+    return map_of(made);
+}
+
+/* What the map of an array says; -1 with an exception set. */
+static int describe(const struct silo_plan *plan, int32_t index, const struct silo_map_form *form,
+                    PyObject *object, uint64_t address, struct silo_descriptor *out) {
+    static const char wanted[] = "an array with a shape, of which its tensor map is made";
+    struct silo_shape shape = {.ndim = 0};
+    silo_error error;
+    if (silo_map_reads_shape(form)) {
+        const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
+        if (adapter == NULL)
+            return -1;
+        if (silo_shape_read(object, adapter, &shape) != 0 || !shape.whole)
+            return silo_bad_argument(plan->kernel, plan->names[index], wanted, object);
+    }
+    if (silo_map_of_array(form, address, shape.ndim, shape.sizes, shape.strides, out, &error) == 0)
+        return 0;
+    return refuse_array(plan, index, error.text);
+}
+
+void *silo_array_map(const struct silo_plan *plan, struct silo_binding *binding, int32_t index,
+                     const struct silo_map_form *form, PyObject *const *arguments,
+                     struct silo_frame *frame) {
+    struct map_key key;
+    memset(&key, 0, sizeof key);
+    key.form = *form;
+    if (describe(plan, index, form, arguments[index], frame->slots[index], &key.descriptor) != 0)
+        return NULL;
+    SILO_LOCK(&binding->maps_lock);
+    PyObject *first = Py_XNewRef(binding->maps);
+    SILO_UNLOCK(&binding->maps_lock);
+    void *known = find(first, &key, frame);
+    if (known != NULL)
+        return known;
+    struct tensor_map *made = prepend(first, &key, MAX_ARRAY_MAPS, frame);
+    if (made == NULL || encode(plan, index, frame->device_id, made) != 0)
+        return NULL;
+    SILO_LOCK(&binding->maps_lock);
+    PyObject *before = binding->maps;
+    binding->maps = Py_NewRef((PyObject *)made);
+    SILO_UNLOCK(&binding->maps_lock);
+    Py_XDECREF(before);
     return map_of(made);
 }
 

@@ -1,11 +1,13 @@
 /* Kernels in memory. A LoadedKernel is an artifact handed to a driver; a Binding is a LoadedKernel
- * joined to the parameters of one launcher. Both are immutable once made. */
+ * joined to the parameters of one launcher. Both are immutable once made, but for what a binding
+ * remembers of its last calls. */
 #ifndef SILO_KERNEL_H
 #define SILO_KERNEL_H
 
 #include "binary.h"
 #include "driver.h"
 #include "given_grid.h"
+#include "locks.h"
 #include "packing.h"
 #include "python.h"
 
@@ -25,6 +27,8 @@ struct silo_binding {
     struct silo_packing packing;
     struct silo_grid_programs grid;
     PyObject *effects; /* owned dict, NULL: nobody said. Hooks are told; never written */
+    PyObject *maps;    /* owned: encoded maps of arrays (kept_map.h); NULL: none yet */
+    silo_lock maps_lock;
 };
 
 extern PyTypeObject *silo_loaded_type;

@@ -191,12 +191,16 @@ static int raise_launch_error(const struct silo_launcher *self, const struct sil
 /* Of one launch, for its tensor maps. */
 struct map_call {
     const struct silo_plan *plan;
+    struct silo_binding *binding;
+    PyObject *const *arguments;
     struct silo_frame *frame;
 };
 
 static void *kept_map(void *context, int32_t slot, const struct silo_map_form *form) {
     const struct map_call *call = context;
-    return silo_descriptor_map(call->plan, slot, form, call->frame);
+    return form->of_array
+               ? silo_array_map(call->plan, call->binding, slot, form, call->arguments, call->frame)
+               : silo_descriptor_map(call->plan, slot, form, call->frame);
 }
 
 /* Parameter `number` of the binary cannot be made: a map, for which an exception is set, or a
@@ -226,7 +230,7 @@ SILO_INLINE int run(struct silo_launcher *self, const struct silo_inputs *inputs
     void *params[binding->packing.room];
     const struct silo_values values = {frame->slots, frame->scratch, frame->descriptors,
                                        frame->layouts};
-    struct map_call call = {&self->plan, frame};
+    struct map_call call = {&self->plan, binding, inputs->arguments, frame};
     const int32_t packed = silo_pack(&binding->packing, &values, params, kept_map, &call);
     if (SILO_UNLIKELY(packed != SILO_ALL_PACKED))
         return raise_not_packed(&self->plan, &binding->packing, frame, packed);

@@ -48,21 +48,35 @@ static int set_block(struct silo_function *function, PyObject *kernel, const lon
 }
 
 static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"module",        "entry",         "name",          "block",
-                            "cluster",       "shared_bytes",  "scratch_bytes", "scratch_align",
-                            "profile_bytes", "profile_align", "chunk",         "threads",
-                            "together",      "cooperative",   "pdl",           NULL};
+    static char *names[] = {"module",
+                            "entry",
+                            "name",
+                            "block",
+                            "cluster",
+                            "shared_bytes",
+                            "scratch_bytes",
+                            "scratch_align",
+                            "profile_bytes",
+                            "profile_align",
+                            "chunk",
+                            "threads",
+                            "together",
+                            "cooperative",
+                            "pdl",
+                            "counts_blocks",
+                            NULL};
     PyObject *module, *entry, *name = NULL;
     unsigned long long scratch = 0, profile = 0;
     long long block[3] = {1, 1, 1};
     struct silo_function asked = {
         .cluster = {1, 1, 1}, .scratch_align = 1, .profile_align = 1, .cpu_together = 1024};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OU|U$(LLL)(III)IKIKIIIIpp", names, &module,
-                                     &entry, &name, &block[0], &block[1], &block[2],
-                                     &asked.cluster[0], &asked.cluster[1], &asked.cluster[2],
-                                     &asked.shared_bytes, &scratch, &asked.scratch_align, &profile,
-                                     &asked.profile_align, &asked.cpu_chunk, &asked.cpu_threads,
-                                     &asked.cpu_together, &asked.cooperative, &asked.pdl))
+    int counts_blocks = 0;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, keywords, "OU|U$(LLL)(III)IKIKIIIIppp", names, &module, &entry, &name, &block[0],
+            &block[1], &block[2], &asked.cluster[0], &asked.cluster[1], &asked.cluster[2],
+            &asked.shared_bytes, &scratch, &asked.scratch_align, &profile, &asked.profile_align,
+            &asked.cpu_chunk, &asked.cpu_threads, &asked.cpu_together, &asked.cooperative,
+            &asked.pdl, &counts_blocks))
         return NULL;
     if (Py_TYPE(module) != silo_cpu_module_type && Py_TYPE(module) != silo_gpu_module_type &&
         Py_TYPE(module) != silo_library_type)
@@ -74,6 +88,7 @@ static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywor
         return NULL;
     asked.scratch_bytes = scratch;
     asked.profile_bytes = profile;
+    asked.counts_blocks = (uint32_t)counts_blocks;
     struct silo_loaded *self = (struct silo_loaded *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;
@@ -165,7 +180,8 @@ int silo_loaded_init(PyObject *module) {
         {Py_tp_doc,
          "LoadedKernel(module, entry, name=entry, *, block=(1, 1, 1), cluster=(1, 1, 1), "
          "shared_bytes=0, scratch_bytes=0, scratch_align=1, profile_bytes=0, "
-         "profile_align=1, chunk=0, threads=0, together=1024, cooperative=False, pdl=False)\n--\n\n"
+         "profile_align=1, chunk=0, threads=0, together=1024, cooperative=False, pdl=False, "
+         "counts_blocks=False)\n--\n\n"
          "A kernel handed to a driver; keeps its module loaded."},
         {0, NULL},
     };

@@ -98,6 +98,7 @@ class LoadedKernel:
         together: int = 1024,
         cooperative: bool = False,
         pdl: bool = False,
+        counts_blocks: bool = False,
     ) -> LoadedKernel: ...
     @property
     def entry(self) -> str: ...

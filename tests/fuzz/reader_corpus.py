@@ -101,6 +101,8 @@ def _specialization(random: Random) -> Specialization:
 
 def _launch(random: Random) -> LaunchInfo:
     maps = (TensorMap("desc", 3, 2, 6, (64, 64)), TensorMap("desc", 0, 1, 0, (1 << 20,), fp4_padded=True))
+    axes = random.choice(((0, 31), (1, (1, 0)), (((1 << 31) - 1, (1 << 40) - 1), (64, 1))))
+    maps = random.choice((maps, (TensorMap("desc", 3, 2, 6, (64, 64), axes=axes),)))
     return LaunchInfo(
         entry="add",
         layout=(
@@ -122,6 +124,7 @@ def _launch(random: Random) -> LaunchInfo:
         cooperative=True,
         tensor_maps=maps if random.random() < 0.5 else (),
         options=(("cpu_chunk", 3), ("cpu_threads", 1)) if random.random() < 0.5 else (),
+        counts_blocks=random.random() < 0.5,
     )
 
 

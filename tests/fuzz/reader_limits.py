@@ -105,14 +105,26 @@ def _slots(manifest: Any, random: Random) -> None:
 def _maps(manifest: Any, random: Random) -> None:
     one = {"name": "d", "swizzle": 0, "element_bytes": 2, "element_type": 0, "box": [1], "fp4_padded": False}
     launch = _row(manifest, "launches", random, {})
+    most, far = (1 << 31) - 1, (1 << 40) - 1
     if random.random() < 0.5:
         launch["tensor_maps"] = [one] * _near(random, 1024)
         return
-    name = random.choice(("swizzle", "element_bytes", "element_type", "box"))
+    name = random.choice(("swizzle", "element_bytes", "element_type", "box", "axes"))
     limits: dict[str, list[Any]] = {
         "swizzle": [15, 16, -1, True],
         "element_bytes": [0, 1, 3, 4, 8, 16],
         "element_type": [31, 32],
+        "axes": [
+            [0],
+            [31],
+            [32],
+            [-1],
+            [True],
+            [],
+            None,
+            [0, 1],
+            *([[a, b]] for a in (0, 1, most, most + 1) for b in (-1, 0, far, far + 1)),
+        ],
         "box": [[1] * 5, [1] * 6, [], [1 << 20], [(1 << 20) + 1], [0], [True]],
     }
     launch["tensor_maps"] = [{**one, name: random.choice(limits[name])}]
@@ -139,6 +151,7 @@ def _launch(manifest: Any, random: Random) -> None:
             ("num_stages", (1,)),
             ("entry", ("", " ", "\xad", "a" * 2000, 5)),
             ("tensor_maps", ([], None, {}, 0)),
+            ("counts_blocks", (True, False, 1, None)),
             ("cooperative", (1, 0, None, True, False)),
         )
     )

@@ -124,7 +124,9 @@ def _change(mutant: Mutant) -> None:
         elif how == 4:
             del node[place]
         elif isinstance(node, dict):
-            name = random.choice((*_TEXTS, place, "kind", "extents", "grid", "space", "unseen", "block", "tensor_maps"))
+            name = random.choice(
+                (*_TEXTS, place, "kind", "extents", "grid", "space", "unseen", "block", "tensor_maps", "axes")
+            )
             node[name] = _strange(mutant, None) if how < 7 else node.pop(place)
         elif how == 5:
             node.insert(place, json.loads(json.dumps(node[place])))
@@ -142,7 +144,7 @@ def _limit(mutant: Mutant) -> None:
 
 def _version(mutant: Mutant) -> None:
     """Another version, in the header and mostly in the manifest too."""
-    mutant.minor = mutant.random.choice((0, 1, 2, 2, 3, 255))
+    mutant.minor = mutant.random.choice((0, 1, 2, 2, 3, 3, 4, 255))
     mutant.manifest["format"] = mutant.random.choice(
         ([1, mutant.minor], [1, mutant.minor], [True, mutant.minor], [1, 0], [1], [0, 1], [1, 2, 3], None)
     )

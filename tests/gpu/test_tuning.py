@@ -34,7 +34,7 @@ def study_of(made, *arguments):
     resolver = made.kernel.resolver
     situation = resolver.understand(inspect_call(resolver.native, made.kernel.source.signature, *arguments))
     problem = resolver.problem(situation)
-    return situation, problem.study(situation.specialization, problem.bucket(situation.values))
+    return situation, problem.study(situation.specialization, situation.bucket)
 
 
 def trials_of(made, *arguments):

@@ -267,6 +267,51 @@ static void bad_packings(void) {
     bad_packing(many, 2, 1, "not a part of a tensor descriptor");
     many[1] = (struct silo_layout_item){.type = "tensormap", .slot = 1, .map = &flat};
     bad_packing(many, 2, 1, "not a tensor map");
+    struct silo_map_form array = form;
+    array.of_array = 1;
+    for (int i = 0; i < 3; i++)
+        many[i] = (struct silo_layout_item){.type = "tensormap", .slot = 4, .map = &array};
+    bad_packing(many, 3, 2, "three tensor maps of one array");
+    array.axes[0] = SILO_MAX_AXES;
+    bad_packing(many, 1, 0, "not a tensor map");
+    array.axes[0] = -2;
+    bad_packing(many, 1, 0, "not a tensor map");
+}
+
+/* An array's map takes arrays alone, which have a shape. */
+static void array_packings(void) {
+    const struct silo_map_form form = {.element_type = 7,
+                                       .element_bytes = 4,
+                                       .rank = 2,
+                                       .box = {8, 4},
+                                       .of_array = 1,
+                                       .axes = {0, 1}};
+    const struct silo_layout_item items[] = {
+        {.type = "tensormap", .slot = 0, .map = &form, .writes = true},
+        {.type = "tensormap", .slot = 0, .map = &form},
+    };
+    const struct silo_function function = {0};
+    struct silo_packing packing;
+    int32_t wrong, where = -1;
+    CHECK(silo_packing_init(&packing, items, 2, &function, &wrong, &error) == 0);
+    uint64_t room[2] = {0, 4096};
+    const struct silo_values values = {room + 1, NULL, NULL, NULL};
+    void *params[2];
+    CHECK(silo_pack(&packing, &values, params, no_map, &where) == 0 && where == 0);
+    char text[64];
+    const char *wanted;
+    uint64_t code = SILO_CODE(SILO_VALUE_POINTER, SILO_FLOAT, 32, 0);
+    CHECK(silo_packing_check(&packing, &code, 1, text, sizeof text, &where, &wanted) == 0);
+    code |= SILO_FLAG_READONLY;
+    CHECK(silo_packing_check(&packing, &code, 1, text, sizeof text, &where, &wanted) != 0);
+    CHECK(strstr(wanted, "a writable array") != NULL);
+    static const unsigned others[] = {SILO_VALUE_ADDRESS, SILO_VALUE_NONE, SILO_VALUE_DESCRIPTOR};
+    for (int i = 0; i < 3; i++) {
+        code = SILO_CODE(others[i], 0, 0, 0);
+        CHECK(silo_packing_check(&packing, &code, 1, text, sizeof text, &where, &wanted) != 0);
+        CHECK(strcmp(wanted, "an array") == 0);
+    }
+    silo_packing_clear(&packing);
 }
 
 /* ---- a bundle's layout ---- */
@@ -331,6 +376,15 @@ static void layouts(void) {
     map.swizzle = 0;
     CHECK(pack(&packing, slots, 6, &map) != 0);
     CHECK(says("k: the binary takes 'z', which is not a parameter"));
+    const struct silo_map_axis axes[2] = {{.axis = 3}, {.axis = -1, .extent = 64, .stride = 1}};
+    map.element_bytes = 4;
+    map.axes = axes;
+    slots[4] = (struct silo_layout_slot){TEXT("n"), TEXT("i32"), TEXT(""), NULL};
+    CHECK(pack(&packing, slots, 6, &map) == 0 && packing.packed[0].pack == SILO_PACK_ARRAY_MAP);
+    CHECK(packing.maps[0].of_array == 1 && packing.maps[0].axes[0] == 3);
+    CHECK(packing.maps[0].axes[1] == SILO_NO_AXIS && packing.maps[0].shape[1] == 64 &&
+          packing.maps[0].strides[1] == 1);
+    silo_packing_clear(&packing);
     slots[4] = (struct silo_layout_slot){TEXT("n"), TEXT("i33"), TEXT(""), NULL};
     CHECK(pack(&packing, slots, 6, &map) != 0);
     CHECK(says("k: not a parameter of a kernel's binary: parameter 4, 'n', of type i33"));
@@ -536,6 +590,58 @@ static void maps(void) {
     CHECK(silo_map_form_check(&form, &error) != 0);
 }
 
+static void array_maps(void) {
+    struct silo_map_form form = {.element_bytes = 2,
+                                 .rank = 3,
+                                 .box = {1, 64, 32},
+                                 .of_array = 1,
+                                 .axes = {SILO_NO_AXIS, 1, 0},
+                                 .shape = {5, 0, 0},
+                                 .strides = {4096, 0, 0}};
+    int64_t sizes[2] = {32, 100}, strides[2] = {1, 40};
+    struct silo_descriptor one;
+    CHECK(silo_map_reads_shape(&form));
+    CHECK(silo_map_of_array(&form, 64, 2, sizes, strides, &one, &error) == 0);
+    CHECK(one.rank == 3 && one.address == 64 && one.shape[0] == 5 && one.strides[0] == 4096);
+    CHECK(one.shape[1] == 100 && one.strides[1] == 40 && one.shape[2] == 32 && one.strides[2] == 1);
+    CHECK(silo_map_of_array(&form, 72, 2, sizes, strides, &one, &error) != 0);
+    CHECK(error.code == SILO_ERROR_MISALIGNED &&
+          says("lies at 0x48, which is not a multiple of 16 bytes, as its tensor map needs it: "
+               "copy it to memory of its own"));
+    CHECK(silo_map_of_array(&form, 0, 2, sizes, strides, &one, &error) != 0);
+    CHECK(error.code == SILO_ERROR_NULL);
+    CHECK(silo_map_of_array(&form, 64, 1, sizes, strides, &one, &error) != 0);
+    CHECK(says("has 1 dimensions, and its tensor map is made of axis 1"));
+    strides[1] = 41;
+    CHECK(silo_map_of_array(&form, 64, 2, sizes, strides, &one, &error) != 0);
+    CHECK(says("has strides[1] = 41; a stride of a tensor map is a multiple of 16 bytes, from 0 to "
+               "2^40"));
+    strides[1] = INT64_MAX;
+    CHECK(silo_map_of_array(&form, 64, 2, sizes, strides, &one, &error) != 0);
+    strides[1] = -40;
+    CHECK(silo_map_of_array(&form, 64, 2, sizes, strides, &one, &error) != 0);
+    sizes[1] = 1; /* whose stride is nothing */
+    CHECK(silo_map_of_array(&form, 64, 2, sizes, strides, &one, &error) == 0);
+    CHECK(one.strides[1] == 0);
+    strides[0] = 2;
+    CHECK(silo_map_of_array(&form, 64, 2, sizes, strides, &one, &error) != 0);
+    CHECK(says("has strides[0] = 2; the kernel's code takes an array that is contiguous (1) along "
+               "this axis"));
+    sizes[0] = 0;
+    CHECK(silo_map_of_array(&form, 64, 2, sizes, strides, &one, &error) != 0);
+    CHECK(says("has shape[0] = 0; a tensor map's extents are 1 to 2^31 - 1"));
+    form.axes[1] = form.axes[2] = SILO_NO_AXIS;
+    form.shape[1] = form.shape[2] = 32;
+    form.strides[1] = 4;
+    CHECK(!silo_map_reads_shape(&form));
+    CHECK(silo_map_of_array(&form, 64, 0, NULL, NULL, &one, &error) != 0);
+    CHECK(says("is taken with strides 0; the kernel's code takes an array that is contiguous (1) "
+               "along this axis"));
+    form.strides[2] = 1;
+    form.strides[1] = 8;
+    CHECK(silo_map_of_array(&form, 64, 0, NULL, NULL, &one, &error) == 0 && one.shape[2] == 32);
+}
+
 int main(void) {
     words();
     shapes();
@@ -543,11 +649,13 @@ int main(void) {
     other_grids();
     packing();
     bad_packings();
+    array_packings();
     layouts();
     structs();
     dynamic_layouts();
     descriptors();
     maps();
+    array_maps();
     puts("ok");
     return 0;
 }

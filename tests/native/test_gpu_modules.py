@@ -208,3 +208,20 @@ native.GpuModule("cuda", 0, code)
 assert stub.count("modules") == 0 and stub.count("unloads") == 201 and stub.last("add").count == 200
 """
     )
+
+
+def test_code_of_a_newer_cuda_than_the_driver():
+    gpu_stub.run(
+        HEAD
+        + r"""
+def made_by(release):
+    return code + f"\n// Cuda compilation tools, release {release}, V{release}.59".encode()
+
+for release, said in (("14.1", "made by CUDA 14 and the driver is for CUDA 13: update"), ("13.4", "damaged")):
+    stub.fail("cuModuleLoadDataEx", 200, -1)
+    with pytest.raises(DeviceError, match=said):
+        native.GpuModule("cuda", 0, made_by(release))
+    stub.fail_no_more()
+    assert native.GpuModule("cuda", 0, made_by(release))  # the driver knows better
+"""
+    )

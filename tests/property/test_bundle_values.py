@@ -79,6 +79,7 @@ LAUNCHES = st.builds(
     scratch_align=st.sampled_from([1 << power for power in range(17)]),
     cooperative=st.booleans(),
     pdl=st.booleans(),
+    counts_blocks=st.booleans(),
     registers=st.none() | SIZES,
     spills=st.none() | SIZES,
 )

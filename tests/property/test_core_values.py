@@ -157,7 +157,7 @@ def samples():
             "f",
             (LayoutSlot("x", AbiType.TENSORMAP), LayoutSlot("x", AbiType.I32, "shape.0")),
             registers=3,
-            tensor_maps=(TensorMap("x", 3, 2, 6, (64,)),),
+            tensor_maps=(TensorMap("x", 3, 2, 6, (64,)), TensorMap("x", 3, 2, 6, (8, 64), axes=(0, (64, 1)))),
         ),
         Variant: Variant("k", "s", signature, specialization, config, target),
         CompileJob: CompileJob("cpu", "k", target, "text", {"a": [1]}),

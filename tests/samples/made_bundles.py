@@ -2,8 +2,9 @@
 
 ``add`` takes what it is given and has variants by facts; ``kinds`` has a parameter of every type and a constant;
 ``fails`` fails in every program; ``shaped`` has a grid of an array's shape; ``bare`` has no grid; ``scratched`` needs
-scratch memory, ``clustered`` launch attributes, and ``described`` takes a tensor descriptor (GPUs alone); ``fixed`` was
-built for one shape, ``strict`` for aligned memory; ``hungry`` needs more memory than there is; no CPU loads ``odd``.
+scratch memory, ``clustered`` launch attributes, ``in_blocks`` a grid of whole clusters, and ``described`` takes a
+tensor descriptor (GPUs alone); ``fixed`` was built for one shape, ``strict`` for aligned memory; ``hungry`` needs more
+memory than there is; no CPU loads ``odd``.
 """
 
 from __future__ import annotations
@@ -261,6 +262,9 @@ def _others(maker: _Maker) -> None:
     special = {"cluster": (2, 1, 1), "cooperative": True, "shared_bytes": 2048}
     found = [maker.variant("clustered", "cuda:sm_90", "clustered", rows, *layout, **special)]
     maker.add("clustered", rows, found, Argument("n"))
+    special = {"cluster": (2, 3, 1), "counts_blocks": True}
+    found = [maker.variant("in_blocks", "cuda:sm_90", "clustered", rows, *layout, **special)]
+    maker.add("in_blocks", rows, found, Argument("n"))
     found = [
         maker.variant(
             "fixed",
@@ -300,6 +304,19 @@ def _others(maker: _Maker) -> None:
         maker.variant("described", "hip:gfx942", "described", described, *apart, facts=block),
     ]
     maker.add("described", described, found, Extent("source", 0))
+    mapped = Signature(
+        (Parameter("source", POINTER, dtype("float16"), READ), Parameter("out", POINTER, dtype("float16"), WRITE))
+    )
+    maps = (
+        TensorMap("source", swizzle=3, element_bytes=2, element_type=6, box=(128, 64), axes=(0, 1)),
+        TensorMap("source", swizzle=2, element_bytes=2, element_type=6, box=(64, 32), axes=(1, 0)),
+        TensorMap("out", swizzle=2, element_bytes=2, element_type=6, box=(64, 32), axes=((1024, 512), (512, 1))),
+    )
+    slots = [(name, "tensormap") for name in ("source", "out")]
+    found = [maker.variant("mapped", "cuda:sm_90", "mapped", mapped, *slots, tensor_maps=(maps[0], maps[2]))]
+    maker.add("mapped", mapped, found, Const(4))
+    found = [maker.variant("turned", "cuda:sm_90", "mapped", mapped, *slots, tensor_maps=maps[1:])]
+    maker.add("turned", mapped, found, Const(4))
 
 
 def write_made(path: Path, machine: str = "", *, raw: bool = False) -> Path:

@@ -1,5 +1,7 @@
 """Launchers over code that the stub loads, and arrays that say they are on its devices."""
 
+import struct
+
 import numpy as np
 
 import gpu_stub
@@ -26,6 +28,29 @@ class Array:
 
     def stride(self):
         return tuple(step // self.values.itemsize for step in self.values.strides)
+
+
+def aligned(count, kind):
+    """Numbers on a multiple of 64 bytes."""
+    element = np.dtype(kind)
+    room = np.zeros(count * element.itemsize + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    return room[start : start + count * element.itemsize].view(element)
+
+
+def encoded(data):
+    """What the stub was asked for, by the driver's names."""
+    kind, rank, interleave, swizzle, promotion, fill = data[:6]
+    return {
+        "type": kind,
+        "rank": rank,
+        "modes": (interleave, swizzle, promotion, fill),
+        "address": struct.unpack_from("<Q", data, 8)[0],
+        "sizes": struct.unpack_from(f"<{rank}Q", data, 16),
+        "strides": struct.unpack_from(f"<{rank - 1}Q", data, 56),
+        "box": struct.unpack_from(f"<{rank}I", data, 88),
+        "steps": struct.unpack_from(f"<{rank}I", data, 108),
+    }
 
 
 def module(*kernels, kind="cuda", index=0, **directives):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from gpu_launchers import SIZES, Array, module
+from gpu_launchers import SIZES, Array, aligned, encoded, module
 
 import gpu_stub
 from silo.core.dtypes import dtype
@@ -64,13 +64,6 @@ def matrix(rows=64, columns=128, kind="float16", **more):
     """A descriptor of a whole matrix, and its array."""
     base = Array(aligned(rows * columns, kind).reshape(rows, columns))
     return Descriptor(base, [rows, columns], [columns, 1], [16, 64], **more)
-
-
-def aligned(count, kind):
-    element = np.dtype(kind)
-    room = np.zeros(count * element.itemsize + 64, np.uint8)
-    start = -room.ctypes.data % 64
-    return room[start : start + count * element.itemsize].view(element)
 
 
 def layout_of(name, rank):
@@ -129,21 +122,6 @@ def launcher(entry, layout, **options):
     asked = Asked(entry, layout, **options)
     untyped = Signature(tuple(Parameter(name) for name in asked.signature.names))
     return make_launcher(entry, untyped, on_miss=asked), asked
-
-
-def encoded(data):
-    """What the stub was asked for, by the driver's names."""
-    kind, rank, interleave, swizzle, promotion, fill = data[:6]
-    return {
-        "type": kind,
-        "rank": rank,
-        "modes": (interleave, swizzle, promotion, fill),
-        "address": struct.unpack_from("<Q", data, 8)[0],
-        "sizes": struct.unpack_from(f"<{rank}Q", data, 16),
-        "strides": struct.unpack_from(f"<{rank - 1}Q", data, 56),
-        "box": struct.unpack_from(f"<{rank}I", data, 88),
-        "steps": struct.unpack_from(f"<{rank}I", data, 108),
-    }
 
 
 def test_a_map_its_shape_and_its_strides(stub):

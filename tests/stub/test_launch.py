@@ -130,6 +130,30 @@ def test_clusters_multiply_the_grid(stub):
         launch[(2**30,)](Array(F32))
 
 
+def test_grids_that_count_blocks_are_of_whole_clusters(stub):
+    launch, _ = launcher("whole", ("ptr",), cluster=(4, 2, 1), counts_blocks=True)
+    x = Array(F32)
+    launch[(8, 2, 3)](x)
+    last = stub.last("whole")
+    assert (last.grid, last.attributes[4]) == ((8, 2, 3), (4, 2, 1))
+    launch[(2**31 - 4, 2)](x)  # nothing is multiplied, so the device's own limits hold
+    launch[(0, 1)](x)
+    count = stub.last("whole").count
+    for grid, said in (
+        ((6, 2), r"the 6 blocks along x are no whole clusters of 4; round the grid up to a multiple of 4"),
+        ((4, 3), r"the 3 blocks along y are no whole clusters of 2; .*or use a cluster that divides it"),
+    ):
+        with pytest.raises(ArgumentError, match=rf"whole: grid \({grid[0]}, {grid[1]}, 1\): {said}"):
+            launch[grid](x)
+    with pytest.raises(ArgumentError, match="limited to 65535"):
+        launch[(4, 65536)](x)
+    assert stub.last("whole").count == count
+    alone, _ = launcher("alone", ("ptr",), counts_blocks=True)
+    alone[(5, 3)](x)
+    assert stub.last("alone").grid == (5, 3, 1)
+    assert 4 not in stub.last("alone").attributes
+
+
 def test_cooperative_and_dependent_launches(stub):
     launch, _ = launcher("both", ("ptr",), cooperative=True, pdl=True)
     launch[2](Array(F32))

@@ -5,7 +5,7 @@ import itertools
 import os
 import random
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ import libsilo
 import silo
 from libsilo import CUDA, RANGE32, ROCM, Bundle, LibraryError, Queue, array, pointer
 from made_bundles import write_made
+from silo.errors import ArgumentError
 
 KINDS = {"cuda": CUDA, "hip": ROCM}
 LIMIT, LOAD, LAUNCH, FAULT, FORKED, MEMORY = 43, 44, 45, 46, 47, 60
@@ -123,6 +124,18 @@ def test_grids_attributes_and_streams(stub, made, python):
             lambda: python.clustered(out, 3),
         )
         assert stub.last("clustered").attributes
+        same(
+            stub,
+            "clustered",
+            lambda: bundle["in_blocks"](of(out), 3, queue=Queue(CUDA, 0, None), grid=(4, 6, 1)),
+            lambda: python.in_blocks[4, 6](out, 3),
+        )
+        assert stub.last("clustered").grid == (4, 6, 1)
+        broken = r"in_blocks: grid \(3, 1, 1\): the 3 blocks along x are no whole clusters of 2"
+        with pytest.raises(LibraryError, match=broken):
+            bundle["in_blocks"](of(out), 3, queue=Queue(CUDA, 0, None))
+        with pytest.raises(silo.SiloError, match=broken):
+            python.in_blocks(out, 3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -142,6 +155,59 @@ def test_descriptors(stub, made, python, kind):
             )
             with pytest.raises(LibraryError, match=r"has the block shape \[32, 32\], and it was compiled for"):
                 bundle["described"](of(source, block=(32, 32)), of(out), queue=queue)
+
+
+@dataclass
+class View:
+    """Part of an array, with strides of its own."""
+
+    address: int
+    shape: tuple
+    strides: tuple
+    dtype: str = "float16"
+    device: str = "cuda:0"
+
+    def data_ptr(self):
+        return self.address
+
+    def stride(self):
+        return self.strides
+
+
+def test_tensor_maps_of_arrays(stub, made, python):
+    queue = Queue(CUDA, 0, None)
+    stub.parameters("mapped", 128, 128)
+    source, out = (silo.Buffer((1024, 512), "float16", "cuda:0") for _ in range(2))
+    part = View(source.address + 32, (511, 256), (1024, 1))
+    turned = View(source.address, (512, 1000), (1, 512))
+    with opened(made) as bundle:
+        for name, given in (("mapped", source), ("mapped", part), ("turned", turned)):
+            same(
+                stub,
+                "mapped",
+                lambda name=name, given=given: bundle[name](of(given), of(out), queue=queue),
+                lambda name=name, given=given: getattr(python, name)(given, out),
+            )
+        compact = array(source.address, "float16", source.shape)
+        bundle["mapped"](compact, of(out), queue=queue)
+        for name, given, reason in (
+            ("turned", source, r"has strides\[0\] = 512; the kernel's code takes an array that is contiguous"),
+            ("mapped", replace(part, address=part.address + 2), "lies at 0x[0-9a-f]*2, which is not a multiple of 16"),
+            ("mapped", replace(part, strides=(1001, 1)), r"has strides\[0\] = 1001; a stride of a tensor map is"),
+            (
+                "mapped",
+                replace(part, shape=(256,), strides=(1,)),
+                "has 1 dimensions, and its tensor map is made of axis 1",
+            ),
+        ):
+            message = f"{name}: argument 'source' {reason}"
+            with pytest.raises(LibraryError, match=message):
+                bundle[name](of(given), of(out), queue=queue)
+            with pytest.raises(ArgumentError, match=message):
+                getattr(python, name)(given, out)
+        with pytest.raises(LibraryError, match="mapped: argument 'source' is given without a shape, of which its"):
+            bundle["mapped"](pointer(source.address, "float16"), of(out), queue=queue)
+        bundle["mapped"](of(source), pointer(out.address, "float16"), queue=queue)  # its map is of constants
 
 
 def test_two_devices_and_two_threads(stub, made):

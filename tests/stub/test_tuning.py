@@ -57,9 +57,7 @@ def statuses(made, x, out, n):
     resolver = made.kernel.resolver
     situation = resolver.understand(inspect_call(resolver.native, made.kernel.source.signature, out, x, n))
     problem = resolver.problem(situation)
-    trials = read_trials(
-        problem.study(situation.specialization, problem.bucket(situation.values)), session().store.records
-    )
+    trials = read_trials(problem.study(situation.specialization, situation.bucket), session().store.records)
     return {trial.config.as_dict()["num_warps"]: trial for trial in trials}
 
 

@@ -46,7 +46,7 @@ from silo.bundle.format import (
 from silo.bundle.versions import (
     KERNEL_ADDED,
     RULES_ADDED,
-    launch_from_json,
+    read_launch,
     require_minor,
     version_of_extents,
     version_of_specialization,
@@ -253,9 +253,7 @@ class Manifest:
         tables = check.members(top["tables"], "tables", frozenset(TABLES))
         self._compilers = self._table(tables, "compilers", self._text, str)
         self._configs = self._table(tables, "configs", Config.from_json, Config.to_json)
-        self._launches = self._table(
-            tables, "launches", lambda row: launch_from_json(row, self._minor), LaunchInfo.to_json
-        )
+        self._launches = self._table(tables, "launches", self._launch_from_json, LaunchInfo.to_json)
         self._reasons = self._table(tables, "reasons", self._text, str)
         self._signatures = self._table(tables, "signatures", Signature.from_json, Signature.to_json)
         self._sources = self._table(tables, "sources", self._source, list[JSON])
@@ -448,6 +446,9 @@ class Manifest:
             raise ValueError("a parameter's name is a string")
         require_minor(self._minor, version_of_specialization(specialization), "such extents")
         return specialization
+
+    def _launch_from_json(self, data: JSON) -> LaunchInfo:
+        return read_launch(data, self._minor)
 
     def _variant_error(self, row: JSON, field: str) -> BundleFormatError:
         """What is wrong with a variant that cannot be right."""

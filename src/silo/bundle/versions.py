@@ -1,4 +1,7 @@
-"""Minor versions of the format: what each added. A file is of the lowest that can express it."""
+"""What each minor version of the format added, and launch info as files of one have it.
+
+A file is of the lowest version that can express it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KERNEL_ADDED",
     "RULES_ADDED",
-    "launch_from_json",
+    "read_launch",
     "require_minor",
     "version_of_extents",
     "version_of_launch",
@@ -50,7 +53,8 @@ def version_of_specialization(specialization: Specialization) -> int:
 
 def version_of_launch(launch: LaunchInfo) -> int:
     """The lowest minor version that can express launch info."""
-    return 3 if any(slot.type is AbiType.STRUCT for slot in launch.layout) else 0
+    structs = any(slot.type is AbiType.STRUCT for slot in launch.layout)
+    return 3 if structs or any(one.axes for one in launch.tensor_maps) else 0
 
 
 def require_minor(minor: int, wanted: int, what: str) -> None:
@@ -59,10 +63,9 @@ def require_minor(minor: int, wanted: int, what: str) -> None:
         raise ValueError(f"{what} are of format {MAJOR}.{wanted}, and the file of {MAJOR}.{minor}")
 
 
-def launch_from_json(data: JSON, minor: int) -> LaunchInfo:
-    """Launch info whose numbers a driver can be given."""
+def read_launch(data: JSON, minor: int) -> LaunchInfo:
+    """Launch info of a file of this minor version, whose numbers a driver can be given; ``ValueError`` on another."""
     launch = LaunchInfo.from_json(data)
-    require_minor(minor, version_of_launch(launch), "such parameters")
     for slot in launch.layout:
         if not isinstance(slot.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # the JSON may hold anything
             raise TypeError(f"a layout slot's name is a string, not {slot.name!r}")
@@ -81,4 +84,5 @@ def launch_from_json(data: JSON, minor: int) -> LaunchInfo:
             raise ValueError(f"{name} is not a power of two up to 65536: {value}")
     if not launch.entry or not is_shown(launch.entry):
         raise ValueError(f"not an entry symbol: {launch.entry!r}")
+    require_minor(minor, version_of_launch(launch), "such parameters")
     return launch

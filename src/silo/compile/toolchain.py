@@ -116,7 +116,10 @@ class Toolchain:
         decisions = self.decisions(source_kind, target)
         accepted = {name: decision for name, decision in decisions.items() if isinstance(decision, Accepted)}
         if not accepted:
-            raise TargetError(f"nothing here compiles a {source_kind} kernel for {target}:{_listed(decisions)}")
+            # Who is for other kernels altogether is no reason, where somebody is for these.
+            own = {name: one for name, one in decisions.items() if self._is_for(name, source_kind)}
+            listed = _listed(own or decisions)
+            raise TargetError(f"nothing here compiles a {source_kind} kernel for {target}:{listed}")
         declared = [one for name in accepted if isinstance(one := self.declaration(name), CompilerDeclaration)]
         best, why = declared, ""
         for rule, reason in _RULES:
@@ -133,6 +136,10 @@ class Toolchain:
             )
         chosen = best[0].name
         return chosen, Accepted(f"{chosen}: {accepted[chosen].reason}{why}")
+
+    def _is_for(self, name: str, source_kind: str) -> bool:
+        declared = self.declaration(name)
+        return isinstance(declared, Rejected) or source_kind in (declared.sources or (source_kind,))
 
     def select(self, source_kind: str, target: Target) -> Compiler:
         """The compiler that :meth:`choose` names.

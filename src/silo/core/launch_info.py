@@ -15,10 +15,15 @@ __all__ = ["ABI_BYTES", "AbiType", "LaunchInfo", "LayoutSlot", "StructLeaf", "Te
 
 _PART = r"(shape|stride)\.[0-4]|nan|tf32"
 _MAX_RANK = 5  # of a tensor map
+_MAX_AXES = 32  # of an array
+_MAX_EXTENT = (1 << 31) - 1  # of a tensor map
+_MAX_STRIDE = 1 << 40
+_AXES = "the axes of a tensor map"
 _MAX_LEAVES = 1 + 2 * _MAX_RANK
 _LEAF_PART = r"(shape|stride)\.[0-4]"
 _MAX_SLOTS = 16 * MAX_PARAMETERS  # a tensor descriptor has up to 13
-_OPTIONAL = frozenset({"block", "tensor_maps"})  # members of launch info that are left out where they are the default
+# Members of launch info that are left out where they are the default.
+_OPTIONAL = frozenset({"block", "tensor_maps", "counts_blocks"})
 
 
 class AbiType(Enum):
@@ -176,6 +181,10 @@ class TensorMap:
     ``swizzle`` and ``element_type`` are the driver's numbers (``CUtensorMapSwizzle``, ``CUtensorMapDataType``);
     ``box`` counts elements, outermost first. With ``fp4_padded`` an element of the descriptor is two of the map's
     along the innermost axis.
+
+    With ``axes`` it is the map of an array that a call passes as such (a pointer): what each of the map's dimensions
+    is, outermost first like ``box``. An integer is that axis of the array, whose extent and stride a call says; a
+    pair is an extent and a stride (in elements) that the code was made for, whatever the array has.
     """
 
     name: str
@@ -184,10 +193,11 @@ class TensorMap:
     element_type: int
     box: tuple[int, ...]
     fp4_padded: bool = False
+    axes: tuple[int | tuple[int, int], ...] = ()
 
     def to_json(self) -> JSON:
-        """The canonical form."""
-        return {
+        """The canonical form; a descriptor's map has no ``axes``."""
+        data: dict[str, JSON] = {
             "name": self.name,
             "swizzle": self.swizzle,
             "element_bytes": self.element_bytes,
@@ -195,11 +205,16 @@ class TensorMap:
             "box": list(self.box),
             "fp4_padded": self.fp4_padded,
         }
+        if self.axes:
+            data["axes"] = [axis if isinstance(axis, int) else list(axis) for axis in self.axes]
+        return data
 
     @classmethod
     def from_json(cls, data: JSON) -> TensorMap:
         """The inverse of :meth:`to_json`; ``ValueError`` on what no driver could be given."""
-        members = read_object(data, names_of(cls), "a tensor map")
+        of_array = isinstance(data, dict) and "axes" in data
+        names = [name for name in names_of(cls) if of_array or name != "axes"]
+        members = read_object(data, names, "a tensor map")
         made = cls(
             name=read_text(members["name"], "the name of a tensor map"),
             swizzle=read_natural(members["swizzle"], "the swizzle of a tensor map"),
@@ -207,7 +222,10 @@ class TensorMap:
             element_type=read_natural(members["element_type"], "the element_type of a tensor map"),
             box=tuple(_positive(size, "the box of a tensor map") for size in read_list(members["box"], "a box")),
             fp4_padded=read_bool(members["fp4_padded"], "the fp4_padded flag of a tensor map"),
+            axes=tuple(_axis(axis) for axis in read_list(members["axes"], _AXES)) if of_array else (),
         )
+        if of_array and len(made.axes) != len(made.box):
+            raise malformed(_AXES, data)
         in_range = made.swizzle <= 15 and made.element_type <= 31 and max(made.box, default=0) <= 1 << 20
         if not in_range or made.element_bytes not in (1, 2, 4, 8) or not 1 <= len(made.box) <= _MAX_RANK:
             raise malformed("a tensor map", data)
@@ -224,6 +242,8 @@ class LaunchInfo:
     a GPU. ``registers`` and ``spills`` are read from the binary; None where the target has no such thing.
     ``options`` are the compiler's launch options (:class:`silo.core.declaration.Option`) that are not 0: natural
     numbers sorted by name, which its device or loader has to know besides.
+    A grid counts programs, of a cluster each; with ``counts_blocks`` it counts blocks, and is refused where ``cluster``
+    does not divide it. It is False where a cluster is one block, which is the same.
     ``tensor_maps`` has one entry for each parameter of type ``tensormap`` in the layout, in its order.
     """
 
@@ -244,10 +264,12 @@ class LaunchInfo:
     spills: int | None = None
     tensor_maps: tuple[TensorMap, ...] = ()
     options: tuple[tuple[str, int], ...] = ()
+    counts_blocks: bool = False
 
     def __post_init__(self) -> None:
         """``ValueError`` for a block of other than ``threads`` threads."""
         object.__setattr__(self, "options", tuple(sorted(item for item in self.options if item[1])))
+        object.__setattr__(self, "counts_blocks", self.counts_blocks and self.cluster != (1, 1, 1))
         if self.block == (0, 0, 0):
             object.__setattr__(self, "block", self._line)
         elif self.block[0] * self.block[1] * self.block[2] != self.threads:
@@ -282,6 +304,8 @@ class LaunchInfo:
             del data["block"]
         if not self.tensor_maps:
             del data["tensor_maps"]
+        if not self.counts_blocks:
+            del data["counts_blocks"]
         del data["options"]
         return data | dict(self.options)
 
@@ -294,7 +318,7 @@ class LaunchInfo:
         if (
             not required <= set(members)
             or not all(is_launch_option(name) for name in options)
-            or not all(members.get(name, True) for name in ("tensor_maps", *options))
+            or not all(members.get(name, True) for name in ("tensor_maps", "counts_blocks", *options))
         ):
             raise malformed("launch info", data)
         layout = tuple(
@@ -326,8 +350,10 @@ class LaunchInfo:
             spills=optional("spills"),
             tensor_maps=tuple(TensorMap.from_json(item) for item in maps),
             options=tuple((name, natural(name)) for name in options),
+            counts_blocks=read_bool(members.get("counts_blocks", False), "the counts_blocks flag of launch info"),
         )
-        if "block" in members and made.block == made._line:  # which is never written
+        idle = "counts_blocks" in members and not made.counts_blocks
+        if idle or ("block" in members and made.block == made._line):  # which is never written
             raise malformed("launch info", data)
         return made
 
@@ -348,6 +374,19 @@ def _sizes(data: JSON, what: str) -> tuple[int, int, int]:
             return (x, y, z)
         case _:
             raise malformed(what, data)
+
+
+def _axis(data: JSON) -> int | tuple[int, int]:
+    if not isinstance(data, list):
+        axis = read_natural(data, _AXES)
+        if axis >= _MAX_AXES:
+            raise malformed(_AXES, data)
+        return axis
+    match [read_natural(number, _AXES) for number in data]:
+        case [extent, stride] if 1 <= extent <= _MAX_EXTENT and stride < _MAX_STRIDE:
+            return (extent, stride)
+        case _:
+            raise malformed(_AXES, data)
 
 
 def _positive(data: JSON, what: str) -> int:

@@ -1,4 +1,4 @@
-"""Tensor descriptors made on the host: recognising them, and passing their parts as parameters."""
+"""Tensor descriptors made on the host: recognising them; passing their parts and tensor maps as parameters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MEMBERS = frozenset(("base", "shape", "strides", "block_shape", "padding"))
 _ALL_MEMBERS = _MEMBERS | {"round_f32_to_tf32"}
 _TYPES = 16  # of CUtensorMapDataType
 
-Packed: TypeAlias = tuple[int | str | bool | tuple[int, ...], ...]
+Packed: TypeAlias = tuple[int | str | bool | tuple[int | tuple[int, int], ...], ...]
 """One parameter of a binding; ``native/python/binding.c`` reads it."""
 
 
@@ -80,22 +80,25 @@ def block_shape_of(word: int) -> tuple[int, ...]:
 
 
 def descriptor_slots(kernel: str, launch: LaunchInfo) -> dict[int, Packed]:
-    """What a binding is told of the parts of descriptors besides slot, type and effect, by position in the layout.
+    """What a binding is told of tensor maps and parts of descriptors besides slot, type and effect, by position.
 
     Raises:
         DeviceError: launch info does not say how a map is encoded, or no driver encodes it so.
     """
     ranks = {slot.name: _rank(launch.layout, slot.name) for slot in launch.layout if slot.part}
-    maps = {one.name: one for one in launch.tensor_maps}
+    maps: dict[str, list[TensorMap]] = {}
+    for one in reversed(launch.tensor_maps):
+        maps.setdefault(one.name, []).append(one)
     found: dict[int, Packed] = {}
     for position, slot in enumerate(launch.layout):
         if slot.type is AbiType.TENSORMAP:
-            form = maps.get(slot.name)
-            if form is None:
+            if not (forms := maps.get(slot.name)):
                 raise DeviceError(f"{kernel}: parameter {slot.name} is a tensor map, and nothing says how to encode it")
+            form = forms.pop() if len(forms) > 1 else forms[0]  # of one parameter: in the order of its slots
             if (problem := map_problem(form)) is not None:
                 raise DeviceError(f"{kernel}: the tensor map of '{slot.name}' cannot be encoded: {problem}")
-            found[position] = (form.element_type, form.element_bytes, form.swizzle, form.fp4_padded, form.box)
+            encoding = (form.element_type, form.element_bytes, form.swizzle, form.fp4_padded, form.box)
+            found[position] = (*encoding, form.axes) if form.axes else encoding
         elif slot.name in ranks:
             found[position] = (slot.part or "base", ranks[slot.name])
     return found
@@ -106,7 +109,7 @@ def _rank(layout: Sequence[LayoutSlot], name: str) -> int:
 
 
 def map_problem(form: TensorMap) -> str | None:
-    """Why the driver would refuse a tensor map, whatever the descriptor; None where it would not.
+    """Why the driver would refuse a tensor map, whatever the descriptor or array; None where it would not.
 
     >>> map_problem(TensorMap("x", swizzle=1, element_bytes=2, element_type=6, box=(64, 32)))
     'its box is 64 bytes wide, and a swizzle of 32 bytes takes at most that'

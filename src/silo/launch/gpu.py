@@ -146,6 +146,7 @@ class GpuDevice:
                 profile_align=launch.profile_align,
                 cooperative=launch.cooperative,
                 pdl=launch.pdl,
+                counts_blocks=launch.counts_blocks,
             )
         except DeviceError as error:
             raise DeviceError(f"{name}: {error}") from error

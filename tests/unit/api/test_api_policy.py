@@ -142,7 +142,7 @@ def test_a_space_of_one_config_is_used_as_a_refinement_of_it_was_measured(tmp_pa
         situation = resolver.understand(inspect_call(resolver.native, staged_kernel.source.signature, x, x.size))
         assert resolver.decide(situation).reason == "the space has one config"
         problem = resolver.problem(situation)
-        study = problem.study(situation.specialization, problem.bucket(situation.values))
+        study = problem.study(situation.specialization, situation.bucket)
         trials = [study.failed(only, Status.RUN, "too much shared memory"), study.trial(form, Status.OK, [5] * 9)]
         problem.records.append(study.key, trials_to_record(trials))
         for mode in (Mode.AUTO, Mode.CACHED, Mode.FROZEN):

@@ -30,11 +30,21 @@ MAPPED = LaunchInfo(
 )
 
 
+ARRAYS = LaunchInfo(
+    "gemm",
+    (LayoutSlot("a", AbiType.TENSORMAP), LayoutSlot("a", AbiType.TENSORMAP)),
+    tensor_maps=(
+        TensorMap("a", swizzle=3, element_bytes=2, element_type=9, box=(1, 128, 64), axes=(2, 0, 1)),
+        TensorMap("a", swizzle=2, element_bytes=2, element_type=9, box=(64, 32), axes=((1, 0), (512, 1))),
+    ),
+)
+
+
 TILED = LaunchInfo("tile", (), num_warps=8, threads=256, block=(16, 8, 2))
 
 
 def test_json_round_trip():
-    for info in (INFO, LaunchInfo("f", ()), MAPPED, TILED, LaunchInfo("f", (), threads=4, block=(1, 1, 4))):
+    for info in (INFO, LaunchInfo("f", ()), MAPPED, ARRAYS, TILED, LaunchInfo("f", (), threads=4, block=(1, 1, 4))):
         assert LaunchInfo.from_json(parse_json(canonical_json(info.to_json()))) == info
 
 
@@ -43,12 +53,31 @@ def test_json_of_code_without_tensor_maps_does_not_mention_them():
     assert MAPPED.to_json()["layout"] == [["x", "tensormap"], ["x", "i32", "shape.0"], ["x", "i64", "stride.0"]]
 
 
+def test_json_of_a_descriptor_does_not_mention_the_axes_of_an_array():
+    old = '{"box":[64],"element_bytes":2,"element_type":6,"fp4_padded":false,"name":"x","swizzle":3}'
+    (one,) = MAPPED.tensor_maps
+    assert canonical_json(one.to_json()).decode() == old
+    assert [one["axes"] for one in ARRAYS.to_json()["tensor_maps"]] == [[2, 0, 1], [[1, 0], [512, 1]]]
+
+
 def test_json_of_a_block_in_one_line_does_not_mention_it():
     assert "block" not in INFO.to_json()
     assert INFO.block == (128, 1, 1)
     assert LaunchInfo("f", (), threads=128, block=(128, 1, 1)) == LaunchInfo("f", (), threads=128)
     assert TILED.to_json()["block"] == [16, 8, 2]
     assert LaunchInfo("tile", (), num_warps=8, threads=256) != TILED
+
+
+def test_json_says_what_a_grid_counts_where_clusters_make_a_difference():
+    info = LaunchInfo("f", (), cluster=(2, 1, 1), counts_blocks=True)
+    data = info.to_json()
+    assert data["counts_blocks"] is True
+    assert LaunchInfo.from_json(data) == info != LaunchInfo("f", (), cluster=(2, 1, 1))
+    assert "counts_blocks" not in INFO.to_json()
+    assert LaunchInfo("f", (), counts_blocks=True) == LaunchInfo("f", ())
+    for wrong in ({"counts_blocks": False}, {"counts_blocks": 1}, {"counts_blocks": None}, {"cluster": [1, 1, 1]}):
+        with pytest.raises((ValueError, TypeError)):
+            LaunchInfo.from_json({**data, **wrong})
 
 
 def test_json_of_before_there_were_blocks():
@@ -86,6 +115,18 @@ def test_json_refuses_a_block_that_it_never_writes(block):
         {"box": [1 << 21]},
         {"fp4_padded": 0},
         {"more": 1},
+        {"axes": []},
+        {"axes": None},
+        {"axes": [0, 1]},
+        {"axes": [32]},
+        {"axes": [-1]},
+        {"axes": [True]},
+        {"axes": [[1]]},
+        {"axes": [[0, 1]]},
+        {"axes": [[1 << 31, 1]]},
+        {"axes": [[1, -1]]},
+        {"axes": [[1, 1 << 40]]},
+        {"axes": [[1, 1, 1]]},
     ],
 )
 def test_json_refuses_a_tensor_map_that_it_never_writes(change):

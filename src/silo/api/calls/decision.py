@@ -54,7 +54,7 @@ def decide_call(
     exact, predicted = _split(advice)
     if exact is not None or (mode is Mode.FROZEN and advice is not None):
         return decide(mode, configs, locked=exact, lock_rule=predicted)
-    bucket = problem.bucket(situation.values)
+    bucket = situation.bucket
     winner = problem.winner(situation.specialization, bucket, situation.reach)
     if len(configs) == 1:
         return decide(mode, configs, bucket=winner.config if winner else None, only=only)
@@ -83,7 +83,7 @@ def decide_call(
 
 def unfinished(problem: Problem, situation: Situation) -> Unfinished | None:
     """How far first calls came with a study that they were cut off from; None where they were not."""
-    bucket = problem.bucket(situation.values)
+    bucket = situation.bucket
     effort = read_effort(problem.study(situation.specialization, bucket), problem.records)
     if not effort.is_cut_off:
         return None
@@ -115,7 +115,7 @@ def lock_advice(kernel: DeclaredKernel, problem: Problem, situation: Situation) 
     if found is None:
         return None
     path, lock = found
-    study = problem.study(situation.specialization, problem.bucket(situation.values))
+    study = problem.study(situation.specialization, situation.bucket)
     return path, lock.advise(study, situation.reach)
 
 
@@ -128,7 +128,7 @@ def _tell(kernel: str, path: Path, advice: Advice) -> None:
 
 def frozen_error(kernel: DeclaredKernel, problem: Problem, situation: Situation) -> FrozenError:
     """Why a call has no config when tuning is frozen, and the kept results that are nearest."""
-    study = problem.study(situation.specialization, problem.bucket(situation.values))
+    study = problem.study(situation.specialization, situation.bucket)
     locked = lock_advice(kernel, problem, situation)
     if locked is None:
         what, near = "the store holds no measurement of it", neighbours(study, problem.records)

@@ -85,7 +85,7 @@ def tune_live(
     bench = _bench(kernel, situation, launcher)
     if bench is None:
         return None
-    bucket = problem.bucket(situation.values)
+    bucket = situation.bucket
     study = problem.study(situation.specialization, bucket)
     artifacts = CompiledArtifacts(Compilation(session(), kernel.source, trials=True), variant_of)
     spent_s = read_effort(study, problem.records).seconds

@@ -172,7 +172,7 @@ class Resolver:
     def _rivals(self, situation: Situation, chosen: Config) -> list[str]:
         """Why each other config of the space is not the one, a line each."""
         problem = self.problem(situation)
-        bucket = problem.bucket(situation.values)
+        bucket = situation.bucket
         winner = problem.winner(situation.specialization, bucket)
         times = {} if winner is None else {row.config.order_key: row.time.median_ns for row in winner.runners_up}
         failed = problem.failures(situation.specialization, bucket)

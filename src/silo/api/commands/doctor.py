@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from silo.api.machine.device_plugins import absent_devices, all_devices, broken_plugins, devices_of_kind
 from silo.core.decisions import Rejected
@@ -14,6 +15,9 @@ from silo.errors import SiloError
 from silo.settings import settings, unknown_in_environment
 from silo.sources.kinds import broken_kinds, kinds
 from silo.sources.source_kind import NeedsCompilers, NeedsPackages
+
+if TYPE_CHECKING:
+    from silo.compile.toolchain import Toolchain
 
 __all__ = ["Finding", "examine"]
 
@@ -26,8 +30,8 @@ def examine() -> list[Finding]:
         *_sources(),
         *_compilers(),
         *(
-            _library(kind.packages[0], f"to compile kernels; pip install '{kind.requirement}'")
-            for kind in kinds().values()
+            _library(kind.packages[0], f"to compile {name} kernels; pip install '{kind.requirement}'")
+            for name, kind in kinds().items()
             if isinstance(kind, NeedsPackages)
         ),
         *(_library(name, why) for name, why in _LIBRARIES),
@@ -89,7 +93,14 @@ def _compilers() -> list[Finding]:
         targets = [device.target for device in devices_of_kind("cpu")] + [*map(Target.parse, kind.example_targets)]
         what = "compile" if len(compiled) == 1 else f"compile {name} kernels"
         for target in targets:
-            decisions = toolchain.decisions(name, target)
+            # A compiler that is for other kernels or other hardware by what it declares lacks nothing.
+            decisions = {
+                compiler: decision
+                for compiler, decision in toolchain.decisions(name, target).items()
+                if _is_for(toolchain, compiler, name, target)
+            }
+            if target.kind == "cpu" and not decisions:
+                continue  # kernels of this kind have no code for a CPU
             accepted = [compiler for compiler, decision in decisions.items() if decision]
             reasons = "; ".join(
                 f"{compiler}: {decision.reason}"
@@ -102,6 +113,12 @@ def _compilers() -> list[Finding]:
             else:
                 found.append(Finding(part, "optional", reasons, "bundles run without; needed to build them"))
     return found
+
+
+def _is_for(toolchain: Toolchain, compiler: str, source_kind: str, target: Target) -> bool:
+    """Whether a compiler declares to take such kernels; also where it does not say, because it is broken."""
+    declared = toolchain.declaration(compiler)
+    return isinstance(declared, Rejected) or bool(declared.takes(source_kind, target))
 
 
 def _library(name: str, why: str) -> Finding:

@@ -14,7 +14,7 @@ from silo.api.kernels.collection import collect_kernels
 from silo.api.kernels.kernel import Kernel
 from silo.api.machine.device_plugins import device_named
 from silo.api.machine.user_files import PlaceKind, kind_of
-from silo.api.tuning.case_tuning import call_arguments, case_studies, materializer
+from silo.api.tuning.case_tuning import call_arguments, case_studies, device_of, materializer
 from silo.core.decisions import Rejected
 from silo.core.protocols import Device
 from silo.core.values import Value
@@ -93,7 +93,7 @@ def run_cases(
 
 def _run_kernel(kernel: Kernel, device: Device | None, library: str | None, *, check: bool) -> list[CaseOutcome]:
     rows: list[CaseOutcome] = []
-    for study in case_studies(kernel, device, library):
+    for study in case_studies(kernel, device_of(kernel, device), library):
         named, on = call_arguments(kernel, study.case), study.situation.device
         if check:
             rows.append(_check(kernel, study.case, named, on))

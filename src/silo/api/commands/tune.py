@@ -11,7 +11,7 @@ from silo.api.machine.device_plugins import devices_named
 from silo.api.machine.user_files import PlaceKind, kind_of
 from silo.api.trials.lock_files import LockRow, read_lock, update_lock
 from silo.api.tuning.bundle_tuning import tune_bundle
-from silo.api.tuning.case_tuning import Limits, case_studies, tune_case
+from silo.api.tuning.case_tuning import Limits, case_studies, device_of, tune_case
 from silo.core.host_arrays import require_numpy
 from silo.errors import LockError
 from silo.tune.failing import TunedCase, failure_of
@@ -119,7 +119,7 @@ def tune_path(
     if lock is not None and lock.exists():
         read_lock(lock)  # refuses before anything is compiled
     found_kernels = collect_kernels([path], kernels)
-    studies = [study for kernel in found_kernels for study in case_studies(kernel, found)]
+    studies = [study for kernel in found_kernels for study in case_studies(kernel, device_of(kernel, found))]
     for study in studies:
         study.case.verify()
     tuned: list[TunedCase] = []

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from silo.core.config import Config
+from silo.core.dispatch import Bucket, bucket_of
 from silo.core.protocols import Device
 from silo.core.search_space import Rule, SearchSpace
 from silo.core.signature import Signature
@@ -62,6 +63,11 @@ class Situation:
         given = frozenset(self.given)
         fixed = given | reduction_blocks(self.candidates) if self.deterministic else given
         return Reach(self.searched, fixed)
+
+    @cached_property
+    def bucket(self) -> Bucket:
+        """The class of the call's key arguments: calls of one are tuned as one. Needs no compiler here."""
+        return tuple(bucket_of([self.values[name] for name in self.key]))
 
     @property
     def integers(self) -> dict[str, Value]:

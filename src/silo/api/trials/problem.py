@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from dataclasses import dataclass
 
 from silo.core.config import Config
-from silo.core.dispatch import Bucket, DispatchRules, bucket_of
+from silo.core.dispatch import Bucket, DispatchRules
 from silo.core.protocols import Device, RecordStore
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.core.values import Value
 from silo.tune.catalog import studies_of
 from silo.tune.ledger import read_trials
 from silo.tune.measure import MeasurePolicy
@@ -110,7 +109,3 @@ class Problem:
         study = self.study(specialization, bucket)
         found = seeds(configs, neighbours(study, self.records), limit=1)
         return found[0].config if found else None
-
-    def bucket(self, values: Mapping[str, Value]) -> Bucket:
-        """The bucket of a call by the values of its key arguments."""
-        return bucket_of([values[name] for name in self.key])

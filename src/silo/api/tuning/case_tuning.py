@@ -13,25 +13,29 @@ from silo.api.code.compilation import Compilation
 from silo.api.declared.ready_cases import PreparedCase
 from silo.api.declared.situation import Situation
 from silo.api.kernels.kernel import Kernel
+from silo.api.machine.device_plugins import absent_devices, all_devices, device_named
 from silo.api.machine.session import session
 from silo.api.trials.benches import Bench, LocalBench, benches_on, grid_at
 from silo.api.trials.evaluators import CompiledArtifacts, evaluators
 from silo.api.trials.lock_files import deployed_config
 from silo.api.trials.session_terms import refiner_of, spill_limit_of, study_seeds
+from silo.compile.toolchain import select_compiler
 from silo.core.cases import Make
 from silo.core.config import Config
 from silo.core.device import place_of
 from silo.core.dispatch import Bucket
+from silo.core.plugins import declarations
 from silo.core.protocols import Device
 from silo.core.recipes import ArrayRecipe
 from silo.core.values import Value
 from silo.core.variant import Variant
-from silo.errors import ArgumentError, CaseError, SpaceError
+from silo.errors import ArgumentError, CaseError, DeviceError, SpaceError, TargetError
 from silo.launch.array_libraries.filling import fill
 from silo.launch.array_libraries.table import NAMES
 from silo.launch.cases import materialize
 from silo.launch.descriptors import is_descriptor
 from silo.launch.runtime import inspect_call
+from silo.sources.kernel_source import BringsCode
 from silo.tune.effort import settle
 from silo.tune.outcome import Budget, TuneOutcome
 from silo.tune.progress import Progress
@@ -45,6 +49,7 @@ __all__ = [
     "call_arguments",
     "case_benches",
     "case_studies",
+    "device_of",
     "launcher_of",
     "make_of",
     "materializer",
@@ -115,15 +120,46 @@ def case_studies(kernel: Kernel, device: Device | None, library: str | None = No
             except (ArgumentError, SpaceError) as error:
                 where = f"the case {case.label} of {kernel.name} ({function.location})"
                 raise CaseError(f"{where}: {error}") from error
-            found.append(
-                CaseStudy(kernel, case, situation, tuple(kernel.resolver.problem(situation).bucket(situation.values)))
-            )
+            found.append(CaseStudy(kernel, case, situation, situation.bucket))
     if not found:
         raise CaseError(
             f"{kernel.name} ({kernel.location}) has no cases, so there is nothing to run it on: "
             f"add @{kernel.name}.cases(...)"
         )
     return found
+
+
+def device_of(kernel: Kernel, device: Device | None) -> Device | None:
+    """Where a command runs a kernel's cases: ``device`` where one was named, else None for host memory.
+
+    A kernel that has no code for a device of the host's memory goes to the first device here that it is compiled for.
+
+    Raises:
+        DeviceError: there is no such device; says why.
+    """
+    if device is not None or isinstance(kernel.source, BringsCode):
+        return device
+    try:
+        select_compiler(kernel.source.kind, device_named("cpu").target)
+    except TargetError as error:
+        refusal = str(error)
+    else:
+        return None
+    fitting = [one for one in all_devices() if _compiles(kernel, one)]
+    if not fitting:
+        takers = [one for one in declarations() if kernel.source.kind in (one.sources or (kernel.source.kind,))]
+        kinds = {kind for one in takers for kind in one.targets} or dict(absent_devices())
+        absent = "".join(f"\n  - no {name}: {why.reason}" for name, why in absent_devices() if name in kinds)
+        raise DeviceError(f"{kernel.name} has no device here to run on: {refusal}{absent}")
+    return None if any(one.memory.is_host for one in fitting) else fitting[0]
+
+
+def _compiles(kernel: Kernel, device: Device) -> bool:
+    try:
+        select_compiler(kernel.source.kind, device.target)
+    except TargetError:
+        return False
+    return True
 
 
 def call_arguments(kernel: Kernel, case: PreparedCase) -> dict[str, object]:

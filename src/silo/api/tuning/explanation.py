@@ -10,7 +10,7 @@ from silo.api.kernels.collection import collect_kernels
 from silo.api.machine.device_plugins import device_named
 from silo.api.machine.user_files import PlaceKind, kind_of
 from silo.api.trials.session_terms import spill_limit_of, study_seeds
-from silo.api.tuning.case_tuning import CaseStudy, case_studies
+from silo.api.tuning.case_tuning import CaseStudy, case_studies, device_of
 from silo.errors import CaseError
 from silo.tune.aside import spills_above
 from silo.tune.explain import Explanation, explain_study
@@ -34,7 +34,7 @@ def explain_tuning(
     return [
         (study.case.label, explain_case(study, lock))
         for kernel in collect_kernels([path], kernels)
-        for study in case_studies(kernel, found)
+        for study in case_studies(kernel, device_of(kernel, found))
     ]
 
 

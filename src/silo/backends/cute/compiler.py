@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import re
+from typing import Protocol, cast
+
+from silo.artifacts.inspect import inspect_binary
+from silo.backends.cute.compiled_module import back_end, read_module
 from silo.backends.cute.declaration import CUTE
+from silo.backends.cute.job import CuteJob, host_arguments
+from silo.backends.cute.launch import launch_info
+from silo.backends.cute.lowering import trace
+from silo.backends.cute.toolchain import bindings, dsl_identity, require_dsl, toolkit_version, usable
+from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
-from silo.core.compiled import Compiled
-from silo.core.decisions import Decision
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.decisions import Decision, Rejected
 from silo.core.protocols import Source
 from silo.core.target import Target
+from silo.core.values import digest
 from silo.core.variant import CompileJob, Variant
-from silo.errors import ToolchainError
+from silo.errors import CompileError, SourceError, ToolchainError
+from silo.frozen import replace
+from silo.sources.cute.front_end import FRONT_END
+from silo.sources.cute.wrapper import Wrapper
 
 __all__ = ["CuteCompiler"]
 
-_SOON = "the CuTe compiler is not finished"
+_OLDEST = 80
+_ANY_ARCH = Target("cuda")
+_MOST_TRACED = 256  # some 10 KB each
+_ARCH = re.compile(r"sm_([0-9]+)([af]?)")
+
+
+class _HasWrapper(Protocol):
+    def wrapper(self, variant: Variant) -> Wrapper: ...
 
 
 class CuteCompiler:
@@ -21,25 +42,92 @@ class CuteCompiler:
 
     declaration = CUTE
 
+    def __init__(self) -> None:
+        self._traced: dict[str, CuteJob] = {}  # of kernels that do not ask for the arch; under the front end's lock
+
     def identity(self, target: Target) -> str:
-        """What decides the bytes besides the variant: the DSL, its CUDA toolkit, Silo's code round them."""
+        """The DSL with the CUDA toolkit inside it, and Silo's code round it. Imports nothing of the DSL.
+
+        Raises:
+            ToolchainError: no usable DSL.
+        """
         del target
-        raise ToolchainError(_SOON)
+        return f"{dsl_identity()} code {code_digest(*self.declaration.code)}"
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """CuTe sources, for an arch that the DSL knows, where it is installed."""
-        return self.declaration.takes(source_kind, target)
+        if not (taken := self.declaration.takes(source_kind, target)):
+            return taken
+        if not target.is_concrete:
+            return Rejected(f"the target {target} names no arch and no device here gives it one; write cuda:sm_90a")
+        if (match := _ARCH.fullmatch(target.arch)) is None or int(match.group(1)) < _OLDEST:
+            return Rejected(f"the CuTe DSL compiles for sm_{_OLDEST} and later, not for {target.arch}")
+        return usable()
 
     def artifact_target(self, target: Target) -> Target:
         """The same: the DSL compiles for the form that it is given."""
         return target
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
-        """The DSL's front end: traces the wrapper of the source under the front end's lock."""
-        del source, variant
-        raise ToolchainError(_SOON)
+        """The DSL's front end: traces the wrapper of the source under the front end's lock.
+
+        Raises:
+            ToolchainError: no usable DSL.
+            SourceError: not a CuTe source, or its author's mistake.
+            CompileError: the front end refused the kernel.
+        """
+        if not hasattr(source, "wrapper"):
+            raise SourceError(f"{source.name} is no CuTe source: it brings no wrapper")
+        version = require_dsl()
+        key = digest("cute-trace/1", replace(variant, target=_ANY_ARCH).to_json())
+        with FRONT_END:
+            job = self._traced.get(key)
+            if job is None:
+                wrapper = cast("_HasWrapper", source).wrapper(variant)
+                traced = trace(wrapper, variant.target.arch, variant.kernel)
+                job = CuteJob(
+                    artifact=traced.artifact,
+                    dsl=version,
+                    toolkit=toolkit_version(),
+                    arguments=host_arguments(wrapper),
+                    block=wrapper.block,
+                    cluster=wrapper.cluster,
+                    smem=wrapper.smem,
+                    grid=variant.specialization.grid,
+                )
+                if not traced.asked_for_arch:
+                    self._keep(key, job)
+        return Lowered(job.to_job(variant.kernel, variant.target))
+
+    def _keep(self, key: str, job: CuteJob) -> None:
+        """Remember what serves every arch; the oldest is forgotten."""
+        self._traced[key] = job
+        if len(self._traced) > _MOST_TRACED:
+            del self._traced[next(iter(self._traced))]
+
+    def warm_up(self) -> None:
+        """Import the DSL. Raises ToolchainError: no usable DSL."""
+        bindings()
 
     def compile(self, job: CompileJob) -> Compiled:
-        """The DSL's back end; no source of the user's is read or imported."""
-        del job
-        raise ToolchainError(_SOON)
+        """The DSL's back end; no source of the user's is read or imported.
+
+        Raises:
+            ToolchainError: no usable DSL, or another than the job was made with.
+            CompileError: the back end refused the kernel, or Silo cannot launch what came of it.
+        """
+        cute = CuteJob.from_job(job)
+        here = (require_dsl(), toolkit_version())
+        if here != (cute.dsl, cute.toolkit):
+            raise ToolchainError(
+                f"{job.kernel} was lowered by CuTe DSL {cute.dsl} with CUDA {cute.toolkit}, and this worker has CuTe "
+                f"DSL {here[0]} with CUDA {here[1]}: an artifact is for its own version alone; compile with one"
+            )
+        modules = bindings()
+        try:
+            call, cubin = read_module(back_end(cute.artifact, job.target.arch, modules), modules)
+            launch = launch_info(call, cute, inspect_binary(cubin, "cubin"), job.target)
+        except CompileError as error:
+            raise type(error)(f"{job.kernel} for {job.target}: {error}") from error
+        log = f"CuTe DSL {cute.dsl}, CUDA {cute.toolkit}\n"
+        return Compiled(launch, CompiledBlob("cubin", cubin), log=log)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from silo.core.launch_info import AbiType
 
@@ -16,22 +17,22 @@ __all__ = ["Computed", "Given", "HostValue", "LaunchCall", "Leaf", "PassedParame
 class Given:
     """A value that the host function was given: its ``argument``, counted from 0, and the member of it.
 
-    ``member`` are the indices into the argument's struct, () for an argument that is no struct: of a tensor (0,) is the
-    pointer, (1, 0, i) a dynamic size and (1, 1, i) a dynamic stride.
+    ``member`` is the ordinal of the leaf among the argument's scalars, in C's order: 0 of a pointer or a number, and of
+    a tensor's pointer; its dynamic sizes and strides follow.
     """
 
     argument: int
-    member: tuple[int, ...] = ()
+    member: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A value that the host function works out from others when it runs; ``how`` says in words from what."""
+    """A value that the host function works out when it runs, from these of its arguments."""
 
-    how: str
+    arguments: frozenset[int] = frozenset()
 
 
-HostValue = int | float | Given | Computed
+HostValue: TypeAlias = int | float | Given | Computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +46,37 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class PassedParameter:
-    """One parameter of the kernel as the host function passes it: its size and alignment in bytes, and its leaves.
-
-    A parameter of memory that the host function fills in place (a tensor map) has no leaves, and ``filled`` is the
-    type that the module gives that memory.
-    """
+    """One parameter of the kernel as the host function passes it: its size and alignment in bytes, and its leaves."""
 
     size: int
     align: int
     leaves: tuple[Leaf, ...]
-    filled: str = ""
+
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """The host function's arguments that it is made of, in order."""
+        found: set[int] = set()
+        for leaf in self.leaves:
+            if isinstance(leaf.value, Given):
+                found.add(leaf.value.argument)
+            elif isinstance(leaf.value, Computed):
+                found |= leaf.value.arguments
+        return tuple(sorted(found))
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchCall:
-    """One launch. ``attributes`` are the launch attributes by the driver's number (``CUlaunchAttributeID``).
+    """One launch. ``kernel`` is the name that the host function has for the loaded kernel; it ends with the entry.
 
-    ``grid``, ``block`` and ``smem`` (bytes of dynamic shared memory) may be constants or not.
+    ``grid``, ``block`` and ``smem`` (bytes of dynamic shared memory) are constants or not. ``stream`` is the stream's
+    handle: 0 for the default one. ``attributes`` are the launch attributes by the driver's number
+    (``CUlaunchAttributeID``), each with the 32-bit words that were set.
     """
 
-    entry: str
+    kernel: str
     parameters: tuple[PassedParameter, ...]
     grid: tuple[HostValue, HostValue, HostValue]
     block: tuple[HostValue, HostValue, HostValue]
     smem: HostValue
+    stream: HostValue = 0
     attributes: tuple[tuple[int, tuple[HostValue, ...]], ...] = ()

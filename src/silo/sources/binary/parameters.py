@@ -10,12 +10,12 @@ from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.values import Value, value_to_json
 from silo.errors import SourceError
+from silo.sources.written_signature import written_members
 
 __all__ = ["Declared", "parse_signature"]
 
 _EFFECTS = {"in": Effect.READ, "out": Effect.WRITE, "inout": Effect.BOTH}
 _HIDDEN = {"null": AbiType.PROFILE, "scratch": AbiType.SCRATCH}
-_EXAMPLE = '"x: in *fp32, y: out *fp32, n: i32"'
 _SCALARS = "bool, i8 to i64, u8 to u64, fp16, bf16, fp32, fp64"
 
 
@@ -42,12 +42,9 @@ def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> Declar
     Raises:
         SourceError: a type is unknown, or a name is twice there or no name.
     """
-    members = _members(kernel, signature) if isinstance(signature, str) else dict(signature)
     parameters: list[Parameter] = []
     layout: list[LayoutSlot] = []
-    for name, written in members.items():
-        if not name.isidentifier():
-            raise SourceError(f"{kernel}: {name!r} in the signature is not a name; write for example {_EXAMPLE}")
+    for name, written in written_members(kernel, signature).items():
         if isinstance(written, str) and written.strip() in _HIDDEN:
             layout.append(LayoutSlot("", _HIDDEN[written.strip()]))
             continue
@@ -56,18 +53,6 @@ def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> Declar
         if parameter.kind is not ParameterKind.CONSTEXPR:
             layout.append(LayoutSlot(name, _abi_type(parameter)))
     return Declared(Signature(tuple(parameters)), tuple(layout))
-
-
-def _members(kernel: str, text: str) -> dict[str, Value]:
-    members: dict[str, Value] = {}
-    for part in text.split(",") if text.strip() else ():
-        name, colon, written = part.partition(":")
-        if not colon:
-            raise SourceError(f"{kernel}: {part.strip()!r} in the signature has no type; write for example {_EXAMPLE}")
-        if name.strip() in members:
-            raise SourceError(f"{kernel}: the signature has two parameters {name.strip()!r}")
-        members[name.strip()] = written.strip()
-    return members
 
 
 def _parameter(kernel: str, name: str, written: Value) -> Parameter:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal
 
 from silo.errors import ToolchainError
-
-if TYPE_CHECKING:
-    from silo.core.findings import Finding
 
 __all__ = [
     "FFI_PACKAGE",
@@ -19,7 +16,6 @@ __all__ = [
     "decorated_as",
     "dsl_module",
     "dsl_version",
-    "findings",
     "parsed_version",
     "versions",
 ]
@@ -86,9 +82,4 @@ def decorated_as(value: object) -> Literal["kernel", "jit"] | None:
     """What the DSL made of a function: ``kernel`` by ``@cute.kernel``, ``jit`` by ``@cute.jit``; None of others."""
     marks = getattr(value, "__dict__", {})
     kind = marks.get("_decorator_kind") if "_dsl_cls" in marks else None
-    return cast("Literal['kernel', 'jit']", kind) if kind in ("kernel", "jit") else None
-
-
-def findings() -> Sequence[Finding]:
-    """What ``silo doctor`` says of the parts that kernels need besides the DSL itself."""
-    return ()
+    return kind if kind in ("kernel", "jit") else None

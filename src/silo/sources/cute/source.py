@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.extents import ExtentKind, HeldExtents
-from silo.core.nodes import Node
 from silo.core.signature import ParameterKind, Signature
 from silo.core.specialization import Specialization
-from silo.core.values import Value
+from silo.core.values import Value, digest
 from silo.core.variant import Variant
+from silo.errors import SourceError
+from silo.sources.cute.fingerprint import constant_value, reached_from
+from silo.sources.cute.launch_options import LaunchOptions
+from silo.sources.cute.parameters import Passed
+from silo.sources.cute.specialize import specialize
 from silo.sources.cute.wrapper import Wrapper
 
 __all__ = ["CuteSource", "Host", "Layouts", "Written"]
@@ -47,8 +52,8 @@ class CuteSource:
     """A kernel of the CuTe DSL. Implements :class:`silo.sources.kernel_source.KernelSource`.
 
     ``function`` is the author's object. ``signature`` has the parameters of the function in its order, then the
-    parameters of a class's ``__init__``, then the names that only ``block``, ``cluster`` and ``smem`` read;
-    all but the first are constants. ``stream`` is the parameter that takes a stream, which no caller passes.
+    parameters of a class's ``__init__`` (``init_names``), then the names that only ``options`` reads; all but the first
+    are constants. ``passed`` are the parameters of the function with the ``stream``, which no caller passes.
     """
 
     name: str
@@ -56,22 +61,44 @@ class CuteSource:
     function: Any
     written: Written
     location: str
+    passed: tuple[Passed, ...]
     host: Host = Host.SILO
     layouts: Layouts = Layouts.STATIC
-    block: tuple[Node, ...] | None = None
-    cluster: tuple[Node, ...] | None = None
-    smem: Node | None = None
+    options: LaunchOptions = LaunchOptions()  # noqa: RUF009  # a frozen value
     stream: str | None = None
+    init_names: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
         """Always ``cute``."""
         return "cute"
 
+    def __str__(self) -> str:
+        return f"{self.name} ({self.location})"
+
+    @property
+    def written_by_silo(self) -> bool:
+        """Whether Silo writes the host function."""
+        return self.written is Written.KERNEL
+
+    @property
+    def with_stream(self) -> bool:
+        """Whether the host function that Silo writes takes the stream: it is run, and not only read."""
+        return self.host is Host.DSL
+
     @property
     def fingerprint(self) -> str:
         """sha256 over the kernel, what it calls and reads, and how it is launched; free of paths."""
-        raise NotImplementedError
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        try:
+            code = reached_from(self.function)
+        except SourceError as error:
+            raise SourceError(f"{self}: {error}") from error
+        how = [self.written.value, self.host.value, self.layouts.value, self.options.to_json()]
+        return digest("cute-source/1", [self.name, self.signature.to_json(), how, code])
 
     @property
     def heuristics(self) -> Mapping[str, Callable[..., object]]:
@@ -90,25 +117,37 @@ class CuteSource:
 
     @property
     def extents(self) -> HeldExtents | None:
-        """With static layouts, the shape and the strides of every array."""
-        if self.layouts is Layouts.DYNAMIC:
-            return None
-        arrays = (ParameterKind.POINTER, ParameterKind.ANY)
-        return HeldExtents(
-            tuple((one.name, ExtentKind.LAYOUT) for one in self.signature.parameters if one.kind in arrays)
-        )
+        """The shape and the strides of every tensor, or what code for dynamic layouts may assume of them."""
+        return self._extents
+
+    @cached_property
+    def _extents(self) -> HeldExtents | None:
+        kind = ExtentKind("layout" if self.layouts is Layouts.STATIC else "dynamic")
+        pointers = {one.name for one in self.passed if one.pointer}
+        names = [
+            one.name
+            for one in self.signature.parameters
+            if one.kind in (ParameterKind.POINTER, ParameterKind.ANY) and one.name not in pointers
+        ]
+        return HeldExtents(tuple((name, kind) for name in names)) if names else None
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
-        """The typed signature and the facts of one call."""
-        raise NotImplementedError
+        """The typed signature and the facts of one call. Raises ArgumentError."""
+        return specialize(self.name, self.signature, arguments)
 
     def constant(self, value: object) -> Value:
-        """The value of an argument for a Constexpr parameter."""
-        raise NotImplementedError
+        """The value of an argument for a Constexpr; ``SourceError`` where it has no canonical form."""
+        try:
+            return constant_value(value)
+        except TypeError as error:
+            raise SourceError(f"{self}: {error}") from None
 
     def wrapper(self, variant: Variant) -> Wrapper:
         """The host function for one variant, and what to trace it with.
 
-        Called and traced while ``silo.sources.cute.front_end.FRONT_END`` is held. Raises SourceError, ToolchainError.
+        Called and traced while ``silo.sources.cute.front_end.FRONT_END`` is held. Raises SourceError, ToolchainError,
+        and CompileError for what one config asks for and no launch has.
         """
-        raise NotImplementedError
+        from silo.sources.cute.wrapping import make_wrapper  # noqa: PLC0415  # imports the DSL
+
+        return make_wrapper(self, variant)

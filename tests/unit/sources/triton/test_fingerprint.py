@@ -14,8 +14,8 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from silo.core.values import FunctionValue
 from silo.errors import SourceError
+from silo.sources.functions import recall
 from silo.sources.triton.fingerprint import fingerprint, function_value
-from silo.sources.triton.functions import recall
 
 FILE = """
 import math

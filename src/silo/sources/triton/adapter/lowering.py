@@ -15,11 +15,11 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.values import FunctionValue, Value
 from silo.errors import CompileError, SiloError, SourceError
+from silo.sources.functions import recall
 from silo.sources.triton.adapter.cpu import CpuFrontEnd, cpu_target, run_cpu_passes, run_passes
 from silo.sources.triton.adapter.decorators import location_of
 from silo.sources.triton.adapter.installation import debug_by_default, require_triton
 from silo.sources.triton.adapter.toolchain import backend_for, gpu_target, lowering_for, module
-from silo.sources.triton.functions import recall
 
 __all__ = ["Ttir", "gpu_options", "lower_for_gpu", "lower_to_ttir", "read_off"]
 

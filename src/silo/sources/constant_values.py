@@ -1,0 +1,62 @@
+"""Constants as users write them, as values that can be part of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from silo.core.dtypes import DType, dtype
+from silo.core.values import FunctionValue, Value
+
+__all__ = ["NOT_SPECIAL", "NotSpecial", "dtype_value", "to_value"]
+
+
+class NotSpecial:
+    """The type of :data:`NOT_SPECIAL`."""
+
+
+NOT_SPECIAL: Final = NotSpecial()
+"""What a kind of source says of an object that is none of its library's."""
+
+
+def to_value(candidate: Any, special: Callable[[Any], Value | NotSpecial]) -> Value:  # noqa: ANN401
+    """The value of a constant; ``special`` gives the value of what is a library's own.
+
+    >>> to_value([1, (2.5, None)], lambda candidate: NOT_SPECIAL)
+    (1, (2.5, None))
+
+    Raises:
+        TypeError: the object has no canonical form.
+    """
+    if candidate is None or isinstance(candidate, bool | int | float | str):
+        return _builtin(candidate)
+    if isinstance(candidate, DType | FunctionValue):
+        return candidate
+    if isinstance(candidate, tuple | list):
+        return tuple(to_value(item, special) for item in cast("list[object]", candidate))
+    found = special(candidate)
+    if not isinstance(found, NotSpecial):
+        return found
+    kind: type[object] = candidate.__class__
+    if kind.__module__ == "torch" and kind.__name__ == "dtype":
+        return dtype_value(str(candidate).removeprefix("torch."))
+    item = getattr(candidate, "item", None)
+    if callable(item) and getattr(candidate, "ndim", None) == 0:  # a numpy scalar
+        return to_value(item(), special)
+    raise TypeError(f"a {kind.__name__} cannot be a constexpr value: {candidate!r}")
+
+
+def _builtin(candidate: float | str | None) -> Value:
+    # An IntEnum or a subclass of str is its plain value.
+    for kind in (bool, int, float, str):
+        if isinstance(candidate, kind):
+            return kind(candidate)
+    return None
+
+
+def dtype_value(name: str) -> DType:
+    """The dtype of a name; ``TypeError`` where there is none."""
+    try:
+        return dtype(name)
+    except KeyError as error:
+        raise TypeError(f"{name} cannot be a constexpr value: {error.args[0]}") from None

@@ -1,0 +1,254 @@
+"""What a fingerprint is made of: a kernel's source, the functions it calls and the globals it reads, without paths.
+
+Everything is reached from the kernel in the order of its source, so the result is the same in any folder, process and
+order of imports. A kind of source says how its library wraps functions and constants. That library counts by name: its
+version is part of the compiler's identity.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, ClassVar, cast
+
+from silo.core.values import JSON, canonical_json
+from silo.errors import SourceError
+
+__all__ = ["ReachedCode", "definition_of"]
+
+_MISSING = object()
+_DEFINITION = re.compile(r"^(?:async )?(?:def|class)\s+\w+", re.MULTILINE)
+_MAX_DEPTH = 32
+
+
+class ReachedCode:
+    """Functions and classes reached so far, as ``parts``; a reference is a position in it, so cycles end.
+
+    Kinds of sources inherit from it and say what is different with them.
+    """
+
+    libraries: ClassVar[tuple[str, ...]] = ("builtins", "math", "typing", "copy")
+    """Packages whose code is known by name."""
+
+    def __init__(self) -> None:
+        self.parts: list[JSON] = []
+        self._numbers: dict[int, int] = {}
+        self._alive: list[object] = []  # ids stay unique only while the objects live
+
+    # -- What a kind of source says -----------------------------------------------------------------------------------
+
+    def plain(self, function: Any) -> Any:  # noqa: ANN401
+        """The Python function within what the library made of it; any other object as it is."""
+        return function
+
+    def is_constant(self, value: Any) -> bool:  # noqa: ANN401
+        """Whether it is the library's box of a constant, whose content is ``value``."""
+        del value
+        return False
+
+    def own_text(self, target: Any) -> str | None:  # noqa: ANN401
+        """The source as the library keeps it, where it does."""
+        del target
+        return None
+
+    def flags(self, target: Any) -> Sequence[bool]:  # noqa: ANN401
+        """What the library was told of a function besides its source."""
+        del target
+        return ()
+
+    def value_of(self, value: Any) -> JSON:  # noqa: ANN401
+        """The canonical form of a plain value. ``TypeError`` for what has none."""
+        raise NotImplementedError
+
+    def describe_class(self, kind: type) -> JSON:
+        """A class of the author's."""
+        try:
+            source = textwrap.dedent(inspect.getsource(kind))
+        except (OSError, TypeError):
+            return ["class", kind.__qualname__]
+        methods = [value for value in vars(kind).values() if self.is_function(value)]
+        return ["class", definition_of(source), [self.refer(method) for method in methods]]
+
+    def describe_object(self, value: Any, name: str, depth: int) -> JSON:  # noqa: ANN401
+        """An object that is none of the others."""
+        del depth
+        text = str(value)
+        if " at 0x" in text:
+            raise SourceError(
+                f"the kernel reads the global {name}, a {type(value).__name__} that has no canonical form, so it "
+                "cannot be told from another one: pass it as an argument or make it a tl.constexpr"
+            )
+        return ["object", type(value).__module__, type(value).__qualname__, text]
+
+    # -- What they have in common -------------------------------------------------------------------------------------
+
+    def is_library(self, name: str | None) -> bool:
+        """Whether a module's code is known by name."""
+        return name is not None and name.partition(".")[0] in self.libraries
+
+    def is_function(self, value: object) -> bool:
+        """Whether it is a Python function, or what the library made of one."""
+        return isinstance(value, FunctionType) or isinstance(self.plain(value), FunctionType)
+
+    def refer(self, target: Any) -> JSON:  # noqa: ANN401
+        """A reference to a function or class, described on first sight."""
+        plain = self.plain(target) if not inspect.isclass(target) else target
+        known = self._numbers.get(id(plain))
+        if known is not None:
+            return ["part", known]
+        number = len(self.parts)
+        self._numbers[id(plain)] = number
+        self._alive.append(plain)
+        self.parts.append(None)  # its place, before what it reaches
+        self.parts[number] = (
+            self.describe_class(plain) if inspect.isclass(plain) else self._describe_function(target, plain)
+        )
+        return ["part", number]
+
+    def _describe_function(self, target: Any, plain: Any) -> JSON:  # noqa: ANN401
+        source = definition_of(self.own_text(target) or _source_of(plain))
+        keyword_only: dict[str, Any] = plain.__kwdefaults__ or {}
+        defaults: list[Any] = [*(plain.__defaults__ or ()), *(keyword_only[name] for name in sorted(keyword_only))]
+        scope = _scope_of(plain)
+        return [
+            "function",
+            source,
+            list(self.flags(target)),
+            [self.encode(value, plain.__name__) for value in defaults],
+            [[name, self.encode(value, name)] for name, value in self._free_values(source, scope)],
+        ]
+
+    def encode(self, value: Any, name: str, depth: int = 0) -> JSON:  # noqa: ANN401
+        """What ``name`` means, as data. SourceError where it has no canonical form."""
+        if depth > _MAX_DEPTH:
+            raise SourceError(f"the global {name} is nested too deeply for a fingerprint")
+        if isinstance(value, ModuleType):
+            return ["module", value.__name__]
+        if self.is_constant(value):
+            return ["constexpr", self.encode(value.value, name, depth + 1)]
+        if self.is_function(value):  # asked of the function: under Triton's interpreter every kernel is its object
+            plain = self.plain(value)
+            return (
+                ["library", f"{plain.__module__}.{plain.__qualname__}"]
+                if self.is_library(plain.__module__)
+                else self.refer(value)
+            )
+        if self.is_library(getattr(value, "__module__", None)) and callable(value):
+            return ["library", f"{value.__module__}.{getattr(value, '__qualname__', type(value).__qualname__)}"]
+        if isinstance(value, BuiltinFunctionType):
+            return ["library", value.__qualname__]
+        if inspect.isclass(value):
+            return self.refer(value)
+        if isinstance(value, Enum):
+            return ["enum", type(value).__qualname__, value.name, self.encode(value.value, name, depth + 1)]
+        if isinstance(value, Mapping):
+            pairs = cast("Mapping[object, object]", value).items()
+            items = [[self.encode(key, name, depth + 1), self.encode(item, name, depth + 1)] for key, item in pairs]
+            return ["mapping", cast("JSON", sorted(items, key=canonical_json))]
+        if isinstance(value, list | tuple):
+            members = cast("Sequence[object]", value)
+            return ["sequence", [self.encode(item, name, depth + 1) for item in members]]
+        try:
+            return ["value", self.value_of(value)]
+        except TypeError:
+            return self.describe_object(value, name, depth)
+
+    def _free_values(self, source: str, scope: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        """What the names that are not local mean, in order of first use; ``a.b.c`` as far as modules and objects go."""
+        try:
+            tree = ast.parse(source)
+        except SyntaxError:  # a lambda in the middle of an expression: its text alone stands for it
+            return []
+        finder = _Finder(self, scope)
+        finder.visit(tree)
+        return list(finder.found.items())
+
+
+def definition_of(source: str) -> str:
+    """From ``def`` on (no decorators), with line ends and trailing blanks made uniform."""
+    match = _DEFINITION.search(source)
+    body = source[match.start() :] if match is not None else source
+    return "\n".join(line.rstrip() for line in body.splitlines()).rstrip()
+
+
+def _source_of(plain: Any) -> str:  # noqa: ANN401
+    try:
+        return textwrap.dedent(inspect.getsource(plain))
+    except (OSError, TypeError) as error:
+        raise SourceError(
+            f"the source of {plain.__qualname__} is not available, and a kernel is known by its source: "
+            "define it in a file or a notebook cell"
+        ) from error
+
+
+def _scope_of(plain: Any) -> dict[str, Any]:  # noqa: ANN401
+    cells = zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=False)
+    closed: dict[str, Any] = {}
+    for name, cell in cells:
+        try:
+            closed[name] = cell.cell_contents
+        except ValueError:  # a name its function has not bound yet
+            continue
+    return {**vars(builtins), **plain.__globals__, **closed}
+
+
+class _Finder(ast.NodeVisitor):
+    def __init__(self, code: ReachedCode, scope: Mapping[str, Any]) -> None:
+        self.code = code
+        self.scope = scope
+        self.local: set[str] = set()
+        self.found: dict[str, Any] = {}
+
+    def visit_Module(self, node: ast.Module) -> None:
+        inner = [child for child in ast.walk(node) if isinstance(child, ast.arg)]
+        self.local = {argument.arg for argument in inner}
+        self.local |= {
+            child.id for child in ast.walk(node) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store)
+        }
+        self.local |= {
+            child.name for child in ast.walk(node) if isinstance(child, ast.FunctionDef) and child not in node.body
+        }
+        self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        self._record(node.id, node.id, self._lookup(node.id))
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        names: list[str] = []
+        current: ast.expr = node
+        while isinstance(current, ast.Attribute):
+            names.append(current.attr)
+            current = current.value
+        if not isinstance(current, ast.Name):
+            self.generic_visit(node)
+            return
+        value, dotted = self._lookup(current.id), current.id
+        for name in reversed(names):
+            if value is _MISSING or self._is_whole(value):
+                break
+            reached = getattr(value, name, _MISSING)
+            if reached is _MISSING:
+                break
+            value, dotted = reached, f"{dotted}.{name}"
+        self._record(current.id, dotted, value)
+
+    def _is_whole(self, value: object) -> bool:
+        """Whether an attribute of it is part of what it is."""
+        return (
+            self.code.is_constant(value)
+            or self.code.is_function(value)
+            or isinstance(value, int | float | str | bool | tuple | list | dict)
+        )
+
+    def _lookup(self, name: str) -> Any:  # noqa: ANN401
+        return _MISSING if name in self.local else self.scope.get(name, _MISSING)
+
+    def _record(self, root: str, dotted: str, value: Any) -> None:  # noqa: ANN401
+        if root not in self.local and value is not _MISSING:
+            self.found.setdefault(dotted, value)

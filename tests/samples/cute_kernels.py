@@ -1,0 +1,70 @@
+"""CuTe DSL kernels for the tests: Silo's own, small. Importing it imports the DSL."""
+
+import cutlass
+from cutlass import cute
+
+__all__ = ["OFFSET", "Scaled", "add", "add_on_host", "apply", "plus_offset", "row_sum"]
+
+OFFSET = 3
+
+
+def plus_offset(value):
+    return value + OFFSET
+
+
+@cute.kernel
+def add(x: cute.Tensor, y: cute.Tensor, out: cute.Tensor, n: cutlass.Int32, BLOCK: cutlass.Constexpr):
+    thread, _, _ = cute.arch.thread_idx()
+    block, _, _ = cute.arch.block_idx()
+    i = block * BLOCK + thread
+    if i < n:
+        out[i] = x[i] + y[i]
+
+
+@cute.kernel
+def apply(x: cute.Tensor, out: cute.Tensor, op: cutlass.Constexpr):
+    thread, _, _ = cute.arch.thread_idx()
+    out[thread] = plus_offset(op(x[thread]))
+
+
+@cute.kernel
+def row_sum(x: cute.Tensor, out: cute.Tensor, THREADS: cutlass.Constexpr):
+    thread, _, _ = cute.arch.thread_idx()
+    row, _, _ = cute.arch.block_idx()
+    total = cutlass.Float32(0.0)
+    for i in range(cute.ceil_div(cute.size(x, mode=[1]), THREADS)):
+        column = i * THREADS + thread
+        if column < cute.size(x, mode=[1]):
+            total += x[row, column].to(cutlass.Float32)
+    total = cute.arch.warp_reduction_sum(total)
+    if thread == 0:
+        out[row] = total
+
+
+@cute.jit
+def add_on_host(x: cute.Tensor, y: cute.Tensor, out: cute.Tensor, n: cutlass.Int32, BLOCK: cutlass.Constexpr):
+    add(x, y, out, n, BLOCK).launch(grid=(cute.ceil_div(n, BLOCK), 1, 1), block=(BLOCK, 1, 1))
+
+
+class Scaled:
+    """A kernel object: its constants are given when it is made."""
+
+    def __init__(self, block: int, factor: float = 2.0, dtype=cutlass.Float32):
+        if block % 32:
+            raise ValueError(f"a block of {block} threads is no whole warps")
+        self.block = block
+        self.factor = factor
+        self.dtype = dtype
+
+    @cute.jit
+    def __call__(self, x: cute.Tensor, out: cute.Tensor, n: cutlass.Int32):
+        self.layout = cute.make_layout(self.block)
+        self.body(x, out, n).launch(grid=(cute.ceil_div(n, self.block), 1, 1), block=(self.block, 1, 1))
+
+    @cute.kernel
+    def body(self, x: cute.Tensor, out: cute.Tensor, n: cutlass.Int32):
+        thread, _, _ = cute.arch.thread_idx()
+        block, _, _ = cute.arch.block_idx()
+        i = block * self.block + thread
+        if i < n:
+            out[i] = (x[i].to(self.dtype) * self.dtype(self.factor)).to(out.element_type)
