@@ -31,7 +31,7 @@ _KINDS = frozenset({"kind"})
 _SPACES = frozenset({"space"})
 _EXTENTS = frozenset({"space", "extents"})
 KERNEL_ADDED = {0: frozenset[str](), 1: frozenset[str](), 2: _KINDS, 3: _KINDS}
-"""Members of a kernel besides those of version 1.0, by minor version."""
+"""Members of a kernel that version 1.0 does not have, by minor version."""
 
 RULES_ADDED = {0: frozenset[str](), 1: _SPACES, 2: _EXTENTS, 3: _EXTENTS}
 """The same of dispatch rules."""
