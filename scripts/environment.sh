@@ -8,6 +8,7 @@ PY="$VENV/bin/python"
 TORCH=torch==2.13.0
 TRITON=triton==3.9.0
 TVM_FFI=apache-tvm-ffi==0.1.15.post2
+CUTE=4.8.1
 OLD_TRITON=3.6.0
 BETWEEN_TRITONS="3.7.1 3.8.0"
 KERNEL_LIBRARIES=(liger-kernel==0.8.5 conch-triton-kernels==1.3 fla-core==0.6.0 einops==0.8.2)
@@ -90,5 +91,24 @@ ensure_between_triton() { # VERSION, as 3.7.1; sets BETWEEN_VENV
     "$OLD_VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --target "$BETWEEN_VENV/triton" "triton==$1" || return 1
     printf '%s\n' "$BETWEEN_VENV/triton" "$OLD_VENV"/lib/python3*/site-packages > "$(echo "$BETWEEN_VENV"/lib/python3*/site-packages)/silo.pth"
     echo "$1" > "$BETWEEN_VENV/silo-stamp"
+  fi
+}
+
+# The CuTe DSL and what it imports, unpacked beside all else of .venv: its own package asks for a second toolkit.
+CUTE_VENV="$ROOT/.venv-cute"
+ensure_cute() {
+  local packages="$CUTE_VENV/packages" wanted
+  wanted="$CUTE for $("$PY" --version)"
+  if [ "$(cat "$CUTE_VENV/silo-stamp" 2>/dev/null)" != "$wanted" ]; then
+    say "making .venv-cute with nvidia-cutlass-dsl==$CUTE"
+    rm -rf "$CUTE_VENV"
+    "$PY" -m venv --without-pip "$CUTE_VENV"
+    "$PY" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target "$packages" "nvidia-cutlass-dsl==$CUTE" \
+      "nvidia-cutlass-dsl-libs-base==$CUTE" "nvidia-cutlass-dsl-libs-core==$CUTE" "nvidia-cutlass-dsl-libs-cu13==$CUTE" \
+      "cuda-bindings>=13,<14" "cuda-pathfinder>=1,<2" "protobuf>=5,<8" || return 1
+    # The package's own .pth file is read in a site's folder alone.
+    printf '%s\n' "$packages" "$packages/nvidia_cutlass_dsl/dsl_packages" "$VENV"/lib/python3*/site-packages \
+      > "$(echo "$CUTE_VENV"/lib/python3*/site-packages)/silo.pth"
+    echo "$wanted" > "$CUTE_VENV/silo-stamp"
   fi
 }

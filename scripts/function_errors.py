@@ -13,9 +13,10 @@ import tempfile
 from pathlib import Path
 
 from silo.backends.cpu import runtime
-from silo.backends.cpu.build import build, compile_flags, find_toolchain
+from silo.backends.cpu.build import build, compile_flags
 from silo.backends.cpu.levels import LEVELS, host_target
 from silo.backends.cpu.ops_math import FUNCTIONS
+from silo.compile.c_compiler import find_compiler
 
 ALL = [
     "exp",
@@ -116,7 +117,7 @@ def measure(name: str, level: str, stride: int, *, contract: bool) -> tuple[floa
     text = CHECK.replace("OURS", function.f32).replace("REFERENCE", REFERENCE.get(name, f"{name}(x)"))
     pieces = {piece for piece in (function.piece32, "pi", "libm") if piece}
     flags = compile_flags(LEVELS[level], contract=contract, libm=True)
-    built = build(runtime.text(pieces, LEVELS[level].vector_bits) + text, flags, find_toolchain(None))
+    built = build(runtime.text(pieces, LEVELS[level].vector_bits) + text, flags, find_compiler(None))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "check.so")
         path.write_bytes(built.data)

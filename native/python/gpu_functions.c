@@ -174,6 +174,25 @@ static PyObject *py_free_memory(PyObject *module, PyObject *args) {
     return PyLong_FromSize_t(available);
 }
 
+static PyObject *py_within(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *kind;
+    int index;
+    PyObject *function, *arguments;
+    if (!PyArg_ParseTuple(args, "siOO!", &kind, &index, &function, &PyTuple_Type, &arguments))
+        return NULL;
+    struct silo_gpu_device *device = silo_gpu_get_device(kind, index);
+    struct silo_gpu_scope scope;
+    if (device == NULL)
+        return NULL;
+    const int code = silo_gpu_enter(device, &scope);
+    if (code != 0)
+        return silo_gpu_error(device->gpu, "cannot make the device current", code), NULL;
+    PyObject *result = PyObject_Call(function, arguments, NULL);
+    silo_gpu_leave(&scope);
+    return result;
+}
+
 PyMethodDef silo_gpu_methods[] = {
     {"gpu_open", py_open, METH_VARARGS,
      "gpu_open(kind, library=None) -> int\n\nOpen a driver ('cuda', 'hip') once; its devices."},
@@ -188,6 +207,9 @@ PyMethodDef silo_gpu_methods[] = {
      "not know it."},
     {"gpu_current", py_current, METH_VARARGS,
      "gpu_current(kind) -> int | None\n\nThe device current in this thread."},
+    {"gpu_within", py_within, METH_VARARGS,
+     "gpu_within(kind, index, function, arguments)\n\nCall a function with the context of a device "
+     "current in this thread; what it returns."},
     {"gpu_synchronize", py_synchronize, METH_VARARGS,
      "gpu_synchronize(kind, index)\n\nWait for all work of a device."},
     {"gpu_free_memory", py_free_memory, METH_VARARGS,

@@ -192,6 +192,28 @@ static PyObject *py_read(PyObject *module, PyObject *object) {
     return result;
 }
 
+/* For code that a library runs, which gets the caller's own stream object or None. */
+static PyObject *py_stream_handle(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *kernel, *given, *array, *name;
+    int type, index;
+    void *stream = NULL;
+    if (!PyArg_ParseTuple(args, "UOOii", &kernel, &given, &array, &type, &index))
+        return NULL;
+    if (given != Py_None) {
+        name = PyUnicode_FromString("stream");
+        const int bad = name ? silo_stream_read(kernel, name, given, &stream) : -1;
+        Py_XDECREF(name);
+        return bad ? NULL : PyLong_FromVoidPtr(stream);
+    }
+    const struct silo_adapter *adapter = NULL;
+    if (array != Py_None && (adapter = silo_adapter_of(Py_TYPE(array))) == NULL)
+        return NULL;
+    if (silo_stream_current(adapter, type, index, &stream) != 0)
+        return NULL;
+    return PyLong_FromVoidPtr(stream);
+}
+
 static PyMethodDef methods[] = {
     {"cpu_threads", py_cpu_threads, METH_VARARGS,
      "cpu_threads(count=...) -> int\n\nSet and return how many threads a CPU launch may use."},
@@ -213,6 +235,9 @@ static PyMethodDef methods[] = {
      "set_stream_source(type, source)\n\nsource(device index) gives the current stream's handle "
      "for "
      "arrays of a type."},
+    {"stream_handle", py_stream_handle, METH_VARARGS,
+     "stream_handle(kernel, stream, array, type, index) -> int\n\nThe handle of a call's stream; "
+     "None: the current one of the array's library on this DLPack device, or torch's."},
     {"set_driver_opener", py_set_driver_opener, METH_O,
      "Call this once when a call may concern a GPU whose driver is not open."},
     {"new_generation", py_new_generation, METH_NOARGS,

@@ -39,7 +39,7 @@ static PyObject *by_protocol(PyObject *object) {
     return handle;
 }
 
-int silo_stream_given(const struct silo_plan *plan, PyObject *object, void **stream) {
+int silo_stream_read(PyObject *kernel, PyObject *name, PyObject *object, void **stream) {
     PyObject *number = object; /* owned */
     Py_INCREF(number);
     if (!PyLong_Check(object)) {
@@ -66,7 +66,7 @@ int silo_stream_given(const struct silo_plan *plan, PyObject *object, void **str
     if (!failed)
         return 0;
     PyErr_Clear(); /* the message says it better */
-    return silo_bad_argument(plan->kernel, plan->word_stream,
+    return silo_bad_argument(kernel, name,
                              "a stream: an integer handle, a stream object of torch, cupy, numba, "
                              "cuda.core or Silo, or None",
                              object);

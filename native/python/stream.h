@@ -8,7 +8,11 @@
 
 /* From an integer or an object that holds one: torch (`cuda_stream`), the CUDA stream protocol
  * (`__cuda_stream__`), cupy (`ptr`), Silo and numba (`handle`). -1 with an ArgumentError set. */
-int silo_stream_given(const struct silo_plan *plan, PyObject *object, void **stream);
+int silo_stream_read(PyObject *kernel, PyObject *name, PyObject *object, void **stream);
+
+SILO_INLINE int silo_stream_given(const struct silo_plan *plan, PyObject *object, void **stream) {
+    return silo_stream_read(plan->kernel, plan->word_stream, object, stream);
+}
 
 /* By DLPack's exchange API or the Python function registered for the type; the null stream where
  * nobody says. -1 with an exception set. */

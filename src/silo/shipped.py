@@ -20,6 +20,9 @@ SHIPPED: dict[str, dict[str, str]] = {
         "cuda": "silo.backends.cuda.device:devices",
         "hip": "silo.backends.hip.device:devices",
     },
+    "silo.loaders": {
+        "cuteobj": "silo.backends.cute.declaration:CUTEOBJ",
+    },
     "silo.sources": {
         "binary": "silo.sources.binary.kind:Kind",
         "cute": "silo.sources.cute.kind:Kind",
@@ -52,6 +55,7 @@ LAUNCH_OPTIONS: tuple[str, ...] = ("cpu_chunk", "cpu_threads")
 BLOB_KINDS: dict[str, tuple[bool, bool]] = {
     "c": (False, False),
     "cubin": (False, False),
+    "cuteobj": (True, False),
     "hsaco": (False, False),
     "ptx": (False, False),
     "so": (True, False),

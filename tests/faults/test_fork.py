@@ -31,7 +31,8 @@ def test_a_child_made_by_fork_works(what, tmp_path):
 # A signal forks while the C compiler runs, which takes a second here; then the child leaves in three ways.
 COMPILING = """
 import os, signal, sys
-from silo.backends.cpu.build import Toolchain, build
+from silo.backends.cpu.build import build
+from silo.compile.c_compiler import CCompiler
 from silo.errors import CompileError
 
 how, slow = sys.argv[1:]
@@ -47,7 +48,7 @@ signal.signal(signal.SIGALRM, forks)
 signal.setitimer(signal.ITIMER_REAL, 0.3)
 source = "int f(void) { return 3; }" + " " * (1 << 20) + "int g(void) { return 4; }"
 try:
-    built = build(source, ("-shared", "-fPIC"), Toolchain((slow,), "slow"))
+    built = build(source, ("-shared", "-fPIC"), CCompiler((slow,), "slow"))
 except CompileError as error:
     assert os.getpid() != parent, error
     assert "was forked while the C compiler of its parent ran" in str(error), error

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from silo.backends.cpu import runtime
-from silo.backends.cpu.build import build, compile_flags, find_toolchain
+from silo.backends.cpu.build import build, compile_flags
 from silo.backends.cpu.emit.kernel import PRELUDE, emit_c
 from silo.backends.cpu.levels import host_target, level_of
 from silo.backends.cpu.load import KernelObject, open_object
 from silo.backends.cpu.options import CpuOptions
+from silo.compile.c_compiler import find_compiler
 from silo.core.consent import HostCode
 from silo.core.launch_info import LaunchInfo
 from silo.errors import CompileError
@@ -104,7 +105,7 @@ def _compiled(parts: Sequence[Part], compiler: str | None, *, contract: bool, op
     flags = compile_flags(level, contract=contract, libm=True)
     if not optimize:
         flags = tuple("-O0" if flag == "-O2" else flag for flag in flags)
-    built = build(source, (*_WARNINGS, *flags), find_toolchain(compiler))
+    built = build(source, (*_WARNINGS, *flags), find_compiler(compiler))
     if built.log.strip():
         raise CompileError(f"the C compiler warns:\n{built.log}")
     # One object holds them all, so the consent to the first is to what is loaded.

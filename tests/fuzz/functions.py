@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from silo.backends.cpu import ops, runtime
-from silo.backends.cpu.build import build, compile_flags, find_toolchain
+from silo.backends.cpu.build import build, compile_flags
 from silo.backends.cpu.levels import host_target, level_of
+from silo.compile.c_compiler import find_compiler
 from silo.sources.triton.ssa import Operation, Type, Value
 
 __all__ = ["FUNCTIONS", "Functions", "build_functions"]
@@ -47,7 +48,7 @@ def build_functions(path: Path) -> None:
             )
     level = level_of(host_target())
     source = runtime.text(pieces, level.vector_bits) + "".join(texts)
-    path.write_bytes(build(source, compile_flags(level, contract=False, libm=True), find_toolchain(None)).data)
+    path.write_bytes(build(source, compile_flags(level, contract=False, libm=True), find_compiler(None)).data)
 
 
 class Functions:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from silo.backends.cpu import ops, runtime
-from silo.backends.cpu.build import build, compile_flags, find_toolchain
+from silo.backends.cpu.build import build, compile_flags
 from silo.backends.cpu.levels import LEVELS, gather_facts, highest_level
+from silo.compile.c_compiler import find_compiler
 from silo.sources.triton.ssa import Operation, Type, Value
 
 needs_compiler = [
@@ -86,7 +87,7 @@ class Batch:
 
     def _run(self, level, contract):
         source = runtime.text(self.pieces, level.vector_bits) + "".join(self.text)
-        built = build(source, compile_flags(level, contract=contract, libm=True), find_toolchain(None))
+        built = build(source, compile_flags(level, contract=contract, libm=True), find_compiler(None))
         assert built.log == ""
         library = load_library(built.data)
         for index, (op, inputs, expected, same) in enumerate(self.cases):

@@ -1,9 +1,10 @@
 """CuTe DSL kernels for the tests: Silo's own, small. Importing it imports the DSL."""
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 import cutlass
 from cutlass import cute
 
-__all__ = ["OFFSET", "Scaled", "add", "add_on_host", "apply", "plus_offset", "row_sum"]
+__all__ = ["OFFSET", "Scaled", "add", "add_on_host", "apply", "at", "first", "passes_a_value", "plus_offset", "row_sum"]
 
 OFFSET = 3
 
@@ -68,3 +69,25 @@ class Scaled:
         i = block * self.block + thread
         if i < n:
             out[i] = (x[i].to(self.dtype) * self.dtype(self.factor)).to(out.element_type)
+
+
+@cute.kernel
+def first(x: cute.Tensor, out: cute.Tensor, bias: cute.Tensor | None = None):
+    out[0] = x[()]
+    if cutlass.const_expr(bias is not None):
+        out[0] = out[0] + bias[0]
+
+
+@cute.kernel
+def at(p: cute.Pointer, out: cute.Tensor, i, by):
+    out[0] = (p + i).load() * by
+
+
+@cute.kernel
+def fills(x: cute.Tensor, VALUE: cutlass.Constexpr):
+    x[0] = cutlass.Float32(VALUE)
+
+
+@cute.jit
+def passes_a_value(x: cute.Tensor, n: cutlass.Int32):
+    fills(x, n).launch(grid=(1, 1, 1), block=(32, 1, 1))

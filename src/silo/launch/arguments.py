@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from silo.core.device import HOST_MEMORY
 from silo.core.dtypes import DType, from_dlpack
 from silo.core.values import Value
-from silo.errors import ArgumentError
+from silo.errors import ArgumentError, SourceError
 from silo.frozen import field, frozen
 from silo.launch import native
 from silo.launch.descriptors import block_shape_of
@@ -109,7 +109,13 @@ class Argument:
             case ValueKind.INT | ValueKind.BOOL | ValueKind.FLOAT:
                 return ArgumentFacts(value=self.number)
             case ValueKind.CONSTANT:
-                return ArgumentFacts(value=constant(self.value))
+                try:
+                    return ArgumentFacts(value=constant(self.value))
+                except SourceError as error:
+                    raise SourceError(
+                        f"{error}; {self.name} is a constexpr, part of the code: give it a plain value, or let the "
+                        "kernel take it when it runs"
+                    ) from error
             case ValueKind.NONE | ValueKind.ABSENT:
                 return ArgumentFacts()
 

@@ -15,6 +15,8 @@ class NotSpecial:
     """The type of :data:`NOT_SPECIAL`."""
 
 
+_SHOWN = 100  # characters of an object in a message
+
 NOT_SPECIAL: Final = NotSpecial()
 """What a kind of source says of an object that is none of its library's."""
 
@@ -43,7 +45,9 @@ def to_value(candidate: Any, special: Callable[[Any], Value | NotSpecial]) -> Va
     item = getattr(candidate, "item", None)
     if callable(item) and getattr(candidate, "ndim", None) == 0:  # a numpy scalar
         return to_value(item(), special)
-    raise TypeError(f"a {kind.__name__} cannot be a constexpr value: {candidate!r}")
+    shown = " ".join(repr(candidate).split())  # an array shows itself in many lines
+    shown = shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."
+    raise TypeError(f"a {kind.__name__} cannot be a constexpr value: {shown}")
 
 
 def _builtin(candidate: float | str | None) -> Value:

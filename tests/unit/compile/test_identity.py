@@ -20,6 +20,7 @@ import silo
 from silo.backends.cpu import build
 from silo.backends.cpu import compiler as cpu_compiler
 from silo.backends.cpu.levels import host_target
+from silo.compile.c_compiler import CCompiler
 from silo.compile.toolchain import Toolchain
 from silo.core.config import Config
 from silo.core.device import DeviceModel
@@ -279,7 +280,7 @@ def test_it_follows_the_c_compiler_its_flags_and_the_level(tmp_path, monkeypatch
 
 def test_the_entry_of_an_object_needs_no_triton(monkeypatch):
     """What a worker makes of a job depends on the job alone: it knows neither Triton nor what the caller set."""
-    toolchain = build.Toolchain(("cc",), "made up 1.0")
+    toolchain = CCompiler(("cc",), "made up 1.0")
     level = cpu_compiler.level_of(host_target())
     before = cpu_compiler.code_identity(level, toolchain)
     monkeypatch.setenv("TRITON_F32_DEFAULT", "ieee")

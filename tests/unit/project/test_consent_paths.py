@@ -18,12 +18,18 @@ CALLS = {
     # What maps native code.
     "CDLL": {
         "backends/cpu/load.py": "open_object, which requires consent",
+        "backends/cute/host_loader.py": "a loader, after consent was required; and the DSL's library that is installed",
         "compile/serving.py": "the C library that is there already, for prctl",
     },
     "CpuModule": {
         "backends/cpu/device.py": "CpuDevice.load, which requires consent",
         "backends/cpu/checking/code.py": "a function of this process by its address: nothing is mapped",
         "backends/cpu/triton_plugin/launching.py": "what Triton compiled, or kept in its own cache, whose word it is",
+    },
+    "load_module": {
+        "api/kernels/collection.py": "the Python file that the user names",
+        "backends/cute/host_loader.py": "a loader, after consent was required",
+        "export/templates/package_calls.py": "of an export: the library beside the file",
     },
     "GpuModule": {"launch/gpu.py": "code of a device, which a driver runs there"},
     # What makes a kernel of a callable, and who imports the loader that gives it.

@@ -7,31 +7,23 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from silo.backends.cpu.levels import Level, level_of
+from silo.compile.c_compiler import CCompiler
 from silo.core.target import Target
 from silo.errors import CompileError, CompilerMissingError, ToolchainError
 from silo.forks import own_folder
 from silo.settings import child_environment
 
 __all__ = [
-    "COMPILERS",
     "BuiltObject",
-    "Toolchain",
     "build",
-    "choose_compiler",
     "compile_flags",
-    "find_toolchain",
     "llvm_of",
     "source_flags",
 ]
-
-# Tried in this order where nobody named a compiler.
-COMPILERS = ("cc", "gcc", "clang")
 
 # What changes neither results nor speed for the better is left out. NaN, infinities and the sign of zero are kept: only
 # errno and trapping are given up, which no kernel can observe. The rest makes the object small, and the same bytes from
@@ -66,73 +58,11 @@ _LINK_FLAGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Toolchain:
-    """A C compiler: the command that runs it, and what its ``--version`` says of it, which names no path."""
-
-    command: tuple[str, ...]
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
 class BuiltObject:
     """A shared object and what the compiler said while making it (usually nothing)."""
 
     data: bytes
     log: str
-
-
-def choose_compiler(requested: str | None, found: Mapping[str, str | None]) -> tuple[str, ...]:
-    """The command to run, from what was asked for and where each name was found (None: nowhere).
-
-    ``requested`` may carry arguments (``ccache gcc``) and is never replaced by another compiler when it is missing.
-
-    >>> choose_compiler(None, {"cc": None, "gcc": "/usr/bin/gcc"})
-    ('/usr/bin/gcc',)
-    """
-    if requested is not None:
-        try:
-            words = shlex.split(requested)
-        except ValueError as error:
-            raise CompilerMissingError(f"the C compiler {requested!r} cannot be read as a command: {error}") from None
-        place = found.get(words[0]) if words else None
-        if place is None:
-            raise CompilerMissingError(
-                f"the C compiler {requested!r} was not found: correct SILO_CC (or CC), or unset it to use the first of "
-                f"{', '.join(COMPILERS)}"
-            )
-        return (place, *words[1:])
-    for name in COMPILERS:
-        place = found.get(name)
-        if place is not None:
-            return (place,)
-    raise CompilerMissingError(
-        f"CPU kernels need a C compiler and none of {', '.join(COMPILERS)} is on PATH: install one "
-        "(Debian, Ubuntu: apt-get install gcc libc6-dev; Fedora: dnf install gcc) or name one in SILO_CC"
-    )
-
-
-def find_toolchain(requested: str | None) -> Toolchain:
-    """Find the compiler and ask its version; both are remembered for the life of the process.
-
-    Raises:
-        CompilerMissingError: there is none, or it does not run.
-    """
-    names = [*COMPILERS] if requested is None else requested.split()[:1]
-    return _identify(choose_compiler(requested, {name: shutil.which(name) for name in names}))
-
-
-@lru_cache(maxsize=8)
-def _identify(command: tuple[str, ...]) -> Toolchain:
-    try:
-        answer = subprocess.run(
-            [*command, "--version"], capture_output=True, check=True, timeout=60, env=child_environment(LC_ALL="C")
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise CompilerMissingError(f"the C compiler {shlex.join(command)} does not run: {error}") from error
-    lines = [line.strip() for line in answer.stdout.decode(errors="replace").splitlines()]
-    # clang says on a line of its own for which machine it compiles; the lines after it name folders.
-    named = [*lines[:1], *(line for line in lines[1:] if line.startswith("Target:"))]
-    return Toolchain(command, ", ".join(named) or "unknown")
 
 
 def compile_flags(level: Level, *, contract: bool = True, libm: bool = False) -> tuple[str, ...]:
@@ -150,7 +80,7 @@ def source_flags(target: Target, *, contract: bool) -> tuple[str, ...]:
     return (*level_of(target).flags, *(flag for flag in _CODE_FLAGS if flag not in _OBJECT_FLAGS), fused)
 
 
-def build(source: str, flags: tuple[str, ...], toolchain: Toolchain) -> BuiltObject:
+def build(source: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObject:
     """Compile and link ``source``, which is the compiler's standard input, in a private temporary folder.
 
     Raises:
@@ -213,7 +143,7 @@ def llvm_of(source: str, flags: tuple[str, ...]) -> str:
     return done.stdout.decode()
 
 
-def _refusal(source: str, log: str, status: int, command: list[str], toolchain: Toolchain) -> str:
+def _refusal(source: str, log: str, status: int, command: list[str], toolchain: CCompiler) -> str:
     kept = _keep(source)
     ended = f"was stopped by signal {-status}" if status < 0 else f"ended with status {status}"
     lines = log.strip().splitlines()

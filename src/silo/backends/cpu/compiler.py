@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import cast
 
 from silo.backends.cpu.analysis.supported import check_supported, unsupported_operations
-from silo.backends.cpu.build import Toolchain, build, compile_flags, find_toolchain, llvm_of
+from silo.backends.cpu.build import build, compile_flags, llvm_of
 from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
 from silo.backends.cpu.declaration import CPU
 from silo.backends.cpu.emit.kernel import emit_c
 from silo.backends.cpu.levels import Level, level_of
 from silo.backends.cpu.operations import tt
 from silo.backends.cpu.options import CpuOptions
+from silo.compile.c_compiler import CCompiler, find_compiler
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled, CompiledBlob
@@ -69,7 +70,7 @@ class CpuCompiler:
             CompilerMissingError: no usable C compiler.
             ToolchainError: no usable Triton.
         """
-        toolchain = find_toolchain(settings().cc)
+        toolchain = find_compiler(settings().cc)
         return compiler_identity(level_of(target), toolchain)
 
     def artifact_target(self, target: Target) -> Target:
@@ -82,7 +83,7 @@ class CpuCompiler:
             return taken
         try:
             level_of(target)
-            toolchain = find_toolchain(settings().cc)
+            toolchain = find_compiler(settings().cc)
         except (TargetError, CompilerMissingError) as error:
             return Rejected(str(error))
         return Accepted(f"compiled by {toolchain.version}")
@@ -121,7 +122,7 @@ class CpuCompiler:
         Raises:
             CompileError: the text or the parameters make no sense, or the C compiler refused.
         """
-        return compile_ttir(job, find_toolchain(settings().cc))
+        return compile_ttir(job, find_compiler(settings().cc))
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
         """The module in MLIR's generic form, and the C text."""
@@ -137,7 +138,7 @@ class CpuCompiler:
         """
         if form == "ttir":
             return job.text
-        emitted = emit_job(job, find_toolchain(settings().cc))
+        emitted = emit_job(job, find_compiler(settings().cc))
         return emitted.text if form == "c" else llvm_of(emitted.text, emitted.flags)
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
@@ -175,7 +176,7 @@ class CpuCompiler:
             level=level,
             options=CpuOptions.of(variant.config, "reference", level.vector_bits),
             nan=nan,
-            toolchain=find_toolchain(settings().cc),
+            toolchain=find_compiler(settings().cc),
         )
 
 
@@ -220,7 +221,7 @@ def make_job(
     return CompileJob(CPU.name, kernel, target, ttir.text, parameters)
 
 
-def compile_ttir(job: CompileJob, toolchain: Toolchain) -> Compiled:
+def compile_ttir(job: CompileJob, toolchain: CCompiler) -> Compiled:
     """Compile one job with the given C compiler; see :meth:`CpuCompiler.compile`."""
     emitted = emit_job(job, toolchain)
     built = build(emitted.text, emitted.flags, toolchain)
@@ -228,7 +229,7 @@ def compile_ttir(job: CompileJob, toolchain: Toolchain) -> Compiled:
     return Compiled(emitted.launch, CompiledBlob("so", built.data), sidecars, built.log)
 
 
-def emit_job(job: CompileJob, toolchain: Toolchain) -> EmittedJob:
+def emit_job(job: CompileJob, toolchain: CCompiler) -> EmittedJob:
     """Parse, verify, emit C.
 
     Raises:
@@ -282,7 +283,7 @@ def _lines(located: str) -> Iterator[str]:
         yield operation.location.rpartition("/")[2]
 
 
-def compiler_identity(level: Level, toolchain: Toolchain) -> str:
+def compiler_identity(level: Level, toolchain: CCompiler) -> str:
     """What decides the bytes that a kernel leads to, besides the kernel: Triton, whose front end makes the job, too.
 
     Raises:
@@ -291,7 +292,7 @@ def compiler_identity(level: Level, toolchain: Toolchain) -> str:
     return f"{code_identity(level, toolchain)} {triton_identity(force=settings().force_triton)}"
 
 
-def code_identity(level: Level, toolchain: Toolchain) -> str:
+def code_identity(level: Level, toolchain: CCompiler) -> str:
     """What decides the bytes that a job leads to, besides the job: Silo's code with its runtime, C compiler, flags."""
     flags = digest("cpu-flags/1", [*compile_flags(level), *toolchain.command[1:]])[:16]
     return f"cpu code {code_digest(*CPU.code)} flags {flags} {toolchain.version}"

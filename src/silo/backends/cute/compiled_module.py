@@ -10,7 +10,7 @@ from silo.backends.cute.launch_call import LaunchCall
 from silo.backends.cute.toolchain import Bindings, diagnosis
 from silo.errors import CompileError
 
-__all__ = ["back_end", "device_code", "read_module"]
+__all__ = ["back_end", "device_code", "device_codes", "read_module"]
 
 _HOST = "func.func"
 _CONTAINER_MAGIC = 0xBA55ED50
@@ -42,20 +42,32 @@ def read_module(compiled: Any, modules: Bindings) -> tuple[LaunchCall, bytes]:  
     ir = modules.ir
     with ir.Context():
         module = ir.Module.parse(compiled.get_bitcode())
-        functions: dict[str, Any] = {}
-        binaries: list[bytes] = []
-        for view in module.body.operations:
-            name = view.operation.name
-            if name == "llvm.func" and len(view.regions[0].blocks):
-                functions[view.attributes["sym_name"].value] = view
-            elif name == "llvm.mlir.global" and "value" in view.attributes:
-                value = view.attributes["value"]
-                if isinstance(value, ir.StringAttr) and _is_container(value.value_bytes):
-                    binaries.append(value.value_bytes)
+        functions = {
+            view.attributes["sym_name"].value: view
+            for view in module.body.operations
+            if view.operation.name == "llvm.func" and len(view.regions[0].blocks)
+        }
+        binaries = _containers(module, ir)
         launch = read_launch(functions[_host_function(functions)], functions, ir, modules.llvm)
     if len(binaries) != 1:
         raise CompileError(f"the DSL made {len(binaries)} pieces of device code, and Silo takes one")
     return launch, device_code(binaries[0])
+
+
+def device_codes(compiled: Any, modules: Bindings) -> tuple[bytes, ...]:  # noqa: ANN401
+    """The cubins of a module whose host function nobody reads. Raises CompileError."""
+    with modules.ir.Context():
+        module = modules.ir.Module.parse(compiled.get_bitcode())
+        return tuple(device_code(one) for one in _containers(module, modules.ir))
+
+
+def _containers(module: Any, ir: Any) -> list[bytes]:  # noqa: ANN401
+    values = [
+        view.attributes["value"]
+        for view in module.body.operations
+        if view.operation.name == "llvm.mlir.global" and "value" in view.attributes
+    ]
+    return [one.value_bytes for one in values if isinstance(one, ir.StringAttr) and _is_container(one.value_bytes)]
 
 
 def _host_function(functions: dict[str, Any]) -> str:

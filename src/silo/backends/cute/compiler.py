@@ -8,9 +8,12 @@ from typing import Protocol, cast
 from silo.artifacts.inspect import inspect_binary
 from silo.backends.cute.compiled_module import back_end, read_module
 from silo.backends.cute.declaration import CUTE
+from silo.backends.cute.host_link import linker
+from silo.backends.cute.host_object import host_object
 from silo.backends.cute.job import CuteJob, host_arguments
 from silo.backends.cute.launch import launch_info
 from silo.backends.cute.lowering import trace
+from silo.backends.cute.tensor_maps import read_maps
 from silo.backends.cute.toolchain import bindings, dsl_identity, require_dsl, toolkit_version, usable
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
@@ -23,6 +26,7 @@ from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError, ToolchainError
 from silo.frozen import replace
 from silo.sources.cute.front_end import FRONT_END
+from silo.sources.cute.source import Host
 from silo.sources.cute.wrapper import Wrapper
 
 __all__ = ["CuteCompiler"]
@@ -95,6 +99,8 @@ class CuteCompiler:
                     smem=wrapper.smem,
                     grid=variant.specialization.grid,
                 )
+                if getattr(source, "host", Host.SILO) is Host.DSL:
+                    job = replace(job, host="dsl", parameters=variant.signature.names, linker=linker().version)
                 if not traced.asked_for_arch:
                     self._keep(key, job)
         return Lowered(job.to_job(variant.kernel, variant.target))
@@ -125,8 +131,11 @@ class CuteCompiler:
             )
         modules = bindings()
         try:
+            if cute.host == "dsl":
+                return host_object(cute, job.target, modules)
             call, cubin = read_module(back_end(cute.artifact, job.target.arch, modules), modules)
-            launch = launch_info(call, cute, inspect_binary(cubin, "cubin"), job.target)
+            maps = read_maps(cute.artifact, call, modules)
+            launch = launch_info(call, cute, inspect_binary(cubin, "cubin"), job.target, maps)
         except CompileError as error:
             raise type(error)(f"{job.kernel} for {job.target}: {error}") from error
         log = f"CuTe DSL {cute.dsl}, CUDA {cute.toolkit}\n"

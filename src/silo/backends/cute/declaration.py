@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from silo.core.declaration import BlobKind, CompilerDeclaration
+from silo.core.declaration import BlobKind, CompilerDeclaration, LoaderDeclaration
 
-__all__ = ["CUTE"]
+__all__ = ["CUTE", "CUTEOBJ"]
 
 CUTE = CompilerDeclaration(
     name="cute",
@@ -12,7 +12,9 @@ CUTE = CompilerDeclaration(
     sources=("cute",),
     targets=("cuda",),
     options=(),  # block, cluster, shared memory and every constexpr belong to the source, which a config may set
-    blobs=(BlobKind("cubin"),),
+    blobs=(BlobKind("cubin"), BlobKind("cuteobj", host_code=True)),
     # What makes the job, what it is made from, and what reads the launch info off the binary.
     code=("silo.backends.cute", "silo.sources.cute", "silo.artifacts"),
 )
+
+CUTEOBJ = LoaderDeclaration("cuteobj", host_code=True, load="silo.backends.cute.host_loader:load_cuteobj")

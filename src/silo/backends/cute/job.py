@@ -91,7 +91,8 @@ class CuteJob:
     are; ``block``, ``cluster`` and ``smem`` (bytes of dynamic shared memory) are what the author said, None where the
     artifact decides: one that is a constant there has to agree, and one that is none there is taken from here.
     ``grid`` is the grid that the variant is for, None where it is for any. ``host`` is who launches: ``silo``, or
-    ``dsl`` for the DSL's own host function.
+    ``dsl`` for the DSL's own host function; ``parameters``, the names of all that the kernel has, and ``linker``, the
+    version of what links, are for the latter alone.
     """
 
     artifact: bytes
@@ -103,6 +104,8 @@ class CuteJob:
     smem: int | None = None
     grid: tuple[int, ...] | None = None
     host: str = "silo"
+    parameters: tuple[str, ...] = ()
+    linker: str = ""
 
     def to_job(self, kernel: str, target: Target) -> CompileJob:
         """What travels to a worker."""
@@ -119,6 +122,8 @@ class CuteJob:
             "smem": self.smem,
             "grid": sizes(self.grid),
             "host": self.host,
+            "parameters": list(self.parameters),
+            "linker": self.linker,
         }
         return CompileJob(CUTE.name, kernel, target, base64.b64encode(self.artifact).decode("ascii"), parameters)
 
@@ -143,6 +148,10 @@ class CuteJob:
                 smem=None if data["smem"] is None else read_natural(data["smem"], "the smem of a job"),
                 grid=sizes("grid"),
                 host=read_text(data["host"], "the host of a job"),
+                parameters=tuple(
+                    read_text(one, "a parameter") for one in read_list(data["parameters"], "the parameters of a kernel")
+                ),
+                linker=read_text(data["linker"], "the linker of a job"),
             )
         except (TypeError, KeyError, ValueError, binascii.Error) as error:
             raise CompileError(f"{job.kernel}: the job is no CuTe job: {error}") from error

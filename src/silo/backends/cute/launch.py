@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from silo.artifacts.inspect import BinaryKernel
 from silo.backends.cute.job import AXES, CuteJob, HostArgument, Role
 from silo.backends.cute.launch_call import Given, HostValue, LaunchCall, PassedParameter
-from silo.backends.cute.slots import placed_arguments, slot_of, value_words
+from silo.backends.cute.slots import map_slot, placed_arguments, slot_of, value_words
+from silo.backends.cute.tensor_maps import NO_MAPS, ArrayMap
 from silo.core.launch_info import LaunchInfo, format_block
 from silo.core.target import Target
 from silo.errors import CompileError, UnsupportedError
@@ -38,11 +39,18 @@ SHARED_BYTES = {
 _FIRST_KEPT = 90
 _KEPT_BYTES = 1024
 _MOST_THREADS = 1024
+_FIRST_WITH_CLUSTERS = 90
 _MOST_BLOCKS = 16  # of a cluster, where the driver is asked for more than 8
 
 
-def launch_info(call: LaunchCall, job: CuteJob, kernels: Sequence[BinaryKernel], target: Target) -> LaunchInfo:
-    """What a driver needs to launch the cubin as the host function would.
+def launch_info(
+    call: LaunchCall,
+    job: CuteJob,
+    kernels: Sequence[BinaryKernel],
+    target: Target,
+    maps: Mapping[int, ArrayMap] = NO_MAPS,
+) -> LaunchInfo:
+    """What a driver needs to launch the cubin as the host function would; ``maps`` are its tensor maps, by parameter.
 
     Raises:
         UnsupportedError: the launcher cannot; says why, and what the author can do.
@@ -51,7 +59,10 @@ def launch_info(call: LaunchCall, job: CuteJob, kernels: Sequence[BinaryKernel],
     kernel = _kernel(call, kernels)
     arguments = placed_arguments(job.arguments, call)
     _compare_table(call.parameters, kernel)
-    slots = tuple(slot_of(one, index, arguments) for index, one in enumerate(call.parameters))
+    slots = tuple(
+        map_slot(maps[index], index, arguments) if index in maps else slot_of(one, index, arguments)
+        for index, one in enumerate(call.parameters)
+    )
     attributes = dict(call.attributes)
     block = _sizes("block", call.block, job.block, arguments)
     if kernel.required_block is not None and kernel.required_block != block:
@@ -69,13 +80,14 @@ def launch_info(call: LaunchCall, job: CuteJob, kernels: Sequence[BinaryKernel],
         num_warps=-(-threads // _WARP),
         threads=threads,
         block=block,
-        cluster=_cluster(attributes, job, arguments),
+        cluster=_cluster(attributes, job, arguments, target),
         shared_bytes=_shared(call, job, kernel, target, arguments),
         cooperative=_flag(_COOPERATIVE, "cooperative", attributes, arguments),
         counts_blocks=True,
         pdl=_flag(_PDL, "use_pdl", attributes, arguments),
         registers=kernel.registers,
         spills=kernel.spills,
+        tensor_maps=tuple(maps[index].of(slots[index].name) for index in sorted(maps)),
     )
 
 
@@ -121,7 +133,7 @@ def _sizes(
 
 
 def _cluster(
-    attributes: dict[int, tuple[HostValue, ...]], job: CuteJob, arguments: Sequence[HostArgument]
+    attributes: dict[int, tuple[HostValue, ...]], job: CuteJob, arguments: Sequence[HostArgument], target: Target
 ) -> tuple[int, int, int]:
     for number, what in _SILENT.items():
         if any(word != 0 for word in attributes.get(number, ())):
@@ -130,7 +142,17 @@ def _cluster(
     blocks = cluster[0] * cluster[1] * cluster[2]
     if not 1 <= blocks <= _MOST_BLOCKS:
         raise CompileError(f"a cluster of {format_block(cluster)} blocks cannot be; there are 1 to {_MOST_BLOCKS}")
+    if blocks > 1 and 0 < _number(target) < _FIRST_WITH_CLUSTERS:
+        raise CompileError(
+            f"it is launched in clusters of {format_block(cluster)} blocks, and {target.arch} has none; leave cluster "
+            f"out, or build it for sm_{_FIRST_WITH_CLUSTERS} and later"
+        )
     return cluster
+
+
+def _number(target: Target) -> int:
+    """90 of ``cuda:sm_90a``; 0 where the arch has no number."""
+    return int("".join(character for character in target.arch if character.isdecimal()) or 0)
 
 
 def _flag(
@@ -158,11 +180,15 @@ def _shared(
             "say them: silo.cute(..., smem=...)"
         )
     if job.smem is not None and job.smem != made:
-        raise CompileError(f"smem={job.smem} was said, and the host function launches with {made}; leave it out")
-    number = "".join(character for character in target.arch if character.isdecimal())
-    limit = SHARED_BYTES.get(number)
+        if not any(one.role is Role.GRID for one in arguments):  # the author's own launch
+            raise CompileError(f"smem={job.smem} was said, and the host function launches with {made}; leave it out")
+        if job.smem < made:
+            raise CompileError(f"smem={job.smem} was said, and the kernel allocates {made} bytes; leave it out")
+        made = job.smem
+    number = _number(target)
+    limit = SHARED_BYTES.get(str(number))
     # From sm_90 on the assembler counts a block of memory that the driver keeps, beside what a block may take.
-    fixed = max(0, kernel.shared_bytes - _KEPT_BYTES) if int(number or 0) >= _FIRST_KEPT else kernel.shared_bytes
+    fixed = max(0, kernel.shared_bytes - _KEPT_BYTES) if number >= _FIRST_KEPT else kernel.shared_bytes
     if made < 0 or (limit is not None and made + fixed > limit):
         raise CompileError(
             f"a block takes {made + fixed} bytes of shared memory, and {target.arch} has {limit}; take smaller tiles "

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 from silo.backends.cute.toolchain import Bindings, bindings, diagnosis
@@ -50,8 +52,19 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> Traced:
                     f"{name}: CuTe DSL {dsl_version()} knows no {arch}; name an arch such as sm_80, sm_90a, sm_100a or "
                     "sm_120a"
                 ) from error
-            raise CompileError(f"{name} for {arch}: {diagnosis(error)}") from error
+            raise CompileError(f"{name} for {arch}: {diagnosis(error)}{_place(error)}") from error
     return Traced(_normalised(artifact, modules), bool(asked))
+
+
+def _place(error: BaseException) -> str:
+    """Where in the author's own code it was raised, for the end of a message; "" where the DSL says it itself."""
+    folder = str(Path(dsl_module("cutlass").__file__).parent)
+    frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]
+    own = [(name, line) for name, line in frames if not name.startswith((folder, "<")) and name != __file__]
+    if not own or own[0][0] in str(error):
+        return ""
+    file = own[0][0]  # that of the kernel; what follows may be a library that the DSL calls
+    return f" ({file}:{[line for name, line in own if name == file][-1]})"
 
 
 @contextmanager

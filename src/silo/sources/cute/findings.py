@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
-from importlib.util import find_spec
-from pathlib import Path
 
+from silo.core.decisions import Rejected
 from silo.core.findings import Finding
 from silo.sources.cute.installation import FFI_PACKAGE, PACKAGE
+from silo.sources.cute.libraries import RUNTIME, runtime_library
 
 __all__ = ["findings"]
 
-RUNTIME = "libcute_dsl_runtime.so"
 _FLAVOUR = re.compile(re.escape(PACKAGE) + r"-libs-cu([0-9]+)")
 _OPTIONAL = "optional"
 
@@ -66,15 +65,9 @@ def _host(installed: Mapping[str, str]) -> Finding:
     part = 'CuTe kernels with host="dsl"'
     if FFI_PACKAGE not in installed:
         return Finding(part, _OPTIONAL, f"{FFI_PACKAGE} is not installed", f"pip install {FFI_PACKAGE}")
-    runtime = next(_runtimes(), None)
-    if runtime is None:
+    runtime = runtime_library()
+    if isinstance(runtime, Rejected):
         return Finding(
             part, _OPTIONAL, f"{RUNTIME} is not in the folder of {PACKAGE}", f"install {PACKAGE} again, whole"
         )
     return Finding(part, "ok", f"{FFI_PACKAGE} {installed[FFI_PACKAGE]}, {runtime}")
-
-
-def _runtimes() -> Iterator[Path]:
-    spec = find_spec("nvidia_cutlass_dsl")
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        yield from sorted(Path(folder).glob(f"cu*/lib/{RUNTIME}"), reverse=True)

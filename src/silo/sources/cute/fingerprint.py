@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import linecache
 import textwrap
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, cast
@@ -93,13 +94,7 @@ class _Reached(ReachedCode):
     def describe_class(self, kind: type) -> JSON:
         if self.is_library(kind.__module__):
             return ["library", f"{kind.__module__}.{kind.__qualname__}"]
-        try:
-            source = definition_of(textwrap.dedent(inspect.getsource(kind)))
-        except (OSError, TypeError) as error:
-            raise SourceError(
-                f"the source of the class {kind.__qualname__} is not available, and a kernel is known by its source: "
-                "define it in a file or a notebook cell"
-            ) from error
+        source = _class_text(kind)
         bases = [self.encode(base, base.__qualname__) for base in kind.__bases__]
         members: list[JSON] = []
         for name, member in vars(kind).items():
@@ -138,6 +133,34 @@ class _Reached(ReachedCode):
                 "another one: pass it as an argument or make it a Constexpr"
             )
         return ["object", kind.__module__, kind.__qualname__, text]
+
+
+def _class_text(kind: type) -> str:
+    """The text of a class: from where its methods are, for ``inspect`` finds none in a notebook."""
+    for member in vars(kind).values():
+        plain = plain_function(member.fget if isinstance(member, property) else member)
+        if not isinstance(plain, FunctionType) or not _has_source(plain):
+            continue
+        text = "".join(linecache.getlines(plain.__code__.co_filename))
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:
+            continue
+        for node in (one for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and one.name == kind.__name__):
+            inner = [min([one.lineno, *(mark.lineno for mark in one.decorator_list)]) for one in _methods(node)]
+            if plain.__code__.co_firstlineno in inner and (found := ast.get_source_segment(text, node)) is not None:
+                return definition_of(textwrap.dedent(found))
+    try:
+        return definition_of(textwrap.dedent(inspect.getsource(kind)))
+    except (OSError, TypeError) as error:
+        raise SourceError(
+            f"the source of the class {kind.__qualname__} is not available, and a kernel is known by its source: "
+            "define it in a file or a notebook cell"
+        ) from error
+
+
+def _methods(node: ast.ClassDef) -> list[ast.FunctionDef]:
+    return [one for one in node.body if isinstance(one, ast.FunctionDef)]
 
 
 def _lambda_text(function: FunctionType) -> str:

@@ -10,12 +10,12 @@ from typing import Any
 
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
-from silo.core.extents import ExtentKind, HeldExtents
+from silo.core.extents import ExtentKind, HeldExtents, shape_text
 from silo.core.signature import ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.values import Value, digest
 from silo.core.variant import Variant
-from silo.errors import SourceError
+from silo.errors import ArgumentError, SourceError
 from silo.sources.cute.fingerprint import constant_value, reached_from
 from silo.sources.cute.launch_options import LaunchOptions
 from silo.sources.cute.parameters import Passed
@@ -122,7 +122,7 @@ class CuteSource:
 
     @cached_property
     def _extents(self) -> HeldExtents | None:
-        kind = ExtentKind("layout" if self.layouts is Layouts.STATIC else "dynamic")
+        kind = ExtentKind.LAYOUT if self.layouts is Layouts.STATIC else ExtentKind.DYNAMIC
         pointers = {one.name for one in self.passed if one.pointer}
         names = [
             one.name
@@ -133,6 +133,13 @@ class CuteSource:
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """The typed signature and the facts of one call. Raises ArgumentError."""
+        if self.layouts is Layouts.STATIC:
+            for name, one in arguments.items():
+                if one.shape is not None and 0 in one.shape:
+                    raise ArgumentError(
+                        f"{self.name}: {name} has no elements (shape {shape_text(one.shape)}), and the CuTe DSL has no "
+                        'static layout for that: leave the call out, or use layouts="dynamic"'
+                    )
         return specialize(self.name, self.signature, arguments)
 
     def constant(self, value: object) -> Value:

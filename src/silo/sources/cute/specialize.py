@@ -80,11 +80,6 @@ def _array(kernel: str, parameter: Parameter, given: ArgumentFacts) -> Parameter
         raise ArgumentError(f"{kernel}: {parameter.name} is {parameter.dtype}; it takes a number, not an array")
     if given.block_shape:
         raise ArgumentError(f"{kernel}: {parameter.name} takes an array, not a tensor descriptor")
-    if given.shape is not None and 0 in given.shape:
-        raise ArgumentError(
-            f"{kernel}: {parameter.name} has no elements (shape {given.shape}), and the CuTe DSL has no layout for "
-            "that: leave the call out"
-        )
     element = parameter.dtype or given.dtype
     if element is None:
         raise ArgumentError(f"{kernel}: the dtype of the array {parameter.name} is not known")

@@ -12,6 +12,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from silo.core.dtypes import DType, DTypeKind
+from silo.core.dynamic_layout import DynamicLayout
 from silo.core.extents import Extents
 from silo.core.launch_info import AbiType
 from silo.core.signature import NoDefault, Parameter, ParameterKind
@@ -133,6 +134,11 @@ def _argument(
             "pass an array, or take a cute.Pointer"
         )
     shape, strides, leaves = _static(extents) if isinstance(extents, Extents) else _dynamic(extents, cute)
+    if not shape:
+        raise SourceError(
+            f"{source.name} ({source.location}): {parameter.name} is an array without axes (rank 0), which no "
+            f"cute.Tensor can index: pass {parameter.name}.reshape(1)"
+        )
     made = runtime.make_fake_tensor(kind, shape, strides, assumed_align=alignment)
     form = Form.TENSOR if leaves else Form.POINTER
     return made, WrapperParameter(parameter.name, form, element, leaves)
@@ -143,7 +149,7 @@ def _static(extents: Extents) -> tuple[tuple[int, ...], tuple[int, ...], tuple[t
     return extents.shape, extents.strides, ()
 
 
-def _dynamic(layout: Any, cute: Any) -> tuple[Any, Any, tuple[tuple[AbiType, str], ...]]:  # noqa: ANN401
+def _dynamic(layout: DynamicLayout, cute: Any) -> tuple[Any, Any, tuple[tuple[AbiType, str], ...]]:  # noqa: ANN401
     """Symbols for what is passed, each with what it is known to be a multiple of; and the leaves of the struct."""
     sizes = (cute.sym_int32, AbiType.I32) if layout.size_bits == 32 else (cute.sym_int64, AbiType.I64)
     steps = (cute.sym_int32, AbiType.I32) if layout.offset_bits == 32 else (cute.sym_int64, AbiType.I64)
@@ -168,7 +174,10 @@ def _written(
     stream = source.with_stream
     if stream:
         grid.append(dsl_module("cutlass.cute.runtime").make_fake_stream(use_tvm_ffi_env_stream=True))
-    values = {"block": launch.block, "cluster": launch.cluster, "smem": launch.smem}
+    # With the driver's launch the artifact says what the kernel allocates, and launch info holds the author's word
+    # against it: the code is the same.
+    smem = None if source.host.value == "silo" else launch.smem
+    values = {"block": launch.block, "cluster": launch.cluster, "smem": smem}
     options = {name: value for name, value in values.items() if value is not None}
     annotations = {one.name: _annotation(forms[one.name], one) for one in source.passed if one.name in forms}
     annotations |= {f"silo_grid_{axis}": cutlass.Int32 for axis in _AXES}

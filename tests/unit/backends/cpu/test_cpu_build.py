@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from silo.backends.cpu import build as build_module
-from silo.backends.cpu.build import build, choose_compiler, compile_flags, find_toolchain
+from silo.backends.cpu.build import build, compile_flags
 from silo.backends.cpu.levels import LEVELS, gather_facts, highest_level
+from silo.compile.c_compiler import choose_compiler, find_compiler
 from silo.errors import CompileError, CompilerMissingError
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
@@ -48,7 +49,7 @@ def test_a_compiler_that_does_not_run(tmp_path):
     broken.write_text("#!/bin/sh\nexit 3\n")
     broken.chmod(0o755)
     with pytest.raises(CompilerMissingError, match="does not run"):
-        find_toolchain(str(broken))
+        find_compiler(str(broken))
 
 
 def level():
@@ -60,14 +61,14 @@ SOURCE = "int silo_answer(void) { return 42; }\n"
 
 @needs_compiler
 def test_the_version_names_no_path():
-    version = find_toolchain(None).version
+    version = find_compiler(None).version
     assert version
     assert "/" not in version
 
 
 @needs_compiler
 def test_same_bytes_from_any_folder(tmp_path, monkeypatch):
-    flags, toolchain = compile_flags(level()), find_toolchain(None)
+    flags, toolchain = compile_flags(level()), find_compiler(None)
     objects = []
     for name in ("one", "two/three"):
         folder = tmp_path / name
@@ -84,7 +85,7 @@ def test_same_bytes_from_any_folder(tmp_path, monkeypatch):
 @needs_compiler
 def test_a_refused_source_is_kept_and_the_message_shown():
     with pytest.raises(CompileError, match="silo_nothing_like_it") as caught:
-        build("int f(void) { return silo_nothing_like_it; }\n", compile_flags(level()), find_toolchain(None))
+        build("int f(void) { return silo_nothing_like_it; }\n", compile_flags(level()), find_compiler(None))
     message = str(caught.value)
     kept = Path(message.split("kept in ")[1].splitlines()[0])
     try:
@@ -101,7 +102,7 @@ def test_an_undefined_function_is_found_at_build_time():
         build(
             "int silo_elsewhere(int); int f(void) { return silo_elsewhere(1); }\n",
             compile_flags(level()),
-            find_toolchain(None),
+            find_compiler(None),
         )
     Path(str(caught.value).split("kept in ")[1].splitlines()[0]).unlink()
 
@@ -109,7 +110,7 @@ def test_an_undefined_function_is_found_at_build_time():
 @needs_compiler
 def test_libm_is_linked_where_asked():
     text = "float powf(float, float); float f(float x) { return powf(x, x); }\n"
-    assert b"libm.so" in build(text, compile_flags(level(), libm=True), find_toolchain(None)).data
+    assert b"libm.so" in build(text, compile_flags(level(), libm=True), find_compiler(None)).data
 
 
 def test_a_compiler_that_is_killed(tmp_path):
@@ -117,7 +118,7 @@ def test_a_compiler_that_is_killed(tmp_path):
     killed.write_text('#!/bin/sh\n[ "$1" = --version ] && echo killer 1 && exit 0\nkill -9 $$\n')
     killed.chmod(0o755)
     with pytest.raises(CompileError, match="signal 9") as caught:
-        build(SOURCE, ("-O2",), find_toolchain(str(killed)))
+        build(SOURCE, ("-O2",), find_compiler(str(killed)))
     Path(str(caught.value).split("kept in ")[1].splitlines()[0]).unlink()
 
 

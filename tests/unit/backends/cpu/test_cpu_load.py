@@ -7,9 +7,10 @@ import shutil
 import numpy as np
 import pytest
 
-from silo.backends.cpu.build import build, compile_flags, find_toolchain
+from silo.backends.cpu.build import build, compile_flags
 from silo.backends.cpu.levels import LEVELS, gather_facts, highest_level
 from silo.backends.cpu.load import load, run
+from silo.compile.c_compiler import find_compiler
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.errors import ArgumentError, LaunchError
@@ -39,7 +40,7 @@ LAYOUT = (LayoutSlot("x", AbiType.POINTER), LayoutSlot("by", AbiType.FP32), Layo
 @pytest.fixture(scope="module")
 def compiled():
     level = LEVELS[highest_level(gather_facts())]
-    data = build(SOURCE, compile_flags(level), find_toolchain(None)).data
+    data = build(SOURCE, compile_flags(level), find_compiler(None)).data
     return Compiled(LaunchInfo("scale", LAYOUT, scratch_bytes=64), CompiledBlob("so", data))
 
 

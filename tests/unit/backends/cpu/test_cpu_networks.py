@@ -15,9 +15,10 @@ import triton.language as tl  # noqa: E402
 from cpu_samples import both, module_of, needs_compiler, run  # noqa: E402
 from silo.backends.cpu import runtime  # noqa: E402
 from silo.backends.cpu.analysis.networks import NO_FLIP, fold_networks, steps_of  # noqa: E402
-from silo.backends.cpu.build import build, compile_flags, find_toolchain  # noqa: E402
+from silo.backends.cpu.build import build, compile_flags  # noqa: E402
 from silo.backends.cpu.levels import LEVELS, gather_facts, highest_level  # noqa: E402
 from silo.backends.cpu.operations.own import NETWORK  # noqa: E402
+from silo.compile.c_compiler import find_compiler  # noqa: E402
 
 pytestmark = needs_compiler
 RNG = np.random.default_rng(3)
@@ -160,7 +161,7 @@ def test_steps_at_every_level(level):
         arguments = "void *x, int64_t n, int bit, int flip, int down"
         text += f"void go_{name}({arguments});\nvoid go_{name}({arguments}) {{\n"
         text += f"  silo_swap_step_{name}(x, n, bit, flip, down);\n}}\n"
-    library = loaded(build(text, compile_flags(LEVELS[level]), find_toolchain(None)).data)
+    library = loaded(build(text, compile_flags(LEVELS[level]), find_compiler(None)).data)
     for name, log in itertools.product(types, range(1, 8)):
         for bit in range(log):
             for flip, down in itertools.product([*range(bit + 1, log), NO_FLIP], (0, 1)):

@@ -8,8 +8,9 @@ import pytest
 
 from silo.api.commands import doctor
 from silo.compile.toolchain import Toolchain
-from silo.sources.cute import findings as module
-from silo.sources.cute.findings import RUNTIME, findings
+from silo.sources.cute import libraries
+from silo.sources.cute.findings import findings
+from silo.sources.cute.libraries import RUNTIME
 
 DSL, FFI = "nvidia-cutlass-dsl", "apache-tvm-ffi"
 
@@ -27,7 +28,7 @@ def installed(monkeypatch, tmp_path):
             (folder / RUNTIME).touch()
         spec = ModuleSpec("nvidia_cutlass_dsl", None)
         spec.submodule_search_locations = [str(tmp_path)]
-        monkeypatch.setattr(module, "find_spec", lambda name: spec if DSL in packages else None)
+        monkeypatch.setattr(libraries, "find_spec", lambda name: spec if DSL in packages else None)
         return [(one.state, one.detail, one.advice) for one in findings()]
 
     return pretend

@@ -13,7 +13,7 @@ from typing import Any, cast
 from silo.backends.cpu.analysis.networks import fold_networks
 from silo.backends.cpu.analysis.polls import spell_out_polls
 from silo.backends.cpu.analysis.supported import check_supported, refuse_depth
-from silo.backends.cpu.build import Toolchain, build, compile_flags
+from silo.backends.cpu.build import build, compile_flags
 from silo.backends.cpu.checking.instrument import instrument
 from silo.backends.cpu.checking.report import check_error
 from silo.backends.cpu.checking.run import CheckedLaunch, Limits
@@ -22,6 +22,7 @@ from silo.backends.cpu.emit.kernel import EmittedKernel, emit_supported
 from silo.backends.cpu.levels import Level
 from silo.backends.cpu.load import load
 from silo.backends.cpu.options import CpuOptions
+from silo.compile.c_compiler import CCompiler
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect
@@ -144,7 +145,7 @@ def compile_checked(
     level: Level,
     options: CpuOptions,
     nan: bool,
-    toolchain: Toolchain,
+    toolchain: CCompiler,
 ) -> CheckedKernel:
     """Compile for checking. Equal kernels are compiled once in a process.
 
@@ -185,7 +186,7 @@ def _compiled(
     level: Level,
     options: CpuOptions,
     nan: bool,  # noqa: FBT001
-    toolchain: Toolchain,
+    toolchain: CCompiler,
 ) -> Code:
     emitted, sites, effects = emit_checked(text, options, nan=nan)
     flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses)

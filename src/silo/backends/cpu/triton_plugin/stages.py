@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-from silo.backends.cpu.build import Toolchain, build, find_toolchain
+from silo.backends.cpu.build import build
 from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
 from silo.backends.cpu.compiler import EmittedJob, compiler_identity, emit_job, make_job, module_layout
 from silo.backends.cpu.levels import level_of
 from silo.backends.cpu.options import CpuOptions
+from silo.compile.c_compiler import CCompiler, find_compiler
 from silo.core.launch_info import LaunchInfo, LayoutSlot
 from silo.core.signature import Effect
 from silo.core.target import Target
@@ -140,11 +141,11 @@ def compile_check(kernel: str, metadata: Any, layout: tuple[LayoutSlot, ...]) ->
     return compile_checked(kernel, text, layout, level=level, options=options, nan=False, toolchain=_toolchain())
 
 
-def _toolchain() -> Toolchain:
-    return find_toolchain(settings().cc)
+def _toolchain() -> CCompiler:
+    return find_compiler(settings().cc)
 
 
 @lru_cache(maxsize=32)
-def _built(text: str, flags: tuple[str, ...], toolchain: Toolchain) -> bytes:
+def _built(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> bytes:
     """Configs that differ in options of GPUs alone lead to the same text, one after the other."""
     return build(text, flags, toolchain).data

@@ -1,0 +1,83 @@
+"""The system's C compiler: which one it is."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from silo.errors import CompilerMissingError
+from silo.settings import child_environment
+
+__all__ = ["COMPILERS", "CCompiler", "choose_compiler", "find_compiler"]
+
+# Tried in this order where nobody named a compiler.
+COMPILERS = ("cc", "gcc", "clang")
+
+
+@dataclass(frozen=True, slots=True)
+class CCompiler:
+    """A C compiler: the command that runs it, and what its ``--version`` says of it, which names no path."""
+
+    command: tuple[str, ...]
+    version: str
+
+
+def choose_compiler(
+    requested: str | None, found: Mapping[str, str | None], need: str = "CPU kernels need"
+) -> tuple[str, ...]:
+    """The command to run, from what was asked for and where each name was found (None: nowhere).
+
+    ``requested`` may carry arguments (``ccache gcc``) and is never replaced by another compiler when it is missing.
+    ``need`` says in a message who needs one.
+
+    >>> choose_compiler(None, {"cc": None, "gcc": "/usr/bin/gcc"})
+    ('/usr/bin/gcc',)
+    """
+    if requested is not None:
+        try:
+            words = shlex.split(requested)
+        except ValueError as error:
+            raise CompilerMissingError(f"the C compiler {requested!r} cannot be read as a command: {error}") from None
+        place = found.get(words[0]) if words else None
+        if place is None:
+            raise CompilerMissingError(
+                f"the C compiler {requested!r} was not found: correct SILO_CC (or CC), or unset it to use the first of "
+                f"{', '.join(COMPILERS)}"
+            )
+        return (place, *words[1:])
+    for name in COMPILERS:
+        place = found.get(name)
+        if place is not None:
+            return (place,)
+    raise CompilerMissingError(
+        f"{need} a C compiler and none of {', '.join(COMPILERS)} is on PATH: install one "
+        "(Debian, Ubuntu: apt-get install gcc libc6-dev; Fedora: dnf install gcc) or name one in SILO_CC"
+    )
+
+
+def find_compiler(requested: str | None, need: str = "CPU kernels need") -> CCompiler:
+    """Find the compiler and ask its version; both are remembered for the life of the process.
+
+    Raises:
+        CompilerMissingError: there is none, or it does not run.
+    """
+    names = [*COMPILERS] if requested is None else requested.split()[:1]
+    return _identify(choose_compiler(requested, {name: shutil.which(name) for name in names}, need))
+
+
+@lru_cache(maxsize=8)
+def _identify(command: tuple[str, ...]) -> CCompiler:
+    try:
+        answer = subprocess.run(
+            [*command, "--version"], capture_output=True, check=True, timeout=60, env=child_environment(LC_ALL="C")
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CompilerMissingError(f"the C compiler {shlex.join(command)} does not run: {error}") from error
+    lines = [line.strip() for line in answer.stdout.decode(errors="replace").splitlines()]
+    # clang says on a line of its own for which machine it compiles; the lines after it name folders.
+    named = [*lines[:1], *(line for line in lines[1:] if line.startswith("Target:"))]
+    return CCompiler(command, ", ".join(named) or "unknown")

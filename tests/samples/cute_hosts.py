@@ -1,0 +1,125 @@
+"""Host functions of the CuTe DSL that the DSL's own host code launches. Needs the DSL."""
+# pyright: reportMissingImports=false
+
+import cutlass
+from cutlass import cute
+from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream, make_ptr
+
+from silo.backends.cute.host_link import linker
+from silo.backends.cute.job import CuteJob, host_arguments
+from silo.backends.cute.lowering import trace
+from silo.backends.cute.toolchain import require_dsl, toolkit_version
+from silo.core.dtypes import dtype
+from silo.core.launch_info import AbiType
+from silo.sources.cute.front_end import FRONT_END
+from silo.sources.cute.wrapper import Form, Wrapper, WrapperParameter
+
+F32, I32, BOOL = dtype("fp32"), dtype("i32"), dtype("i1")
+LEAVES = ((AbiType.POINTER, ""), (AbiType.I32, "shape.0"))
+
+
+@cute.kernel
+def add(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, n: cutlass.Int32):
+    tx, _, _ = cute.arch.thread_idx()
+    bx, _, _ = cute.arch.block_idx()
+    i = bx * 256 + tx
+    if i < n:
+        c[i] = a[i] + b[i]
+
+
+@cute.jit
+def run_add(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, n: cutlass.Int32, block: cutlass.Constexpr, stream):
+    add(a, b, c, n).launch(grid=((n + block - 1) // block, 1, 1), block=(block, 1, 1), stream=stream)
+
+
+@cute.kernel
+def fill(a: cute.Tensor, value: cutlass.Float32, count: cutlass.Int32, flag: cutlass.Boolean):
+    tx, _, _ = cute.arch.thread_idx()
+    if flag and tx < count:
+        a[tx] = value
+
+
+@cute.jit
+def run_fill(
+    a: cute.Pointer,
+    value: cutlass.Float32,
+    count: cutlass.Int32,
+    flag: cutlass.Boolean,
+    gx: cutlass.Int32,
+    gy: cutlass.Int32,
+    gz: cutlass.Int32,
+    stream,
+):
+    array = cute.make_tensor(a, cute.make_layout((64,)))
+    fill(array, value, count, flag).launch(grid=(gx, gy, gz), block=(64, 1, 1), stream=stream)
+
+
+@cute.jit
+def run_alone(a: cute.Pointer):
+    fill(cute.make_tensor(a, cute.make_layout((64,))), 1.0, 64, True).launch(grid=(1, 1, 1), block=(64, 1, 1))
+
+
+@cute.jit
+def run_stream_first(stream, a: cute.Pointer):
+    fill(cute.make_tensor(a, cute.make_layout((64,))), 1.0, 64, True).launch(
+        grid=(1, 1, 1), block=(64, 1, 1), stream=stream
+    )
+
+
+def _pointer():
+    return make_ptr(cutlass.Float32, 0, cute.AddressSpace.gmem, assumed_align=16)
+
+
+def _stream():
+    return make_fake_stream(use_tvm_ffi_env_stream=True)
+
+
+def with_tensors():
+    """Arrays of one length, by their layouts."""
+    length = cute.SymInt()
+    arrays = [make_fake_compact_tensor(cutlass.Float32, (length,), assumed_align=16) for _ in range(3)]
+    parameters = (
+        *(WrapperParameter(name, Form.TENSOR, F32, LEAVES) for name in "abc"),
+        WrapperParameter("n", Form.SCALAR, I32),
+    )
+    return Wrapper(run_add, (*arrays, cutlass.Int32(1), 256, _stream()), parameters, written=False, stream=True)
+
+
+def with_pointers():
+    """An array by its address, numbers, and the grid of the launch."""
+    given = (_pointer(), cutlass.Float32(1), cutlass.Int32(1), cutlass.Boolean(True))
+    parameters = (
+        WrapperParameter("a", Form.POINTER, F32),
+        WrapperParameter("value", Form.SCALAR, F32),
+        WrapperParameter("count", Form.SCALAR, I32),
+        WrapperParameter("flag", Form.SCALAR, BOOL),
+    )
+    grid = (cutlass.Int32(1),) * 3
+    return Wrapper(run_fill, (*given, *grid, _stream()), parameters, written=True, stream=True)
+
+
+def without_stream():
+    """Its launch goes to the default stream, whatever the call's is."""
+    return Wrapper(run_alone, (_pointer(),), (WrapperParameter("a", Form.POINTER, F32),), written=False)
+
+
+def stream_first():
+    """The stream stands before the array."""
+    parameters = (WrapperParameter("a", Form.POINTER, F32),)
+    return Wrapper(run_stream_first, (_stream(), _pointer()), parameters, written=False, stream=True)
+
+
+def job(wrapper, names, target):
+    """The job that the front end makes of it; ``names`` are all parameters that the kernel has."""
+    with FRONT_END:
+        traced = trace(wrapper, target.arch, "add")
+    made = CuteJob(
+        traced.artifact,
+        require_dsl(),
+        toolkit_version(),
+        host_arguments(wrapper),
+        host="dsl",
+        parameters=names,
+        linker=linker().version,
+    )
+    return made.to_job("add", target)
