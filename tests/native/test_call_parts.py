@@ -39,6 +39,10 @@ def test_words_grids_packing_layouts_shapes_and_maps(tmp_path):
     check(tmp_path, "call_check.c", CALL, "address,undefined")
 
 
+def test_structs_are_written_byte_for_byte(tmp_path):
+    check(tmp_path, "struct_check.c", CALL, "address,undefined")
+
+
 class MapForm(ctypes.Structure):
     _fields_ = [
         ("element_type", ctypes.c_int32),
