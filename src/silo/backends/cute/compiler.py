@@ -13,6 +13,7 @@ from silo.backends.cute.host_object import host_object
 from silo.backends.cute.job import CuteJob, host_arguments
 from silo.backends.cute.launch import launch_info
 from silo.backends.cute.lowering import trace
+from silo.backends.cute.tensor_maps import read_maps
 from silo.backends.cute.toolchain import bindings, dsl_identity, require_dsl, toolkit_version, usable
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
@@ -133,7 +134,8 @@ class CuteCompiler:
             if cute.host == "dsl":
                 return host_object(cute, job.target, modules)
             call, cubin = read_module(back_end(cute.artifact, job.target.arch, modules), modules)
-            launch = launch_info(call, cute, inspect_binary(cubin, "cubin"), job.target)
+            maps = read_maps(cute.artifact, call, modules)
+            launch = launch_info(call, cute, inspect_binary(cubin, "cubin"), job.target, maps)
         except CompileError as error:
             raise type(error)(f"{job.kernel} for {job.target}: {error}") from error
         log = f"CuTe DSL {cute.dsl}, CUDA {cute.toolkit}\n"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from silo.artifacts.inspect import BinaryKernel
 from silo.backends.cute.job import AXES, CuteJob, HostArgument, Role
 from silo.backends.cute.launch_call import Given, HostValue, LaunchCall, PassedParameter
-from silo.backends.cute.slots import placed_arguments, slot_of, value_words
+from silo.backends.cute.slots import map_slot, placed_arguments, slot_of, value_words
+from silo.backends.cute.tensor_maps import NO_MAPS, ArrayMap
 from silo.core.launch_info import LaunchInfo, format_block
 from silo.core.target import Target
 from silo.errors import CompileError, UnsupportedError
@@ -42,8 +43,14 @@ _FIRST_WITH_CLUSTERS = 90
 _MOST_BLOCKS = 16  # of a cluster, where the driver is asked for more than 8
 
 
-def launch_info(call: LaunchCall, job: CuteJob, kernels: Sequence[BinaryKernel], target: Target) -> LaunchInfo:
-    """What a driver needs to launch the cubin as the host function would.
+def launch_info(
+    call: LaunchCall,
+    job: CuteJob,
+    kernels: Sequence[BinaryKernel],
+    target: Target,
+    maps: Mapping[int, ArrayMap] = NO_MAPS,
+) -> LaunchInfo:
+    """What a driver needs to launch the cubin as the host function would; ``maps`` are its tensor maps, by parameter.
 
     Raises:
         UnsupportedError: the launcher cannot; says why, and what the author can do.
@@ -52,7 +59,10 @@ def launch_info(call: LaunchCall, job: CuteJob, kernels: Sequence[BinaryKernel],
     kernel = _kernel(call, kernels)
     arguments = placed_arguments(job.arguments, call)
     _compare_table(call.parameters, kernel)
-    slots = tuple(slot_of(one, index, arguments) for index, one in enumerate(call.parameters))
+    slots = tuple(
+        map_slot(maps[index], index, arguments) if index in maps else slot_of(one, index, arguments)
+        for index, one in enumerate(call.parameters)
+    )
     attributes = dict(call.attributes)
     block = _sizes("block", call.block, job.block, arguments)
     if kernel.required_block is not None and kernel.required_block != block:
@@ -77,6 +87,7 @@ def launch_info(call: LaunchCall, job: CuteJob, kernels: Sequence[BinaryKernel],
         pdl=_flag(_PDL, "use_pdl", attributes, arguments),
         registers=kernel.registers,
         spills=kernel.spills,
+        tensor_maps=tuple(maps[index].of(slots[index].name) for index in sorted(maps)),
     )
 
 

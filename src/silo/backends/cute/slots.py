@@ -1,6 +1,6 @@
 """The slots of launch info, from the kernel's parameters as the host function passes them.
 
-Where a parameter needs another kind of slot (a tensor map of an array), :func:`slot_of` is the place that gives it.
+Tensor maps are read off another module, by :mod:`.tensor_maps`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 from silo.backends.cute.job import HostArgument, Role
 from silo.backends.cute.launch_call import Computed, Given, HostValue, LaunchCall, Leaf, PassedParameter
-from silo.core.launch_info import ABI_BYTES, LayoutSlot
+from silo.backends.cute.tensor_maps import ArrayMap
+from silo.core.launch_info import ABI_BYTES, AbiType, LayoutSlot
 from silo.errors import CompileError, UnsupportedError
 
-__all__ = ["placed_arguments", "slot_of", "value_words"]
+__all__ = ["map_slot", "placed_arguments", "slot_of", "value_words"]
 
 _LET_THE_DSL = 'let the DSL\'s host function launch it: silo.cute(..., host="dsl")'
 
@@ -57,6 +58,20 @@ def slot_of(parameter: PassedParameter, index: int, arguments: Sequence[HostArgu
     return _struct(owner.name, parameter, index, leaves)
 
 
+def map_slot(one: ArrayMap, index: int, arguments: Sequence[HostArgument]) -> LayoutSlot:
+    """The slot of the kernel's parameter ``index``, which is a tensor map.
+
+    Raises:
+        UnsupportedError: it is not made of an array of the call.
+    """
+    owner = arguments[one.argument] if one.argument < len(arguments) else None
+    if owner is None or owner.role not in (Role.POINTER, Role.TENSOR):
+        raise UnsupportedError(
+            f"the kernel's parameter {index}, a tensor map, is not made of an array of the call; {_LET_THE_DSL}"
+        )
+    return LayoutSlot(owner.name, AbiType.TENSORMAP)
+
+
 def _leaf(leaf: Leaf, owner: HostArgument, index: int) -> tuple[str, str]:
     assert isinstance(leaf.value, Given)
     if leaf.value.member >= len(owner.leaves):
@@ -85,6 +100,11 @@ def _struct(name: str, parameter: PassedParameter, index: int, leaves: list[tupl
 
 def _unmakeable(parameter: PassedParameter, index: int, arguments: Sequence[HostArgument]) -> str:
     names = [arguments[one].name or arguments[one].role.value for one in parameter.arguments if one < len(arguments)]
+    if not names and parameter.size <= 1:
+        return (
+            f"the kernel's parameter {index} holds nothing, as a TiledMma does, and the launcher passes arrays and "
+            f"numbers alone: make it in the device function, or {_LET_THE_DSL}"
+        )
     origin = f"from {', '.join(names)}" if names else "from constants alone"
     return (
         f"the kernel's parameter {index} ({parameter.size} bytes) is made by the host function {origin}: the launcher "

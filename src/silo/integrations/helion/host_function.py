@@ -6,6 +6,7 @@ import hashlib
 import linecache
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from types import FunctionType
 from typing import Any
 
@@ -58,11 +59,21 @@ def host_text(kernel: str, parameters: Sequence[HostParameter], marks: LaunchMar
         said.append("use_pdl=True")
     if marks.min_blocks:
         said.append(f"min_blocks_per_mp={marks.min_blocks}")
-    if marks.carveout is not None:
-        said.append(f"preferred_smem_carveout={marks.carveout}")
+    carveout = marks.carveout
+    if carveout is None and marks.min_blocks > 1:
+        carveout = -1  # the driver's own choice; left unsaid, the DSL asks the GPU of this machine for its memory
+    if carveout is not None:
+        said.append(f"preferred_smem_carveout={carveout}")
     lines.append(f"device_function({', '.join(given)}).launch({', '.join(said)})")
     head = ", ".join(f"{one.name}: {one.annotation}" for one in parameters)
     return "".join(["@cute.jit\n", f"def {kernel}({head}):\n", *(f"    {line}\n" for line in lines)])
+
+
+def _tensor_layouts() -> Any:  # noqa: ANN401  # an enumeration of the DSL
+    """Where releases of the DSL have it."""
+    if find_spec("cutlass.tensor_utils") is not None:
+        return dsl_module("cutlass.tensor_utils").LayoutEnum
+    return dsl_module("cutlass.utils.layout").LayoutEnum
 
 
 def host_function(kernel: object, text: str) -> Any:  # noqa: ANN401  # a function of the DSL
@@ -72,6 +83,7 @@ def host_function(kernel: object, text: str) -> Any:  # noqa: ANN401  # a functi
     # Without a time of its own the entry is never looked for on the disk.
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     space: dict[str, Any] = {word: dsl_module(module) for word, module in _MODULES.items()}
+    space["tensor_layouts"] = _tensor_layouts()
     space["device_function"] = kernel
     with FRONT_END:
         FunctionType(compile(text, file, "exec"), space)()  # names and numbers, each of which was checked

@@ -11,10 +11,11 @@ from silo.core.dtypes import dtype
 from silo.core.values import Value
 from silo.errors import ArgumentError
 from silo.forks import Mutex
+from silo.frozen import frozen
 from silo.integrations.helion.host_function import HostParameter, host_function, host_text
-from silo.integrations.helion.launch_call import Axes, launch_marks, name_of
+from silo.integrations.helion.launch_call import Axes, launch_marks, marks_said, name_of
 
-__all__ = ["KernelsOfHelion", "silo_kernel"]
+__all__ = ["KernelsOfHelion", "host_parameters", "silo_kernel", "written_signature"]
 
 _KEPT = 512  # a program that tunes Helion kernels makes thousands, each used for a moment
 # As Helion types what its host code passes.
@@ -22,36 +23,62 @@ _SCALARS = {bool: ("i1", "cutlass.Boolean"), int: ("i64", "cutlass.Int64"), floa
 _CONSTANT = "constexpr"
 
 
+@frozen
+class _Made:
+    """One kernel that was made, and for which launches: what was written on it, and grid and ranks.
+
+    ``kernel`` is held, so that no other object gets its id.
+    """
+
+    kernel: object
+    said: tuple[object, ...]
+    own: tuple[object, ...]
+    made: Any
+
+
 class KernelsOfHelion:
     """The kernels that launches have needed so far, the newest last. Threads may ask at once."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[object, ...], tuple[object, Any]] = {}
+        self._made: dict[tuple[object, ...], _Made] = {}
         self._lock = Mutex()
 
     def serving(self, kernel: object, arguments: Sequence[object], grid: Axes, block: Axes) -> Any:  # noqa: ANN401
         """The kernel that serves a launch. Raises UnsupportedError, SourceError."""
-        marks = launch_marks(kernel)
-        dynamic = marks.dynamic or _is_empty(arguments)
-        # A host function that Silo writes has the grid in it, and ranks.
-        own = () if marks.plain else (grid, repr(marks), *(getattr(one, "ndim", None) for one in arguments))
-        types = tuple(getattr(one, "dtype", type(one)) for one in arguments)
-        key = (id(kernel), block, marks.cluster, dynamic, types, own)
+        types: list[object] = []
+        empty = False
+        for one in arguments:
+            shape = getattr(one, "shape", None)
+            if shape is None:
+                types.append(type(one))
+            else:
+                types.append(getattr(one, "dtype", None))
+                empty = empty or 0 in shape
+        key = (id(kernel), block, empty, *types)
+        said = marks_said(kernel)
         found = self._made.get(key)
-        if found is not None:
-            return found[1]
-        made = silo_kernel(kernel, arguments, grid, block, dynamic=dynamic)
+        if found is not None and found.said == said and (not found.own or found.own == _own(arguments, grid)):
+            return found.made
+        marks = launch_marks(kernel)
+        made = silo_kernel(kernel, arguments, grid, block, dynamic=empty)
         with self._lock:
-            self._made[key] = (kernel, made)  # it holds the kernel, so that nothing else gets its id
+            self._made.pop(key, None)
+            self._made[key] = _Made(kernel, said, () if marks.plain else _own(arguments, grid), made)
             while len(self._made) > _KEPT:
                 del self._made[next(iter(self._made))]
         return made
 
 
+def _own(arguments: Sequence[object], grid: Axes) -> tuple[object, ...]:
+    """What a host function that Silo writes has in it: the grid, and ranks."""
+    return (grid, *map(_rank, arguments))
+
+
 def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: Axes, *, dynamic: bool = False) -> Any:  # noqa: ANN401
     """A kernel of Silo for one of Helion's, as a call with such arguments launches it; made anew at each call.
 
-    ``dynamic``: shapes and strides are not folded into the code, whatever the kernel is marked with.
+    ``dynamic``: shapes and strides are not folded into the code, whatever the kernel is marked with: an array without
+    elements has a size that the DSL folds into no code.
 
     Raises:
         UnsupportedError: a plan that Silo does not serve.
@@ -59,17 +86,17 @@ def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: 
         ToolchainError: the DSL is not installed.
     """
     marks = launch_marks(kernel)
-    layouts = "dynamic" if dynamic or marks.dynamic else "static"
-    signature = _signature(kernel, arguments)
+    layouts = "dynamic" if dynamic else "static"
+    signature = written_signature(kernel, arguments)
     cute = maker("cute")
     name = name_of(kernel)
     if marks.plain:
         return cute(kernel, signature=signature, block=block, cluster=marks.cluster, layouts=layouts, name=name)
-    text = host_text(name, _host_parameters(signature, arguments), marks, grid, block)
+    text = host_text(name, host_parameters(signature, arguments), marks, grid, block)
     return cute(host_function(kernel, text), signature=signature, layouts=layouts, grid=grid, name=name)
 
 
-def _signature(kernel: object, arguments: Sequence[object]) -> Mapping[str, Value]:
+def written_signature(kernel: object, arguments: Sequence[object]) -> Mapping[str, Value]:
     """The parameters that the host passes, in the kernel's order, as ``silo.cute`` takes them."""
     parameters = inspect.signature(kernel).parameters  # pyright: ignore[reportArgumentType]  # a function of the DSL
     if len(arguments) > len(parameters):
@@ -77,7 +104,7 @@ def _signature(kernel: object, arguments: Sequence[object]) -> Mapping[str, Valu
         raise ArgumentError(f"{name_of(kernel)}: {len(arguments)} arguments, and the kernel has {known}")
     found: dict[str, Value] = {}
     for place, (name, argument) in enumerate(zip(parameters, arguments, strict=False)):
-        if hasattr(argument, "ndim"):
+        if hasattr(argument, "shape"):
             found[name] = f"*{_element(kernel, place, argument)}"
         elif _is_constexpr(parameters[name].annotation):
             found[name] = _CONSTANT
@@ -102,14 +129,16 @@ def _is_constexpr(annotation: object) -> bool:
     return text.partition("[")[0].rpartition(".")[2] == "Constexpr"
 
 
-def _host_parameters(signature: Mapping[str, Value], arguments: Sequence[object]) -> list[HostParameter]:
+def host_parameters(signature: Mapping[str, Value], arguments: Sequence[object]) -> list[HostParameter]:
+    """The same as the parameters of a host function that Silo writes."""
     words = dict(_SCALARS.values()) | {_CONSTANT: "cutlass.Constexpr"}
     return [
-        HostParameter(name, words.get(str(written), "cute.Tensor"), getattr(argument, "ndim", None))
+        HostParameter(name, words.get(str(written), "cute.Tensor"), _rank(argument))
         for (name, written), argument in zip(signature.items(), arguments, strict=True)
     ]
 
 
-def _is_empty(arguments: Sequence[object]) -> bool:
-    """Whether an array has no elements: the DSL folds no size of 0 into code."""
-    return any(0 in getattr(one, "shape", ()) for one in arguments)
+def _rank(argument: Any) -> int | None:  # noqa: ANN401
+    """How many axes an array has; None of a number."""
+    shape = getattr(argument, "shape", None)
+    return None if shape is None else len(shape)

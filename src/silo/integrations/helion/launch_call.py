@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from silo.errors import ArgumentError, GridError, UnsupportedError
 
-__all__ = ["Axes", "LaunchMarks", "axes", "check_options", "launch_marks", "name_of", "plain_arguments"]
+__all__ = ["Axes", "LaunchMarks", "axes", "check_options", "launch_marks", "marks_said", "name_of", "plain_arguments"]
 
 Axes = tuple[int, int, int]
 
@@ -22,6 +22,9 @@ _ATTRIBUTES = {
     "_helion_cute_min_blocks_per_mp": "min_blocks",
     "_helion_cute_preferred_smem_carveout": "carveout",
 }
+_PLANS = "_helion_cute_wrapper_plans"
+_SAID = (*_ATTRIBUTES, _PLANS)
+_NOTHING: Mapping[str, object] = {}
 
 
 def name_of(kernel: object) -> str:
@@ -89,6 +92,11 @@ class LaunchMarks:
         return not (self.plans or self.pdl or self.min_blocks or self.carveout is not None)
 
 
+def marks_said(kernel: object) -> tuple[object, ...]:
+    """Everything that Helion wrote on a kernel, as it is there: cheap enough for every launch."""
+    return tuple(map(getattr(kernel, "__dict__", _NOTHING).get, _SAID))
+
+
 def launch_marks(kernel: object) -> LaunchMarks:
     """The marks of a kernel. Raises UnsupportedError for one that makes no sense."""
     found: dict[str, Any] = {
@@ -103,7 +111,7 @@ def launch_marks(kernel: object) -> LaunchMarks:
         value = found.get(name)
         if value is not None and (type(value) is not int or value < 0):
             raise UnsupportedError(f"{name_of(kernel)}: {name} is a natural number, not {value!r}")
-    plans: Sequence[Mapping[str, Any]] = getattr(kernel, "_helion_cute_wrapper_plans", ())
+    plans: Sequence[Mapping[str, Any]] = getattr(kernel, _PLANS, ())
     return LaunchMarks(
         cluster=None if cluster == (1, 1, 1) else cast("Axes | None", cluster),
         dynamic=found.get("dynamic") is True,
@@ -126,9 +134,9 @@ def plain_arguments(kernel: object, arguments: Sequence[object]) -> tuple[object
 
 
 def _plain(kernel: object, place: int, argument: Any) -> object:  # noqa: ANN401  # whatever a caller gives
-    rank = getattr(argument, "ndim", None)
-    if rank is not None:
-        return argument if rank else argument.reshape(1)  # a view: what is written there reaches the caller
+    shape = getattr(argument, "shape", None)
+    if shape is not None:
+        return argument if len(shape) else argument.reshape(1)  # a view: what is written there reaches the caller
     number = {"SymInt": int, "SymFloat": float, "SymBool": bool}.get(type(argument).__name__)
     if number is not None:
         return number(argument)

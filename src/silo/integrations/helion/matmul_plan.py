@@ -46,10 +46,11 @@ class OperandPlan:
 
 @dataclass(frozen=True)
 class StorePlan:
-    """The result, which leaves shared memory by TMA."""
+    """The result, which leaves shared memory by TMA, in boxes of ``box`` where Helion says which."""
 
     result: int
     tile: tuple[int, int]
+    box: tuple[int, int] | None
     stages: int
     dtype: str
     names: tuple[str, ...]
@@ -157,10 +158,15 @@ def _operands(fields: _Fields) -> OperandPlan:
 
 
 def _store(fields: _Fields) -> StorePlan:
-    fields.left.pop("d_name", None)
+    box = None
+    if {"epi_tile_m", "epi_tile_n", "d_store_box_n"} & fields.left.keys():
+        box = (fields.number("epi_tile_m"), fields.number("epi_tile_n"))
+        if fields.number("d_store_box_n") != box[1]:
+            raise UnsupportedError(f"{fields.kernel}: its plan {_STORE} stores boxes that are not its tile's width")
     made = StorePlan(
         result=fields.number("d_idx", least=0),
         tile=(fields.number("bm"), fields.number("bn")),
+        box=box,
         stages=fields.number("c_stage_count"),
         dtype=fields.dtype("output_dtype"),
         names=fields.names(2),
@@ -206,12 +212,12 @@ def host_lines(plan: MatmulPlan, names: Sequence[str], shapes: Mapping[int, tupl
     if plan.store is not None:
         atom, tensor = plan.store.names
         result, tile, dtype = names[plan.store.result], plan.store.tile, plan.store.dtype
+        part = f"blackwell.compute_epilogue_tile_shape({tile}, False, rows, {dtype}, layout_c=rows, elem_ty_c={dtype})"
+        if plan.store.box is not None:
+            part = f"({', '.join(f'cute.make_layout({size})' for size in plan.store.box)})"
         lines += [
-            "rows = cutlass.utils.layout.LayoutEnum.ROW_MAJOR",
-            (
-                f"part = blackwell.compute_epilogue_tile_shape({tile}, False, rows, {dtype}, "
-                f"layout_c=rows, elem_ty_c={dtype})"
-            ),
+            "rows = tensor_layouts.ROW_MAJOR",
+            f"part = {part}",
             f"result_tiles = blackwell.make_smem_layout_epi({dtype}, rows, part, {plan.store.stages})",
             (
                 f"{atom}, {tensor} = cute.nvgpu.cpasync.make_tiled_tma_atom("

@@ -42,7 +42,7 @@ class NotedCall:
         """
         made = silo_kernel(self.kernel, self.arguments, self.grid, self.block)
         names = made.kernel.source.signature.names[: len(self.arguments)]
-        arrays = {name: one for name, one in zip(names, self.arguments, strict=True) if hasattr(one, "ndim")}
+        arrays = {name: one for name, one in zip(names, self.arguments, strict=True) if hasattr(one, "shape")}
         wanted = dict(expected or {})
         for name in wanted:
             if name not in arrays:

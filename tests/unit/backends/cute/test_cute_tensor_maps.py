@@ -1,0 +1,153 @@
+"""Tensor maps read off the DSL's artifacts: box, swizzle, element type, axes, or the reason why not. Needs the DSL."""
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+
+import pytest
+
+pytest.importorskip("cutlass", reason="the CuTe DSL is not installed")
+
+import cutlass
+import cutlass.compiler
+from cutlass import cute
+from cutlass.cute.nvgpu.warpgroup import SmemLayoutAtomKind as Kind
+from cutlass.cute.runtime import make_fake_compact_tensor, make_ptr
+
+import cute_tma
+from silo.backends.cute.compiled_module import back_end, read_module
+from silo.backends.cute.tensor_maps import ArrayMap, read_maps
+from silo.backends.cute.toolchain import bindings
+from silo.errors import UnsupportedError
+from silo.sources.cute.front_end import FRONT_END
+
+BFLOAT16, FLOAT32, TFLOAT32, UINT8 = 9, 7, 11, 0  # CUtensorMapDataType
+
+
+def maps_of(function, *arguments):
+    modules = bindings()
+    with FRONT_END:
+        traced = cute.compile.to_precompiled_mlir(function, *arguments, options="--gpu-arch sm_90a")
+        artifact = cutlass.compiler.serialize_compilation_artifact(traced)
+    call, _ = read_module(back_end(artifact, "sm_90a", modules), modules)
+    return dict(read_maps(artifact, call, modules))
+
+
+def pointer(element=cutlass.BFloat16):
+    return make_ptr(element, 0, cute.AddressSpace.gmem, assumed_align=16)
+
+
+def rows():
+    return cute.make_layout((256, 512), stride=(512, 1))
+
+
+def columns():
+    return cute.make_layout((256, 512), stride=(1, 256))
+
+
+def batch():
+    return cute.make_layout((256, 512, 3), stride=(512, 1, 131072))
+
+
+CONSTANT = ((256, 512), (512, 1))
+TURNED = ((512, 256), (256, 1))
+
+
+@pytest.mark.parametrize(
+    ("made", "swizzle", "box", "axes"),
+    [
+        # A and B of a gemm with tiles of 128 x 64, its C in tiles of 64 x 32.
+        (cute_tma.host(rows, Kind.K_SW128, (128, 64)), 3, (128, 64), CONSTANT),
+        (cute_tma.host(rows, Kind.K_SW64, (64, 32), store=True), 2, (64, 32), CONSTANT),
+        (cute_tma.host(rows, Kind.K_SW32, (64, 16)), 1, (64, 16), CONSTANT),
+        (cute_tma.host(rows, Kind.K_INTER, (64, 32)), 0, (64, 8), CONSTANT),
+        # A tile wider than the swizzle is loaded in several boxes.
+        (cute_tma.host(rows, Kind.K_SW128, (64, 128)), 3, (64, 64), CONSTANT),
+        (cute_tma.host(columns, Kind.MN_SW128, (64, 32)), 3, (32, 64), TURNED),
+        (cute_tma.host(columns, Kind.MN_SW128, (128, 32)), 3, (8, 64), TURNED),
+        # Each block of a multicast loads its part.
+        (cute_tma.host(rows, Kind.K_SW128, (128, 64), blocks=2), 3, (64, 64), CONSTANT),
+        (cute_tma.host(batch, Kind.K_SW128, (128, 64), blocks=4), 3, (1, 32, 64), ((3, 131072), *CONSTANT)),
+        (cute_tma.host(batch, Kind.K_SW128, (128, 64)), 3, (1, 128, 64), ((3, 131072), *CONSTANT)),
+        (
+            cute_tma.host(lambda: cute.make_layout((256, 512, 1), stride=(512, 1, 7)), Kind.K_SW128, (128, 64)),
+            *(3, (128, 64), CONSTANT),
+        ),
+        (
+            cute_tma.host(lambda: cute.make_layout((256, (64, 8)), stride=(64, (1, 16384))), Kind.K_SW128, (128, 64)),
+            *(3, (1, 128, 64), ((8, 16384), (256, 64), (64, 1))),
+        ),
+        (cute_tma.host(lambda: cute.make_layout((4096,)), None, (128,), line=True), 0, (128,), ((4096, 1),)),
+    ],
+)
+def test_of_layouts_that_are_constant(made, swizzle, box, axes):
+    assert maps_of(made, pointer()) == {0: ArrayMap(0, swizzle, 2, BFLOAT16, box, axes)}
+
+
+@pytest.mark.parametrize(
+    ("element", "inner", "expected"),
+    [
+        (cutlass.Float32, None, (FLOAT32, 4, (64, 32))),
+        (cutlass.Float32, cutlass.TFloat32, (TFLOAT32, 4, (64, 32))),
+        (cutlass.Float8E4M3FN, None, (UINT8, 1, (64, 128))),
+    ],
+)
+def test_of_other_elements(element, inner, expected):
+    tile = expected[2]
+    (found,) = maps_of(cute_tma.host(rows, Kind.K_SW128, tile, element=element, inner=inner), pointer(element)).values()
+    assert (found.element_type, found.element_bytes, found.box, found.swizzle) == (*expected, 3)
+
+
+def test_of_arrays_whose_layout_a_call_says():
+    m, n = cute.SymInt(), cute.SymInt(divisibility=8)
+
+    def tensor(order):
+        return make_fake_compact_tensor(cutlass.BFloat16, (m, n), stride_order=order, assumed_align=16)
+
+    found = maps_of(cute_tma.copy_host, tensor((1, 0)), tensor((1, 0)))
+    assert {index: (one.argument, one.box, one.axes) for index, one in found.items()} == {
+        0: (0, (64, 64), (0, 1)),
+        2: (1, (64, 64), (0, 1)),  # coordinates between them are extents of the array
+    }
+    assert found[0].of("source").to_json() == {
+        "name": "source",
+        "swizzle": 3,
+        "element_bytes": 2,
+        "element_type": BFLOAT16,
+        "box": [64, 64],
+        "fp4_padded": False,
+        "axes": [0, 1],
+    }
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (
+            cute_tma.host(
+                lambda: cute.make_layout((256, 512, 3, 2, 2, 2), stride=(1024, 1, 512, 262144, 524288, 1048576)),
+                *(Kind.K_SW128, (128, 64)),
+            ),
+            "has a box of the form .*host=.dsl.",
+        ),
+        (
+            cute_tma.host(lambda: cute.make_layout((256, 512), stride=(1024, 2)), Kind.K_SW128, (64, 64)),
+            "has not one dimension for each axis; .*host=.dsl.",
+        ),
+        (
+            cute_tma.host(lambda: cute.make_layout((256, 512), stride=(516, 1)), Kind.K_SW128, (64, 64)),
+            "one has strides of multiples of 16 bytes, and axis 0 has stride 516",
+        ),
+        (
+            cute_tma.host(rows, Kind.K_SW128, (64, 64), offset=64),
+            "memory that the host function finds by cute.add_offset, not of an array as it is passed; .*host=.dsl.",
+        ),
+    ],
+)
+def test_the_reason_why_a_map_is_not_made(made, reason):
+    with pytest.raises(UnsupportedError, match=reason):
+        maps_of(made, pointer())
+
+
+def test_code_without_maps_has_none():
+    import cute_launches
+
+    wrapper = cute_launches.static()
+    assert maps_of(wrapper.function, *wrapper.arguments) == {}
