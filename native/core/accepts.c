@@ -265,6 +265,57 @@ static int parameter_problem(const struct code *code,
                                         : value_problem(code, parameter, seen, why);
 }
 
+static void add_multiple(struct silo_wording *why, unsigned divisor, const char *name) {
+    if (divisor == 1)
+        silo_wording_add(why, "%s", name);
+    else
+        silo_wording_add(why, "%u%s", divisor, name);
+}
+
+/* As str(DynamicLayout) does. */
+static void add_dynamic(struct silo_wording *why, const struct silo_dynamic_layout *layout) {
+    silo_wording_add(why, "layout (");
+    for (uint32_t i = 0; i < layout->rank; i++) {
+        silo_wording_add(why, i ? ", " : "");
+        add_multiple(why, layout->axes[i].divisor, "n");
+    }
+    silo_wording_add(why, "), strides (");
+    for (uint32_t i = 0; i < layout->rank; i++) {
+        const struct silo_dynamic_axis *axis = &layout->axes[i];
+        silo_wording_add(why, i ? ", " : "");
+        if (axis->stride == SILO_STRIDE_PASSED)
+            add_multiple(why, axis->stride_divisor, "s");
+        else
+            silo_wording_add(why, "%d", axis->stride);
+    }
+    silo_wording_add(why, "), %u-bit extents, %u-bit offsets", layout->size_bits,
+                     layout->offset_bits);
+}
+
+/* What is wrong with the layout of an argument that is passed, for code that assumes `wanted`. */
+static int dynamic_problem(const struct silo_seen *seen, const struct silo_named_extents *wanted,
+                           struct silo_wording *why) {
+    const bool known = seen->shape != NULL && seen->strides != NULL && seen->rank >= 0 &&
+                       seen->rank <= SILO_DYNAMIC_AXES;
+    struct silo_dynamic_layout call;
+    if (known) {
+        call = silo_dynamic_of_word(
+            silo_dynamic_word(seen->rank, seen->shape, seen->strides, seen->element & 0xff));
+        if (silo_dynamic_holds(wanted->dynamic, &call))
+            return SILO_OK;
+    }
+    silo_wording_add(why, "argument ");
+    silo_wording_add_string(why, wanted->name);
+    silo_wording_add(why, ": ");
+    if (known)
+        add_dynamic(why, &call);
+    else
+        silo_wording_add(why, "no layout of up to %d axes", SILO_DYNAMIC_AXES);
+    silo_wording_add(why, ", this variant was built for ");
+    add_dynamic(why, wanted->dynamic);
+    return SILO_ERROR_SHAPE;
+}
+
 static bool same_numbers(const int64_t *left, const int64_t *right, uint32_t count) {
     return count == 0 || memcmp(left, right, count * sizeof *left) == 0;
 }
@@ -281,6 +332,12 @@ static int extents_problem(const struct silo_signature *kernel, const struct sil
             silo_wording_add_string(why, wanted->name);
             silo_wording_add(why, ", and the call has no such argument");
             return SILO_ERROR_SHAPE;
+        }
+        if (wanted->dynamic != NULL) {
+            const int found = dynamic_problem(seen, wanted, why);
+            if (found != SILO_OK)
+                return found;
+            continue;
         }
         const bool shaped = seen->shape != NULL && (uint32_t)seen->rank == wanted->rank &&
                             same_numbers(seen->shape, wanted->shape, wanted->rank);
@@ -339,7 +396,10 @@ static void add_assumptions(struct silo_wording *why, const struct silo_speciali
         silo_wording_add(why, "%s", comma);
         silo_wording_add_string(why, one->name);
         silo_wording_add(why, " ");
-        silo_extents_text(why, one->shape, one->rank);
+        if (one->dynamic != NULL)
+            add_dynamic(why, one->dynamic);
+        else
+            silo_extents_text(why, one->shape, one->rank);
         if (one->strides != NULL) {
             silo_wording_add(why, ", strides ");
             silo_extents_text(why, one->strides, one->rank);

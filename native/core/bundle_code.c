@@ -67,7 +67,10 @@ static const struct {
     {"fp32", 4}, {"fp64", 8}, {"scratch", 8}, {"profile", 8}, {"tensormap", 128},
 };
 
-static size_t bytes_of(const char *type) {
+static size_t bytes_of(const struct silo_layout_slot *slot) {
+    const char *type = slot->type.data;
+    if (slot->form != NULL)
+        return slot->form->bytes;
     for (size_t i = 0; i < sizeof abi_bytes / sizeof *abi_bytes; i++)
         if (strcmp(abi_bytes[i].type, type) == 0)
             return abi_bytes[i].bytes;
@@ -103,7 +106,7 @@ static int check_places(struct silo_bundle *bundle, const struct silo_variant *v
         count = stated_places(bundle, variant, places, ROOM, error);
     int result = count < 0 ? -1 : 0;
     for (uint32_t i = 0; result == 0 && i < launch->slot_count; i++) {
-        const size_t wanted = bytes_of(launch->layout[i].type.data);
+        const size_t wanted = bytes_of(&launch->layout[i]);
         if ((int64_t)i < count && i < ROOM && places[i].size == wanted)
             continue;
         result = silo_fail(

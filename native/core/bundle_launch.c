@@ -144,10 +144,24 @@ static int hand_over(const struct silo_kernel_call *call, struct silo_served *se
 }
 
 static struct silo_values values_of(const struct silo_kernel_call *call, uint64_t scratch[2]) {
-    return (struct silo_values){call->tagged.slots, scratch, call->tagged.descriptors};
+    return (struct silo_values){call->tagged.slots, scratch, call->tagged.descriptors,
+                                call->tagged.layouts};
 }
 
-/* A launch with tensor maps or scratch memory, which most have not. */
+/* Parameter `number` could not be made: of a map the error is there already. */
+static SILO_NOINLINE int refuse_packed(const struct silo_kernel_call *call,
+                                       const struct silo_served *served,
+                                       const struct silo_values *values, int32_t number,
+                                       silo_error *error) {
+    const struct silo_packed *packed = &served->packing.packed[number];
+    if (packed->pack != SILO_PACK_STRUCT)
+        return -1;
+    const struct silo_intake *intake = call->tagged.intake;
+    return silo_pack_refuse(&served->packing, values, number, intake->kernel,
+                            silo_intake_name(intake, packed->slot), error);
+}
+
+/* A launch with tensor maps, structs or scratch memory, which most have not. */
 static SILO_NOINLINE int launch_with_more(const struct silo_kernel_call *call,
                                           struct silo_served *served, const int64_t dims[3],
                                           silo_error *error) {
@@ -161,7 +175,7 @@ static SILO_NOINLINE int launch_with_more(const struct silo_kernel_call *call,
     struct silo_lease leases[2];
     uint64_t scratch[2] = {0, 0};
     struct map_room room = {.call = call, .served = served, .error = error};
-    void *params[SILO_MAX_PARAMETERS];
+    void **params = __builtin_alloca(served->packing.room * sizeof *params);
     int taken[2] = {0, 0}, result = 0;
     for (int i = 0; i < 2 && served->packing.takes_scratch && result == 0; i++) {
         int64_t bytes = 0;
@@ -184,7 +198,10 @@ static SILO_NOINLINE int launch_with_more(const struct silo_kernel_call *call,
     if (result == 0) {
         const struct silo_values values = values_of(call, scratch);
         const int32_t wrong = silo_pack(&served->packing, &values, params, encode_map, &room);
-        result = wrong == SILO_ALL_PACKED ? hand_over(call, served, dims, params, error) : -1;
+        if (wrong == SILO_ALL_PACKED)
+            result = hand_over(call, served, dims, params, error);
+        else
+            result = refuse_packed(call, served, &values, wrong, error);
     }
     for (int i = 0; i < 2; i++)
         if (taken[i])
@@ -226,7 +243,8 @@ int silo_call_launch(struct silo_kernel_call *call, struct silo_served *served, 
             return -1;
     if (served->where->gpu != NULL && call->queue->stream != NULL)
         silo_binary_launched_on(served->code->binary, call->queue->stream);
-    if (SILO_UNLIKELY(served->packing.takes_scratch || served->packing.maps != NULL))
+    if (SILO_UNLIKELY(served->packing.takes_scratch || served->packing.maps != NULL ||
+                      served->packing.structs != NULL))
         return launch_with_more(call, served, dims, error);
     uint64_t scratch[2] = {0, 0};
     void *params[SILO_MAX_PARAMETERS];

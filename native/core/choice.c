@@ -23,6 +23,9 @@ struct ranking {
 static bool same_extents(const struct silo_named_extents *left,
                          const struct silo_named_extents *right) {
     const size_t bytes = left->rank * sizeof *left->shape;
+    if (left->dynamic != NULL || right->dynamic != NULL)
+        return silo_string_same(left->name, right->name) && left->dynamic != NULL &&
+               right->dynamic != NULL && silo_dynamic_same(left->dynamic, right->dynamic);
     return silo_string_same(left->name, right->name) && left->rank == right->rank &&
            (left->strides == NULL) == (right->strides == NULL) &&
            (bytes == 0 ||

@@ -1,20 +1,22 @@
 /* Extents in the guard: of a kernel whose code is made for one shape of an array, for one shape and
- * strides, or for one grid.
+ * strides, for a dynamic layout, or for one grid.
  *
  * They stand in the key as words, after the words of the arguments: for the grid, where it is held,
  * 1 and its three dimensions, or 0 where the call gives none; then for each parameter that is held,
- * in order, the number of dimensions, the extents and, where they are held, the strides; or
- * SILO_EXTENTS_NONE for what is not an array. The first word of each says how many follow, so two
- * keys with equal words have equal extents. */
+ * in order, the number of dimensions, the extents and, where they are held, the strides, or of a
+ * dynamic layout its one word; or SILO_EXTENTS_NONE for what is not an array. The first word of
+ * each says how many follow, so two keys with equal words have equal extents. */
 #ifndef SILO_EXTENTS_H
 #define SILO_EXTENTS_H
 
+#include "dynamic_layout.h"
 #include "shape.h"
 
 enum silo_extent {
-    SILO_EXTENT_FREE,   /* any shape */
-    SILO_EXTENT_SHAPE,  /* one shape */
-    SILO_EXTENT_LAYOUT, /* one shape and strides */
+    SILO_EXTENT_FREE,    /* any shape */
+    SILO_EXTENT_SHAPE,   /* one shape */
+    SILO_EXTENT_LAYOUT,  /* one shape and strides */
+    SILO_EXTENT_DYNAMIC, /* what code may assume of a shape and strides that are passed */
 };
 
 #define SILO_EXTENTS_NONE UINT64_MAX
@@ -22,8 +24,13 @@ enum silo_extent {
 /* Words that the grid may take, and a parameter held so (enum silo_extent). */
 #define SILO_GRID_WORDS 4
 SILO_INLINE size_t silo_extent_room(unsigned extent) {
+    if (extent == SILO_EXTENT_DYNAMIC)
+        return 1;
     return extent == SILO_EXTENT_FREE ? 0 : 1 + (size_t)extent * SILO_MAX_AXES;
 }
+
+/* Words of a shape and strides that are passed and not held: as SILO_EXTENT_LAYOUT has them. */
+#define SILO_PASSED_WORDS (1 + 2 * SILO_DYNAMIC_AXES)
 
 /* Write the words of the grid (NULL: the call gives none); their number. */
 SILO_INLINE uint32_t silo_extent_words_of_grid(const int64_t *dims, uint64_t *words) {
@@ -33,7 +40,7 @@ SILO_INLINE uint32_t silo_extent_words_of_grid(const int64_t *dims, uint64_t *wo
     return dims != NULL ? SILO_GRID_WORDS : 1;
 }
 
-/* The same of an array held as `extent` says, not SILO_EXTENT_FREE. */
+/* The same of an array held as `extent` says, SILO_EXTENT_SHAPE or SILO_EXTENT_LAYOUT. */
 SILO_INLINE uint32_t silo_extent_words_of_array(unsigned extent, int32_t ndim, const int64_t *sizes,
                                                 const int64_t *strides, uint64_t *words) {
     const size_t count = (size_t)ndim;
@@ -46,7 +53,9 @@ SILO_INLINE uint32_t silo_extent_words_of_array(unsigned extent, int32_t ndim, c
 
 /* How many words there are of a parameter held so, of which the first are at `words`. */
 SILO_INLINE size_t silo_extent_words_at(unsigned extent, const uint64_t *words) {
-    return words[0] == SILO_EXTENTS_NONE ? 1 : 1 + (size_t)words[0] * extent;
+    return words[0] == SILO_EXTENTS_NONE || extent == SILO_EXTENT_DYNAMIC
+               ? 1
+               : 1 + (size_t)words[0] * extent;
 }
 
 #endif

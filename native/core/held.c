@@ -61,8 +61,9 @@ static int hold_extents(const struct silo_kernel_info *kernel, struct silo_held_
         return silo_fail(error, SILO_ERROR_UNSUPPORTED,
                          "%s: the extents of %s decide its code, and it has no such parameter",
                          kernel->name.data, name.data);
-    if (kind > held->extents[index])
-        held->extents[index] = kind;
+    /* A layout says all of a shape and all of a dynamic layout, which say nothing of each other. */
+    uint8_t *own = &held->extents[index];
+    *own = *own == SILO_EXTENT_FREE || *own == kind ? kind : SILO_EXTENT_LAYOUT;
     held->some_extents = true;
     return 0;
 }
@@ -113,7 +114,9 @@ static int hold_groups(const struct silo_kernel_info *kernel, struct silo_held_p
         held->grid |= special->has_grid;
         for (uint32_t j = 0; j < special->extent_count; j++) {
             const struct silo_named_extents *one = &special->extents[j];
-            const uint8_t kind = one->strides ? SILO_EXTENT_LAYOUT : SILO_EXTENT_SHAPE;
+            const uint8_t kind = one->dynamic   ? SILO_EXTENT_DYNAMIC
+                                 : one->strides ? SILO_EXTENT_LAYOUT
+                                                : SILO_EXTENT_SHAPE;
             if (hold_extents(kernel, held, one->name, kind, error) != 0)
                 return -1;
         }

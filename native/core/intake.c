@@ -57,6 +57,7 @@ int silo_intake_init(struct silo_intake *intake, const struct silo_kernel_info *
                               (parameter->flags & (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT)) != 0;
         if (intake->extents[i] != SILO_EXTENT_FREE) {
             intake->some_extents = true;
+            intake->passed += intake->extents[i] == SILO_EXTENT_DYNAMIC;
             intake->extent_words += (uint32_t)silo_extent_room(intake->extents[i]);
         }
     }

@@ -15,6 +15,7 @@ struct silo_intake {
     bool some_extra;         /* a constant, a key or an exact value is among them */
     bool some_extents;       /* of some argument */
     bool grid;               /* the grid of each call is part of its guard */
+    uint32_t passed;         /* parameters held as SILO_EXTENT_DYNAMIC */
     uint32_t extent_words;   /* the most words that extents and grid take in a key */
     const char *kernel;      /* the kernel's name */
     const struct silo_signature_parameter *names; /* and the names of its parameters */

@@ -92,6 +92,22 @@ static int take_form(const char *kernel, const struct silo_layout_slot *slot,
                      problem.text);
 }
 
+/* Code that is passed extents and strides says what it assumes of them: the guard reads them then.
+ */
+static int require_layout(const struct silo_variant *variant, const struct silo_layout_slot *slot,
+                          silo_error *error) {
+    const struct silo_specialization *special = variant->specialization;
+    for (uint32_t i = 0; i < special->extent_count; i++) {
+        const struct silo_named_extents *one = &special->extents[i];
+        if (same(one->name, slot->name) && (one->dynamic != NULL || one->strides != NULL))
+            return 0;
+    }
+    return silo_fail(error, SILO_ERROR_UNSUPPORTED,
+                     "%s: the binary takes the extents and strides of '%s', and its variant says "
+                     "nothing of them",
+                     variant->kernel.data, slot->name.data);
+}
+
 static int take_slot(const struct silo_variant *variant, const struct silo_signature *parameters,
                      const struct silo_layout_slot *slot, struct silo_layout_item *item,
                      struct silo_map_form *form, silo_error *error) {
@@ -109,12 +125,15 @@ static int take_slot(const struct silo_variant *variant, const struct silo_signa
                          slot->name.data);
     const int32_t own = index_of(variant->signature, slot->name);
     const uint8_t effect = own >= 0 ? variant->signature->parameters[own].effect : SILO_EFFECT_NONE;
-    item->writes = (map || is_text(slot->type, "ptr")) &&
-                   (effect == SILO_EFFECT_WRITE || effect == SILO_EFFECT_BOTH);
+    const bool points = slot->form != NULL ? slot->form->points : is_text(slot->type, "ptr");
+    item->writes = (map || points) && (effect == SILO_EFFECT_WRITE || effect == SILO_EFFECT_BOTH);
     if (map) {
         item->map = form;
         return take_form(kernel, slot, launch, form, error);
     }
+    item->form = slot->form;
+    if (slot->form != NULL)
+        return require_layout(variant, slot, error);
     if (has_parts(launch, slot->name)) {
         item->part = slot->part.length != 0 ? slot->part.data : "base";
         item->rank = rank_of(launch, slot->name);

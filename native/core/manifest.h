@@ -7,8 +7,10 @@
 #define SILO_MANIFEST_H
 
 #include "base.h"
+#include "dynamic_layout.h"
 #include "error.h"
 #include "parameter.h"
+#include "struct_form.h"
 
 struct silo_string {
     const char *data;
@@ -132,7 +134,8 @@ struct silo_named_extents {
     struct silo_string name;
     uint32_t rank;
     const int64_t *shape;
-    const int64_t *strides; /* in elements; NULL: any */
+    const int64_t *strides;                    /* in elements; NULL: any */
+    const struct silo_dynamic_layout *dynamic; /* instead of both; NULL: none */
 };
 
 struct silo_specialization {
@@ -157,9 +160,10 @@ struct silo_target {
 
 /* One parameter of a binary (silo.core.launch_info.LayoutSlot). */
 struct silo_layout_slot {
-    struct silo_string name; /* of the kernel's parameter; "" for scratch memory */
-    struct silo_string type; /* "ptr", "i32", "tensormap", ... */
-    struct silo_string part; /* of a tensor descriptor: "shape.0", ...; "" otherwise */
+    struct silo_string name;             /* of the kernel's parameter; "" for scratch memory */
+    struct silo_string type;             /* "ptr", "i32", "tensormap", ... */
+    struct silo_string part;             /* of a tensor descriptor: "shape.0", ...; "" otherwise */
+    const struct silo_struct_form *form; /* the members of a "struct"; NULL: it is none */
 };
 
 /* What one dimension of an array's tensor map is. */

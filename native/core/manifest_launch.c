@@ -1,5 +1,6 @@
 #include "manifest_launch.h"
 
+#include "bundle_header.h"
 #include "printable.h"
 
 #include <stdlib.h>
@@ -22,9 +23,14 @@ static const int64_t MAX_COUNT = (INT64_C(1) << 31) - 1, MAX_BYTES = (INT64_C(1)
 /* ---- layout ---- */
 
 /* silo.core.launch_info.AbiType */
-static const char *const TYPES[] = {"ptr",  "i1",   "i8",        "i16",     "i32",    "i64",
-                                    "u8",   "u16",  "u32",       "u64",     "fp16",   "bf16",
-                                    "fp32", "fp64", "tensormap", "scratch", "profile"};
+static const char *const TYPES[] = {"ptr",  "i1",   "i8",        "i16",     "i32",     "i64",
+                                    "u8",   "u16",  "u32",       "u64",     "fp16",    "bf16",
+                                    "fp32", "fp64", "tensormap", "scratch", "profile", "struct"};
+
+/* Without a zero within. */
+static bool is_text(const struct silo_json *node) {
+    return strlen(node->text) == node->count;
+}
 
 /* shape.0 to stride.4, nan, tf32 */
 static bool is_part(struct silo_string part) {
@@ -37,15 +43,43 @@ static bool is_part(struct silo_string part) {
            part.data[before] >= '0' && part.data[before] < '0' + MAX_RANK;
 }
 
+/* The members of a struct. */
+static int decode_leaves(const struct silo_decoding *decoding, const struct silo_field *field,
+                         const struct silo_json *node, struct silo_layout_slot *slot) {
+    struct silo_struct_form *form = silo_decoding_array(decoding, 1, sizeof *form);
+    if (form == NULL || silo_need_items(decoding, field, node, SILO_MAX_LEAVES) != 0)
+        return -1;
+    bool good = node->count > 0;
+    for (uint32_t i = 0; good && i < node->count; i++) {
+        const struct silo_json *leaf = &node->items[i];
+        good = leaf->type == SILO_JSON_LIST && leaf->count == 2 &&
+               leaf->items[0].type == SILO_JSON_TEXT && leaf->items[1].type == SILO_JSON_TEXT &&
+               is_text(&leaf->items[0]) && is_text(&leaf->items[1]) &&
+               silo_struct_add(form, leaf->items[0].text, leaf->items[1].text, NULL) == 0;
+    }
+    if (!good)
+        return silo_refuse(decoding, field, "not a struct of an array");
+    if (decoding->minor < SILO_LAYOUTS_MINOR)
+        return silo_refuse(decoding, field, "structs are of format 1.%d, and the file of 1.%u",
+                           SILO_LAYOUTS_MINOR, decoding->minor);
+    slot->form = form;
+    return 0;
+}
+
 static int decode_slot(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, struct silo_layout_slot *slot) {
     if (node->type != SILO_JSON_LIST || (node->count != 2 && node->count != 3))
         return silo_refuse(decoding, field, "not a parameter layout");
     slot->part = (struct silo_string){"", 0};
     uint8_t type;
+    const bool is_struct = silo_json_is(&node->items[1], "struct");
     if (silo_need_text(decoding, field, &node->items[0], &slot->name) != 0 ||
-        silo_need_text(decoding, field, &node->items[1], &slot->type) != 0 ||
-        (node->count == 3 && silo_need_text(decoding, field, &node->items[2], &slot->part) != 0) ||
+        silo_need_text(decoding, field, &node->items[1], &slot->type) != 0)
+        return -1;
+    if (is_struct)
+        return node->count == 3 ? decode_leaves(decoding, field, &node->items[2], slot)
+                                : silo_refuse(decoding, field, "not a parameter layout");
+    if ((node->count == 3 && silo_need_text(decoding, field, &node->items[2], &slot->part) != 0) ||
         silo_need_word(decoding, field, &node->items[1], TYPES, sizeof TYPES / sizeof *TYPES,
                        "an ABI type", &type) != 0)
         return -1;

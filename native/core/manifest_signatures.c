@@ -1,5 +1,6 @@
 #include "manifest_signatures.h"
 
+#include "bundle_header.h"
 #include "dtypes.h"
 #include "manifest_values.h"
 
@@ -139,29 +140,96 @@ static int check_pairs(const struct silo_decoding *decoding, const struct silo_f
     return 0;
 }
 
+static bool is_divisor(const struct silo_json *node, uint8_t *divisor) {
+    enum { MOST = 128 };
+    if (node->type != SILO_JSON_INT || node->integer < 1 || node->integer > MOST ||
+        (node->integer & (node->integer - 1)) != 0)
+        return false;
+    *divisor = (uint8_t)node->integer;
+    return true;
+}
+
+static bool is_axis(const struct silo_json *node, struct silo_dynamic_axis *made) {
+    if (node->type != SILO_JSON_LIST || node->count != 3)
+        return false;
+    const struct silo_json *stride = &node->items[1];
+    const bool passed = stride->type == SILO_JSON_NULL;
+    if (!is_divisor(&node->items[0], &made->divisor) ||
+        !is_divisor(&node->items[2], &made->stride_divisor) ||
+        (!passed && (stride->type != SILO_JSON_INT || stride->integer < 0 || stride->integer > 1 ||
+                     made->stride_divisor != 1)))
+        return false;
+    made->stride = passed ? SILO_STRIDE_PASSED : (int8_t)stride->integer;
+    return true;
+}
+
+static bool are_bits(const struct silo_json *node, uint8_t *bits) {
+    if (node->type != SILO_JSON_INT || (node->integer != 32 && node->integer != 64))
+        return false;
+    *bits = (uint8_t)node->integer;
+    return true;
+}
+
+/* silo.core.dynamic_layout.DynamicLayout */
+static int decode_dynamic(const struct silo_decoding *decoding, const struct silo_field *field,
+                          const struct silo_json *node, const struct silo_dynamic_layout **layout) {
+    static const char *const names[] = {"axes", "bits"};
+    const struct silo_json *found[2];
+    struct silo_dynamic_layout *made = silo_decoding_array(decoding, 1, sizeof *made);
+    if (made == NULL || silo_need_members(decoding, field, node, names, 2, NULL, found) != 0 ||
+        silo_need_items(decoding, field, found[0], SILO_DYNAMIC_AXES) != 0)
+        return -1;
+    const struct silo_json *axes = found[0], *bits = found[1];
+    made->rank = (uint8_t)axes->count;
+    bool good = bits->type == SILO_JSON_LIST && bits->count == 2 &&
+                are_bits(&bits->items[0], &made->size_bits) &&
+                are_bits(&bits->items[1], &made->offset_bits);
+    for (uint32_t i = 0; good && i < axes->count; i++)
+        good = is_axis(&axes->items[i], &made->axes[i]);
+    if (!good)
+        return silo_refuse(decoding, field, "not a dynamic layout");
+    if (decoding->minor < SILO_LAYOUTS_MINOR)
+        return silo_refuse(decoding, field,
+                           "dynamic layouts are of format 1.%d, and the file of 1.%u",
+                           SILO_LAYOUTS_MINOR, decoding->minor);
+    *layout = made;
+    return 0;
+}
+
+static int decode_static(const struct silo_decoding *decoding, const struct silo_field *field,
+                         const struct silo_json *node, struct silo_named_extents *made) {
+    static const char *const names[] = {"shape"}, *const optional[] = {"strides", NULL};
+    const struct silo_json *found[2];
+    if (silo_need_members(decoding, field, node, names, 1, optional, found) != 0 ||
+        decode_integers(decoding, field, found[0], 0, &made->shape) != 0)
+        return -1;
+    made->rank = found[0]->count;
+    if (found[1] == NULL)
+        return 0;
+    if (decode_integers(decoding, field, found[1], INT64_MIN, &made->strides) != 0)
+        return -1;
+    return found[1]->count == found[0]->count
+               ? 0
+               : silo_refuse(decoding, field, "not the strides of an array of %u axes",
+                             found[0]->count);
+}
+
 int silo_decode_extents(const struct silo_decoding *decoding, const struct silo_field *field,
                         const struct silo_json *node, const struct silo_named_extents **extents,
                         uint32_t *count) {
-    static const char *const names[] = {"shape"}, *const optional[] = {"strides", NULL};
     if (check_pairs(decoding, field, node, "the extents of arrays") != 0)
         return -1;
     struct silo_named_extents *made = silo_decoding_array(decoding, node->count, sizeof *made);
     if (made == NULL)
         return -1;
     for (uint32_t i = 0; i < node->count; i++) {
-        const struct silo_json *pair = node->items[i].items, *found[2];
+        const struct silo_json *pair = node->items[i].items;
         made[i].name = (struct silo_string){pair[0].text, pair[0].count};
-        if (silo_need_members(decoding, field, &pair[1], names, 1, optional, found) != 0 ||
-            decode_integers(decoding, field, found[0], 0, &made[i].shape) != 0)
+        const bool dynamic =
+            pair[1].type == SILO_JSON_OBJECT && silo_json_member(&pair[1], "axes") != NULL;
+        if ((dynamic ? decode_dynamic(decoding, field, &pair[1], &made[i].dynamic)
+                     : decode_static(decoding, field, &pair[1], &made[i])) != 0)
             return -1;
-        made[i].rank = found[0]->count;
-        if (found[1] != NULL) {
-            if (decode_integers(decoding, field, found[1], INT64_MIN, &made[i].strides) != 0)
-                return -1;
-            if (found[1]->count != found[0]->count)
-                return silo_refuse(decoding, field, "not the strides of an array of %u axes",
-                                   found[0]->count);
-        }
         if (i != 0 && silo_text_order(&made[i - 1].name, &made[i].name) >= 0)
             return silo_refuse(decoding, field, "not the extents of arrays, sorted by name");
     }

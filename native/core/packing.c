@@ -80,6 +80,22 @@ static int take_map(struct silo_packing *packing, const struct silo_layout_item 
     return 0;
 }
 
+/* A struct, which becomes number `index` of the packing's. */
+static int take_struct(struct silo_packing *packing, const struct silo_layout_item *item,
+                       uint8_t index, struct silo_packed *out, silo_error *error) {
+    if (strcmp(item->type, "struct") != 0 || !is_slot(item->slot) || item->form->count == 0)
+        return silo_fail(error, SILO_ERROR_UNSUPPORTED, "not a struct of an array");
+    packing->structs[index] = *item->form;
+    *out = (struct silo_packed){.slot = (int16_t)item->slot,
+                                .pack = SILO_PACK_STRUCT,
+                                .abi = SILO_ABI_STRUCT,
+                                .bits = 64,
+                                .writes = item->writes,
+                                .axis = index,
+                                .rank = item->form->axes};
+    return 0;
+}
+
 static int take_plain(const struct silo_layout_item *item, const struct silo_function *function,
                       struct silo_packed *out, silo_error *error) {
     for (size_t i = 0; i < sizeof abi_types / sizeof *abi_types; i++) {
@@ -110,20 +126,28 @@ int silo_packing_init(struct silo_packing *packing, const struct silo_layout_ite
     *wrong = -1;
     if (count > SILO_MAX_PARAMETERS)
         return silo_fail(error, SILO_ERROR_UNSUPPORTED, "a binary with too many parameters");
-    size_t wanted = 0;
-    for (size_t i = 0; i < count; i++)
+    size_t wanted = 0, structs = 0;
+    for (size_t i = 0; i < count; i++) {
         wanted += items[i].map != NULL;
+        structs += items[i].form != NULL;
+    }
     if (wanted > SILO_MAX_DESCRIPTORS)
         return silo_fail(error, SILO_ERROR_UNSUPPORTED, "a binary with too many tensor maps");
+    if (structs > SILO_MAX_STRUCTS)
+        return silo_fail(error, SILO_ERROR_UNSUPPORTED, "a binary with too many structs");
+    packing->room = (uint32_t)(count + 1 + structs * SILO_STRUCT_WORDS);
     packing->packed = calloc(count + 1, sizeof *packing->packed);
     packing->maps = wanted != 0 ? calloc(wanted, sizeof *packing->maps) : NULL;
-    if (packing->packed == NULL || (wanted != 0 && packing->maps == NULL))
+    packing->structs = structs != 0 ? calloc(structs, sizeof *packing->structs) : NULL;
+    if (packing->packed == NULL || (wanted != 0 && packing->maps == NULL) ||
+        (structs != 0 && packing->structs == NULL))
         return silo_fail_memory(error);
-    uint8_t maps = 0;
+    uint8_t maps = 0, forms = 0;
     for (size_t i = 0; i < count; i++) {
         const struct silo_layout_item *item = &items[i];
         struct silo_packed *packed = &packing->packed[i];
         const int result = item->map != NULL    ? take_map(packing, item, maps++, packed, error)
+                           : item->form != NULL ? take_struct(packing, item, forms++, packed, error)
                            : item->part != NULL ? take_part(item, packed, error)
                                                 : take_plain(item, function, packed, error);
         if (result != 0) {
@@ -140,6 +164,7 @@ int silo_packing_init(struct silo_packing *packing, const struct silo_layout_ite
 void silo_packing_clear(struct silo_packing *packing) {
     free(packing->packed);
     free(packing->maps);
+    free(packing->structs);
     memset(packing, 0, sizeof *packing);
 }
 
@@ -163,6 +188,9 @@ const char *silo_packed_noun(const struct silo_packed *packed, char *buffer, siz
         return buffer;
     case SILO_ABI_DESCRIPTOR:
         snprintf(buffer, size, "a tensor descriptor of %u dimensions", packed->rank);
+        return buffer;
+    case SILO_ABI_STRUCT:
+        snprintf(buffer, size, "an array of at least %u dimensions", packed->rank);
         return buffer;
     case SILO_ABI_NULL:
         break;
@@ -189,6 +217,7 @@ bool silo_packed_fits(const struct silo_packed *packed, uint64_t code) {
         return kind == SILO_VALUE_FLOAT;
     case SILO_ABI_DESCRIPTOR:
         return kind == SILO_VALUE_DESCRIPTOR && silo_block_rank(code) == packed->rank;
+    case SILO_ABI_STRUCT:
     case SILO_ABI_ARRAY:
         return kind == SILO_VALUE_POINTER;
     case SILO_ABI_NULL:
@@ -270,6 +299,12 @@ int silo_packing_check_declared(const struct silo_packing *packing,
 int silo_pack_refuse(const struct silo_packing *packing, const struct silo_values *values,
                      int32_t number, const char *kernel, const char *argument, silo_error *error) {
     const struct silo_packed *packed = &packing->packed[number];
+    if (packed->pack == SILO_PACK_STRUCT)
+        return silo_fail(error, SILO_ERROR_SHAPE,
+                         "%s: the extents and strides of '%s' are passed to this code, which takes "
+                         "an array of at least %u dimensions whose numbers fit the types that it "
+                         "was compiled for",
+                         kernel, argument, packed->rank);
     return silo_fail(error, SILO_ERROR_SHAPE,
                      "%s: the tensor descriptor '%s' has %u dimensions; this code takes one of %u",
                      kernel, argument, values->descriptors[values->slots[packed->slot]].rank,

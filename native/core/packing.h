@@ -5,6 +5,7 @@
 #include "descriptor.h"
 #include "driver.h"
 #include "dtypes.h"
+#include "struct_form.h"
 #include "tensor_map.h"
 
 /* How one parameter is made. */
@@ -16,6 +17,7 @@ enum silo_pack {
     SILO_PACK_SCRATCH, /* the address of scratch memory taken for this launch */
     SILO_PACK_PROFILE,
     SILO_PACK_DESCRIPTOR, /* a part of a tensor descriptor */
+    SILO_PACK_STRUCT,     /* address, extents and strides of an array, by value */
     SILO_PACK_ARRAY_MAP,  /* the tensor map of an array */
 };
 
@@ -28,8 +30,12 @@ enum silo_abi {
     SILO_ABI_FLOAT,
     SILO_ABI_NULL,
     SILO_ABI_DESCRIPTOR,
+    SILO_ABI_STRUCT,
     SILO_ABI_ARRAY, /* an array with an address and a shape, of which a map is made */
 };
+
+/* Structs of one binary: their words lie on the stack of a launch. */
+#define SILO_MAX_STRUCTS 64
 
 /* The slot that holds zero: a null pointer, for scratch memory that is not used. */
 #define SILO_SLOT_NULL (-1)
@@ -42,16 +48,18 @@ struct silo_packed {
     uint8_t writes; /* the kernel writes through this pointer */
     /* Of a descriptor: */
     uint8_t part; /* enum silo_part */
-    uint8_t axis; /* of a shape or stride; which of the packing's maps, also of an array's */
+    uint8_t axis; /* of a shape or stride; which of the packing's maps, or of its structs */
     uint8_t rank;
 };
 
 /* All parameters of a binary, in its order. Never changes once it is made. */
 struct silo_packing {
     uint32_t count;
-    bool takes_scratch;         /* some parameter is SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
-    struct silo_packed *packed; /* owned */
-    struct silo_map_form *maps; /* owned; NULL: none */
+    uint32_t room;      /* what `params` of silo_pack have place for: `count`, then its structs */
+    bool takes_scratch; /* some parameter is SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
+    struct silo_packed *packed;       /* owned */
+    struct silo_map_form *maps;       /* owned; NULL: none */
+    struct silo_struct_form *structs; /* owned; NULL: none */
 };
 
 /* ---- how one is made ---- */
@@ -59,12 +67,13 @@ struct silo_packing {
 /* One parameter of a binary, as its maker says it. */
 struct silo_layout_item {
     const char *type; /* "ptr", "i1", "i8" to "u64", "fp16" to "fp64", "scratch", "profile", or
-                         "tensormap" */
+                         "tensormap", "struct" */
     const char *part; /* of a descriptor: "base", "shape.0", ...; NULL: no part of one */
     int32_t slot;     /* index of the launcher's parameter; of scratch memory, whatever */
     uint32_t rank;    /* of the descriptor of a part */
     bool writes;      /* the kernel writes through it */
-    const struct silo_map_form *map; /* how a "tensormap" is encoded; else NULL */
+    const struct silo_map_form *map;     /* how a "tensormap" is encoded; else NULL */
+    const struct silo_struct_form *form; /* the members of a "struct"; else NULL */
 };
 
 /* A packing of `count` parameters of `function`, which says whether it wants scratch memory. -1
@@ -105,6 +114,9 @@ struct silo_values {
                           index of a descriptor; slots[SILO_SLOT_NULL] is 0 */
     uint64_t *scratch; /* addresses of scratch and profiling memory */
     struct silo_descriptor *descriptors;
+    /* One a parameter: number of axes, extents and strides of an array whose layout the guard
+     * holds; nothing of others. NULL: of none. */
+    const uint64_t *const *layouts;
 };
 
 /* Where the encoded map of the descriptor or array of parameter `slot` lies, as long as the launch
@@ -124,10 +136,20 @@ SILO_INLINE void *silo_pack_part(const struct silo_packing *packing,
     return silo_descriptor_part(descriptor, packed->part, packed->axis);
 }
 
-/* Point `params` (`count` of the packing) at the values of a launch. They lie in what `values`
+/* Its structs lie behind the parameters. */
+SILO_INLINE void *silo_pack_struct(const struct silo_packing *packing,
+                                   const struct silo_packed *packed,
+                                   const struct silo_values *values, void **params) {
+    void *to = params + packing->count + (size_t)packed->axis * SILO_STRUCT_WORDS;
+    const uint64_t *layout = values->layouts != NULL ? values->layouts[packed->slot] : NULL;
+    const uint64_t address = values->slots[packed->slot];
+    return silo_struct_write(&packing->structs[packed->axis], address, layout, to) ? to : NULL;
+}
+
+/* Point `params` (`room` of the packing) at the values of a launch. They lie in what `values`
  * points at: floats are narrowed in their slots, which nobody reads afterwards. SILO_ALL_PACKED; or
- * the number of a parameter of which there is none: `map` gave NULL, or the descriptor is of
- * another rank (silo_pack_refuse; only a call without a guard gets there). */
+ * the number of a parameter of which there is none: `map` gave NULL, or the descriptor or the array
+ * has other axes (silo_pack_refuse; only a call without a guard gets there). */
 SILO_INLINE int32_t silo_pack(const struct silo_packing *packing, const struct silo_values *values,
                               void **params, silo_map_function *map, void *context) {
     for (uint32_t i = 0; i < packing->count; i++) {
@@ -161,6 +183,11 @@ SILO_INLINE int32_t silo_pack(const struct silo_packing *packing, const struct s
             if (SILO_UNLIKELY(params[i] == NULL))
                 return (int32_t)i;
             break;
+        case SILO_PACK_STRUCT:
+            params[i] = silo_pack_struct(packing, packed, values, params);
+            if (SILO_UNLIKELY(params[i] == NULL))
+                return (int32_t)i;
+            break;
         case SILO_PACK_ARRAY_MAP:
             params[i] = map(context, packed->slot, &packing->maps[packed->axis]);
             if (SILO_UNLIKELY(params[i] == NULL))
@@ -173,7 +200,8 @@ SILO_INLINE int32_t silo_pack(const struct silo_packing *packing, const struct s
     return SILO_ALL_PACKED;
 }
 
-/* The error of parameter `number` where the descriptor has another rank: SILO_ERROR_SHAPE; -1. */
+/* The error of parameter `number` where the descriptor or the array has other axes:
+ * SILO_ERROR_SHAPE; -1. */
 int silo_pack_refuse(const struct silo_packing *packing, const struct silo_values *values,
                      int32_t number, const char *kernel, const char *argument, silo_error *error);
 

@@ -219,6 +219,11 @@ static int call_kernel(silo_kernel *kernel, const silo_queue *queue, const silo_
     };
     call.tagged.descriptors =
         alloca(silo_tagged_descriptors(intake) * sizeof *call.tagged.descriptors);
+    if (SILO_UNLIKELY(intake->some_extents)) {
+        call.tagged.layouts = alloca((size_t)intake->count * sizeof *call.tagged.layouts);
+        call.tagged.passed =
+            alloca(((size_t)intake->passed * SILO_PASSED_WORDS + 1) * sizeof *words);
+    }
     if (SILO_UNLIKELY(silo_call_read(&call, error) != 0))
         return -1;
     if (mode == EXPLAIN)

@@ -34,7 +34,10 @@ static int note_memory(const struct silo_variant *variant, struct silo_served *s
         return silo_fail_memory(error);
     for (uint32_t i = 0; i < served->packing.count; i++) {
         const struct silo_packed *packed = &served->packing.packed[i];
-        if (packed->abi == SILO_ABI_POINTER && packed->slot >= 0 &&
+        const bool points =
+            packed->abi == SILO_ABI_POINTER ||
+            (packed->abi == SILO_ABI_STRUCT && served->packing.structs[packed->axis].points);
+        if (points && packed->slot >= 0 &&
             variant->signature->parameters[packed->slot].effect != SILO_EFFECT_NONE)
             served->memory[served->memory_count++] = (uint16_t)packed->slot;
     }

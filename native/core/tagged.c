@@ -283,10 +283,27 @@ static int read_extents(struct silo_tagged *tagged, int32_t index, silo_error *e
         return silo_tagged_fail(tagged->intake, index, argument, SILO_ERROR_KIND,
                                 "an array, whose shape decides the code of this kernel", error);
     const unsigned extent = tagged->intake->extents[index];
-    tagged->words += argument->rank == 0
-                         ? silo_extent_words_of_array(extent, 0, room, room, words)
-                         : silo_extent_words_of_array(extent, argument->rank, argument->shape,
-                                                      silo_tagged_strides(argument, room), words);
+    const int64_t *shape = room, *strides = room;
+    if (argument->rank != 0) {
+        shape = argument->shape;
+        strides = silo_tagged_strides(argument, room);
+    }
+    if (extent != SILO_EXTENT_DYNAMIC) {
+        tagged->words += silo_extent_words_of_array(extent, argument->rank, shape, strides, words);
+        if (extent == SILO_EXTENT_LAYOUT)
+            tagged->layouts[index] = words;
+        return 0;
+    }
+    if (argument->rank > SILO_DYNAMIC_AXES)
+        return silo_tagged_fail(tagged->intake, index, argument, SILO_ERROR_SHAPE,
+                                "an array of up to 5 dimensions, which are passed to this kernel",
+                                error);
+    const unsigned bits = silo_code_bits(tagged->key[index]);
+    words[0] = silo_dynamic_word(argument->rank, shape, strides, bits);
+    tagged->words++;
+    tagged->layouts[index] = tagged->passed;
+    tagged->passed += silo_extent_words_of_array(SILO_EXTENT_LAYOUT, argument->rank, shape, strides,
+                                                 tagged->passed);
     return 0;
 }
 
@@ -295,6 +312,7 @@ int silo_tagged_extents(struct silo_tagged *tagged, const int64_t *grid, silo_er
     if (intake->grid)
         tagged->words += silo_extent_words_of_grid(grid, tagged->key + tagged->words);
     for (int32_t i = 0; intake->some_extents && i < intake->count; i++) {
+        tagged->layouts[i] = NULL;
         if (intake->extents[i] != SILO_EXTENT_FREE && read_extents(tagged, i, error) != 0)
             return -1;
     }

@@ -33,6 +33,9 @@ struct silo_tagged {
     bool new_text; /* a text that no call has had before: no entry of a guard is for it */
     struct silo_descriptor *descriptors; /* a slot holds the index of its own */
     const struct silo_texts *texts;
+    /* Of a kernel with extents of arguments; else NULL. As struct silo_values has them. */
+    const uint64_t **layouts;
+    uint64_t *passed; /* where the next shape and strides go that are passed and not held */
 };
 
 /* Words that the arguments of a call may take in its key. */

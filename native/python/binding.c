@@ -5,6 +5,20 @@
 
 PyTypeObject *silo_binding_type;
 
+/* A tuple of (type, part). */
+static int read_leaves(PyObject *leaves, struct silo_struct_form *form) {
+    silo_error error;
+    memset(form, 0, sizeof *form);
+    for (Py_ssize_t i = 0; i < PyTuple_Size(leaves); i++) {
+        const char *type, *part;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(leaves, i), "ss", &type, &part))
+            return -1;
+        if (silo_struct_add(form, type, part, &error) != 0)
+            return silo_raise_as(PyExc_ValueError, &error);
+    }
+    return 0;
+}
+
 /* What the dimensions of an array's map are: axes of the array, and pairs of an extent and a
  * stride.
  */
@@ -33,14 +47,27 @@ static int read_axes(PyObject *axes, struct silo_map_form *form) {
     return 0;
 }
 
-/* (slot, type, writes), with (part, rank) besides where it is a part of a descriptor, or with
- * (element type, element bytes, swizzle, fp4, box) where it is a descriptor's map and (axes)
- * after these where it is an array's; the map's form is written to `form`. */
-static int read_item(PyObject *item, struct silo_layout_item *out, struct silo_map_form *form) {
+/* Where what items refer to is written. */
+struct item_forms {
+    struct silo_map_form map;
+    struct silo_struct_form members;
+};
+
+/* (slot, type, writes), with (leaves) besides where it is a struct, with (part, rank) where it is a
+ * part of a descriptor, or with (element type, element bytes, swizzle, fp4, box) where it is a
+ * descriptor's map and (axes) after these where it is an array's. */
+static int read_item(PyObject *item, struct silo_layout_item *out, struct item_forms *forms) {
+    struct silo_map_form *form = &forms->map;
     int slot, writes;
     const Py_ssize_t members = PyTuple_Check(item) ? PyTuple_Size(item) : 0;
     memset(out, 0, sizeof *out);
-    if (members == 5) {
+    if (members == 4) {
+        PyObject *leaves;
+        if (!PyArg_ParseTuple(item, "ispO!", &slot, &out->type, &writes, &PyTuple_Type, &leaves) ||
+            read_leaves(leaves, &forms->members) != 0)
+            return -1;
+        out->form = &forms->members;
+    } else if (members == 5) {
         int rank;
         if (!PyArg_ParseTuple(item, "ispsi", &slot, &out->type, &writes, &out->part, &rank))
             return -1;
@@ -73,7 +100,7 @@ static int read_item(PyObject *item, struct silo_layout_item *out, struct silo_m
 
 /* Items, then the forms of their maps; freed by the caller. */
 static int parse_items(struct silo_binding *self, PyObject *layout, size_t count,
-                       struct silo_layout_item *items, struct silo_map_form *forms) {
+                       struct silo_layout_item *items, struct item_forms *forms) {
     for (size_t i = 0; i < count; i++) {
         if (read_item(PyTuple_GetItem(layout, (Py_ssize_t)i), &items[i], &forms[i]) != 0)
             return -1;
@@ -98,7 +125,7 @@ static int parse_layout(struct silo_binding *self, PyObject *layout) {
         return -1;
     }
     struct silo_layout_item *items = PyMem_Calloc((size_t)count + 1, sizeof *items);
-    struct silo_map_form *forms = PyMem_Calloc((size_t)count + 1, sizeof *forms);
+    struct item_forms *forms = PyMem_Calloc((size_t)count + 1, sizeof *forms);
     int result = -1;
     if (items == NULL || forms == NULL)
         PyErr_NoMemory();

@@ -28,6 +28,8 @@ struct silo_frame {
     uint64_t scratch[2];                       /* addresses of scratch and profiling memory */
     struct silo_holds holds;
     struct silo_descriptor *descriptors; /* a slot holds the index of its own */
+    const uint64_t **layouts; /* of a launcher that holds extents; NULL: another. As silo_values */
+    uint64_t *passed;         /* where the next shape and strides go that are not in the key */
 };
 
 SILO_INLINE size_t silo_descriptor_room(const struct silo_plan *plan) {

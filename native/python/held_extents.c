@@ -23,13 +23,14 @@ int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         const long kind = PyLong_AsLong(PyTuple_GetItem(given, i));
-        if (kind < SILO_EXTENT_FREE || kind > SILO_EXTENT_LAYOUT) {
+        if (kind < SILO_EXTENT_FREE || kind > SILO_EXTENT_DYNAMIC) {
             if (!PyErr_Occurred())
                 PyErr_Format(PyExc_ValueError, "not a kind of extents: %ld", kind);
             return -1;
         }
         extents->parameters[i] = (uint8_t)kind;
         extents->room += silo_extent_room((unsigned)kind);
+        extents->passed += kind == SILO_EXTENT_DYNAMIC ? SILO_PASSED_WORDS : 0;
     }
     return 0;
 }
@@ -60,6 +61,22 @@ static int shape_of(int32_t index, PyObject *object, struct silo_held before,
     return adapter ? silo_shape_read(object, adapter, shape) : -1;
 }
 
+/* A shape and strides that are passed: the key has what code may assume of them. */
+static int read_passed(const struct silo_plan *plan, int32_t index, PyObject *object,
+                       const struct silo_shape *shape, struct silo_frame *frame) {
+    if (shape->ndim > SILO_DYNAMIC_AXES)
+        return silo_bad_argument(plan->kernel, plan->names[index],
+                                 "an array of up to 5 dimensions, which are passed to this kernel",
+                                 object);
+    const unsigned bits = silo_code_bits(frame->key[index]);
+    frame->extents[frame->extent_words++] =
+        silo_dynamic_word(shape->ndim, shape->sizes, shape->strides, bits);
+    frame->layouts[index] = frame->passed;
+    frame->passed += silo_extent_words_of_array(SILO_EXTENT_LAYOUT, shape->ndim, shape->sizes,
+                                                shape->strides, frame->passed);
+    return 0;
+}
+
 int silo_extents_read(const struct silo_plan *plan, const struct silo_extents *extents,
                       int32_t index, PyObject *object, struct silo_held before,
                       struct silo_frame *frame) {
@@ -78,14 +95,19 @@ int silo_extents_read(const struct silo_plan *plan, const struct silo_extents *e
         return silo_bad_argument(plan->kernel, plan->names[index],
                                  "an array with a shape, which decides the code of this kernel",
                                  object);
-    const bool strided = extents->parameters[index] == SILO_EXTENT_LAYOUT;
+    const unsigned extent = extents->parameters[index];
+    const bool strided = extent != SILO_EXTENT_SHAPE;
     if (strided && !shape.whole)
         return silo_bad_argument(plan->kernel, plan->names[index],
                                  "an array whose strides are whole elements, for they decide the "
                                  "code of this kernel",
                                  object);
-    frame->extent_words += silo_extent_words_of_array(extents->parameters[index], shape.ndim,
-                                                      shape.sizes, shape.strides, words);
+    if (extent == SILO_EXTENT_DYNAMIC)
+        return read_passed(plan, index, object, &shape, frame);
+    if (strided)
+        frame->layouts[index] = words;
+    frame->extent_words +=
+        silo_extent_words_of_array(extent, shape.ndim, shape.sizes, shape.strides, words);
     return 0;
 }
 
@@ -116,11 +138,13 @@ int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *
             (adapter != NULL && adapter->kind == SILO_ADAPT_DLPACK))
             continue;
         struct silo_shape shape;
+        const unsigned extent = extents->parameters[i];
+        if (frame->layouts[i] != NULL) /* all of it was read, whatever the key has */
+            own = frame->layouts[i];
         const size_t bytes = (size_t)own[0] * sizeof *own;
         if (adapter != NULL && silo_shape_read(arguments[i], adapter, &shape) == 0 &&
             (uint64_t)shape.ndim == own[0] && memcmp(shape.sizes, own + 1, bytes) == 0 &&
-            (extents->parameters[i] == SILO_EXTENT_SHAPE ||
-             memcmp(shape.strides, own + 1 + own[0], bytes) == 0))
+            (extent == SILO_EXTENT_SHAPE || memcmp(shape.strides, own + 1 + own[0], bytes) == 0))
             continue;
         return silo_bad_argument(plan->kernel, plan->names[i],
                                  "an array that keeps its shape during the call, which the first "
@@ -133,6 +157,8 @@ int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *
 static PyObject *one_fact(enum silo_extent kind, const uint64_t *words) {
     if (words[0] == SILO_EXTENTS_NONE)
         return Py_NewRef(Py_None);
+    if (kind == SILO_EXTENT_DYNAMIC)
+        return PyLong_FromUnsignedLongLong(words[0]);
     const int32_t ndim = (int32_t)words[0];
     PyObject *shape = silo_tensor_integers((const int64_t *)(words + 1), ndim);
     PyObject *strides = kind == SILO_EXTENT_LAYOUT

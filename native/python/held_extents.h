@@ -10,6 +10,7 @@
 struct silo_extents {
     uint8_t *parameters; /* owned: enum silo_extent, one a parameter; NULL: none is held */
     size_t room;         /* words that the extents of a call may take */
+    size_t passed;       /* words of shapes and strides that are passed and not held */
     bool grid;
 };
 

@@ -208,7 +208,8 @@ static void *kept_map(void *context, int32_t slot, const struct silo_map_form *f
 static SILO_NOINLINE int raise_not_packed(const struct silo_plan *plan,
                                           const struct silo_packing *packing,
                                           struct silo_frame *frame, int32_t number) {
-    const struct silo_values values = {frame->slots, frame->scratch, frame->descriptors};
+    const struct silo_values values = {frame->slots, frame->scratch, frame->descriptors,
+                                       frame->layouts};
     silo_error error;
     if (PyErr_Occurred())
         return -1;
@@ -226,8 +227,9 @@ SILO_INLINE int run(struct silo_launcher *self, const struct silo_inputs *inputs
                     void *stream) {
     if (SILO_UNLIKELY(binding->loaded->function.handle == NULL))
         return silo_library_run(self, inputs, binding, dims);
-    void *params[(size_t)binding->packing.count + 1];
-    const struct silo_values values = {frame->slots, frame->scratch, frame->descriptors};
+    void *params[binding->packing.room];
+    const struct silo_values values = {frame->slots, frame->scratch, frame->descriptors,
+                                       frame->layouts};
     struct map_call call = {&self->plan, binding, inputs->arguments, frame};
     const int32_t packed = silo_pack(&binding->packing, &values, params, kept_map, &call);
     if (SILO_UNLIKELY(packed != SILO_ALL_PACKED))
@@ -347,10 +349,11 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     /* One piece of stack for its arrays, those that every call fills first. */
     const size_t count = (size_t)self->plan.count;
     const size_t slots = silo_slot_words(&self->plan), extents = held ? self->extents.room : 0,
+                 layouts = held ? count + self->extents.passed : 0,
                  keys = silo_key_words(&self->plan, inputs->options) + extents,
                  objects = silo_hold_objects(count, inputs->options);
     uint64_t *words = __builtin_alloca(
-        (slots + keys + objects + extents) * sizeof *words + count * sizeof(Py_buffer) +
+        (slots + keys + objects + extents + layouts) * sizeof *words + count * sizeof(Py_buffer) +
         silo_descriptor_room(&self->plan) *
             (sizeof(struct silo_descriptor) + sizeof(struct silo_descriptor_owner)));
     words[0] = 0;
@@ -366,10 +369,14 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.ran_python = false;
     frame.holds.buffers = frame.holds.objects = 0;
     frame.descriptors_used = 0;
+    frame.layouts = NULL;
     if (held) {
         frame.extents =
             (uint64_t *)silo_owner_of(&self->plan, &frame, silo_descriptor_room(&self->plan));
         frame.extent_words = 0;
+        frame.layouts = (const uint64_t **)(frame.extents + extents);
+        frame.passed = frame.extents + extents + count;
+        memset(frame.layouts, 0, count * sizeof *frame.layouts);
         if (self->extents.grid)
             silo_extents_read_grid(grid ? grid->dims : NULL, &frame);
     }
@@ -441,6 +448,8 @@ static PyObject *held_core(struct silo_launcher *self, const struct silo_inputs 
     struct silo_grid_source plain;
     if (self->extents.grid && settle_grid(self, &inputs, &grid, &own, &plain) != 0)
         return NULL;
+    if (self->fixed != NULL && mode != SILO_MODE_INSPECT)
+        return core(self, inputs, grid, false, true, mode);
     return core(self, inputs, grid, true, true, mode);
 }
 

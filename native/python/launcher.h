@@ -19,7 +19,8 @@ struct silo_grid_source {
 /* How the calls of a launcher find their binding. */
 enum silo_route {
     SILO_ROUTE_GUARDED, /* through the guard */
-    SILO_ROUTE_HELD,    /* through the guard, which holds extents besides */
+    SILO_ROUTE_HELD,    /* through the guard, which holds extents besides; or, where there is one
+                           binding, to that, with the extents that it is passed */
     SILO_ROUTE_FIXED,   /* there is one, and no guard */
 };
 

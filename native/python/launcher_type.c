@@ -83,7 +83,7 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
         Py_DECREF((PyObject *)self);
         return NULL;
     }
-    if (self->fixed == NULL && self->extents.room != 0)
+    if (self->extents.room != 0)
         self->route = SILO_ROUTE_HELD;
     return (PyObject *)self;
 }

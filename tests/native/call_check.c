@@ -209,7 +209,7 @@ static void packing(void) {
     slots[1] = 7;
     for (int i = 2; i < 5; i++)
         memcpy(&slots[i], &real, sizeof real);
-    const struct silo_values values = {slots, scratch, &descriptor};
+    const struct silo_values values = {slots, scratch, &descriptor, NULL};
     void *params[8];
     CHECK(silo_pack(&packing, &values, params, no_map, &where) == 7 && where == 5);
     float narrow;
@@ -295,7 +295,7 @@ static void array_packings(void) {
     int32_t wrong, where = -1;
     CHECK(silo_packing_init(&packing, items, 2, &function, &wrong, &error) == 0);
     uint64_t room[2] = {0, 4096};
-    const struct silo_values values = {room + 1, NULL, NULL};
+    const struct silo_values values = {room + 1, NULL, NULL, NULL};
     void *params[2];
     CHECK(silo_pack(&packing, &values, params, no_map, &where) == 0 && where == 0);
     char text[64];
@@ -342,9 +342,12 @@ static void layouts(void) {
     struct silo_tensor_map_info map = {
         .name = TEXT("x"), .element_type = 7, .element_bytes = 4, .rank = 2, .box = box};
     struct silo_layout_slot slots[] = {
-        {TEXT("x"), TEXT("tensormap"), TEXT("")},  {TEXT("x"), TEXT("i32"), TEXT("shape.0")},
-        {TEXT("x"), TEXT("i32"), TEXT("shape.1")}, {TEXT("y"), TEXT("ptr"), TEXT("")},
-        {TEXT("n"), TEXT("i32"), TEXT("")},        {TEXT(""), TEXT("scratch"), TEXT("")},
+        {TEXT("x"), TEXT("tensormap"), TEXT(""), NULL},
+        {TEXT("x"), TEXT("i32"), TEXT("shape.0"), NULL},
+        {TEXT("x"), TEXT("i32"), TEXT("shape.1"), NULL},
+        {TEXT("y"), TEXT("ptr"), TEXT(""), NULL},
+        {TEXT("n"), TEXT("i32"), TEXT(""), NULL},
+        {TEXT(""), TEXT("scratch"), TEXT(""), NULL},
     };
     CHECK(pack(&packing, slots, 6, &map) == 0 && packing.count == 6);
     CHECK(packing.packed[0].part == SILO_PART_MAP && packing.packed[0].writes);
@@ -354,11 +357,11 @@ static void layouts(void) {
     CHECK(packing.packed[5].slot == SILO_SLOT_NULL);
     silo_packing_clear(&packing);
     /* Taken apart: the base is a pointer without a part. */
-    slots[0] = (struct silo_layout_slot){TEXT("x"), TEXT("ptr"), TEXT("")};
+    slots[0] = (struct silo_layout_slot){TEXT("x"), TEXT("ptr"), TEXT(""), NULL};
     CHECK(pack(&packing, slots, 6, NULL) == 0 && packing.packed[0].part == SILO_PART_BASE);
     CHECK(packing.packed[0].rank == 2 && packing.packed[0].writes);
     silo_packing_clear(&packing);
-    slots[0] = (struct silo_layout_slot){TEXT("x"), TEXT("tensormap"), TEXT("")};
+    slots[0] = (struct silo_layout_slot){TEXT("x"), TEXT("tensormap"), TEXT(""), NULL};
     CHECK(pack(&packing, slots, 6, NULL) != 0 && error.code == SILO_ERROR_UNSUPPORTED);
     CHECK(says("k: parameter x is a tensor map, and nothing says how to encode it"));
     map.swizzle = 1;
@@ -369,20 +372,20 @@ static void layouts(void) {
     CHECK(
         says("k: the tensor map of 'x' cannot be encoded: its box is 64 bytes wide, and a swizzle "
              "of 32 bytes takes at most that"));
-    slots[4] = (struct silo_layout_slot){TEXT("z"), TEXT("i32"), TEXT("")};
+    slots[4] = (struct silo_layout_slot){TEXT("z"), TEXT("i32"), TEXT(""), NULL};
     map.swizzle = 0;
     CHECK(pack(&packing, slots, 6, &map) != 0);
     CHECK(says("k: the binary takes 'z', which is not a parameter"));
     const struct silo_map_axis axes[2] = {{.axis = 3}, {.axis = -1, .extent = 64, .stride = 1}};
     map.element_bytes = 4;
     map.axes = axes;
-    slots[4] = (struct silo_layout_slot){TEXT("n"), TEXT("i32"), TEXT("")};
+    slots[4] = (struct silo_layout_slot){TEXT("n"), TEXT("i32"), TEXT(""), NULL};
     CHECK(pack(&packing, slots, 6, &map) == 0 && packing.packed[0].pack == SILO_PACK_ARRAY_MAP);
     CHECK(packing.maps[0].of_array == 1 && packing.maps[0].axes[0] == 3);
     CHECK(packing.maps[0].axes[1] == SILO_NO_AXIS && packing.maps[0].shape[1] == 64 &&
           packing.maps[0].strides[1] == 1);
     silo_packing_clear(&packing);
-    slots[4] = (struct silo_layout_slot){TEXT("n"), TEXT("i33"), TEXT("")};
+    slots[4] = (struct silo_layout_slot){TEXT("n"), TEXT("i33"), TEXT(""), NULL};
     CHECK(pack(&packing, slots, 6, &map) != 0);
     CHECK(says("k: not a parameter of a kernel's binary: parameter 4, 'n', of type i33"));
     silo_packing_clear(&packing);

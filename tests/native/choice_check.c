@@ -100,7 +100,11 @@ int check_choose(struct check *check, uint32_t kernel, const struct asked *asked
     const struct silo_intake *intake = &check->intakes[kernel];
     uint64_t slots[SILO_MAX_PARAMETERS + 1] = {0}, key[4096];
     struct silo_descriptor descriptors[SILO_MAX_DESCRIPTORS];
+    const uint64_t *layouts[SILO_MAX_PARAMETERS];
+    static uint64_t passed[SILO_MAX_PARAMETERS * SILO_PASSED_WORDS];
     struct silo_tagged tagged = {.intake = intake,
+                                 .layouts = layouts,
+                                 .passed = passed,
                                  .arguments = asked->arguments,
                                  .given = asked->count,
                                  .device = asked->device,

@@ -167,6 +167,8 @@ READER = (
     "json*",
     "known_names",
     "manifest_*",
+    "descriptor",
+    "struct_form",
     "printable",
     "sha256",
 )

@@ -19,7 +19,7 @@ CORE = HERE.parents[1] / "native" / "core"
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 CALL = (
     *("parameter.c", "dtypes.c", "error.c", "expression.c", "grid.c", "packing.c", "layout.c", "shape.c"),
-    *("descriptor.c", "tensor_map.c"),
+    *("descriptor.c", "tensor_map.c", "struct_form.c", "dynamic_layout.c"),
 )
 
 
@@ -37,6 +37,10 @@ def test_the_guard_is_read_without_a_lock_while_it_grows(tmp_path, sanitizer):
 
 def test_words_grids_packing_layouts_shapes_and_maps(tmp_path):
     check(tmp_path, "call_check.c", CALL, "address,undefined")
+
+
+def test_structs_are_written_byte_for_byte(tmp_path):
+    check(tmp_path, "struct_check.c", CALL, "address,undefined")
 
 
 class MapForm(ctypes.Structure):

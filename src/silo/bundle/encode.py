@@ -9,6 +9,7 @@ from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant
 from silo.bundle.format import MAJOR
 from silo.bundle.manifest import TABLES, BlobEntry
+from silo.bundle.versions import version_of_extents, version_of_launch, version_of_specialization
 from silo.core import expressions
 from silo.core.extents import extents_to_json
 from silo.core.values import JSON, canonical_json
@@ -98,17 +99,17 @@ class _Encoder:
 def minor_version(contents: BundleContents) -> int:
     """The lowest minor version of the format that can express the contents."""
     kernels = contents.kernels
-    launches = (one.artifact.launch for kernel in kernels for one in kernel.variants)
-    if any(one.axes for launch in launches for one in launch.tensor_maps):
-        return 3
-    specializations = (one.artifact.variant.specialization for kernel in kernels for one in kernel.variants)
-    if any(rules.extents for kernel in kernels for rules in kernel.rules) or any(
-        s.made_for_some for s in specializations
-    ):
-        return 2
-    if any(kernel.kind for kernel in kernels):
-        return 2
-    return int(any(rules.space for kernel in kernels for rules in kernel.rules))
+    artifacts = [one.artifact for kernel in kernels for one in kernel.variants]
+    rules = [one for kernel in kernels for one in kernel.rules]
+    return max(
+        [
+            *(version_of_specialization(one.variant.specialization) for one in artifacts),
+            *(version_of_launch(one.launch) for one in artifacts),
+            *(version_of_extents(one.extents) for one in rules),
+            2 if any(kernel.kind for kernel in kernels) else 0,
+            int(any(one.space for one in rules)),
+        ]
+    )
 
 
 def encode_manifest(contents: BundleContents, blobs: Sequence[BlobEntry]) -> bytes:

@@ -43,7 +43,14 @@ from silo.bundle.format import (
     Header,
     aligned,
 )
-from silo.bundle.launches import read_launch
+from silo.bundle.versions import (
+    KERNEL_ADDED,
+    RULES_ADDED,
+    read_launch,
+    require_minor,
+    version_of_extents,
+    version_of_specialization,
+)
 from silo.core import nodes
 from silo.core.config import Config
 from silo.core.dispatch import DispatchRules
@@ -73,7 +80,6 @@ _TOP = frozenset({"blobs", "format", "kernels", "notes", "producer", "tables", "
 _KERNEL = frozenset(
     {"cases", "config_names", "derived", "grid", "key", "name", "rules", "signature", "trials", "variants"}
 )
-_KERNEL_ADDED = (frozenset[str](), frozenset[str](), *[frozenset({"kind"})] * 2)  # by minor version
 _VARIANT = frozenset(
     {
         "basis",
@@ -91,8 +97,6 @@ _VARIANT = frozenset(
     }
 )
 _RULES = frozenset({"rules", "signature", "target"})
-_EXTENTS_MINOR = 2  # the version that added them
-_RULES_ADDED = (frozenset[str](), frozenset({"space"}), *[frozenset({"space", "extents"})] * 2)  # by minor version
 _BASES = {basis.value: basis for basis in Basis}
 _HEX = "0123456789abcdef"
 _IDENTITY = operator.itemgetter("source", "signature", "specialization", "config", "target", "compiler")
@@ -269,7 +273,7 @@ class Manifest:
         }
         self._rows: dict[str, tuple[int, Mapping[str, JSON]]] = {}
         for number, row in enumerate(check.items(top["kernels"], "kernels", MAX_KERNELS)):
-            members = check.members(row, f"kernels[{number}]", _KERNEL, _KERNEL_ADDED[self._minor])
+            members = check.members(row, f"kernels[{number}]", _KERNEL, KERNEL_ADDED[self._minor])
             name = check.name(members["name"], f"kernels[{number}].name")
             if self._rows and name <= next(reversed(self._rows)):
                 raise check.error(f"kernels[{number}].name", f"kernels are not sorted, or two are called {name!r}")
@@ -440,8 +444,7 @@ class Manifest:
         specialization = Specialization.from_json(data)
         if not all(isinstance(name, str) for name, _ in (*specialization.facts, *specialization.constants)):  # pyright: ignore[reportUnnecessaryIsInstance]  # the JSON may hold anything
             raise ValueError("a parameter's name is a string")
-        if specialization.made_for_some and self._minor < _EXTENTS_MINOR:
-            raise ValueError(f"extents are of format {MAJOR}.{_EXTENTS_MINOR}, and the file of {MAJOR}.{self._minor}")
+        require_minor(self._minor, version_of_specialization(specialization), "such extents")
         return specialization
 
     def _launch_from_json(self, data: JSON) -> LaunchInfo:
@@ -511,7 +514,7 @@ class Manifest:
         length = 0
         for number, item in enumerate(check.items(data, field, MAX_RULES)):
             where = f"{field}[{number}]"
-            row = check.members(item, where, _RULES, _RULES_ADDED[self._minor])
+            row = check.members(item, where, _RULES, RULES_ADDED[self._minor])
             rules = BundleRules(
                 target=self._targets.get(row["target"], f"{where}.target"),
                 signature=self._signatures.get(row["signature"], f"{where}.signature"),
@@ -534,7 +537,12 @@ class Manifest:
     def _parse_extents(self, data: JSON, field: str) -> tuple[tuple[str, ArrayExtents], ...]:
         from silo.core.extents import extents_from_json, extents_to_json  # noqa: PLC0415  # few kernels have any
 
-        return self._check.decoded(data, field, extents_from_json, extents_to_json)
+        def decode(data: JSON) -> tuple[tuple[str, ArrayExtents], ...]:
+            found = extents_from_json(data)
+            require_minor(self._minor, version_of_extents(found), "such extents")
+            return found
+
+        return self._check.decoded(data, field, decode, extents_to_json)
 
     def _parse_derived(self, data: JSON, field: str) -> tuple[tuple[str, nodes.Node], ...]:
         found: list[tuple[str, nodes.Node]] = []

@@ -11,7 +11,7 @@ from silo.core.values import JSON, Value, value_from_json, value_sort_key, value
 from silo.frozen import field, frozen, replace
 
 if TYPE_CHECKING:
-    from silo.core.extents import ArrayExtents
+    from silo.core.extents import ArrayExtents, HeldExtents
 
 __all__ = ["Fact", "Specialization"]
 
@@ -86,6 +86,17 @@ class Specialization:
     def made_for_some(self) -> bool:
         """Whether the code serves calls with certain extents only: nothing generic can be built beside it."""
         return bool(self.extents) or self.grid is not None
+
+    @property
+    def passed(self) -> HeldExtents | None:
+        """The dynamic layouts, whose extents and strides the code is passed; None: there are none."""
+        if not self.extents:
+            return None
+        from silo.core.extents import ExtentKind, HeldExtents, kind_of  # noqa: PLC0415  # few kernels have any
+
+        kinds = ((name, kind_of(one)) for name, one in self.extents)
+        found = tuple((name, kind) for name, kind in kinds if kind is ExtentKind.DYNAMIC)
+        return HeldExtents(found) if found else None
 
     def with_constants(self, constants: Mapping[str, Value]) -> Specialization:
         """The same with other constants."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from silo.core.config import Config
-from silo.core.launch_info import AbiType, LaunchInfo
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.nodes import Argument, Const, Node, Op, make, substitute
 from silo.core.programs import encode
 from silo.core.signature import ParameterKind, Signature
@@ -53,8 +53,9 @@ def bind(
     slots = {name: index for index, name in enumerate(signature.names if names is None else names)}
     values = dict(config.as_dict() if isinstance(config, Config) else config)
     parts = descriptor_slots(loaded.name, launch)
+    held = {name for name, one in specialization.extents if getattr(one, "strides", True) is not None}
     layout = tuple(
-        (*_slot(loaded.name, slots, signature, slot.name, slot.type), *parts.get(position, ()))
+        (*_slot(loaded.name, slots, signature, slot), *_leaves(loaded.name, slot, held), *parts.get(position, ()))
         for position, slot in enumerate(launch.layout)
     )
     programs = None
@@ -65,15 +66,26 @@ def bind(
     return Binding(loaded, layout, values, programs, tag=tag, effects=effects)
 
 
-def _slot(
-    kernel: str, slots: Mapping[str, int], signature: Signature, name: str, kind: AbiType
-) -> tuple[int, str, bool]:
+def _slot(kernel: str, slots: Mapping[str, int], signature: Signature, slot: LayoutSlot) -> tuple[int, str, bool]:
+    name, kind = slot.name, slot.type
     if kind in _HIDDEN:
         return (0, kind.value, False)
     if name not in slots:
         raise DeviceError(f"{kernel}: the binary takes {name!r}, which is not a parameter; known: {', '.join(slots)}")
-    writes = kind in (AbiType.POINTER, AbiType.TENSORMAP) and name in signature.names and signature[name].effect.writes
+    points = kind in (AbiType.POINTER, AbiType.TENSORMAP) or any(not leaf.part for leaf in slot.leaves)
+    writes = points and name in signature.names and signature[name].effect.writes
     return (slots[name], kind.value, writes)
+
+
+def _leaves(kernel: str, slot: LayoutSlot, held: Container[str]) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """The members of a struct. Code that is passed them says what it assumes of them: the guard reads them then."""
+    if slot.type is not AbiType.STRUCT:
+        return ()
+    if slot.name not in held:
+        raise DeviceError(
+            f"{kernel}: the binary takes the extents and strides of {slot.name!r}, and its variant says nothing of them"
+        )
+    return (tuple((leaf.type.value, leaf.part) for leaf in slot.leaves),)
 
 
 def grid_programs(

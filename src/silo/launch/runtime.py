@@ -133,6 +133,7 @@ def make_bound_launcher(
     config_names: Sequence[str] = (),
     grid: object = None,
     release_gil: bool = True,
+    extents: HeldExtents | None = None,
 ) -> Launcher:
     """A launcher whose every call goes to one binding, without a guard: the caller promises the facts.
 
@@ -147,10 +148,12 @@ def make_bound_launcher(
         config_names: parameters that calls may leave out.
         grid: a grid for calls that give none, instead of the declared one.
         release_gil: as in :func:`make_launcher`.
+        extents: dynamic layouts that the code is passed, read in each call and not compared; None: there are none.
     """
     _take_settings()
     plan = _plan(name, parameters, config_names=config_names, compiled=True)
-    return Launcher(name, plan, (), None, grid, release_gil=release_gil, fixed=binding)
+    held = () if extents is None else _extent_numbers(name, parameters.names, extents)
+    return Launcher(name, plan, (), None, grid, release_gil=release_gil, fixed=binding, extents=held)
 
 
 def inspect_call(launcher: Launcher, parameters: Signature, *args: object, **kwargs: object) -> Call:

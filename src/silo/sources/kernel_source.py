@@ -18,7 +18,7 @@ from silo.core.variant import Variant
 if TYPE_CHECKING:
     from silo.core.extents import HeldExtents
 
-__all__ = ["BringsCode", "GivenCode", "KernelSource", "PrunesConfigs"]
+__all__ = ["BringsCode", "GivenCode", "KernelSource", "PrunesConfigs", "RunsInLibrary"]
 
 
 class KernelSource(Source, Protocol):
@@ -67,6 +67,16 @@ class PrunesConfigs(Protocol):
 
         ``given`` are the call's arguments and options by name.
         """
+        ...
+
+
+@runtime_checkable
+class RunsInLibrary(Protocol):
+    """A source of whose code a loader may give a library's call, which takes the caller's own objects."""
+
+    @property
+    def in_library(self) -> bool:
+        """Whether that is so of this one: its configs are measured in the process that tunes."""
         ...
 
 

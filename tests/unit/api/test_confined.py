@@ -303,6 +303,10 @@ def test_a_bench_on_each_device_that_is_like_the_first(arguments, monkeypatch, c
     elsewhere = SimpleNamespace(measuring=Measuring.HERE, index=0, model="c")
     assert made([elsewhere, elsewhere]) == []
     assert not caplog.messages
+    with caplog.at_level("INFO", logger="silo"):
+        assert benches_on("k", [cpu], arguments, lambda *_: (1,), in_library=True) == []
+    assert "k is measured in this process" in caplog.text
+    assert "a library runs it" in caplog.text
     four = [cpu, *(like(index, cpu.model) for index in range(1, 4))]
     size = arguments["x"].nbytes * 2 - 4 + arguments["out"].nbytes  # x has gaps
     # Once as arguments and once as the results of each process, in half of what there is.

@@ -143,6 +143,7 @@ def _bench(kernel: DeclaredKernel, situation: Situation, launcher: Any) -> Bench
         _passed(situation),
         lambda _, artifact: _grid(kernel, situation, artifact.variant),
         limit_s=min(RUN_LIMIT_S, max(1.0, settings().tune_budget_s / 4)),
+        in_library=kernel.in_library,
     )
     if confined:
         return confined[0]

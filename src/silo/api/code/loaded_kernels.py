@@ -205,7 +205,13 @@ def bound_launcher(
     """
     constexprs = [one.name for one in variant.signature.parameters if one.kind is ParameterKind.CONSTEXPR]
     bound = make_bound_launcher(
-        guarded.name, binding, variant.signature, config_names=constexprs, grid=grid, release_gil=release_gil
+        guarded.name,
+        binding,
+        variant.signature,
+        config_names=constexprs,
+        grid=grid,
+        release_gil=release_gil,
+        extents=variant.specialization.passed,
     )
     if not settings().debug:
         return bound

@@ -17,7 +17,7 @@ from silo.core.space import Constraint, Space
 from silo.core.target import Target
 from silo.core.values import Value
 from silo.errors import SpaceError
-from silo.sources.kernel_source import KernelSource
+from silo.sources.kernel_source import KernelSource, RunsInLibrary
 
 if TYPE_CHECKING:
     from silo.core.extents import HeldExtents
@@ -128,6 +128,11 @@ class DeclaredKernel:
     def extents(self) -> HeldExtents | None:
         """The extents that the guard holds: those that decide the code, and what a grid that does so depends on."""
         return self._guarded[0]
+
+    @property
+    def in_library(self) -> bool:
+        """Whether a library runs its code, which no other process can measure then."""
+        return isinstance(self.source, RunsInLibrary) and self.source.in_library
 
     @property
     def holds_grid(self) -> bool:

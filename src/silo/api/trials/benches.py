@@ -211,11 +211,14 @@ def benches_on(
     grid_of: Callable[[Config, Artifact], tuple[int, ...]],
     code_of: Callable[[Artifact], VouchedCode] | None = None,
     limit_s: float = RUN_LIMIT_S,
+    *,
+    in_library: bool = False,
 ) -> list[Bench]:
     """A bench on each device, in processes that share one copy of the arguments; none where those cannot be given.
 
     ``devices`` begin with the one that has the arrays; of the others those like it count. There are fewer benches where
     memory has no room for every device's results. ``code_of`` is by default what the session's store has.
+    ``in_library``: a library runs the code, and takes this process's own objects, so no other process can measure it.
 
     Raises:
         TuneError: nothing can be measured on the device.
@@ -224,7 +227,7 @@ def benches_on(
     if isinstance(first.measuring, Rejected):
         raise TuneError(f"{kernel} is not measured on {first.target}: {first.measuring.reason}")
     like = [first, *(one for one in devices[1:] if one.index != first.index and one.model == first.model)]
-    if not confines(kernel, first, arguments):
+    if not confines(kernel, first, arguments, in_library=in_library):
         return []
     count = next((n for n in range(len(like), 1, -1) if describable(arguments, shared_limit(n))), 1)
     if count < len(like):
@@ -239,14 +242,14 @@ def _stored(artifact: Artifact) -> VouchedCode:
     return stored_code(session().store, artifact)
 
 
-def confines(kernel: str, device: Device, arguments: Mapping[str, object]) -> bool:
+def confines(kernel: str, device: Device, arguments: Mapping[str, object], *, in_library: bool = False) -> bool:
     """Whether candidates run in a process of their own, which one that faults or never ends costs nothing but itself.
 
     Where the arguments cannot be given to another process, a message says so.
     """
     if device.measuring is not Measuring.CONFINED:
         return False
-    decision = describable(arguments)
+    decision = Rejected("a library runs it, over objects of this process") if in_library else describable(arguments)
     if isinstance(decision, Rejected):
         _log.info("%s is measured in this process, which a config that faults would end: %s", kernel, decision.reason)
     return bool(decision)

@@ -22,6 +22,7 @@ from silo.bundle.update import KernelUpdate, update_bundle
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
 from silo.core.dispatch import Bucket, bucket_of
+from silo.core.plugins import loader_of
 from silo.core.protocols import Device
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
@@ -55,7 +56,9 @@ def _benches(
         values = {**artifact.variant.specialization.constant_values, **config.as_dict()}
         return grid_at(case.grid or kernel.contents.grid, None, case.arguments, values, facts)
 
-    confined = benches_on(kernel.name, devices, case.arguments, at, code_of)
+    kinds = {one.artifact.blob.kind for one in kernel.contents.variants}
+    in_library = any(loader_of(kind) is not None for kind in kinds)
+    confined = benches_on(kernel.name, devices, case.arguments, at, code_of, in_library=in_library)
     if confined:
         return confined
 

@@ -206,7 +206,13 @@ def case_benches(study: CaseStudy, others: Sequence[Device] = ()) -> list[Bench]
     constants -= {name for name, value in named.items() if is_descriptor(value)}  # theirs is a block shape
     passed = {name: value for name, value in named.items() if name not in constants and name not in case.options}
     devices = (study.situation.device, *others)
-    confined = benches_on(kernel.name, devices, passed, lambda _, artifact: _grid(study, artifact.variant))
+    confined = benches_on(
+        kernel.name,
+        devices,
+        passed,
+        lambda _, artifact: _grid(study, artifact.variant),
+        in_library=kernel.in_library,
+    )
     return confined or [LocalBench(devices[0], case.arguments, launcher_of(study))]
 
 

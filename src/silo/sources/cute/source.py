@@ -82,6 +82,11 @@ class CuteSource:
         return self.written is Written.KERNEL
 
     @property
+    def in_library(self) -> bool:
+        """Whether the DSL's own host code launches it, through tvm-ffi."""
+        return self.host is Host.DSL
+
+    @property
     def with_stream(self) -> bool:
         """Whether the host function that Silo writes takes the stream: it is run, and not only read."""
         return self.host is Host.DSL
