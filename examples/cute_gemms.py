@@ -60,7 +60,7 @@ class WgmmaGemm:
         row, column, _ = cute.arch.block_idx()
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         block_m, block_n, block_k = self.tile
-        # Made here and not on the host: it is nothing when the kernel runs, and the launcher has no such argument to pass.
+        # Made here and not on the host: nothing of it is there at run time, and the launcher passes arrays alone.
         mma = hopper.make_trivial_tiled_mma(
             self.dtype,
             self.dtype,
