@@ -156,7 +156,7 @@ class CuteSource:
                     )
                 if _reach(one) >= _WIDE:
                     raise ArgumentError(
-                        f"{self.name}: {name} reaches over {_reach(one)} elements, and code for static layouts computes "
+                        f"{self.name}: {name} reaches over {_reach(one)} elements, and static layouts compute "
                         'offsets in 32 bits: use layouts="dynamic"'
                     )
         return specialize(self.name, self.signature, arguments)
