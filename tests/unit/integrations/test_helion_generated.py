@@ -1,4 +1,5 @@
 """What Helion generates for CuTe on a machine without a GPU, and the host functions that Silo writes for it."""
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_silos_host_function_of_a_matmul_gives_the_code_that_helions_gives(optio
         make_fake_tensor(DTYPES[one.dtype], tuple(one.shape), stride=one.stride(), assumed_align=16)
         for one in call.arguments
     ]
-    ours = cute.compile(host_function(call.kernel, text), *arrays, options=OPTIONS.format(tmp_path))
+    ours = cute.compile(host_function(call.kernel, text, parameters), *arrays, options=OPTIONS.format(tmp_path))
 
     schema = tuple(("tensor", str(one.dtype), one.ndim, tuple(one.shape), one.stride()) for one in call.arguments)
     addresses = [make_ptr(DTYPES[one.dtype], 16, cute.AddressSpace.gmem, assumed_align=16) for one in call.arguments]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import linecache
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from importlib.util import find_spec
-from types import FunctionType
 from typing import Any
 
 from silo.integrations.helion.launch_call import Axes, LaunchMarks, name_of
 from silo.integrations.helion.matmul_plan import host_lines, read_plans
 from silo.sources.cute.front_end import FRONT_END
 from silo.sources.cute.installation import dsl_module
+from silo.sources.cute.text_functions import function_of_text
 
 __all__ = ["STREAM", "HostParameter", "host_function", "host_text"]
 
@@ -82,16 +82,20 @@ def _tensor_layouts() -> Any:  # noqa: ANN401  # an enumeration of the DSL
     return dsl_module("cutlass.utils.layout").LayoutEnum
 
 
-def host_function(kernel: object, text: str) -> Any:  # noqa: ANN401  # a function of the DSL
-    """The function of a text. The DSL reads the text again, under a name that has no path. Raises ToolchainError."""
+def host_function(kernel: object, text: str, parameters: Sequence[HostParameter]) -> Any:  # noqa: ANN401
+    """The function of the DSL that a text of :func:`host_text` with these parameters defines. Raises ToolchainError."""
     name = name_of(kernel)
     file = f"<launch of {name}, {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
-    # Without a time of its own the entry is never looked for on the disk.
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     space: dict[str, Any] = {word: dsl_module(module) for word, module in _MODULES.items()}
     space["tensor_layouts"] = _tensor_layouts()
     space["CUstream"] = dsl_module("cuda.bindings.driver").CUstream
     space["device_function"] = kernel
     with FRONT_END:
-        FunctionType(compile(text, file, "exec"), space)()  # names and numbers, each of which was checked
-    return space[name]
+        annotations = {one.name: _annotation(one.annotation, space) for one in parameters}
+        return function_of_text(file, text, name, annotations, space)
+
+
+def _annotation(word: str, space: Mapping[str, Any]) -> Any:  # noqa: ANN401  # a class of the DSL
+    """What a word such as ``cutlass.Int64`` names."""
+    module, *members = word.split(".")
+    return reduce(getattr, members, space[module])

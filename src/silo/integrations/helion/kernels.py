@@ -97,7 +97,8 @@ def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: 
     if shares_loads(name, marks.plans, len(arguments)):  # only the DSL's own host code makes maps for such loads
         parameters, host = [*parameters, HostParameter(STREAM, "CUstream")], "dsl"
     text = host_text(name, parameters, marks, grid, block)
-    return cute(host_function(kernel, text), signature=signature, host=host, layouts=layouts, grid=grid, name=name)
+    function = host_function(kernel, text, parameters)
+    return cute(function, signature=signature, host=host, layouts=layouts, grid=grid, name=name)
 
 
 def written_signature(kernel: object, arguments: Sequence[object]) -> Mapping[str, Value]:

@@ -6,9 +6,7 @@ Imports the DSL. Everything here runs while the front end's lock is held.
 from __future__ import annotations
 
 import copy
-import linecache
 from collections.abc import Mapping, Sequence
-from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from silo.core.dtypes import DType, DTypeKind
@@ -25,6 +23,7 @@ from silo.sources.cute.installation import dsl_module
 from silo.sources.cute.launch_options import LaunchValues
 from silo.sources.cute.parameters import Passed
 from silo.sources.cute.specialize import ALIGNMENT
+from silo.sources.cute.text_functions import function_of_text
 from silo.sources.cute.wrapper import Form, Wrapper, WrapperParameter
 from silo.sources.functions import recall
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["make_wrapper"]
 
 _AXES = "xyz"
+_LAUNCH = "silo_launch"
 
 
 def make_wrapper(source: CuteSource, variant: Variant) -> Wrapper:
@@ -192,7 +192,7 @@ def _written(
         "__name__": "silo_wrapper",
     }
     return Wrapper(
-        _compiled(f"<silo wrapper of {source.name}>", text, annotations, namespace),
+        function_of_text(f"<silo wrapper of {source.name}>", text, _LAUNCH, annotations, namespace),
         (*(arguments[one.name] for one in parameters), *grid),
         parameters,
         written=True,
@@ -213,7 +213,7 @@ def _text(source: CuteSource, taken: Sequence[str], options: Sequence[str]) -> s
     said += [f'{name}=silo_options["{name}"]' for name in options]
     said += ["stream=silo_stream"] * ("silo_stream" in taken)
     return (
-        f"@cute.jit\ndef silo_launch({', '.join(taken)}):\n"
+        f"@cute.jit\ndef {_LAUNCH}({', '.join(taken)}):\n"
         f"    silo_kernel({', '.join(handed)}).launch({', '.join(said)})\n"
     )
 
@@ -224,12 +224,3 @@ def _annotation(described: WrapperParameter, passed: Passed) -> Any:  # noqa: AN
     if passed.python:
         return {DTypeKind.BOOL: bool, DTypeKind.FLOAT: float}.get(described.dtype.kind, int)
     return dsl_type(described.dtype)
-
-
-def _compiled(name: str, text: str, annotations: Mapping[str, Any], namespace: dict[str, Any]) -> Any:  # noqa: ANN401
-    """The function that a text defines, decorated. The DSL reads its source again, which it finds under ``name``."""
-    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    (code,) = (one for one in compile(text, name, "exec").co_consts if isinstance(one, CodeType))
-    function = FunctionType(code, namespace)
-    function.__annotations__ = dict(annotations)
-    return dsl_module().jit(function)
