@@ -150,7 +150,7 @@ def _functions(kernel: BundleKernel, name: str, cases: Sequence[CaseRecipe]) -> 
             raise _refused(
                 kernel,
                 f"its code for {one.artifact.variant.target} is of kind {blob}, which a library runs and no driver; "
-                "name other targets with --target",
+                "leave the kernel out by naming the others (-k NAME), or name other targets with --target",
             )
     variants = [one.artifact.variant for one in kernel.variants]
     shaped = _shaped(kernel, variants)

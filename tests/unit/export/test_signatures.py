@@ -96,7 +96,7 @@ def test_descriptors_say_their_axes_and_the_block_that_needs_no_saying(facts, us
 def test_what_no_program_in_c_can_call_is_refused():
     maker = Maker()
     executable = maker.kernel("k", [maker.variant("k", add_parameters(), kind="xla", target="tpu:v5e")])
-    with pytest.raises(BundleError, match=r"kernel k cannot be exported.*tpu:v5e is of kind xla.*--target"):
+    with pytest.raises(BundleError, match=r"kernel k cannot be exported.*tpu:v5e is of kind xla.*-k NAME.*--target"):
         functions_of([executable], {})
     for value, word in (((1, 2), "a tuple"), (FunctionValue("f", "ab"), "a function"), (1 << 70, "beyond 64 bits")):
         with pytest.raises(BundleError, match=f"its constant MODE is .*{word}"):
