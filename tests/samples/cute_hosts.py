@@ -1,5 +1,5 @@
 """Host functions of the CuTe DSL that the DSL's own host code launches. Needs the DSL."""
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 import cutlass
 from cutlass import cute

@@ -1,4 +1,5 @@
 """A kernel with tensor maps, as ``silo build`` takes it. Needs the DSL."""
+# pyright: reportCallIssue=false
 
 import silo
 from cute_tma import COLUMNS, ROWS, copy_host

@@ -3,6 +3,7 @@
 Helion checks for a torch that was built for CUDA 13 and asks the GPU for its shared memory; both are passed over
 here, since nothing that it generates is launched. A program imports this module where Helion and the DSL are installed.
 """
+# pyright: reportMissingImports=false
 
 import os
 

@@ -1,4 +1,5 @@
 """Kernels in the form that Helion generates for CuTe, written by hand: they need the DSL alone."""
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 

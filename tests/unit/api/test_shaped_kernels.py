@@ -158,7 +158,9 @@ def test_rules_and_winners_are_those_of_a_shape(world, held):
     assert any(row.key.startswith("x (16, 64); n") and row.reason == "measured" for row in described.winners)
     kernels = silo.load(path)
     for rules in kernel.rules:
-        shape = dict(rules.extents)["x"].shape
+        held = dict(rules.extents)["x"]
+        assert isinstance(held, Extents)
+        shape = held.shape
         called(kernels.scale, *shape)
         chosen = {one.tag.artifact.variant.config for one in kernels.scale.launcher.bindings}
         assert rules.rules.lookup([1024]).config in chosen

@@ -101,7 +101,9 @@ def test_a_struct_lies_as_in_c():
 
 def test_a_struct_in_launch_info():
     info = LaunchInfo("add", (LayoutSlot.struct("x", [("ptr", ""), ("i32", "shape.0")]), LayoutSlot("n", AbiType.I32)))
-    assert info.to_json()["layout"] == [["x", "struct", [["ptr", ""], ["i32", "shape.0"]]], ["n", "i32"]]
+    written = info.to_json()
+    assert isinstance(written, dict)
+    assert written["layout"] == [["x", "struct", [["ptr", ""], ["i32", "shape.0"]]], ["n", "i32"]]
     assert LaunchInfo.from_json(parse_json(canonical_json(info.to_json()))) == info
     for wrong in (
         ["x", "struct"],

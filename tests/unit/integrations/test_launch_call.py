@@ -59,6 +59,7 @@ def test_compile_options_without_effect_on_results_are_taken_and_others_named():
 def test_an_array_without_axes_is_one_of_a_single_element_in_the_same_memory():
     scale = np.array(2.0, dtype="float32")
     (view,) = plain_arguments(KERNEL, [scale])
+    assert isinstance(view, np.ndarray)
     assert view.shape == (1,)
     view[0] = 5
     assert scale == 5

@@ -1,5 +1,5 @@
 """Tensor maps read off the DSL's artifacts: box, swizzle, element type, axes, or the reason why not. Needs the DSL."""
-# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false
 
 import os
 import subprocess
