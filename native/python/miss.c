@@ -13,9 +13,13 @@ static bool is_wrong_shape(void) {
 }
 
 static PyObject *fact_of(const struct silo_plan *plan, int32_t index, PyObject *object,
-                         uint64_t code, PyObject *extents) {
+                         uint64_t code, uint64_t slot, PyObject *extents) {
     int ndim = -1;
+    unsigned flags = silo_code_flags(code);
     if (silo_code_kind(code) == SILO_VALUE_POINTER) {
+        const unsigned bytes = silo_code_bits(code) / 8;
+        if (bytes > 1 && slot % bytes != 0)
+            flags |= SILO_FLAG_OFF_ELEMENT;
         struct silo_shape shape;
         const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
         if (adapter == NULL)
@@ -32,7 +36,7 @@ static PyObject *fact_of(const struct silo_plan *plan, int32_t index, PyObject *
     if (silo_code_kind(code) == SILO_VALUE_DESCRIPTOR)
         ndim = (int)silo_block_word(code);
     return Py_BuildValue("(iiiiiO)", (int)silo_code_kind(code), (int)silo_code_type(code),
-                         (int)silo_code_bits(code), (int)silo_code_flags(code), ndim, extents);
+                         (int)silo_code_bits(code), (int)flags, ndim, extents);
 }
 
 /* The grid that the call or the launcher gives, or None; a new reference. */
@@ -65,7 +69,7 @@ PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *
                   (extents == NULL && self->route == SILO_ROUTE_HELD);
     for (int32_t i = 0; i < count && !failed; i++) {
         PyObject *object = inputs->arguments[i] ? inputs->arguments[i] : silo_absent;
-        PyObject *fact = fact_of(&self->plan, i, object, frame->key[i],
+        PyObject *fact = fact_of(&self->plan, i, object, frame->key[i], frame->slots[i],
                                  extents ? PyTuple_GetItem(extents, i) : Py_None);
         Py_INCREF(object);
         failed = PyTuple_SetItem(arguments, i, object) != 0 || fact == NULL ||

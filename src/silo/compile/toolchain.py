@@ -15,7 +15,7 @@ from silo.core.target import Target
 from silo.core.variant import CompileJob
 from silo.errors import CompileError, TargetError
 
-__all__ = ["Toolchain", "choose_compiler", "select_compiler"]
+__all__ = ["Toolchain", "choose_compiler", "select_compiler", "target_kinds"]
 
 
 class Toolchain:
@@ -137,6 +137,12 @@ class Toolchain:
         chosen = best[0].name
         return chosen, Accepted(f"{chosen}: {accepted[chosen].reason}{why}")
 
+    def target_kinds(self, source_kind: str) -> tuple[str, ...]:
+        """The kinds of targets that compilers of such a source name; () where one names none or has no declaration."""
+        declared = [self.declaration(name) for name in self._plugins if self._is_for(name, source_kind)]
+        targets = [() if isinstance(one, Rejected) else one.targets for one in declared]
+        return tuple(sorted({kind for kinds in targets for kind in kinds})) if all(targets) else ()
+
     def _is_for(self, name: str, source_kind: str) -> bool:
         declared = self.declaration(name)
         return isinstance(declared, Rejected) or source_kind in (declared.sources or (source_kind,))
@@ -191,6 +197,11 @@ def _installed() -> Toolchain:
 def choose_compiler(source_kind: str, target: Target) -> tuple[str, Accepted]:
     """:meth:`Toolchain.choose` of the installed plug-ins."""
     return _installed().choose(source_kind, target)
+
+
+def target_kinds(source_kind: str) -> tuple[str, ...]:
+    """:meth:`Toolchain.target_kinds` of the installed plug-ins."""
+    return _installed().target_kinds(source_kind)
 
 
 def select_compiler(source_kind: str, target: Target) -> Compiler:

@@ -37,7 +37,7 @@ class ValueKind(IntEnum):
     DESCRIPTOR = 8  # a tensor descriptor
 
 
-_ALIGNED, _DIVISIBLE, _ONE, _READONLY, _RANGE32 = 1, 2, 4, 8, 16
+_ALIGNED, _DIVISIBLE, _ONE, _READONLY, _RANGE32, _OFF_ELEMENT = 1, 2, 4, 8, 16, 64
 
 
 @frozen
@@ -46,7 +46,8 @@ class Argument:
 
     ``ndim`` is None for what is not an array; ``block_shape`` is a tensor descriptor's, whose other members describe
     its base. ``shape`` and ``strides`` (in elements) are known where the guard holds them, for they decide the code,
-    ``layout`` where it holds that much of what is passed. The facts hold for every call with the same guard.
+    ``layout`` where it holds that much of what is passed. The facts hold for every call with the same guard, but
+    for ``off_element``: the address in this call is no multiple of the element's bytes.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Argument:
     shape: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
     layout: DynamicLayout | None = None
+    off_element: bool = False
 
     def extents(self, kind: ExtentKind) -> ArrayExtents | None:
         """What decides the code, where that is of this kind; None: this is no such array."""
@@ -98,8 +100,9 @@ class Argument:
                 return ArgumentFacts(
                     dtype=self.dtype,
                     is_pointer=True,
-                    # Only the alignment of the address is known of all calls that share this guard.
-                    address=0 if self.aligned16 else 1,
+                    # Only the alignment of the address is known of all calls that share this guard. 8 stands for one
+                    # that elements of any dtype may have, 1 for one that these may not have.
+                    address=0 if self.aligned16 else 1 if self.off_element else 8,
                     block_shape=self.block_shape,
                     range32=self.range32,
                     shape=self.shape,
@@ -212,6 +215,7 @@ def _argument(
         shape=shape,
         strides=strides,
         layout=_layout(extents) if isinstance(extents, int) else None,
+        off_element=bool(flags & _OFF_ELEMENT),
     )
 
 

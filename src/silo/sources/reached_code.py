@@ -82,7 +82,7 @@ class ReachedCode:
         if " at 0x" in text:
             raise SourceError(
                 f"the kernel reads the global {name}, a {type(value).__name__} that has no canonical form, so it "
-                "cannot be told from another one: pass it as an argument or make it a tl.constexpr"
+                "cannot be told from another one: pass it as an argument or make it a constexpr"
             )
         return ["object", type(value).__module__, type(value).__qualname__, text]
 

@@ -136,7 +136,7 @@ def test_sizes_constraints_and_own_functions():
 @pytest.mark.parametrize(
     ("space", "key", "said"),
     [
-        (("pointwise", {"x": "n"}), None, "sets XBLOCK, which is not a tl.constexpr parameter.*has BLOCK: say"),
+        (("pointwise", {"x": "n"}), None, "sets XBLOCK, which is not a constexpr of the kernel.*has BLOCK: say"),
         (("pointwise", {"x": "count"}, {"XBLOCK": "BLOCK"}), None, "'count' is not a scalar parameter"),
         (("pointwise", {"x": lambda a: a.x.shape[0]}, {"XBLOCK": "BLOCK"}), None, "a size of the pointwise heuristic"),
         (("pointwise", {"x": "n"}, {"XBLOCK": "BLOCK"}), ["out"], "reads n, which the key lacks"),

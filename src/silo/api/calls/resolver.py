@@ -23,10 +23,11 @@ from silo.api.machine.session import session
 from silo.api.trials.problem import Problem, measure_policy
 from silo.artifacts.artifact import Artifact
 from silo.compile.plan import Chosen
-from silo.compile.toolchain import select_compiler
+from silo.compile.toolchain import select_compiler, target_kinds
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
 from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.device import HOST_MEMORY
 from silo.core.origins import Origin
 from silo.core.protocols import Device
 from silo.core.search_space import SearchSpace
@@ -295,12 +296,25 @@ class Resolver:
             source=kernel.source.fingerprint,
             signature=situation.signature,
             target=target,
-            compiler=compiler_identity(kernel.source.kind, target),
+            compiler=self._compiler_identity(situation),
             device=situation.device,
             policy=measure_policy(situation.device),
             key=situation.key,
             records=session().store.records,
         )
+
+    def _compiler_identity(self, situation: Situation) -> str:
+        source, device = self._kernel.source, situation.device
+        try:
+            return compiler_identity(source.kind, device.target)
+        except TargetError as error:
+            kinds = target_kinds(source.kind)
+            if HOST_MEMORY not in device.memory.types or not kinds or device.target.kind in kinds:
+                raise
+            raise TargetError(
+                f"{self._kernel.name}: nothing here compiles a {source.kind} kernel for {device.target.kind}, where "
+                f"the arrays of this call are: give it arrays on {' or '.join(kinds)}"
+            ) from error
 
     def decide(self, situation: Situation, *, can_tune: bool = True, mode: Mode | None = None) -> PolicyDecision:
         """The config for a call, or that it is to be tuned, or that nothing may be used."""

@@ -416,12 +416,13 @@ def _checked_key(source: KernelSource, key: Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_space(source: KernelSource, space: SearchSpace) -> None:
+    constants = [one.name for one in source.signature.parameters if one.kind is ParameterKind.CONSTEXPR]
     for config in space.configs():
         for name, _ in config.values:
-            if name not in source.signature.names or source.signature[name].kind is not ParameterKind.CONSTEXPR:
+            if name not in constants:
                 raise SpaceError(
-                    f"{source.name}: the space sets {name!r}, which is neither a tl.constexpr parameter of the kernel "
-                    f"nor a compile option ({', '.join(option_names())})"
+                    f"{source.name}: the space sets {name!r}, which is neither a constexpr of the kernel "
+                    f"({', '.join(constants) or 'it has none'}) nor a compile option ({', '.join(option_names())})"
                 )
 
 

@@ -140,7 +140,7 @@ def check_blocks(kernel: str, kind: str, blocks: Sequence[str], signature: Signa
     for name in blocks:
         if name not in constants:
             raise SpaceError(
-                f"{kernel}: the {kind} heuristic sets {name}, which is not a tl.constexpr parameter; the kernel has "
+                f"{kernel}: the {kind} heuristic sets {name}, which is not a constexpr of the kernel; it has "
                 f"{', '.join(constants) or 'none'}: say which one is meant, names={{{name!r}: ...}}, or with '' that "
                 "it is written in"
             )

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("cutlass", reason="the CuTe DSL is not installed")
 
 import cutlass
+import numpy as np
 from cutlass import cute
 
 import cute_bad_input as samples
@@ -25,7 +26,7 @@ from silo.api.tuning.case_tuning import case_studies
 from silo.backends.cute.compiler import CuteCompiler
 from silo.backends.cute.job import CuteJob
 from silo.core.target import Target
-from silo.errors import ArgumentError, CaseError, CompileError, SourceError, TargetError, ToolchainError
+from silo.errors import ArgumentError, CaseError, CompileError, SourceError, SpaceError, TargetError, ToolchainError
 from silo.frozen import replace as frozen_replace
 
 
@@ -209,6 +210,25 @@ def test_a_config_that_does_not_compile_costs_itself_alone(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     shown = json.loads(command("inspect", str(bundle), "--json", home=tmp_path).stdout)
     assert {one["config"] for one in shown["variants"]} == {"STEP=1", "STEP=5"}
+
+
+def test_arrays_of_the_cpu_lead_to_the_gpu():
+    kernel = samples.made(samples.plain, with_n)
+    array = np.zeros(256, "float32")
+    text = said(TargetError, lambda: kernel(array, array, 100))
+    assert "for cpu, where the arrays of this call are: give it arrays on cuda" in text
+
+
+def test_an_array_of_the_cpu_whose_address_fits_no_element_is_refused():
+    kernel = samples.made(samples.plain, with_n)
+    packed = np.zeros(1025, "uint8")[1:].view("float32")
+    text = said(ArgumentError, lambda: kernel(packed, packed, 100))
+    assert "begins at an address that is no multiple of the 4 bytes of its elements" in text
+
+
+def test_a_config_names_what_the_kernel_has():
+    text = said(SpaceError, lambda: samples.made(samples.constant, samples.two, space={"STRIDE": [1]}))
+    assert "sets 'STRIDE', which is neither a constexpr of the kernel (STEP) nor a compile option" in text
 
 
 def test_tuning_and_running_without_a_gpu_say_what_is_missing(tmp_path):

@@ -18,10 +18,16 @@ def specialize(function=functions.add, **given):
     return cute(function, block=128).source.specialize(facts)
 
 
-@pytest.mark.parametrize(("address", "facts"), [(0, [Fact.ALIGNED_16]), (16, [Fact.ALIGNED_16]), (4, []), (1, [])])
+@pytest.mark.parametrize(("address", "facts"), [(0, [Fact.ALIGNED_16]), (16, [Fact.ALIGNED_16]), (4, []), (8, [])])
 def test_alignment_is_a_fact(address, facts):
-    _, found = specialize(x=ArgumentFacts.array("float32", address), out=ArgumentFacts.array("float32", 1), n=3)
+    _, found = specialize(x=ArgumentFacts.array("float32", address), out=ArgumentFacts.array("float32", 8), n=3)
     assert [fact for name, fact in found.facts if name == "x"] == facts
+
+
+def test_an_array_whose_elements_lie_across_their_size_is_refused():
+    with pytest.raises(ArgumentError, match="the array x begins at an address that is no multiple of the 4 bytes"):
+        specialize(x=ArgumentFacts.array("float32", 1), out=ArgumentFacts.array("float32", 8), n=3)
+    specialize(x=ArgumentFacts.array("int8", 1), out=ArgumentFacts.array("float32", 8), n=3)
 
 
 def test_scalars_have_the_width_that_is_declared():
