@@ -30,8 +30,8 @@ enum silo_value_flags {
     SILO_FLAG_READONLY = 8,
     SILO_FLAG_RANGE32 = 16,    /* a ROCm array: its memory has less than 2 GiB */
     SILO_FLAG_PLAIN_GRID = 32, /* an absent argument, and the call's grid is of integers */
-    /* In no word, only in what is told of a call that is resolved: an address that is no multiple
-     * of its element's bytes. */
+    /* In no word, only in what is told of a call that is resolved: an address that is not a
+     * multiple of its element's bytes. */
     SILO_FLAG_OFF_ELEMENT = 64,
 };
 

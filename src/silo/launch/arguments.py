@@ -47,7 +47,7 @@ class Argument:
     ``ndim`` is None for what is not an array; ``block_shape`` is a tensor descriptor's, whose other members describe
     its base. ``shape`` and ``strides`` (in elements) are known where the guard holds them, for they decide the code,
     ``layout`` where it holds that much of what is passed. The facts hold for every call with the same guard, but
-    for ``off_element``: the address in this call is no multiple of the element's bytes.
+    for ``off_element``: the address in this call is not a multiple of the element's bytes.
     """
 
     name: str

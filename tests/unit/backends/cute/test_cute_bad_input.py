@@ -223,7 +223,7 @@ def test_an_array_of_the_cpu_whose_address_fits_no_element_is_refused():
     kernel = samples.made(samples.plain, with_n)
     packed = np.zeros(1025, "uint8")[1:].view("float32")
     text = said(ArgumentError, lambda: kernel(packed, packed, 100))
-    assert "begins at an address that is no multiple of the 4 bytes of its elements" in text
+    assert "begins at an address that is not a multiple of the 4 bytes of its elements" in text
 
 
 def test_a_config_names_what_the_kernel_has():

@@ -25,7 +25,7 @@ def test_alignment_is_a_fact(address, facts):
 
 
 def test_an_array_whose_elements_lie_across_their_size_is_refused():
-    with pytest.raises(ArgumentError, match="the array x begins at an address that is no multiple of the 4 bytes"):
+    with pytest.raises(ArgumentError, match="the array x begins at an address that is not a multiple of the 4 bytes"):
         specialize(x=ArgumentFacts.array("float32", 1), out=ArgumentFacts.array("float32", 8), n=3)
     specialize(x=ArgumentFacts.array("int8", 1), out=ArgumentFacts.array("float32", 8), n=3)
 
