@@ -21,6 +21,8 @@ def blocks(page, language):
     return [text for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")) if kind == language]
 
 
+# Its kernels need the CuTe DSL: tests/docs/test_cute_page.py.
+ELSEWHERE = ("cute.md",)
 # Pages that build the same kernels and only add to a store: whichever comes second compiles next to nothing.
 ONE_STORE = ("README.md", "quickstart.md")
 
@@ -46,7 +48,7 @@ def run(command, folder, store=None):
 
 
 def pages_with(language):
-    return [pytest.param(page, id=page.name) for page in PAGES if blocks(page, language)]
+    return [pytest.param(page, id=page.name) for page in PAGES if blocks(page, language) and page.name not in ELSEWHERE]
 
 
 @pytest.mark.parametrize("page", pages_with("python"))
