@@ -111,13 +111,36 @@ layer_norm = silo.cute(
 )
 
 
+dynamic_add = silo.cute(
+    add_kernel,
+    signature="x: in *fp32, y: in *fp32, out: out *fp32",
+    name="dynamic_add",
+    layouts="dynamic",
+    block="THREADS",
+    space={"THREADS": [256]},
+    grid=lambda a: (silo.cdiv(a.n, a.THREADS),),
+)
+
+dynamic_row_sum = silo.cute(
+    row_sum_kernel,
+    signature="x: in *fp32, out: out *fp32",
+    name="dynamic_row_sum",
+    layouts="dynamic",
+    block="THREADS",
+    space={"THREADS": [128]},
+    grid=lambda a: (a.x.shape[0],),
+)
+
+
 @add.cases(n=[1 << 16, (1 << 16) + 17])
+@dynamic_add.cases(n=[1 << 16, (1 << 16) + 17])
 def _(n, make):
     x, y, out = make.normal(n), make.normal(n), make.empty(n)
     return silo.Case(args=(x, y, out, n), expected={"out": lambda: x.host + y.host}, bytes=12 * n, flops=n)
 
 
 @row_sum.cases(shape=[(64, 1024), (33, 777)])
+@dynamic_row_sum.cases(shape=[(64, 1024), (33, 777)])
 def _(shape, make):
     x, out = make.normal(shape), make.empty(shape[0])
     return silo.Case(args=(x, out), expected={"out": lambda: x.host.astype(np.float64).sum(axis=1)})

@@ -1,5 +1,6 @@
 #include "adapters.h"
 
+#include "errors.h"
 #include "flat.h"
 #include "locks.h"
 #include "names.h"
@@ -52,7 +53,7 @@ void silo_set_type_hook(PyObject *hook) {
 static bool has(PyTypeObject *type, PyObject *name) {
     PyObject *value = PyObject_GetAttr((PyObject *)type, name);
     if (value == NULL)
-        PyErr_Clear();
+        silo_forget_error();
     Py_XDECREF(value);
     return value != NULL;
 }
@@ -68,7 +69,7 @@ static const struct dl_exchange *exchange_of(PyTypeObject *type) {
             api = NULL;
         Py_DECREF(capsule);
     }
-    PyErr_Clear();
+    silo_forget_error();
     return api;
 }
 
@@ -78,7 +79,7 @@ static enum silo_adapter_kind scalar_kind(PyTypeObject *type) {
     bool is_bool = name != NULL && (PyUnicode_CompareWithASCIIString(name, "bool") == 0 ||
                                     PyUnicode_CompareWithASCIIString(name, "bool_") == 0);
     Py_XDECREF(name);
-    PyErr_Clear();
+    silo_forget_error();
     if (is_bool)
         return SILO_ADAPT_BOOL;
     if (PyType_GetSlot(type, Py_nb_index) != NULL)
@@ -95,7 +96,7 @@ static bool is_numpy_scalar(PyTypeObject *type) {
     bool result =
         generic != NULL && PyType_Check(generic) && PyType_IsSubtype(type, (PyTypeObject *)generic);
     Py_XDECREF(generic);
-    PyErr_Clear();
+    silo_forget_error();
     return result;
 }
 
@@ -106,7 +107,7 @@ bool silo_is_from(PyTypeObject *type, const char *package) {
     const size_t length = strlen(package);
     const bool result = name != NULL && strncmp(name, package, length) == 0 &&
                         (name[length] == '.' || name[length] == '\0');
-    PyErr_Clear();
+    silo_forget_error();
     Py_XDECREF(module);
     return result;
 }

@@ -1,6 +1,7 @@
 #include "attributes.h"
 
 #include "adapters.h"
+#include "errors.h"
 #include "names.h"
 #include "torch_shim.h"
 
@@ -28,7 +29,7 @@ static struct silo_dtype dtype_of_text(PyObject *text) {
     Py_ssize_t length;
     const char *name = PyUnicode_AsUTF8AndSize(text, &length);
     if (name == NULL) {
-        PyErr_Clear();
+        silo_forget_error();
         return (struct silo_dtype){0, 0};
     }
     const char *dot = strrchr(name, '.');
@@ -40,7 +41,7 @@ struct silo_dtype silo_dtype_of_object(PyObject *object) {
     struct silo_dtype type = {0, 0};
     PyObject *dtype = PyObject_GetAttr(object, s_dtype);
     if (dtype == NULL) {
-        PyErr_Clear();
+        silo_forget_error();
         return type;
     }
     const size_t cached = sizeof dtype_cache / sizeof *dtype_cache;
@@ -53,11 +54,11 @@ struct silo_dtype silo_dtype_of_object(PyObject *object) {
     }
     PyObject *name = PyObject_GetAttr(dtype, s_name);
     if (name == NULL)
-        PyErr_Clear();
+        silo_forget_error();
     PyObject *text = PyObject_Str(name ? name : dtype);
     Py_XDECREF(name);
     if (text == NULL)
-        PyErr_Clear();
+        silo_forget_error();
     else
         type = dtype_of_text(text);
     Py_XDECREF(text);
@@ -100,7 +101,7 @@ void silo_device_of_object(PyObject *object, int32_t *type, int32_t *index) {
         if (colon != NULL && *type != SILO_DEVICE_CPU)
             *index = (int32_t)strtol(colon + 1, NULL, 10);
     }
-    PyErr_Clear();
+    silo_forget_error();
     Py_XDECREF(text);
     Py_XDECREF(device);
 }
@@ -111,7 +112,7 @@ int silo_shape_of_attributes(PyObject *object, struct silo_shape *shape) {
         return -1;
     PyObject *strides = PyObject_CallMethodObjArgs(object, s_stride, NULL);
     if (strides == NULL)
-        PyErr_Clear();
+        silo_forget_error();
     shape->itemsize = silo_dtype_of_object(object).bits / 8;
     const int result = silo_shape_of_sequences(sizes, strides, 0, shape);
     Py_DECREF(sizes);

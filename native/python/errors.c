@@ -259,3 +259,11 @@ int silo_bad_argument(PyObject *kernel, PyObject *name, const char *wanted, PyOb
     silo_chain(cause);
     return -1;
 }
+
+void silo_forget_error(void) {
+    const bool interrupted =
+        PyErr_Occurred() != NULL && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
+    PyErr_Clear();
+    if (interrupted)
+        PyErr_SetInterrupt();
+}

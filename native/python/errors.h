@@ -39,4 +39,9 @@ void silo_add_note(const char *format, ...);
 /* Take the exception now set as one normalised object (new reference), or NULL. */
 PyObject *silo_take_exception(void);
 
+/* Clear whatever exception is set, if any: that of an object which was asked whether it has
+ * something. Of a KeyboardInterrupt the interrupt is set again, and raised as soon as Python looks:
+ * it is the program's own. */
+void silo_forget_error(void);
+
 #endif

@@ -16,7 +16,8 @@ from silo.core.config import Config
 from silo.core.decision_list import Bound, DecisionList, Step
 from silo.core.dispatch import DispatchRules, bucket_of
 from silo.core.dtypes import DType, dtype
-from silo.core.extents import Extents
+from silo.core.dynamic_layout import DynamicAxis, DynamicLayout
+from silo.core.extents import ArrayExtents, Extents
 from silo.core.launch_info import LaunchInfo
 from silo.core.nodes import INT64_MIN, Argument, ConfigValue, Const, DeviceFact, Extent, Node, Op, OpKind, make
 from silo.core.signature import NO_DEFAULT, Effect, NoDefault, Parameter, ParameterKind, Signature
@@ -207,10 +208,20 @@ def _packed(source: random.Random, variant: Variant, kind: str, blobs: dict[str,
     return BundleVariant(artifact, "made up", Basis.HEURISTIC)
 
 
+def _dynamic(source: random.Random, shape: tuple[int, ...]) -> DynamicLayout:
+    """What is so of some array of this rank, without some of it."""
+    strides = compact(shape) if source.random() < 0.7 else compact(shape[::-1])[::-1]
+    whole = DynamicLayout.of(shape, strides, source.choice((16, 32)))
+    if source.random() < 0.3:
+        return whole
+    axes = tuple(DynamicAxis(stride=one.stride) if source.random() < 0.5 else DynamicAxis() for one in whole.axes)
+    return DynamicLayout(axes, source.choice((32, 64)), source.choice((32, 64)))
+
+
 def _variant(source: random.Random, head: Head, target: Target, *, shaped: bool) -> Variant:
     facts: list[tuple[str, Fact]] = []
     constants: dict[str, Value] = {}
-    extents: list[tuple[str, Extents]] = []
+    extents: list[tuple[str, ArrayExtents]] = []
     element = dtype(source.choice(_FLOATS[:3]))
     parameters = [
         _parameter(source, head, one, target.kind, _element(source, element), facts, constants)
@@ -219,7 +230,10 @@ def _variant(source: random.Random, head: Head, target: Target, *, shaped: bool)
     if shaped:
         for name in [name for name, role in head.roles.items() if role == "array" and source.random() < 0.3]:
             shape = source.choice(SHAPES[:3])
-            extents.append((name, Extents(shape, compact(shape) if source.random() < 0.4 else None)))
+            if source.random() < 0.4:
+                extents.append((name, _dynamic(source, shape)))
+            else:
+                extents.append((name, Extents(shape, compact(shape) if source.random() < 0.4 else None)))
     return Variant(
         kernel=head.name,
         source=hashlib.sha256(head.name.encode()).hexdigest(),

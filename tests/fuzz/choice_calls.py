@@ -12,6 +12,7 @@ from dlpack_structs import DLTensor, new_capsule
 from fuzz.choice_bundles import BLOCKS, GRIDS, SHAPES, Head, compact, size
 from silo.core.descriptors import TensorDescriptor
 from silo.core.dtypes import DTYPES, DType, dtype
+from silo.core.dynamic_layout import DynamicLayout
 from silo.core.signature import ParameterKind
 from silo.core.specialization import Fact
 from silo.core.values import Value
@@ -249,7 +250,10 @@ def _array(source: random.Random, head: Head, name: str, variant: Variant | None
             assert isinstance(block, tuple)
             return _descriptor(source, found, tuple(map(int, block)), address)  # pyright: ignore[reportArgumentType]
         extents = dict(special.extents).get(name)
-        if extents is not None:
+        if isinstance(extents, DynamicLayout):
+            shape = tuple(one.divisor * source.randrange(1, 5) for one in extents.axes)
+            strides = compact(shape) if source.random() < 0.7 else compact(shape[::-1])[::-1]
+        elif extents is not None:
             shape, strides = extents.shape, extents.strides
         if Fact.ALIGNED_16 not in facts and source.random() < 0.3:
             address += found.itemsize

@@ -15,6 +15,7 @@ from silo.core.config import Config
 from silo.core.decision_list import Bound, DecisionList, Step
 from silo.core.dispatch import DispatchRules
 from silo.core.dtypes import DTYPES, dtype
+from silo.core.dynamic_layout import DynamicAxis, DynamicLayout
 from silo.core.expressions import Argument, ConfigValue, Const, OpKind
 from silo.core.extents import Extents
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
@@ -90,7 +91,9 @@ def _signature(*, typed: bool, random: Random) -> Signature:
 def _specialization(random: Random) -> Specialization:
     names = random.sample(sorted(_VALUES), 4)
     facts = tuple((random.choice(("x", "n", "out")), fact) for fact in random.sample(tuple(Fact), 3))
-    extents = (("out", Extents((4, 0, 8))), ("x", Extents((64, 64), (64, -1)))) if random.random() < 0.5 else ()
+    fixed = (("out", Extents((4, 0, 8))), ("x", Extents((64, 64), (64, -1))))
+    passed = (("x", DynamicLayout((DynamicAxis(8, None, 128), DynamicAxis(stride=1), DynamicAxis(1, 0)), 32, 64)),)
+    extents = random.choice((fixed, passed, (), ()))
     return Specialization(
         facts,
         tuple((name, _VALUES[name]) for name in names),
@@ -103,10 +106,12 @@ def _launch(random: Random) -> LaunchInfo:
     maps = (TensorMap("desc", 3, 2, 6, (64, 64)), TensorMap("desc", 0, 1, 0, (1 << 20,), fp4_padded=True))
     axes = random.choice(((0, 31), (1, (1, 0)), (((1 << 31) - 1, (1 << 40) - 1), (64, 1))))
     maps = random.choice((maps, (TensorMap("desc", 3, 2, 6, (64, 64), axes=axes),)))
+    members = [("ptr", ""), ("i32", "shape.0"), ("i64", "shape.4"), ("i32", "stride.0")]
+    first = LayoutSlot.struct("x", members) if random.random() < 0.3 else LayoutSlot("x", AbiType.POINTER)
     return LaunchInfo(
         entry="add",
         layout=(
-            LayoutSlot("x", AbiType.POINTER),
+            first,
             LayoutSlot("n", AbiType.I64),
             LayoutSlot("desc", AbiType.TENSORMAP),
             LayoutSlot("desc", AbiType.I32, "shape.4"),

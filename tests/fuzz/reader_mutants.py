@@ -31,7 +31,25 @@ _NUMBERS = (
     -(10**30),
 )
 _TEXTS = (
-    *("", "x", "n", "add", "BLOCK", "out", "ptr", "nan", "shape.0", "raw", "zstd", "cubin", "so", "cases", "1.0"),
+    *(
+        "",
+        "x",
+        "n",
+        "add",
+        "BLOCK",
+        "out",
+        "ptr",
+        "nan",
+        "shape.0",
+        "struct",
+        "i32",
+        "raw",
+        "zstd",
+        "cubin",
+        "so",
+        "cases",
+        "1.0",
+    ),
     *("any", "pointer", "constexpr", "both", "none", "read", "fp32", "float32", "bool", "i1", "u1", "measured", "gpu"),
     *("cuda:sm_90", "cuda:sm_90a", "cuda:sm_1000", "cuda:sm_09", "cuda", "cuda:", " cuda:sm_90", "hip:gfx9-4-generic"),
     *("hip:gfx90", "hip:gfx90a0f1", "hip:gfx123-generic", "cpu:x86-64-v2", "cpu:x86-64-v5", "metal:3.1", "metal:0.1"),
@@ -125,7 +143,7 @@ def _change(mutant: Mutant) -> None:
             del node[place]
         elif isinstance(node, dict):
             name = random.choice(
-                (*_TEXTS, place, "kind", "extents", "grid", "space", "unseen", "block", "tensor_maps", "axes")
+                (*_TEXTS, place, "kind", "extents", "grid", "space", "unseen", "block", "tensor_maps", "axes", "bits")
             )
             node[name] = _strange(mutant, None) if how < 7 else node.pop(place)
         elif how == 5:

@@ -1,11 +1,15 @@
 """Kernels of the CuTe DSL from a bundle that another machine built, in a process that cannot import the DSL.
 
-``silo build examples/cute_kernels.py -o cute.silo --target cuda:sm_90a`` makes the bundle, without a GPU.
+``silo build examples/cute_kernels.py examples/cute_gemms.py -o cute.silo --target cuda:sm_90a`` makes the bundle,
+without a GPU.
 """
 
 import contextlib
+import json
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +18,7 @@ from gpu_kernels import torch
 from silo.errors import SiloError
 
 BUNDLE = os.environ.get("SILO_TEST_CUTE_BUNDLE", "")
+ROOT = Path(__file__).parents[2]
 
 pytestmark = [
     pytest.mark.skipif(not BUNDLE, reason="SILO_TEST_CUTE_BUNDLE names no bundle of examples/cute_kernels.py"),
@@ -32,6 +37,40 @@ def without_the_dsl():
 @pytest.fixture(scope="module")
 def kernels(store):
     return silo.load(BUNDLE)
+
+
+FRESH = """
+import json, sys
+sys.modules["cutlass"] = sys.modules["tvm_ffi"] = None  # an import of it is an error
+import numpy as np
+import silo
+n = 1 << 16
+x, y, out = (silo.Buffer((n,), "float32", device="cuda") for _ in range(3))
+values = np.arange(n, dtype=np.float32)
+x.copy_from(values)
+y.copy_from(values)
+silo.load(sys.argv[1]).add(x, y, out, n)
+heavy = [name for name in ("torch", "triton", "jax") if name in sys.modules]
+print(json.dumps([bool((out.numpy() == 2 * values).all()), heavy]))
+"""
+
+
+def run(*command, home):
+    paths = os.pathsep.join([str(ROOT / "src"), *sys.path])
+    environment = {**os.environ, "SILO_HOME": str(home), "PYTHONPATH": paths}
+    done = subprocess.run(
+        [sys.executable, *command], env=environment, capture_output=True, text=True, check=False, timeout=200
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_process_without_framework_and_dsl_launches_it(tmp_path):
+    assert json.loads(run("-c", FRESH, BUNDLE, home=tmp_path)) == [True, []]
+
+
+def test_every_case_in_the_bundle_is_right(tmp_path):
+    run("-m", "silo", "run", BUNDLE, "--device", "cuda", home=tmp_path)
 
 
 def named(kernels, name):
@@ -60,10 +99,10 @@ def norming(kernel, shape=(64, 1024)):
     return lambda: kernel(x, weight, bias, out, 1e-5), out, expected
 
 
-def multiplying(kernel, shape=(512, 384, 256)):
+def multiplying(kernel, shape=(512, 768, 1024)):
     m, n, k = shape
     a, b = normal(m, k, dtype=torch.bfloat16), normal(n, k, dtype=torch.bfloat16)
-    out = torch.zeros(m, n, device="cuda")
+    out = torch.zeros(m, n, device="cuda", dtype=torch.bfloat16)
     return lambda: kernel(a, b, out), out, a.float() @ b.float().T
 
 
@@ -73,12 +112,13 @@ CALLS = {
     "row_sum": summing,
     "dynamic_row_sum": summing,
     "layer_norm": norming,
-    "gemm": multiplying,
+    "wgmma_gemm": multiplying,
 }
 
 
 def near(out, expected):
-    return torch.allclose(out, expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()))
+    rtol = 1e-2 if out.dtype == torch.bfloat16 else 1e-3
+    return torch.allclose(out.float(), expected, rtol=rtol, atol=1e-3 * float(expected.abs().max()))
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -88,7 +128,15 @@ def test_right(kernels, name):
     assert near(out, expected)
 
 
-@pytest.mark.parametrize(("name", "size"), [("add", (1 << 16) + 17), ("row_sum", (33, 777)), ("layer_norm", (33, 777))])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("add", (1 << 16) + 17),
+        ("row_sum", (33, 777)),
+        ("layer_norm", (33, 777)),
+        ("wgmma_gemm", (300, 200, 136)),
+    ],
+)
 def test_right_of_the_other_cases(kernels, name, size):
     call, out, expected = CALLS[name](named(kernels, name), size)
     call()

@@ -124,6 +124,15 @@ thread.join()
 assert raised == [] and right()
 """
 
+TENSOR_MAPS = """
+copy = silo.load(sys.argv[1], trust=True)["copy"]
+x = torch.randn(256, 32, device="cuda")
+out = torch.zeros_like(x)
+copy(x, out)
+torch.cuda.synchronize()
+assert torch.equal(out, x)
+"""
+
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
@@ -145,8 +154,8 @@ def bundle(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "code",
-    [STREAMS, GRAPH, REFUSED, OTHER_LIBRARIES, THREAD],
-    ids=["streams", "graph", "refused", "other_libraries", "thread"],
+    [STREAMS, GRAPH, REFUSED, OTHER_LIBRARIES, THREAD, TENSOR_MAPS],
+    ids=["streams", "graph", "refused", "other_libraries", "thread", "tensor_maps"],
 )
 def test_host_code_of_the_dsl_in_a_process_without_the_dsl(bundle, tmp_path, code):
     done = subprocess.run(

@@ -1,10 +1,11 @@
 """CuTe DSL kernels for the tests: Silo's own, small. Importing it imports the DSL."""
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
+import cuda.bindings.driver as cuda
 import cutlass
 from cutlass import cute
 
-__all__ = ["OFFSET", "Scaled", "add", "add_on_host", "apply", "at", "first", "passes_a_value", "plus_offset", "row_sum"]
+__all__ = ["Scaled", "add", "add_on_host", "apply", "at", "first", "on_a_stream", "passes_a_value", "row_sum"]
 
 OFFSET = 3
 
@@ -73,7 +74,7 @@ class Scaled:
 
 @cute.kernel
 def first(x: cute.Tensor, out: cute.Tensor, bias: cute.Tensor | None = None):
-    out[0] = x[()]
+    out[0] = x[0]
     if cutlass.const_expr(bias is not None):
         out[0] = out[0] + bias[0]
 
@@ -91,3 +92,15 @@ def fills(x: cute.Tensor, VALUE: cutlass.Constexpr):
 @cute.jit
 def passes_a_value(x: cute.Tensor, n: cutlass.Int32):
     fills(x, n).launch(grid=(1, 1, 1), block=(32, 1, 1))
+
+
+@cute.jit
+def on_a_stream(x: cute.Tensor, out: cute.Tensor, rows: int, scale, stream: cuda.CUstream):
+    scales(x, out, rows, scale).launch(grid=(rows, 1, 1), block=(32, 1, 1), stream=stream)
+
+
+@cute.kernel
+def scales(x: cute.Tensor, out: cute.Tensor, rows: cutlass.Int32, scale: cutlass.Float32):
+    thread, _, _ = cute.arch.thread_idx()
+    if thread < rows:
+        out[thread] = x[thread] * scale

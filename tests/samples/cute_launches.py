@@ -9,6 +9,8 @@ from cutlass import (
     cute,
     memory,
 )
+from cutlass.cute import nvgpu
+from cutlass.cute.nvgpu import warpgroup
 from cutlass.cute.runtime import (
     make_fake_compact_tensor,
     make_fake_stream,
@@ -149,6 +151,27 @@ def big_host(px: cute.Pointer, floats: cutlass.Constexpr):
     big(cute.make_tensor(px, cute.make_layout((32,))), floats).launch(grid=(1, 1, 1), block=(32, 1, 1))
 
 
+@cute.kernel
+def multiply(x: cute.Tensor, mma: cute.TiledMma):
+    thread, _, _ = cute.arch.thread_idx()
+    x[thread] = cutlass.Float32(mma.get_slice(0).partition_shape_C((64, 64))[1])
+
+
+@cute.jit
+def multiply_host(px: cute.Pointer):
+    bf16 = cutlass.BFloat16
+    operation = warpgroup.MmaF16BF16Op(
+        bf16,
+        cutlass.Float32,
+        (64, 64, 16),
+        warpgroup.OperandSource.SMEM,
+        nvgpu.OperandMajorMode.K,
+        nvgpu.OperandMajorMode.K,
+    )
+    x = cute.make_tensor(px, cute.make_layout((128,)))
+    multiply(x, cute.make_tiled_mma(operation)).launch(grid=(1, 1, 1), block=(128, 1, 1))
+
+
 @cute.jit
 def wrong(px: cute.Pointer):
     x = cute.make_tensor(px, cute.make_layout((32,)))
@@ -209,6 +232,10 @@ def one(function, *more, **options):
 
 def large(floats):
     return Wrapper(big_host, (pointer(), floats), (array("x"),), False)
+
+
+def nothing():
+    return one(multiply_host)
 
 
 def source(make, name="k"):

@@ -130,6 +130,7 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
     constants = [f"{name}={value}" for name, value in variant.specialization.constants]
     facts = [f"{name} {fact.value}" for name, fact in variant.specialization.facts]
     resources = [f"{format_block(launch.block)} threads"] if launch.threads > 1 else []
+    resources += [f"clusters of {format_block(launch.cluster)} blocks"] if launch.cluster != (1, 1, 1) else []
     resources += [f"{launch.registers} registers"] if launch.registers is not None else []
     resources += [f"{launch.spills} values spilled"] if launch.spills else []
     resources += [f"{launch.shared_bytes} shared bytes"] if launch.shared_bytes else []

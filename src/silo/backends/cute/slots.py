@@ -100,6 +100,11 @@ def _struct(name: str, parameter: PassedParameter, index: int, leaves: list[tupl
 
 def _unmakeable(parameter: PassedParameter, index: int, arguments: Sequence[HostArgument]) -> str:
     names = [arguments[one].name or arguments[one].role.value for one in parameter.arguments if one < len(arguments)]
+    if not names and parameter.size <= 1:
+        return (
+            f"the kernel's parameter {index} holds nothing, as a TiledMma does, and the launcher passes arrays and "
+            f"numbers alone: make it in the device function, or {_LET_THE_DSL}"
+        )
     origin = f"from {', '.join(names)}" if names else "from constants alone"
     return (
         f"the kernel's parameter {index} ({parameter.size} bytes) is made by the host function {origin}: the launcher "

@@ -93,6 +93,13 @@ def bindings() -> Bindings:
     )
 
 
+# The DSL lets such a value in, and its own words are of what comes of that.
+_OUTSIDE = (
+    "a kernel is given a value of each call where it declares a Constexpr: pass it a constant, or declare the "
+    "parameter with the DSL's type of a number"
+)
+
+
 def diagnosis(error: BaseException) -> str:
     r"""What the DSL says is wrong, without colours and empty lines.
 
@@ -100,7 +107,8 @@ def diagnosis(error: BaseException) -> str:
     'error: no such op'
     """
     lines = [line.rstrip() for line in _COLOURS.sub("", str(error)).splitlines()]
-    return "\n".join(line for line in lines if line) or type(error).__name__
+    said = "\n".join(line for line in lines if line) or type(error).__name__
+    return f"{_OUTSIDE}\n{said}" if "value defined outside" in said else said
 
 
 @cache

@@ -71,7 +71,7 @@ def cute(
         TraceError: the grid, or a launch option, cannot become an expression.
     """
     written, called, method = _read(function)
-    plain = plain_function(called)
+    plain = plain_function(getattr(called, "__func__", called))
     made_name = name or _name_of(function)
     location = _location(made_name, plain)
     where = f"{made_name} ({location})"

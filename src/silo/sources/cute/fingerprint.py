@@ -10,7 +10,7 @@ import textwrap
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, cast
 
-from silo.core.values import JSON, FunctionValue, Value, digest, value_to_json
+from silo.core.values import JSON, FunctionValue, Value, canonical_json, digest, value_to_json
 from silo.errors import SourceError
 from silo.sources import constant_values
 from silo.sources.constant_values import NOT_SPECIAL, NotSpecial
@@ -56,6 +56,8 @@ def _function_value(function: Any) -> FunctionValue:  # noqa: ANN401
 def plain_function(function: Any) -> Any:  # noqa: ANN401
     """The author's function within what the DSL or ``functools`` made of it; any other object as it is."""
     while True:
+        if isinstance(function, MethodType):  # which shows its function's attributes, and has an object besides
+            return function
         if isinstance(function, staticmethod | classmethod):
             function = cast("Any", function).__func__
         elif isinstance(function, FunctionType):
@@ -120,7 +122,12 @@ class _Reached(ReachedCode):
             return ["partial", [self.encode(part, name, depth + 1) for part in parts]]
         if isinstance(value, MethodType):
             return ["method", self.refer(value.__func__), self.encode(value.__self__, name, depth + 1)]
+        if isinstance(value, set | frozenset):
+            members = [self.encode(item, name, depth + 1) for item in cast("set[object]", value)]
+            return ["set", cast("JSON", sorted(members, key=canonical_json))]
         kind = cast("type[object]", type(value))
+        if hasattr(kind, "__dlpack__") or hasattr(kind, "__array_interface__"):  # whose text leaves elements out
+            raise SourceError(f"the kernel reads {name}, a {kind.__name__}: pass it as an argument")
         if kind.__module__.startswith("cutlass._mlir"):  # even its text may need a context that is gone
             raise SourceError(f"the kernel reads {name}, a value of an earlier trace ({kind.__name__}): make it anew")
         if not self.is_library(kind.__module__) and (state := _state_of(value)) is not None:

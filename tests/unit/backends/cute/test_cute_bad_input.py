@@ -1,5 +1,5 @@
 """What authors and callers of CuTe kernels get wrong: one line each, which says the cure. Needs the DSL, no GPU."""
-# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false
 
 import json
 import os

@@ -2,11 +2,13 @@
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ from silo.backends.cute.job import CuteJob
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.target import Target
 from silo.core.variant import CompileJob
-from silo.errors import CompileError, SourceError, ToolchainError, UnsupportedError
+from silo.errors import CompileError, SiloError, SourceError, ToolchainError, UnsupportedError
 
 ARCHS = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
 
@@ -34,12 +36,16 @@ def compiler():
     return CuteCompiler()
 
 
-def lowered(compiler, make, arch, name="k"):
+NUMBERS = itertools.count()
+
+
+def lowered(compiler, make, arch, name=None):
+    name = name or f"k{next(NUMBERS)}"  # a compiler remembers what it lowered, by name here
     source = samples.source(make, name)
     return compiler.lower(source, samples.variant(source, arch)).job
 
 
-def built(compiler, make, arch, name="k"):
+def built(compiler, make, arch, name=None):
     return compiler.compile(CompileJob.from_json(lowered(compiler, make, arch, name).to_json()))
 
 
@@ -81,6 +87,28 @@ def test_a_kernel_that_asks_for_the_arch_is_lowered_for_each():
     assert len({job.text for job in jobs}) == len(ARCHS)
 
 
+def test_eight_threads_for_four_archs_at_once():
+    compiler, found, failed = CuteCompiler(), {}, []
+
+    def build(number):
+        for arch in (*ARCHS[number % 4 :], *ARCHS[: number % 4]):
+            make = (samples.static, lambda: samples.one(samples.which_arch_host))[number % 2]
+            try:
+                data = built(compiler, make, arch, f"k{number % 2}").blob.data
+            except SiloError as error:
+                failed.append(error)
+                return
+            found.setdefault((arch, number % 2), set()).add(data)
+
+    threads = [threading.Thread(target=build, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert sorted(map(len, found.values())) == [1] * 8
+
+
 TWICE = """
 import hashlib, sys
 import cute_launches as samples
@@ -88,7 +116,7 @@ from silo.backends.cute.compiler import CuteCompiler
 
 compiler = CuteCompiler()
 for make in (samples.static, samples.sums):
-    source = samples.source(make)
+    source = samples.source(make, make.__name__)
     job = compiler.lower(source, samples.variant(source, "sm_90a")).job
     print(hashlib.sha256(job.text.encode()).hexdigest(), hashlib.sha256(compiler.compile(job).blob.data).hexdigest())
 """
@@ -202,8 +230,9 @@ def test_what_the_author_says_and_the_kernel_does_agree(compiler):
         (lambda: samples.one(samples.add_twice, 1, 1.0), "launches 2 kernels, and Silo one"),
         (lambda: samples.one(samples.add_maybe, 1, 1.0), "decides by its argument 1 how it launches"),
         (samples.elsewhere, "takes a stream and launches on another"),
+        (samples.nothing, "parameter 1 holds nothing, as a TiledMma does"),
     ],
-    ids=["computed", "twice", "maybe", "elsewhere"],
+    ids=["computed", "twice", "maybe", "elsewhere", "nothing"],
 )
 def test_a_launch_that_silo_cannot_make_is_refused(compiler, make, words):
     error, text = refused(compiler, make)

@@ -35,6 +35,8 @@ host_loader._Module.prepare = lambda *_: None  # the driver refused the device c
 call(*arrays, 2.0, 1000)
 call(*arrays, 2.0, 1000, stream=7)
 call(*arrays, 2.0, 1000, stream="mine")
+kernel = silo.load(sys.argv[1], trust=sys.argv[2] == "trusted")["copy"]  # of tensor maps, which its host code makes
+call(*(silo.Buffer((256, 32), "float32", device="cuda") for _ in range(2)))
 assert "cutlass" not in sys.modules
 """
 
@@ -44,7 +46,7 @@ def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle")
     made = folder / "k.silo"
     subprocess.run(
-        [sys.executable, "-m", "silo", "build", cute_host_kernels.__file__, "-o", str(made), "-t", "cuda:sm_90"],
+        [sys.executable, "-m", "silo", "build", cute_host_kernels.__file__, "-o", str(made), "-t", "cuda:sm_90a"],
         check=True,
         capture_output=True,
         env={**os.environ, "SILO_HOME": str(folder / "store")},
@@ -71,7 +73,8 @@ def test_a_bundle_of_strangers_is_not_loaded(bundle, tmp_path):
 
 
 def test_a_trusted_bundle_is_loaded_and_called(bundle, tmp_path):
-    refused, first, second, wrong = called(bundle, "trusted", tmp_path)
+    refused, first, second, wrong, copied = called(bundle, "trusted", tmp_path)
     assert refused.startswith("DeviceError add: its device code cannot be loaded: CUDA error 35")
     assert first == second == "LaunchError add: the launch failed: CUDA error 35 (cudaErrorInsufficientDriver)"
+    assert copied == "LaunchError copy: the launch failed: CUDA error 35 (cudaErrorInsufficientDriver)"
     assert wrong.startswith("ArgumentError add: argument 'stream' needs a stream")

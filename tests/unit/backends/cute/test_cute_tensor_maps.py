@@ -1,6 +1,11 @@
 """Tensor maps read off the DSL's artifacts: box, swizzle, element type, axes, or the reason why not. Needs the DSL."""
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("cutlass", reason="the CuTe DSL is not installed")
@@ -15,6 +20,9 @@ import cute_tma
 from silo.backends.cute.compiled_module import back_end, read_module
 from silo.backends.cute.tensor_maps import ArrayMap, read_maps
 from silo.backends.cute.toolchain import bindings
+from silo.bundle.reader import Bundle
+from silo.core.launch_info import AbiType
+from silo.core.values import parse_json
 from silo.errors import UnsupportedError
 from silo.sources.cute.front_end import FRONT_END
 
@@ -151,3 +159,26 @@ def test_code_without_maps_has_none():
 
     wrapper = cute_launches.static()
     assert maps_of(wrapper.function, *wrapper.arguments) == {}
+
+
+def test_a_kernel_with_maps_is_built_into_a_bundle(tmp_path):
+    made = tmp_path / "maps.silo"
+    samples = Path(cute_tma.__file__).parent
+    path = os.pathsep.join((str(samples), os.environ.get("PYTHONPATH", "")))
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "silo", "build", str(samples / "cute_tma_kernels.py")),
+            *("-o", str(made), "-t", "cuda:sm_90a"),
+        ],
+        check=True,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": path, "SILO_HOME": str(tmp_path / "store")},
+    )
+    bundle = Bundle.from_bytes(made.read_bytes())
+    assert parse_json(bundle.manifest_text)["format"] == [1, 3]
+    launches = [one.artifact.launch for one in bundle.kernel("copy").variants]
+    found = {tuple((one.name, one.box, one.axes) for one in launch.tensor_maps) for launch in launches}
+    assert found == {
+        tuple((name, (64, 64), ((rows, 512), (512, 1))) for name in ("source", "target")) for rows in (256, 1024)
+    }
+    assert {tuple(slot.type for slot in launch.layout) for launch in launches} == {(AbiType.TENSORMAP,) * 2}

@@ -5,6 +5,8 @@ import functools
 import importlib.util
 import linecache
 import operator
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -134,6 +136,42 @@ def test_a_global_without_a_canonical_form_is_refused():
     with pytest.raises(SourceError, match=r"reads THING, a object that has no canonical form.*make it a Constexpr"):
         _ = cute(reads_a_thing, block=1).source.fingerprint
     assert cute(reads_a_partial, block=1).source.fingerprint
+
+
+NAMES = {"one", "two", "three", "four"}
+
+
+@cute_functions.kernel
+def reads_a_set(x):
+    return NAMES
+
+
+def test_the_order_of_a_set_does_not_count():
+    program = (
+        "import test_cute_fingerprint as here; from silo.sources.cute.definition import cute; "
+        "print(cute(here.reads_a_set, block=1).source.fingerprint)"
+    )
+    folder = str(Path(__file__).parent)
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join([folder, *sys.path])},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
+
+
+def test_an_array_is_no_constant():
+    class Array:
+        __array_interface__ = None
+
+    object_of = cute_functions.Product(Array())  # pyright: ignore[reportArgumentType]
+    with pytest.raises(SourceError, match=r"reads Product.tile, a Array: pass it as an argument"):
+        _ = cute(object_of).source.fingerprint
 
 
 def test_a_class_of_a_notebook_is_known_by_the_cell(monkeypatch):

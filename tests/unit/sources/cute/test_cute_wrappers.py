@@ -85,20 +85,21 @@ def slots(made):
 
 
 def test_the_wrapper_of_a_kernel_is_text_without_a_path():
-    source = cute(kernels.add, block="BLOCK", cluster=(2, 1), smem=512).source
+    source = cute(kernels.add, block="BLOCK", cluster=(2, 1), smem=512, host="dsl").source
     wrapper = wrapper_of(source, ADD, BLOCK=256)
     array, scalar = dtype("float32"), dtype("int32")
     assert wrapper.parameters == (
         *(WrapperParameter(name, Form.POINTER, array) for name in ("x", "y", "out")),
         WrapperParameter("n", Form.SCALAR, scalar),
     )
-    assert (wrapper.written, wrapper.stream, len(wrapper.arguments)) == (True, False, 7)
+    assert (wrapper.written, wrapper.stream, len(wrapper.arguments)) == (True, True, 8)
     assert (wrapper.block, wrapper.cluster, wrapper.smem) == ((256, 1, 1), (2, 1, 1), 512)
     assert wrapper.text == (
         "@cute.jit\n"
-        "def silo_launch(x, y, out, n, silo_grid_x, silo_grid_y, silo_grid_z):\n"
+        "def silo_launch(x, y, out, n, silo_grid_x, silo_grid_y, silo_grid_z, silo_stream):\n"
         '    silo_kernel(x, y, out, n, silo_constants["BLOCK"]).launch(grid=(silo_grid_x, silo_grid_y, silo_grid_z), '
-        'block=silo_options["block"], cluster=silo_options["cluster"], smem=silo_options["smem"])\n'
+        'block=silo_options["block"], cluster=silo_options["cluster"], smem=silo_options["smem"], '
+        "stream=silo_stream)\n"
     )
 
 
@@ -151,11 +152,10 @@ def test_shapes_and_strides_are_part_of_the_code():
     assert (slots(made), made.launch.threads) == ([("x", "ptr"), ("out", "ptr")], 32)
 
 
-def test_an_array_without_axes_is_its_address():
-    made = built(cute(kernels.first, block=1).source, {"x": ("float32", (), ()), "out": FLAT, "bias": None})
-    assert slots(made) == [("x", "ptr"), ("out", "ptr")]  # what is None is no parameter
-    given = {"x": ("float32", (), ()), "out": FLAT, "bias": FLAT}
-    assert slots(built(cute(kernels.first, block=1).source, given)) == [("x", "ptr"), ("out", "ptr"), ("bias", "ptr")]
+def test_an_array_that_is_none_is_not_a_parameter():
+    source = cute(kernels.first, block=1).source
+    assert slots(built(source, {"x": FLAT, "out": FLAT, "bias": None})) == [("x", "ptr"), ("out", "ptr")]
+    assert slots(built(source, {"x": FLAT, "out": FLAT, "bias": FLAT}))[2:] == [("bias", "ptr")]
 
 
 def test_a_pointer_has_no_layout():
@@ -237,19 +237,33 @@ def test_functions_and_dtypes_are_constants():
     assert made[0] == made[2] != made[1]
 
 
-def test_a_host_function_that_is_run_takes_the_stream():
-    source = cute(kernels.add, block="BLOCK", host="dsl").source
-    wrapper = wrapper_of(source, ADD, BLOCK=128)
-    assert (wrapper.stream, len(wrapper.arguments)) == (True, 8)
-    assert "silo_stream" in wrapper.text
-    assert "stream=silo_stream" in wrapper.text
+def test_a_host_function_that_only_the_driver_reads_takes_no_stream():
+    wrapper = wrapper_of(cute(kernels.add, block="BLOCK").source, ADD, BLOCK=128)
+    assert (wrapper.stream, len(wrapper.arguments)) == (False, 7)
+    assert "silo_stream" not in wrapper.text
+
+
+@pytest.mark.parametrize(("layouts", "array"), [("static", "ptr"), ("dynamic", "struct")])
+def test_a_host_function_may_take_a_stream_and_numbers_of_pythons(layouts, array):
+    given = {"x": FLAT, "out": FLAT, "rows": 3, "scale": 1.5}
+    made = built(cute(kernels.on_a_stream, layouts=layouts).source, given)
+    assert slots(made) == [("x", array), ("out", array), ("rows", "i32"), ("scale", "fp32")]
+
+
+def test_a_method_that_is_a_kernel_keeps_its_object():
+    bodies = [kernels.Scaled(64, factor).body for factor in (2.0, 3.0)]
+    sources = [cute(body, block=64).source for body in bodies]
+    assert sources[0].fingerprint != sources[1].fingerprint
+    one, other = (built(source, {"x": FLAT, "out": FLAT, "n": 3}).blob.data for source in sources)
+    assert one != other
 
 
 # -- mistakes of the author ------------------------------------------------------------------------------------------
 
 
 def test_a_runtime_value_where_a_constexpr_is_declared_says_so():
-    with pytest.raises(CompileError, match="Constexpr") as raised:
+    cure = "a value of each call where it declares a Constexpr: pass it a constant, or declare the parameter with"
+    with pytest.raises(CompileError, match=cure) as raised:
         built(cute(kernels.passes_a_value).source, {"x": FLAT, "n": 3})
     assert "\x1b" not in str(raised.value)
 
