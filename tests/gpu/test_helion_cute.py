@@ -115,6 +115,14 @@ def test_arrays_that_the_code_was_not_made_for_are_refused(launcher):
 
 
 @bundled
+def test_code_with_more_shared_memory_of_its_own_than_a_block_has_by_default(launcher):
+    x = normal(16384)
+    out = torch.empty_like(x)
+    launcher(SimpleNamespace(__name__="_helion_turned"), (1,), x, out, block=(1024, 1, 1))
+    torch.testing.assert_close(out, x.flip(0), rtol=0, atol=0)
+
+
+@bundled
 def test_a_grid_without_programs_writes_nothing(launcher):
     x = normal(ROWS, COLUMNS)
     out = torch.full_like(x, 7)

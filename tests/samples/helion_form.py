@@ -59,6 +59,19 @@ _helion_clustered._helion_cute_cluster_shape = (1, 2, 1)
 
 
 @cute.kernel
+def _helion_turned(x, out):
+    """out = x from its end, 16384 elements by one block, through 64 KiB of shared memory of the code's own."""
+    room = cute.arch.alloc_smem(cutlass.Float32, 16384, alignment=128)
+    kept = cute.make_tensor(room, cute.make_layout(16384))
+    thread = cutlass.Int32(cute.arch.thread_idx()[0])
+    for start in range(cutlass.Int32(0), cutlass.Int32(16384), cutlass.Int32(1024)):
+        kept[start + thread] = (x.iterator + start + thread).load()
+    cute.arch.sync_threads()
+    for start in range(cutlass.Int32(0), cutlass.Int32(16384), cutlass.Int32(1024)):
+        (out.iterator + start + thread).store(kept[cutlass.Int32(16383) - start - thread])
+
+
+@cute.kernel
 def _helion_operands(x, y, out, atom_a, tensor_a, atom_b, tensor_b, atom_d, tensor_d):
     """What the plans of one matmul give a kernel, with nothing done but fetching the maps."""
     cute.nvgpu.cpasync.prefetch_descriptor(atom_a)
@@ -111,6 +124,10 @@ def marked(x, out, *, _launcher):
 
 def clustered(x, out, *, _launcher):
     _launcher(_helion_clustered, (1, 2), x, out, block=(128, 1, 1))
+
+
+def turned(x, out, *, _launcher):
+    _launcher(_helion_turned, (1,), x, out, block=(1024, 1, 1))
 
 
 def operands(x, y, out, *, _launcher):

@@ -65,3 +65,19 @@ def test_silos_host_function_of_a_matmul_gives_the_code_that_helions_gives(optio
 
     theirs = cute.compile(wrapper, *addresses, *call.grid, CUstream(0), options=OPTIONS.format(tmp_path))
     assert ours.__cubin__ == theirs.__cubin__
+
+
+@pytest.mark.parametrize(
+    ("options", "host"),
+    [({}, "silo"), ({"tile": (256, 128, 64), "tcgen05_cluster_m": 2, "pid_type": "persistent_interleaved"}, "dsl")],
+    ids=["one block", "two blocks"],
+)
+def test_blocks_that_share_loads_are_launched_by_the_dsls_host_code(options, host):
+    made = helion_cute.tensor_core_call(**options).silo_kernel()
+    assert made.kernel.source.host.value == host
+    assert made.kernel.source.signature.names == ("x", "y", "out")
+
+
+def test_layouts_are_passed_where_helion_says_so():
+    assert helion_cute.matmul_call().silo_kernel().kernel.source.layouts.value == "dynamic"
+    assert helion_cute.add_call().silo_kernel().kernel.source.layouts.value == "static"

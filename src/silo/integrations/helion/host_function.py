@@ -15,7 +15,10 @@ from silo.integrations.helion.matmul_plan import host_lines, read_plans
 from silo.sources.cute.front_end import FRONT_END
 from silo.sources.cute.installation import dsl_module
 
-__all__ = ["HostParameter", "host_function", "host_text"]
+__all__ = ["STREAM", "HostParameter", "host_function", "host_text"]
+
+STREAM = "stream_of_the_call"
+"""The parameter that takes the stream, which no caller passes."""
 
 _MODULES = {
     "cutlass": "cutlass",
@@ -53,6 +56,9 @@ def host_text(kernel: str, parameters: Sequence[HostParameter], marks: LaunchMar
         if cluster is None and plan.operands.cluster != (1, 1, 1):
             cluster = plan.operands.cluster
     said = [f"grid={grid}", f"block={block}"]
+    if any(one.name == STREAM for one in parameters):
+        said.append(f"stream={STREAM}")
+        given.remove(STREAM)
     if cluster is not None:
         said.append(f"cluster={cluster}")
     if pdl:
@@ -84,6 +90,7 @@ def host_function(kernel: object, text: str) -> Any:  # noqa: ANN401  # a functi
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     space: dict[str, Any] = {word: dsl_module(module) for word, module in _MODULES.items()}
     space["tensor_layouts"] = _tensor_layouts()
+    space["CUstream"] = dsl_module("cuda.bindings.driver").CUstream
     space["device_function"] = kernel
     with FRONT_END:
         FunctionType(compile(text, file, "exec"), space)()  # names and numbers, each of which was checked

@@ -12,8 +12,9 @@ from silo.core.values import Value
 from silo.errors import ArgumentError
 from silo.forks import Mutex
 from silo.frozen import frozen
-from silo.integrations.helion.host_function import HostParameter, host_function, host_text
+from silo.integrations.helion.host_function import STREAM, HostParameter, host_function, host_text
 from silo.integrations.helion.launch_call import Axes, launch_marks, marks_said, name_of
+from silo.integrations.helion.matmul_plan import shares_loads
 
 __all__ = ["KernelsOfHelion", "host_parameters", "silo_kernel", "written_signature"]
 
@@ -86,14 +87,17 @@ def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: 
         ToolchainError: the DSL is not installed.
     """
     marks = launch_marks(kernel)
-    layouts = "dynamic" if dynamic else "static"
+    layouts = "dynamic" if dynamic or marks.dynamic else "static"
     signature = written_signature(kernel, arguments)
     cute = maker("cute")
     name = name_of(kernel)
     if marks.plain:
         return cute(kernel, signature=signature, block=block, cluster=marks.cluster, layouts=layouts, name=name)
-    text = host_text(name, host_parameters(signature, arguments), marks, grid, block)
-    return cute(host_function(kernel, text), signature=signature, layouts=layouts, grid=grid, name=name)
+    parameters, host = host_parameters(signature, arguments), "silo"
+    if shares_loads(name, marks.plans, len(arguments)):  # only the DSL's own host code makes maps for such loads
+        parameters, host = [*parameters, HostParameter(STREAM, "CUstream")], "dsl"
+    text = host_text(name, parameters, marks, grid, block)
+    return cute(host_function(kernel, text), signature=signature, host=host, layouts=layouts, grid=grid, name=name)
 
 
 def written_signature(kernel: object, arguments: Sequence[object]) -> Mapping[str, Value]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from silo.errors import UnsupportedError
 
-__all__ = ["MatmulPlan", "OperandPlan", "StorePlan", "host_lines", "read_plans"]
+__all__ = ["MatmulPlan", "OperandPlan", "StorePlan", "host_lines", "read_plans", "shares_loads"]
 
 _OPERANDS = "tcgen05_ab_tma"
 _STORE = "tcgen05_d_tma"
@@ -132,6 +132,11 @@ def read_plans(kernel: str, plans: Sequence[Mapping[str, Any]], arrays: int) -> 
     if max(places) >= arrays:
         raise UnsupportedError(f"{kernel}: its plans name argument {max(places)}, and the call has {arrays}")
     return MatmulPlan(operands, store)
+
+
+def shares_loads(kernel: str, plans: Sequence[Mapping[str, Any]], arrays: int) -> bool:
+    """Whether blocks of a cluster load operands for each other. Raises UnsupportedError as :func:`read_plans`."""
+    return bool(plans) and read_plans(kernel, plans, arrays).operands.cluster != (1, 1, 1)
 
 
 def _operands(fields: _Fields) -> OperandPlan:
