@@ -25,6 +25,15 @@ from silo.sources.cute.wrapper import Wrapper
 __all__ = ["CuteSource", "Host", "Layouts", "Written"]
 
 
+_WIDE = 1 << 31
+
+
+def _reach(array: ArgumentFacts) -> int:
+    """How far the farthest element is from the first, in elements; 0 where that is not known."""
+    pairs = zip(array.shape or (), array.strides or (), strict=False)
+    return sum((size - 1) * abs(step) for size, step in pairs)
+
+
 class Host(Enum):
     """What launches the device function."""
 
@@ -144,6 +153,11 @@ class CuteSource:
                     raise ArgumentError(
                         f"{self.name}: {name} has no elements (shape {shape_text(one.shape)}), and the CuTe DSL has no "
                         'static layout for that: leave the call out, or use layouts="dynamic"'
+                    )
+                if _reach(one) >= _WIDE:
+                    raise ArgumentError(
+                        f"{self.name}: {name} reaches over {_reach(one)} elements, and static layouts compute "
+                        'offsets in 32 bits: use layouts="dynamic"'
                     )
         return specialize(self.name, self.signature, arguments)
 

@@ -66,6 +66,10 @@ def test_an_array_may_be_left_out_where_the_function_takes_none():
         ({"x": ARRAY, "out": ARRAY, "n": 3, "BLOCK": ARRAY}, "BLOCK is a Constexpr, so it takes a value, not an array"),
         ({"x": ARRAY, "out": ARRAY, "n": 3, "m": 3}, "add has no parameter m; it takes x, out, n, BLOCK"),
         ({"x": replace(ARRAY, shape=(4, 0)), "out": ARRAY, "n": 3}, r"x has no elements \(shape \(4, 0\)\)"),
+        (
+            {"x": replace(ARRAY, shape=(70000, 70000), strides=(70000, 1)), "out": ARRAY, "n": 3},
+            'offsets in 32 bits: use layouts="dynamic"',
+        ),
         ({"x": replace(ARRAY, block_shape=(4,)), "out": ARRAY, "n": 3}, "x takes an array, not a tensor descriptor"),
     ],
 )
