@@ -34,21 +34,12 @@ class WgmmaGemm:
         """The launch, whose tensor maps are made of a and b."""
         block_m, block_n, block_k = self.tile
         self.dtype = a.element_type
-        mma = hopper.make_trivial_tiled_mma(
-            self.dtype,
-            self.dtype,
-            OperandMajorMode.K,
-            OperandMajorMode.K,
-            cutlass.Float32,
-            (self.groups, 1, 1),
-            (64, block_n),
-        )
         a_shared = hopper.make_smem_layout_a(LayoutEnum.ROW_MAJOR, self.tile, self.dtype, self.stages)
         b_shared = hopper.make_smem_layout_b(LayoutEnum.ROW_MAJOR, self.tile, self.dtype, self.stages)
         load = cpasync.CopyBulkTensorTileG2SOp()
         a_map, a_all = cpasync.make_tiled_tma_atom(load, a, cute.slice_(a_shared, (None, None, 0)), (block_m, block_k))
         b_map, b_all = cpasync.make_tiled_tma_atom(load, b, cute.slice_(b_shared, (None, None, 0)), (block_n, block_k))
-        self.body(mma, a_map, a_all, b_map, b_all, c, a_shared, b_shared).launch(
+        self.body(a_map, a_all, b_map, b_all, c, a_shared, b_shared).launch(
             grid=(cute.ceil_div(c.shape[0], block_m), cute.ceil_div(c.shape[1], block_n), 1),
             block=(self.threads, 1, 1),
         )
@@ -56,7 +47,6 @@ class WgmmaGemm:
     @cute.kernel
     def body(
         self,
-        mma: cute.TiledMma,
         a_map: cute.CopyAtom,
         a_all: cute.Tensor,
         b_map: cute.CopyAtom,
@@ -70,6 +60,16 @@ class WgmmaGemm:
         row, column, _ = cute.arch.block_idx()
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         block_m, block_n, block_k = self.tile
+        # Made here and not on the host: nothing of it is there at run time, and the launcher passes arrays alone.
+        mma = hopper.make_trivial_tiled_mma(
+            self.dtype,
+            self.dtype,
+            OperandMajorMode.K,
+            OperandMajorMode.K,
+            cutlass.Float32,
+            (self.groups, 1, 1),
+            (64, block_n),
+        )
 
         memory = SmemAllocator()
         a_tiles = memory.allocate_tensor(self.dtype, a_shared.outer, byte_alignment=1024, swizzle=a_shared.inner)

@@ -1,4 +1,5 @@
 #include "arguments.h"
+#include "errors.h"
 
 #include "attributes.h"
 #include "capsule.h"
@@ -36,7 +37,7 @@ static int view_of_buffer(PyObject *object, struct silo_view *view, struct silo_
     } else {
         /* The struct language cannot say bfloat16 or fp8: the memory comes without a format then.
          */
-        PyErr_Clear();
+        silo_forget_error();
         if (PyObject_GetBuffer(object, buffer, PyBUF_STRIDES) != 0)
             return -1;
         view->dtype = silo_dtype_of_object(object);

@@ -39,7 +39,7 @@ static PyObject *ask_unordered(PyObject *method, PyObject *empty) {
     Py_DECREF(keywords);
     if (capsule != NULL || !PyErr_ExceptionMatches(PyExc_RuntimeError))
         return capsule;
-    PyErr_Clear();
+    silo_forget_error();
     return PyObject_Call(method, empty, NULL);
 }
 

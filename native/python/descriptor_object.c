@@ -41,7 +41,7 @@ struct silo_members silo_members_of(PyObject *object) {
 #ifndef Py_GIL_DISABLED /* what a dictionary lends may be gone there */
     members.dict = PyObject_GenericGetDict(object, NULL);
     if (members.dict == NULL)
-        PyErr_Clear(); /* a class with slots */
+        silo_forget_error(); /* a class with slots */
 #endif
     return members;
 }
@@ -158,7 +158,7 @@ int silo_descriptor_keep(PyObject *object, PyObject *map) {
 bool silo_descriptors_round(PyObject *type) {
     PyObject *rounds = PyObject_GetAttr(type, s_tf32); /* a default in the class */
     if (rounds == NULL)
-        PyErr_Clear();
+        silo_forget_error();
     Py_XDECREF(rounds);
     return rounds != NULL;
 }

@@ -177,7 +177,7 @@ void silo_add_note(const char *format, ...) {
     va_end(arguments);
     PyObject *done = note && value ? PyObject_CallMethod(value, "add_note", "O", note) : NULL;
     if (done == NULL)
-        PyErr_Clear();
+        silo_forget_error();
     Py_XDECREF(done);
     Py_XDECREF(note);
     PyErr_Restore(type, value, traceback);
@@ -189,7 +189,7 @@ static PyObject *text_of(PyObject *object, const char *attribute) {
     PyObject *text = value ? PyObject_Str(value) : NULL;
     Py_XDECREF(value);
     if (text == NULL)
-        PyErr_Clear();
+        silo_forget_error();
     return text;
 }
 
@@ -236,7 +236,7 @@ static PyObject *remark_on(PyObject *object) {
         explain && object ? PyObject_CallFunctionObjArgs(explain, object, NULL) : NULL;
     Py_XDECREF(explain);
     Py_XDECREF(module);
-    PyErr_Clear();
+    silo_forget_error();
     if (remark != NULL && (!PyUnicode_Check(remark) || PyUnicode_GetLength(remark) == 0))
         Py_CLEAR(remark);
     return remark;

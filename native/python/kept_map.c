@@ -128,7 +128,7 @@ void *silo_descriptor_map(const struct silo_plan *plan, int32_t index,
     PyObject *first = silo_descriptor_kept(&members);
     Py_XDECREF(members.dict);
     if (first == NULL)
-        PyErr_Clear(); /* none yet, or an object that takes no attributes */
+        silo_forget_error(); /* none yet, or an object that takes no attributes */
     else if (Py_TYPE(first) != map_type)
         Py_CLEAR(first); /* None, in a copy that went through pickle */
     void *known = find(first, &key, frame);
@@ -138,7 +138,7 @@ void *silo_descriptor_map(const struct silo_plan *plan, int32_t index,
     if (made == NULL || encode(plan, index, frame->device_id, made) != 0)
         return NULL;
     if (silo_descriptor_keep(object, (PyObject *)made) != 0)
-        PyErr_Clear(); /* no room for attributes: encoded at every call */
+        silo_forget_error(); /* no room for attributes: encoded at every call */
     return map_of(made);
 }
 

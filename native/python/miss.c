@@ -26,7 +26,7 @@ static PyObject *fact_of(const struct silo_plan *plan, int32_t index, PyObject *
             silo_bad_argument(plan->kernel, plan->names[index], "an array with a shape", object);
             return NULL;
         } else {
-            PyErr_Clear(); /* a duck type with an address and no shape */
+            silo_forget_error(); /* a duck type with an address and no shape */
         }
     }
     if (silo_code_kind(code) == SILO_VALUE_DESCRIPTOR)

@@ -10,11 +10,11 @@
 int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object,
                    struct silo_frame *frame) {
     const struct silo_parameter *parameter = &plan->parameters[index];
-    PyErr_Clear();
+    silo_forget_error();
     const uint64_t value = PyLong_AsUnsignedLongLong(object);
     const uint64_t word = silo_wide_word(parameter, value);
     if ((value == UINT64_MAX && PyErr_Occurred()) || word == 0) {
-        PyErr_Clear(); /* the message says it better */
+        silo_forget_error(); /* the message says it better */
         return silo_read_error(plan, index, object);
     }
     frame->slots[index] = value;
@@ -54,7 +54,7 @@ static int read_number(const struct silo_plan *plan, int32_t index, PyObject *ob
     case SILO_PARAMETER_BOOL: {
         /* 0 and 1 pass for bools; 2 is a mistake. */
         const long value = is_int ? PyLong_AsLong(number) : -1;
-        PyErr_Clear();
+        silo_forget_error();
         if (value == 0 || value == 1)
             silo_store_bool(value == 1, index, frame);
         else
@@ -93,7 +93,7 @@ static uint64_t range_flag(const struct silo_parameter *parameter, PyObject *obj
                    ? SILO_FLAG_RANGE32
                    : 0;
     if (silo_shape_read(object, adapter, &shape) != 0) {
-        PyErr_Clear(); /* a duck type that does not say how large it is */
+        silo_forget_error(); /* a duck type that does not say how large it is */
         return 0;
     }
     return silo_shape_in_range32(shape.sizes, shape.strides, shape.ndim, shape.itemsize)

@@ -1,4 +1,5 @@
 #include "shapes.h"
+#include "errors.h"
 
 #include "attributes.h"
 #include "capsule.h"
@@ -71,7 +72,7 @@ bool silo_has_no_dimensions(PyObject *object, const struct silo_adapter *adapter
     struct silo_shape shape;
     if (silo_shape_read(object, adapter, &shape) == 0)
         return shape.ndim == 0;
-    PyErr_Clear(); /* a duck type without a shape is a pointer */
+    silo_forget_error(); /* a duck type without a shape is a pointer */
     return false;
 }
 

@@ -21,7 +21,7 @@ int silo_stream_init(void) {
 static PyObject *attribute(PyObject *object, PyObject *name) {
     PyObject *value = PyObject_GetAttr(object, name);
     if (value == NULL)
-        PyErr_Clear();
+        silo_forget_error();
     return value;
 }
 
@@ -35,7 +35,7 @@ static PyObject *by_protocol(PyObject *object) {
     }
     PyObject *handle = found ? PySequence_GetItem(found, 1) : NULL;
     Py_XDECREF(found);
-    PyErr_Clear();
+    silo_forget_error();
     return handle;
 }
 
@@ -65,7 +65,7 @@ int silo_stream_read(PyObject *kernel, PyObject *name, PyObject *object, void **
     Py_XDECREF(number);
     if (!failed)
         return 0;
-    PyErr_Clear(); /* the message says it better */
+    silo_forget_error(); /* the message says it better */
     return silo_bad_argument(kernel, name,
                              "a stream: an integer handle, a stream object of torch, cupy, numba, "
                              "cuda.core or Silo, or None",

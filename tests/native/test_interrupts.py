@@ -46,7 +46,7 @@ def test_a_grid_that_no_launch_can_end_is_refused():
     launch[(1 << 31, 1 << 22)]()
 
 
-@pytest.mark.parametrize("where", ["dtype", "device", "__dlpack__"])
+@pytest.mark.parametrize("where", ["dtype", "__dlpack__"])
 def test_an_interrupt_while_an_object_is_asked_what_it_has_is_not_lost(where):
     """The kernel is called with such an object in a process of its own, which is to end by the interrupt."""
     code = f"""

@@ -135,9 +135,13 @@ def test_a_worker_that_hangs_costs_one_config_and_one_that_is_killed_none(kernel
         assert pool.submit(first).result().blob.data == made.blob.data
 
 
-@pytest.mark.parametrize(
-    ("file", "arch", "space"), [("cute_tcgen05.py", "sm_100a", {"BLOCK_N": [64], "STAGES": [3]})], ids=["tcgen05"]
+BUILDS = (
+    ("cute_gemms.py", "sm_90a", {"BLOCK_M": [128], "BLOCK_N": [128], "STAGES": [4]}),
+    ("cute_tcgen05.py", "sm_100a", {"BLOCK_N": [64], "STAGES": [3]}),
 )
+
+
+@pytest.mark.parametrize(("file", "arch", "space"), BUILDS, ids=["wgmma", "tcgen05"])
 def test_gemms_are_the_same_in_two_folders(file, arch, space, tmp_path):
     made = []
     for name in ("one", "another"):
