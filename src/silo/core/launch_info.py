@@ -51,7 +51,7 @@ class AbiType(Enum):
     STRUCT = "struct"  # of an array, by value: its address, extents and strides, or some of these
     SCRATCH = "scratch"  # global scratch memory, null when its size is zero
     PROFILE = "profile"  # profiling scratch memory, null
-    EMPTY = "empty"  # a struct without members: one byte, which nobody reads
+    EMPTY = "empty"  # a struct without members: one byte, 0
 
 
 ABI_BYTES = {

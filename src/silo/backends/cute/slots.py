@@ -45,8 +45,8 @@ def slot_of(parameter: PassedParameter, index: int, arguments: Sequence[HostArgu
         UnsupportedError: it holds a value that the launcher cannot make; says which, and what the author can do.
         CompileError: the module and the job contradict each other.
     """
-    if not parameter.leaves and parameter.size <= 1 and not parameter.arguments:
-        return LayoutSlot("", AbiType.EMPTY)  # a TiledMma of constants
+    if parameter.size == 1 and all(leaf.value == 0 for leaf in parameter.leaves):
+        return LayoutSlot("", AbiType.EMPTY)  # such as a TiledMma
     given = [leaf.value for leaf in parameter.leaves]
     owners = {value.argument for value in given if isinstance(value, Given)}
     if len(owners) != 1 or not all(isinstance(value, Given) for value in given):
