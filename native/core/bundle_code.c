@@ -64,7 +64,7 @@ static const struct {
 } abi_bytes[] = {
     {"ptr", 8},  {"i1", 1},   {"i8", 1},      {"i16", 2},     {"i32", 4},         {"i64", 8},
     {"u8", 1},   {"u16", 2},  {"u32", 4},     {"u64", 8},     {"fp16", 2},        {"bf16", 2},
-    {"fp32", 4}, {"fp64", 8}, {"scratch", 8}, {"profile", 8}, {"tensormap", 128},
+    {"fp32", 4}, {"fp64", 8}, {"scratch", 8}, {"profile", 8}, {"tensormap", 128}, {"empty", 1},
 };
 
 static size_t bytes_of(const struct silo_layout_slot *slot) {

@@ -113,7 +113,8 @@ static int take_slot(const struct silo_variant *variant, const struct silo_signa
                      struct silo_map_form *form, silo_error *error) {
     const struct silo_launch_info *launch = variant->launch;
     const char *kernel = variant->kernel.data;
-    const bool hidden = is_text(slot->type, "scratch") || is_text(slot->type, "profile");
+    const bool hidden = is_text(slot->type, "scratch") || is_text(slot->type, "profile") ||
+                        is_text(slot->type, "empty");
     const bool map = is_text(slot->type, "tensormap");
     *item = (struct silo_layout_item){.type = slot->type.data};
     if (hidden)

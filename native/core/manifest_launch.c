@@ -23,9 +23,9 @@ static const int64_t MAX_COUNT = (INT64_C(1) << 31) - 1, MAX_BYTES = (INT64_C(1)
 /* ---- layout ---- */
 
 /* silo.core.launch_info.AbiType */
-static const char *const TYPES[] = {"ptr",  "i1",   "i8",        "i16",     "i32",     "i64",
-                                    "u8",   "u16",  "u32",       "u64",     "fp16",    "bf16",
-                                    "fp32", "fp64", "tensormap", "scratch", "profile", "struct"};
+static const char *const TYPES[] = {
+    "ptr",  "i1",   "i8",   "i16",  "i32",       "i64",     "u8",      "u16",    "u32",  "u64",
+    "fp16", "bf16", "fp32", "fp64", "tensormap", "scratch", "profile", "struct", "empty"};
 
 /* Without a zero within. */
 static bool is_text(const struct silo_json *node) {
@@ -41,6 +41,13 @@ static bool is_part(struct silo_string part) {
     return ((before == 6 && memcmp(part.data, "shape.", 6) == 0) ||
             (before == 7 && memcmp(part.data, "stride.", 7) == 0)) &&
            part.data[before] >= '0' && part.data[before] < '0' + MAX_RANK;
+}
+
+static int need_structs(const struct silo_decoding *decoding, const struct silo_field *field) {
+    if (decoding->minor >= SILO_LAYOUTS_MINOR)
+        return 0;
+    return silo_refuse(decoding, field, "structs are of format 1.%d, and the file of 1.%u",
+                       SILO_LAYOUTS_MINOR, decoding->minor);
 }
 
 /* The members of a struct. */
@@ -59,11 +66,8 @@ static int decode_leaves(const struct silo_decoding *decoding, const struct silo
     }
     if (!good)
         return silo_refuse(decoding, field, "not a struct of an array");
-    if (decoding->minor < SILO_LAYOUTS_MINOR)
-        return silo_refuse(decoding, field, "structs are of format 1.%d, and the file of 1.%u",
-                           SILO_LAYOUTS_MINOR, decoding->minor);
     slot->form = form;
-    return 0;
+    return need_structs(decoding, field);
 }
 
 static int decode_slot(const struct silo_decoding *decoding, const struct silo_field *field,
@@ -85,6 +89,8 @@ static int decode_slot(const struct silo_decoding *decoding, const struct silo_f
         return -1;
     if (node->count == 3 && !is_part(slot->part))
         return silo_refuse(decoding, field, "not a parameter layout");
+    if (silo_json_is(&node->items[1], "empty"))
+        return need_structs(decoding, field);
     return 0;
 }
 

@@ -17,6 +17,7 @@ static const struct {
     {"fp16", SILO_ABI_FLOAT, 16, SILO_PACK_FP16},   {"bf16", SILO_ABI_FLOAT, 16, SILO_PACK_BF16},
     {"fp32", SILO_ABI_FLOAT, 32, SILO_PACK_FP32},   {"fp64", SILO_ABI_FLOAT, 64, SILO_PACK_SLOT},
     {"scratch", SILO_ABI_NULL, 64, SILO_PACK_SLOT}, {"profile", SILO_ABI_NULL, 64, SILO_PACK_SLOT},
+    {"empty", SILO_ABI_NULL, 8, SILO_PACK_SLOT},
 };
 
 /* ---- making ---- */
@@ -109,7 +110,7 @@ static int take_plain(const struct silo_layout_item *item, const struct silo_fun
                                     .abi = abi_types[i].abi,
                                     .bits = abi_types[i].bits,
                                     .writes = item->writes};
-        if (hidden && function->device != NULL) {
+        if (hidden && abi_types[i].bits == 64 && function->device != NULL) {
             const bool profile = strcmp(item->type, "profile") == 0;
             if ((profile ? function->profile_bytes : function->scratch_bytes) > 0)
                 out->pack = profile ? SILO_PACK_PROFILE : SILO_PACK_SCRATCH;

@@ -67,7 +67,7 @@ struct silo_packing {
 /* One parameter of a binary, as its maker says it. */
 struct silo_layout_item {
     const char *type; /* "ptr", "i1", "i8" to "u64", "fp16" to "fp64", "scratch", "profile", or
-                         "tensormap", "struct" */
+                         "tensormap", "struct", "empty" */
     const char *part; /* of a descriptor: "base", "shape.0", ...; NULL: no part of one */
     int32_t slot;     /* index of the launcher's parameter; of scratch memory, whatever */
     uint32_t rank;    /* of the descriptor of a part */

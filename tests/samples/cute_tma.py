@@ -14,9 +14,10 @@ def copy_tiles(
 ):
     tx, _, _ = cute.arch.thread_idx()
     bx, by, _ = cute.arch.block_idx()
+    warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     shared = memory.SmemAllocator()
     arrived = shared.allocate_array(cutlass.Int64, 1)
-    tile = shared.allocate_tensor(cutlass.BFloat16, layout.outer, byte_alignment=128, swizzle=layout.inner)
+    tile = shared.allocate_tensor(cutlass.BFloat16, layout.outer, byte_alignment=1024, swizzle=layout.inner)
     pieces = cute.group_modes(tile, 0, 2)
     alone = cute.make_layout(1)
     from_here = cute.group_modes(cute.local_tile(source, (ROWS, COLUMNS), (bx, by)), 0, 2)
@@ -29,9 +30,11 @@ def copy_tiles(
     cute.arch.sync_threads()
     if tx == 0:
         cute.arch.mbarrier_arrive_and_expect_tx(arrived, ROWS * COLUMNS * 2)
+    if warp == 0:  # all of it: the copy elects one thread of the warp
         cute.copy(load, read, into, tma_bar_ptr=arrived)
     cute.arch.mbarrier_wait(arrived, 0)
-    if tx == 0:
+    cute.arch.sync_threads()
+    if warp == 0:
         cute.copy(store, out, written)
         cute.arch.cp_async_bulk_commit_group()
         cute.arch.cp_async_bulk_wait_group(0, read=True)

@@ -259,6 +259,8 @@ def _others(maker: _Maker) -> None:
     sizes = {"scratch_bytes": 256, "scratch_align": 128, "profile_bytes": 16, "profile_align": 16}
     found = [maker.variant("scratched", target, "scratched", rows, *more, **sizes) for target in gpus]
     maker.add("scratched", rows, found, Argument("n"))
+    more = [("", "empty"), *layout, ("", "empty")]
+    maker.add("emptied", rows, [maker.variant("emptied", one, "emptied", rows, *more) for one in gpus], Argument("n"))
     special = {"cluster": (2, 1, 1), "cooperative": True, "shared_bytes": 2048}
     found = [maker.variant("clustered", "cuda:sm_90", "clustered", rows, *layout, **special)]
     maker.add("clustered", rows, found, Argument("n"))

@@ -10,7 +10,7 @@ from silo.launch import native
 from silo.launch.native import open_driver
 from silo.launch.runtime import make_launcher
 
-SIZES = {"i1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "fp16": 2, "bf16": 2, "i32": 4, "u32": 4, "fp32": 4}
+SIZES = {"i1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "fp16": 2, "bf16": 2, "i32": 4, "u32": 4, "fp32": 4, "empty": 1}
 
 
 class Array:
@@ -62,7 +62,7 @@ def binding(name, types, *, writes=(), grid=None, config=None, kind="cuda", inde
     """A binding of a kernel whose parameters 0, 1, ... have these ABI types."""
     sizes = ",".join(str(SIZES.get(one, 8)) for one in types)
     loaded = native.LoadedKernel(module(name, kind=kind, index=index, params=sizes), name, **options)
-    hidden = ("scratch", "profile")
+    hidden = ("scratch", "profile", "empty")
     layout = tuple((0 if one in hidden else i, one, i in writes) for i, one in enumerate(types))
     return native.Binding(loaded, layout, config or {}, grid)
 
@@ -86,6 +86,6 @@ def launcher(name, types, parameters=None, **options):
     """A launcher of undeclared parameters p0, p1, ..., one a visible ABI type, and what it asked."""
     own = {key: options.pop(key) for key in ("release_gil", "key", "exact") if key in options}
     asked = Asked(name, types, **options)
-    visible = [one for one in types if one not in ("scratch", "profile")]
+    visible = [one for one in types if one not in ("scratch", "profile", "empty")]
     signature = Signature(tuple(parameters or [Parameter(f"p{i}") for i in range(len(visible))]))
     return make_launcher(name, signature, on_miss=asked, **own), asked

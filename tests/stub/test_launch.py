@@ -79,6 +79,12 @@ def test_hidden_parameters_are_null_pointers(stub):
     assert stub.last("hidden").parameters[2:] == (bytes(8), bytes(8))
 
 
+def test_a_struct_without_members_is_a_byte_of_zero(stub):
+    launch, _ = launcher("emptied", ("ptr", "empty"), scratch_bytes=96)
+    launch[1](Array(F32))
+    assert stub.last("emptied").parameters[1] == bytes(1)
+
+
 def test_none_and_addresses(stub):
     launch, _ = launcher("pointers", ("ptr", "ptr"), [Parameter("x"), Parameter("p", POINTER, dtype("float32"))])
     launch[1](Array(F32), None)

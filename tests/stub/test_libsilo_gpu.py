@@ -41,6 +41,7 @@ def sizes(stub):
     stub.parameters("kinds", 8, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8)
     stub.parameters("rows", 8, 4)
     stub.parameters("scratched", 8, 4, 8, 8)
+    stub.parameters("emptied", 1, 8, 4, 1)
 
 
 def opened(made, **more):
@@ -250,6 +251,15 @@ def test_memory_of_somebody_else(stub, made):
         assert raised.value.code == WRONG_DEVICE
         stub.register(host.ctypes.data, 256)  # pinned, every device may use it
         bundle["add"](of(here), host, of(here), 64, queue=Queue(CUDA, 0, None))
+
+
+def test_a_struct_without_members_is_a_byte_of_zero(stub, made):
+    out = silo.Buffer((8,), "int32", "cuda:0")
+    with opened(made) as bundle:
+        bundle["emptied"](of(out), 3, queue=Queue(CUDA, 0, 5))
+    first, address, number, last = stub.last("emptied").parameters
+    assert (first, last) == (bytes(1), bytes(1))
+    assert (int.from_bytes(address, "little"), int.from_bytes(number, "little")) == (out.address, 3)
 
 
 def test_scratch_memory(stub, made):

@@ -51,6 +51,7 @@ class AbiType(Enum):
     STRUCT = "struct"  # of an array, by value: its address, extents and strides, or some of these
     SCRATCH = "scratch"  # global scratch memory, null when its size is zero
     PROFILE = "profile"  # profiling scratch memory, null
+    EMPTY = "empty"  # a struct without members: one byte, 0
 
 
 ABI_BYTES = {
@@ -70,6 +71,7 @@ ABI_BYTES = {
     AbiType.POINTER: 8,
     AbiType.SCRATCH: 8,
     AbiType.PROFILE: 8,
+    AbiType.EMPTY: 1,
     AbiType.TENSORMAP: 128,
 }
 """Bytes of one parameter of a GPU kernel, but of a struct (:attr:`LayoutSlot.bytes`)."""
@@ -106,7 +108,7 @@ class StructLeaf:
 
 @frozen
 class LayoutSlot:
-    """One parameter of the binary: the kernel parameter it comes from ("" for scratch) and its ABI type.
+    """One parameter of the binary: the kernel parameter it comes from ("" for scratch and empty) and its ABI type.
 
     ``part`` says what of a tensor descriptor it is: "" the tensor map (type ``tensormap``) or the base address (type
     ``ptr``), ``shape.0``, ``stride.0``, ... (elements), ``nan`` (1: pad with NaN), ``tf32`` (1: round what is loaded).

@@ -17,7 +17,7 @@ from silo.launch.native import Binding, LoadedKernel
 
 __all__ = ["bind", "grid_programs"]
 
-_HIDDEN = (AbiType.SCRATCH, AbiType.PROFILE)
+_HIDDEN = (AbiType.SCRATCH, AbiType.PROFILE, AbiType.EMPTY)
 _POINTING = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
 
 

@@ -45,6 +45,8 @@ def slot_of(parameter: PassedParameter, index: int, arguments: Sequence[HostArgu
         UnsupportedError: it holds a value that the launcher cannot make; says which, and what the author can do.
         CompileError: the module and the job contradict each other.
     """
+    if parameter.size == 1 and all(leaf.value == 0 for leaf in parameter.leaves):
+        return LayoutSlot("", AbiType.EMPTY)  # such as a TiledMma
     given = [leaf.value for leaf in parameter.leaves]
     owners = {value.argument for value in given if isinstance(value, Given)}
     if len(owners) != 1 or not all(isinstance(value, Given) for value in given):
@@ -100,11 +102,6 @@ def _struct(name: str, parameter: PassedParameter, index: int, leaves: list[tupl
 
 def _unmakeable(parameter: PassedParameter, index: int, arguments: Sequence[HostArgument]) -> str:
     names = [arguments[one].name or arguments[one].role.value for one in parameter.arguments if one < len(arguments)]
-    if not names and parameter.size <= 1:
-        return (
-            f"the kernel's parameter {index} holds nothing, as a TiledMma does, and the launcher passes arrays and "
-            f"numbers alone: make it in the device function, or {_LET_THE_DSL}"
-        )
     origin = f"from {', '.join(names)}" if names else "from constants alone"
     return (
         f"the kernel's parameter {index} ({parameter.size} bytes) is made by the host function {origin}: the launcher "

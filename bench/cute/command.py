@@ -1,0 +1,120 @@
+"""CuTe kernels beside the DSL itself.
+
+    python -m bench.cute compile [--repeats N] [--json FILE]
+    python -m bench.cute launch BUNDLE [--rounds N] [--json FILE]
+
+compile: 32 configs of a matrix product for sm_90a, without a GPU. Fresh processes in turns: one has Silo pack all of
+them from a cold store (front end, workers' starts and the bundle included), one makes the same calls of cute.compile,
+one packs them again with the store warm, and may compile none. Imports count on both sides.
+
+launch: on a GPU, with a bundle of examples/cute_kernels.py and examples/cute_gemms.py. Launches of the elementwise
+kernel over a C loop, and the device's time of matrix products over the DSL's; without the DSL its rows are missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "src"))
+
+from bench.cute import report  # noqa: E402
+from bench.machine import describe, save  # noqa: E402
+from silo.settings import child_environment  # noqa: E402
+
+COMPILE_LIMIT = 0.75
+JOBS = 2
+
+
+def child(words: Sequence[str], home: Path) -> dict[str, Any]:
+    """What a fresh process printed, with its whole time."""
+    environment = child_environment(SILO_HOME=str(home), SILO_JOBS=str(JOBS), SILO_TUNE="off")
+    environment["PYTHONPATH"] = ":".join(filter(None, [str(ROOT / "src"), str(ROOT), environment.get("PYTHONPATH")]))
+    begin = time.perf_counter()
+    command = [sys.executable, "-m", "bench.cute.child", *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    wall_s = time.perf_counter() - begin
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()[-2000:]}")
+    return {**json.loads(done.stdout.splitlines()[-1]), "wall_s": round(wall_s, 3)}
+
+
+def compile_all(repeats: int) -> dict[str, list[dict[str, Any]]]:
+    """Every way once a round, each round with a store of its own; a first process of the DSL warms the page cache."""
+    children: dict[str, list[dict[str, Any]]] = {"silo": [], "again": [], "dsl": []}
+    with tempfile.TemporaryDirectory(prefix="silo-cute-") as text:
+        folder = Path(text)
+        for number in range(repeats):
+            home = folder / f"home{number}"
+            turns = {
+                "silo": ["silo", str(folder / f"{number}.silo")],
+                "again": ["silo", str(folder / f"{number}-again.silo")],
+                "dsl": ["dsl"],
+            }
+            for way in turns if number % 2 == 0 else ("dsl", "silo", "again"):
+                children[way].append(child(turns[way], home))
+    return children
+
+
+def run_compile(options: argparse.Namespace) -> int:
+    """The subcommand ``compile``."""
+    children = compile_all(options.repeats)
+    machine = describe()
+    found, wrong = report.compiles(children, COMPILE_LIMIT)
+    count = children["dsl"][0]["compiled"]
+    print("\n".join(report.lines(f"{count} configs, {machine['cores']} cores", "cute.compile", "s", [found])))
+    again = [one["wall_s"] for one in children["again"]]
+    print(f"a second process: {max(one['compiled'] for one in children['again'])} compiled, {min(again):.2f} s")
+    if wrong:
+        print(f"FAIL: {wrong}")
+    if options.json:
+        body = {"bench": "cute compile", "repeats": options.repeats, "workers": JOBS, "processes": children}
+        save(options.json, machine, {**body, "figure": asdict(found), "wrong": wrong})
+    return int(bool(wrong) or not found.passed)
+
+
+def run_launch(options: argparse.Namespace) -> int:
+    """The subcommand ``launch``."""
+    from bench.cute import device
+
+    hosts = device.host_times(options.bundle, options.rounds, options.burst)
+    products = device.device_times(options.bundle, options.device_rounds, options.device_burst)
+    machine = describe()
+    print(f"{machine.get('gpu', {}).get('name', 'no GPU')}, {machine['cpu']}")
+    print("\n".join(report.lines("add, 3 arrays of 65536, host", "the floor", "ns", hosts)))
+    print("\n".join(report.lines("matrix product, device", "the DSL", "us", products)))
+    if options.json:
+        rounds = {"rounds": options.rounds, "burst": options.burst, "device_rounds": options.device_rounds}
+        tables = {"host_ns": [asdict(one) for one in hosts], "device_us": [asdict(one) for one in products]}
+        save(options.json, machine, {"bench": "cute launch", **rounds, **tables})
+    return int(any(one.passed is False for one in (*hosts, *products)))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.cute", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True)
+    compiling = commands.add_parser("compile", help="compile 32 configs; needs the DSL and no GPU")
+    compiling.add_argument("--repeats", type=int, default=3, help="fresh processes of each way: 3")
+    compiling.set_defaults(run=run_compile)
+    launching = commands.add_parser("launch", help="launches and device times; needs a GPU and torch")
+    launching.add_argument("bundle", type=Path, help="of examples/cute_kernels.py and examples/cute_gemms.py")
+    launching.add_argument("--rounds", type=int, default=100, help="of host times")
+    launching.add_argument("--burst", type=int, default=400, help="launches a burst; below the depth of a GPU's queue")
+    launching.add_argument("--device-rounds", type=int, default=40, help="of device times")
+    launching.add_argument("--device-burst", type=int, default=50, help="launches of each")
+    launching.set_defaults(run=run_launch)
+    for one in (compiling, launching):
+        one.add_argument("--json", type=Path, help="where to keep the results")
+    options = parser.parse_args()
+    return options.run(options)

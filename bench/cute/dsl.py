@@ -1,0 +1,87 @@
+"""What the DSL launches by itself: an elementwise kernel and a matrix product of the examples."""
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false
+# Annotations are read by the DSL: no postponed ones here.
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+
+import cutlass
+from cuda.bindings import driver
+from cute_gemms import WgmmaGemm  # after the path
+from cutlass import cute
+from cutlass.cute.nvgpu import cpasync
+from cutlass.cute.runtime import make_fake_stream, make_fake_tensor
+from cutlass.tensor_utils import LayoutEnum
+from cutlass.utils import hopper_helpers as hopper
+
+import silo
+from cute_kernels import add_kernel
+
+FFI = "--enable-tvm-ffi"
+
+
+@cute.jit
+def add(
+    x: cute.Tensor,
+    y: cute.Tensor,
+    out: cute.Tensor,
+    n: cutlass.Int32,
+    THREADS: cutlass.Constexpr,
+    stream: driver.CUstream,
+):
+    """The launch that a user of the DSL writes."""
+    blocks = (n + THREADS - 1) // THREADS
+    add_kernel(x, y, out, n, THREADS).launch(grid=(blocks, 1, 1), block=(THREADS, 1, 1), stream=stream)
+
+
+class StreamGemm(WgmmaGemm):
+    """The example's, on a stream that is given: ``host="dsl"`` wants one."""
+
+    @cute.jit
+    def __call__(self, a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, stream: driver.CUstream):
+        """The launch, whose tensor maps are made of a and b."""
+        block_m, block_n, block_k = self.tile
+        self.dtype = a.element_type
+        a_shared = hopper.make_smem_layout_a(LayoutEnum.ROW_MAJOR, self.tile, self.dtype, self.stages)
+        b_shared = hopper.make_smem_layout_b(LayoutEnum.ROW_MAJOR, self.tile, self.dtype, self.stages)
+        load = cpasync.CopyBulkTensorTileG2SOp()
+        a_map, a_all = cpasync.make_tiled_tma_atom(load, a, cute.slice_(a_shared, (None, None, 0)), (block_m, block_k))
+        b_map, b_all = cpasync.make_tiled_tma_atom(load, b, cute.slice_(b_shared, (None, None, 0)), (block_n, block_k))
+        self.body(a_map, a_all, b_map, b_all, c, a_shared, b_shared).launch(
+            grid=(cute.ceil_div(c.shape[0], block_m), cute.ceil_div(c.shape[1], block_n), 1),
+            block=(self.threads, 1, 1),
+            stream=stream,
+        )
+
+
+def silo_gemm(host, config):
+    """The product as a kernel of Silo with one config, launched by either host."""
+    return silo.cute(
+        StreamGemm,
+        name=f"gemm_{host}",
+        signature="a: in, b: in, c: out",
+        host=host,
+        space={name: [value] for name, value in config.items()},
+        grid=lambda a: (silo.cdiv(a.c.shape[0], a.BLOCK_M), silo.cdiv(a.c.shape[1], a.BLOCK_N)),
+    )
+
+
+def compiled_add(n, threads, arch, options=""):
+    """``cute.compile`` of the elementwise kernel for contiguous arrays of n fp32."""
+    arrays = (make_fake_tensor(cutlass.Float32, (n,), (1,), assumed_align=16) for _ in range(3))
+    return _compiled(add, *arrays, cutlass.Int32(n), threads, arch=arch, options=options)
+
+
+def compiled_gemm(size, config, arch, options=""):
+    """``cute.compile`` of the matrix product for one size."""
+    m, n, k = size
+    shapes = ((m, k), (n, k), (m, n))
+    arrays = (make_fake_tensor(cutlass.BFloat16, shape, (shape[1], 1), assumed_align=16) for shape in shapes)
+    return _compiled(StreamGemm(**config), *arrays, arch=arch, options=options)
+
+
+def _compiled(function, *arguments, arch, options):
+    stream = make_fake_stream(use_tvm_ffi_env_stream=FFI in options)
+    return cute.compile(function, *arguments, stream, options=f"--gpu-arch {arch} {options}".strip())
