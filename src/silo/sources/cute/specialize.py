@@ -85,8 +85,8 @@ def _array(kernel: str, parameter: Parameter, given: ArgumentFacts) -> Parameter
         raise ArgumentError(f"{kernel}: the dtype of the array {parameter.name} is not known")
     if given.address % element.itemsize:
         raise ArgumentError(
-            f"{kernel}: the array {parameter.name} begins at an address that is not a multiple of the {element.itemsize} "
-            "bytes of its elements, which no GPU reads: copy it first"
+            f"{kernel}: the array {parameter.name} begins at an address that is not a multiple of the "
+            f"{element.itemsize} bytes of its elements, which no GPU reads: copy it first"
         )
     default = parameter.default if parameter.default is None else NO_DEFAULT
     return replace(parameter, kind=ParameterKind.POINTER, dtype=element, default=default)
