@@ -2,7 +2,7 @@
 
 ``silo build examples/cute_gemms.py -o gemms.silo --target cuda:sm_90a`` packs it on any machine, without a GPU.
 """
-# pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 import cutlass
 from cutlass import cute, pipeline

@@ -3,7 +3,7 @@
 ``silo build examples/cute_kernels.py -o cute.silo --target cuda:sm_90a`` packs them, on any machine and without a GPU;
 ``silo run cute.silo`` runs their cases wherever the file goes, without the DSL.
 """
-# pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 import cutlass
 import numpy as np

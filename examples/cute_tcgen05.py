@@ -4,7 +4,7 @@
 It is compiled and packed by the tests and was never run: no such GPU was there. Its device function takes what only
 the DSL's host code makes, so that launches it.
 """
-# pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 import cutlass
 from cuda.bindings.driver import CUstream

@@ -20,7 +20,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 
 # The public names of the package, by what they are for; a name that is missing here is an error.
 SUBJECTS: Mapping[str, tuple[str, ...]] = {
-    "Kernels": ("kernel", "KernelFunction", "Kernel", "binary", "Binary", "check"),
+    "Kernels": ("kernel", "KernelFunction", "Kernel", "binary", "Binary", "cute", "check"),
     "Bundles": ("load", "Kernels"),
     "Cases": ("Case",),
     "Configs and targets": ("Config", "Space", "Target"),

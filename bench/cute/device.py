@@ -2,6 +2,7 @@
 
 The elementwise kernel and a small product come from the bundle. What needs the DSL is a line with the reason without.
 """
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from silo.launch.hooks import LaunchEvent, launch_hook, nvtx_ranges, on_launch, torch_annotations
     from silo.launch.scratch import set_allocator
     from silo.sources.binary.definition import Binary, binary
+    from silo.sources.cute.definition import cute
     from silo.version import __version__
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "binary",
     "cdiv",
     "check",
+    "cute",
     "device",
     "devices",
     "kernel",
