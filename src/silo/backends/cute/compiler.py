@@ -33,6 +33,7 @@ __all__ = ["CuteCompiler"]
 
 _OLDEST = 80
 _ANY_ARCH = Target("cuda")
+_FIRST_SPECIFIC = 90  # the capability from which on archs have a form of their own
 _MOST_TRACED = 256  # some 10 KB each
 _ARCH = re.compile(r"sm_([0-9]+)([af]?)")
 
@@ -69,7 +70,16 @@ class CuteCompiler:
         return usable()
 
     def artifact_target(self, target: Target) -> Target:
-        """The same: the DSL compiles for the form that it is given."""
+        """What the code made for ``target`` is really for: from sm_90 on the ``a`` form, as the DSL takes for a device.
+
+        A device is ``sm_90``, and kernels that use the tensor cores of Hopper compile for ``sm_90a`` alone.
+
+        >>> str(CuteCompiler().artifact_target(Target.parse("cuda:sm_90")))
+        'cuda:sm_90a'
+        """
+        number = target.arch.removeprefix("sm_")
+        if number.isdecimal() and int(number) >= _FIRST_SPECIFIC:
+            return Target(target.kind, f"{target.arch}a")
         return target
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
@@ -84,11 +94,12 @@ class CuteCompiler:
             raise SourceError(f"{source.name} is no CuTe source: it brings no wrapper")
         version = require_dsl()
         key = digest("cute-trace/1", replace(variant, target=_ANY_ARCH).to_json())
+        target = self.artifact_target(variant.target)
         with FRONT_END:
             job = self._traced.get(key)
             if job is None:
                 wrapper = cast("_HasWrapper", source).wrapper(variant)
-                traced = trace(wrapper, variant.target.arch, variant.kernel)
+                traced = trace(wrapper, target.arch, variant.kernel)
                 job = CuteJob(
                     artifact=traced.artifact,
                     dsl=version,
@@ -103,7 +114,7 @@ class CuteCompiler:
                     job = replace(job, host="dsl", parameters=variant.signature.names, linker=linker().version)
                 if not traced.asked_for_arch:
                     self._keep(key, job)
-        return Lowered(job.to_job(variant.kernel, variant.target))
+        return Lowered(job.to_job(variant.kernel, target))
 
     def _keep(self, key: str, job: CuteJob) -> None:
         """Remember what serves every arch; the oldest is forgotten."""

@@ -72,7 +72,7 @@ def test_an_arch_before_the_dsl(arch):
 def test_an_arch_that_there_is_not():
     kernel = samples.made(samples.plain, with_n)
     text = said(CompileError, lambda: launch(kernel, "cuda:sm_99"))
-    assert "knows no sm_99; name an arch such as sm_80, sm_90a" in text
+    assert "knows no sm_99a; name an arch such as sm_80, sm_90a" in text
     launch(kernel, "cuda:sm_80")  # one lowering serves every arch, so the next is told by the back end
     text = said(CompileError, lambda: launch(kernel, "cuda:sm_98"))
     assert "sm_98; name an arch such as sm_80, sm_90a" in text

@@ -256,6 +256,14 @@ def test_too_much_shared_memory_for_the_arch(compiler):
     assert "a block takes 160000 bytes of shared memory, and sm_120a has 101376; take smaller tiles" in text
 
 
+def test_code_for_a_device_is_of_its_own_form(compiler):
+    """A device is sm_90, and what uses its tensor cores compiles for sm_90a alone."""
+    plain, own = (lowered(compiler, samples.static, arch, "own") for arch in ("sm_90", "sm_90a"))
+    assert plain == own
+    assert compiler.compile(plain).blob.data == compiler.compile(own).blob.data
+    assert str(compiler.artifact_target(Target.parse("cuda:sm_86"))) == "cuda:sm_86"
+
+
 def test_the_archs_that_it_takes(compiler):
     assert compiler.accepts("cute", Target.parse("cuda:sm_90a"))
     old = compiler.accepts("cute", Target.parse("cuda:sm_75"))
