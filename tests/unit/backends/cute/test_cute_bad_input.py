@@ -75,7 +75,7 @@ def test_an_arch_that_there_is_not():
     assert "knows no sm_99a; name an arch such as sm_80, sm_90a" in text
     launch(kernel, "cuda:sm_80")  # one lowering serves every arch, so the next is told by the back end
     text = said(CompileError, lambda: launch(kernel, "cuda:sm_98"))
-    assert "sm_98; name an arch such as sm_80, sm_90a" in text
+    assert "sm_98a; name an arch such as sm_80, sm_90a" in text
 
 
 def test_clusters_on_an_arch_without():
