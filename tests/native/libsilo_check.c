@@ -180,7 +180,7 @@ static void noise(silo_bundle *bundle, uint64_t seed) {
     const silo_call nothing = {.grid = empty};
     int served = 0;
     state = seed;
-    for (int round = 0; round < 4000; round++) {
+    for (int round = 0; round < 5000; round++) {
         const size_t which = draw(silo_kernel_count(bundle));
         silo_kernel *kernel = find(bundle, silo_kernel_name(bundle, which));
         silo_argument arguments[16];

@@ -14,7 +14,7 @@ from made_bundles import write_made
 HERE = Path(__file__).parent
 NATIVE = libsilo.CORE.parent
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
-KERNELS = "12"
+KERNELS = "16"
 PUBLIC = {
     "silo_close",
     "silo_code_name",

@@ -62,6 +62,11 @@ EXTENTS = st.lists(
         [Extents(tuple(a for a, _ in axes)), Extents(tuple(a for a, _ in axes), tuple(b for _, b in axes))]
     )
 )
+SLOTS = st.builds(
+    LayoutSlot, NAMES, st.sampled_from([one for one in AbiType if one is not AbiType.STRUCT])
+) | st.builds(
+    LayoutSlot.struct, NAMES, st.sampled_from([[("ptr", "")], [("ptr", ""), ("i32", "shape.0"), ("i64", "stride.4")]])
+)
 GRIDS = st.none() | st.tuples(*[st.integers(0, (1 << 63) - 1)] * 3)
 SIZES = st.integers(0, (1 << 31) - 1)
 LAUNCHES = st.builds(
@@ -69,7 +74,7 @@ LAUNCHES = st.builds(
         threads=threads if block is None else math.prod(block), block=block or (0, 0, 0), **more
     ),
     entry=NAMES,
-    layout=st.lists(st.builds(LayoutSlot, NAMES, st.sampled_from(AbiType)), max_size=4).map(tuple),
+    layout=st.lists(SLOTS, max_size=4).map(tuple),
     num_warps=SIZES,
     threads=SIZES,
     block=st.none() | st.tuples(*[st.integers(1, 64)] * 3),

@@ -15,6 +15,7 @@ from silo.core.decision_list import Bound, DecisionList, Step
 from silo.core.device import DeviceModel
 from silo.core.dispatch import Bucket, DispatchRules, bucket_of, distance
 from silo.core.dtypes import DTYPES
+from silo.core.dynamic_layout import DynamicLayout
 from silo.core.expressions import INT64_MAX, INT64_MIN
 from silo.core.extents import Extents
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
@@ -164,6 +165,7 @@ def samples():
         DecisionList: DecisionList((Step((Bound("n", above=2, most=64),), config), Step((), Config()))),
         Work: Work(bytes=48, flops=16),
         Extents: Extents((4, 64), (64, 1)),
+        DynamicLayout: DynamicLayout.of((30, 64), (64, 1), bits=16),
     }
 
 
@@ -198,7 +200,7 @@ def test_every_kind_with_a_reader_has_a_sample():
             if isinstance(member, type) and hasattr(member, "from_json"):
                 readers.add(member.__name__)
     inside_others = {"Parameter", "ArrayRecipe", "ExpectedRecipe", "LayoutSlot", "TensorMap", Compiled.__name__}
-    inside_others |= {"DescriptorRecipe"}
+    inside_others |= {"DescriptorRecipe", "StructLeaf"}
     assert readers - inside_others == {kind.__name__ for kind in SAMPLES}
 
 
