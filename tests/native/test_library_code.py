@@ -242,7 +242,8 @@ def test_many_launches_leak_nothing(arrays):
     gc.collect()
     assert calls == [100_200]
     assert [sys.getrefcount(one) for one in watched] == counted
-    assert abs(sys.getallocatedblocks() - blocks) < 500
+    # One block lost at each of the 1,000 failing launches would show; what other tests left behind comes and goes.
+    assert abs(sys.getallocatedblocks() - blocks) < 900
 
 
 def test_a_callable_that_holds_its_launcher_is_collected(arrays):
