@@ -95,6 +95,10 @@ void silo_cpu_take_back(struct silo_cpu_job *job);
 /* At each turn of a loop that waits. */
 void silo_cpu_wait(void *context);
 
+/* A thread is about to run programs of the job: whether one more may. `silo_cpu_leave`: it did. */
+bool silo_cpu_join(struct silo_cpu_job *job);
+void silo_cpu_leave(struct silo_cpu_job *job);
+
 /* Have as many threads as there are programs; 0, or SILO_CPU_REFUSED with the fault's text. */
 int silo_cpu_gather(struct silo_cpu_job *job);
 

@@ -75,13 +75,12 @@ static void *worker(void *unused) {
             break;
         struct silo_cpu_job *job = pool.job;
         seen = atomic_load(&pool.generation);
-        if (atomic_fetch_sub(&job->seats, 1) <= 0)
+        if (atomic_fetch_sub(&job->seats, 1) <= 0 || !silo_cpu_join(job))
             continue;
         pool.working++;
         pthread_mutex_unlock(&pool.mutex);
-        atomic_fetch_add(&job->inside, 1);
         silo_cpu_work_on(job);
-        atomic_fetch_sub(&job->inside, 1);
+        silo_cpu_leave(job);
         pthread_mutex_lock(&pool.mutex);
         if (--pool.working == 0)
             pthread_cond_signal(&pool.done);

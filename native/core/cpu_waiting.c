@@ -12,6 +12,7 @@
 
 #include "cpu_job.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,7 +49,7 @@ static void *helper(void *argument) {
         pthread_cond_wait(&crowd.changed, &crowd.mutex);
     pthread_mutex_unlock(&crowd.mutex);
     silo_cpu_work_on(job);
-    atomic_fetch_sub(&job->inside, 1);
+    silo_cpu_leave(job);
     pthread_mutex_lock(&crowd.mutex);
     job->helpers--;
     pthread_cond_broadcast(&crowd.changed);
@@ -56,18 +57,35 @@ static void *helper(void *argument) {
     return NULL;
 }
 
-/* 0, or an errno. */
+bool silo_cpu_join(struct silo_cpu_job *job) {
+    const uint32_t most = job->wait != NULL ? job->launch->share.together : UINT32_MAX;
+    uint32_t inside = atomic_load_explicit(&job->inside, memory_order_relaxed);
+    do
+        if (inside >= most)
+            return false;
+    while (!atomic_compare_exchange_weak(&job->inside, &inside, inside + 1));
+    return true;
+}
+
+void silo_cpu_leave(struct silo_cpu_job *job) {
+    atomic_fetch_sub(&job->inside, 1);
+}
+
+/* 0, or an errno; EAGAIN too where no more may run. */
 static int add_thread(struct silo_cpu_job *job) {
     sigset_t before;
     pthread_t thread;
+    if (!silo_cpu_join(job))
+        return EAGAIN;
     pthread_mutex_lock(&crowd.mutex);
     silo_cpu_block_signals(&before);
     const int error = pthread_create(&thread, NULL, helper, job);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0) {
         pthread_detach(thread);
-        atomic_fetch_add(&job->inside, 1);
         job->helpers++;
+    } else {
+        silo_cpu_leave(job);
     }
     pthread_mutex_unlock(&crowd.mutex);
     return error;
