@@ -32,6 +32,10 @@ class WgmmaGemm:
     @cute.jit
     def __call__(self, a: cute.Tensor, b: cute.Tensor, c: cute.Tensor):
         """The launch, whose tensor maps are made of a and b."""
+        self.product(a, b, c)
+
+    def product(self, a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, **launch: object):
+        """What ``__call__`` does, with further options of the launch."""
         block_m, block_n, block_k = self.tile
         self.dtype = a.element_type
         a_shared = hopper.make_smem_layout_a(LayoutEnum.ROW_MAJOR, self.tile, self.dtype, self.stages)
@@ -42,6 +46,7 @@ class WgmmaGemm:
         self.body(a_map, a_all, b_map, b_all, c, a_shared, b_shared).launch(
             grid=(cute.ceil_div(c.shape[0], block_m), cute.ceil_div(c.shape[1], block_n), 1),
             block=(self.threads, 1, 1),
+            **launch,
         )
 
     @cute.kernel

@@ -11,10 +11,7 @@ import cutlass
 from cuda.bindings import driver
 from cute_gemms import WgmmaGemm  # after the path
 from cutlass import cute
-from cutlass.cute.nvgpu import cpasync
 from cutlass.cute.runtime import make_fake_stream, make_fake_tensor
-from cutlass.tensor_utils import LayoutEnum
-from cutlass.utils import hopper_helpers as hopper
 
 import silo
 from cute_kernels import add_kernel
@@ -42,18 +39,7 @@ class StreamGemm(WgmmaGemm):
     @cute.jit
     def __call__(self, a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, stream: driver.CUstream):
         """The launch, whose tensor maps are made of a and b."""
-        block_m, block_n, block_k = self.tile
-        self.dtype = a.element_type
-        a_shared = hopper.make_smem_layout_a(LayoutEnum.ROW_MAJOR, self.tile, self.dtype, self.stages)
-        b_shared = hopper.make_smem_layout_b(LayoutEnum.ROW_MAJOR, self.tile, self.dtype, self.stages)
-        load = cpasync.CopyBulkTensorTileG2SOp()
-        a_map, a_all = cpasync.make_tiled_tma_atom(load, a, cute.slice_(a_shared, (None, None, 0)), (block_m, block_k))
-        b_map, b_all = cpasync.make_tiled_tma_atom(load, b, cute.slice_(b_shared, (None, None, 0)), (block_n, block_k))
-        self.body(a_map, a_all, b_map, b_all, c, a_shared, b_shared).launch(
-            grid=(cute.ceil_div(c.shape[0], block_m), cute.ceil_div(c.shape[1], block_n), 1),
-            block=(self.threads, 1, 1),
-            stream=stream,
-        )
+        self.product(a, b, c, stream=stream)
 
 
 def silo_gemm(host, config):

@@ -139,6 +139,14 @@ int silo_need_bool(const struct silo_decoding *decoding, const struct silo_field
     return 0;
 }
 
+int silo_need_minor(const struct silo_decoding *decoding, const struct silo_field *field,
+                    uint32_t wanted, const char *what) {
+    if (decoding->minor >= wanted)
+        return 0;
+    return silo_refuse(decoding, field, "%s are of format 1.%u, and the file of 1.%u", what, wanted,
+                       decoding->minor);
+}
+
 int silo_need_text(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, struct silo_string *text) {
     if (node->type != SILO_JSON_TEXT)

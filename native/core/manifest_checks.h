@@ -57,6 +57,10 @@ int silo_need_integer(const struct silo_decoding *decoding, const struct silo_fi
 int silo_need_bool(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, bool *value);
 
+/* A file of at least this minor version, which added `what` ("structs"). */
+int silo_need_minor(const struct silo_decoding *decoding, const struct silo_field *field,
+                    uint32_t wanted, const char *what);
+
 /* A text of any length. */
 int silo_need_text(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, struct silo_string *text);

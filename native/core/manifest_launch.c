@@ -15,7 +15,6 @@ enum {
     MAX_CLUSTER = 1 << 16,
     MAX_ALIGN = 1 << 16,
     MAX_AXIS = 31,
-    AXES_MINOR = 3, /* the version that added them to tensor maps */
 };
 static const int64_t MAX_COUNT = (INT64_C(1) << 31) - 1, MAX_BYTES = (INT64_C(1) << 48) - 1,
                      MAX_STRIDE = (INT64_C(1) << 40) - 1;
@@ -43,13 +42,6 @@ static bool is_part(struct silo_string part) {
            part.data[before] >= '0' && part.data[before] < '0' + MAX_RANK;
 }
 
-static int need_structs(const struct silo_decoding *decoding, const struct silo_field *field) {
-    if (decoding->minor >= SILO_LAYOUTS_MINOR)
-        return 0;
-    return silo_refuse(decoding, field, "structs are of format 1.%d, and the file of 1.%u",
-                       SILO_LAYOUTS_MINOR, decoding->minor);
-}
-
 /* The members of a struct. */
 static int decode_leaves(const struct silo_decoding *decoding, const struct silo_field *field,
                          const struct silo_json *node, struct silo_layout_slot *slot) {
@@ -67,7 +59,7 @@ static int decode_leaves(const struct silo_decoding *decoding, const struct silo
     if (!good)
         return silo_refuse(decoding, field, "not a struct of an array");
     slot->form = form;
-    return need_structs(decoding, field);
+    return silo_need_minor(decoding, field, SILO_LAYOUTS_MINOR, "structs");
 }
 
 static int decode_slot(const struct silo_decoding *decoding, const struct silo_field *field,
@@ -90,7 +82,7 @@ static int decode_slot(const struct silo_decoding *decoding, const struct silo_f
     if (node->count == 3 && !is_part(slot->part))
         return silo_refuse(decoding, field, "not a parameter layout");
     if (silo_json_is(&node->items[1], "empty"))
-        return need_structs(decoding, field);
+        return silo_need_minor(decoding, field, SILO_LAYOUTS_MINOR, "structs");
     return 0;
 }
 
@@ -129,9 +121,8 @@ static int decode_axes(const struct silo_decoding *decoding, const struct silo_f
                        const struct silo_json *node, struct silo_tensor_map_info *map) {
     if (silo_need_items(decoding, field, node, MAX_RANK) != 0)
         return -1;
-    if (decoding->minor < AXES_MINOR)
-        return silo_refuse(decoding, field, "axes are of format 1.%d, and the file of 1.%u",
-                           AXES_MINOR, decoding->minor);
+    if (silo_need_minor(decoding, field, SILO_LAYOUTS_MINOR, "axes") != 0)
+        return -1;
     if (node->count != map->rank)
         return silo_refuse(decoding, field, "not the axes of a tensor map");
     struct silo_map_axis *axes = silo_decoding_array(decoding, map->rank, sizeof *axes);

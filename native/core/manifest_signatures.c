@@ -188,10 +188,8 @@ static int decode_dynamic(const struct silo_decoding *decoding, const struct sil
         good = is_axis(&axes->items[i], &made->axes[i]);
     if (!good)
         return silo_refuse(decoding, field, "not a dynamic layout");
-    if (decoding->minor < SILO_LAYOUTS_MINOR)
-        return silo_refuse(decoding, field,
-                           "dynamic layouts are of format 1.%d, and the file of 1.%u",
-                           SILO_LAYOUTS_MINOR, decoding->minor);
+    if (silo_need_minor(decoding, field, SILO_LAYOUTS_MINOR, "dynamic layouts") != 0)
+        return -1;
     *layout = made;
     return 0;
 }
@@ -327,10 +325,9 @@ int silo_decode_specialization(const struct silo_decoding *decoding, const struc
     made->has_grid = found[GRID] != NULL;
     if (made->has_grid && decode_grid(decoding, field, found[GRID], made->grid) != 0)
         return -1;
-    if ((found[EXTENTS] != NULL || made->has_grid) && decoding->minor < EXTENTS_MINOR)
-        return silo_refuse(decoding, field, "extents are of format 1.%d, and the file of 1.%u",
-                           EXTENTS_MINOR, decoding->minor);
-    return 0;
+    return found[EXTENTS] != NULL || made->has_grid
+               ? silo_need_minor(decoding, field, EXTENTS_MINOR, "extents")
+               : 0;
 }
 
 /* ---- targets ---- */

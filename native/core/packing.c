@@ -9,14 +9,22 @@ static const struct {
     const char *name;
     uint8_t abi, bits, pack;
 } abi_types[] = {
-    {"ptr", SILO_ABI_POINTER, 64, SILO_PACK_SLOT},  {"i1", SILO_ABI_BOOL, 8, SILO_PACK_SLOT},
-    {"i8", SILO_ABI_INT, 8, SILO_PACK_SLOT},        {"i16", SILO_ABI_INT, 16, SILO_PACK_SLOT},
-    {"i32", SILO_ABI_INT, 32, SILO_PACK_SLOT},      {"i64", SILO_ABI_INT, 64, SILO_PACK_SLOT},
-    {"u8", SILO_ABI_UINT, 8, SILO_PACK_SLOT},       {"u16", SILO_ABI_UINT, 16, SILO_PACK_SLOT},
-    {"u32", SILO_ABI_UINT, 32, SILO_PACK_SLOT},     {"u64", SILO_ABI_UINT, 64, SILO_PACK_SLOT},
-    {"fp16", SILO_ABI_FLOAT, 16, SILO_PACK_FP16},   {"bf16", SILO_ABI_FLOAT, 16, SILO_PACK_BF16},
-    {"fp32", SILO_ABI_FLOAT, 32, SILO_PACK_FP32},   {"fp64", SILO_ABI_FLOAT, 64, SILO_PACK_SLOT},
-    {"scratch", SILO_ABI_NULL, 64, SILO_PACK_SLOT}, {"profile", SILO_ABI_NULL, 64, SILO_PACK_SLOT},
+    {"ptr", SILO_ABI_POINTER, 64, SILO_PACK_SLOT},
+    {"i1", SILO_ABI_BOOL, 8, SILO_PACK_SLOT},
+    {"i8", SILO_ABI_INT, 8, SILO_PACK_SLOT},
+    {"i16", SILO_ABI_INT, 16, SILO_PACK_SLOT},
+    {"i32", SILO_ABI_INT, 32, SILO_PACK_SLOT},
+    {"i64", SILO_ABI_INT, 64, SILO_PACK_SLOT},
+    {"u8", SILO_ABI_UINT, 8, SILO_PACK_SLOT},
+    {"u16", SILO_ABI_UINT, 16, SILO_PACK_SLOT},
+    {"u32", SILO_ABI_UINT, 32, SILO_PACK_SLOT},
+    {"u64", SILO_ABI_UINT, 64, SILO_PACK_SLOT},
+    {"fp16", SILO_ABI_FLOAT, 16, SILO_PACK_FP16},
+    {"bf16", SILO_ABI_FLOAT, 16, SILO_PACK_BF16},
+    {"fp32", SILO_ABI_FLOAT, 32, SILO_PACK_FP32},
+    {"fp64", SILO_ABI_FLOAT, 64, SILO_PACK_SLOT},
+    {"scratch", SILO_ABI_NULL, 64, SILO_PACK_SCRATCH},
+    {"profile", SILO_ABI_NULL, 64, SILO_PACK_PROFILE},
     {"empty", SILO_ABI_NULL, 8, SILO_PACK_SLOT},
 };
 
@@ -97,6 +105,11 @@ static int take_struct(struct silo_packing *packing, const struct silo_layout_it
     return 0;
 }
 
+/* Memory of a GPU, which the launch has to give. */
+static bool takes(const struct silo_function *function, uint64_t bytes) {
+    return function->device != NULL && bytes > 0;
+}
+
 static int take_plain(const struct silo_layout_item *item, const struct silo_function *function,
                       struct silo_packed *out, silo_error *error) {
     for (size_t i = 0; i < sizeof abi_types / sizeof *abi_types; i++) {
@@ -110,11 +123,9 @@ static int take_plain(const struct silo_layout_item *item, const struct silo_fun
                                     .abi = abi_types[i].abi,
                                     .bits = abi_types[i].bits,
                                     .writes = item->writes};
-        if (hidden && abi_types[i].bits == 64 && function->device != NULL) {
-            const bool profile = strcmp(item->type, "profile") == 0;
-            if ((profile ? function->profile_bytes : function->scratch_bytes) > 0)
-                out->pack = profile ? SILO_PACK_PROFILE : SILO_PACK_SCRATCH;
-        }
+        if ((out->pack == SILO_PACK_SCRATCH && !takes(function, function->scratch_bytes)) ||
+            (out->pack == SILO_PACK_PROFILE && !takes(function, function->profile_bytes)))
+            out->pack = SILO_PACK_SLOT; /* a null pointer */
         return 0;
     }
     return silo_fail(error, SILO_ERROR_UNSUPPORTED, "not a parameter of a kernel's binary");

@@ -22,7 +22,10 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.target import CPU_LEVELS, Target
 from silo.frozen import frozen
 
-__all__ = ["CUDA_FAMILIES", "HIP_GENERIC", "runs_on"]
+__all__ = ["CUDA_FAMILIES", "FIRST_SPECIFIC", "HIP_GENERIC", "capability", "runs_on", "specific_form"]
+
+FIRST_SPECIFIC = 90
+"""The compute capability from which on NVIDIA's archs have a form of their own, such as ``sm_90a``."""
 
 # Compute capabilities that share a family, as CUDA 13 lists them; code for one member runs on it and on later ones.
 CUDA_FAMILIES: tuple[tuple[int, ...], ...] = ((100, 103), (110,), (120, 121))
@@ -88,6 +91,27 @@ def runs_on(artifact_target: Target, device_target: Target, blob_kind: str = "")
             return _cpu(artifact_target.arch, device_target.arch)
         case _:
             return _exact(artifact_target.arch, device_target.arch)
+
+
+def capability(target: Target) -> int:
+    """The compute capability of an NVIDIA target as one number; 0 where the arch is none.
+
+    >>> capability(Target.parse("cuda:sm_90a"))
+    90
+    """
+    found = _sm(target.arch)
+    return 0 if found is None else found.number
+
+
+def specific_form(target: Target) -> Target:
+    """What compilers that make code for exactly one arch make of a device's plain ``sm_90``; others as they are.
+
+    >>> str(specific_form(Target.parse("cuda:sm_100"))), str(specific_form(Target.parse("cuda:sm_86")))
+    ('cuda:sm_100a', 'cuda:sm_86')
+    """
+    found = _sm(target.arch) if target.kind == "cuda" else None
+    plain = found is not None and not found.suffix and found.number >= FIRST_SPECIFIC
+    return Target("cuda", f"{target.arch}a") if plain else target
 
 
 def _exact(built: str, device: str) -> Decision:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from silo.bundle.format import require_minor, version_of_launch
+from silo.core.launch_info import LaunchInfo
 from silo.core.values import JSON, canonical_json
 from silo.errors import BundleFormatError, SiloError
 from silo.frozen import frozen
 
-__all__ = ["HIDDEN", "Checker", "is_shown"]
+__all__ = ["HIDDEN", "Checker", "is_shown", "read_launch"]
 
 T = TypeVar("T")
 
@@ -143,3 +145,28 @@ class Checker:
         if not same:
             raise self.error(field, "not in its canonical form")
         return value
+
+
+def read_launch(data: JSON, minor: int) -> LaunchInfo:
+    """Launch info of a file of this minor version, whose numbers a driver can be given; ``ValueError`` on another."""
+    launch = LaunchInfo.from_json(data)
+    for slot in launch.layout:
+        if not isinstance(slot.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # the JSON may hold anything
+            raise TypeError(f"a layout slot's name is a string, not {slot.name!r}")
+    for size in launch.cluster:
+        if type(size) is not int or not 1 <= size <= 1 << 16:
+            raise ValueError(f"not a cluster: {launch.cluster!r}")
+    for name, value in launch.counts():
+        if not 0 <= value < 1 << 31:
+            raise ValueError(f"{name} is out of range: {value}")
+    for name in ("scratch_bytes", "profile_bytes"):
+        if getattr(launch, name) >= 1 << 48:
+            raise ValueError(f"{name} is out of range: {getattr(launch, name)}")
+    for name in ("scratch_align", "profile_align"):
+        value = getattr(launch, name)
+        if not 1 <= value <= 1 << 16 or value & (value - 1):
+            raise ValueError(f"{name} is not a power of two up to 65536: {value}")
+    if not launch.entry or not is_shown(launch.entry):
+        raise ValueError(f"not an entry symbol: {launch.entry!r}")
+    require_minor(minor, version_of_launch(launch), "such parameters")
+    return launch

@@ -7,9 +7,8 @@ from typing import cast
 
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant
-from silo.bundle.format import MAJOR
+from silo.bundle.format import MAJOR, version_of_extents, version_of_launch, version_of_specialization
 from silo.bundle.manifest import TABLES, BlobEntry
-from silo.bundle.versions import version_of_extents, version_of_launch, version_of_specialization
 from silo.core import expressions
 from silo.core.extents import extents_to_json
 from silo.core.values import JSON, canonical_json

@@ -1,4 +1,4 @@
-"""The outer layout of a .silo file: its header, limits and alignment (docs/bundle-format.md).
+"""The outer layout of a .silo file: its header, limits, alignment and versions (docs/bundle-format.md).
 
 Little-endian throughout. The file is: header (64 bytes), blobs, manifest; each blob and the manifest start at a
 multiple of 64, the bytes between are zero, and the manifest ends the file.
@@ -7,9 +7,16 @@ multiple of 64, the bytes between are zero, and the manifest ends the file.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from silo.core.launch_info import AbiType, LaunchInfo
 from silo.errors import BundleFormatError, BundleVersionError
 from silo.frozen import frozen
+
+if TYPE_CHECKING:
+    from silo.core.extents import ArrayExtents
+    from silo.core.specialization import Specialization
 
 __all__ = [
     "ALIGNMENT",
@@ -20,6 +27,7 @@ __all__ = [
     "EXPANDED_SHARE",
     "HEADER_BYTES",
     "ITEM_BYTES",
+    "KERNEL_ADDED",
     "MAGIC",
     "MAJOR",
     "MANIFEST_SHARE",
@@ -34,12 +42,17 @@ __all__ = [
     "MAX_STUDIES",
     "MAX_VARIANTS",
     "MINOR",
+    "RULES_ADDED",
     "TEXT_SHARE",
     "TRIALS_KIND",
     "Header",
     "aligned",
     "pack_header",
     "parse_header",
+    "require_minor",
+    "version_of_extents",
+    "version_of_launch",
+    "version_of_specialization",
 ]
 
 MAGIC = b"SILOBNDL"
@@ -155,3 +168,40 @@ def parse_header(data: bytes, file_bytes: int, name: str = "the file") -> Header
             f"{file_bytes - offset - length} bytes follow the manifest, which must end the file", "manifest_bytes"
         )
     return Header(major, minor, bool(flags & FLAG_ZSTD_MANIFEST), offset, length, sha256)
+
+
+# What each minor version added: a file is of the lowest version that can express it.
+_KINDS = frozenset({"kind"})
+_SPACES = frozenset({"space"})
+_EXTENTS = frozenset({"space", "extents"})
+KERNEL_ADDED = {0: frozenset[str](), 1: frozenset[str](), 2: _KINDS, 3: _KINDS}
+"""Members of a kernel that version 1.0 does not have, by minor version."""
+
+RULES_ADDED = {0: frozenset[str](), 1: _SPACES, 2: _EXTENTS, 3: _EXTENTS}
+"""The same of dispatch rules."""
+
+
+def version_of_extents(extents: Sequence[tuple[str, ArrayExtents]]) -> int:
+    """The lowest minor version that can express extents of arrays."""
+    if not extents:
+        return 0
+    from silo.core.dynamic_layout import DynamicLayout  # noqa: PLC0415  # few kernels have any
+
+    return max(3 if isinstance(one, DynamicLayout) else 2 for _, one in extents)
+
+
+def version_of_specialization(specialization: Specialization) -> int:
+    """The lowest minor version that can express a specialization."""
+    return max(version_of_extents(specialization.extents), 0 if specialization.grid is None else 2)
+
+
+def version_of_launch(launch: LaunchInfo) -> int:
+    """The lowest minor version that can express launch info."""
+    structs = any(slot.type in (AbiType.STRUCT, AbiType.EMPTY) for slot in launch.layout)
+    return 3 if structs or any(one.axes for one in launch.tensor_maps) else 0
+
+
+def require_minor(minor: int, wanted: int, what: str) -> None:
+    """``ValueError`` where a file of version ``minor`` has what only ``wanted`` can express."""
+    if minor < wanted:
+        raise ValueError(f"{what} are of format {MAJOR}.{wanted}, and the file of {MAJOR}.{minor}")

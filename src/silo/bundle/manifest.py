@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.bundle.checks import Checker
+from silo.bundle.checks import Checker, read_launch
 from silo.bundle.codec import believed
 from silo.bundle.contents import (
     Basis,
@@ -30,6 +30,7 @@ from silo.bundle.format import (
     DOCUMENT_KINDS,
     EXPANDED_SHARE,
     HEADER_BYTES,
+    KERNEL_ADDED,
     MAJOR,
     MANIFEST_SHARE,
     MAX_BLOB_BYTES,
@@ -39,14 +40,10 @@ from silo.bundle.format import (
     MAX_RULES,
     MAX_SIDECARS,
     MAX_VARIANTS,
+    RULES_ADDED,
     TRIALS_KIND,
     Header,
     aligned,
-)
-from silo.bundle.versions import (
-    KERNEL_ADDED,
-    RULES_ADDED,
-    read_launch,
     require_minor,
     version_of_extents,
     version_of_specialization,

@@ -19,12 +19,11 @@ from silo.api.trials.benches import Bench, LocalBench, benches_on, grid_at
 from silo.api.trials.evaluators import CompiledArtifacts, evaluators
 from silo.api.trials.lock_files import deployed_config
 from silo.api.trials.session_terms import refiner_of, spill_limit_of, study_seeds
-from silo.compile.toolchain import select_compiler
+from silo.compile.toolchain import select_compiler, target_kinds
 from silo.core.cases import Make
 from silo.core.config import Config
 from silo.core.device import place_of
 from silo.core.dispatch import Bucket
-from silo.core.plugins import declarations
 from silo.core.protocols import Device
 from silo.core.recipes import ArrayRecipe
 from silo.core.values import Value
@@ -147,8 +146,7 @@ def device_of(kernel: Kernel, device: Device | None) -> Device | None:
         return None
     fitting = [one for one in all_devices() if _compiles(kernel, one)]
     if not fitting:
-        takers = [one for one in declarations() if kernel.source.kind in (one.sources or (kernel.source.kind,))]
-        kinds = {kind for one in takers for kind in one.targets} or dict(absent_devices())
+        kinds = target_kinds(kernel.source.kind) or tuple(name for name, _ in absent_devices())
         absent = "".join(f"\n  - no {name}: {why.reason}" for name, why in absent_devices() if name in kinds)
         raise DeviceError(f"{kernel.name} has no device here to run on: {refusal}{absent}")
     return None if any(one.memory.is_host for one in fitting) else fitting[0]

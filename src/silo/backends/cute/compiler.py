@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Protocol, cast
 
 from silo.artifacts.inspect import inspect_binary
+from silo.artifacts.runs_on import capability, specific_form
 from silo.backends.cute.compiled_module import back_end, read_module
 from silo.backends.cute.declaration import CUTE
 from silo.backends.cute.host_link import linker
@@ -26,16 +26,14 @@ from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError, ToolchainError
 from silo.frozen import replace
 from silo.sources.cute.front_end import FRONT_END
-from silo.sources.cute.source import Host
 from silo.sources.cute.wrapper import Wrapper
+from silo.sources.kernel_source import RunsInLibrary
 
 __all__ = ["CuteCompiler"]
 
 _OLDEST = 80
 _ANY_ARCH = Target("cuda")
-_FIRST_SPECIFIC = 90  # the capability from which on archs have a form of their own
 _MOST_TRACED = 256  # some 10 KB each
-_ARCH = re.compile(r"sm_([0-9]+)([af]?)")
 
 
 class _HasWrapper(Protocol):
@@ -65,7 +63,7 @@ class CuteCompiler:
             return taken
         if not target.is_concrete:
             return Rejected(f"the target {target} names no arch and no device here gives it one; write cuda:sm_90a")
-        if (match := _ARCH.fullmatch(target.arch)) is None or int(match.group(1)) < _OLDEST:
+        if capability(target) < _OLDEST:
             return Rejected(f"the CuTe DSL compiles for sm_{_OLDEST} and later, not for {target.arch}")
         return usable()
 
@@ -77,10 +75,7 @@ class CuteCompiler:
         >>> str(CuteCompiler().artifact_target(Target.parse("cuda:sm_90")))
         'cuda:sm_90a'
         """
-        number = target.arch.removeprefix("sm_")
-        if number.isdecimal() and int(number) >= _FIRST_SPECIFIC:
-            return Target(target.kind, f"{target.arch}a")
-        return target
+        return specific_form(target)
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
         """The DSL's front end: traces the wrapper of the source under the front end's lock.
@@ -110,7 +105,7 @@ class CuteCompiler:
                     smem=wrapper.smem,
                     grid=variant.specialization.grid,
                 )
-                if getattr(source, "host", Host.SILO) is Host.DSL:
+                if isinstance(source, RunsInLibrary) and source.in_library:
                     job = replace(job, host="dsl", parameters=variant.signature.names, linker=linker().version)
                 if not traced.asked_for_arch:
                     self._keep(key, job)

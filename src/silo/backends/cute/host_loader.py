@@ -19,12 +19,11 @@ from silo.core.protocols import Device, LibraryCall
 from silo.errors import ArgumentError, DeviceError, LaunchError
 from silo.forks import Mutex, own_folder
 from silo.launch import native
-from silo.sources.cute.installation import FFI_PACKAGE, PACKAGE, dsl_version
+from silo.sources.cute.installation import FFI_PACKAGE, INSTALL, PACKAGE, dsl_version
 from silo.sources.cute.libraries import runtime_library
 
 __all__ = ["load_cuteobj"]
 
-_INSTALL = "pip install 'kernel-silo[cute]'"
 _DLPACK_CUDA = 2
 
 _lock = Mutex()
@@ -132,7 +131,7 @@ def _tvm_ffi(name: str) -> Any:  # noqa: ANN401  # the module
     except ImportError as error:
         raise DeviceError(
             f"{name}: its host code is called through tvm-ffi, which does not load ({error}): it is the package "
-            f"{FFI_PACKAGE}; {_INSTALL}"
+            f"{FFI_PACKAGE}; {INSTALL}"
         ) from error
     return tvm_ffi
 

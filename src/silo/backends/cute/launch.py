@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from silo.artifacts.inspect import BinaryKernel
+from silo.artifacts.runs_on import capability
 from silo.backends.cute.job import AXES, CuteJob, HostArgument, Role
 from silo.backends.cute.launch_call import Given, HostValue, LaunchCall, PassedParameter
 from silo.backends.cute.slots import map_slot, placed_arguments, slot_of, value_words
@@ -142,17 +143,12 @@ def _cluster(
     blocks = cluster[0] * cluster[1] * cluster[2]
     if not 1 <= blocks <= _MOST_BLOCKS:
         raise CompileError(f"a cluster of {format_block(cluster)} blocks cannot be; there are 1 to {_MOST_BLOCKS}")
-    if blocks > 1 and 0 < _number(target) < _FIRST_WITH_CLUSTERS:
+    if blocks > 1 and 0 < capability(target) < _FIRST_WITH_CLUSTERS:
         raise CompileError(
             f"it is launched in clusters of {format_block(cluster)} blocks, and {target.arch} has none; leave cluster "
             f"out, or build it for sm_{_FIRST_WITH_CLUSTERS} and later"
         )
     return cluster
-
-
-def _number(target: Target) -> int:
-    """90 of ``cuda:sm_90a``; 0 where the arch has no number."""
-    return int("".join(character for character in target.arch if character.isdecimal()) or 0)
 
 
 def _flag(
@@ -185,7 +181,7 @@ def _shared(
         if job.smem < made:
             raise CompileError(f"smem={job.smem} was said, and the kernel allocates {made} bytes; leave it out")
         made = job.smem
-    number = _number(target)
+    number = capability(target)
     limit = SHARED_BYTES.get(str(number))
     # From sm_90 on the assembler counts a block of memory that the driver keeps, beside what a block may take.
     fixed = max(0, kernel.shared_bytes - _KEPT_BYTES) if number >= _FIRST_KEPT else kernel.shared_bytes

@@ -7,7 +7,6 @@ import re
 import sys
 from functools import cache
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,14 +15,14 @@ from silo.core.values import canonical_json
 from silo.errors import DeviceError, ToolchainError
 from silo.launch.native import gpu_attributes, open_driver
 from silo.settings import child_environment
-from silo.sources.cute.installation import PACKAGE, dsl_module, dsl_version, parsed_version
+from silo.sources.cute.installation import INSTALL, PACKAGE, dsl_module, dsl_version, parsed_version
+from silo.sources.cute.libraries import folders_of
 
 __all__ = ["OLDEST", "Bindings", "bindings", "diagnosis", "dsl_identity", "require_dsl", "toolkit_version", "usable"]
 
 OLDEST = (4, 6, 3)
 """The first release that compiles in two steps (``cute.compile.to_precompiled_mlir``, ``cutlass.compiler``)."""
 
-_INSTALL = "pip install 'kernel-silo[cute]'"
 _LIBRARIES = "cutlass._mlir._mlir_libs"
 _FLAVOUR = re.compile(r"_cutlass_ir\.cu([0-9]+)\.")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -36,10 +35,10 @@ def usable() -> Decision:
     """Whether the DSL that is installed can compile here, without importing it."""
     version = dsl_version()
     if version is None:
-        return Rejected(f"{PACKAGE} is not installed; {_INSTALL}")
+        return Rejected(f"{PACKAGE} is not installed; {INSTALL}")
     if parsed_version(version) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        return Rejected(f"{PACKAGE} {version} cannot compile in two steps, {oldest} and later can; {_INSTALL}")
+        return Rejected(f"{PACKAGE} {version} cannot compile in two steps, {oldest} and later can; {INSTALL}")
     return Accepted(f"CuTe DSL {version}")
 
 
@@ -120,16 +119,15 @@ def _flavour() -> str:
         {int(match.group(1)) for path in _library_folder().iterdir() if (match := _FLAVOUR.match(path.name))}
     )
     if not installed:
-        raise ToolchainError(f"{PACKAGE} {dsl_version()} is installed without a CUDA flavour; {_INSTALL}")
+        raise ToolchainError(f"{PACKAGE} {dsl_version()} is installed without a CUDA flavour; {INSTALL}")
     driver = _driver_major() if len(installed) > 1 else None
     fitting = [major for major in installed if driver is None or major <= driver]
     return f"cu{(fitting or installed)[-1]}"
 
 
 def _library_folder() -> Path:
-    spec = find_spec("nvidia_cutlass_dsl")
-    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
-        found = Path(folder) / "dsl_packages" / "cutlass" / "_mlir" / "_mlir_libs"
+    for folder in folders_of("nvidia_cutlass_dsl"):
+        found = folder / "dsl_packages" / "cutlass" / "_mlir" / "_mlir_libs"
         if found.is_dir():
             return found
     raise ToolchainError(f"{PACKAGE} {dsl_version()} is installed, and its files are not where they were up to 4.8")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from silo.artifacts.inspect import BinaryKernel, inspect_binary
+from silo.artifacts.runs_on import FIRST_SPECIFIC, capability, specific_form
 from silo.artifacts.strip import free_of_folders
 from silo.backends.triton.declaration import TRITON
 from silo.backends.triton.layout import argument_slots, complete_layout, tensor_maps
@@ -35,7 +36,6 @@ from silo.sources.triton.facts import TtirFacts
 __all__ = ["TritonCompiler"]
 
 _BINARY_KINDS = {"cuda": "cubin", "hip": "hsaco"}
-_FIRST_SPECIFIC = 90  # from this compute capability on Triton compiles for the architecture-specific form only
 _LONGEST_MESSAGE = 1200
 
 
@@ -83,9 +83,7 @@ class TritonCompiler:
         >>> str(TritonCompiler().artifact_target(Target.parse("cuda:sm_100")))
         'cuda:sm_100a'
         """
-        if target.kind == "cuda" and target.arch[-1].isdecimal() and _capability(target) >= _FIRST_SPECIFIC:
-            return Target("cuda", f"{target.arch}a")
-        return target
+        return specific_form(target)
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
         """Triton's front end, here and now. ``sm_90`` and ``sm_90a`` give equal jobs.
@@ -190,10 +188,6 @@ def launch_info(
     )
 
 
-def _capability(target: Target) -> int:
-    return int("".join(character for character in target.arch if character.isdecimal()))
-
-
 def _unmade_form(target: Target) -> str | None:
     """Why Triton does not make code for this arch; None where it does."""
     if target.kind == "hip":
@@ -201,8 +195,8 @@ def _unmade_form(target: Target) -> str | None:
             return f"Triton makes no code for generic processors such as {target.arch}; name one, such as gfx942"
         return None
     if target.arch.endswith("f"):
-        return f"Triton makes no family-specific code; write sm_{_capability(target)} instead of {target.arch}"
-    if target.arch.endswith("a") and _capability(target) < _FIRST_SPECIFIC:
+        return f"Triton makes no family-specific code; write sm_{capability(target)} instead of {target.arch}"
+    if target.arch.endswith("a") and capability(target) < FIRST_SPECIFIC:
         return f"{target.arch} does not exist: architecture-specific forms start with sm_90a"
     return None
 

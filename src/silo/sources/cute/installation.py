@@ -11,6 +11,7 @@ from silo.errors import ToolchainError
 
 __all__ = [
     "FFI_PACKAGE",
+    "INSTALL",
     "OLDEST",
     "PACKAGE",
     "decorated_as",
@@ -25,7 +26,8 @@ FFI_PACKAGE = "apache-tvm-ffi"
 OLDEST = (4, 6)
 """The first release whose packages lie as Silo expects."""
 
-_INSTALL = "install it: pip install 'kernel-silo[cute]'"
+INSTALL = "pip install 'kernel-silo[cute]'"
+"""The cure where something of it is missing."""
 
 
 @cache
@@ -67,13 +69,15 @@ def dsl_module(name: str = "cutlass.cute") -> Any:  # noqa: ANN401  # a module o
     version = dsl_version()
     if version is not None and parsed_version(version) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        raise ToolchainError(f"{PACKAGE} {version} is installed, and Silo needs {oldest} or later; {_INSTALL}")
+        raise ToolchainError(
+            f"{PACKAGE} {version} is installed, and Silo needs {oldest} or later; install it: {INSTALL}"
+        )
     try:
         return import_module(name)
     except ImportError as error:
         if version is None:
             raise ToolchainError(
-                f"compiling CuTe kernels needs {PACKAGE}, which is not installed; {_INSTALL}"
+                f"compiling CuTe kernels needs {PACKAGE}, which is not installed; install it: {INSTALL}"
             ) from error
         raise ToolchainError(f"{PACKAGE} {version} is installed and does not load: {error}") from error
 

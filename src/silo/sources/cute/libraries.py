@@ -8,11 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from silo.core.decisions import Rejected
-from silo.sources.cute.installation import FFI_PACKAGE, PACKAGE
+from silo.sources.cute.installation import FFI_PACKAGE, INSTALL, PACKAGE
 
-__all__ = ["RUNTIME", "runtime_library", "tvm_ffi_library"]
+__all__ = ["RUNTIME", "folders_of", "runtime_library", "tvm_ffi_library"]
 
-_INSTALL = "pip install 'kernel-silo[cute]'"
 RUNTIME = "libcute_dsl_runtime.so"
 _FLAVOUR = re.compile(r"cu([0-9]+)")
 
@@ -22,7 +21,7 @@ def runtime_library(driver_major: int | None = None) -> Path | Rejected:
 
     Every flavour has a library of the same names; it launches code of any toolkit that the driver takes.
     """
-    folders = _folders("nvidia_cutlass_dsl")
+    folders = folders_of("nvidia_cutlass_dsl")
     found = {
         int(match.group(1)): path
         for folder in folders
@@ -30,7 +29,7 @@ def runtime_library(driver_major: int | None = None) -> Path | Rejected:
         if (match := _FLAVOUR.fullmatch(path.parent.parent.name))
     }
     if not found:
-        return Rejected(f"{RUNTIME} is not installed: it comes with {PACKAGE}; {_INSTALL}")
+        return Rejected(f"{RUNTIME} is not installed: it comes with {PACKAGE}; {INSTALL}")
     fitting = [major for major in found if driver_major is None or major <= driver_major]
     if not fitting:
         return Rejected(
@@ -42,14 +41,14 @@ def runtime_library(driver_major: int | None = None) -> Path | Rejected:
 
 def tvm_ffi_library() -> Path | Rejected:
     """The library of tvm-ffi."""
-    for folder in _folders("tvm_ffi"):
+    for folder in folders_of("tvm_ffi"):
         for name in ("lib/libtvm_ffi.so", "libtvm_ffi.so"):
             if (path := folder / name).is_file():
                 return path
-    return Rejected(f"tvm-ffi is not installed: it is the package {FFI_PACKAGE}; {_INSTALL}")
+    return Rejected(f"tvm-ffi is not installed: it is the package {FFI_PACKAGE}; {INSTALL}")
 
 
-def _folders(package: str) -> list[Path]:
+def folders_of(package: str) -> list[Path]:
     """Of an installed package, which is not imported."""
     try:
         spec = find_spec(package)

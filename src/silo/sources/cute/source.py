@@ -96,11 +96,6 @@ class CuteSource:
         return self.host is Host.DSL
 
     @property
-    def with_stream(self) -> bool:
-        """Whether the host function that Silo writes takes the stream: it is run, and not only read."""
-        return self.host is Host.DSL
-
-    @property
     def fingerprint(self) -> str:
         """sha256 over the kernel, what it calls and reads, and how it is launched; free of paths."""
         return self._fingerprint

@@ -171,7 +171,7 @@ def _written(
     constants = {name: value for name, value in arguments.items() if name not in forms}
     cutlass = dsl_module("cutlass")
     grid = [cutlass.Int32(1) for _ in _AXES]
-    stream = source.with_stream
+    stream = source.in_library  # the host function is run, and not only read
     if stream:
         grid.append(dsl_module("cutlass.cute.runtime").make_fake_stream(use_tvm_ffi_env_stream=True))
     # With the driver's launch the artifact says what the kernel allocates, and launch info holds the author's word

@@ -95,7 +95,7 @@ def test_each_missing_part_is_named_with_its_cure(monkeypatch, tmp_path):
     monkeypatch.setattr(host_loader, "dsl_version", lambda: "4.9.0")
     refused(r"made by nvidia-cutlass-dsl 4\.8\.1, and 4\.9\.0 is installed: .*or build the kernel again")
     monkeypatch.setattr(host_loader, "dsl_version", lambda: "4.8.1")
-    monkeypatch.setattr(libraries, "_folders", lambda _: [tmp_path])
+    monkeypatch.setattr(libraries, "folders_of", lambda _: [tmp_path])
     refused(r"libcute_dsl_runtime\.so is not installed")
     made = tmp_path / "cu14" / "lib"
     made.mkdir(parents=True)
@@ -112,7 +112,7 @@ def test_the_newest_library_that_the_driver_supports_is_taken(monkeypatch, tmp_p
     for name in ("cu12", "cu13", "cux"):
         (tmp_path / name / "lib").mkdir(parents=True)
         (tmp_path / name / "lib" / "libcute_dsl_runtime.so").write_bytes(b"")
-    monkeypatch.setattr(libraries, "_folders", lambda _: [tmp_path])
+    monkeypatch.setattr(libraries, "folders_of", lambda _: [tmp_path])
     assert "cu13" in str(libraries.runtime_library())
     assert "cu13" in str(libraries.runtime_library(14))
     assert "cu12" in str(libraries.runtime_library(12))
