@@ -81,34 +81,32 @@ ensure_old_triton() {
   fi
 }
 
-# Those between the oldest and the newest: each is unpacked alone, and takes all else from the oldest's environment.
-ensure_between_triton() { # VERSION, as 3.7.1; sets BETWEEN_VENV
-  BETWEEN_VENV="$ROOT/.venv-triton${1:0:1}${1:2:1}"
-  if [ "$(cat "$BETWEEN_VENV/silo-stamp" 2>/dev/null)" != "$1" ]; then
-    say "making ${BETWEEN_VENV##*/} with triton==$1"
-    rm -rf "$BETWEEN_VENV"
-    "$PY" -m venv --without-pip "$BETWEEN_VENV"
-    "$OLD_VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --target "$BETWEEN_VENV/triton" "triton==$1" || return 1
-    printf '%s\n' "$BETWEEN_VENV/triton" "$OLD_VENV"/lib/python3*/site-packages > "$(echo "$BETWEEN_VENV"/lib/python3*/site-packages)/silo.pth"
-    echo "$1" > "$BETWEEN_VENV/silo-stamp"
+# An environment with a few packages, each unpacked alone, that takes all else from another environment.
+ensure_beside() { # FOLDER, FOLDER of the other, PACKAGE...
+  local made=$1 base=$2 stamp wanted
+  shift 2
+  wanted="$* for $("$base/bin/python" --version)"
+  if [ "$(cat "$made/silo-stamp" 2>/dev/null)" != "$wanted" ]; then
+    say "making ${made##*/} with $1"
+    rm -rf "$made"
+    "$base/bin/python" -m venv --without-pip "$made"
+    "$PY" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target "$made/packages" "$@" || return 1
+    # As folders of a site, whose .pth files are read; the first of two packages of one name is taken.
+    printf 'import site; site.addsitedir("%s")\n' "$made/packages" "$(echo "$base"/lib/python3*/site-packages)" \
+      > "$(echo "$made"/lib/python3*/site-packages)/silo.pth"
+    echo "$wanted" > "$made/silo-stamp"
   fi
 }
 
-# The CuTe DSL and what it imports, unpacked beside all else of .venv: its own package asks for a second toolkit.
+# The Tritons between the oldest and the newest.
+ensure_between_triton() { # VERSION, as 3.7.1; sets BETWEEN_VENV
+  BETWEEN_VENV="$ROOT/.venv-triton${1:0:1}${1:2:1}"
+  ensure_beside "$BETWEEN_VENV" "$OLD_VENV" "triton==$1"
+}
+
+# The CuTe DSL and what it imports: its own package asks for a second toolkit.
 CUTE_VENV="$ROOT/.venv-cute"
 ensure_cute() {
-  local packages="$CUTE_VENV/packages" wanted
-  wanted="$CUTE for $("$PY" --version)"
-  if [ "$(cat "$CUTE_VENV/silo-stamp" 2>/dev/null)" != "$wanted" ]; then
-    say "making .venv-cute with nvidia-cutlass-dsl==$CUTE"
-    rm -rf "$CUTE_VENV"
-    "$PY" -m venv --without-pip "$CUTE_VENV"
-    "$PY" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target "$packages" "nvidia-cutlass-dsl==$CUTE" \
-      "nvidia-cutlass-dsl-libs-base==$CUTE" "nvidia-cutlass-dsl-libs-core==$CUTE" "nvidia-cutlass-dsl-libs-cu13==$CUTE" \
-      "cuda-bindings>=13,<14" "cuda-pathfinder>=1,<2" "protobuf>=5,<8" || return 1
-    # The package's own .pth file is read in a site's folder alone.
-    printf '%s\n' "$packages" "$packages/nvidia_cutlass_dsl/dsl_packages" "$VENV"/lib/python3*/site-packages \
-      > "$(echo "$CUTE_VENV"/lib/python3*/site-packages)/silo.pth"
-    echo "$wanted" > "$CUTE_VENV/silo-stamp"
-  fi
+  ensure_beside "$CUTE_VENV" "$VENV" "nvidia-cutlass-dsl==$CUTE" "nvidia-cutlass-dsl-libs-base==$CUTE" "nvidia-cutlass-dsl-libs-core==$CUTE" \
+    "nvidia-cutlass-dsl-libs-cu13==$CUTE" "cuda-bindings>=13,<14" "cuda-pathfinder>=1,<2" "protobuf>=5,<8"
 }
