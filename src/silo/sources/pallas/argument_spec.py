@@ -61,9 +61,9 @@ class ArgSpec:
     """One array of a Pallas body.
 
     Attributes:
-        block: what a program sees of it, an entry an axis: a :data:`Size`, or None for all of the axis. None: all of it.
+        block: what a program sees of it, an entry an axis: a :data:`Size`, or None for all of the axis; None for all.
         dims: which block a program has, an entry an axis: :data:`Dim`. Missing entries are None.
-        space: ``vmem``, ``smem`` or ``hbm``; by default VMEM, and HBM in the schemes whose body copies, without a block.
+        space: ``vmem``, ``smem`` or ``hbm``; by default VMEM, and HBM without a block where the body copies.
         role: ``in``, ``out`` or ``inout``. What a program does not write of an array that is ``out`` is not defined.
         pad: axes that are made longer, for ``pl.ds`` beyond the end: :data:`Pad`. What is added is zero, and is cut off
             what is written.
