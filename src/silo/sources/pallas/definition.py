@@ -103,7 +103,9 @@ def pallas(
     except SpaceError as error:
         raise SpaceError(f"{where}: {error}") from error
     chosen = tuple(dict.fromkeys(name for config in configs for name, _ in config.values))
-    reader = SpecReader(where, made_scheme, arrays, (*folded, *chosen), (*others, *(one.name for one in held)))
+    taken = (*others, *(one.name for one in held))
+    named = [one for one in _named_sizes(said.values(), scratch) if one not in (*arrays, *taken)]
+    reader = SpecReader(where, made_scheme, arrays, tuple(dict.fromkeys((*folded, *chosen, *named))), taken)
     specs = tuple(reader.array(one, said[one]) for one in arrays)
     pieces = tuple(reader.scratch(one.name, given) for one, given in zip(held, scratch, strict=True))
     axes = _axes(grid)
@@ -168,6 +170,15 @@ def _parameter(
     return Parameter(
         one.name, _SCALARS.get(element.kind, ParameterKind.INTEGER), element, specialize=False, align=False
     )
+
+
+def _named_sizes(specs: Iterable[object], scratch: Sequence[Scratch]) -> list[str]:
+    """The names among the sizes, which functions among them may read too."""
+    found: list[object] = [size for one in scratch for size in one.shape]
+    for one in specs:
+        if isinstance(one, ArgSpec):
+            found += [*(one.block or ()), *(() if one.shape is None or isinstance(one.shape, str) else one.shape)]
+    return [size for size in found if isinstance(size, str)]
 
 
 def _constant(where: str, one: inspect.Parameter) -> Parameter:
