@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from silo.backends.pallas.blocks import BlockedLaunch, blocked_launch
+from silo.backends.pallas.call_plan import CallPlan, PlannedArray, call_plan
 from silo.backends.pallas.declaration import PALLAS
 from silo.backends.pallas.export import DEVICE_KINDS, export_program
 from silo.backends.pallas.job import PallasJob
@@ -13,12 +14,12 @@ from silo.compile.identity import code_digest
 from silo.core.code_facts import CodeFacts, Lowered
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Decision, Rejected
-from silo.core.launch_info import LaunchInfo
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import Source
 from silo.core.signature import Effect
 from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
-from silo.errors import SourceError, ToolchainError
+from silo.errors import CompileError, SourceError, ToolchainError
 from silo.sources.pallas.argument_spec import Role
 from silo.sources.pallas.installation import jax_version, usable, versions
 from silo.sources.pallas.source import PallasSource
@@ -88,7 +89,7 @@ class PallasCompiler:
             program=exported,
             jax=str(jax_version()),
             calling_convention=convention,
-            plan=None,
+            plan=call_plan(launch, variant.signature, convention).to_json(),
             parameters=variant.signature.names,
         )
         return Lowered(job.to_job(variant.kernel, variant.target), PallasFacts(launch))
@@ -99,5 +100,17 @@ class PallasCompiler:
     def compile(self, job: CompileJob) -> Compiled:
         """Put the program and what calls it needs together. Raises CompileError: the job is damaged."""
         pallas = PallasJob.from_job(job)
-        launch = LaunchInfo(job.kernel, ())
+        try:
+            plan = CallPlan.from_json(pallas.plan)
+        except ValueError as error:
+            raise CompileError(f"{job.kernel}: the job is no Pallas job: {error}") from error
+        launch = LaunchInfo(job.kernel, _layout(pallas, plan), loader=plan.text)
         return Compiled(launch, CompiledBlob("jaxexp", pallas.program), log=f"jax {pallas.jax}\n")
+
+
+def _layout(job: PallasJob, plan: CallPlan) -> tuple[LayoutSlot, ...]:
+    """The parameters that the program gets, in the kernel's order: for those who look at it, the plan says the rest."""
+    found: dict[int, AbiType] = {}
+    for one in (*plan.operands, *plan.results):
+        found[one.parameter] = AbiType.POINTER if isinstance(one, PlannedArray) else AbiType(one.dtype.short)
+    return tuple(LayoutSlot(job.parameters[place], found[place]) for place in sorted(found))
