@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from silo.backends.cpu.checking.memory import Allocation
+from silo.launch.argument_memory import Allocation
 from silo.backends.cpu.checking.run import CheckedLaunch, Fault, Finding, Suspicion
 from silo.backends.cpu.checking.sites import Site, SiteKind, Use
 from silo.backends.cpu.checking.state import FaultKind

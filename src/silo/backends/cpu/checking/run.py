@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from silo.backends.cpu.checking.memory import Allocation, Region, allocation_of, holding, regions_of
+from silo.launch.argument_memory import Allocation, Region, allocation_of, holding, regions_of
 from silo.backends.cpu.checking.sites import Site, SiteKind, Use
 from silo.backends.cpu.checking.state import BoundsCell, CheckState, FaultKind, SiteCell
 from silo.core.host_arrays import require_numpy
