@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from silo.errors import ToolchainError
+from silo.garbage import seldom_collected
 
 __all__ = [
     "FFI_PACKAGE",
@@ -73,7 +74,8 @@ def dsl_module(name: str = "cutlass.cute") -> Any:  # noqa: ANN401  # a module o
             f"{PACKAGE} {version} is installed, and Silo needs {oldest} or later; install it: {INSTALL}"
         )
     try:
-        return import_module(name)
+        with seldom_collected():
+            return import_module(name)
     except ImportError as error:
         if version is None:
             raise ToolchainError(
