@@ -1,5 +1,6 @@
 """Workers start for code that will be asked for and that the store does not hold, before the first of it is lowered."""
 
+import contextlib
 from types import SimpleNamespace
 
 from fake_backend.compiler import FakeCompiler
@@ -69,8 +70,6 @@ def test_a_build_says_so_before_it_lowers_anything(monkeypatch):
 
     monkeypatch.setattr(compilation, "lowered", lower)
     plan = [PlannedVariant(variant, (), ("case",), generic=False) for variant in VARIANTS[:2]]
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         packed_code.compile_plans(one.session, [(one.source, plan)], Packing(), lambda *_: None)
-    except KeyboardInterrupt:
-        pass
     assert steps == ["warm", "lower"]
