@@ -19,10 +19,10 @@ def scratch_bytes(job: EmulatorJob) -> int:
 
 
 def quoted(text: str) -> str:
-    """A text as a literal of C++.
+    r"""A text as a literal of C++.
 
-    >>> quoted('a"b')
-    '"a\\\\"b"'
+    >>> print(quoted('a"b'))
+    "a\"b"
     """
     escaped = "".join(f"\\{c}" if c in '"\\' else c if c.isprintable() else "_" for c in text)
     return f'"{escaped}"'
