@@ -88,5 +88,6 @@ class Arena:
     def publish(self, results: Sequence[bytes]) -> None:
         """Write to the caller's arrays what a run left, where that differs from what they hold."""
         for region, held, now in zip(self.regions, self._held, results, strict=True):
-            if held != now:
-                region.write(bytearray(now))
+            left = bytearray(now)
+            if held != left:
+                region.write(left)

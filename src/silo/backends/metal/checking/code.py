@@ -18,7 +18,7 @@ from silo.errors import CheckError, LaunchError, SiloError
 from silo.forks import Mutex
 from silo.launch.native import CpuModule, LoadedKernel
 
-__all__ = ["CHECKED_FLAGS", "HOOKS", "CheckedKernel", "CheckedCode", "Doubt"]
+__all__ = ["CHECKED_FLAGS", "HOOKS", "CheckedCode", "CheckedKernel", "Doubt"]
 
 # The folder of <checked_hooks.h>.
 HOOKS = Path(__file__).parent / "runtime"
@@ -50,7 +50,7 @@ CHECKED_FLAGS = (
     "-mllvm",
     "-asan-stack=1",
     "-mllvm",
-    "-asan-globals=0",
+    "-asan-globals=1",
     "-mllvm",
     "-asan-opt=0",
     "-mllvm",
@@ -111,8 +111,8 @@ class CheckedKernel:
         self._lock = Mutex()
         self._told: set[str] = set()
         self._current: CheckedLaunch | None = None
-        self._error: BaseException | None = None
-        self._callback = _FRONT(self._front)
+        self.error: BaseException | None = None
+        self._callback = _FRONT(self.front)
         address = ctypes.cast(self._callback, ctypes.c_void_p).value
         assert address is not None
         # On the thread that launches: an interrupt ends the check there.
@@ -140,35 +140,37 @@ class CheckedKernel:
         if seeds is not None:
             limits = Limits(steps, limits.uninitialized, self._nan, tuple(seeds))
         written = frozenset(
-            slot.name for slot, effect in zip(self.launch.layout, self.effects, strict=True) if effect is not Effect.IN
+            slot.name for slot, effect in zip(self.launch.layout, self.effects, strict=True) if effect.writes
         )
         with self._lock:
-            notes: list[str] = ["pointers in memory= are not followed: a Metal kernel's arrays are its arguments"] * bool(memory)
+            notes: list[str] = []
+            if memory:
+                notes.append("memory= is not looked at: a Metal kernel's arrays are its arguments")
             self._current = CheckedLaunch(self._code.ready, self.launch, arguments, written, limits, notes)
-            self._error = None
+            self.error = None
             try:
                 yield notes
             except LaunchError:
-                if self._error is None:
+                if self.error is None:
                     raise
-                raise self._error from None
+                raise self.error from None
             finally:
                 self._current = None
-                self._error = None
+                self.error = None
                 for note in notes:
                     if note not in self._told:
                         self._told.add(note)
                         _log.info("%s: %s", self._kernel, note)
 
-    def _front(self, params: int, grid: Any, begin: int, _end: int, scratch: int | None, _context: int) -> int:  # noqa: ANN401
+    def front(self, params: int, grid: Any, begin: int, _end: int, scratch: int | None, _context: int) -> int:  # noqa: ANN401
         """Stands for the kernel. The pool calls it for each chunk of groups; the first call runs them all."""
         if begin != 0:
             return 0
         try:
-            self._error = self._run(params, cast("tuple[int, int, int]", tuple(grid[:3])), scratch or 0)
+            self.error = self._run(params, cast("tuple[int, int, int]", tuple(grid[:3])), scratch or 0)
         except BaseException as error:  # noqa: BLE001  # C cannot carry it; `over` raises it
-            self._error = error
-        return 0 if self._error is None else 1
+            self.error = error
+        return 0 if self.error is None else 1
 
     def _run(self, params: int, grid: tuple[int, int, int], scratch: int) -> SiloError | None:
         current = self._current
@@ -177,7 +179,10 @@ class CheckedKernel:
         finding = current.run(params, grid, scratch)
         if finding is not None:
             return check_error(self._kernel, current, grid, finding)
-        return self._doubted(current)
+        error = self._doubted(current)
+        if error is None:
+            current.publish()
+        return error
 
     def _doubted(self, current: CheckedLaunch) -> SiloError | None:
         doubt = self._code.doubt

@@ -120,7 +120,7 @@ class _Reader:
             self.at += 1
             value |= (byte & 0x7F) << shift
             shift += 7
-            if byte < 0x80:  # noqa: PLR2004
+            if byte < 0x80:
                 return value
 
     def signed(self) -> int:
@@ -155,7 +155,7 @@ class _Program:
         self.end = end
         self.sequences = 0
         version = reader.take("H")
-        if version != 4:  # noqa: PLR2004  # the flag that objects for checks are compiled with says 4
+        if version != 4:  # the flag that objects for checks are compiled with says 4
             raise ValueError(f"a line table of DWARF {version}")
         header = reader.take("I")
         body = reader.at + header

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from silo.backends.metal.checking.run import CheckedLaunch, Fault, Finding
-from silo.backends.metal.checking.state import AreaKind, Found, FoundKind, Suspect
+from silo.backends.metal.checking.state import Found, FoundKind, Suspect
 from silo.errors import CheckError
 
 __all__ = ["check_error"]
@@ -73,7 +73,9 @@ class _Reporter:
         match kind:
             case FoundKind.BOUNDS:
                 owner, where = self._where(found.address, found.size)
-                return _Words("out of bounds", f"a {does} out of bounds", [f"{found.size} bytes: {where}"], place, owner)
+                return _Words(
+                    "out of bounds", f"a {does} out of bounds", [f"{found.size} bytes: {where}"], place, owner
+                )
             case FoundKind.READONLY:
                 owner, where = self._where(found.address, found.size)
                 return _Words("read-only", "a write to memory that is read-only", [where], place, owner)
@@ -89,19 +91,21 @@ class _Reporter:
             case FoundKind.STACK_BOUNDS:
                 what = f"a {does} beyond a variable of the thread"
                 return _Words("out of bounds", what, [f"{found.size} bytes"], place)
+            case FoundKind.GLOBAL_BOUNDS:
+                return _Words("out of bounds", f"a {does} beyond a constant", [f"{found.size} bytes"], place)
             case FoundKind.SCOPE:
                 what = f"a {does} of a variable that lives no more"
-                return _Words("out of bounds", what, ["A pointer outlived the block that declares what it points to"], place)
+                return _Words(
+                    "out of bounds", what, ["A pointer outlived the block that declares what it points to"], place
+                )
             case FoundKind.INDEX:
                 name = (found.array_type or b"").decode(errors="replace").strip("'")
                 what = f"the index {found.index} of an array that is {name}"
                 return _Words("out of bounds", what, [], self._line(found.file, found.line))
             case _:
                 other = self._thread(found.other_thread)
-                details = [
-                    f"{found.index} live threads of the simdgroup are elsewhere, thread {other} among them: what they "
-                    "would hand over is undefined"
-                ]
+                elsewhere = f"{found.index} live threads of the simdgroup are elsewhere, thread {other} among them"
+                details = [f"{elsewhere}: what they would hand over is undefined"]
                 what = "an operation between lanes in divergent flow"
                 return _Words("divergence", what, details, self._line(found.file, found.line))
 
@@ -167,8 +171,7 @@ class _Reporter:
     def _where(self, address: int, size: int) -> tuple[str | None, str]:
         """The array that an address belongs to, or is nearest to, and where in it."""
         check = self.launch.check
-        areas = [(name, area.low, area.high, "") for name, area in self.launch.areas if area.kind == AreaKind.ARRAY]
-        areas += [(name, area.low, area.high, "") for name, area in self.launch.areas if area.kind != AreaKind.ARRAY]
+        areas = [(name, area.low, area.high, "") for name, area in self.launch.areas]
         for index in range(check.group_array_count):
             array = check.group_arrays[index]
             name = (array.name or b"").decode(errors="replace") or "threadgroup memory"
@@ -178,7 +181,9 @@ class _Reporter:
         if inside is None and not areas:
             return None, f"address {address:#x}, which lies in no array"
         name, low, high, words = inside or min(areas, key=lambda one: max(one[1] - address, address - one[2]))
-        begin = next((one.allocation.address + one.delta for one in self.launch.arena.copies if one.allocation.name == name), low)
+        begin = next(
+            (one.allocation.address + one.delta for one in self.launch.arena.copies if one.allocation.name == name), low
+        )
         where = f"byte {address - begin} of {name} ({high - low} bytes{words})"
         if address < low:
             where += f", {low - address} bytes before its start"

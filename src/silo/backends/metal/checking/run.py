@@ -21,19 +21,6 @@ SCHEDULES = (0, 1, 2, 3)
 _NAN_BYTE = 0xFF  # of what is unset: NaN as a float, -1 as an integer
 _OTHER_BYTES = (0x7E, 0xFE)  # great numbers of either sign
 _MOST_CELLS = 1 << 25
-_WIDTHS = {
-    AbiType.I1: 1,
-    AbiType.I8: 1,
-    AbiType.U8: 1,
-    AbiType.I16: 2,
-    AbiType.U16: 2,
-    AbiType.FP16: 2,
-    AbiType.BF16: 2,
-    AbiType.I32: 4,
-    AbiType.U32: 4,
-    AbiType.FP32: 4,
-}
-_WIDEST = 8
 
 
 class Fault(IntEnum):
@@ -116,6 +103,8 @@ class CheckedLaunch:
         self.check = Check()
         self.areas: list[tuple[str, Area]] = []
         self._runs = 0
+        self._first: list[bytes] = []
+        self._cells: dict[int, Any] = {}
         self._keep: list[Any] = []
 
     @property
@@ -128,7 +117,7 @@ class CheckedLaunch:
     def run(self, params: int, grid: tuple[int, int, int], scratch: int) -> Finding | None:
         """Run every group of ``grid`` in each schedule; the first thing that is wrong, or None.
 
-        Where nothing is, the caller's arrays hold what the first schedule left; else what they held before.
+        The caller's arrays hold what they held before, until :meth:`publish`.
         """
         self._grid = (ctypes.c_uint32 * 3)(*grid)
         self.total = grid[0] * grid[1] * grid[2]
@@ -140,7 +129,7 @@ class CheckedLaunch:
             if found is not None:
                 return found
             results = self.arena.results()
-            suspect, suspects = _copy(self.check.suspect), self.check.suspects
+            suspect, suspects = Suspect.from_buffer_copy(self.check.suspect), self.check.suspects
             finding = self._unset(seed, results, suspect) if suspects else None
             if finding is None and first and not self.check.any_atomic:
                 address = self._difference(first, results)
@@ -153,9 +142,15 @@ class CheckedLaunch:
             self._once(self.limits.seeds[0], _NAN_BYTE)
             return Finding("a NaN made of numbers", self.limits.seeds[0], address)
         if self.check.unordered_groups:
-            self._notes.append("threadgroups that use atomics may be ordered by them: some races between them are missed")
-        self.arena.publish(first)
+            self._notes.append(
+                "threadgroups that use atomics may be ordered by them: some races between them are missed"
+            )
+        self._first = first
         return None
+
+    def publish(self) -> None:
+        """Leave in the caller's arrays what the first schedule left."""
+        self.arena.publish(self._first)
 
     def results_of(self, ready: Ready, fill: int) -> list[bytes] | Finding:
         """What other code of the same kernel leaves in the first schedule."""
@@ -212,20 +207,20 @@ class CheckedLaunch:
         check = self.check
         check.bytes, check.claimed, check.text = 1024, 0, b""  # of the part that any kernel is lent
         check.run, check.seed, check.fill = self._runs, seed, fill
+        check.first_group = 1 + (self._runs - 1) * self.total
+        self._point_at_rows()
         check.suspects = check.any_atomic = check.unordered_groups = 0
         check.found.kind = FoundKind.NOTHING
-        code = self._ready.function(
-            self._params, self._grid, 0, self.total, self._scratch, ctypes.addressof(check)
-        )
+        code = self._ready.function(self._params, self._grid, 0, self.total, self._scratch, ctypes.addressof(check))
         if code == Fault.NONE:
             return None
-        cause = _copy(check.found) if code == Fault.CHECKED and check.found.kind else Fault(code)
+        cause = Found.from_buffer_copy(check.found) if code == Fault.CHECKED and check.found.kind else Fault(code)
         return Finding(cause, seed)
 
     def _prepare(self, params: int) -> None:
         """Parameters that point into the arena; the areas that the code may reach."""
         slots = self._launch.layout
-        given = (ctypes.c_void_p * max(len(slots), 1)).from_address(params) if slots else []
+        given: Sequence[int | None] = (ctypes.c_void_p * len(slots)).from_address(params)[:] if slots else []
         cells: list[Any] = []
         self.areas = [(one.allocation.name, self._area(one)) for one in self.arena.copies]
         for slot, address in zip(slots, given, strict=False):
@@ -234,26 +229,26 @@ class CheckedLaunch:
                 caller = ctypes.c_uint64.from_address(address).value
                 cells.append(ctypes.c_uint64(self.arena.address(slot.name, caller)))
                 continue
-            width = _WIDTHS.get(slot.type, _WIDEST)
-            cell = (ctypes.c_char * 16)()
-            ctypes.memmove(cell, address, width)
-            cells.append(cell)
-            low = ctypes.addressof(cell)
-            self.areas.append((slot.name, Area(low, low + width, low, None, None, AreaKind.SCALAR, 0)))
-        self._params = (ctypes.c_void_p * max(len(slots), 1))(*[ctypes.addressof(cell) for cell in cells])
+            cells.append(address)
+        places = [one if isinstance(one, int) else ctypes.addressof(one) for one in cells]
+        self._params = (ctypes.c_void_p * max(len(slots), 1))(*places)
         self._areas = (Area * max(len(self.areas), 1))(*[area for _, area in self.areas])
-        stretches = list(self._ready.lines.stretches())
-        starts = (ctypes.c_uint32 * len(stretches))(*[start for start, _ in stretches])
-        classes = (ctypes.c_uint8 * len(stretches))(*[int(kind) for _, kind in stretches])
         atomics = (ctypes.c_uint8 * max(self.total, 1))()
-        self._keep += [cells, starts, classes, atomics]
+        self._keep += [cells, atomics]
         check = self.check
         check.areas, check.area_count = ctypes.addressof(self._areas), len(self.areas)
-        check.row_starts, check.row_classes = ctypes.addressof(starts), ctypes.addressof(classes)
-        check.row_count, check.atomics = len(stretches), ctypes.addressof(atomics)
+        check.atomics = ctypes.addressof(atomics)
         check.arena_low, check.arena_high = self.arena.low, self.arena.high
         check.steps = self.limits.steps
         self._atomics = atomics
+
+    def _point_at_rows(self) -> None:
+        stretches = list(self._ready.lines.stretches())
+        starts = (ctypes.c_uint32 * len(stretches))(*[start for start, _ in stretches])
+        classes = (ctypes.c_uint8 * len(stretches))(*[int(kind) for _, kind in stretches])
+        self._rows = (starts, classes)
+        self.check.row_starts, self.check.row_classes = ctypes.addressof(starts), ctypes.addressof(classes)
+        self.check.row_count = len(stretches)
 
     def _area(self, one: Copied) -> Area:
         writable = int(one.allocation.writable)
@@ -270,18 +265,10 @@ class CheckedLaunch:
         if count > _MOST_CELLS:
             self._notes.append(f"{one.allocation.name} is too large to look for races in it")
             return area
-        kept = next((cells for at, cells in self._cells if at == one.region), None)
-        if kept is None:
-            kept = self._np.zeros(count * CELL_BYTES, self._np.uint8)
-            self._cells.append((one.region, kept))
-        area.cells = kept.ctypes.data
+        if one.region not in self._cells:
+            self._cells[one.region] = self._np.zeros(count * CELL_BYTES, self._np.uint8)
+        area.cells = self._cells[one.region].ctypes.data
         return area
-
-    @property
-    def _cells(self) -> list[tuple[int, Any]]:
-        if not hasattr(self, "_held_cells"):
-            self._held_cells: list[tuple[int, Any]] = []
-        return self._held_cells
 
     def _fresh(self) -> None:
         """Nothing was written yet to the arrays that the caller says hold nothing; no atomic was done."""
@@ -293,13 +280,7 @@ class CheckedLaunch:
                 self._areas[index].fresh = fresh.ctypes.data
 
 
-def _copy(one: Any) -> Any:  # noqa: ANN401  # a ctypes structure
-    return type(one).from_buffer_copy(one)
-
-
 def _floats(np: Any, value: object) -> Any:  # noqa: ANN401
     """The type of a numpy or torch array's elements, where that is a float of numpy's."""
     name = str(getattr(value, "dtype", "")).rpartition(".")[2]
     return np.dtype(name) if name in ("float16", "float32", "float64") else None
-
-

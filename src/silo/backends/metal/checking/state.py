@@ -24,14 +24,14 @@ class FoundKind(IntEnum):
     SCOPE = 7
     INDEX = 8
     DIVERGED = 9
+    GLOBAL_BOUNDS = 10
 
 
 class AreaKind(IntEnum):
     """``enum class AreaKind``."""
 
     ARRAY = 0
-    SCALAR = 1
-    GROUP = 2
+    GROUP = 1
 
 
 class Area(ctypes.Structure):

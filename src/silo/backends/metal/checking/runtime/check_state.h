@@ -12,13 +12,14 @@ enum class Kind : int {
     uninitialized = 3,
     race = 4,
     endless = 5,
-    stack_bounds = 6, // beyond a variable of a thread
-    scope = 7,        // a variable that lives no more
-    index = 8,        // beyond the type of an array
-    diverged = 9,     // lanes that do not meet where others of their simdgroup do
+    stack_bounds = 6,   // beyond a variable of a thread
+    scope = 7,          // a variable that lives no more
+    index = 8,          // beyond the type of an array
+    diverged = 9,       // lanes that do not meet where others of their simdgroup do
+    global_bounds = 10, // beyond a constant of the program
 };
 
-enum class AreaKind : unsigned { array = 0, scalar = 1, group = 2 };
+enum class AreaKind : unsigned { array = 0, group = 1 };
 
 // Of an address in the code: nobody's line, a line of Metal's library, a line that the user wrote.
 enum class PcClass : unsigned char { none = 0, library = 1, user = 2 };
@@ -64,6 +65,13 @@ struct Suspect {
     u64 address, size;
 };
 
+// A constant of the program, as clang tells of it.
+struct Global {
+    u64 low, bytes, bytes_with_gap;
+    const char *name, *file;
+    u64 spare[3];
+};
+
 struct GroupArray {
     const char *name, *file;
     u64 low, bytes;
@@ -87,8 +95,9 @@ struct Check {
     unsigned char *atomics; // by group: whether it did any on an array
     u64 arena_low, arena_high;
     unsigned area_count, row_count;
+    unsigned first_group; // the number of this run's first group
     // What is found:
-    unsigned first_group, suspects;
+    unsigned suspects;
     unsigned any_atomic, unordered_groups;
     unsigned group, thread, group_threads, group_array_count;
     unsigned shape[4]; // of the group's threads

@@ -30,12 +30,15 @@ inline Area group_areas[most_group_areas];
 inline unsigned group_area_count, group_granules;
 inline unsigned running;                 // the thread that runs
 inline bool inside;                      // a thread of a group runs
-inline unsigned group_number;            // from 1, over all runs of the object
+inline unsigned group_number;            // from 1, over all runs
 inline unsigned phase[2];                // barriers passed: of device memory, of threadgroup memory
 inline unsigned simd_phase[2][32];       // by simdgroup
 inline unsigned joined[2][most_threads]; // by thread: its simdgroup's phase when it last took part
 inline u64 left;                         // steps
 inline u64 dice;
+inline u64 host_stack;        // an address on it, deeper than what the entry holds
+inline const Global *globals; // constants of the program
+inline u64 global_count;
 inline u64 covered_low, covered_high; // what the runtime told itself that it accesses
 inline unsigned last_area;
 
@@ -122,7 +125,8 @@ SILO_METAL_PLAIN inline unsigned site_of(const Check *check, u64 pc, const void 
             break;
         }
         u64 next = at[0];
-        if (next <= reinterpret_cast<u64>(at) || next - reinterpret_cast<u64>(at) > near_stack || next % 8) {
+        if (next <= reinterpret_cast<u64>(at) || next - reinterpret_cast<u64>(at) > near_stack ||
+            next % 8) {
             break;
         }
         pc = at[1];
@@ -174,8 +178,9 @@ SILO_METAL_PLAIN inline bool ordered(const Mark &mark, unsigned kind, unsigned t
 }
 
 // Whether what `mark` did and what `thread` does now may happen in either order, and that matters.
-SILO_METAL_PLAIN inline bool conflicts(Check *check, const Mark &mark, unsigned kind, unsigned thread,
-                                       unsigned char mask, bool atomic, bool both_write) {
+SILO_METAL_PLAIN inline bool conflicts(Check *check, const Mark &mark, unsigned kind,
+                                       unsigned thread, unsigned char mask, bool atomic,
+                                       bool both_write) {
     if (!mark.group || !(mark.mask & mask) || (mark.atomic && atomic)) {
         return false;
     }
@@ -194,8 +199,9 @@ SILO_METAL_PLAIN inline bool conflicts(Check *check, const Mark &mark, unsigned 
     return true;
 }
 
-[[noreturn]] SILO_METAL_PLAIN inline void race(Check *check, const Mark &mark, u64 address, u64 size,
-                                               bool write, bool other_write, int area, unsigned site) {
+[[noreturn]] SILO_METAL_PLAIN inline void race(Check *check, const Mark &mark, u64 address,
+                                               u64 size, bool write, bool other_write, int area,
+                                               unsigned site) {
     Found *found = claim(check, Kind::race);
     found->site = site;
     found->address = address;
@@ -205,12 +211,13 @@ SILO_METAL_PLAIN inline bool conflicts(Check *check, const Mark &mark, unsigned 
     found->other_thread = mark.thread;
     found->other_site = mark.site;
     found->other_write = other_write;
-    found->other_group = mark.group == group_number ? found->group : mark.group - check->first_group;
+    found->other_group =
+        mark.group == group_number ? found->group : mark.group - check->first_group;
     stop();
 }
 
-SILO_METAL_PLAIN inline void mark_cells(Check *check, const Area &area, int index, u64 address, u64 size,
-                                        bool write, bool atomic, unsigned site) {
+SILO_METAL_PLAIN inline void mark_cells(Check *check, const Area &area, int index, u64 address,
+                                        u64 size, bool write, bool atomic, unsigned site) {
     unsigned kind = area.kind == AreaKind::group ? 1 : 0;
     unsigned thread = running;
     Mark now = {};
@@ -250,7 +257,8 @@ SILO_METAL_PLAIN inline void mark_cells(Check *check, const Area &area, int inde
         }
         if (kind == 1 && (cell.written_by != group_number || (cell.written & mask) != mask) &&
             check->suspects++ == 0) {
-            check->suspect = {site, thread, group_index(), static_cast<unsigned>(index), address, size};
+            check->suspect = {site,    thread, group_index(), static_cast<unsigned>(index),
+                              address, size};
         }
         // Two readers that differ are enough: of any later writer, one of them is another.
         if (cell.reader.group == now.group && cell.reader.phase == now.phase &&
@@ -279,6 +287,9 @@ SILO_METAL_PLAIN inline void bounds(Check *check, u64 address, u64 size, bool wr
 SILO_METAL_PLAIN inline bool on_stack(Check *check, u64 address, u64 size, bool write, u64 pc,
                                       const void *frame) {
     Page *page = page_of(address, false);
+    if (address > host_stack && address - host_stack < near_stack) {
+        return true; // what the entry holds: scalars
+    }
     u64 distance = address > reinterpret_cast<u64>(frame) ? address - reinterpret_cast<u64>(frame)
                                                           : reinterpret_cast<u64>(frame) - address;
     if (!page) {
@@ -321,10 +332,31 @@ SILO_METAL_PLAIN inline bool on_stack(Check *check, u64 address, u64 size, bool 
     return known || distance < near_stack;
 }
 
+// A constant of the program, or the runtime's own.
+SILO_METAL_PLAIN inline void in_object(Check *check, u64 address, u64 size, bool write, u64 pc,
+                                       const void *frame) {
+    for (u64 i = 0; i < global_count; i++) {
+        const Global &one = globals[i];
+        if (address < one.low || address >= one.low + one.bytes_with_gap) {
+            continue;
+        }
+        if (address + size > one.low + one.bytes && class_of(check, pc) == PcClass::user) {
+            Found *found = claim(check, Kind::global_bounds);
+            found->site = site_of(check, pc, frame);
+            found->address = address;
+            found->size = size;
+            found->write = write;
+            stop();
+        }
+        return;
+    }
+}
+
 SILO_METAL_PLAIN inline const Area *area_of(Check *check, u64 address, int *index) {
     unsigned count = check->area_count, total = count + group_area_count;
     for (unsigned i = 0; i < total; i++) {
-        unsigned at = i == 0 && last_area < total ? last_area : i - (i <= last_area && last_area < total);
+        unsigned at =
+            i == 0 && last_area < total ? last_area : i - (i <= last_area && last_area < total);
         const Area &area = at < count ? check->areas[at] : group_areas[at - count];
         if (address >= area.low && address < area.high) {
             last_area = at;
@@ -345,8 +377,10 @@ SILO_METAL_PLAIN inline void access(u64 address, u64 size, bool write, bool atom
     int index = -1;
     const Area *area = area_of(check, address, &index);
     if (!area) {
-        if (address >= reinterpret_cast<u64>(__ehdr_start) && address < reinterpret_cast<u64>(_end)) {
-            return; // a constant of the program, or the runtime's own
+        if (address >= reinterpret_cast<u64>(__ehdr_start) &&
+            address < reinterpret_cast<u64>(_end)) {
+            in_object(check, address, size, write, pc, frame);
+            return;
         }
         bool arena = address >= check->arena_low && address < check->arena_high;
         if (!arena && (on_stack(check, address, size, write, pc, frame) ||
@@ -419,7 +453,8 @@ SILO_METAL_PLAIN inline void set_shadow(u64 shadow, u64 count, unsigned char val
         page->state[index] = ends ? unknown : value;
         page->fresh[index] = begins ? 0xFF : 0;
         if (begins) {
-            fill_bytes(reinterpret_cast<void *>(address), static_cast<unsigned char>(check->fill), 8);
+            fill_bytes(reinterpret_cast<void *>(address), static_cast<unsigned char>(check->fill),
+                       8);
         }
     }
 }
@@ -437,10 +472,7 @@ SILO_METAL_PLAIN inline void begin_group(Group &g) {
     if (!check) {
         return;
     }
-    if (check->run != run_number) {
-        run_number = check->run;
-        check->first_group = group_number + 1;
-    }
+    run_number = check->run;
     group_number = check->first_group + group_index();
     phase[0] = phase[1] = 0;
     fill_bytes(simd_phase, 0, sizeof simd_phase);
@@ -449,6 +481,7 @@ SILO_METAL_PLAIN inline void begin_group(Group &g) {
         check->threads[i].line = 0;
         check->threads[i].file = nullptr;
     }
+    host_stack = reinterpret_cast<u64>(__builtin_frame_address(0));
     group_area_count = group_granules = 0;
     last_area = 0;
     covered_low = covered_high = 0;
@@ -534,8 +567,8 @@ SILO_METAL_PLAIN inline void pass_simd(Group &, unsigned simdgroup, unsigned mas
     if (check && live & ~mask) {
         running = simdgroup * simd_width + static_cast<unsigned>(__builtin_ctz(mask));
         Found *found = claim(check, Kind::diverged);
-        found->other_thread =
-            static_cast<int>(simdgroup * simd_width + static_cast<unsigned>(__builtin_ctz(live & ~mask)));
+        found->other_thread = static_cast<int>(simdgroup * simd_width +
+                                               static_cast<unsigned>(__builtin_ctz(live & ~mask)));
         found->file = place.file;
         found->line = place.line;
         found->index = __builtin_popcount(live & ~mask);
@@ -565,7 +598,8 @@ SILO_METAL_PLAIN inline void threadgroup_array(Group &, const char *name, void *
         return;
     }
     Area &area = group_areas[group_area_count++];
-    area = {low, low + bytes, low & ~3ull, group_cells + group_granules, nullptr, AreaKind::group, 1};
+    area = {low, low + bytes, low & ~3ull, group_cells + group_granules, nullptr, AreaKind::group,
+            1};
     group_granules += granules;
     unsigned number = group_area_count - 1;
     check->group_arrays[number] = {name, place.file, low, bytes, place.line, 0};
@@ -577,8 +611,8 @@ SILO_METAL_PLAIN inline bool access(const volatile void *memory, unsigned long b
                                     bool atomic, Place) {
     u64 address = reinterpret_cast<u64>(memory);
     covered_low = covered_high = 0;
-    checked::access(address, bytes, write, atomic, reinterpret_cast<u64>(__builtin_return_address(0)),
-                    __builtin_frame_address(0));
+    checked::access(address, bytes, write, atomic,
+                    reinterpret_cast<u64>(__builtin_return_address(0)), __builtin_frame_address(0));
     covered_low = address;
     covered_high = address + bytes;
     return true;
@@ -588,11 +622,11 @@ SILO_METAL_PLAIN inline bool access(const volatile void *memory, unsigned long b
 
 // ---- what clang's instrumentation calls
 
-#define SILO_METAL_ACCESS(NAME, SIZE, WRITE)                                                          \
-    SILO_METAL_CALLBACK void __asan_##NAME##_noabort(unsigned long address) {                         \
-        silo_metal::checked::access(address, SIZE, WRITE, false,                                      \
-                                    reinterpret_cast<unsigned long>(__builtin_return_address(0)),     \
-                                    __builtin_frame_address(0));                                      \
+#define SILO_METAL_ACCESS(NAME, SIZE, WRITE)                                                       \
+    SILO_METAL_CALLBACK void __asan_##NAME##_noabort(unsigned long address) {                      \
+        silo_metal::checked::access(address, SIZE, WRITE, false,                                   \
+                                    reinterpret_cast<unsigned long>(__builtin_return_address(0)),  \
+                                    __builtin_frame_address(0));                                   \
     }
 SILO_METAL_ACCESS(load1, 1, false)
 SILO_METAL_ACCESS(load2, 2, false)
@@ -639,9 +673,9 @@ SILO_METAL_CALLBACK void *__asan_memset(void *to, int value, unsigned long size)
     return __builtin_memset(to, value, size);
 }
 
-#define SILO_METAL_SHADOW(NAME, VALUE)                                                                \
-    SILO_METAL_CALLBACK void __asan_set_shadow_##NAME(unsigned long shadow, unsigned long count) {    \
-        silo_metal::checked::set_shadow(shadow, count, VALUE);                                        \
+#define SILO_METAL_SHADOW(NAME, VALUE)                                                             \
+    SILO_METAL_CALLBACK void __asan_set_shadow_##NAME(unsigned long shadow, unsigned long count) { \
+        silo_metal::checked::set_shadow(shadow, count, VALUE);                                     \
     }
 SILO_METAL_SHADOW(00, 0x00)
 SILO_METAL_SHADOW(01, 0x01)
@@ -657,6 +691,12 @@ SILO_METAL_SHADOW(f3, 0xF3)
 SILO_METAL_SHADOW(f5, 0xF5)
 SILO_METAL_SHADOW(f8, 0xF8)
 
+SILO_METAL_CALLBACK void __asan_register_globals(const silo_metal::Global *all,
+                                                 unsigned long count) {
+    silo_metal::checked::globals = all;
+    silo_metal::checked::global_count = count;
+}
+SILO_METAL_CALLBACK void __asan_unregister_globals(const silo_metal::Global *, unsigned long) {}
 SILO_METAL_CALLBACK void __asan_handle_no_return() {}
 SILO_METAL_CALLBACK void __asan_poison_stack_memory(unsigned long, unsigned long) {}
 SILO_METAL_CALLBACK void __asan_unpoison_stack_memory(unsigned long, unsigned long) {}
@@ -680,7 +720,8 @@ struct SiloMetalOutOfBounds {
     unsigned line, column;
     const SiloMetalArrayType *array, *index;
 };
-SILO_METAL_CALLBACK void __ubsan_handle_out_of_bounds(SiloMetalOutOfBounds *what, unsigned long index) {
+SILO_METAL_CALLBACK void __ubsan_handle_out_of_bounds(SiloMetalOutOfBounds *what,
+                                                      unsigned long index) {
     using namespace silo_metal;
     Check *check = checked::state();
     if (!check || !checked::inside) {
@@ -692,8 +733,9 @@ SILO_METAL_CALLBACK void __ubsan_handle_out_of_bounds(SiloMetalOutOfBounds *what
     // Bit 0 says signed, the others the logarithm of the width.
     unsigned width = 1u << (what->index->info >> 1);
     bool is_signed = what->index->info & 1;
-    found->index = is_signed && width < 64 ? static_cast<long>(index << (64 - width)) >> (64 - width)
-                                           : static_cast<long>(index);
+    found->index = is_signed && width < 64
+                       ? static_cast<long>(index << (64 - width)) >> (64 - width)
+                       : static_cast<long>(index);
     found->array_type = what->array->name;
     checked::stop();
 }
