@@ -17,7 +17,7 @@ from silo.core.decisions import Decision, Rejected
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import Source
 from silo.core.signature import Effect
-from silo.core.target import Target
+from silo.core.target import CPU_LEVELS, Target
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError, ToolchainError
 from silo.sources.pallas.argument_spec import Role
@@ -66,8 +66,13 @@ class PallasCompiler:
         return usable()
 
     def artifact_target(self, target: Target) -> Target:
-        """The same."""
-        return target
+        """A CPU's lowest level, for jax makes machine code of the program when it is loaded; else the same.
+
+        >>> str(PallasCompiler().artifact_target(Target.parse("cpu:x86-64-v4")))
+        'cpu:x86-64-v2'
+        """
+        family = next((levels for levels in CPU_LEVELS.values() if target.arch in levels), ())
+        return Target("cpu", family[0]) if target.kind == "cpu" and family else target
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
         """Trace the body and export it.
@@ -84,7 +89,8 @@ class PallasCompiler:
         program = make_program(
             source, launch, source.constants(variant), interpret=interpret, limit=launch.vmem_limit_bytes
         )
-        exported, convention = export_program(program, variant.target, variant.kernel)
+        target = self.artifact_target(variant.target)
+        exported, convention = export_program(program, target, variant.kernel)
         job = PallasJob(
             program=exported,
             jax=str(jax_version()),
@@ -92,7 +98,7 @@ class PallasCompiler:
             plan=call_plan(launch, variant.signature, convention).to_json(),
             parameters=variant.signature.names,
         )
-        return Lowered(job.to_job(variant.kernel, variant.target), PallasFacts(launch))
+        return Lowered(job.to_job(variant.kernel, target), PallasFacts(launch))
 
     def warm_up(self) -> None:
         """Nothing: the worker needs no jax."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from silo.backends.pallas.blocks import BlockedArray, BlockedLaunch, PassedScalar
 from silo.core.dtypes import DType
@@ -138,8 +138,8 @@ def _index(source: PallasSource, launch: BlockedLaunch, one: BlockedArray, *give
         return block_index(one.dims, programs)
     function = next(spec.index for spec in source.arrays if spec.name == one.name)
     assert function is not None  # it is indexed
-    found = function(*programs[: source.index_axes[one.name]], *prefetched)
-    return tuple(found) if isinstance(found, tuple | list) else (found,)
+    found: Any = function(*programs[: source.index_axes[one.name]], *prefetched)
+    return tuple(cast("Sequence[Any]", found)) if isinstance(found, tuple | list) else (found,)
 
 
 def _scratch(kind: ScratchKind, shape: tuple[int, ...], element: DType | None, pltpu: Any) -> Any:  # noqa: ANN401

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import BuiltinFunctionType, FunctionType
-from typing import Any
+from typing import Any, cast
 
 from silo.core.values import JSON, FunctionValue, Value, digest
 from silo.errors import SourceError
@@ -59,6 +59,6 @@ class _Reached(ReachedObjects):
         return dtype_of(value) or NOT_SPECIAL
 
     def refuse(self, value: Any, name: str) -> None:  # noqa: ANN401
-        kind = type(value)
+        kind = cast("type[object]", type(value))
         if kind.__module__.startswith("cutlass._mlir"):  # even its text may need a context that is gone
             raise SourceError(f"the kernel reads {name}, a value of an earlier trace ({kind.__name__}): make it anew")

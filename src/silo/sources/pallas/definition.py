@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from silo.core.config import Config
 from silo.core.dtypes import DTypeKind
@@ -191,7 +191,8 @@ def _constant(where: str, one: inspect.Parameter) -> Parameter:
 
 def _axes(grid: object) -> int:
     """How many axes of a grid a body may ask for: as many as a tuple has; 3 where a function or each call says them."""
-    return len(grid) if isinstance(grid, tuple | list) and 1 <= len(grid) <= _AXES else _AXES
+    axes = len(cast("Sequence[object]", grid)) if isinstance(grid, tuple | list) else 0
+    return axes if 1 <= axes <= _AXES else _AXES
 
 
 def _check_axes(where: str, specs: Sequence[ArraySpec], axes: int, semantics: Sequence[str] | None) -> None:

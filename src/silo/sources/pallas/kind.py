@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.sources.callables import plain_callable
 from silo.sources.declaration import Declaration
 from silo.sources.kernel_source import KernelSource
 from silo.sources.pallas import installation
+
+if TYPE_CHECKING:
+    from silo.core.findings import Finding
 
 __all__ = ["Kind"]
 
@@ -47,3 +50,9 @@ class Kind:
     def versions(self) -> Mapping[str, str]:
         """Those of jax and what it needs, where they are installed."""
         return installation.versions()
+
+    def findings(self) -> Sequence[Finding]:
+        """Whether the jax that is installed can be used, and whether the compiler for TPUs is here."""
+        from silo.sources.pallas.findings import findings  # noqa: PLC0415  # for ``silo doctor`` alone
+
+        return findings()

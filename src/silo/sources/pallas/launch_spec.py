@@ -222,8 +222,7 @@ class SpecReader:
 
     @staticmethod
     def _dim(what: str, given: Any) -> Dim:  # noqa: ANN401
-        parts = given if isinstance(given, tuple) else (given,)
-        numbers = cast("tuple[object, ...]", parts)
+        numbers = cast("tuple[object, ...]", given) if isinstance(given, tuple) else (given,)
         if given is not None and (
             len(numbers) not in (1, 3)
             or (isinstance(given, tuple) and len(numbers) == 1)

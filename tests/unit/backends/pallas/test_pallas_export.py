@@ -13,7 +13,7 @@ jax = pytest.importorskip("jax", reason="jax is not installed here; tests/pallas
 
 import pallas_kernels_for_tests as bodies  # noqa: E402  # needs jax
 from silo import ArgSpec  # noqa: E402
-from silo.backends.pallas.blocks import blocked_launch  # noqa: E402
+from silo.backends.pallas.blocks import PassedScalar, blocked_launch  # noqa: E402
 from silo.backends.pallas.compiler import PallasCompiler  # noqa: E402
 from silo.backends.pallas.job import PallasJob  # noqa: E402
 from silo.core.signature import Effect  # noqa: E402
@@ -48,7 +48,7 @@ def run(source, arguments, grid=(1,), config=None):
     launch, job = exported(source, arguments, grid, config)
     program = jax.export.deserialize(bytearray(job.program))
     given = [
-        value if isinstance(value := arguments[one.name], np.ndarray) else np.array([value], str(one.operand))
+        np.array([arguments[one.name]], str(one.operand)) if isinstance(one, PassedScalar) else arguments[one.name]
         for one in launch.operands
     ]
     results = jax.jit(program.call)(*given)

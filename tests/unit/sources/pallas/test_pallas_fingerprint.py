@@ -73,6 +73,6 @@ def test_what_has_no_canonical_form_is_refused():
 def test_constants_are_plain_values_dtypes_and_functions():
     assert constant_value([1, 2.5, "a", None]) == (1, 2.5, "a", None)
     assert constant_value(np.dtype("int8")) == constant_value(np.int8) == dtype("int8")
-    assert constant_value(bodies.add).name == "add"
+    assert getattr(constant_value(bodies.add), "name", "") == "add"
     with pytest.raises(TypeError, match="cannot be a constexpr"):
         constant_value(object())
