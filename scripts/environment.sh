@@ -9,6 +9,8 @@ TORCH=torch==2.13.0
 TRITON=triton==3.9.0
 TVM_FFI=apache-tvm-ffi==0.1.15.post2
 CUTE=4.8.1
+JAX=0.10.2
+LIBTPU=0.0.42.1
 OLD_TRITON=3.6.0
 BETWEEN_TRITONS="3.7.1 3.8.0"
 KERNEL_LIBRARIES=(liger-kernel==0.8.5 conch-triton-kernels==1.3 fla-core==0.6.0 einops==0.8.2)
@@ -109,4 +111,10 @@ CUTE_VENV="$ROOT/.venv-cute"
 ensure_cute() {
   ensure_beside "$CUTE_VENV" "$VENV" "nvidia-cutlass-dsl==$CUTE" "nvidia-cutlass-dsl-libs-base==$CUTE" "nvidia-cutlass-dsl-libs-core==$CUTE" \
     "nvidia-cutlass-dsl-libs-cu13==$CUTE" "cuda-bindings>=13,<14" "cuda-pathfinder>=1,<2" "protobuf>=5,<8"
+}
+
+# jax with what Pallas needs, and the compiler for TPUs, which needs none.
+PALLAS_VENV="$ROOT/.venv-pallas"
+ensure_pallas() {
+  ensure_beside "$PALLAS_VENV" "$VENV" "jax==$JAX" "jaxlib==$JAX" "flatbuffers>=24.3" "opt_einsum>=3.4,<4" "scipy>=1.14,<2" "absl-py>=2,<3" "libtpu==$LIBTPU"
 }

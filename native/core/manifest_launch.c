@@ -218,13 +218,14 @@ enum {
     BLOCK = REQUIRED,
     TENSOR_MAPS,
     COUNTS_BLOCKS,
+    LOADER,
     COUNT
 };
 static const char *const NAMES[COUNT] = {
     "entry",        "layout",        "num_warps",     "threads",       "cluster",
     "shared_bytes", "scratch_bytes", "scratch_align", "profile_bytes", "profile_align",
     "cooperative",  "pdl",           "registers",     "spills",        "block",
-    "tensor_maps",  "counts_blocks"};
+    "tensor_maps",  "counts_blocks", "loader"};
 
 static int option_order(const void *left, const void *right) {
     const struct silo_launch_option *a = left, *b = right;
@@ -337,6 +338,19 @@ static int decode_counts_blocks(const struct silo_decoding *decoding,
                : silo_refuse(decoding, field, "not launch info: counts_blocks");
 }
 
+/* What only a library's loader reads: there is none here, and no driver is given it. */
+static int check_loader(const struct silo_decoding *decoding, const struct silo_field *field,
+                        const struct silo_json *node) {
+    struct silo_string text;
+    if (node == NULL)
+        return 0;
+    if (silo_need_text(decoding, field, node, &text) != 0)
+        return -1;
+    return text.length != 0
+               ? silo_need_minor(decoding, field, SILO_LAYOUTS_MINOR, "a loader's text")
+               : silo_refuse(decoding, field, "not launch info: loader");
+}
+
 int silo_decode_launch(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, struct silo_launch_info *launch) {
     const struct silo_json *found[COUNT];
@@ -372,7 +386,8 @@ int silo_decode_launch(const struct silo_decoding *decoding, const struct silo_f
         decode_sizes(decoding, field, found[CLUSTER], MAX_CLUSTER, "a cluster", launch->cluster) !=
             0)
         return -1;
-    return decode_counts_blocks(decoding, field, found[COUNTS_BLOCKS], launch) != 0
+    return check_loader(decoding, field, found[LOADER]) != 0 ||
+                   decode_counts_blocks(decoding, field, found[COUNTS_BLOCKS], launch) != 0
                ? -1
                : decode_block(decoding, field, found[BLOCK], launch);
 }

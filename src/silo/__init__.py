@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from silo.launch.scratch import set_allocator
     from silo.sources.binary.definition import Binary, binary
     from silo.sources.cute.definition import cute
+    from silo.sources.pallas.argument_spec import ArgSpec, Scratch
+    from silo.sources.pallas.definition import pallas
     from silo.version import __version__
 
 __all__ = [
+    "ArgSpec",
     "Binary",
     "Buffer",
     "Case",
@@ -37,6 +40,7 @@ __all__ = [
     "KernelFunction",
     "Kernels",
     "LaunchEvent",
+    "Scratch",
     "SiloError",
     "Space",
     "Target",
@@ -56,6 +60,7 @@ __all__ = [
     "next_pow2",
     "nvtx_ranges",
     "on_launch",
+    "pallas",
     "select",
     "set_allocator",
     "torch_annotations",
@@ -63,6 +68,7 @@ __all__ = [
 
 _HOMES = {
     "__version__": "silo.version",
+    "ArgSpec": "silo.sources.pallas.argument_spec",
     "Binary": "silo.sources.binary.definition",
     "Buffer": "silo.launch.buffers",
     "Case": "silo.core.cases",
@@ -72,6 +78,7 @@ _HOMES = {
     "KernelFunction": "silo.api.kernels.kernel",
     "Kernels": "silo.api.kernels.bundle",
     "LaunchEvent": "silo.launch.hooks",
+    "Scratch": "silo.sources.pallas.argument_spec",
     "SiloError": "silo.errors",
     "Space": "silo.core.space",
     "Target": "silo.core.target",

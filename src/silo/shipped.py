@@ -13,6 +13,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "binary": "silo.backends.binary.declaration:BINARY",
         "cpu": "silo.backends.cpu.declaration:CPU",
         "cute": "silo.backends.cute.declaration:CUTE",
+        "pallas": "silo.backends.pallas.declaration:PALLAS",
         "triton": "silo.backends.triton.declaration:TRITON",
     },
     "silo.devices": {
@@ -22,10 +23,12 @@ SHIPPED: dict[str, dict[str, str]] = {
     },
     "silo.loaders": {
         "cuteobj": "silo.backends.cute.declaration:CUTEOBJ",
+        "jaxexp": "silo.backends.pallas.declaration:JAXEXP",
     },
     "silo.sources": {
         "binary": "silo.sources.binary.kind:Kind",
         "cute": "silo.sources.cute.kind:Kind",
+        "pallas": "silo.sources.pallas.kind:Kind",
         "triton": "silo.sources.triton.kind:Kind",
     },
 }
@@ -57,6 +60,7 @@ BLOB_KINDS: dict[str, tuple[bool, bool]] = {
     "cubin": (False, False),
     "cuteobj": (True, False),
     "hsaco": (False, False),
+    "jaxexp": (True, False),
     "ptx": (False, False),
     "so": (True, False),
     "ttir": (False, True),

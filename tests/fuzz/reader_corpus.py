@@ -130,6 +130,7 @@ def _launch(random: Random) -> LaunchInfo:
         tensor_maps=maps if random.random() < 0.5 else (),
         options=(("cpu_chunk", 3), ("cpu_threads", 1)) if random.random() < 0.5 else (),
         counts_blocks=random.random() < 0.5,
+        loader="[1]" if random.random() < 0.2 else "",
     )
 
 

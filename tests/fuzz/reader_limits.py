@@ -152,6 +152,7 @@ def _launch(manifest: Any, random: Random) -> None:
             ("entry", ("", " ", "\xad", "a" * 2000, 5)),
             ("tensor_maps", ([], None, {}, 0)),
             ("counts_blocks", (True, False, 1, None)),
+            ("loader", ("{}", "", "\xad", None, {}, 1)),
             ("cooperative", (1, 0, None, True, False)),
         )
     )

@@ -85,6 +85,7 @@ LAUNCHES = st.builds(
     cooperative=st.booleans(),
     pdl=st.booleans(),
     counts_blocks=st.booleans(),
+    loader=st.sampled_from(["", "{}"]),
     registers=st.none() | SIZES,
     spills=st.none() | SIZES,
 )

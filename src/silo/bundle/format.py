@@ -198,7 +198,7 @@ def version_of_specialization(specialization: Specialization) -> int:
 def version_of_launch(launch: LaunchInfo) -> int:
     """The lowest minor version that can express launch info."""
     structs = any(slot.type in (AbiType.STRUCT, AbiType.EMPTY) for slot in launch.layout)
-    return 3 if structs or any(one.axes for one in launch.tensor_maps) else 0
+    return 3 if structs or launch.loader or any(one.axes for one in launch.tensor_maps) else 0
 
 
 def require_minor(minor: int, wanted: int, what: str) -> None:

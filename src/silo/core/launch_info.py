@@ -23,7 +23,7 @@ _MAX_LEAVES = 1 + 2 * _MAX_RANK
 _LEAF_PART = r"(shape|stride)\.[0-4]"
 _MAX_SLOTS = 16 * MAX_PARAMETERS  # a tensor descriptor has up to 13
 # Members of launch info that are left out where they are the default.
-_OPTIONAL = frozenset({"block", "tensor_maps", "counts_blocks"})
+_OPTIONAL = frozenset({"block", "tensor_maps", "counts_blocks", "loader"})
 
 
 class AbiType(Enum):
@@ -247,6 +247,7 @@ class LaunchInfo:
     A grid counts programs, of a cluster each; with ``counts_blocks`` it counts blocks, and is refused where ``cluster``
     does not divide it. It is False where a cluster is one block, which is the same.
     ``tensor_maps`` has one entry for each parameter of type ``tensormap`` in the layout, in its order.
+    ``loader`` is what only the loader of its kind of blobs reads: text of whatever form it has; "" where there is none.
     """
 
     entry: str
@@ -267,6 +268,7 @@ class LaunchInfo:
     tensor_maps: tuple[TensorMap, ...] = ()
     options: tuple[tuple[str, int], ...] = ()
     counts_blocks: bool = False
+    loader: str = ""
 
     def __post_init__(self) -> None:
         """``ValueError`` for a block of other than ``threads`` threads."""
@@ -308,6 +310,8 @@ class LaunchInfo:
             del data["tensor_maps"]
         if not self.counts_blocks:
             del data["counts_blocks"]
+        if not self.loader:
+            del data["loader"]
         del data["options"]
         return data | dict(self.options)
 
@@ -320,7 +324,7 @@ class LaunchInfo:
         if (
             not required <= set(members)
             or not all(is_launch_option(name) for name in options)
-            or not all(members.get(name, True) for name in ("tensor_maps", "counts_blocks", *options))
+            or not all(members.get(name, True) for name in ("tensor_maps", "counts_blocks", "loader", *options))
         ):
             raise malformed("launch info", data)
         layout = tuple(
@@ -353,6 +357,7 @@ class LaunchInfo:
             tensor_maps=tuple(TensorMap.from_json(item) for item in maps),
             options=tuple((name, natural(name)) for name in options),
             counts_blocks=read_bool(members.get("counts_blocks", False), "the counts_blocks flag of launch info"),
+            loader=read_text(members.get("loader", ""), "what the loader reads of launch info"),
         )
         idle = "counts_blocks" in members and not made.counts_blocks
         if idle or ("block" in members and made.block == made._line):  # which is never written

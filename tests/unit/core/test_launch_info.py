@@ -80,6 +80,17 @@ def test_json_says_what_a_grid_counts_where_clusters_make_a_difference():
             LaunchInfo.from_json({**data, **wrong})
 
 
+def test_json_has_what_only_a_loader_reads():
+    info = LaunchInfo("f", (), loader='{"results":[]}')
+    data = info.to_json()
+    assert data["loader"] == '{"results":[]}'
+    assert LaunchInfo.from_json(data) == info != LaunchInfo("f", ())
+    assert "loader" not in INFO.to_json()
+    for wrong in ("", None, {}, 1):
+        with pytest.raises((ValueError, TypeError)):
+            LaunchInfo.from_json({**data, "loader": wrong})
+
+
 def test_json_of_before_there_were_blocks():
     old = (
         '{"cluster":[2,1,1],"cooperative":true,"entry":"add","layout":[["x","ptr"],["n","i32"],["","scratch"]],'

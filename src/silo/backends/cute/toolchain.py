@@ -15,8 +15,9 @@ from silo.core.values import canonical_json
 from silo.errors import DeviceError, ToolchainError
 from silo.launch.native import gpu_attributes, open_driver
 from silo.settings import child_environment
-from silo.sources.cute.installation import INSTALL, PACKAGE, dsl_module, dsl_version, parsed_version
+from silo.sources.cute.installation import INSTALL, PACKAGE, dsl_module, dsl_version
 from silo.sources.cute.libraries import folders_of
+from silo.sources.package_versions import parsed_version
 
 __all__ = ["OLDEST", "Bindings", "bindings", "diagnosis", "dsl_identity", "require_dsl", "toolkit_version", "usable"]
 

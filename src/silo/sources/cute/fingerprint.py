@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import ast
-import functools
-import inspect
-import linecache
-import textwrap
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, cast
 
-from silo.core.values import JSON, FunctionValue, Value, canonical_json, digest, value_to_json
+from silo.core.values import JSON, FunctionValue, Value, digest
 from silo.errors import SourceError
-from silo.sources import constant_values
+from silo.sources import constant_values, reached_objects
 from silo.sources.constant_values import NOT_SPECIAL, NotSpecial
 from silo.sources.cute.element_types import dtype_of
 from silo.sources.functions import remember
-from silo.sources.reached_code import ReachedCode, definition_of
+from silo.sources.reached_objects import ReachedObjects, reached_by
 
 __all__ = ["constant_value", "plain_function", "reached_from"]
-
-_STANDARD = ("abc", "collections", "dataclasses", "enum", "functools", "inspect", "itertools", "logging", "operator")
 
 
 def reached_from(function: Any) -> JSON:  # noqa: ANN401
@@ -29,9 +22,7 @@ def reached_from(function: Any) -> JSON:  # noqa: ANN401
     Raises:
         SourceError: a source is not available, or something that is read has no canonical form.
     """
-    reached = _Reached()
-    root = reached.encode(function, getattr(function, "__name__", type(function).__name__))
-    return [root, cast("JSON", reached.parts)]
+    return reached_by(_Reached(), function)
 
 
 def constant_value(candidate: Any) -> Value:  # noqa: ANN401
@@ -55,154 +46,19 @@ def _function_value(function: Any) -> FunctionValue:  # noqa: ANN401
 
 def plain_function(function: Any) -> Any:  # noqa: ANN401
     """The author's function within what the DSL or ``functools`` made of it; any other object as it is."""
-    while True:
-        if isinstance(function, MethodType):  # which shows its function's attributes, and has an object besides
-            return function
-        if isinstance(function, staticmethod | classmethod):
-            function = cast("Any", function).__func__
-        elif isinstance(function, FunctionType):
-            inner = function.__dict__.get("__wrapped__")
-            # A decorator of the author's own is code that decides: it is looked into, and reaches the function itself.
-            if inner is None or not _is_library(str(function.__globals__.get("__name__"))):
-                return function
-            function = inner
-        elif not inspect.isclass(function) and isinstance(getattr(function, "__wrapped__", None), FunctionType):
-            function = function.__wrapped__  # functools.cache
-        else:
-            return function
+    return reached_objects.plain_function(function, _Reached.libraries)
 
 
-def _is_library(name: str) -> bool:
-    return name.partition(".")[0] in _Reached.libraries
+class _Reached(ReachedObjects):
+    """What the DSL wraps, too."""
 
+    libraries = ("cutlass", "cuda", *ReachedObjects.libraries)
+    constant_word = "a Constexpr"
 
-class _Reached(ReachedCode):
-    """Functions that the DSL wraps, the author's classes with all their parts, and objects of these."""
+    def special(self, value: Any) -> Value | NotSpecial:  # noqa: ANN401
+        return dtype_of(value) or NOT_SPECIAL
 
-    libraries = ("cutlass", "cuda", *_STANDARD, *ReachedCode.libraries)
-
-    def plain(self, function: Any) -> Any:  # noqa: ANN401
-        return plain_function(function)
-
-    def own_text(self, target: Any) -> str | None:  # noqa: ANN401
-        plain = self.plain(target)
-        return _lambda_text(plain) if plain.__name__ == "<lambda>" else None
-
-    def value_of(self, value: Any) -> JSON:  # noqa: ANN401
-        if isinstance(value, FunctionType):
-            raise TypeError
-        return value_to_json(constant_values.to_value(value, lambda one: dtype_of(one) or NOT_SPECIAL))
-
-    def describe_class(self, kind: type) -> JSON:
-        if self.is_library(kind.__module__):
-            return ["library", f"{kind.__module__}.{kind.__qualname__}"]
-        source = _class_text(kind)
-        bases = [self.encode(base, base.__qualname__) for base in kind.__bases__]
-        members: list[JSON] = []
-        for name, member in vars(kind).items():
-            parts = (member.fget, member.fset) if isinstance(member, property) else (member,)
-            functions = [one for one in parts if self.is_function(one) and _has_source(self.plain(one))]
-            if functions:
-                members.append([name, [self.refer(one) for one in functions]])
-            elif not name.startswith("__") and (value := self._plain_value(member)) is not None:
-                members.append([name, value])
-        return ["class", source, bases, members]
-
-    def _plain_value(self, member: object) -> JSON:
-        """A class's attribute that is a value: the text may name a global for it."""
-        try:
-            return ["value", self.value_of(member)]
-        except TypeError:
-            return None
-
-    def describe_object(self, value: Any, name: str, depth: int) -> JSON:  # noqa: ANN401
-        if isinstance(value, functools.partial):
-            whole = cast("functools.partial[object]", value)
-            parts = (whole.func, whole.args, whole.keywords)
-            return ["partial", [self.encode(part, name, depth + 1) for part in parts]]
-        if isinstance(value, MethodType):
-            return ["method", self.refer(value.__func__), self.encode(value.__self__, name, depth + 1)]
-        if isinstance(value, set | frozenset):
-            members = [self.encode(item, name, depth + 1) for item in cast("set[object]", value)]
-            return ["set", cast("JSON", sorted(members, key=canonical_json))]
+    def refuse(self, value: Any, name: str) -> None:  # noqa: ANN401
         kind = cast("type[object]", type(value))
-        if hasattr(kind, "__dlpack__") or hasattr(kind, "__array_interface__"):  # whose text leaves elements out
-            raise SourceError(f"the kernel reads {name}, a {kind.__name__}: pass it as an argument")
         if kind.__module__.startswith("cutlass._mlir"):  # even its text may need a context that is gone
             raise SourceError(f"the kernel reads {name}, a value of an earlier trace ({kind.__name__}): make it anew")
-        if not self.is_library(kind.__module__) and (state := _state_of(value)) is not None:
-            attributes = [[key, self.encode(item, f"{name}.{key}", depth + 1)] for key, item in sorted(state.items())]
-            return ["instance", self.refer(kind), cast("JSON", attributes)]
-        text = str(value)
-        if " at 0x" in text:
-            raise SourceError(
-                f"the kernel reads {name}, a {kind.__name__} that has no canonical form, so it cannot be told from "
-                "another one: pass it as an argument or make it a Constexpr"
-            )
-        return ["object", kind.__module__, kind.__qualname__, text]
-
-
-def _class_text(kind: type) -> str:
-    """The text of a class: from where its methods are, for ``inspect`` finds none in a notebook."""
-    for member in vars(kind).values():
-        plain = plain_function(member.fget if isinstance(member, property) else member)
-        if not isinstance(plain, FunctionType) or not _has_source(plain):
-            continue
-        text = "".join(linecache.getlines(plain.__code__.co_filename))
-        try:
-            tree = ast.parse(text)
-        except SyntaxError:
-            continue
-        for node in (one for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and one.name == kind.__name__):
-            inner = [min([one.lineno, *(mark.lineno for mark in one.decorator_list)]) for one in _methods(node)]
-            if plain.__code__.co_firstlineno in inner and (found := ast.get_source_segment(text, node)) is not None:
-                return definition_of(textwrap.dedent(found))
-    try:
-        return definition_of(textwrap.dedent(inspect.getsource(kind)))
-    except (OSError, TypeError) as error:
-        raise SourceError(
-            f"the source of the class {kind.__qualname__} is not available, and a kernel is known by its source: "
-            "define it in a file or a notebook cell"
-        ) from error
-
-
-def _methods(node: ast.ClassDef) -> list[ast.FunctionDef]:
-    return [one for one in node.body if isinstance(one, ast.FunctionDef)]
-
-
-def _lambda_text(function: FunctionType) -> str:
-    """The text of a lambda alone: the statement round it has nothing to do with what it does."""
-    code = function.__code__
-    try:
-        lines, _ = inspect.findsource(function)
-        tree = ast.parse("".join(lines))
-    except (OSError, SyntaxError) as error:
-        raise SourceError("the source of a lambda is not available: define a function in a file") from error
-    names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-    found = {
-        ast.unparse(node)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Lambda)
-        and node.lineno == code.co_firstlineno
-        and [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)] == names
-    }
-    if len(found) != 1:
-        raise SourceError(
-            f"line {code.co_firstlineno} of {code.co_filename} has {len(found)} lambdas of {', '.join(names)}, and one "
-            "is passed as a constant: define a function, so that it is known by its source"
-        )
-    return found.pop()
-
-
-def _has_source(function: Any) -> bool:  # noqa: ANN401
-    """False of methods that were generated, such as a dataclass's: the class's own text says all of them."""
-    return not (isinstance(function, FunctionType) and function.__code__.co_filename == "<string>")
-
-
-def _state_of(value: object) -> dict[str, object] | None:
-    """The attributes of an object of a class written in Python; None of others."""
-    slots = [name for base in type(value).__mro__ for name in cast("Any", base).__dict__.get("__slots__", ())]
-    if not hasattr(value, "__dict__") and not slots:
-        return None
-    held = {name: getattr(value, name) for name in slots if not name.startswith("__") and hasattr(value, name)}
-    return {**held, **getattr(value, "__dict__", {})}

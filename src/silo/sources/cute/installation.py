@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from importlib import import_module
 from typing import Any, Literal
 
 from silo.errors import ToolchainError
+from silo.garbage import seldom_collected
+from silo.sources.package_versions import parsed_version, version_of
 
 __all__ = [
     "FFI_PACKAGE",
@@ -17,7 +18,6 @@ __all__ = [
     "decorated_as",
     "dsl_module",
     "dsl_version",
-    "parsed_version",
     "versions",
 ]
 
@@ -30,38 +30,14 @@ INSTALL = "pip install 'kernel-silo[cute]'"
 """The cure where something of it is missing."""
 
 
-@cache
-def _version(package: str) -> str | None:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  # a program with kernels needs it
-
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
 def dsl_version() -> str | None:
     """The version of the DSL; None where it is not installed."""
-    return _version(PACKAGE)
+    return version_of(PACKAGE)
 
 
 def versions() -> Mapping[str, str]:
     """Versions by package; without those that are not installed."""
-    return {name: version for name in (PACKAGE, FFI_PACKAGE) if (version := _version(name)) is not None}
-
-
-def parsed_version(version: str) -> tuple[int, ...]:
-    """The numbers a version begins with.
-
-    >>> parsed_version("4.8.1"), parsed_version("4.9.0rc1")
-    ((4, 8, 1), (4, 9))
-    """
-    numbers: list[int] = []
-    for part in version.split("."):
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)
+    return {name: version for name in (PACKAGE, FFI_PACKAGE) if (version := version_of(name)) is not None}
 
 
 def dsl_module(name: str = "cutlass.cute") -> Any:  # noqa: ANN401  # a module of a package that has no types
@@ -73,7 +49,8 @@ def dsl_module(name: str = "cutlass.cute") -> Any:  # noqa: ANN401  # a module o
             f"{PACKAGE} {version} is installed, and Silo needs {oldest} or later; install it: {INSTALL}"
         )
     try:
-        return import_module(name)
+        with seldom_collected():
+            return import_module(name)
     except ImportError as error:
         if version is None:
             raise ToolchainError(

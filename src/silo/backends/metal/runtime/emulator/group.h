@@ -1,0 +1,50 @@
+// A threadgroup while it runs on a host thread.
+#pragma once
+
+#include "place.h"
+
+namespace silo_metal {
+
+constexpr unsigned simd_width = 32;
+constexpr unsigned most_threads = 1024;
+constexpr unsigned long most_group_bytes = 32768; // of threadgroup memory
+
+// What can be wrong. The numbers are what the entry returns.
+enum class Fault : int {
+    none = 0,
+    barrier_missed = 1, // some threads ended, or wait for lanes, while others are at a barrier
+    barrier_mixed = 2,  // threads of a group are at different barriers
+    simd_diverged = 3,  // an operation between lanes that not all of a simdgroup reach
+    group_memory = 4,   // more threadgroup memory than there is
+    stack = 5,          // a thread needs more memory for its own variables than there is
+    checked = 6,        // what a checker found; the text is its own
+    bad_argument = 7,   // of a function of Metal's library
+};
+
+// What a launch lends its kernel: the start of `struct silo_fault` of Silo's CPU driver. A
+// checker's context begins with the same members.
+struct Context {
+    unsigned bytes;
+    int claimed;
+    char text[1016];
+};
+
+struct Group {
+    unsigned size;        // threads
+    unsigned current;     // the thread that runs
+    unsigned position[3]; // of the group in the grid, in groups
+    unsigned grid[3];     // groups
+    unsigned shape[3];    // threads along x, y, z
+    unsigned threads[3];  // of the whole grid: grid * shape, or fewer where the last groups are cut
+    Context *context;     // may be null
+    Fault fault;
+};
+
+// The group that runs on this host thread.
+inline thread_local Group *group;
+
+// Ends the group with a message, from a thread of it; does not return. The first fault of a launch
+// is told.
+[[noreturn]] void fail(Fault fault, Place place, const char *text);
+
+} // namespace silo_metal

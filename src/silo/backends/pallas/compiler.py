@@ -1,0 +1,122 @@
+"""Pallas bodies for TPUs, and interpreted for CPUs: traced and exported here, with what a launch of them needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from silo.backends.pallas.blocks import BlockedLaunch, blocked_launch
+from silo.backends.pallas.call_plan import CallPlan, PlannedArray, call_plan
+from silo.backends.pallas.declaration import PALLAS
+from silo.backends.pallas.export import DEVICE_KINDS, export_program
+from silo.backends.pallas.job import PallasJob
+from silo.backends.pallas.program import make_program
+from silo.compile.identity import code_digest
+from silo.core.code_facts import CodeFacts, Lowered
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.decisions import Decision, Rejected
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.protocols import Source
+from silo.core.signature import Effect
+from silo.core.target import CPU_LEVELS, Target
+from silo.core.variant import CompileJob, Variant
+from silo.errors import CompileError, SourceError, ToolchainError
+from silo.sources.pallas.argument_spec import Role
+from silo.sources.pallas.installation import jax_version, usable, versions
+from silo.sources.pallas.source import PallasSource
+
+__all__ = ["PallasCompiler"]
+
+_EFFECTS = {Role.IN: Effect.READ, Role.OUT: Effect.WRITE, Role.INOUT: Effect.BOTH}
+
+
+class PallasFacts(CodeFacts):
+    """What the author says of the arrays."""
+
+    def __init__(self, launch: BlockedLaunch) -> None:
+        self._launch = launch
+
+    @property
+    def effects(self) -> Mapping[str, Effect]:
+        """By their roles."""
+        return {one.name: _EFFECTS[one.role] for one in self._launch.arrays}
+
+
+class PallasCompiler:
+    """The plug-in ``pallas``: source kind ``pallas``, targets ``tpu:*`` and ``cpu:*``. Needs no TPU."""
+
+    declaration = PALLAS
+
+    def identity(self, target: Target) -> str:
+        """Jax and what it needs, and Silo's code round it. Imports nothing of jax. Raises ToolchainError."""
+        del target
+        decision = usable()
+        if isinstance(decision, Rejected):
+            raise ToolchainError(decision.reason)
+        tools = " ".join(f"{name} {version}" for name, version in sorted(versions().items()))
+        return f"{tools} code {code_digest(*self.declaration.code)}"
+
+    def accepts(self, source_kind: str, target: Target) -> Decision:
+        """Pallas sources, for a chip or a CPU, where jax is installed."""
+        if not (taken := self.declaration.takes(source_kind, target)):
+            return taken
+        if not target.is_concrete:
+            return Rejected(f"the target {target} names no chip and no device here gives it one; write tpu:v5e")
+        if target.kind == "tpu" and target.arch not in DEVICE_KINDS:
+            return Rejected(f"no TPU is called {target.arch}; write tpu:{', tpu:'.join(DEVICE_KINDS)}")
+        return usable()
+
+    def artifact_target(self, target: Target) -> Target:
+        """A CPU's lowest level, for jax makes machine code of the program when it is loaded; else the same.
+
+        >>> str(PallasCompiler().artifact_target(Target.parse("cpu:x86-64-v4")))
+        'cpu:x86-64-v2'
+        """
+        family = next((levels for levels in CPU_LEVELS.values() if target.arch in levels), ())
+        return Target("cpu", family[0]) if target.kind == "cpu" and family else target
+
+    def lower(self, source: Source, variant: Variant) -> Lowered:
+        """Trace the body and export it.
+
+        Raises:
+            ToolchainError: no usable jax.
+            SourceError: not a Pallas source, or its author's mistake.
+            CompileError: jax refused the kernel, or a config makes it impossible.
+        """
+        if not isinstance(source, PallasSource):
+            raise SourceError(f"{source.name} is no Pallas source")
+        launch = blocked_launch(source, variant)
+        interpret = variant.target.kind == "cpu"
+        program = make_program(
+            source, launch, source.constants(variant), interpret=interpret, limit=launch.vmem_limit_bytes
+        )
+        target = self.artifact_target(variant.target)
+        exported, convention = export_program(program, target, variant.kernel)
+        job = PallasJob(
+            program=exported,
+            jax=str(jax_version()),
+            calling_convention=convention,
+            plan=call_plan(launch, variant.signature, convention).to_json(),
+            parameters=variant.signature.names,
+        )
+        return Lowered(job.to_job(variant.kernel, target), PallasFacts(launch))
+
+    def warm_up(self) -> None:
+        """Nothing: the worker needs no jax."""
+
+    def compile(self, job: CompileJob) -> Compiled:
+        """Put the program and what calls it needs together. Raises CompileError: the job is damaged."""
+        pallas = PallasJob.from_job(job)
+        try:
+            plan = CallPlan.from_json(pallas.plan)
+        except ValueError as error:
+            raise CompileError(f"{job.kernel}: the job is no Pallas job: {error}") from error
+        launch = LaunchInfo(job.kernel, _layout(pallas, plan), loader=plan.text)
+        return Compiled(launch, CompiledBlob("jaxexp", pallas.program), log=f"jax {pallas.jax}\n")
+
+
+def _layout(job: PallasJob, plan: CallPlan) -> tuple[LayoutSlot, ...]:
+    """The parameters that the program gets, in the kernel's order: for those who look at it, the plan says the rest."""
+    found: dict[int, AbiType] = {}
+    for one in (*plan.operands, *plan.results):
+        found[one.parameter] = AbiType.POINTER if isinstance(one, PlannedArray) else AbiType(one.dtype.short)
+    return tuple(LayoutSlot(job.parameters[place], found[place]) for place in sorted(found))

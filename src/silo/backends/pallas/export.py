@@ -1,0 +1,107 @@
+"""Export of a program of jax: bytes that hold no path and are the same wherever they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from traceback import walk_tb
+
+from silo.backends.pallas.program import Program
+from silo.core.target import Target
+from silo.errors import CompileError, SiloError, TargetError
+from silo.sources.pallas.front_end import FRONT_END
+from silo.sources.pallas.installation import jax_module, jax_version
+
+__all__ = ["DEVICE_KINDS", "INTERPRETED_CHIP", "export_program", "held_settings", "on_chip"]
+
+DEVICE_KINDS = {
+    "v4": "TPU v4",
+    "v5e": "TPU v5 lite",
+    "v5p": "TPU v5",
+    "v6e": "TPU v6 lite",
+    "7x": "TPU7x",
+}
+"""What jax calls the chips of TPU targets."""
+
+INTERPRETED_CHIP = "v5e"
+"""The chip that kernels are interpreted as on a CPU: ``emit_pipeline`` asks what it runs on."""
+
+
+def export_program(program: Program, target: Target, kernel: str) -> tuple[bytes, int]:
+    """The program for one target, serialized, and the version of its calling convention.
+
+    Traces the author's body. Raises CompileError: jax refused the kernel; ToolchainError: no usable jax.
+    """
+    jax, export = jax_module(), jax_module("jax.export")
+    chip = target.arch if target.kind == "tpu" else INTERPRETED_CHIP
+    with held_settings(), on_chip(chip):
+        try:
+            made = export.export(jax.jit(program.function), platforms=[target.kind])(*program.operands)
+            return bytes(made.serialize()), int(made.calling_convention_version)
+        except SiloError:
+            raise
+        except Exception as error:  # the author's own Python runs here, and may raise anything
+            raise CompileError(f"{kernel} for {target}: {diagnosis(error)}{_place(error)}") from error
+
+
+@contextmanager
+def on_chip(chip: str) -> Generator[None]:
+    """Within the block what is traced is for one TPU chip, though there is none."""
+    jax = jax_module()
+    sharding = jax.sharding
+    if chip not in DEVICE_KINDS:
+        raise TargetError(f"no TPU is called {chip!r}; write tpu:{', tpu:'.join(DEVICE_KINDS)}")
+    device = {"device_kind": DEVICE_KINDS[chip], "num_cores": 1}
+    if "platform" in sharding.AbstractDevice.__init__.__code__.co_varnames:
+        device["platform"] = "tpu"
+    mesh = sharding.AbstractMesh(
+        (1,), ("_",), (sharding.AxisType.Auto,), abstract_device=sharding.AbstractDevice(**device)
+    )
+    with sharding.use_abstract_mesh(mesh):
+        yield
+
+
+@contextmanager
+def held_settings() -> Generator[None]:
+    """Within the block jax traces as Silo has it, whatever the process has set; under the front end's lock.
+
+    Settings that change what is traced are the same everywhere, and locations are off: they hold the paths of files.
+    """
+    jax = jax_module()
+    with FRONT_END, ExitStack() as held:
+        held.enter_context(jax.enable_x64(False))  # noqa: FBT003  # jax's way
+        held.enter_context(jax.default_matmul_precision(None))
+        held.enter_context(jax.disable_jit(False))  # noqa: FBT003
+        held.enter_context(jax.debug_nans(False))  # noqa: FBT003
+        held.enter_context(jax.debug_infs(False))  # noqa: FBT003
+        held.enter_context(jax.numpy_dtype_promotion("standard"))
+        held.enter_context(jax.numpy_rank_promotion("allow"))
+        held.enter_context(jax.threefry_partitionable(True))  # noqa: FBT003
+        held.enter_context(jax.default_prng_impl("threefry2x32"))
+        was = jax.config.jax_traceback_in_locations_limit
+        jax.config.update("jax_traceback_in_locations_limit", 0)
+        held.callback(jax.config.update, "jax_traceback_in_locations_limit", was)
+        yield
+
+
+def diagnosis(error: BaseException) -> str:
+    r"""What jax says is wrong: the first part of its message, without what it says of its own traceback.
+
+    >>> diagnosis(ValueError("no such block\n\n\nFor simplicity, JAX has removed its internal frames."))
+    'ValueError: no such block'
+    """
+    lines = [line.rstrip() for line in str(error).splitlines()]
+    kept = [line for line in lines if line and not line.startswith(("--------------------", "For simplicity, JAX"))]
+    return f"{type(error).__name__}: {chr(10).join(kept)}" if kept else type(error).__name__
+
+
+def _place(error: BaseException) -> str:
+    """Where in the author's own code it was raised; "" where jax says it itself."""
+    folders = tuple(str(Path(name).parent) for name in (jax_module().__file__, __file__))
+    frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]
+    own = [(name, line) for name, line in frames if not name.startswith((*folders, "<")) and "/jaxlib/" not in name]
+    if not own or own[-1][0] in str(error):
+        return ""
+    file, line = own[-1]
+    return f" ({file}:{line}, jax {jax_version()})"

@@ -1,0 +1,58 @@
+"""Which jax is installed. Imports nothing of it before it is needed: that takes two to four seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.errors import ToolchainError
+from silo.sources.package_versions import parsed_version, version_of
+
+__all__ = ["INSTALL", "NEWEST", "OLDEST", "PACKAGE", "PACKAGES", "jax_module", "jax_version", "usable", "versions"]
+
+PACKAGE = "jax"
+PACKAGES = (PACKAGE, "jaxlib", "flatbuffers", "ml_dtypes")
+OLDEST = (0, 10)
+"""The first release whose Pallas has the names that Silo uses."""
+NEWEST = (0, 12)
+"""The last one that was tried; exported programs of a later one may be of a later calling convention."""
+
+INSTALL = "pip install 'kernel-silo[pallas]'"
+"""The cure where something of it is missing."""
+
+
+def jax_version() -> str | None:
+    """The version of jax; None where it is not installed."""
+    return version_of(PACKAGE)
+
+
+def versions() -> Mapping[str, str]:
+    """Versions by package; without those that are not installed."""
+    return {name: version for name in PACKAGES if (version := version_of(name)) is not None}
+
+
+def usable() -> Decision:
+    """Whether the jax that is installed can export Pallas kernels, without importing it."""
+    version = jax_version()
+    if version is None:
+        return Rejected(f"compiling Pallas kernels needs {PACKAGE}, which is not installed; {INSTALL}")
+    if not OLDEST <= parsed_version(version)[:2] <= NEWEST:
+        oldest, newest = (".".join(map(str, one)) for one in (OLDEST, NEWEST))
+        return Rejected(f"{PACKAGE} {version} is installed, and Silo knows {oldest} to {newest}; {INSTALL}")
+    missing = [name for name in PACKAGES if version_of(name) is None]
+    if missing:
+        return Rejected(f"{PACKAGE} {version} is installed without {' and '.join(missing)}; {INSTALL}")
+    return Accepted(f"{PACKAGE} {version}")
+
+
+def jax_module(name: str = PACKAGE) -> Any:  # noqa: ANN401  # a module of a package whose types are not here everywhere
+    """A module of jax. ToolchainError where jax is absent, of another version, or does not load."""
+    decision = usable()
+    if isinstance(decision, Rejected):
+        raise ToolchainError(decision.reason)
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ToolchainError(f"{PACKAGE} {jax_version()} is installed and does not load: {error}") from error

@@ -1,0 +1,74 @@
+"""Bodies that tests trace; imports jax."""
+# pyright: reportMissingImports=false
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from silo import ArgSpec, Scratch
+
+
+def rows(**said):
+    return ArgSpec(block=(8, None), dims=(0,), **said)
+
+
+def add_body(x, y, out):
+    out[...] = x[...] + y[...]
+
+
+def copy_body(x, out):
+    out[...] = x[...]
+
+
+def scaled_body(x, out, a, flag, n):
+    out[...] = jnp.where(flag, x[...] * a, x[...]) + n.astype(x.dtype)
+
+
+def bump_body(x, y):
+    """y += x, over blocks that several programs add to in turn."""
+    y[...] += x[...]
+
+
+def bump_hbm_body(x, y, held, done):
+    """y[8:16] += x[8:16], by copies of its own; what it does not touch stays."""
+    window = pl.ds(8, 8)
+    copy = pltpu.make_async_copy(y.at[window], held, done)
+    copy.start()
+    copy.wait()
+    held[...] += x[window, :]
+    copy = pltpu.make_async_copy(held, y.at[window], done)
+    copy.start()
+    copy.wait()
+
+
+def window_body(x, out):
+    start = pl.multiple_of(pl.program_id(0) * 16, 8)
+    out[...] = x[pl.ds(start, 16), :]
+
+
+def kinds_body(x, out, *, DTYPE, function):
+    out[...] = function(x[...]).astype(DTYPE)
+
+
+def double(value):
+    return value * 2
+
+
+def wrong_body(x, out):
+    out[...] = x[...] + jnp.ones((3, 5))
+
+
+def jitted_helper_body(x, out):
+    out[...] = _helper(x[...])
+
+
+@jax.jit
+def _helper(value):
+    return value + 1
+
+
+BUMP_HBM = {
+    "args": [ArgSpec(), ArgSpec(space="hbm", role="inout")],
+    "scratch": [Scratch("vmem", (8, 128)), Scratch("dma_semaphore")],
+}

@@ -1,0 +1,174 @@
+"""Exported programs: what they compute on a CPU, and that their bytes are the same wherever they are made."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pallas_variants import source_of, variant_of
+
+jax = pytest.importorskip("jax", reason="jax is not installed here; tests/pallas.txt is run where it is")
+
+import pallas_kernels_for_tests as bodies  # noqa: E402  # needs jax
+from silo import ArgSpec  # noqa: E402
+from silo.backends.pallas.blocks import PassedScalar, blocked_launch  # noqa: E402
+from silo.backends.pallas.compiler import PallasCompiler  # noqa: E402
+from silo.backends.pallas.job import PallasJob  # noqa: E402
+from silo.core.signature import Effect  # noqa: E402
+from silo.errors import CompileError, TargetError  # noqa: E402
+
+RNG = np.random.default_rng(1)
+ROWS, OUT = bodies.rows(), bodies.rows(role="out")
+PROGRAM = """
+import sys
+sys.path[:0] = sys.argv[1:3]
+import hashlib
+import pallas_kernels_for_tests as bodies
+from pallas_variants import source_of, variant_of
+from silo.backends.pallas.compiler import PallasCompiler
+source = source_of(bodies.add_body, args=[bodies.rows(), bodies.rows(), bodies.rows(role="out")])
+for target in ("tpu:v5e", "cpu:x86-64-v3"):
+    variant = variant_of(source, {"x": (20, 128), "y": (20, 128), "out": (20, 128)}, (3,), target=target)
+    print(hashlib.sha256(PallasCompiler().lower(source, variant).job.text.encode()).hexdigest())
+"""
+
+
+def exported(source, arguments, grid=(1,), config=None, target="cpu:x86-64-v3"):
+    shapes = {
+        name: (one.shape, str(one.dtype)) if isinstance(one, np.ndarray) else one for name, one in arguments.items()
+    }
+    variant = variant_of(source, shapes, grid, config, target)
+    return blocked_launch(source, variant), PallasJob.from_job(PallasCompiler().lower(source, variant).job)
+
+
+def run(source, arguments, grid=(1,), config=None):
+    """The results by name, of the program interpreted on the CPU."""
+    launch, job = exported(source, arguments, grid, config)
+    program = jax.export.deserialize(bytearray(job.program))
+    given = [
+        np.array([arguments[one.name]], str(one.operand)) if isinstance(one, PassedScalar) else arguments[one.name]
+        for one in launch.operands
+    ]
+    results = jax.jit(program.call)(*given)
+    return {one.name: np.asarray(result) for one, result in zip(launch.outputs, results, strict=True)}
+
+
+def normal(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def test_a_block_a_program_and_a_ragged_one_at_the_end():
+    x, y = normal(20, 128), normal(20, 128)
+    found = run(source_of(bodies.add_body, args=[ROWS, ROWS, OUT]), {"x": x, "y": y, "out": x}, (3,))
+    assert np.array_equal(found["out"], x + y)
+
+
+def test_scalars_are_operands_of_one_program():
+    source = source_of(bodies.scaled_body, args=[ROWS, OUT, "bf16", None, "u8"])
+    x = normal(16, 128)
+    jobs = set()
+    for a, flag, n in ((2.0, True, 3), (0.5, False, 255)):
+        arguments = {"x": x, "out": x, "a": a, "flag": flag, "n": n}
+        found = run(source, arguments, (2,))
+        assert np.allclose(found["out"], (x * a if flag else x) + n)
+        jobs.add(exported(source, arguments, (2,))[1].program)
+    assert len(jobs) == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "grid", "times"),
+    [
+        (ArgSpec(block=(8, 128), dims=(0,), role="inout"), (2, 1), 1),
+        (ArgSpec(block=(8, 128), dims=(0,), role="inout"), (2, 3), 3),
+        (ArgSpec(block=(8, 128), dims=((0, 3, 2),), role="inout"), (6,), 3),
+        (ArgSpec(block=(8, 128), index=lambda i, _j: (i, 0), role="inout"), (2, 3), 3),
+        (ArgSpec(role="inout"), (2, 2, 2), 8),
+    ],
+)
+def test_what_several_programs_add_to_is_copied_once(spec, grid, times):
+    x, y = normal(16, 128), normal(16, 128)
+    read = ArgSpec(block=spec.block, dims=spec.dims, index=spec.index)
+    found = run(source_of(bodies.bump_body, args=[read, spec]), {"x": x, "y": y}, grid)
+    wanted = y.copy()
+    for _ in range(times):
+        wanted += x
+    assert np.allclose(found["y"], wanted, rtol=1e-5)
+
+
+def test_what_is_written_in_hbm_keeps_the_rest():
+    x, y = normal(32, 128), normal(32, 128)
+    found = run(source_of(bodies.bump_hbm_body, **bodies.BUMP_HBM), {"x": x, "y": y})
+    wanted = y.copy()
+    wanted[8:16] += x[8:16]
+    assert np.array_equal(found["y"], wanted)
+
+
+def test_pads_are_zero_and_are_cut_off():
+    x = normal(20, 128)
+    out = np.empty((32, 128), np.float32)
+    source = source_of(
+        bodies.window_body, args=[ArgSpec(pad=[(0, 16, 0)]), ArgSpec(block=(16, 128), dims=(0,), role="out")]
+    )
+    found = run(source, {"x": x, "out": out}, (2,))
+    assert np.array_equal(found["out"], np.concatenate([x, np.zeros((12, 128), np.float32)]))
+    cut = ArgSpec(block=(16, 128), dims=(0,), role="out", pad=[(0, 16, 0)])
+    source = source_of(bodies.window_body, args=[ArgSpec(pad=[(0, 16, 0)]), cut])
+    assert np.array_equal(run(source, {"x": x, "out": x}, (2,))["out"], x)
+
+
+def test_constants_may_be_dtypes_and_functions():
+    source = source_of(bodies.kinds_body, args=[ROWS, OUT])
+    x = normal(8, 128)
+    arguments = {"x": x, "out": x.astype("float16")}
+    config = {"DTYPE": source.constant(jax.numpy.float16), "function": source.constant(bodies.double)}
+    assert np.array_equal(run(source, arguments, config=config)["out"], (x * 2).astype("float16"))
+
+
+def test_bytes_are_the_same_in_another_folder_and_hold_no_path(tmp_path):
+    samples = Path(bodies.__file__).parent
+    for name in ("pallas_kernels_for_tests.py", "pallas_variants.py"):
+        (tmp_path / name).write_text("\n\n" + (samples / name).read_text())
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, folder, folder], check=True, capture_output=True, text=True
+        ).stdout
+        for folder in (tmp_path, samples)
+    ]
+    assert printed[0] == printed[1]
+    source = source_of(bodies.jitted_helper_body, args=[ROWS, OUT])
+    x = normal(16, 128)
+    for target in ("tpu:v6e", "cpu:x86-64-v3"):
+        _, job = exported(source, {"x": x, "out": x}, (2,), target=target)
+        assert b"pallas_kernels" not in job.program
+        assert b"/" + samples.parts[1].encode() + b"/" not in job.program
+
+
+def test_what_a_process_sets_changes_nothing():
+    source = source_of(bodies.add_body, args=[ROWS, ROWS, OUT])
+    x = normal(16, 128)
+    arguments = {"x": x, "y": x, "out": x}
+    plain = exported(source, arguments, (2,), target="tpu:v5e")[1]
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"), jax.debug_nans(True):
+        limit = jax.config.jax_traceback_in_locations_limit
+        assert exported(source, arguments, (2,), target="tpu:v5e")[1] == plain
+        assert jax.config.jax_traceback_in_locations_limit == limit
+
+
+def test_the_compiler_says_what_is_written_and_names_the_author_s_line():
+    source = source_of(bodies.bump_body, args=[ROWS, bodies.rows(role="inout")])
+    variant = variant_of(source, {"x": (16, 128), "y": (16, 128)}, (2,))
+    assert PallasCompiler().lower(source, variant).facts.effects == {"x": Effect.READ, "y": Effect.BOTH}
+    wrong = source_of(bodies.wrong_body, args=[ROWS, OUT])
+    with pytest.raises(CompileError, match=r"pallas_kernels_for_tests\.py:\d+") as caught:
+        PallasCompiler().lower(wrong, variant_of(wrong, {"x": (16, 128), "out": (16, 128)}, (2,)))
+    assert "wrong_body for tpu:v5e" in str(caught.value)
+
+
+def test_a_chip_that_there_is_not_is_refused():
+    source = source_of(bodies.add_body, args=[ROWS, ROWS, OUT])
+    variant = variant_of(source, {"x": (16, 128), "y": (16, 128), "out": (16, 128)}, (2,), target="tpu:v99")
+    assert "no TPU is called v99" in PallasCompiler().accepts("pallas", variant.target).reason
+    with pytest.raises(TargetError, match="no TPU is called 'v99'"):
+        PallasCompiler().lower(source, variant)
