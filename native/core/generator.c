@@ -237,6 +237,19 @@ static int describe(fill_state *state, int32_t code, int32_t bits) {
     return SILO_GENERATE_DTYPE;
 }
 
+/* Elements that are all the first one: copies of what is there already, as much as a cache holds at
+ * a time. `size` divides the most that is copied at once. */
+static void repeat_first(unsigned char *bytes, uint64_t size, uint64_t whole) {
+    const uint64_t most = UINT64_C(1) << 16;
+    for (uint64_t done = size; done < whole;) {
+        uint64_t step = done < most ? done : most;
+        if (step > whole - done)
+            step = whole - done;
+        memcpy(bytes + done, bytes, (size_t)step);
+        done += step;
+    }
+}
+
 int silo_generate(int32_t fill, int32_t dtype_code, int32_t dtype_bits, uint64_t seed,
                   uint64_t first, uint64_t count, const silo_fill_params *params, void *out) {
     fill_state state = {.fill = fill, .seed = seed, .params = params, .block = UINT64_MAX};
@@ -254,11 +267,15 @@ int silo_generate(int32_t fill, int32_t dtype_code, int32_t dtype_bits, uint64_t
         memset(bytes, fill == SILO_FILL_ZEROS ? 0 : poison, (size_t)(count * size));
         return SILO_GENERATE_OK;
     }
-    for (uint64_t i = 0; i < count; i++) {
+    const int alike = fill == SILO_FILL_EMPTY || fill == SILO_FILL_FULL;
+    const uint64_t made = alike && count > 1 ? 1 : count;
+    for (uint64_t i = 0; i < made; i++) {
         if (state.is_float)
             store_float(&state, float_element(&state, first + i), bytes + i * size);
         else
             store_whole(state.bits, whole_element(&state, first + i), bytes + i * size);
     }
+    if (made < count)
+        repeat_first(bytes, size, count * size);
     return SILO_GENERATE_OK;
 }

@@ -54,6 +54,13 @@ def test_bits_agree(fill, element, params):
         assert native(fill, element, seed, first, COUNT, params) == expected
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 9000, 40001])
+def test_elements_that_are_all_alike_are_as_many_as_asked_for(count):
+    for element in (dtype("float64"), dtype("float16"), dtype("int32"), dtype("uint8")):
+        one = native(Fill.FULL, element, 0, 0, 1, Params(a=0.3, low=77))
+        assert native(Fill.FULL, element, 0, 0, count, Params(a=0.3, low=77)) == one * count
+
+
 @pytest.mark.parametrize(
     ("fill", "name"), [(Fill.UNIFORM, "float32"), (Fill.UNIFORM, "float64"), (Fill.NORMAL, "float16")]
 )

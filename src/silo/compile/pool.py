@@ -28,6 +28,10 @@ _LEAST_S = 30.0
 _FACTOR = 4.0
 _ENOUGH = 8  # jobs, before anything is concluded from them
 
+# numpy, which some compilers import, starts a thread for every core but one, and each waits busily for a tenth of a
+# second for linear algebra that no compiler asks for.
+_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
+
 
 @dataclass(slots=True, eq=False)
 class _Entry:
@@ -71,6 +75,11 @@ class WorkerPool:
         self._taken: defaultdict[str, list[float]] = defaultdict(list)  # seconds of jobs that ended well, by kernel
         self._closed = False
         in_child(self._begin_anew)
+
+    @property
+    def most(self) -> int:
+        """How many workers there are at most."""
+        return self._most
 
     def _begin_anew(self) -> None:
         # Whoever held the condition, and was in the middle of changing what it guards, is not here.
@@ -206,7 +215,7 @@ class WorkerPool:
 
     def _start_process(self, *options: str) -> WorkerProcess:
         plugins = [item for name, place in self._plugins.items() for item in ("--plugin", f"{name}={place}")]
-        process = WorkerProcess([*plugins, *options])
+        process = WorkerProcess([*plugins, *options], environment=_ENVIRONMENT)
         with self._changed:
             self._processes.add(process)
             closed = self._closed

@@ -6,6 +6,7 @@ standard error. It never outlives the process that started it.
 
 from __future__ import annotations
 
+import gc
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from silo.core.plugins import COMPILERS, installed_places
 from silo.core.protocols import WarmsUp
 from silo.core.variant import CompileJob
 from silo.errors import SiloError
+from silo.garbage import seldom_collected
 
 __all__ = ["main"]
 
@@ -39,12 +41,14 @@ def _run(header: dict[str, object], toolchain: Toolchain) -> bytes:
 
 
 def _warm_up(toolchain: Toolchain, name: str) -> None:
-    compiler = toolchain.load(name)
-    if isinstance(compiler, WarmsUp):
-        try:
-            compiler.warm_up()
-        except Exception:  # noqa: BLE001  # a plug-in may raise anything; the first job meets it too and says so
-            traceback.print_exc()
+    with seldom_collected():
+        compiler = toolchain.load(name)
+        if isinstance(compiler, WarmsUp):
+            try:
+                compiler.warm_up()
+            except Exception:  # noqa: BLE001  # a plug-in may raise anything; the first job meets it too and says so
+                traceback.print_exc()
+    gc.freeze()  # what was loaded stays as long as the process: no collection looks at it again
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from silo.api.machine.array_copies import array_behind
@@ -109,13 +110,15 @@ class Compilation:
 
     def expect(self, variants: Sequence[Variant]) -> None:
         """These will be asked for: start workers for those that the store does not hold."""
-        if not variants:
-            return
-        compiler = select_compiler(self.source.kind, variants[0].target)
-        identity = compiler.identity(variants[0].target)
-        missing = sum(self.session.store.artifacts.get(variant.artifact_key(identity)) is None for variant in variants)
-        if missing and not compiler.declaration.in_process:
-            self.session.pool.warm(missing, compiler.declaration.name)
+        artifacts, pool = self.session.store.artifacts, self.session.pool
+        for target in dict.fromkeys(variant.target for variant in variants):
+            compiler = select_compiler(self.source.kind, target)
+            if compiler.declaration.in_process:
+                continue
+            identity = compiler.identity(target)
+            own = (variant.artifact_key(identity) for variant in variants if variant.target == target)
+            missing = islice((key for key in own if artifacts.get(key) is None), pool.most)
+            pool.warm(sum(1 for _ in missing), compiler.declaration.name)
 
     def start(self, variant: Variant) -> Pending:
         """Look in the store; lower in this process and hand the job to a worker if it is not there.

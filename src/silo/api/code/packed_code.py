@@ -45,6 +45,7 @@ def compile_plans(
     started: list[tuple[Compilation, Mapping[Variant, Pending | CompileError]]] = []
     for source, plan in plans:
         compilation = Compilation(shared, source)
+        compilation.expect([one.variant for one in plan])
         started.append((compilation, {one.variant: _start(compilation, one) for one in plan}))
     done = 0
     packed: list[PackedCode] = []

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from silo.errors import SiloError, SourceError
+from silo.garbage import seldom_collected
 from silo.sources.kinds import requirement_of
 
 __all__ = ["PlaceKind", "kind_of", "load_module"]
@@ -116,7 +117,7 @@ def _run(path: Path, place: Path) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    with _blamed(place, path, name), _first(path.parent):
+    with _blamed(place, path, name), _first(path.parent), seldom_collected():
         try:
             spec.loader.exec_module(module)
         except BaseException:
@@ -128,7 +129,7 @@ def _run(path: Path, place: Path) -> ModuleType:
 def _imported(name: str, root: Path, place: Path) -> ModuleType:
     with _first(root):
         importlib.invalidate_caches()  # the file may be younger than Python's listing of its folder
-        with _blamed(place, root / Path(*name.split(".")), name):
+        with _blamed(place, root / Path(*name.split(".")), name), seldom_collected():
             return importlib.import_module(name)
 
 

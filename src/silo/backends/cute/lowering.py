@@ -13,6 +13,7 @@ from typing import Any
 
 from silo.backends.cute.toolchain import Bindings, bindings, diagnosis
 from silo.errors import CompileError, SiloError
+from silo.garbage import seldom_collected
 from silo.sources.cute.installation import dsl_module, dsl_version
 from silo.sources.cute.wrapper import Wrapper
 
@@ -39,7 +40,7 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> Traced:
     """
     modules = bindings()
     cute = dsl_module("cutlass.cute")
-    with _questions() as asked:
+    with _questions() as asked, seldom_collected():  # tracing makes little else than what lives to its end
         try:
             artifact = cute.compile.to_precompiled_mlir(
                 wrapper.function, *wrapper.arguments, options=f"--gpu-arch {arch}"

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from silo.errors import ToolchainError
+from silo.garbage import seldom_collected
 from silo.sources.package_versions import parsed_version, version_of
 
 __all__ = [
@@ -48,7 +49,8 @@ def dsl_module(name: str = "cutlass.cute") -> Any:  # noqa: ANN401  # a module o
             f"{PACKAGE} {version} is installed, and Silo needs {oldest} or later; install it: {INSTALL}"
         )
     try:
-        return import_module(name)
+        with seldom_collected():
+            return import_module(name)
     except ImportError as error:
         if version is None:
             raise ToolchainError(
