@@ -198,9 +198,9 @@ def _array(
             raise SourceError(f"{what} has the axis {axis} of the grid in dims, and the grid is {tuple(grid)}")
     whole = spec.prefetch or spec.space is MemorySpace.HBM
     sizes = spec.block if spec.block is not None else (None,) * len(shape)
-    # A block is never longer than its array, nor empty: an array without elements has one block, which nobody sees.
+    # A block is never longer than its array.
     block = tuple(
-        max(1, full if size is None else min(full, size_value(where, f"the block of {spec.name}", size, bindings)))
+        full if size is None else min(full, size_value(where, f"the block of {spec.name}", size, bindings))
         for size, full in zip(sizes, padded, strict=True)
     )
     return BlockedArray(
@@ -219,7 +219,7 @@ def _array(
 
 
 def _padded(what: str, shape: tuple[int, ...], pads: Sequence[Pad]) -> tuple[int, ...]:
-    """The shape with its pads; jax has no blocks of an axis without elements, so that gets one.
+    """The shape with its pads. An axis without elements gets one: there are no blocks of nothing.
 
     >>> _padded("add: x", (1000, 7), ((0, 256, 0), (1, 8, 8))), _padded("add: x", (0, 7), ())
     ((1024, 16), (1, 7))
