@@ -294,13 +294,13 @@ def test_what_it_makes_is_returned_by_the_launch(arrays):
         launch[1](x, out, 96)
     counts.append(sys.getrefcount(made))
 
-    class Fails(Exception):
+    class FailsError(Exception):
         pass
 
     def leave(*_):
-        raise Fails
+        raise FailsError
 
-    with launch_hook(lambda *_: leave), pytest.raises(Fails):
+    with launch_hook(lambda *_: leave), pytest.raises(FailsError):
         launch[1](x, out, 96)
     counts.append(sys.getrefcount(made))
     assert len(set(counts)) == 1
