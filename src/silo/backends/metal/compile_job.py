@@ -23,7 +23,7 @@ from silo.frozen import replace
 __all__ = ["compile_job", "emulator_identity"]
 
 _log = logging.getLogger("silo")
-_WAITING = "silo_metal_switch"  # what code needs whose threads wait for each other
+_WAITING = "silo_metal_"  # what code needs whose threads wait for each other
 _SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
 
 
@@ -45,7 +45,7 @@ def compile_job(job: CompileJob, clang: CCompiler, identity: str) -> Compiled:
     try:
         built = _built(emulated, entry, flags, clang)
     except CompileError as error:
-        if emulated.waits or _WAITING not in str(error):
+        if emulated.waits or "undefined reference to `" + _WAITING not in str(error):
             raise
         # A function of a header waits, whose name did not tell.
         emulated = replace(emulated, waits=True)

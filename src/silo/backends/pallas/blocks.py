@@ -206,17 +206,17 @@ def _array(
 
 
 def _padded(what: str, shape: tuple[int, ...], pads: Sequence[Pad]) -> tuple[int, ...]:
-    """The shape with its pads.
+    """The shape with its pads; jax has no blocks of an axis without elements, so that gets one.
 
-    >>> _padded("add: x", (1000, 7), ((0, 256, 0), (1, 8, 8)))
-    (1024, 16)
+    >>> _padded("add: x", (1000, 7), ((0, 256, 0), (1, 8, 8))), _padded("add: x", (0, 7), ())
+    ((1024, 16), (1, 7))
     """
     found = list(shape)
     for axis, multiple, extra in pads:
         if axis >= len(shape):
             raise SourceError(f"{what} is padded along axis {axis}, and has {len(shape)}")
         found[axis] += -shape[axis] % multiple + extra
-    return tuple(found)
+    return tuple(max(1, size) for size in found)
 
 
 def _scratch(where: str, spec: ScratchSpec, dtypes: Mapping[str, DType], bindings: Bindings) -> ScratchBuffer:

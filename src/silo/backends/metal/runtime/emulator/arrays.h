@@ -63,12 +63,3 @@ template <class T, class Once> inline T &threadgroup_array(const char *name, Onc
 }
 
 } // namespace silo_metal
-
-// What the text's `threadgroup float tile[8][8];` is given to the compiler as.
-#ifdef SILO_METAL_STRICT
-#define SILO_THREADGROUP(name, dimensions, ...) static threadgroup __VA_ARGS__ name dimensions
-#else
-#define SILO_THREADGROUP(name, dimensions, ...)                                                    \
-    auto &name = silo_metal::threadgroup_array<metal::type_identity_t<__VA_ARGS__ dimensions>>(    \
-        #name, [] {}, silo_metal::Place::here())
-#endif

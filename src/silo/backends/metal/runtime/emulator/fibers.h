@@ -22,6 +22,7 @@ struct Fiber {
 // What lanes of a simdgroup hand each other. A lane writes its values into its two slots by turns:
 // it can be one operation ahead of those that still read, and no more.
 constexpr unsigned slot_bytes = 64;
+constexpr unsigned result_bytes = 256;
 struct Lanes {
     unsigned live;    // lanes that have not ended
     unsigned arrived; // lanes that are parked where lanes meet
@@ -31,7 +32,7 @@ struct Lanes {
     unsigned turn;    // each lane's next slot, 0 or 1
     unsigned met;     // each lane's slot in the last meeting
     bool computed;    // whether `result` is that of the last meeting
-    alignas(16) unsigned char result[slot_bytes];
+    alignas(16) unsigned char result[result_bytes];
     alignas(16) unsigned char slot[2][simd_width][slot_bytes];
 };
 
@@ -58,7 +59,7 @@ struct Runner : Group {
 };
 
 inline Runner &runner() {
-    return *static_cast<Runner *>(group);
+    return *static_cast<Runner *>(silo_metal_group);
 }
 
 // Stacks lie a stride apart that is no power of two: what every thread has at the same depth of its
@@ -228,10 +229,10 @@ inline void give_way(Runner &run) {
         silo_metal_switch(&run.fiber[from].stack, run.fiber[to].stack);
 }
 
-inline void check_stack(Runner &run, unsigned thread) {
-    const auto end = reinterpret_cast<unsigned long *>(run.stacks + thread * stack_stride);
+inline void check_stack(Runner &run, unsigned of) {
+    const auto end = reinterpret_cast<unsigned long *>(run.stacks + of * stack_stride);
     if (__builtin_expect(*end != stack_mark, 0))
-        fail(Fault::stack, run.fiber[thread].place,
+        fail(Fault::stack, run.fiber[of].place,
              "a thread needs more memory for its own variables and calls than there is");
 }
 

@@ -4,13 +4,15 @@
 // in *save, and all of it is taken from the new one.
 #pragma once
 
+#include "group.h"
+
 namespace silo_metal {
 
 extern "C" void silo_metal_switch(void **save, void *to) __attribute__((visibility("hidden")));
 
 #if defined __x86_64__
 
-#define SILO_METAL_SWITCH                                                                          \
+#define SILO_METAL_SWITCH_CODE                                                                     \
     asm(".text\n"                                                                                  \
         ".p2align 4\n"                                                                             \
         ".weak silo_metal_switch\n"                                                                \
@@ -49,7 +51,7 @@ inline void *new_stack(char *top, void (*begin)()) {
 
 #elif defined __aarch64__
 
-#define SILO_METAL_SWITCH                                                                          \
+#define SILO_METAL_SWITCH_CODE                                                                     \
     asm(".text\n"                                                                                  \
         ".p2align 4\n"                                                                             \
         ".weak silo_metal_switch\n"                                                                \
@@ -96,3 +98,9 @@ inline void *new_stack(char *top, void (*begin)()) {
 #endif
 
 } // namespace silo_metal
+
+#define SILO_METAL_SWITCH                                                                          \
+    SILO_METAL_SWITCH_CODE                                                                         \
+    extern "C" {                                                                                   \
+    __thread silo_metal::Group *silo_metal_group;                                                  \
+    }

@@ -165,8 +165,11 @@ struct Operands<A, B> {
 };
 template <class A, class B> using operands = typename Operands<A, B>::type;
 
-// Of three operands, of which the first may be the only vector.
-template <class A, class B, class C> struct Operands3 : Operands<A, B> {};
+// Of three operands, any of which may be the vector.
+template <class A, class B, class C> struct Operands3 {};
+template <class A, class B, class C>
+    requires(is_vector<A> || is_vector<B>)
+struct Operands3<A, B, C> : Operands<A, B> {};
 template <class A, class B, class C>
     requires(Scalar<A> && Scalar<B> && is_vector<C>)
 struct Operands3<A, B, C> : Operands<A, C> {};
