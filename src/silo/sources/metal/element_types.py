@@ -30,7 +30,7 @@ _WRAPPED = ("atomic", "_atomic", "vec", "packed_vec")
 
 
 def scalar_of(text: str) -> DType | None:
-    """The dtype that a type is, None for one that is no scalar.
+    """The dtype that a type is, None for anything but a scalar.
 
     >>> scalar_of("uint").short, scalar_of("float4")
     ('u32', None)

@@ -59,7 +59,7 @@ class MslKernel:
     line: int
     group: tuple[int, ...] = ()
     most_threads: int = 1024
-    template: bool = False  # its parameters are those of one instance, its text is not
+    template: bool = False  # its parameters belong to one instance, its text to all
 
     @property
     def buffers(self) -> tuple[MslParameter, ...]:

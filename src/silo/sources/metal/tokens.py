@@ -39,7 +39,7 @@ def tokens_of(text: str) -> tuple[Token, ...]:
     found: list[Token] = []
     at, line, fresh, attributes = 0, 1, True, 0
     while at < len(text):
-        end = _end(text, at, fresh, attributes)
+        end = _end(text, at, attributes, fresh=fresh)
         piece = text[at:end]
         blank = piece.isspace() or piece.startswith(("//", "/*")) or (fresh and piece.startswith("#"))
         if not blank:
@@ -51,7 +51,7 @@ def tokens_of(text: str) -> tuple[Token, ...]:
     return tuple(found)
 
 
-def _end(text: str, at: int, fresh: bool, attributes: int) -> int:
+def _end(text: str, at: int, attributes: int, *, fresh: bool) -> int:
     """Where the piece that begins at ``at`` ends. ``fresh``: nothing but blanks is before it on its line."""
     first, two = text[at], text[at : at + 2]
     if first.isspace():
