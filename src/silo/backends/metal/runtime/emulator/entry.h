@@ -77,8 +77,8 @@ inline int run_fibers(const Body &body, const uint *grid, const uint *threads, u
     run.body = run_thread<X, Y, Z, cut, Body>;
     run.arguments = &body;
     place_grid<X, Y, Z>(run, grid, threads, context);
-    Group *const before = silo_metal_group;
-    silo_metal_group = &run;
+    Group *const before = group;
+    group = &run;
     for (unsigned long program = begin; program < end && run.fault == Fault::none; program++) {
         place_group<X, Y, Z>(run, program, cut ? threads : nullptr);
         // All bits set is NaN as a float, and -1 as an integer.
@@ -88,7 +88,7 @@ inline int run_fibers(const Body &body, const uint *grid, const uint *threads, u
 #endif
         run_group(run);
     }
-    silo_metal_group = before;
+    group = before;
     return int(run.fault);
 }
 

@@ -59,7 +59,7 @@ struct Runner : Group {
 };
 
 inline Runner &runner() {
-    return *static_cast<Runner *>(silo_metal_group);
+    return *static_cast<Runner *>(group);
 }
 
 // Stacks lie a stride apart that is no power of two: what every thread has at the same depth of its

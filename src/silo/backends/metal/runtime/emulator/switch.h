@@ -101,6 +101,6 @@ inline void *new_stack(char *top, void (*begin)()) {
 
 #define SILO_METAL_SWITCH                                                                          \
     SILO_METAL_SWITCH_CODE                                                                         \
-    extern "C" {                                                                                   \
-    __thread silo_metal::Group *silo_metal_group;                                                  \
+    namespace silo_metal {                                                                         \
+    __thread Group *group;                                                                         \
     }
