@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metal_jobs import job, kernel, require_clang
+from emulator_jobs import job, kernel, require_clang
 from silo.errors import CompileError, LaunchError
 
 require_clang()
