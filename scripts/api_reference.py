@@ -20,7 +20,18 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 
 # The public names of the package, by what they are for; a name that is missing here is an error.
 SUBJECTS: Mapping[str, tuple[str, ...]] = {
-    "Kernels": ("kernel", "KernelFunction", "Kernel", "binary", "Binary", "cute", "check"),
+    "Kernels": (
+        "kernel",
+        "KernelFunction",
+        "Kernel",
+        "binary",
+        "Binary",
+        "cute",
+        "pallas",
+        "ArgSpec",
+        "Scratch",
+        "check",
+    ),
     "Bundles": ("load", "Kernels"),
     "Cases": ("Case",),
     "Configs and targets": ("Config", "Space", "Target"),
@@ -58,7 +69,7 @@ def documented(value: object) -> str:
     """What an object says of itself: text, arguments, errors."""
     parsed = docstring_parser.parse(inspect.getdoc(value) or "", style=docstring_parser.DocstringStyle.GOOGLE)
     parts = [markdown(text) for text in (parsed.short_description, parsed.long_description) if text]
-    arguments = [one for one in parsed.params if one.args and one.args[0] == "param"]
+    arguments = [one for one in parsed.params if one.args and one.args[0] in ("param", "attribute")]
     if arguments:
         rows = [row(f"`{one.arg_name}`", one.description or "") for one in arguments]
         parts.append("| argument | |\n| --- | --- |\n" + "".join(rows))

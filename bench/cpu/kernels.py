@@ -34,6 +34,31 @@ def swiglu(a, b, out, n, BLOCK: tl.constexpr):
     tl.store(out + i, gate * tl.sigmoid(gate) * tl.load(b + i, mask=i < n).to(tl.float32), mask=i < n)
 
 
+@silo.kernel(
+    space={"BLOCK": [1024, 4096, 16384], "num_warps": [4]}, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),)
+)
+@triton.jit
+def bias_gelu(x, bias, out, n, columns, BLOCK: tl.constexpr):
+    """Out = gelu(x + bias), the rows of x one after the other: the bias is found by a remainder."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    values = tl.load(x + i, mask=i < n).to(tl.float32) + tl.load(bias + i % columns, mask=i < n).to(tl.float32)
+    tl.store(out + i, 0.5 * values * (1 + tl.erf(values * 0.7071067811865476)), mask=i < n)
+
+
+@silo.kernel(
+    space={"ROWS": [32, 64], "COLUMNS": [32, 64], "num_warps": [4]},
+    key=["rows", "columns"],
+    grid=lambda a: (silo.cdiv(a.rows, a.ROWS), silo.cdiv(a.columns, a.COLUMNS)),
+)
+@triton.jit
+def transpose(x, out, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Out (columns, rows) is x (rows, columns) with its axes exchanged."""
+    i = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
+    j = (tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
+    inside = (i < rows) & (j < columns)
+    tl.store(out + j * rows + i, tl.load(x + i * columns + j, mask=inside), mask=inside)
+
+
 @silo.kernel(space={"BLOCK": [1024, 4096, 16384], "num_warps": [8]}, key=["columns"], grid=lambda a: (a.rows,))
 @triton.jit
 def cross_entropy(logits, target, loss, stride, rows, columns, BLOCK: tl.constexpr):

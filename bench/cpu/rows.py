@@ -36,6 +36,16 @@ def add(scale: Scale, dtype: str) -> Workload:
 
 def softmax(scale: Scale, dtype: str) -> Workload:
     rows, columns = SHAPES[scale]
+    return _softmax("softmax", rows, columns, columns, dtype)
+
+
+def short_softmax(scale: Scale, dtype: str) -> Workload:
+    """Rows that end in the middle of their block."""
+    rows = {"full": 4096, "quick": 1024, "tiny": 4}[scale]
+    return _softmax("short softmax", rows, 257, 512, dtype)
+
+
+def _softmax(name: str, rows: int, columns: int, block: int, dtype: str) -> Workload:
     x, out, other = (
         normal(rows, columns, dtype=dtype),
         empty(rows, columns, dtype=dtype),
@@ -46,11 +56,11 @@ def softmax(scale: Scale, dtype: str) -> Workload:
         out.copy_(torch.softmax(x, -1))
 
     return Workload(
-        "softmax",
+        name,
         dtype,
         f"{rows}x{columns}",
         rows * columns,
-        (Call(kernels.softmax, (out, x, columns, columns, rows, columns), (rows,), {"BLOCK": columns}),),
+        (Call(kernels.softmax, (out, x, columns, columns, rows, columns), (rows,), {"BLOCK": block}),),
         lambda: torch.softmax(x, dim=-1, out=other),
         (compiled, (x, other)),
         lambda: {"out": (out, torch.softmax(x.double(), -1))},
@@ -141,6 +151,46 @@ def swiglu(scale: Scale, dtype: str) -> Workload:
         lambda: torch.mul(functional.silu(a), b, out=other),
         (compiled, (a, b, other)),
         lambda: {"out": (out, functional.silu(a.double()) * b.double())},
+    )
+
+
+def bias_gelu(scale: Scale, dtype: str) -> Workload:
+    rows, columns = {"full": (1024, 4096), "quick": (256, 4096), "tiny": (4, 1024)}[scale]
+    n = rows * columns
+    x, bias, out = normal(rows, columns, dtype=dtype), normal(columns, dtype=dtype), empty(rows, columns, dtype=dtype)
+    other = empty(rows, columns, dtype=dtype)
+
+    def compiled(x: torch.Tensor, bias: torch.Tensor, out: torch.Tensor) -> None:
+        out.copy_(functional.gelu(x + bias))
+
+    return Workload(
+        "bias gelu",
+        dtype,
+        f"{rows}x{columns}",
+        n,
+        (Call(more.bias_gelu, (x, bias, out, n, columns), (n // 1024,), {"BLOCK": 1024}),),
+        lambda: functional.gelu(x + bias),
+        (compiled, (x, bias, other)),
+        lambda: {"out": (out, functional.gelu(x.double() + bias.double()))},
+    )
+
+
+def transpose(scale: Scale, dtype: str) -> Workload:
+    size = {"full": 2048, "quick": 1024, "tiny": 64}[scale]
+    x, out, other = (normal(size, size, dtype=dtype) for _ in range(3))
+
+    def compiled(x: torch.Tensor, out: torch.Tensor) -> None:
+        out.copy_(x.T)
+
+    return Workload(
+        "transpose",
+        dtype,
+        f"{size}x{size}",
+        size * size,
+        (Call(more.transpose, (x, out, size, size), (size // 32, size // 32), {"ROWS": 32, "COLUMNS": 32}),),
+        lambda: other.copy_(x.T),
+        (compiled, (x, other)),
+        lambda: {"out": (out, x.double().T)},
     )
 
 

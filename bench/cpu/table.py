@@ -17,9 +17,12 @@ INTEGERS = ("int32",)
 ROWS: dict[str, tuple[Build, tuple[str, ...]]] = {
     "add": (rows.add, FLOATS),
     "softmax": (rows.softmax, FLOATS),
+    "short softmax": (rows.short_softmax, FLOATS),
     "layer norm": (rows.layer_norm, FLOATS),
     "rms norm": (rows.rms_norm, FLOATS),
     "swiglu": (rows.swiglu, FLOATS),
+    "bias gelu": (rows.bias_gelu, FLOATS),
+    "transpose": (rows.transpose, FLOATS),
     "cross entropy": (rows.cross_entropy, FLOATS),
     "rope": (rows.rope, FLOATS),
     "dropout": (rows.dropout, ("fp32",)),

@@ -113,6 +113,12 @@ VARIABLES: Final = (
     ),
     Variable("SILO_JOBS", "count", "the CPUs this process may use", "Compile workers at one time."),
     Variable("SILO_CC", "command", "`CC`, then the first of cc, gcc, clang", "The C compiler for CPU kernels."),
+    Variable(
+        "SILO_CLANG",
+        "command",
+        "the best of clang++-16 to clang++-24, then clang++",
+        "The clang that compiles Metal kernels for the CPU.",
+    ),
     Variable("SILO_COMPILE_TIMEOUT", "seconds", "300", "The longest one variant may compile before it is stopped."),
     Variable(
         "SILO_FILE_BYTES",
@@ -204,6 +210,7 @@ class Settings:
     programs_at_once: int = 1024
     jobs: int = 1
     cc: str | None = None
+    clang: str | None = None
     compile_timeout_s: float = 300.0
     file_bytes: int = 64 << 20
     case_bytes: int | None = None
@@ -229,7 +236,11 @@ class Settings:
     @property
     def for_workers(self) -> dict[str, str]:
         """What compile workers have to be told, as variables: what decides how code is made, wherever it was set."""
-        given = {"SILO_CC": self.cc or "", "SILO_FORCE_TRITON": "1" if self.force_triton else ""}
+        given = {
+            "SILO_CC": self.cc or "",
+            "SILO_CLANG": self.clang or "",
+            "SILO_FORCE_TRITON": "1" if self.force_triton else "",
+        }
         return {name: value for name, value in given.items() if value}
 
     @classmethod
@@ -254,6 +265,7 @@ class Settings:
             programs_at_once=_count(given, "SILO_PROGRAMS_AT_ONCE", 1024),
             jobs=_count(given, "SILO_JOBS", cpus),
             cc=given.get("SILO_CC") or given.get("CC"),
+            clang=given.get("SILO_CLANG"),
             compile_timeout_s=_seconds(given, "SILO_COMPILE_TIMEOUT", 300.0),
             file_bytes=_bytes(given, "SILO_FILE_BYTES", 64 << 20),
             case_bytes=_bytes(given, "SILO_CASE_BYTES", None),

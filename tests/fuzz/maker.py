@@ -54,6 +54,7 @@ class Maker:
         self.parameters: list[Parameter] = []
         self.storages: dict[str, Storage] = {}
         self.helpers: list[str] = []
+        self.bounds: dict[int, int] = {}
         self.features: set[str] = set()
         self.read: set[str] = set()  # names of values as they were read from memory, with no mask
         self.seed, self.profile = seed, profile
@@ -228,7 +229,7 @@ class Maker:
             if index is None:
                 continue
             if choice == "prefix":
-                limit = self.scalar(self.rng.choice([extent, extent - 1, max(extent // 2, 1), 0, 1, extent + 3]))
+                limit = self.scalar(self.bound(extent))
                 parts.append(f"({index} < {limit})")
             else:
                 step = self.rng.choice([2, 3, 5])
@@ -242,6 +243,13 @@ class Maker:
 
     def _names(self) -> set[str]:
         return {var.name for var in self.scope}
+
+    def bound(self, extent: int) -> int:
+        """Where a prefix of an axis ends: mostly at one place a kernel, as the rows of a matrix do."""
+        choices = [extent, extent - 1, max(extent // 2, 1), extent // 2 + 1, 1, 0, extent + 2]
+        if self.chance(0.4):
+            return self.rng.choice(choices)
+        return self.bounds.setdefault(extent, self.rng.choice(choices))
 
     def scalar(self, value: int) -> str:
         """An integer as a literal, or as an argument of the kernel."""

@@ -175,7 +175,7 @@ def _mask(m: Maker, place: Place, shape: tuple[int, ...]) -> tuple[str, Place]:
         axis = m.rng.randrange(len(shape))
         extent = shape[axis]
         if f"r{extent}" in {var.name for var in m.scope}:
-            limit = m.rng.choice([extent, extent - 1, max(extent // 2, 1), 1, 0, extent + 2])
+            limit = m.bound(extent)
             text = f"r{extent}{view_of(axis, len(shape))} < {m.scalar(limit)}"
             kept = np.take(place.offsets, np.arange(max(min(limit, extent), 0)), axis)
             least = int(place.offsets.min())
@@ -201,7 +201,12 @@ def load(m: Maker) -> None:
     """A tile of memory that is only read, or that the kernel also writes; or elements at offsets that were computed."""
     shape = m.shape()
     parameter, storage = _pointer(m, written=m.chance(0.5))
-    place = _gathered(m, shape) if m.chance(0.15) else _moved(m, _tile(m, shape, injective=False))
+    if m.chance(0.15):
+        place = _gathered(m, shape)
+    elif m.chance(0.15):
+        place = _divided(m, shape)
+    else:
+        place = _moved(m, _tile(m, shape, injective=False))
     mask, narrowed = _mask(m, place, shape)
     _checked(m, parameter, storage, narrowed)
     options = ""
@@ -225,6 +230,29 @@ def _gathered(m: Maker, shape: tuple[int, ...]) -> Place:
     index = m.value(kind, shape)
     limit = m.rng.choice([7, 15, 31])
     return Place(f"({index.name} & {limit})", None, 0, limit)
+
+
+def _divided(m: Maker, shape: tuple[int, ...]) -> Place:
+    """Quotients and remainders of the elements' numbers, counted over all programs: a bias, a group's scale."""
+    rows = _rows(m, shape)
+    names = {var.name for var in m.scope}
+    text = rows.text
+    if len(shape) == 2 and all(f"r{extent}" in names for extent in shape):
+        text = f"(r{shape[0]}[:, None] * {m.scalar(shape[1])} + r{shape[1]}[None, :])"
+    elif len(shape) == 1 and f"r{shape[0]}" in names:
+        text = f"r{shape[0]}"
+    count = rows.high + 1
+    element, last = f"(pid * {m.scalar(count)} + {text})", m.programs * count - 1
+    divisor = m.rng.choice([1, 5, 16, 17, 24, 32, 50, 64, 100])
+    by = m.scalar(divisor)
+    match m.rng.choice(["remainder", "quotient", "both"]):
+        case "remainder":
+            return Place(f"{element} % {by}", None, 0, divisor - 1)
+        case "quotient":
+            return Place(f"{element} // {by}", None, 0, last // divisor)
+        case _:
+            step = last // divisor + 1
+            return Place(f"({element} % {by}) * {m.scalar(step)} + {element} // {by}", None, 0, divisor * step - 1)
 
 
 def _other(m: Maker, kind: str, shape: tuple[int, ...]) -> str:

@@ -17,6 +17,10 @@ def add_body(x, y, out):
     out[...] = x[...] + y[...]
 
 
+def copy_body(x, out):
+    out[...] = x[...]
+
+
 def scaled_body(x, out, a, flag, n):
     out[...] = jnp.where(flag, x[...] * a, x[...]) + n.astype(x.dtype)
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from silo.errors import CompilerMissingError
 from silo.settings import child_environment
 
-__all__ = ["COMPILERS", "CCompiler", "choose_compiler", "find_compiler"]
+__all__ = ["COMPILERS", "CCompiler", "choose_compiler", "find_compiler", "identify"]
 
 # Tried in this order where nobody named a compiler.
 COMPILERS = ("cc", "gcc", "clang")
@@ -66,11 +66,12 @@ def find_compiler(requested: str | None, need: str = "CPU kernels need") -> CCom
         CompilerMissingError: there is none, or it does not run.
     """
     names = [*COMPILERS] if requested is None else requested.split()[:1]
-    return _identify(choose_compiler(requested, {name: shutil.which(name) for name in names}, need))
+    return identify(choose_compiler(requested, {name: shutil.which(name) for name in names}, need))
 
 
 @lru_cache(maxsize=8)
-def _identify(command: tuple[str, ...]) -> CCompiler:
+def identify(command: tuple[str, ...]) -> CCompiler:
+    """Which compiler a command runs. Raises CompilerMissingError: it does not run."""
     try:
         answer = subprocess.run(
             [*command, "--version"], capture_output=True, check=True, timeout=60, env=child_environment(LC_ALL="C")

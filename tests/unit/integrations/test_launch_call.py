@@ -28,7 +28,7 @@ def test_a_grid_and_a_block_get_ones_for_what_is_left_out():
 @pytest.mark.parametrize("word", ["grid", "block"])
 def test_anything_but_a_tuple_of_one_to_three_is_a_value_error(word, value):
     given = {"grid": (1,), "block": (32,), word: value}
-    with pytest.raises(ValueError, match=f"the {word} of a CuTe launch is a tuple") as raised:
+    with pytest.raises(ValueError, match=f"the {word} of a launch is a tuple") as raised:
         default_cute_launcher(KERNEL, given["grid"], block=given["block"])
     assert isinstance(raised.value, GridError)
     assert isinstance(raised.value, SiloError)

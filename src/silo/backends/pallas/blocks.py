@@ -141,6 +141,9 @@ def blocked_launch(source: PallasSource, variant: Variant) -> BlockedLaunch:
     )
     grid = _grid(source, variant)
     where = str(source)
+    for one in source.arrays:
+        if one.name not in shapes:  # the call leaves it out
+            shapes[one.name] = _made_shape(where, one, shapes, bindings)
     dtypes = {name: element for name in typed.names if (element := typed[name].dtype) is not None}
     specs = {one.name: one for one in source.arrays}
     arrays = tuple(_array(where, specs[name], dtypes[name], shapes[name], grid, bindings) for name in specs)
@@ -171,6 +174,16 @@ def _grid(source: PallasSource, variant: Variant) -> tuple[int, ...]:
     return tuple(given[: max(used, source.axes)])
 
 
+def _made_shape(
+    where: str, spec: ArraySpec, shapes: Mapping[str, tuple[int, ...]], bindings: Bindings
+) -> tuple[int, ...]:
+    if spec.like:
+        if spec.like not in shapes:
+            raise SourceError(f"{where}: {spec.name} has the shape of {spec.like}, which the call leaves out too")
+        return shapes[spec.like]
+    return tuple(size_value(where, f"the shape of {spec.name}", size, bindings, least=0) for size in spec.made or ())
+
+
 def _array(
     where: str, spec: ArraySpec, element: DType, shape: tuple[int, ...], grid: Sequence[int], bindings: Bindings
 ) -> BlockedArray:
@@ -185,9 +198,9 @@ def _array(
             raise SourceError(f"{what} has the axis {axis} of the grid in dims, and the grid is {tuple(grid)}")
     whole = spec.prefetch or spec.space is MemorySpace.HBM
     sizes = spec.block if spec.block is not None else (None,) * len(shape)
-    # A block is never longer than its array, nor empty: an array without elements has one block, which nobody sees.
+    # A block is never longer than its array.
     block = tuple(
-        max(1, full if size is None else min(full, size_value(where, f"the block of {spec.name}", size, bindings)))
+        full if size is None else min(full, size_value(where, f"the block of {spec.name}", size, bindings))
         for size, full in zip(sizes, padded, strict=True)
     )
     return BlockedArray(
@@ -206,17 +219,17 @@ def _array(
 
 
 def _padded(what: str, shape: tuple[int, ...], pads: Sequence[Pad]) -> tuple[int, ...]:
-    """The shape with its pads.
+    """The shape with its pads. An axis without elements gets one: there are no blocks of nothing.
 
-    >>> _padded("add: x", (1000, 7), ((0, 256, 0), (1, 8, 8)))
-    (1024, 16)
+    >>> _padded("add: x", (1000, 7), ((0, 256, 0), (1, 8, 8))), _padded("add: x", (0, 7), ())
+    ((1024, 16), (1, 7))
     """
     found = list(shape)
     for axis, multiple, extra in pads:
         if axis >= len(shape):
             raise SourceError(f"{what} is padded along axis {axis}, and has {len(shape)}")
         found[axis] += -shape[axis] % multiple + extra
-    return tuple(found)
+    return tuple(max(1, size) for size in found)
 
 
 def _scratch(where: str, spec: ScratchSpec, dtypes: Mapping[str, DType], bindings: Bindings) -> ScratchBuffer:

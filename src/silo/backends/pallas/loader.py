@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from silo.backends.pallas.call_plan import CallPlan, PlannedArray, PlannedScalar
+from silo.backends.pallas.bridge import Arrays
+from silo.backends.pallas.call_plan import CallPlan
+from silo.backends.pallas.gpu_call import GpuCall
+from silo.backends.pallas.host_call import HostCall
 from silo.core.decisions import Rejected
-from silo.core.extents import shape_text
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device, LibraryCall
-from silo.errors import ArgumentError, DeviceError
-from silo.launch.array_libraries.table import library_of
+from silo.errors import DeviceError
 from silo.sources.pallas.installation import jax_module, jax_version, usable
 
 __all__ = ["load_jaxexp"]
@@ -31,7 +30,6 @@ def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> L
         plan = CallPlan.from_text(launch.loader)
     except ValueError as error:
         raise DeviceError(f"{name}: what its launch info says of calls is damaged: {error}") from error
-    jax = jax_module()
     export = jax_module("jax.export")
     newest = int(export.maximum_supported_calling_convention_version)
     if plan.calling_convention > newest:
@@ -45,37 +43,37 @@ def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> L
         raise DeviceError(
             f"{name}: jax {jax_version()} does not load its code: {type(error).__name__}: {error}"
         ) from error
-    if device.target.kind not in exported.platforms:
-        raise DeviceError(f"{name}: its code is for {', '.join(exported.platforms)}, not for {device.target.kind}")
-    where = jax.local_devices(backend=device.target.kind)[device.index]
-    function = jax.jit(exported.call)
-    elements = [jax_module("jax.numpy").dtype(one.dtype.name) for one in plan.operands]
-
-    def call(arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object) -> None:
-        del grid, stream  # the program is for one grid; on the host there are no streams
-        views: dict[int, Any] = {}
-        given: list[Any] = []
-        for one, element in zip(plan.operands, elements, strict=True):
-            if isinstance(one, PlannedScalar):
-                given.append(np.array([arguments[one.parameter]], element))
-            else:
-                given.append(_view(views, one, arguments, name))
-        with jax.default_device(where):
-            results = function(*given)
-        made = [np.asarray(one) for one in results]
-        for one, result in zip(plan.results, made, strict=True):
-            np.copyto(_view(views, one, arguments, name), result, casting="no")
-
-    return call
+    kind = device.target.kind
+    if kind not in exported.platforms:
+        raise DeviceError(f"{name}: its code is for {', '.join(exported.platforms)}, not for {kind}")
+    _check_avals(plan, exported, name)
+    where = _jax_device(kind, device.index, name)
+    arrays = Arrays(name, _names(plan, launch), where)
+    return (GpuCall if kind == "cuda" else HostCall)(plan, exported.call, where, arrays)
 
 
-def _view(views: dict[int, Any], one: PlannedArray, arguments: tuple[Any, ...], name: str) -> Any:  # noqa: ANN401
-    found = views.get(one.parameter)
-    if found is None:
-        array = arguments[one.parameter]
-        found = views[one.parameter] = library_of(array).read(array)
-        if found.shape != one.shape:
-            raise ArgumentError(
-                f"{name}: an array of shape {shape_text(found.shape)} is passed to code for {shape_text(one.shape)}"
-            )
-    return found
+def _check_avals(plan: CallPlan, exported: Any, name: str) -> None:  # noqa: ANN401
+    """That the plan is of this program: launch info and blob of a file are vouched for together, but may be wrong."""
+    shapes = [getattr(one, "shape", (1,)) for one in plan.operands]
+    dtypes = [one.dtype.name for one in plan.operands]
+    given = [(tuple(one.shape), one.dtype.name) for one in exported.in_avals]
+    made = [(tuple(one.shape), one.dtype.name) for one in exported.out_avals]
+    if given != list(zip(shapes, dtypes, strict=True)) or made != [(one.shape, one.dtype.name) for one in plan.results]:
+        raise DeviceError(f"{name}: what its launch info says of calls is not of the program beside it")
+
+
+def _jax_device(kind: str, index: int, name: str) -> Any:  # noqa: ANN401  # jax's
+    try:
+        return jax_module().local_devices(backend=kind)[index]
+    except (RuntimeError, IndexError) as error:
+        raise DeviceError(
+            f"{name}: jax {jax_version()} sees no device {kind}:{index}, which runs its code: {error}; is "
+            "JAX_PLATFORMS set, or is jax installed without that kind of device?"
+        ) from error
+
+
+def _names(plan: CallPlan, launch: LaunchInfo) -> tuple[str, ...]:
+    """The name of each parameter by its place: the layout has the parameters of the plan, in its order."""
+    places = sorted({one.parameter for one in (*plan.operands, *plan.results)})
+    found = {place: slot.name for place, slot in zip(places, launch.layout, strict=False)}
+    return tuple(found.get(place, f"argument {place}") for place in range(max(places, default=-1) + 1))

@@ -1,4 +1,4 @@
-"""Helion's CuTe kernels launched by Silo: launchers for ``_launcher=``, compiling or over a bundle, or taking notes.
+"""Helion's kernels launched by Silo: launchers for ``_launcher=``, compiling or over a bundle, or taking notes.
 
 >>> from silo.integrations import helion
 >>> helion.default_cute_launcher(object(), (0,), block=(32, 32))  # an empty grid launches nothing
@@ -8,5 +8,6 @@ from __future__ import annotations
 
 from silo.integrations.helion.launcher import bundled_cute_launcher, default_cute_launcher
 from silo.integrations.helion.notes import CallNotes, NotedCall
+from silo.integrations.helion.triton_launcher import default_launcher
 
-__all__ = ["CallNotes", "NotedCall", "bundled_cute_launcher", "default_cute_launcher"]
+__all__ = ["CallNotes", "NotedCall", "bundled_cute_launcher", "default_cute_launcher", "default_launcher"]

@@ -42,7 +42,7 @@ def axes(word: str, value: object) -> Axes:
         GridError: neither, as Helion's launcher has it: a tuple with something in it.
     """
     if not isinstance(value, tuple) or not 1 <= len(cast("tuple[object, ...]", value)) <= 3:
-        raise GridError(f"the {word} of a CuTe launch is a tuple of one to three integers, not {value!r}")
+        raise GridError(f"the {word} of a launch is a tuple of one to three integers, not {value!r}")
     numbers = tuple(int(one) for one in cast("tuple[int, ...]", value))
     return cast("Axes", ((*numbers, 1, 1, 1))[:3])
 

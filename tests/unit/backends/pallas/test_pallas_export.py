@@ -118,6 +118,34 @@ def test_pads_are_zero_and_are_cut_off():
     assert np.array_equal(run(source, {"x": x, "out": x}, (2,))["out"], x)
 
 
+def test_arrays_without_elements_and_without_axes():
+    source = source_of(bodies.add_body, args=[ROWS, ROWS, OUT])
+    empty = np.empty((0, 128), np.float32)
+    for grid in ((1,), (0,)):
+        assert run(source, {"x": empty, "y": empty, "out": empty}, grid)["out"].shape == (0, 128)
+    whole = source_of(bodies.add_body, args=[ArgSpec(), ArgSpec(), ArgSpec(role="out")])
+    one = np.full((), 1.5, np.float32)
+    assert run(whole, {"x": one, "y": one, "out": one})["out"] == 3
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "bool", "int8", "uint32"])
+def test_elements_of_every_width(name):
+    source = source_of(bodies.add_body, args=[ROWS, ROWS, OUT])
+    x = np.ones((16, 128), jax.numpy.dtype(name))
+    found = run(source, {"x": x, "y": x, "out": x}, (2,))["out"]
+    assert found.dtype == x.dtype
+    assert np.array_equal(found, x + x)
+
+
+def test_a_block_that_no_tpu_has_is_refused_with_the_reason():
+    block = ArgSpec(block=(8, 100), dims=(0, 1))
+    written = ArgSpec(block=(8, 100), dims=(0, 1), role="out")
+    source = source_of(bodies.add_body, args=[block, block, written])
+    shapes = dict.fromkeys(("x", "y", "out"), (32, 200))
+    with pytest.raises(CompileError, match="divisible by 8 and 128"):
+        PallasCompiler().lower(source, variant_of(source, shapes, (4, 2)))
+
+
 def test_constants_may_be_dtypes_and_functions():
     source = source_of(bodies.kinds_body, args=[ROWS, OUT])
     x = normal(8, 128)

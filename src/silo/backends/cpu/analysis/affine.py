@@ -7,7 +7,7 @@ from silo.backends.cpu.operations import arith, tt
 from silo.backends.cpu.operations.table import DOTS, VIEWS
 from silo.sources.triton.ssa import Value
 
-__all__ = ["is_index_only", "is_range_mask", "is_structurally_affine"]
+__all__ = ["is_index_only", "is_range_mask", "is_structurally_affine", "unit_axis"]
 
 _SUMS = frozenset({arith.ADDI, arith.SUBI, tt.ADDPTR})
 
@@ -40,6 +40,54 @@ def is_structurally_affine(value: Value, offsets: frozenset[Value] = frozenset()
             is_structurally_affine(operand, offsets, wrapped=wrapped) for operand in operation.operands
         )
     return False
+
+
+def unit_axis(pointer: Value) -> int | None:
+    """The one axis along which successive elements of ``pointer`` are successive in memory; None where none is known.
+
+    Axes of extent 1 do not count.
+    """
+    steps = _steps(pointer)
+    found = [axis for axis, extent in enumerate(pointer.type.shape) if steps[axis] == 1 and extent != 1]
+    return found[0] if len(found) == 1 else None
+
+
+def _steps(value: Value) -> tuple[int | None, ...]:
+    """By how much ``value`` goes up along each axis; None where that is not known."""
+    shape = value.type.shape
+    unknown = (None,) * len(shape)
+    if scalar_source(value) is not None:
+        return (0,) * len(shape)
+    operation = value.owner
+    if operation is None:
+        return unknown
+    match operation.name:
+        case arith.EXTSI:
+            return _steps(operation.operands[0])
+        case tt.MAKE_RANGE:
+            return (1,)
+        case tt.EXPAND_DIMS:
+            axis, inner = operation.attributes["axis"], _steps(operation.operands[0])
+            assert isinstance(axis, int)
+            return (*inner[:axis], 0, *inner[axis:])
+        case tt.BROADCAST:
+            before = operation.operands[0].type.shape
+            inner = _steps(operation.operands[0])
+            return tuple(step if same == now else 0 for step, same, now in zip(inner, before, shape, strict=True))
+        case tt.TRANS:
+            order, inner = operation.attributes["order"], _steps(operation.operands[0])
+            assert isinstance(order, tuple)
+            return tuple(inner[axis] if isinstance(axis, int) else None for axis in order)
+        case arith.ADDI | arith.SUBI | tt.ADDPTR:
+            sign = -1 if operation.name == arith.SUBI else 1
+            left, right = (_steps(operand) for operand in operation.operands)
+            pairs = zip(left, right, strict=True)
+            return tuple(None if a is None or b is None else a + sign * b for a, b in pairs)
+        case arith.MULI:
+            left, right = (_steps(operand) for operand in operation.operands)
+            return tuple(0 if a == b == 0 else None for a, b in zip(left, right, strict=True))
+        case _:
+            return unknown
 
 
 def is_range_mask(mask: Value | None, offsets: frozenset[Value] = frozenset()) -> bool:

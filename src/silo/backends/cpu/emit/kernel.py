@@ -16,13 +16,15 @@ from silo.backends.cpu.emit.c import kernel_text
 from silo.backends.cpu.loop_ir import Program
 from silo.backends.cpu.lower.halves import PIECE, convert_in_blocks
 from silo.backends.cpu.lower.kernel import lower_kernel
+from silo.backends.cpu.lower.runs import RUN_PRELUDE
 from silo.backends.cpu.options import CpuOptions
 from silo.sources.triton.ssa import Module
 
 __all__ = ["PRELUDE", "EmittedKernel", "emit_c", "emit_supported", "lower"]
 
 # Small C helpers that every kernel text may use.
-PRELUDE = """\
+PRELUDE = (
+    """\
 /* How many leading i of 0..limit-1 have base + i < bound, given that values are 32-bit and base may have left them. */
 SILO_INLINE int64_t nest_below(int64_t base, int64_t bound, int64_t limit) {
   int64_t count = base < -2147483647 - 1 ? 0 : bound - base;
@@ -34,7 +36,10 @@ SILO_INLINE int64_t nest_below(int64_t base, int64_t bound, int64_t limit) {
 SILO_INLINE int nest_fits(int64_t base, int64_t limit) {
   return base >= -2147483647 - 1 && base + limit - 1 <= 2147483647;
 }
+
 """
+    + RUN_PRELUDE
+)
 
 
 _WITHOUT_F16 = 128  # bits of the vectors of levels that have no instructions for f16

@@ -11,7 +11,7 @@ from silo.backends.cpu.lower.nest import Nest, linear_index
 from silo.backends.cpu.lower.ordered import lower_ordered
 from silo.backends.cpu.lower.overlap import safe_to_fuse
 from silo.backends.cpu.lower.reduction import Accumulation, accumulation
-from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.lower.scope import Scope, Tail
 from silo.backends.cpu.lower.streaming import Streaming, streaming_of
 from silo.backends.cpu.ops_types import NARROW
 from silo.backends.cpu.schedule.plan import Fill, Group, OrderedSink, ReduceSink, Sink, StoreSink
@@ -38,7 +38,9 @@ def lower_group(scope: Scope, group: Group) -> None:
         values = {store: scope.new_buffer(store_parts(store)[1].type) for store in group.stores}
         _GroupLowering(scope, group, computed, values).emit()
         for store, buffer in values.items():
-            _GroupLowering(scope, Group(group.shape, [StoreSink(store)]), set(), replay={store: buffer}).emit()
+            _GroupLowering(
+                scope, Group(group.shape, [StoreSink(store)], inner=group.inner), set(), replay={store: buffer}
+            ).emit()
     scope.emit(If(condition, fused, ordered))
 
 
@@ -75,9 +77,12 @@ class _GroupLowering:
         self.group = group
         self.spill = spill or {}  # stores whose value goes to a buffer instead of its place
         self.replay = replay or {}  # stores whose value comes from a buffer
-        self.nest = Nest(scope, group.shape, computed, None if scope.reference else flat_cut(scope, group))
+        cut = None if scope.reference else flat_cut(scope, group)
+        self.nest = Nest(scope, group.shape, computed, cut, inner=group.inner)
+        self.in_runs = lambda: Nest(scope, group.shape, computed, cut, inner=group.inner, in_runs=True)
         self.accumulators: dict[ReduceSink, tuple[str, str, Accumulation]] = {}
         self.unconditional: set[Operation] = set()  # stores that the fast body does for every element
+        self.repeated: list[tuple[ReduceSink, str]] = []  # what a reduction has one value of in a whole tail
         self.streaming: Streaming | None = None
         self.aside: Streaming | None = None  # set while the body is lowered whose stores are put aside
 
@@ -94,17 +99,23 @@ class _GroupLowering:
                     scope.pieces.add(piece)
                 self.accumulators[sink] = (scope.name("acc"), scope.name("flag"), how)
         fast = self._body(fast=not scope.reference)
+        if nest.wants_runs:
+            nest = self.nest = self.in_runs()
+            fast = self._body(fast=True)
         streamed = self._streamed(len(fast))
+        simd = self._is_simd()
+        tail = nest.tail_limit()
         limits, extent = nest.limit_statements()
-        slow = self._body(fast=False) if limits else []
-        loops = nest.outer_loops(self._inner_loops(fast, streamed, slow, limits, extent))
+        slow = self._body(fast=False, tail=tail) if limits else []
+        loops = nest.outer_loops(self._inner_loops(fast, streamed, slow, limits, extent, simd=simd))
         for statement in loops:
             scope.emit(statement)
 
     def _streamed(self, statements: int) -> list[Statement]:
         """The fast body with its stores put aside for ``streaming``; [] where they are not to go past the caches."""
         stores = self.group.stores
-        if self.spill or self.replay or self.nest.flat is not None or not self.unconditional.issuperset(stores):
+        special = self.nest.flat is not None or self.nest.runs is not None
+        if self.spill or self.replay or special or not self.unconditional.issuperset(stores):
             return []
         self.streaming = streaming_of(self.scope, self.nest, stores, statements)
         if self.streaming is None:
@@ -114,8 +125,11 @@ class _GroupLowering:
         self.aside = None
         return body
 
-    def _body(self, *, fast: bool) -> list[Statement]:
-        self.nest.begin_body(fast=fast)
+    def _is_simd(self) -> bool:
+        return not self.scope.reference and not self._repeats_one_value()
+
+    def _body(self, *, fast: bool, tail: str = "") -> list[Statement]:
+        self.nest.begin_body(fast=fast, tail=tail)
         effects: list[Statement] = []
         for sink in self.group.sinks:  # every value first: what is read here is read before anything is written
             effects.extend(self._sink(sink))
@@ -138,7 +152,7 @@ class _GroupLowering:
             case Fill():
                 return [self._fill(sink)]
             case StoreSink(operation):
-                return [self._store(operation)]
+                return self._store(operation)
             case ReduceSink(operation):
                 return self._reduce(sink, operation)
             case OrderedSink(operation):
@@ -153,29 +167,34 @@ class _GroupLowering:
             buffer = scope.buffer(sink.target)
             assert buffer is not None
         scope.lifetimes.touch(buffer)
+        # Where the nest is lowered in two ways, a name of the one is not known after both.
+        if nest.tail and sink.value is sink.target and nest.level(text) == 0 and not self.group.checks:
+            scope.tails[sink.value] = Tail(nest.axes[-1], nest.tail, text)
         return Assign(f"{buffer.name}[{nest.linear(nest.index, sink.target.type.shape)}]", text)
 
-    def _store(self, operation: Operation) -> Statement:
+    def _store(self, operation: Operation) -> list[Statement]:
         nest = self.nest
         pointer, value, mask = store_parts(operation)
         linear = nest.linear(nest.index, self.group.shape)
         if operation in self.spill:
             buffer = self.spill[operation]
             self.scope.lifetimes.touch(buffer)
-            return Assign(f"{buffer.name}[{linear}]", nest.value(value, nest.index))
+            return [Assign(f"{buffer.name}[{linear}]", nest.value(value, nest.index))]
+        condition = nest.mask(mask, nest.index)
+        if condition == "0":
+            return []
         if operation in self.replay:
             buffer = self.replay[operation]
             self.scope.lifetimes.touch(buffer)
             text = f"{buffer.name}[{linear}]"
         else:
             text = nest.value(value, nest.index)
-        condition = nest.mask(mask, nest.index)
         if self.aside is not None:
-            return Assign(self.aside.place(operation, nest.inner), text)
+            return [Assign(self.aside.place(operation, nest.inner), text)]
         if not condition:
             self.unconditional.add(operation)
         place, _ = nest.place(pointer, nest.index)
-        return Assign(place, text, condition)
+        return [Assign(place, text, condition)]
 
     def _reduce(self, sink: ReduceSink, operation: Operation) -> list[Statement]:
         nest = self.nest
@@ -183,6 +202,9 @@ class _GroupLowering:
         if sink in self.accumulators:
             name, flag, how = self.accumulators[sink]
             item = how.load.format(element)
+            if nest.tail and how.repeat and nest.level(element) < nest.depth:
+                self.repeated.append((sink, element))
+                return []
             loaded = item if item == element else nest.put(how.ctype, item, nest.depth)
             statements: list[Statement] = [Assign(name, how.combine.format(name, loaded))]
             if how.flag:
@@ -222,9 +244,10 @@ class _GroupLowering:
         slow: list[Statement],
         limits: list[str],
         extent: int,
+        *,
+        simd: bool,
     ) -> list[Statement]:
         inner = self.nest.inner
-        simd = not self.scope.reference and not self._repeats_one_value()
         before: list[Statement] = []
         clauses: list[tuple[str, str]] = []
         for name, flag, how in self.accumulators.values():
@@ -239,10 +262,26 @@ class _GroupLowering:
             before.append(Define("int64_t", limit, str(extent), mutable=True))
             before.extend(Assign(limit, text.replace("limit", limit)) for text in limits)
             end = limit
-            rest: list[Statement] = [For(inner, limit, str(extent), slow, simd=simd, reductions=marks)]
+            rest: list[Statement] = []
+            if slow:
+                simd_rest = simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
+                rest.append(For(inner, limit, str(extent), slow, simd=simd_rest, reductions=marks))
+            for sink, element in self.repeated:
+                name, flag, how = self.accumulators[sink]
+                item = how.load.format(element)
+                some = f"{limit} < {extent}"
+                rest.append(Assign(name, how.repeat.format(name, item, f"{extent} - {limit}"), some))
+                if how.flag:
+                    rest.append(Assign(flag, f"{flag} | ({how.flag.format(item)})", some))
         else:
             end, rest = str(extent), []
         loops: list[Statement] = [For(inner, "0", end, fast, ctype=self.nest.ctype, simd=simd, reductions=marks)]
+        if self.nest.runs is not None:
+
+            def run(first: str, last: str) -> For:
+                return For(inner, first, last, fast, simd=simd, reductions=marks)
+
+            loops = self.nest.runs.loop(end, self.nest.levels[self.nest.depth - 1], run)
         if self.streaming is not None:
             chunks = self.streaming.loops(self.scope, inner, end, streamed, marks)
             loops = [If(self.streaming.condition, [chunks], loops)]

@@ -2,18 +2,22 @@
 
 Every statement goes to the outermost loop level it depends on, so row invariants leave the inner loop by themselves.
 The body of the innermost loop is lowered up to twice: for the leading part of the range in which every mask is known
-to hold (``limits`` say how long it is), and for the rest.
+to hold (``limits`` say how long it is), and for the rest. Where one comparison is all that limits the leading part, it
+is known to be false in the rest, which is a ``tail`` then: what a masked load gives there is one value, and so is
+what is computed of it, before the loop.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.values import is_unit_reshape, load_parts, scalar_source
 from silo.backends.cpu.loop_ir import Define, For, Statement
 from silo.backends.cpu.lower.checked import checked_expression
 from silo.backends.cpu.lower.flat import FlatLoops
+from silo.backends.cpu.lower.runs import Runs
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.operations import arith, tt
 from silo.backends.cpu.operations.own import MIRROR
@@ -23,7 +27,9 @@ from silo.sources.triton.ssa import Operation, Type, Value
 __all__ = ["Index", "Nest", "linear_index", "remap"]
 
 Index = tuple[str, ...]
+_RANGE_START = re.compile(r"\(int64_t\)[0-9]+")
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_BY_RECIPROCAL: Mapping[str, str] = {arith.DIVSI: "silo_divsi_by_i32", arith.REMSI: "silo_remsi_by_i32"}
 
 
 class Nest:
@@ -35,12 +41,17 @@ class Nest:
         shape: tuple[int, ...],
         computed: set[Value] | None = None,
         cut: int | None = None,
+        *,
+        inner: int | None = None,
+        in_runs: bool = False,
     ) -> None:
         self.scope = scope
         self.shape = shape
         self.computed = computed or set()  # evaluated here although they have a buffer: this nest fills it
         axes = [axis for axis, extent in enumerate(shape) if extent != 1] or [len(shape) - 1]
-        self.axes = axes
+        if inner in axes:
+            axes.append(axes.pop(axes.index(inner)))
+        self.axes = axes  # in the order of the loops
         self.index: Index = tuple(scope.name("i") if axis in axes else "0" for axis in range(len(shape)))
         self.flat = None if cut is None else FlatLoops(scope, shape, self.index, cut)
         if self.flat is None:
@@ -50,9 +61,12 @@ class Nest:
             self.ctype = "int32_t"
             self.loops_over = self.flat.loops
         self.inner = self.loops_over[-1][0]
-        self.depth = len(self.loops_over)
+        self.runs = Runs(scope.name, scope.name("first")) if in_runs else None
+        self.wants_runs = False  # set where an address has a quotient or a remainder of the innermost index
+        self.depth = len(self.loops_over) + in_runs  # the level of the innermost body; runs have the one before it
         self.levels: list[list[Statement]] = [[] for _ in range(self.depth + 1)]
         self.level_of: dict[str, int] = {name: level + 1 for level, (name, _) in enumerate(self.loops_over)}
+        self.level_of[self.inner] = self.depth
         self._mirrors: dict[str, str] = {}
         self._mirror_of: dict[str, str] = {}
         if self.flat is not None:
@@ -60,16 +74,23 @@ class Nest:
             if self.depth == 2:
                 self.levels[1] = self.flat.coordinates(1)
         self.fast = False
+        self.tail = ""  # while a tail is lowered: the limit from which on its comparison is false
         self.limits: list[str] = []
+        self._tail_limits: set[str] = set()  # those of a comparison that is false from there on
+        self._adopted: list[str] = []  # limits of the tails that values read here have
         self._depends: dict[tuple[Value, Index], bool] = {}
         self._outer_memo: dict[tuple[Value, Index], str] = {}
         self._inner_memo: dict[tuple[Value, Index], str] = {}
 
-    def begin_body(self, *, fast: bool) -> None:
-        """Start lowering the innermost body (again)."""
+    def begin_body(self, *, fast: bool, tail: str = "") -> None:
+        """Start lowering the innermost body (again); a tail last, as what is known in it is known nowhere else."""
         self.fast = fast
+        self.tail = tail
         self.levels[self.depth] = [] if self.flat is None else self.flat.coordinates(self.depth)
         self._inner_memo = {}
+        if self.runs is not None:  # what a run knows is not known outside of it
+            known = self._outer_memo.items()
+            self._outer_memo = {key: name for key, name in known if self.level(name) < self.depth - 1}
         self._mirrors = {name: other for name, other in self._mirrors.items() if self.level(other) < self.depth}
 
     def put(self, ctype: str, text: str, level: int) -> str:
@@ -85,7 +106,7 @@ class Nest:
 
     def outer_loops(self, body: list[Statement]) -> list[Statement]:
         """``body`` within every loop but the innermost, each level with its statements before it."""
-        return self._within(body, self.depth - 1, None)
+        return self._within(body, len(self.loops_over) - 1, None)
 
     def loops(self, body: list[Statement], *, simd: bool = False, backward: int | None = None) -> list[Statement]:
         """``body`` within every loop, the axis ``backward`` from its end to its start."""
@@ -128,6 +149,12 @@ class Nest:
         is_filled_here = value in self.computed and index == self.index
         buffer = None if is_filled_here else scope.buffer(value)
         if buffer is not None:
+            end = scope.tails.get(value)
+            if end is not None and index == self.index and end.axis == self.axes[-1]:
+                if self.fast:
+                    self._adopted.append(end.limit)
+                if self.tail == end.limit:
+                    return end.element
             scope.lifetimes.touch(buffer)
             text = f"{buffer.name}[{self.linear(index, value.type.shape)}]"
             return self.put(ops.c_type(value.type), text, self.level(*index))
@@ -145,11 +172,26 @@ class Nest:
             return self.put("int32_t", text, self.level(*index))
         if operation.name == tt.LOAD:
             return self.load(operation, index)
+        if self.tail and operation.name == arith.CMPI and self._limit_of(operation, index) == self.tail:
+            return "0"
         names = [self.value(operand, index) for operand in operation.operands]
         if operation.name in CHECKS:  # never out of a loop: each element is looked at
             text = checked_expression(scope, operation, names, linear_index(index, value.type.shape), index)
             return self.put(ops.c_type(value.type), text, self.depth)
-        return self.put(ops.c_type(value.type), scope.expression(operation, names), self.level(*names))
+        text = self._divided(operation, names) or scope.expression(operation, names)
+        return self.put(ops.c_type(value.type), text, self.level(*names))
+
+    def _divided(self, operation: Operation, names: list[str]) -> str | None:
+        """A quotient or a remainder by a divisor that the innermost loop shares: by its reciprocal, computed once."""
+        function = _BY_RECIPROCAL.get(operation.name)
+        if function is None or operation.result.type.element != "i32" or self.scope.reference:
+            return None
+        dividend, divisor = names
+        if self.level(dividend) < self.depth or self.level(divisor) == self.depth:
+            return None
+        self.scope.pieces.add("integer")
+        reciprocal = self.put("double", f"silo_reciprocal_i32({divisor})", self.level(divisor))
+        return f"{function}({dividend}, {divisor}, {reciprocal})"
 
     def _offset(self, value: Value, index: Index) -> str:
         start, offset = self.scope.offsets[value]
@@ -249,6 +291,8 @@ class Nest:
         pointer, mask, other = load_parts(operation)
         inner = self.depends(pointer, index)
         condition = self.mask(mask, index, limiting=inner)
+        if condition == "0":
+            return self.value(other, index) if other is not None else ops.zero(operation.result.type)
         place, level = self.place(pointer, index)
         if inner:  # a limit may stand for its mask, and limits hold in the innermost loop alone
             level = self.depth
@@ -289,7 +333,7 @@ class Nest:
         if mask is None:
             return ""
         mask = self.scope.resolve(mask)
-        if not self.fast or not limiting or self.scope.buffer(mask) is not None:
+        if not (self.fast or self.tail) or not limiting or self.scope.buffer(mask) is not None:
             return self._constant_mask(mask) or self.value(mask, index)
         constant = self._constant_mask(mask)
         if constant:
@@ -300,11 +344,16 @@ class Nest:
                 return self.mask(operation.operands[0], remap(operation, index))
             if operation.name == arith.ANDI:
                 parts = [self.mask(operand, index) for operand in operation.operands]
+                if "0" in parts:
+                    return "0"
                 both = [part for part in parts if part]
                 return both[0] if len(both) == 1 else self._both(both)
-            if operation.name == arith.CMPI and self._limit_by(operation, index):
+            if operation.name == arith.CMPI and (limit := self._limit_of(operation, index)):
+                if self.tail:
+                    return "0" if limit == self.tail else self.value(mask, index)
+                self.limits.append(limit)
                 return ""
-        if not self.depends(mask, index):
+        if not self.tail and not self.depends(mask, index):
             self.limits.append(f"{self.value(mask, index)} ? limit : 0")
             return ""
         return self.value(mask, index)
@@ -321,27 +370,39 @@ class Nest:
         attribute = operation.attributes["value"]
         return "1" if getattr(attribute, "splat", attribute) else "0"
 
-    def _limit_by(self, compare: Operation, index: Index) -> bool:
-        """Turn a signed comparison of an affine value with an invariant one into a limit, if it is such a one."""
+    def _limit_of(self, compare: Operation, index: Index) -> str:
+        """A signed comparison of an affine value with an invariant one as a limit; "" where it is no such one."""
         predicate = compare.attributes["predicate"]
         left, right = compare.operands
         if predicate in {4, 5}:  # a > b is b < a
             left, right = right, left
             predicate = 2 if predicate == 4 else 3
         if predicate not in {2, 3}:
-            return False
+            return ""
         low, high = self.affine(left, index), self.affine(right, index)
         if low is None or high is None:
-            return False
+            return ""
+        if self.runs is not None and self._text_level(low[0], high[0]) == self.depth - 1:  # differs from run to run
+            return ""
         inclusive = " + 1" if predicate == 3 else ""
         if low[1] == "1" and high[1] == "0":
-            self.limits.append(f"nest_below({low[0]}, {high[0]}{inclusive}, limit)")
-            return True
+            limit = f"nest_below({low[0]}, {high[0]}{inclusive}, limit)"
+            if _RANGE_START.fullmatch(low[0]):  # it never leaves 32 bits
+                self._tail_limits.add(limit)
+            return limit
         if low[1] == "0" and high[1] == "1":  # holds from some index on: fast only where it holds from the start
             less = f"({low[0]}) {'<' if predicate == 2 else '<='} ({high[0]})"
-            self.limits.append(f"{less} && nest_fits({high[0]}, limit) ? limit : 0")
-            return True
-        return False
+            return f"{less} && nest_fits({high[0]}, limit) ? limit : 0"
+        return ""
+
+    def tail_limit(self) -> str:
+        """The limit from which on a tail begins, once the leading part is lowered; "" where the rest is no tail."""
+        limits, _ = self.limit_statements()
+        adopted = list(dict.fromkeys(self._adopted))
+        if not limits and len(adopted) == 1:
+            self.limits += adopted
+            return adopted[0]
+        return limits[0] if len(limits) == 1 and limits[0] in self._tail_limits else ""
 
     # ---- affine forms
 
@@ -401,30 +462,37 @@ class Nest:
             return self.affine(operation.operands[0], remap(operation, index))
         if name == arith.EXTSI:
             return self.affine(operation.operands[0], index)
-        if name == arith.REMSI and self.fast:
-            return self._unwrapped(operation, index)
+        if name in _BY_RECIPROCAL and self.fast:
+            return self._divided_form(operation, index)
         if name in {arith.ADDI, arith.SUBI, arith.MULI, tt.ADDPTR}:
             left, right = (self.affine(operand, index) for operand in operation.operands)
             if left is not None and right is not None:
                 return _combine(name, left, right)
         return None
 
-    def _unwrapped(self, remainder: Operation, index: Index) -> tuple[str, str] | None:
-        """``x % n`` is ``x`` on the leading part where 0 <= x < n."""
-        form, modulus = (self.affine(operand, index) for operand in remainder.operands)
-        if form is None or modulus is None or form[1] != "1" or modulus[1] != "0":
+    def _divided_form(self, operation: Operation, index: Index) -> tuple[str, str] | None:
+        """Within a run the quotient of consecutive numbers is one number, and the remainder goes up by one."""
+        form, divisor = (self.affine(operand, index) for operand in operation.operands)
+        if form is None or divisor is None or form[1] != "1" or divisor[1] != "0":
             return None
-        limit = f"({form[0]}) >= 0 ? nest_below({form[0]}, {modulus[0]}, limit) : 0"
-        if limit not in self.limits:
-            self.limits.append(limit)
-        return form
+        if self.runs is None:
+            self.wants_runs = True
+            return None
+        if self._text_level(form[0], divisor[0]) >= self.depth - 1:  # itself known within a run only
+            return None
+        pair = self.runs.pair(form[0], divisor[0])
+        self.level_of |= dict.fromkeys((pair.quotient, pair.remainder, self.runs.first), self.depth - 1)
+        if operation.name == arith.DIVSI:
+            return pair.quotient, "0"
+        return f"({pair.remainder} - {self.runs.first})", "1"
 
     def _text_level(self, *texts: str) -> int:
         return max(self.level(*_words(text)) for text in texts)
 
     def limit_statements(self) -> tuple[list[str], int]:
         """The limits found, each once, as texts over ``limit``."""
-        return list(dict.fromkeys(self.limits)), self.loops_over[-1][1]
+        limits = self.limits if self.runs is None else [*self.limits, *self.runs.limits]
+        return list(dict.fromkeys(limits)), self.loops_over[-1][1]
 
     def linear(self, index: Index, shape: tuple[int, ...]) -> str:
         """The row-major place of ``index`` in a buffer of ``shape``, by the loops' own counters where that is it."""

@@ -50,6 +50,13 @@ class Accumulation:
     finish: str
     flag: str = ""
 
+    @property
+    def repeat(self) -> str:
+        """``combine`` with an element as often as a third argument says, at least once; "" for a loop."""
+        if self.clause == "+":
+            return f"{{0}} + ({self.ctype})({{2}}) * {{1}}"
+        return "" if self.clause in {"*", "^"} else self.combine
+
 
 def accumulation(operation: Operation) -> Accumulation:
     """How to accumulate with a combining operation."""

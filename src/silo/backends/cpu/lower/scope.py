@@ -12,7 +12,7 @@ from silo.backends.cpu.options import CpuOptions
 from silo.backends.cpu.schedule.scratch import Lifetimes
 from silo.sources.triton.ssa import Dense, Module, Operation, Type, Value
 
-__all__ = ["ElementFunction", "Scope"]
+__all__ = ["ElementFunction", "Scope", "Tail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,15 @@ class ElementFunction:
     name: str
     passed: tuple[Value, ...]
     calls: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """From ``limit`` (a text over the extent) on, the elements along ``axis`` are the scalar ``element``."""
+
+    axis: int
+    limit: str
+    element: str
 
 
 _POINTER_BYTES = 8
@@ -50,6 +59,7 @@ class Scope:
         # Stores that may go past the caches, and how often the loops round them run.
         self.streamable: frozenset[Operation] = frozenset()
         self.trips: dict[Operation, str] = {}
+        self.tails: dict[Value, Tail] = {}  # of values in buffers
         self._scalars: dict[Value, str] = {}
         self._buffers: dict[Value, Buffer] = {}
         self._constant_arrays: dict[Value, str] = {}

@@ -14,6 +14,25 @@ SILO_INLINE int32_t silo_remsi_i32(int32_t a, int32_t b) {
     return b == 0 ? a : a % safe;
 }
 
+/* The same by a divisor that many elements share: no division an element, and vectors of them.
+   `reciprocal` is 1 / b in double. |a| + 1/2 is exact; its product with the reciprocal is off by
+   less than 2^-19 / |b|, and the quotient of |a| + 1/2 is no nearer than (1/2) / |b| to an integer,
+   so that what is left of the point is right. */
+SILO_INLINE double silo_reciprocal_i32(int32_t b) {
+    return 1.0 / (double)(b == 0 || b == -1 ? 1 : b);
+}
+
+SILO_INLINE int32_t silo_divsi_by_i32(int32_t a, int32_t b, double reciprocal) {
+    int32_t quotient = (int32_t)(((double)a + (a < 0 ? -0.5 : 0.5)) * reciprocal);
+    quotient = b == -1 ? (int32_t)(0u - (uint32_t)a) : quotient;
+    return b == 0 ? -1 : quotient;
+}
+
+SILO_INLINE int32_t silo_remsi_by_i32(int32_t a, int32_t b, double reciprocal) {
+    uint32_t product = (uint32_t)silo_divsi_by_i32(a, b, reciprocal) * (uint32_t)b;
+    return b == 0 ? a : (int32_t)((uint32_t)a - product);
+}
+
 SILO_INLINE uint32_t silo_divui_i32(uint32_t a, uint32_t b) {
     return b == 0 ? 0xffffffffu : a / (b == 0 ? 1u : b);
 }

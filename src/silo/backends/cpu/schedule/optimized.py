@@ -47,6 +47,7 @@ from silo.backends.cpu.operations.table import (
 )
 from silo.backends.cpu.ops_types import FLOATS, HALVES
 from silo.backends.cpu.schedule.control import NO_OFFSETS, Offsets, carried_of, jump_arguments
+from silo.backends.cpu.schedule.loop_order import inner_axis_of, read_across
 from silo.backends.cpu.schedule.plan import (
     BlockPlan,
     Branch,
@@ -139,6 +140,9 @@ class _Planner:
         for operation in self.block.operations:
             self._forward(operation)
         self._close()
+        for step in self.steps:
+            if isinstance(step, Group):
+                step.inner = inner_axis_of(step)
         self._start_demands()
         for operation in reversed(self.block.operations):
             self._place(operation)
@@ -398,6 +402,13 @@ class _Planner:
         order = self._order()
         is_load = operation.name == tt.LOAD
         first = min(demands, key=lambda demand: order[demand.step]).step
+        across = read_across(operation, [demand.inner for demand in demands]) if is_load else None
+        if across is not None:  # a tile read along its rows, and then taken from a buffer along its columns
+            before = self._store_before(operation, order, order[first] - 1) or first
+            group = Group(value.type.shape, [Fill(value, value)], inner=across)
+            self.steps.insert(order[None] if before is None else self.steps.index(before), group)
+            self._pass_on(operation, [_whole(group)])
+            return
         barrier = self._store_before(operation, order, order[first]) if is_load else None
         cost = recompute_cost(value, self.costs)
         limit = _RECOMPUTE_LIMIT if value.type.element in FLOATS and not value.type.pointer else _RECOMPUTE_LIMIT_INDEX
@@ -555,7 +566,7 @@ def _lone_dot(plan: BlockPlan, carried: list[Carried]) -> DotStep | None:
 
 def _whole(group: Group) -> _Demand:
     """The demand for the value of every index of ``group``."""
-    return _Demand(group, identity=True, inner=len(group.shape) - 1)
+    return _Demand(group, identity=True, inner=group.inner)
 
 
 def _copies_only(group: Group, value: Value) -> bool:

@@ -73,12 +73,19 @@ class Group:
     """One loop nest over ``shape``.
 
     ``checks`` are pairs of memory accesses whose ranges must be disjoint or identical for the fused form to be right;
-    tested at run time, with the stores done one after the other as the way out.
+    tested at run time, with the stores done one after the other as the way out. ``inner`` is the axis of the innermost
+    loop; another one than the last only where nothing is reduced.
     """
 
     shape: tuple[int, ...]
     sinks: list[Sink] = field(default_factory=list["Sink"])
     checks: list[tuple[Operation, Operation]] = field(default_factory=list[tuple[Operation, Operation]])
+    inner: int = -1
+
+    def __post_init__(self) -> None:
+        """The last axis by default."""
+        if self.inner < 0:
+            self.inner += len(self.shape)
 
     @property
     def stores(self) -> list[Operation]:
@@ -210,7 +217,9 @@ def describe(plan: BlockPlan, depth: int = 0) -> str:
             case Group():
                 extents = "x".join(map(str, step.shape))
                 sinks = ", ".join(_describe_sink(sink) for sink in step.sinks)
-                lines.append(f"{pad}nest {extents}: {sinks}" + (f" checks {len(step.checks)}" if step.checks else ""))
+                notes = f" checks {len(step.checks)}" if step.checks else ""
+                notes += f" along {step.inner}" if step.inner != len(step.shape) - 1 else ""
+                lines.append(f"{pad}nest {extents}: {sinks}{notes}")
             case ScalarStep(operation):
                 lines.append(f"{pad}scalar {operation.name}")
             case WholeStep(operation):

@@ -40,8 +40,9 @@ struct Group {
     Fault fault;
 };
 
-// The group that runs on this host thread.
-inline thread_local Group *group;
+// The group that runs on this host thread. Defined where threads wait for each other
+// (SILO_METAL_SWITCH): code that asks for it and is not made for that does not link.
+extern __thread Group *group __asm__("silo_metal_group") __attribute__((visibility("hidden")));
 
 // Ends the group with a message, from a thread of it; does not return. The first fault of a launch
 // is told.

@@ -1,0 +1,72 @@
+"""From a job to a shared object, by clang."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from silo.backends.metal.clang import code_flags, link_flags
+from silo.backends.metal.entry_text import entry_text, scratch_bytes
+from silo.backends.metal.job import EmulatorJob
+from silo.backends.metal.precompiled import precompiled_header
+from silo.compile.c_compiler import CCompiler
+from silo.compile.identity import code_digest
+from silo.compile.native_build import BuiltObject, build
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.launch_info import LaunchInfo
+from silo.core.target import Target
+from silo.core.values import canonical_json, digest
+from silo.core.variant import CompileJob
+from silo.errors import CompileError
+from silo.frozen import replace
+
+__all__ = ["compile_job", "emulator_identity"]
+
+_log = logging.getLogger("silo")
+_WAITING = "silo_metal_"  # what code needs whose threads wait for each other
+_SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
+
+
+def emulator_identity(target: Target, clang: CCompiler, code: tuple[str, ...]) -> str:
+    """What decides the bytes of an object besides its job. Flags that name folders are not among it."""
+    flags = [flag for flag in (*code_flags(target), *link_flags()) if not flag.startswith("/")]
+    return f"metal emulator code {code_digest(*code)} flags {digest('metal-flags/1', flags)[:16]} {clang.version}"
+
+
+def compile_job(job: CompileJob, clang: CCompiler, identity: str) -> Compiled:
+    """Compile and link one job.
+
+    Raises:
+        CompileError: the job makes no sense, or clang refuses the kernel's text; with its file and lines.
+    """
+    emulated = EmulatorJob.from_job(job)
+    entry = f"silo_{re.sub('[^A-Za-z0-9_]', '_', job.kernel)}_{job.key(identity)[:12]}"
+    flags = code_flags(job.target)
+    try:
+        built = _built(emulated, entry, flags, clang)
+    except CompileError as error:
+        if emulated.waits or "undefined reference to `" + _WAITING not in str(error):
+            raise
+        # A function of a header waits, whose name did not tell.
+        emulated = replace(emulated, waits=True)
+        built = _built(emulated, entry, flags, clang)
+    scratch = scratch_bytes(emulated)
+    launch = LaunchInfo(
+        entry=entry,
+        layout=emulated.layout,
+        scratch_bytes=scratch,
+        scratch_align=_SCRATCH_ALIGN if scratch else 1,
+        options=(("cpu_chunk", emulated.chunk), ("cpu_threads", emulated.threads)),
+    )
+    sidecar = CompiledBlob("metaljob", canonical_json(emulated.to_job(job.kernel, job.target).to_json()))
+    return Compiled(launch, CompiledBlob("so", built.data), (sidecar,), built.log)
+
+
+def _built(job: EmulatorJob, entry: str, flags: tuple[str, ...], clang: CCompiler) -> BuiltObject:
+    text = entry_text(job, entry)
+    header = precompiled_header(clang, flags)
+    if header is None:
+        return build(text, (*flags, *link_flags()), clang, "c++")
+    # Its name says what it was made of and with: clang need not look.
+    use = ("-include-pch", str(header), "-Xclang", "-fno-validate-pch")
+    return build(text, (*flags, *use, *link_flags()), clang, "c++")

@@ -1,0 +1,77 @@
+"""Metal's library as clang reads it fastest: headers compiled beforehand, kept in the store."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from silo.backends.metal.runtime import FOLDER
+from silo.compile.c_compiler import CCompiler
+from silo.core.values import digest
+from silo.forks import Mutex, own_folder
+from silo.settings import child_environment, settings
+from silo.store.files import publish
+from silo.store.privacy import private_size
+
+__all__ = ["precompiled_header"]
+
+_log = logging.getLogger("silo")
+_lock = Mutex()
+
+
+@cache
+def _content(folder: Path) -> str:
+    state = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix not in (".pyc", ".py"):
+            state.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return state.hexdigest()
+
+
+@cache
+def _told(folder: Path, reason: str) -> None:
+    _log.warning(
+        "Metal's headers cannot be kept compiled in %s (%s): every Metal kernel takes a second longer to compile for "
+        "the CPU",
+        folder,
+        reason,
+    )
+
+
+def precompiled_header(clang: CCompiler, flags: tuple[str, ...], folders: tuple[Path, ...] = (FOLDER,)) -> Path | None:
+    """``<metal_stdlib>`` compiled with these flags; made where it is not there yet.
+
+    None where it cannot be kept, which is said once: the text itself includes the header, so it is right without.
+
+    Args:
+        clang: which compiles.
+        flags: as the kernel's text is compiled, which has to be the same.
+        folders: where headers come from, whose contents decide.
+    """
+    parts = [clang.version, [*flags], [[str(one), _content(one)] for one in folders]]
+    folder = settings().store_folder / "headers"
+    path = folder / f"{digest('metal-header/1', parts)}.pch"
+    with _lock:
+        if private_size(path) is not None:
+            return path
+        with own_folder("silo-pch-") as made:
+            output = Path(made, "header.pch")
+            command = [*clang.command, *flags, "-x", "c++-header", str(FOLDER / "metal_stdlib"), "-o", str(output)]
+            done = subprocess.run(
+                command, capture_output=True, check=False, env=child_environment(LC_ALL="C", TMPDIR=made)
+            )
+            if done.returncode != 0:
+                _told(folder, done.stderr.decode(errors="replace").strip()[:300])
+                return None
+            try:
+                publish(path, output.read_bytes())
+            except OSError as error:
+                _told(folder, str(error))
+                return None
+    if private_size(path) is None:
+        _told(folder, "others may write it")
+        return None
+    return path

@@ -1,0 +1,3 @@
+#pragma once
+#include "../emulator/matmul2d.h"
+#include <metal_tensor>

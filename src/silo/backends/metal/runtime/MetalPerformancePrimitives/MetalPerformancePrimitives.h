@@ -1,0 +1,2 @@
+#pragma once
+#include <MetalPerformancePrimitives/MPPTensorOpsMatMul2d.h>

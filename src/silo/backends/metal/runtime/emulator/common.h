@@ -1,0 +1,96 @@
+// <metal_common>: functions of all numbers: the larger, the smaller, what lies between.
+#pragma once
+
+#include "vector.h"
+
+namespace metal {
+
+#define SILO_NUMBERS(M)                                                                            \
+    M(char)                                                                                        \
+    M(uchar)                                                                                       \
+    M(short)                                                                                       \
+    M(ushort)                                                                                      \
+    M(int)                                                                                         \
+    M(uint)                                                                                        \
+    M(long)                                                                                        \
+    M(ulong)                                                                                       \
+    M(half)                                                                                        \
+    M(bfloat)                                                                                      \
+    M(float)
+
+// Of two numbers of which one is NaN, the other.
+#define SILO_MIN_MAX(T)                                                                            \
+    constexpr T max(T a, T b) {                                                                    \
+        return a > b || b != b ? a : b;                                                            \
+    }                                                                                              \
+    constexpr T min(T a, T b) {                                                                    \
+        return a < b || b != b ? a : b;                                                            \
+    }                                                                                              \
+    constexpr T clamp(T x, T low, T high) {                                                        \
+        return min(max(x, low), high);                                                             \
+    }                                                                                              \
+    constexpr T max3(T a, T b, T c) {                                                              \
+        return max(a, max(b, c));                                                                  \
+    }                                                                                              \
+    constexpr T min3(T a, T b, T c) {                                                              \
+        return min(a, min(b, c));                                                                  \
+    }                                                                                              \
+    constexpr T median3(T a, T b, T c) {                                                           \
+        return max(min(a, b), min(max(a, b), c));                                                  \
+    }
+SILO_NUMBERS(SILO_MIN_MAX)
+
+} // namespace metal
+
+namespace silo_metal {
+
+// A function of numbers, element by element; operands that are scalars stand for vectors of them.
+template <class V, class F> constexpr V elementwise(F f, const V &a) {
+    V result;
+    for (int i = 0; i < length_of<V>; i++)
+        result.e[i] = f(a.e[i]);
+    return result;
+}
+template <class V, class F> constexpr V elementwise(F f, const V &a, const V &b) {
+    V result;
+    for (int i = 0; i < length_of<V>; i++)
+        result.e[i] = f(a.e[i], b.e[i]);
+    return result;
+}
+template <class V, class F> constexpr V elementwise(F f, const V &a, const V &b, const V &c) {
+    V result;
+    for (int i = 0; i < length_of<V>; i++)
+        result.e[i] = f(a.e[i], b.e[i], c.e[i]);
+    return result;
+}
+
+} // namespace silo_metal
+
+namespace metal {
+
+// Vectors of what a function of numbers is: SILO_VECTOR1(exp) makes exp of vectors of exp.
+#define SILO_VECTOR1(name)                                                                         \
+    template <class T, int n> constexpr vec<T, n> name(vec<T, n> a) {                              \
+        return silo_metal::elementwise([](T x) { return name(x); }, a);                            \
+    }
+#define SILO_VECTOR2(name)                                                                         \
+    template <class A, class B, class V = silo_metal::operands<A, B>>                              \
+    constexpr V name(const A &a, const B &b) {                                                     \
+        using T = silo_metal::element_of<V>;                                                       \
+        return silo_metal::elementwise([](T x, T y) { return name(x, y); }, V(a), V(b));           \
+    }
+#define SILO_VECTOR3(name)                                                                         \
+    template <class A, class B, class C, class V = silo_metal::operands3<A, B, C>>                 \
+    constexpr V name(const A &a, const B &b, const C &c) {                                         \
+        using T = silo_metal::element_of<V>;                                                       \
+        return silo_metal::elementwise([](T x, T y, T z) { return name(x, y, z); }, V(a), V(b),    \
+                                       V(c));                                                      \
+    }
+SILO_VECTOR2(max)
+SILO_VECTOR2(min)
+SILO_VECTOR3(clamp)
+SILO_VECTOR3(max3)
+SILO_VECTOR3(min3)
+SILO_VECTOR3(median3)
+
+} // namespace metal

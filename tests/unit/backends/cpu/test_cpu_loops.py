@@ -1,0 +1,241 @@
+"""Innermost loops: runs in which i // d stays the same, tails past the end of a row, tiles read along another axis."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+triton = pytest.importorskip("triton")
+import triton.language as tl  # noqa: E402
+
+from cpu_samples import MODES, module_of, needs_compiler, run  # noqa: E402
+from silo.backends.cpu.emit.kernel import emit_c  # noqa: E402
+from silo.backends.cpu.options import CpuOptions  # noqa: E402
+
+pytestmark = needs_compiler
+RNG = np.random.default_rng(6)
+
+
+@triton.jit
+def add_rows(x, bias, scale, out, n, d, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < n
+    values = tl.load(x + i, mask=inside) + tl.load(bias + i % d, mask=inside)
+    tl.store(out + i, values * tl.load(scale + i // d, mask=inside), mask=inside)
+
+
+@triton.jit
+def quotients(out, least, d, BLOCK: tl.constexpr):
+    i = least + tl.arange(0, BLOCK)
+    tl.store(out + tl.arange(0, BLOCK), i // d)
+    tl.store(out + BLOCK + tl.arange(0, BLOCK), i % d)
+
+
+@triton.jit
+def within_groups(x, out, d, groups, BLOCK: tl.constexpr):
+    """A mask over the remainder, which differs from run to run."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i % d, mask=i % d < groups, other=-1.0))
+
+
+@triton.jit
+def softmax(x, out, stride, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    values = tl.load(x + row * stride + i, mask=i < columns, other=-float("inf"))
+    exponents = tl.exp(values - tl.max(values, axis=0))
+    tl.store(out + row * stride + i, exponents / tl.sum(exponents, axis=0), mask=i < columns)
+
+
+@triton.jit
+def everything_of_a_row(x, out, columns, other, BLOCK: tl.constexpr):
+    """Reductions that a value past the row's end changes, of every kind."""
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    values = tl.load(x + row * BLOCK + i, mask=i < columns, other=other)
+    whole = values.to(tl.int32)
+    out += row * 8
+    tl.store(out, tl.sum(values, axis=0))
+    tl.store(out + 1, tl.max(values + 1, axis=0))
+    tl.store(out + 2, tl.min(values * 2, axis=0))
+    tl.store(out + 3, tl.sum(whole, axis=0))
+    tl.store(out + 4, tl.xor_sum(whole, axis=0))
+    tl.store(out + 5, tl.max(whole, axis=0))
+    tl.store(out + 6, tl.sum(tl.where(i < columns, 1, 5), axis=0))
+    tl.store(out + 7, tl.sum(values * i, axis=0))
+
+
+@triton.jit
+def twice_masked(x, out, columns, other_columns, BLOCK: tl.constexpr):
+    """Two ends: neither is the one past which nothing is."""
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    values = tl.load(x + row * BLOCK + i, mask=i < columns, other=3.0)
+    values += tl.load(x + row * BLOCK + i, mask=i < other_columns, other=5.0)
+    tl.store(out + row * BLOCK + i, values - tl.sum(values, axis=0), mask=i < columns)
+
+
+@triton.jit
+def transpose(x, out, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WRITES_ROWS: tl.constexpr):
+    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    tile = tl.load(x + i[:, None] * columns + j[None, :], mask=(i[:, None] < rows) & (j[None, :] < columns))
+    if WRITES_ROWS:
+        inside = (j[:, None] < columns) & (i[None, :] < rows)
+        tl.store(out + j[:, None] * rows + i[None, :], tl.trans(tile), mask=inside)
+    else:
+        tl.store(out + j[None, :] * rows + i[:, None], tile, mask=(i[:, None] < rows) & (j[None, :] < columns))
+
+
+@triton.jit
+def read_across_a_mask(x, out, rows, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Past the last row there is one value along the axis of the read, not along the axis of the write."""
+    i, j = tl.arange(0, ROWS)[:, None], tl.arange(0, COLUMNS)[None, :]
+    tl.store(out + i * COLUMNS + j, tl.load(x + j * ROWS + i, mask=i < rows, other=7.0))
+
+
+@triton.jit
+def transpose_in_place(x, SIZE: tl.constexpr):
+    i, j = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
+    tile = tl.load(x + i * SIZE + j)
+    tl.store(x + j * SIZE + i, tile + 1)
+
+
+def text_of(kernel, **arguments):
+    return emit_c(module_of(kernel, arguments), CpuOptions(vector_bits=512)).source.split("int32_t silo_")[-1]
+
+
+def floats(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("n", "d"), [(4096, 64), (4096, 64 * 64), (1000, 17), (1000, 16), (1000, 15), (1000, 1), (1025, 1024), (4000, 999)]
+)
+def test_a_bias_of_a_row_and_a_scale_of_a_group(mode, n, d):
+    x, bias, scale = floats(n), floats(d), floats(n // d + 1)
+    out = np.full(n, np.nan, np.float32)
+    run(add_rows, (-(-n // 256),), mode, x=x, bias=bias, scale=scale, out=out, n=n, d=d, BLOCK=256)
+    i = np.arange(n)
+    np.testing.assert_allclose(out, (x + bias[i % d]) * scale[i // d], rtol=1e-6)
+
+
+def test_addresses_of_quotients_have_no_division_an_element():
+    x = floats(1024)
+    text = text_of(add_rows, x=x, bias=x, scale=x, out=x, n=1000, d=100, BLOCK=256)
+    assert "nest_quotient" in text
+    assert "silo_remsi_i32" not in text
+    assert "silo_divsi_i32" not in text
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("least", [-200, -(2**31), 2**31 - 256, -7, 0])
+@pytest.mark.parametrize("d", [0, 1, -1, 2, -3, 7, 100, 2**31 - 1, -(2**31)])
+def test_quotients_by_a_shared_divisor_are_those_of_the_reference(mode, least, d):
+    out = np.zeros(512, np.int32)
+    run(quotients, (1,), mode, out=out, least=least, d=d, BLOCK=256)
+    dividends = [least + i for i in range(256)]
+    if d == 0:  # as the CPU target defines it
+        expected = [-1] * 256, dividends
+    else:
+        whole = [abs(one) // abs(d) * (1 if (one < 0) == (d < 0) else -1) for one in dividends]
+        expected = whole, [one - d * quotient for one, quotient in zip(dividends, whole, strict=True)]
+    assert out[:256].tolist() == [(one + 2**31) % 2**32 - 2**31 for one in expected[0]]
+    assert out[256:].tolist() == expected[1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mask_over_remainders_is_looked_at_in_every_run(mode):
+    x, out = floats(40), np.zeros(512, np.float32)
+    run(within_groups, (2,), mode, x=x, out=out, d=40, groups=11, BLOCK=256)
+    i = np.arange(512)
+    np.testing.assert_array_equal(out, np.where(i % 40 < 11, x[i % 40], -1))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("columns", [257, 512, 1, 300, 600])
+def test_a_row_that_ends_within_its_block(mode, columns):
+    x = floats(5, columns)
+    out = np.full_like(x, np.nan)
+    run(softmax, (5,), mode, x=x, out=out, stride=columns, columns=columns, BLOCK=512)
+    rows = x[:, :512].astype(np.float64)
+    exponents = np.exp(rows - rows.max(1, keepdims=True))
+    np.testing.assert_allclose(out[:, :512], exponents / exponents.sum(1, keepdims=True), rtol=1e-5)
+    assert np.isnan(out[:, 512:]).all()
+
+
+def test_past_the_end_of_a_row_one_element_is_computed():
+    x = floats(512)
+    text = text_of(softmax, x=x, out=x, stride=257, columns=257, BLOCK=512)
+    loops = re.findall(r"for \(int64_t (\w+) = limit\w+; [^{]*\{([^}]*)\}", text)
+    assert len(loops) == 2
+    assert all("exp" not in body and "if" not in body for _, body in loops)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("columns", [0, 1, 100, 127, 128, 200, -5])
+@pytest.mark.parametrize("other", [0.0, 7.0, -3.0])
+def test_what_is_past_the_end_counts_in_reductions(mode, columns, other):
+    x = np.round(floats(3, 128) * 8)
+    out = np.zeros((3, 8), np.float32)
+    run(everything_of_a_row, (3,), mode, x=x, out=out, columns=columns, other=other, BLOCK=128)
+    i = np.arange(128)
+    values = np.where(i < columns, x, np.float32(other))
+    whole = values.astype(np.int32)
+    marks = np.full(3, np.where(i < columns, 1, 5).sum())
+    expected = [
+        *(values.sum(1), (values + 1).max(1), (values * 2).min(1), whole.sum(1)),
+        *(np.bitwise_xor.reduce(whole, 1), whole.max(1), marks, (values * i).sum(1)),
+    ]
+    np.testing.assert_allclose(out, np.stack(expected, 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("columns", "other_columns"), [(30, 50), (50, 30), (64, 10), (0, 64), (40, 40)])
+def test_two_ends_of_one_row(mode, columns, other_columns):
+    x, out = floats(2, 64), np.full((2, 64), np.nan, np.float32)
+    run(twice_masked, (2,), mode, x=x, out=out, columns=columns, other_columns=other_columns, BLOCK=64)
+    i = np.arange(64)
+    values = np.where(i < columns, x, 3) + np.where(i < other_columns, x, 5)
+    expected = np.where(i < columns, values - values.sum(1, keepdims=True), np.nan)
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("writes_rows", [True, False])
+@pytest.mark.parametrize("shape", [(64, 96), (50, 70), (1, 33)])
+def test_transposes(mode, writes_rows, shape):
+    rows, columns = shape
+    x, out = floats(rows, columns), np.full((columns, rows), np.nan, np.float32)
+    grid = (-(-rows // 32), -(-columns // 16))
+    constants = {"ROWS": 32, "COLUMNS": 16, "WRITES_ROWS": writes_rows}
+    run(transpose, grid, mode, x=x, out=out, rows=rows, columns=columns, **constants)
+    np.testing.assert_array_equal(out, x.T)
+
+
+@pytest.mark.parametrize("writes_rows", [True, False])
+def test_a_transpose_reads_and_writes_along_the_rows_of_memory(writes_rows):
+    x = floats(64, 64)
+    constants = {"ROWS": 32, "COLUMNS": 16, "WRITES_ROWS": writes_rows}
+    text = text_of(transpose, x=x, out=x, rows=64, columns=64, **constants)
+    accesses = re.findall(r"\bt\d+\[([^]]+)\]", text)
+    assert accesses
+    assert all(re.fullmatch(r"i\d+", place) for place in accesses)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_tail_is_one_along_its_own_axis(mode):
+    x, out = floats(64, 8), np.zeros((8, 64), np.float32)
+    run(read_across_a_mask, (1,), mode, x=x, out=out, rows=5, ROWS=8, COLUMNS=64)
+    np.testing.assert_array_equal(out, np.where(np.arange(8)[:, None] < 5, x.T, 7))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_transpose_in_place_reads_its_tile_before_it_writes(mode):
+    x = floats(32, 32)
+    expected = x.T + 1
+    run(transpose_in_place, (1,), mode, x=x, SIZE=32)
+    np.testing.assert_array_equal(x, expected)
