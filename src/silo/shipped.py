@@ -28,6 +28,7 @@ SHIPPED: dict[str, dict[str, str]] = {
     "silo.sources": {
         "binary": "silo.sources.binary.kind:Kind",
         "cute": "silo.sources.cute.kind:Kind",
+        "metal": "silo.sources.metal.kind:Kind",
         "pallas": "silo.sources.pallas.kind:Kind",
         "triton": "silo.sources.triton.kind:Kind",
     },

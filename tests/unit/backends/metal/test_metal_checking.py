@@ -7,8 +7,8 @@ import platform
 import numpy as np
 import pytest
 
+from metal_checks import check_launch, checked_kernel
 from metal_faults import FAULTS, MetalFault
-from metal_jobs import check_launch, checked_kernel
 from silo.backends.metal.clang import find_clang
 from silo.errors import CheckError, CompilerMissingError
 
