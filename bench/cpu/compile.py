@@ -24,10 +24,10 @@ from bench.cpu.work import Call
 from bench.machine import describe, save
 from silo.api.kernels.kernel import Kernel, kernel_of
 from silo.backends.cpu.compiler import CpuCompiler
-from silo.backends.cpu.load import load
 from silo.core.protocols import CompileJob
 from silo.core.variant import Variant
 from silo.errors import SiloError
+from silo.launch.cpu_objects import load
 from silo.launch.runtime import inspect_call
 
 BAR_MS = 300.0

@@ -30,6 +30,7 @@ struct silo_frame {
     struct silo_descriptor *descriptors; /* a slot holds the index of its own */
     const uint64_t **layouts; /* of a launcher that holds extents; NULL: another. As silo_values */
     uint64_t *passed;         /* where the next shape and strides go that are not in the key */
+    PyObject *made; /* owned: what the launch returns, where launching gave 1; else not set */
 };
 
 SILO_INLINE size_t silo_descriptor_room(const struct silo_plan *plan) {

@@ -226,7 +226,7 @@ SILO_INLINE int run(struct silo_launcher *self, const struct silo_inputs *inputs
                     struct silo_binding *binding, struct silo_frame *frame, const int64_t dims[3],
                     void *stream) {
     if (SILO_UNLIKELY(binding->loaded->function.handle == NULL))
-        return silo_library_run(self, inputs, binding, dims);
+        return silo_library_run(self, inputs, binding, dims, &frame->made);
     void *params[binding->packing.room];
     const struct silo_values values = {frame->slots, frame->scratch, frame->descriptors,
                                        frame->layouts};
@@ -264,6 +264,7 @@ static SILO_NOINLINE int read_again(const struct silo_launcher *self,
                : 0;
 }
 
+/* 0; 1 where the launch returns `frame->made`; -1 with an exception set. */
 SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inputs,
                        const struct silo_grid_source *grid, struct silo_frame *frame,
                        struct silo_binding *binding) {
@@ -307,7 +308,11 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         return -1;
     const int result =
         read_again(self, inputs, frame) != 0 ? -1 : run(self, inputs, binding, frame, dims, stream);
-    return silo_hooks_exit(token) != 0 ? -1 : result;
+    if (silo_hooks_exit(token) == 0)
+        return result;
+    if (result > 0)
+        Py_DECREF(frame->made);
+    return -1;
 }
 
 /* The binding for the call (new reference), or NULL. */
@@ -391,9 +396,12 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
             if (mode == SILO_MODE_RESOLVE) {
                 result = (PyObject *)binding;
             } else if (SILO_LIKELY(binding != NULL)) {
-                if (SILO_LIKELY(launch(self, inputs, grid, &frame, binding) == 0)) {
+                const int outcome = launch(self, inputs, grid, &frame, binding);
+                if (SILO_LIKELY(outcome == 0)) {
                     result = Py_None;
                     Py_INCREF(result);
+                } else if (outcome > 0) {
+                    result = frame.made;
                 }
                 Py_DECREF((PyObject *)binding);
             }

@@ -38,7 +38,7 @@ static PyObject *make_call(const struct silo_launcher *self, const struct silo_i
 }
 
 int silo_library_run(const struct silo_launcher *self, const struct silo_inputs *inputs,
-                     const struct silo_binding *binding, const int64_t dims[3]) {
+                     const struct silo_binding *binding, const int64_t dims[3], PyObject **made) {
     const struct silo_loaded *loaded = binding->loaded;
     if (silo_stack_check() != 0)
         return -1;
@@ -62,7 +62,11 @@ int silo_library_run(const struct silo_launcher *self, const struct silo_inputs 
                       (long long)dims[1], (long long)dims[2], binding->config);
         return -1;
     }
-    Py_DECREF(result); /* results are written through the arguments, as by any kernel */
+    if (result != Py_None) { /* what no argument of the call could take */
+        *made = result;
+        return 1;
+    }
+    Py_DECREF(result);
     return 0;
 }
 

@@ -20,10 +20,11 @@ extern PyTypeObject *silo_library_type;
 void silo_library_function(PyObject *module, const struct silo_driver **driver,
                            struct silo_function *function);
 
-/* Call the code of a binding whose function has no handle: call(arguments, grid, stream). What it
- * raises passes through with a note that names the kernel; -1 then. With the GIL. */
+/* Call the code of a binding whose function has no handle: call(arguments, grid, stream). 0 where
+ * it returns None; 1 with what it made in `*made` (a new reference), which the launch returns. What
+ * it raises passes through with a note that names the kernel; -1 then. With the GIL. */
 int silo_library_run(const struct silo_launcher *self, const struct silo_inputs *inputs,
-                     const struct silo_binding *binding, const int64_t dims[3]);
+                     const struct silo_binding *binding, const int64_t dims[3], PyObject **made);
 
 int silo_library_init(PyObject *module);
 

@@ -11,12 +11,12 @@ from silo.backends.cpu import runtime
 from silo.backends.cpu.build import build, compile_flags
 from silo.backends.cpu.emit.kernel import PRELUDE, emit_c
 from silo.backends.cpu.levels import host_target, level_of
-from silo.backends.cpu.load import KernelObject, open_object
 from silo.backends.cpu.options import CpuOptions
 from silo.compile.c_compiler import find_compiler
 from silo.core.consent import HostCode
 from silo.core.launch_info import LaunchInfo
 from silo.errors import CompileError
+from silo.launch.cpu_objects import KernelObject, open_object
 from silo.settings import settings
 from silo.sources.triton.ssa import Module
 from silo.store.trust import consent_to_compiled

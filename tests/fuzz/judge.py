@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from silo.backends.cpu.load import KernelObject
 from silo.errors import SiloError, UnsupportedError
+from silo.launch.cpu_objects import KernelObject
 
 from .batch import Part, compile_parts, part_of
 from .inputs import Memory, contents

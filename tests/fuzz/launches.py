@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from silo.backends.cpu.load import KernelObject
+from silo.launch.cpu_objects import KernelObject
 
 from .program import Kernel
 

@@ -280,3 +280,27 @@ def test_what_is_no_library_code():
         native.LoadedKernel(print, "entry")
     loaded = native.LoadedKernel(native.LibraryCode(print, "fake", 0, HOST), "k", "kernel")
     assert (loaded.driver, loaded.name, loaded.entry) == ("fake", "kernel", "k")
+
+
+def test_what_it_makes_is_returned_by_the_launch(arrays):
+    x, out = arrays
+    made = object()
+    launch, _ = launcher(lambda *_: made)
+    found = [launch[1](x, out, 96), launch[1](x, out, 96)]
+    assert all(one is made for one in found)
+    del found
+    counts = [sys.getrefcount(made)]
+    for _ in range(50):
+        launch[1](x, out, 96)
+    counts.append(sys.getrefcount(made))
+
+    class FailsError(Exception):
+        pass
+
+    def leave(*_):
+        raise FailsError
+
+    with launch_hook(lambda *_: leave), pytest.raises(FailsError):
+        launch[1](x, out, 96)
+    counts.append(sys.getrefcount(made))
+    assert len(set(counts)) == 1

@@ -10,10 +10,10 @@ import pytest
 
 from silo.backends.cpu.compiler import CpuCompiler
 from silo.backends.cpu.levels import gather_facts, highest_level, host_target
-from silo.backends.cpu.load import load
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.variant import Variant
+from silo.launch.cpu_objects import load
 from silo.sources.triton.adapter import lower_to_ttir
 from silo.sources.triton.source import TritonSource
 from silo.sources.triton.ssa import Module

@@ -264,7 +264,9 @@ class LibraryCall(Protocol):
     """Code that a library runs, as the native launcher calls it, with Python's lock held."""
 
     def __call__(self, arguments: tuple[object, ...], grid: tuple[int, int, int], stream: object, /) -> object:
-        """Run it, or enqueue it; results are written through the arguments, and what is returned is ignored.
+        """Run it, or enqueue it; results are written through the arguments.
+
+        What it returns is what the launch returns: None, or arrays that it made because the call has none for them.
 
         ``arguments`` are the caller's own objects in the order of the kernel's parameters: what was given, else the
         default, else what the config sets. ``stream`` is the caller's own object too, None where none was given: then

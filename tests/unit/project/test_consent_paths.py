@@ -17,13 +17,14 @@ SOURCES = ROOT / "src" / "silo"
 CALLS = {
     # What maps native code.
     "CDLL": {
-        "backends/cpu/load.py": "open_object, which requires consent",
+        "launch/cpu_objects.py": "open_object, which requires consent",
         "backends/cute/host_loader.py": "a loader, after consent was required; and the DSL's library that is installed",
         "compile/serving.py": "the C library that is there already, for prctl",
     },
     "CpuModule": {
         "backends/cpu/device.py": "CpuDevice.load, which requires consent",
         "backends/cpu/checking/code.py": "a function of this process by its address: nothing is mapped",
+        "backends/metal/checking/code.py": "a function of this process by its address: nothing is mapped",
         "backends/cpu/triton_plugin/launching.py": "what Triton compiled, or kept in its own cache, whose word it is",
     },
     "load_module": {
@@ -42,7 +43,7 @@ CALLS = {
         "sources/kinds.py": "source plug-ins, by their entry points",
     },
     # Who calls that.
-    "open_object": {"backends/cpu/load.py": "load: code that was compiled a moment ago"},
+    "open_object": {"launch/cpu_objects.py": "load: code that was compiled a moment ago"},
     "load_entry": {
         "backends/cpu/device.py": "CpuDevice.load",
         "backends/cpu/triton_plugin/launching.py": "of a module that is mapped already",
@@ -52,7 +53,8 @@ CALLS = {
         "api/trials/measuring_worker.py": "Device.load with the consent of the process that asks",
         "sources/triton/ceiling_kernels.py": "Triton's language",
         "backends/cpu/checking/code.py": "code that checks itself, compiled a moment ago",
-        "backends/cpu/load.py": "run: for tests of the compiler",
+        "backends/metal/checking/compiling.py": "code that checks itself, compiled a moment ago",
+        "launch/cpu_objects.py": "run: for tests of the compiler",
         "backends/cpu/lower/nest.py": "a nest's own method: C text",
         "compile/toolchain.py": "compiler plug-ins, by their entry points",
         "compile/worker.py": "compiler plug-ins, by their entry points",
@@ -74,7 +76,7 @@ CALLS = {
     # Who gives consent.
     "Consent": {"core/consent.py": "issue_consent"},
     "issue_consent": {"store/trust.py": "the ledger"},
-    "consent_to_compiled": {"backends/cpu/load.py": "code that was compiled a moment ago"},
+    "consent_to_compiled": {"launch/cpu_objects.py": "code that was compiled a moment ago"},
     "consent_to_confirmed": {"api/trials/measuring_worker.py": "what the process that asks has consent to"},
     "vouch": {
         "api/kernels/bundle.py": "a bundle's code, as it has it called",

@@ -141,6 +141,9 @@ def blocked_launch(source: PallasSource, variant: Variant) -> BlockedLaunch:
     )
     grid = _grid(source, variant)
     where = str(source)
+    for one in source.arrays:
+        if one.name not in shapes:  # the call leaves it out
+            shapes[one.name] = _made_shape(where, one, shapes, bindings)
     dtypes = {name: element for name in typed.names if (element := typed[name].dtype) is not None}
     specs = {one.name: one for one in source.arrays}
     arrays = tuple(_array(where, specs[name], dtypes[name], shapes[name], grid, bindings) for name in specs)
@@ -169,6 +172,16 @@ def _grid(source: PallasSource, variant: Variant) -> tuple[int, ...]:
         raise SourceError(f"{source}: a Pallas kernel is compiled for its grid, and the call names none")
     used = max((axis + 1 for axis, size in enumerate(given) if size != 1), default=1)
     return tuple(given[: max(used, source.axes)])
+
+
+def _made_shape(
+    where: str, spec: ArraySpec, shapes: Mapping[str, tuple[int, ...]], bindings: Bindings
+) -> tuple[int, ...]:
+    if spec.like:
+        if spec.like not in shapes:
+            raise SourceError(f"{where}: {spec.name} has the shape of {spec.like}, which the call leaves out too")
+        return shapes[spec.like]
+    return tuple(size_value(where, f"the shape of {spec.name}", size, bindings, least=0) for size in spec.made or ())
 
 
 def _array(

@@ -73,7 +73,7 @@ def _jax_device(kind: str, index: int, name: str) -> Any:  # noqa: ANN401  # jax
 
 
 def _names(plan: CallPlan, launch: LaunchInfo) -> tuple[str, ...]:
-    """The name of each parameter by its place: the layout has those of the plan, in its order."""
+    """The name of each parameter by its place: the layout has the parameters of the plan, in its order."""
     places = sorted({one.parameter for one in (*plan.operands, *plan.results)})
     found = {place: slot.name for place, slot in zip(places, launch.layout, strict=False)}
     return tuple(found.get(place, f"argument {place}") for place in range(max(places, default=-1) + 1))

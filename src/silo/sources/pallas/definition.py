@@ -151,7 +151,13 @@ def _parameter(
         if element is not None and element.name in WIDE:
             raise SourceError(f"{where}: {one.name} has dtype={given.dtype!r}; jax has no 64-bit arrays as it is set")
         return Parameter(
-            one.name, ParameterKind.POINTER, element, effect=_EFFECTS[spec.role], specialize=False, align=False
+            one.name,
+            ParameterKind.POINTER,
+            element,
+            default=None if spec.may_be_left_out else NO_DEFAULT,
+            effect=_EFFECTS[spec.role],
+            specialize=False,
+            align=False,
         )
     if given == "constexpr":
         return _constant(where, one)

@@ -55,6 +55,11 @@ class ArraySpec:
     made: tuple[Node, ...] | None = None
 
     @property
+    def may_be_left_out(self) -> bool:
+        """Whether its shape is known without it: calls that leave it out get it back."""
+        return bool(self.like) or self.made is not None
+
+    @property
     def sizes(self) -> tuple[Node, ...]:
         """Every expression of it."""
         return (*(one for one in self.block or () if one is not None), *(self.made or ()))

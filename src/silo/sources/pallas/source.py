@@ -153,7 +153,10 @@ class PallasSource:
                     raise ArgumentError(f"{name}: the argument {one.name} is missing")
                 given = ArgumentFacts(one.default)
             spec = specs.get(one.name)
-            parameters.append(_scalar(name, one, given) if spec is None else _array(name, one, spec, given))
+            if spec is not None and spec.may_be_left_out and not given.is_pointer and given.value is None:
+                parameters.append(_left_out(name, one, spec, arguments))
+            else:
+                parameters.append(_scalar(name, one, given) if spec is None else _array(name, one, spec, given))
         return Signature(tuple(parameters)), Specialization((), tuple(constants))
 
     def constant(self, value: object) -> Value:
@@ -204,6 +207,17 @@ def _array(kernel: str, parameter: Parameter, spec: ArraySpec, given: ArgumentFa
             f"{kernel}: {name} is padded along an axis that its shape {shape_text(given.shape or ())} lacks"
         )
     return replace(parameter, dtype=given.dtype)
+
+
+def _left_out(kernel: str, parameter: Parameter, spec: ArraySpec, arguments: Mapping[str, ArgumentFacts]) -> Parameter:
+    """An array that is made: of its declared dtype, else of that of the array which it is like."""
+    like = arguments.get(spec.like)
+    element = parameter.dtype or (None if like is None else like.dtype)
+    if element is None:
+        raise ArgumentError(
+            f"{kernel}: {parameter.name} is left out, and nothing says its dtype: pass it, or give its spec dtype="
+        )
+    return replace(parameter, dtype=element)
 
 
 def _scalar(kernel: str, parameter: Parameter, given: ArgumentFacts) -> Parameter:

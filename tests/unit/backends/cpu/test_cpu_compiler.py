@@ -17,7 +17,6 @@ import triton.language as tl
 
 from silo.backends.cpu.compiler import CpuCompiler, entry_name
 from silo.backends.cpu.levels import gather_facts, highest_level, host_target
-from silo.backends.cpu.load import load, run
 from silo.backends.cpu.options import CpuOptions
 from silo.core.config import Config
 from silo.core.dtypes import dtype
@@ -27,6 +26,7 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError, UnsupportedError
+from silo.launch.cpu_objects import load, run
 from silo.settings import override
 from silo.sources.triton.source import TritonSource
 

@@ -9,11 +9,11 @@ import pytest
 
 from silo.backends.cpu.build import build, compile_flags
 from silo.backends.cpu.levels import LEVELS, gather_facts, highest_level
-from silo.backends.cpu.load import load, run
 from silo.compile.c_compiler import find_compiler
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.errors import ArgumentError, LaunchError
+from silo.launch.cpu_objects import load, run
 
 pytestmark = pytest.mark.skipif(
     shutil.which("cc") is None or highest_level(gather_facts()) is None,

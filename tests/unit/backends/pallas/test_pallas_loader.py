@@ -141,3 +141,27 @@ def test_what_is_given_to_jax_is_nobody_else_s():
     assert donated_results([1], [(0, (0, 65)), (1, (64, 128))]) == (False,)
     assert donated_results([0, 1], [(0, (0, 64)), (1, (0, 64))]) == (False, False)
     assert donated_results([None, 1], [(1, (0, 0)), (0, (0, 0))]) == (False, True)
+
+
+@pytest.mark.parametrize("like", ["x", (lambda a: a.x.shape[0], 128)])
+def test_an_array_that_a_call_leaves_out_is_made_in_the_library_of_the_others(like):
+    dtype = None if like == "x" else "fp32"
+    spec = bodies.rows(role="out", shape=like, dtype=dtype)
+    made = silo.pallas(bodies.add_body, args=[ROWS, ROWS, spec], grid=(2,))
+    x = normal(16, 128)
+    for given in (x, x.numpy(), jax.numpy.asarray(x.numpy())):
+        found = made(given, given)
+        assert type(found) is type(given)
+        assert np.array_equal(np.asarray(found), np.asarray(given) * 2)
+    out = torch.zeros(16, 128)
+    assert made(x, x, out) is None
+    assert torch.equal(out, 2 * x)
+
+
+def test_what_nobody_says_the_shape_of_is_not_left_out(add):
+    x = normal(16, 128)
+    with pytest.raises(ArgumentError, match="out"):
+        add(x, x)
+    made = silo.pallas(bodies.copy_body, args=[ArgSpec(), ArgSpec(role="out", shape=(16, 128))], grid=(1,))
+    with pytest.raises(ArgumentError, match="nothing says its dtype"):
+        made(x)

@@ -20,7 +20,6 @@ from silo.backends.cpu.checking.run import CheckedLaunch, Limits
 from silo.backends.cpu.checking.sites import Site
 from silo.backends.cpu.emit.kernel import EmittedKernel, emit_supported
 from silo.backends.cpu.levels import Level
-from silo.backends.cpu.load import load
 from silo.backends.cpu.options import CpuOptions
 from silo.compile.c_compiler import CCompiler
 from silo.core.compiled import Compiled, CompiledBlob
@@ -28,6 +27,7 @@ from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect
 from silo.errors import LaunchError, SiloError
 from silo.forks import Mutex
+from silo.launch.cpu_objects import load
 from silo.launch.native import CpuModule, LoadedKernel
 from silo.sources.triton.effects import argument_effects
 from silo.sources.triton.ttir import parse_ttir

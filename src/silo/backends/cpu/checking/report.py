@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from silo.backends.cpu.checking.memory import Allocation
 from silo.backends.cpu.checking.run import CheckedLaunch, Fault, Finding, Suspicion
 from silo.backends.cpu.checking.sites import Site, SiteKind, Use
 from silo.backends.cpu.checking.state import FaultKind
 from silo.errors import CheckError
+from silo.launch.argument_memory import Allocation
 
 __all__ = ["check_error"]
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from silo.backends.cpu.checking.memory import Allocation, Region, allocation_of, holding, regions_of
 from silo.backends.cpu.checking.sites import Site, SiteKind, Use
 from silo.backends.cpu.checking.state import BoundsCell, CheckState, FaultKind, SiteCell
 from silo.core.host_arrays import require_numpy
 from silo.errors import CheckError
+from silo.launch.argument_memory import Allocation, Region, allocation_of, holding, regions_of
 
 if TYPE_CHECKING:
     import numpy as np

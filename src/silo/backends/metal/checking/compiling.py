@@ -1,0 +1,103 @@
+"""Compilation of a job to code that checks itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from silo.backends.metal.checking.code import CHECKED_FLAGS, HOOKS, CheckedCode, CheckedKernel, Doubt
+from silo.backends.metal.checking.lines import LineTable
+from silo.backends.metal.checking.run import Ready
+from silo.backends.metal.clang import code_flags, link_flags
+from silo.backends.metal.entry_text import entry_text
+from silo.backends.metal.job import EmulatorJob
+from silo.backends.metal.precompiled import precompiled_header
+from silo.backends.metal.runtime import FOLDER
+from silo.compile.c_compiler import CCompiler
+from silo.compile.native_build import BuiltObject, build
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.launch_info import LaunchInfo
+from silo.core.signature import Effect
+from silo.core.target import Target
+from silo.frozen import replace
+from silo.launch.cpu_objects import load
+
+__all__ = ["compile_checked"]
+
+_ENTRY = "silo_checked"
+_STACK = 131072 + 5 * 64  # bytes of a thread, as SILO_METAL_STACK of the flags
+_RUNNER = 1 << 18
+_GROUP = 32768
+_UNSET = ("-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized")
+# Of code as it usually is: these say something else here.
+_OTHERWISE = frozenset({"-O2", "-g0", "-w"})
+_STRIPPED = "-Wl,-s"
+
+
+def compile_checked(
+    kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], *, target: Target, nan: bool, clang: CCompiler
+) -> CheckedKernel:
+    """Compile for checking. Equal kernels are compiled once in a process.
+
+    Args:
+        kernel: its name.
+        job: what is compiled.
+        effects: what it does through each parameter of the layout.
+        target: the CPU level to compile for.
+        nan: look for NaNs that are made.
+        clang: the compiler.
+
+    Raises:
+        CompileError: clang refuses the text.
+    """
+    return CheckedKernel(kernel, _compiled(job, effects, target, clang), nan=nan)
+
+
+@lru_cache(maxsize=64)
+def _compiled(job: EmulatorJob, effects: tuple[Effect, ...], target: Target, clang: CCompiler) -> CheckedCode:
+    job = replace(job, waits=True)  # threads with stacks of their own, in whatever order
+    x, y, z = job.group
+    launch = LaunchInfo(
+        entry=_ENTRY,
+        layout=job.layout,
+        threads=1,
+        scratch_bytes=_RUNNER + _GROUP + x * y * z * _STACK,
+        scratch_align=64,
+    )
+    flags = _flags(target)
+    built = _built(job, (*flags, *_UNSET), clang)
+    doubt = next(_doubts(built.log, job.file), None)
+    if doubt is None:
+        return CheckedCode(_loaded(built, launch), launch, effects)
+    place, variable = doubt
+    nan, zero = (
+        _loaded(_built(job, (*flags, "-w", f"-ftrivial-auto-var-init={how}"), clang), launch)
+        for how in ("pattern", "zero")
+    )
+    return CheckedCode(_loaded(built, launch), launch, effects, Doubt(place, variable, (nan, zero)))
+
+
+def _flags(target: Target) -> tuple[str, ...]:
+    kept = [flag for flag in code_flags(target) if flag not in _OTHERWISE]
+    return (*kept, *CHECKED_FLAGS)
+
+
+def _built(job: EmulatorJob, flags: tuple[str, ...], clang: CCompiler) -> BuiltObject:
+    links = tuple(flag for flag in link_flags() if flag != _STRIPPED)
+    header = precompiled_header(clang, flags, (FOLDER, HOOKS))
+    use = () if header is None else ("-include-pch", str(header), "-Xclang", "-fno-validate-pch")
+    return build(entry_text(job, _ENTRY), (*flags, *use, *links), clang, "c++")
+
+
+def _loaded(built: BuiltObject, launch: LaunchInfo) -> Ready:
+    function = load(Compiled(launch, CompiledBlob("so", built.data))).function
+    return Ready(function, LineTable(built.data, (str(FOLDER), "entry")))
+
+
+def _doubts(log: str, file: str) -> Iterator[tuple[str, str]]:
+    """Place and name of variables that clang's warnings call unset: ``file:line:column: warning: variable 'x' ...``."""
+    for line in log.splitlines():
+        head, found, said = line.partition(": warning: variable '")
+        name, _, column = head.rpartition(":")
+        if found and "uninitialized" in said and name.startswith(file) and column.isdigit():
+            yield name, said.partition("'")[0]

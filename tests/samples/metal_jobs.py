@@ -1,0 +1,87 @@
+"""Jobs of the Metal emulator from a kernel's text whose parameters are written plainly; launches that are checked."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from silo.backends.metal.checking.code import CheckedKernel
+from silo.backends.metal.checking.compiling import compile_checked
+from silo.backends.metal.clang import find_clang
+from silo.backends.metal.job import CallArgument, EmulatorJob, Role
+from silo.core.launch_info import AbiType, LayoutSlot
+from silo.core.signature import Effect
+from silo.core.target import Target
+
+__all__ = ["check_launch", "checked_kernel", "job_of"]
+
+TARGET = Target.parse("cpu:x86-64-v3")
+_ARRAY = re.compile(r"(?<=\s)threadgroup ([\w<>]+) (\w+\[[^;]*);")
+_NAME = re.compile(r"\s*(\w+)((?:\[\w+\])+)")
+_SCALARS = {"uint": AbiType.U32, "int": AbiType.I32, "float": AbiType.FP32}
+_CELLS = {AbiType.U32: ctypes.c_uint32, AbiType.I32: ctypes.c_int32, AbiType.FP32: ctypes.c_float}
+
+
+def _declared(match: re.Match[str]) -> str:
+    found = (_NAME.match(one) for one in match.group(2).split(","))
+    return " ".join(f"SILO_THREADGROUP({one.group(1)}, {one.group(2)}, {match.group(1)});" for one in found)
+
+
+def job_of(text: str, group: tuple[int, int, int] = (64, 1, 1)) -> tuple[EmulatorJob, tuple[Effect, ...]]:
+    """The job of the kernel ``k``, and what it does through each parameter."""
+    arguments: list[CallArgument] = []
+    layout: list[LayoutSlot] = []
+    effects: list[Effect] = []
+    for declared in re.search(r"void k\((.*?)\) \{", text, re.DOTALL).group(1).split(","):
+        name, attribute = re.search(r"(\w+) \[\[(\w+)", declared).groups()
+        number = len(layout)
+        if attribute != "buffer":
+            arguments.append(CallArgument(Role.POSITION, name, attribute))
+            continue
+        if "*" in declared:
+            arguments.append(CallArgument(Role.POINTER, name, "", number))
+            layout.append(LayoutSlot(name, AbiType.POINTER))
+            effects.append(Effect.READ if "const" in declared else Effect.BOTH)
+        else:
+            kind = re.search(r"constant (\w+)&", declared).group(1)
+            arguments.append(CallArgument(Role.VALUE, name, kind, number))
+            layout.append(LayoutSlot(name, _SCALARS[kind]))
+            effects.append(Effect.READ)
+    source = _ARRAY.sub(_declared, text)
+    return EmulatorJob(source, "k.metal", "k", tuple(arguments), tuple(layout), group), tuple(effects)
+
+
+def checked_kernel(text: str, group: tuple[int, int, int] = (64, 1, 1), *, nan: bool = False) -> CheckedKernel:
+    """The kernel, compiled to check itself."""
+    job, effects = job_of(text, group)
+    return compile_checked("k", job, effects, target=TARGET, nan=nan, clang=find_clang())
+
+
+def check_launch(
+    kernel: CheckedKernel,
+    arguments: Mapping[str, Any],
+    grid: tuple[int, int, int] = (1, 1, 1),
+    *,
+    uninitialized: Sequence[str] = (),
+    steps: int = 10_000_000,
+    seeds: Sequence[int] | None = None,
+) -> None:
+    """Check one launch, as a launcher does. Raises CheckError."""
+    cells = [
+        ctypes.c_uint64(arguments[slot.name].ctypes.data)
+        if isinstance(arguments[slot.name], np.ndarray)
+        else _CELLS[slot.type](arguments[slot.name])
+        for slot in kernel.launch.layout
+    ]
+    params = (ctypes.c_void_p * len(cells))(*[ctypes.addressof(cell) for cell in cells])
+    scratch = ctypes.create_string_buffer(kernel.launch.scratch_bytes + 64)
+    place = (ctypes.addressof(scratch) + 63) & ~63
+    with kernel.over(arguments, uninitialized=uninitialized, steps=steps, seeds=seeds):
+        kernel.front(ctypes.addressof(params), (ctypes.c_uint32 * 3)(*grid), 0, 1, place, 0)
+        error = kernel.error
+    if error is not None:
+        raise error
