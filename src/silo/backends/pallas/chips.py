@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from silo.errors import TargetError
 from silo.frozen import frozen
 
-__all__ = ["CHIPS", "INTERPRETED_CHIP", "Chip"]
+__all__ = ["CHIPS", "INTERPRETED_CHIP", "Chip", "chip_named"]
 
 _MIB = 1 << 20
 
@@ -47,3 +48,10 @@ CHIPS = {
 
 INTERPRETED_CHIP = "v5e"
 """The chip that kernels are interpreted as on a CPU: ``emit_pipeline`` asks what it runs on."""
+
+
+def chip_named(arch: str) -> Chip:
+    """The chip of a target's arch. TargetError lists them."""
+    if arch not in CHIPS:
+        raise TargetError(f"no TPU is called {arch!r}; write tpu:{', tpu:'.join(CHIPS)}")
+    return CHIPS[arch]

@@ -12,13 +12,15 @@ from silo.backends.pallas.blocks import BlockedArray, BlockedLaunch, ScratchBuff
 from silo.backends.pallas.chips import Chip
 from silo.core.dtypes import DType, DTypeKind
 from silo.core.extents import shape_text
-from silo.core.values import JSON
+from silo.core.reading import read_integers, read_list, read_natural, read_object, read_text
+from silo.core.values import JSON, malformed
 from silo.errors import ResourceError
-from silo.frozen import frozen
+from silo.frozen import frozen, names_of
 from silo.sources.pallas.argument_spec import MemorySpace, Role, ScratchKind
 
 __all__ = ["MemoryReport", "MemoryRow", "estimate", "require_memory", "tiled_bytes"]
 
+_NUMBERS = ("vmem", "smem", "limit", "vmem_ceiling", "smem_ceiling")
 _LANES = 128
 _SUBLANES = 8
 _WORD = 4
@@ -79,16 +81,34 @@ class MemoryReport:
             "vmem": self.vmem,
             "smem": self.smem,
             "limit": self.limit,
+            "vmem_ceiling": self.vmem_ceiling,
+            "smem_ceiling": self.smem_ceiling,
         }
+
+    @classmethod
+    def from_json(cls, data: JSON) -> MemoryReport:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        members = read_object(data, names_of(cls), "an estimate of memory")
+        rows: list[MemoryRow] = []
+        for row in read_list(members["rows"], "the rows of an estimate"):
+            match read_list(row, "a row of an estimate"):
+                case [str() as name, str() as space, block, str() as element, int() as copies, int() as size]:
+                    rows.append(MemoryRow(name, space, read_integers(block, "a block"), element, copies, size))
+                case _:
+                    raise malformed("a row of an estimate", row)
+        numbers = {name: read_natural(members[name], f"the {name} of an estimate") for name in _NUMBERS}
+        return cls(read_text(members["chip"], "a chip"), tuple(rows), **numbers)
 
 
 def estimate(launch: BlockedLaunch, chip: Chip) -> MemoryReport:
     """What a launch takes on a chip, and the limit that it is compiled with."""
     rows = [_array(one, launch.grid) for one in launch.arrays if one.space is not MemorySpace.HBM]
-    for one in launch.arrays:
-        # What is written of an array that is read and written is a block of its own, where the chip has no better way.
-        if one.role is Role.INOUT and one.space is MemorySpace.VMEM and not chip.alias_once:
-            rows.append(_array(one, launch.grid, f"{one.name} (written)"))
+    if not chip.alias_once:  # what is written of an array that is read and written is a block of its own
+        rows += [
+            _array(one, launch.grid, f"{one.name} (written)")
+            for one in launch.arrays
+            if one.role is Role.INOUT and one.space is MemorySpace.VMEM
+        ]
     rows += [MemoryRow(one.name, "smem", (1,), one.operand.name, 1, _WORD) for one in launch.scalars]
     for place, one in enumerate(launch.scratch):
         if one.kind in (ScratchKind.VMEM, ScratchKind.SMEM):
@@ -146,10 +166,10 @@ def _array(one: BlockedArray, grid: Sequence[int], name: str = "") -> MemoryRow:
         size = _WORD
         for axis in block:
             size *= axis
-        return MemoryRow(name or one.name, "smem", block, one.dtype.name, 1 if one.prefetch else _copies(one, grid), size)
-    return MemoryRow(
-        name or one.name, "vmem", block, one.dtype.name, _copies(one, grid), tiled_bytes(block, one.dtype)
-    )
+        return MemoryRow(
+            name or one.name, "smem", block, one.dtype.name, 1 if one.prefetch else _copies(one, grid), size
+        )
+    return MemoryRow(name or one.name, "vmem", block, one.dtype.name, _copies(one, grid), tiled_bytes(block, one.dtype))
 
 
 def _copies(one: BlockedArray, grid: Sequence[int]) -> int:
