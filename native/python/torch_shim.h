@@ -37,7 +37,15 @@ struct silo_torch {
     int32_t gpu_type;            /* DLPack device type of torch's "cuda": CUDA or ROCM */
     PyTypeObject *tensor;        /* torch.Tensor, where its objects are read this way; NULL: not */
     struct silo_adapter adapter; /* of these */
+    /* Where a TensorImpl of the plain class has its number of axes and, up to SILO_TORCH_AXES of
+     * them, extents and strides; 0: not found. Other classes (nested, sparse, wrapped tensors) have
+     * functions of their own for these, and no such memory or another meaning for it. */
+    ptrdiff_t rank_offset, sizes_offset, strides_offset;
+    const void *plain; /* the first word of a TensorImpl of that class: its table of functions */
 };
+
+/* Axes whose extents and strides lie in the TensorImpl itself. */
+#define SILO_TORCH_AXES 5
 
 extern struct silo_torch silo_torch;
 extern const struct silo_dtype silo_torch_dtypes[64]; /* by c10::ScalarType; bits 0: none */
@@ -61,8 +69,8 @@ SILO_INLINE int32_t silo_torch_device(int32_t device_type) {
  * `handle` is an at::Tensor* holding the same tensor. */
 ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, bool rocm);
 
-/* Find where tensors keep dtype and device, by comparing the memory of these with what torch's
- * functions say of them; each is used only if one place fits all. */
+/* Find where tensors keep dtype, device, extents and strides, by comparing the memory of these with
+ * what torch's functions say of them; each is used only if one place fits all. */
 void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count);
 
 /* Ask torch for its current stream through the library with its GPU part; false where that is not
@@ -97,6 +105,23 @@ SILO_INLINE int32_t silo_torch_read(void *handle, void **data, int32_t *scalar_t
                   silo_torch.device_index(handle, device_id);
     }
     return failed;
+}
+
+/* Extents and strides of a tensor where they lie; its number of axes, or -1: torch is to be asked.
+ */
+SILO_INLINE int32_t silo_torch_extents(void *handle, const int64_t **sizes,
+                                       const int64_t **strides) {
+    const char *implementation;
+    const void *first;
+    uint64_t rank;
+    memcpy(&implementation, handle, sizeof implementation);
+    memcpy(&first, implementation, sizeof first);
+    if (SILO_UNLIKELY(silo_torch.rank_offset == 0 || first != silo_torch.plain))
+        return -1;
+    memcpy(&rank, implementation + silo_torch.rank_offset, sizeof rank);
+    *sizes = (const int64_t *)(const void *)(implementation + silo_torch.sizes_offset);
+    *strides = (const int64_t *)(const void *)(implementation + silo_torch.strides_offset);
+    return SILO_LIKELY(rank <= SILO_TORCH_AXES) ? (int32_t)rank : -1;
 }
 
 #endif

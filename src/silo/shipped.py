@@ -13,6 +13,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "binary": "silo.backends.binary.declaration:BINARY",
         "cpu": "silo.backends.cpu.declaration:CPU",
         "cute": "silo.backends.cute.declaration:CUTE",
+        "metalcpu": "silo.backends.metal.declaration:EMULATOR",
         "pallas": "silo.backends.pallas.declaration:PALLAS",
         "triton": "silo.backends.triton.declaration:TRITON",
     },
@@ -28,6 +29,7 @@ SHIPPED: dict[str, dict[str, str]] = {
     "silo.sources": {
         "binary": "silo.sources.binary.kind:Kind",
         "cute": "silo.sources.cute.kind:Kind",
+        "metal": "silo.sources.metal.kind:Kind",
         "pallas": "silo.sources.pallas.kind:Kind",
         "triton": "silo.sources.triton.kind:Kind",
     },
@@ -61,6 +63,7 @@ BLOB_KINDS: dict[str, tuple[bool, bool]] = {
     "cuteobj": (True, False),
     "hsaco": (False, False),
     "jaxexp": (True, False),
+    "metaljob": (False, True),
     "ptx": (False, False),
     "so": (True, False),
     "ttir": (False, True),

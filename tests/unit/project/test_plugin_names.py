@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[3] / "src" / "silo"
 
 # Modules that name Triton although they are not part of its plug-ins, and what for.
 TRITON = {
+    "integrations/helion/__init__.py": "the launcher of the next one",
+    "integrations/helion/triton_launcher.py": "a launcher for what Helion generates for Triton",
     "api/tuning/foreign_results.py": "writes the files of Triton's autotuner, a foreign format by that name",
     "shipped.py": "the table of the plug-ins that Silo ships",
     "cli/cache.py": "the option that names that format",

@@ -12,7 +12,7 @@ from silo.core.target import Target
 from silo.errors import CompilerMissingError, TargetError
 from silo.settings import settings
 
-__all__ = ["BEST", "OLDEST", "choose_clang", "code_flags", "find_clang", "link_flags", "major_version"]
+__all__ = ["BEST", "OLDEST", "choose_clang", "code_flags", "find_clang", "link_flags", "major_version", "stack_flags"]
 
 OLDEST = 16  # before it _Float16 does not compute on x86-64
 BEST = 19  # from 18 on __bf16 computes, too; of those, the one that tests run with
@@ -131,6 +131,11 @@ def code_flags(target: Target) -> tuple[str, ...]:
     if target.kind != "cpu" or march is None:
         raise TargetError(f"{target} names no CPU level; write one of {', '.join(f'cpu:{name}' for name in _MARCH)}")
     return (march, *_CODE_FLAGS, "-isystem", str(FOLDER))
+
+
+def stack_flags() -> tuple[str, ...]:
+    """What makes clang say how much of the stack each function takes, as remarks."""
+    return ("-Rpass-analysis=prologepilog",)
 
 
 def link_flags() -> tuple[str, ...]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import re
 
-from silo.backends.metal.clang import code_flags, link_flags
-from silo.backends.metal.entry_text import entry_text, scratch_bytes
+from silo.backends.metal.clang import code_flags, link_flags, stack_flags
+from silo.backends.metal.entry_text import STACK, entry_text, scratch_bytes
 from silo.backends.metal.job import EmulatorJob
 from silo.backends.metal.precompiled import precompiled_header
+from silo.backends.metal.torch_headers import digest_of_headers, headers_folder
 from silo.compile.c_compiler import CCompiler
 from silo.compile.identity import code_digest
 from silo.compile.native_build import BuiltObject, build
@@ -17,13 +18,15 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target
 from silo.core.values import canonical_json, digest
 from silo.core.variant import CompileJob
-from silo.errors import CompileError
+from silo.errors import CompileError, ToolchainError
 from silo.frozen import replace
 
-__all__ = ["compile_job", "emulator_identity"]
+__all__ = ["compile_job", "emulator_identity", "stack_needed"]
 
 _log = logging.getLogger("silo")
 _WAITING = "silo_metal_"  # what code needs whose threads wait for each other
+_REMARK = " stack bytes in function"
+_CALLS = 8192  # bytes that functions of the C library take
 _SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
 
 
@@ -41,16 +44,19 @@ def compile_job(job: CompileJob, clang: CCompiler, identity: str) -> Compiled:
     """
     emulated = EmulatorJob.from_job(job)
     entry = f"silo_{re.sub('[^A-Za-z0-9_]', '_', job.kernel)}_{job.key(identity)[:12]}"
-    flags = code_flags(job.target)
+    flags = (*code_flags(job.target), *_include_flags(job.kernel, emulated))
     try:
-        built = _built(emulated, entry, flags, clang)
+        built = _built(emulated, entry, job.target, flags, clang)
     except CompileError as error:
         if emulated.waits or "undefined reference to `" + _WAITING not in str(error):
             raise
         # A function of a header waits, whose name did not tell.
         emulated = replace(emulated, waits=True)
-        built = _built(emulated, entry, flags, clang)
-    scratch = scratch_bytes(emulated)
+        built = _built(emulated, entry, job.target, flags, clang)
+    stack = stack_needed(built.log) if emulated.waits else STACK
+    if stack > STACK:
+        built = _built(emulated, entry, job.target, flags, clang, stack)
+    scratch = scratch_bytes(emulated, stack)
     launch = LaunchInfo(
         entry=entry,
         layout=emulated.layout,
@@ -59,12 +65,36 @@ def compile_job(job: CompileJob, clang: CCompiler, identity: str) -> Compiled:
         options=(("cpu_chunk", emulated.chunk), ("cpu_threads", emulated.threads)),
     )
     sidecar = CompiledBlob("metaljob", canonical_json(emulated.to_job(job.kernel, job.target).to_json()))
-    return Compiled(launch, CompiledBlob("so", built.data), (sidecar,), built.log)
+    return Compiled(launch, CompiledBlob("so", built.data), (sidecar,))
 
 
-def _built(job: EmulatorJob, entry: str, flags: tuple[str, ...], clang: CCompiler) -> BuiltObject:
-    text = entry_text(job, entry)
-    header = precompiled_header(clang, flags)
+def stack_needed(log: str) -> int:
+    """Bytes of a thread's stack, from what clang says that each function takes of one. None calls itself.
+
+    >>> stack_needed("<stdin>:2:1: remark: 36008 stack bytes in function 'f'") - 36008 >= 8192
+    True
+    """
+    found = sum(int(line.split(_REMARK)[0].split()[-1]) for line in log.splitlines() if _REMARK in line)
+    return STACK if found + _CALLS <= STACK else -(-(found + _CALLS) // 4096) * 4096
+
+
+def _include_flags(kernel: str, job: EmulatorJob) -> tuple[str, ...]:
+    if not job.headers:
+        return ()
+    if job.headers != digest_of_headers():
+        raise ToolchainError(
+            f"{kernel} was lowered with other <c10/metal/...> headers than those of the torch of this worker: an "
+            "artifact is for one torch; compile with one"
+        )
+    return ("-isystem", str(headers_folder()))
+
+
+def _built(
+    job: EmulatorJob, entry: str, target: Target, flags: tuple[str, ...], clang: CCompiler, stack: int = 0
+) -> BuiltObject:
+    text = entry_text(job, entry, stack)
+    flags = (*flags, *stack_flags()) if job.waits else flags
+    header = precompiled_header(clang, code_flags(target))
     if header is None:
         return build(text, (*flags, *link_flags()), clang, "c++")
     # Its name says what it was made of and with: clang need not look.

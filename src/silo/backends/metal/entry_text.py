@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from silo.backends.metal.job import CallArgument, EmulatorJob, Role
 
-__all__ = ["entry_text", "quoted", "scratch_bytes"]
+__all__ = ["STACK", "entry_text", "quoted", "scratch_bytes"]
 
-# Bytes of a thread's stack, and what else a launch needs: emulator/fibers.h has the same.
-_STACK = 16384 + 5 * 64
+# Bytes: emulator/fibers.h has the same. What lies between two stacks, the state of a group, its threadgroup memory.
+_GAP = 5 * 64
 _RUNNER = 1 << 18
 _GROUP = 32768
 
+STACK = 16384
+"""Bytes of a thread's stack, as a rule."""
 
-def scratch_bytes(job: EmulatorJob) -> int:
+
+def scratch_bytes(job: EmulatorJob, stack: int = STACK) -> int:
     """What each thread of a launch is lent."""
     x, y, z = job.group
-    return _RUNNER + _GROUP + x * y * z * _STACK if job.waits else 0
+    return _RUNNER + _GROUP + x * y * z * (stack + _GAP) if job.waits else 0
 
 
 def quoted(text: str) -> str:
@@ -59,8 +62,8 @@ def _passed(argument: CallArgument, file: str) -> str:
             return f"at.{argument.text}()"
 
 
-def entry_text(job: EmulatorJob, entry: str) -> str:
-    """The whole text; lines of the kernel's own are under ``#line``."""
+def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
+    """The whole text; lines of the kernel's own are under ``#line``. ``stack`` is a thread's, 0 for the usual."""
     x, y, z = job.group
     held = "".join(_held(one) for one in job.arguments)
     passed = ", ".join(_passed(one, job.file) for one in job.arguments)
@@ -72,6 +75,7 @@ def entry_text(job: EmulatorJob, entry: str) -> str:
         values = ", ".join(f"*static_cast<const uint *>(parameters[{first + axis}])" for axis in range(3))
         cut = f"  const uint cut[3] = {{{values}}};\n"
         threads = "cut"
+    own_stack = f", {stack}" if stack and job.waits else ""
     switch = "SILO_METAL_SWITCH\n" if job.waits else ""
     return (
         f"#include <metal_stdlib>\n"
@@ -87,6 +91,6 @@ def entry_text(job: EmulatorJob, entry: str) -> str:
         f"    [[clang::always_inline]] ::{job.function}({passed});\n"
         f"  }};\n"
         f"  return silo_metal::{run}<{x}, {y}, {z}, {'true' if job.cut else 'false'}>(\n"
-        f"      thread_body, grid, {threads}, begin, end, scratch, context);\n"
+        f"      thread_body, grid, {threads}, begin, end, scratch, context{own_stack});\n"
         f"}}\n"
     )

@@ -5,7 +5,7 @@ Lines stay where they are, so that what clang says names the lines of the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from silo.backends.metal.tokens import Kind, Token, tokens
@@ -24,29 +24,22 @@ class _Edit(NamedTuple):
     text: str
 
 
-def rewritten(text: str, constants: Mapping[str, str] | None = None, *, strict: bool = False) -> str:
+def rewritten(text: str, defined: Collection[str] = (), *, strict: bool = False) -> str:
     """The text as C++.
 
     Args:
-        text: in Metal's language.
-        constants: the value of each function constant that has one, as C++ has it, by name or by number.
+        text: in Metal's language; function constants have their values.
+        defined: function constants by name.
         strict: for a look at types alone, where address spaces are told apart.
     """
-    given = constants or {}
     words = tokens(text)
     edits: list[_Edit] = []
-    known: set[str] = set()
     at = 0
     while at < len(words):
         word = words[at]
         if word.text == "[[":
             end = _end_of_attributes(words, at)
             edits.append(_blank(text, word.begin, words[end - 1].end))
-            name = _function_constant(words, at, end)
-            if name is not None:
-                value = _value_of(words, at, end, given)
-                known |= {words[at - 1].text} if value is not None else set()
-                edits.append(_Edit(words[end - 1].end, words[end - 1].end, f" = {value or '{}'}"))
             at = end
             continue
         if word.kind is Kind.NUMBER and word.text[-2:] in ("bf", "BF") and word.text[:2].lower() != "0x":
@@ -58,7 +51,7 @@ def rewritten(text: str, constants: Mapping[str, str] | None = None, *, strict: 
                 edits.append(edit)
                 continue
         at += 1
-    edits += _questions(words, known)
+    edits += _questions(words, defined)
     return _applied(text, sorted(edits))
 
 
@@ -100,26 +93,11 @@ def _end_of_attributes(words: Sequence[Token], at: int) -> int:
     return at
 
 
-def _function_constant(words: Sequence[Token], begin: int, end: int) -> str | None:
-    """The name of the variable, where the attributes make it a function constant."""
-    if begin > 0 and any(one.text == "function_constant" for one in words[begin:end]):
-        # On a parameter it says whether the parameter is there at all.
-        following = words[end].text if end < len(words) else ""
-        return words[begin - 1].text if following == ";" else None
-    return None
-
-
-def _value_of(words: Sequence[Token], begin: int, end: int, given: Mapping[str, str]) -> str | None:
-    name = words[begin - 1].text
-    numbers = [one.text for one in words[begin:end] if one.kind is Kind.NUMBER]
-    return given.get(name, given.get(numbers[0]) if numbers else None)
-
-
-def _questions(words: Sequence[Token], known: set[str]) -> Iterator[_Edit]:
+def _questions(words: Sequence[Token], defined: Collection[str]) -> Iterator[_Edit]:
     """``is_function_constant_defined(N)``, which is decided here."""
     for at, word in enumerate(words):
         if word.text == "is_function_constant_defined" and at + 3 < len(words) and words[at + 1].text == "(":
-            yield _Edit(word.begin, words[at + 3].end, "true" if words[at + 2].text in known else "false")
+            yield _Edit(word.begin, words[at + 3].end, "true" if words[at + 2].text in defined else "false")
 
 
 def _balanced(words: Sequence[Token], at: int) -> int:

@@ -1,4 +1,4 @@
-"""Pallas bodies for TPUs, and interpreted for CPUs: traced and exported here, with what a launch of them needs."""
+"""Pallas bodies for TPUs and GPUs, and interpreted for CPUs: traced and exported here, with what launches need."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from silo.backends.pallas.call_plan import CallPlan, PlannedArray, call_plan
 from silo.backends.pallas.chips import CHIPS, chip_named
 from silo.backends.pallas.declaration import PALLAS
 from silo.backends.pallas.export import export_program
+from silo.backends.pallas.gpu_program import make_gpu_program
 from silo.backends.pallas.job import PallasJob
 from silo.backends.pallas.libtpu import LIBTPU, accept, libtpu_version
 from silo.backends.pallas.memory_estimate import estimate, require_memory
-from silo.backends.pallas.program import make_program
+from silo.backends.pallas.notices import Notices
+from silo.backends.pallas.program import Program, make_program
 from silo.compile.identity import code_digest
 from silo.core.code_facts import CodeFacts, Lowered
 from silo.core.compiled import Compiled, CompiledBlob
@@ -34,6 +36,9 @@ __all__ = ["PallasCompiler"]
 _EFFECTS = {Role.IN: Effect.READ, Role.OUT: Effect.WRITE, Role.INOUT: Effect.BOTH}
 
 
+_said = Notices()
+
+
 class PallasFacts(CodeFacts):
     """What the author says of the arrays."""
 
@@ -47,7 +52,7 @@ class PallasFacts(CodeFacts):
 
 
 class PallasCompiler:
-    """The plug-in ``pallas``: source kind ``pallas``, targets ``tpu:*`` and ``cpu:*``. Needs no TPU."""
+    """The plug-in ``pallas``: source kind ``pallas``, targets ``tpu:*``, ``cuda:*`` and ``cpu:*``. Needs no device."""
 
     declaration = PALLAS
 
@@ -91,7 +96,6 @@ class PallasCompiler:
         if not isinstance(source, PallasSource):
             raise SourceError(f"{source.name} is no Pallas source")
         launch = blocked_launch(source, variant)
-        interpret = variant.target.kind == "cpu"
         target = self.artifact_target(variant.target)
         limit: int | None = None
         memory: JSON = None
@@ -99,7 +103,7 @@ class PallasCompiler:
             report = estimate(launch, chip_named(target.arch))
             require_memory(report, variant.kernel)
             limit, memory = report.limit, report.to_json()
-        program = make_program(source, launch, source.constants(variant), interpret=interpret, limit=limit)
+        program = _program(source, launch, variant, limit)
         exported, convention = export_program(program, target, variant.kernel)
         job = PallasJob(
             program=exported,
@@ -133,6 +137,22 @@ class PallasCompiler:
             log += f"{plan.proof}{f': {found.reason}' if isinstance(found, Rejected) else ''}\n{pallas.memory_table}\n"
         launch = LaunchInfo(job.kernel, _layout(pallas, plan), loader=plan.text)
         return Compiled(launch, CompiledBlob("jaxexp", pallas.program), log=log)
+
+
+def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant, limit: int | None) -> Program:
+    constants, kind = source.constants(variant), variant.target.kind
+    if kind != "cuda":
+        return make_program(source, launch, constants, interpret=kind == "cpu", limit=limit)
+    options = PALLAS.read(PALLAS.own(variant.config.options))
+    warps, stages = options["num_warps"], options["num_stages"]
+    assert isinstance(warps, int)  # as the option is declared
+    assert isinstance(stages, int)
+    _said.once(
+        f"{variant.kernel} on cuda",
+        f"{variant.kernel} is compiled for NVIDIA's GPUs by jax's lowering to Triton, which jax says it will remove, "
+        f"and gives no promise that a later jax reads: keep jax {jax_version()} beside the code",
+    )
+    return make_gpu_program(source, launch, constants, num_warps=warps, num_stages=stages)
 
 
 def _layout(job: PallasJob, plan: CallPlan) -> tuple[LayoutSlot, ...]:

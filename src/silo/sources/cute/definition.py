@@ -15,10 +15,10 @@ from silo.core.values import Value
 from silo.errors import SourceError, SpaceError
 from silo.sources.cute.fingerprint import constant_value, plain_function
 from silo.sources.cute.installation import decorated_as
-from silo.sources.cute.launch_options import LaunchOption, LaunchOptions, read_launch_options
 from silo.sources.cute.parameters import declared_parameters
 from silo.sources.cute.source import CuteSource, Host, Layouts, Written
 from silo.sources.declaration import Declaration
+from silo.sources.launch_options import LaunchOption, LaunchOptions, read_launch_options
 from silo.sources.written_signature import written_members
 
 __all__ = ["cute"]

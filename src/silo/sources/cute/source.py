@@ -17,10 +17,10 @@ from silo.core.values import Value, digest
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, SourceError
 from silo.sources.cute.fingerprint import constant_value, reached_from
-from silo.sources.cute.launch_options import LaunchOptions
 from silo.sources.cute.parameters import Passed
 from silo.sources.cute.specialize import specialize
 from silo.sources.cute.wrapper import Wrapper
+from silo.sources.launch_options import LaunchOptions
 
 __all__ = ["CuteSource", "Host", "Layouts", "Written"]
 

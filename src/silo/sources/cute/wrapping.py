@@ -20,12 +20,12 @@ from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError
 from silo.sources.cute.element_types import dsl_type
 from silo.sources.cute.installation import dsl_module
-from silo.sources.cute.launch_options import LaunchValues
 from silo.sources.cute.parameters import Passed
 from silo.sources.cute.specialize import ALIGNMENT
 from silo.sources.cute.text_functions import function_of_text
 from silo.sources.cute.wrapper import Form, Wrapper, WrapperParameter
 from silo.sources.functions import recall
+from silo.sources.launch_options import LaunchValues
 
 if TYPE_CHECKING:
     from silo.sources.cute.source import CuteSource

@@ -7,6 +7,10 @@
 // race shows in any schedule. The first thing that is wrong ends the launch.
 #pragma once
 
+// Words of Metal that are names here.
+#pragma push_macro("thread")
+#undef thread
+
 #include "check_accesses.h"
 #include "instrumentation.h"
 
@@ -166,3 +170,5 @@ SILO_METAL_PLAIN inline bool access(const volatile void *memory, unsigned long b
 }
 
 } // namespace silo_metal::hook
+
+#pragma pop_macro("thread")

@@ -69,11 +69,13 @@ template <uint X, uint Y, uint Z, bool cut, class Body>
 // threadgroup memory are the launch's.
 template <uint X, uint Y, uint Z, bool cut, class Body>
 inline int run_fibers(const Body &body, const uint *grid, const uint *threads, unsigned long begin,
-                      unsigned long end, void *scratch, void *context) {
+                      unsigned long end, void *scratch, void *context,
+                      unsigned long stack = stack_bytes) {
     Runner &run = *static_cast<Runner *>(scratch);
     char *after = static_cast<char *>(scratch) + (sizeof(Runner) + 63) / 64 * 64;
     run.memory = after;
     run.stacks = after + most_group_bytes;
+    run.stride = stack + stack_gap;
     run.body = run_thread<X, Y, Z, cut, Body>;
     run.arguments = &body;
     place_grid<X, Y, Z>(run, grid, threads, context);

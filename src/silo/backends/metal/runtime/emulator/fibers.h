@@ -49,6 +49,7 @@ struct Runner : Group {
     unsigned ready[most_words]; // a bit a thread
     char *memory;               // threadgroup memory
     char *stacks;
+    unsigned long stride;                                // from one to the next
     unsigned long announced[most_group_bytes / 16 / 64]; // arrays that a checker was told of
     Fiber fiber[most_threads];
     Lanes lanes[most_words];
@@ -62,19 +63,16 @@ inline Runner &runner() {
     return *static_cast<Runner *>(group);
 }
 
-// Stacks lie a stride apart that is no power of two: what every thread has at the same depth of its
-// stack would else compete for the same few sets of the caches.
+// Bytes of a thread's stack, unless the entry says otherwise.
 #ifndef SILO_METAL_STACK
 #define SILO_METAL_STACK 16384
 #endif
 constexpr unsigned long stack_bytes = SILO_METAL_STACK;
-constexpr unsigned long stack_stride = stack_bytes + 5 * 64;
+// Stacks lie a stride apart that is no power of two: what every thread has at the same depth of its
+// stack would else compete for the same few sets of the caches.
+constexpr unsigned long stack_gap = 5 * 64;
 constexpr unsigned long stack_mark =
     0x6c6174654d6f6c69ul; // at a stack's end, for as long as it is whole
-
-constexpr unsigned long scratch_bytes(unsigned threads) {
-    return (sizeof(Runner) + 63 & ~63ul) + most_group_bytes + threads * stack_stride;
-}
 
 extern "C" int snprintf(char *, unsigned long, const char *, ...);
 
@@ -230,7 +228,7 @@ inline void give_way(Runner &run) {
 }
 
 inline void check_stack(Runner &run, unsigned of) {
-    const auto end = reinterpret_cast<unsigned long *>(run.stacks + of * stack_stride);
+    const auto end = reinterpret_cast<unsigned long *>(run.stacks + of * run.stride);
     if (__builtin_expect(*end != stack_mark, 0))
         fail(Fault::stack, run.fiber[of].place,
              "a thread needs more memory for its own variables and calls than there is");
@@ -331,8 +329,8 @@ inline bool run_group(Runner &run) {
         Fiber &one = run.fiber[i];
         one.state = State::ready;
         one.place = Place{};
-        *reinterpret_cast<unsigned long *>(run.stacks + i * stack_stride) = stack_mark;
-        one.stack = new_stack(run.stacks + (i + 1) * stack_stride, begin_thread);
+        *reinterpret_cast<unsigned long *>(run.stacks + i * run.stride) = stack_mark;
+        one.stack = new_stack(run.stacks + (i + 1) * run.stride, begin_thread);
     }
     hook::begin_group(run);
     run.current = 0;

@@ -41,7 +41,6 @@ extern "C" void silo_metal_switch(void **save, void *to) __attribute__((visibili
 // has it at a function's first instruction.
 inline void *new_stack(char *top, void (*begin)()) {
     void **at = reinterpret_cast<void **>(reinterpret_cast<unsigned long>(top) & ~15ul);
-    *--at = nullptr;
     *--at = nullptr; // where a return address would lie
     *--at = reinterpret_cast<void *>(begin);
     for (int i = 0; i < 6; i++)

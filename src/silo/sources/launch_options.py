@@ -13,7 +13,7 @@ from silo.core.trace import trace_grid
 from silo.core.values import JSON, Value
 from silo.errors import CompileError, ExpressionError, SourceError
 
-__all__ = ["LaunchOption", "LaunchOptions", "read_launch_options"]
+__all__ = ["LaunchOption", "LaunchOptions", "evaluated", "read_axes", "read_launch_options"]
 
 LaunchOption: TypeAlias = "int | str | Sequence[int | str] | Callable[[Any], object]"
 
@@ -49,7 +49,7 @@ class LaunchOptions:
         """What they are with one config. CompileError for what no launch can have: it costs that config alone."""
         block = self._axes(kernel, "block", self.block, constants, _MAX_THREADS, "threads")
         cluster = self._axes(kernel, "cluster", self.cluster, constants, _MAX_CLUSTER, "blocks")
-        smem = None if self.smem is None else _number(kernel, "smem", self.smem, constants)
+        smem = None if self.smem is None else evaluated(kernel, "smem", self.smem, constants)
         if smem is not None and smem < 0:
             raise CompileError(f"{kernel}: smem is {smem}; it is a number of bytes")
         return LaunchValues(block, cluster, smem)
@@ -65,7 +65,7 @@ class LaunchOptions:
     ) -> tuple[int, int, int] | None:
         if axes is None:
             return None
-        found = [_number(kernel, what, axis, constants) for axis in axes]
+        found = [evaluated(kernel, what, axis, constants) for axis in axes]
         x, y, z = (*found, *[1] * (_AXES - len(found)))
         if min(x, y, z) < 1 or x * y * z > most:
             raise CompileError(f"{kernel}: {what} is ({x}, {y}, {z}); a {what} has 1 to {most} {units}")
@@ -81,7 +81,8 @@ class LaunchValues:
     smem: int | None
 
 
-def _number(kernel: str, what: str, node: Node, constants: Mapping[str, Value]) -> int:
+def evaluated(kernel: str, what: str, node: Node, constants: Mapping[str, Value]) -> int:
+    """One of them with one config. Raises CompileError."""
     try:
         return nodes.evaluate(node, Bindings(config=constants))
     except ExpressionError as error:
@@ -102,17 +103,18 @@ def read_launch_options(
         SourceError: not a number, a name, a tuple of up to three of these, or a function of the constants.
         TraceError: the function cannot become an expression.
     """
-    axes = None if smem is None else _read(kernel, "smem", smem, names)
+    axes = None if smem is None else read_axes(kernel, "smem", smem, names)
     if axes is not None and len(axes) != 1:
         raise SourceError(f"{kernel}: smem is one number of bytes, not {len(axes)}")
     return LaunchOptions(
-        None if block is None else _read(kernel, "block", block, names),
-        None if cluster is None else _read(kernel, "cluster", cluster, names),
+        None if block is None else read_axes(kernel, "block", block, names),
+        None if cluster is None else read_axes(kernel, "cluster", cluster, names),
         None if axes is None else axes[0],
     )
 
 
-def _read(kernel: str, what: str, given: LaunchOption, names: Sequence[str]) -> tuple[Node, ...]:
+def read_axes(kernel: str, what: str, given: LaunchOption, names: Sequence[str]) -> tuple[Node, ...]:
+    """Up to three numbers as an author gives them. Raises SourceError, TraceError."""
     if callable(given):
         return trace_grid(given, (), names)
     parts = given if isinstance(given, tuple | list) else (cast("int | str", given),)

@@ -13,6 +13,7 @@ from silo.backends.metal.checking.code import CheckedKernel
 from silo.backends.metal.checking.compiling import compile_checked
 from silo.backends.metal.clang import find_clang
 from silo.backends.metal.job import CallArgument, EmulatorJob, Role
+from silo.backends.metal.rewriting import rewritten
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.signature import Effect
 from silo.core.target import Target
@@ -20,15 +21,8 @@ from silo.core.target import Target
 __all__ = ["check_launch", "checked_kernel", "job_of"]
 
 TARGET = Target.parse("cpu:x86-64-v3")
-_ARRAY = re.compile(r"(?<=\s)threadgroup ([\w<>]+) (\w+\[[^;]*);")
-_NAME = re.compile(r"\s*(\w+)((?:\[\w+\])+)")
 _SCALARS = {"uint": AbiType.U32, "int": AbiType.I32, "float": AbiType.FP32}
 _CELLS = {AbiType.U32: ctypes.c_uint32, AbiType.I32: ctypes.c_int32, AbiType.FP32: ctypes.c_float}
-
-
-def _declared(match: re.Match[str]) -> str:
-    found = (_NAME.match(one) for one in match.group(2).split(","))
-    return " ".join(f"SILO_THREADGROUP({one.group(1)}, {one.group(2)}, {match.group(1)});" for one in found)
 
 
 def job_of(text: str, group: tuple[int, int, int] = (64, 1, 1)) -> tuple[EmulatorJob, tuple[Effect, ...]]:
@@ -51,8 +45,7 @@ def job_of(text: str, group: tuple[int, int, int] = (64, 1, 1)) -> tuple[Emulato
             arguments.append(CallArgument(Role.VALUE, name, kind, number))
             layout.append(LayoutSlot(name, _SCALARS[kind]))
             effects.append(Effect.READ)
-    source = _ARRAY.sub(_declared, text)
-    return EmulatorJob(source, "k.metal", "k", tuple(arguments), tuple(layout), group), tuple(effects)
+    return EmulatorJob(rewritten(text), "k.metal", "k", tuple(arguments), tuple(layout), group), tuple(effects)
 
 
 def checked_kernel(text: str, group: tuple[int, int, int] = (64, 1, 1), *, nan: bool = False) -> CheckedKernel:

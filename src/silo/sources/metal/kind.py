@@ -1,0 +1,41 @@
+"""The source plug-in ``metal``: kernels in Metal Shading Language, made by ``silo.metal``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.sources.callables import plain_callable
+from silo.sources.declaration import Declaration
+from silo.sources.kernel_source import KernelSource
+
+__all__ = ["Kind"]
+
+
+class Kind:
+    """Reads what :func:`silo.sources.metal.definition.metal` makes, and takes it from ``silo.metal``."""
+
+    advice = "make one of a text in Metal Shading Language with silo.metal(text, group_size=...)"
+
+    @property
+    def define(self) -> Callable[..., object]:
+        """What ``silo.metal`` calls."""
+        from silo.sources.metal.definition import metal  # noqa: PLC0415  # most programs have no such kernels
+
+        return metal
+
+    def reads(self, value: object) -> Decision:
+        """A definition of a Metal kernel."""
+        if isinstance(value, Declaration) and value.source.kind == "metal":
+            return Accepted("a Metal kernel")
+        return Rejected("not a Metal kernel, which silo.metal(...) makes")
+
+    def read(self, value: object) -> Declaration:
+        """The definition itself."""
+        assert isinstance(value, Declaration)
+        return value
+
+    def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
+        """Nothing but Python calls it."""
+        return plain_callable(source, launcher, members)

@@ -1,0 +1,91 @@
+"""Metal kernels on the CPU without their source plug-in: a text, a signature, and what its function is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from silo.backends.cpu.levels import host_target
+from silo.backends.metal.clang import find_clang
+from silo.backends.metal.compile_job import compile_job
+from silo.backends.metal.job import CallArgument, EmulatorJob, Role
+from silo.backends.metal.rewriting import may_wait, rewritten
+from silo.backends.metal.torch_headers import digest_of_headers, includes_headers
+from silo.core.compiled import Compiled
+from silo.core.launch_info import AbiType, LayoutSlot
+from silo.core.signature import ParameterKind
+from silo.core.specialization import Specialization
+from silo.errors import CompilerMissingError
+from silo.launch.binding import bind
+from silo.launch.native import CpuModule, LoadedKernel
+from silo.launch.runtime import make_launcher
+from silo.sources.binary.parameters import parse_signature
+
+_TYPES = {"u32": "uint", "i32": "int", "fp32": "float", "i64": "long", "fp16": "half"}
+
+
+def require_clang() -> None:
+    """Skip where there is none."""
+    try:
+        find_clang()
+    except CompilerMissingError as error:
+        pytest.skip(str(error), allow_module_level=True)
+
+
+def job(
+    text: str,
+    name: str,
+    signature: str,
+    positions: Sequence[str] = (),
+    group: tuple[int, int, int] = (32, 1, 1),
+    *,
+    function: str = "",
+    waits: bool | None = None,
+    cut: bool = False,
+    given: Sequence[int] = (),
+) -> EmulatorJob:
+    """A job: a kernel's function takes the signature's parameters, then threadgroup memory, then positions."""
+    parsed = parse_signature(name, signature)
+    arguments = [
+        CallArgument(Role.POINTER, one.name, "", at)
+        if one.kind is ParameterKind.POINTER
+        else CallArgument(Role.VALUE, one.name, _TYPES[one.dtype.short], at)
+        for at, one in enumerate(parsed.signature.parameters)
+    ]
+    arguments += [CallArgument(Role.THREADGROUP, f"given{at}", "", size) for at, size in enumerate(given)]
+    arguments += [CallArgument(Role.POSITION, one, one) for one in positions]
+    layout = parsed.layout
+    if cut:
+        layout = (*layout, *(LayoutSlot(f"threads_{axis}", AbiType.U32) for axis in "xyz"))
+    return EmulatorJob(
+        source=rewritten(text),
+        file=f"{name}.metal",
+        function=function or name,
+        arguments=tuple(arguments),
+        layout=layout,
+        group=group,
+        waits=may_wait(text) if waits is None else waits,
+        cut=cut,
+        headers=digest_of_headers() if includes_headers(text) else "",
+    )
+
+
+def compiled(made: EmulatorJob, name: str) -> Compiled:
+    """The artifact."""
+    return compile_job(made.to_job(name, host_target()), find_clang(), "tests")
+
+
+def kernel(text: str, name: str, signature: str, *args: Any, **options: Any) -> Any:
+    """A launcher: ``kernel(...)[groups](arrays and numbers)``."""
+    out = compiled(job(text, name, signature, *args, **options), name)
+    if options.get("cut"):
+        signature += ", threads_x: u32, threads_y: u32, threads_z: u32"
+    described = parse_signature(name, signature)
+    loaded = LoadedKernel(CpuModule(out.blob.data), out.launch.entry, name, scratch_bytes=out.launch.scratch_bytes)
+    return make_launcher(
+        name,
+        described.signature,
+        on_miss=lambda _call: bind(loaded, out.launch, described.signature, Specialization(), {}),
+    )
