@@ -47,8 +47,7 @@ def _torch_as_gpu(folder: Path) -> None:
     """From now on Silo takes torch's tensors for GPU tensors."""
     import torch
 
-    from silo.launch import native
-    from silo.launch.frameworks import connect_loaded
+    from silo.launch import frameworks, native
 
     home = Path(torch.__file__).parent / "lib"
     output = folder / "torch_as_gpu.so"
@@ -58,7 +57,7 @@ def _torch_as_gpu(folder: Path) -> None:
     command = ["gcc", "-std=gnu11", "-O2", "-shared", "-fPIC", str(source), "-o", str(output), *link, "-ldl"]
     subprocess.run(command, check=True)
     library = ctypes.CDLL(str(output))
-    connect_loaded()  # first, for it happens once
+    frameworks.connect_loaded()  # first, for it happens once
     if library.torch_as_gpu_open(str(home / "libtorch_cpu.so").encode()):
         raise RuntimeError(f"torch {torch.__version__}: its C functions do not fit")
     tensor = torch.empty(1)
@@ -69,6 +68,8 @@ def _torch_as_gpu(folder: Path) -> None:
     aoti.alloc_tensor_by_stealing_from_void_ptr(handle)
     if not opened or not native.torch_open_stream(str(output)):
         raise RuntimeError("Silo did not take the replaced functions")
+    if hasattr(frameworks, "probes"):  # a build from before there were any is compared too
+        native.torch_probe(frameworks.probes(torch))
 
 
 class Device:

@@ -5,6 +5,7 @@
 
 #include "extents.h"
 #include "frame.h"
+#include "torch_shim.h"
 
 /* Which extents of a call its guard holds. */
 struct silo_extents {
@@ -31,6 +32,39 @@ struct silo_held {
 int silo_extents_read(const struct silo_plan *plan, const struct silo_extents *extents,
                       int32_t index, PyObject *object, struct silo_held before,
                       struct silo_frame *frame);
+
+/* The same for a usual tensor of torch, which was read as one; false: nothing was added, and the
+ * function above finds out. `object` is NULL where the call leaves the argument out. */
+SILO_INLINE bool silo_extents_of_tensor(const struct silo_extents *extents, int32_t index,
+                                        PyObject *object, struct silo_frame *frame) {
+    const unsigned extent = extents->parameters[index];
+    const int64_t *sizes, *strides;
+    if (SILO_UNLIKELY(silo_code_kind(frame->key[index]) != SILO_VALUE_POINTER ||
+                      Py_TYPE(object) != silo_torch.tensor))
+        return false;
+    const int32_t rank = silo_torch_extents(silo_torch_handle(object), &sizes, &strides);
+    if (SILO_UNLIKELY(rank < 0))
+        return false;
+    uint64_t *words = frame->extents + frame->extent_words;
+    if (extent == SILO_EXTENT_DYNAMIC) { /* the key has what code may assume of what is passed */
+        *words = silo_dynamic_word(rank, sizes, strides, silo_code_bits(frame->key[index]));
+        frame->extent_words++;
+        words = frame->passed;
+        frame->passed += 1 + 2 * rank;
+    } else {
+        frame->extent_words += 1 + (uint32_t)rank * extent;
+    }
+    /* Words one by one: there are few, and a call of memcpy costs more. */
+    *words = (uint64_t)rank;
+    for (int32_t i = 0; i < rank; i++)
+        words[1 + i] = (uint64_t)sizes[i];
+    if (SILO_UNLIKELY(extent == SILO_EXTENT_SHAPE))
+        return true;
+    for (int32_t i = 0; i < rank; i++)
+        words[1 + rank + i] = (uint64_t)strides[i];
+    frame->layouts[index] = words;
+    return true;
+}
 
 /* Add the words of the grid, before the words of any argument; NULL: the call gives none. */
 void silo_extents_read_grid(const int64_t *dims, struct silo_frame *frame);

@@ -80,6 +80,7 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
             return -1;
         if (held && self->extents.parameters != NULL &&
             self->extents.parameters[i] != SILO_EXTENT_FREE &&
+            SILO_UNLIKELY(!silo_extents_of_tensor(&self->extents, i, object, frame)) &&
             silo_extents_read(plan, &self->extents, i, object, before, frame) != 0)
             return -1;
         if (guarded) {
@@ -97,8 +98,8 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
         }
     }
     if (held) {
-        memcpy(frame->key + words, frame->extents, frame->extent_words * sizeof *frame->key);
-        words += frame->extent_words;
+        for (uint32_t i = 0; i < frame->extent_words; i++)
+            frame->key[words++] = frame->extents[i];
     }
     frame->words = words;
     return 0;
@@ -381,7 +382,8 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
         frame.extent_words = 0;
         frame.layouts = (const uint64_t **)(frame.extents + extents);
         frame.passed = frame.extents + extents + count;
-        memset(frame.layouts, 0, count * sizeof *frame.layouts);
+        for (size_t i = 0; i < count; i++)
+            frame.layouts[i] = NULL;
         if (self->extents.grid)
             silo_extents_read_grid(grid ? grid->dims : NULL, &frame);
     }

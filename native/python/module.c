@@ -96,8 +96,8 @@ static PyObject *py_torch_probe(PyObject *module, PyObject *tensors) {
                                 found[i]);
     }
     silo_torch_probe(found, count);
-    return Py_BuildValue("(nn)", (Py_ssize_t)silo_torch.dtype_offset,
-                         (Py_ssize_t)silo_torch.device_offset);
+    return Py_BuildValue("(nnn)", (Py_ssize_t)silo_torch.dtype_offset,
+                         (Py_ssize_t)silo_torch.device_offset, (Py_ssize_t)silo_torch.rank_offset);
 }
 
 static PyObject *py_torch_open_stream(PyObject *module, PyObject *library) {

@@ -21,8 +21,17 @@ int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
     shape->whole = true;
     if (adapter->kind == SILO_ADAPT_TORCH) {
         void *handle = silo_torch_handle(object);
+        const int64_t *own_sizes, *own_strides;
+        const int32_t rank = silo_torch_extents(handle, &own_sizes, &own_strides);
         int64_t ndim, *sizes, *strides;
         int32_t scalar_type;
+        if (SILO_LIKELY(rank >= 0) && silo_torch_scalar_type(handle, &scalar_type) == 0) {
+            shape->ndim = rank;
+            shape->itemsize = silo_torch_dtype(scalar_type).bits / 8;
+            memcpy(shape->sizes, own_sizes, SILO_TORCH_AXES * sizeof *sizes);
+            memcpy(shape->strides, own_strides, SILO_TORCH_AXES * sizeof *strides);
+            return 0;
+        }
         if (silo_torch.dim(handle, &ndim) | silo_torch.dtype(handle, &scalar_type) |
             silo_torch.sizes(handle, &sizes) | silo_torch.strides(handle, &strides)) {
             PyErr_SetString(PyExc_ValueError, "torch has no sizes for this tensor");

@@ -116,6 +116,64 @@ static ptrdiff_t find(PyObject *const *tensors, const uint16_t *wanted, Py_ssize
     return found;
 }
 
+struct extents_place {
+    ptrdiff_t rank, sizes, strides;
+    const void *plain;
+};
+
+/* Where one tensor has its extents; false: not as a plain one has them. */
+static bool place_of(PyObject *tensor, struct extents_place *place) {
+    void *handle = silo_torch_handle(tensor);
+    const char *implementation, *at;
+    int64_t rank, *sizes, *strides;
+    memcpy(&implementation, handle, sizeof implementation);
+    memcpy(&place->plain, implementation, sizeof place->plain);
+    if (silo_torch.dim(handle, &rank) | silo_torch.sizes(handle, &sizes) |
+        silo_torch.strides(handle, &strides))
+        return false;
+    /* As integers: torch's answer may lie in memory of its own. */
+    place->sizes = (ptrdiff_t)((uintptr_t)sizes - (uintptr_t)implementation);
+    place->strides = (ptrdiff_t)((uintptr_t)strides - (uintptr_t)implementation);
+    place->rank = place->sizes - (ptrdiff_t)sizeof rank;
+    if (place->rank < 8 || place->strides - place->sizes != SILO_TORCH_AXES * 8 ||
+        place->strides + SILO_TORCH_AXES * 8 > SEARCHED)
+        return false;
+    at = implementation + place->rank;
+    return rank <= SILO_TORCH_AXES && memcmp(at, &rank, sizeof rank) == 0;
+}
+
+/* Whether tensors of any number of axes have theirs at one place, and those with more axes
+ * elsewhere. */
+static void find_extents(PyObject *const *tensors, Py_ssize_t count) {
+    struct extents_place found, other;
+    uint32_t seen = 0;
+    silo_torch.rank_offset = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        void *handle = silo_torch_handle(tensors[i]);
+        int64_t rank;
+        if (silo_torch.dim(handle, &rank) != 0 || rank < 0)
+            return;
+        if (rank > SILO_TORCH_AXES) {
+            const char *implementation;
+            memcpy(&implementation, handle, sizeof implementation);
+            if (seen == 0 || memcmp(implementation + found.rank, &rank, sizeof rank) != 0)
+                return;
+            seen |= 1U << (SILO_TORCH_AXES + 1);
+            continue;
+        }
+        if (!place_of(tensors[i], seen == 0 ? &found : &other) ||
+            (seen != 0 && memcmp(&found, &other, sizeof found) != 0))
+            return;
+        seen |= 1U << rank;
+    }
+    if (seen != (1U << (SILO_TORCH_AXES + 2)) - 1)
+        return;
+    silo_torch.plain = found.plain;
+    silo_torch.sizes_offset = found.sizes;
+    silo_torch.strides_offset = found.strides;
+    silo_torch.rank_offset = found.rank;
+}
+
 void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count) {
     uint16_t types[64], devices[64];
     if (count > 64 || silo_torch.offset == 0)
@@ -131,6 +189,7 @@ void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count) {
     }
     silo_torch.dtype_offset = find(tensors, types, count, 2);
     silo_torch.device_offset = find(tensors, devices, count, 1);
+    find_extents(tensors, count);
 }
 
 int32_t silo_torch_other_device(int32_t device_type) {
@@ -152,6 +211,7 @@ bool silo_torch_open_stream(const char *library) {
 
 void silo_torch_close(void) {
     silo_torch.offset = silo_torch.dtype_offset = silo_torch.device_offset = 0;
+    silo_torch.rank_offset = 0;
     silo_torch.current_stream = NULL;
     silo_torch.tensor = NULL;
 }

@@ -25,6 +25,11 @@ struct silo_torch {
     /* Of the dtype (16 bits) and of the device (type and index, 8 bits each) in the TensorImpl; 0:
      * not found, the functions below are asked. */
     ptrdiff_t dtype_offset, device_offset;
+    /* Where a TensorImpl of the plain class has its number of axes and, up to SILO_TORCH_AXES of
+     * them, extents and strides; 0: not found. Other classes (nested, sparse, wrapped tensors) have
+     * functions of their own for these, and no such memory or another meaning for it. */
+    ptrdiff_t rank_offset, sizes_offset, strides_offset;
+    const void *plain; /* the first word of a TensorImpl of that class: its table of functions */
     int32_t (*data_ptr)(void *, void **);
     int32_t (*dtype)(void *, int32_t *);
     int32_t (*device_type)(void *, int32_t *);
@@ -38,6 +43,9 @@ struct silo_torch {
     PyTypeObject *tensor;        /* torch.Tensor, where its objects are read this way; NULL: not */
     struct silo_adapter adapter; /* of these */
 };
+
+/* Axes whose extents and strides lie in the TensorImpl itself. */
+#define SILO_TORCH_AXES 5
 
 extern struct silo_torch silo_torch;
 extern const struct silo_dtype silo_torch_dtypes[64]; /* by c10::ScalarType; bits 0: none */
@@ -61,8 +69,8 @@ SILO_INLINE int32_t silo_torch_device(int32_t device_type) {
  * `handle` is an at::Tensor* holding the same tensor. */
 ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, bool rocm);
 
-/* Find where tensors keep dtype and device, by comparing the memory of these with what torch's
- * functions say of them; each is used only if one place fits all. */
+/* Find where tensors keep dtype, device, extents and strides, by comparing the memory of these with
+ * what torch's functions say of them; each is used only if one place fits all. */
 void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count);
 
 /* Ask torch for its current stream through the library with its GPU part; false where that is not
@@ -76,19 +84,25 @@ SILO_INLINE void *silo_torch_handle(PyObject *tensor) {
     return (char *)tensor + silo_torch.offset;
 }
 
+SILO_INLINE int32_t silo_torch_scalar_type(void *handle, int32_t *scalar_type) {
+    if (SILO_LIKELY(silo_torch.dtype_offset != 0)) {
+        const char *implementation;
+        uint16_t type;
+        memcpy(&implementation, handle, sizeof implementation);
+        memcpy(&type, implementation + silo_torch.dtype_offset, sizeof type);
+        *scalar_type = type;
+        return 0;
+    }
+    return silo_torch.dtype(handle, scalar_type);
+}
+
 /* What torch says of a tensor; nonzero where it has no answer. */
 SILO_INLINE int32_t silo_torch_read(void *handle, void **data, int32_t *scalar_type,
                                     int32_t *device_type, int32_t *device_id) {
     const char *implementation;
     memcpy(&implementation, handle, sizeof implementation);
     int32_t failed = silo_torch.data_ptr(handle, data);
-    if (SILO_LIKELY(silo_torch.dtype_offset != 0)) {
-        uint16_t type;
-        memcpy(&type, implementation + silo_torch.dtype_offset, sizeof type);
-        *scalar_type = type;
-    } else {
-        failed |= silo_torch.dtype(handle, scalar_type);
-    }
+    failed |= silo_torch_scalar_type(handle, scalar_type);
     if (SILO_LIKELY(silo_torch.device_offset != 0)) {
         *device_type = (int8_t)implementation[silo_torch.device_offset];
         *device_id = (int8_t)implementation[silo_torch.device_offset + 1];
@@ -97,6 +111,23 @@ SILO_INLINE int32_t silo_torch_read(void *handle, void **data, int32_t *scalar_t
                   silo_torch.device_index(handle, device_id);
     }
     return failed;
+}
+
+/* Extents and strides of a tensor where they lie; its number of axes, or -1: torch is to be asked.
+ */
+SILO_INLINE int32_t silo_torch_extents(void *handle, const int64_t **sizes,
+                                       const int64_t **strides) {
+    const char *implementation;
+    const void *first;
+    uint64_t rank;
+    memcpy(&implementation, handle, sizeof implementation);
+    memcpy(&first, implementation, sizeof first);
+    if (SILO_UNLIKELY(silo_torch.rank_offset == 0 || first != silo_torch.plain))
+        return -1;
+    memcpy(&rank, implementation + silo_torch.rank_offset, sizeof rank);
+    *sizes = (const int64_t *)(const void *)(implementation + silo_torch.sizes_offset);
+    *strides = (const int64_t *)(const void *)(implementation + silo_torch.strides_offset);
+    return SILO_LIKELY(rank <= SILO_TORCH_AXES) ? (int32_t)rank : -1;
 }
 
 #endif

@@ -12,7 +12,7 @@ from silo.core.nodes import Const
 from silo.core.programs import encode
 from silo.core.signature import Parameter, ParameterKind
 from silo.errors import ArgumentError, SourceError
-from silo.launch import native
+from silo.launch import frameworks, native
 from silo.launch.arguments import ValueKind
 from silo.launch.buffers import Buffer
 from silo.launch.runtime import inspect_call, make_launcher
@@ -171,6 +171,87 @@ def test_every_library_says_its_shape(library):
     assert misses(launch, *arrays) in (2, 3)  # the third may lie elsewhere
     transposed = ((6, 4), (4, 1)) if library == "buffer" else ((4, 6), (1, 4))
     assert [(call["x"].shape, call["x"].strides) for call in asked.calls][:2] == [((4, 6), (6, 1)), transposed]
+
+
+def tensors_of(torch):
+    """Of 0 to 8 axes, plain, permuted, cut, spread and empty; all in one piece of memory, which tells none apart."""
+    memory = torch.zeros(1 << 16)
+    found = [memory[0], memory[:0], memory[:24:3], memory[:16].reshape(4, 4).t(), memory[:5].expand(3, 5)]
+    for axes in range(1, 9):
+        sizes = [2 + axis % 3 for axis in range(axes)]
+        array = memory.as_strided(sizes, [7 * axis + 1 for axis in range(axes)])
+        found += [array, array.permute(tuple(reversed(range(axes)))), array[..., :1]]
+    return found
+
+
+@pytest.fixture(params=["read where they lie", "read by torch's functions"])
+def torch(request):
+    library = pytest.importorskip("torch")
+    if not frameworks.connect_torch():
+        pytest.skip("this torch is read through DLPack")
+    probes = frameworks.probes(library)
+    if request.param == "read where they lie":
+        assert native.torch_probe(probes)[2] > 0, "this torch keeps extents elsewhere: calls that hold them are slower"
+    else:
+        assert native.torch_probe(probes[:-1])[2] == 0  # nothing is known of tensors with many axes
+    yield library
+    native.torch_probe(probes)
+
+
+@pytest.mark.parametrize("kind", ["shape", "layout"])
+def test_torch_tensors_have_the_extents_that_torch_says(torch, kind):
+    launch, asked = kernels.nothing("x", extents=HeldExtents.of({"x": kind}))
+    known = set()
+    for tensor in tensors_of(torch) * 2:
+        said = (tuple(tensor.shape), tensor.stride() if kind == "layout" else None)
+        new = said not in known
+        assert misses(launch, tensor) == new
+        if new:
+            assert (asked.calls[-1]["x"].shape, asked.calls[-1]["x"].strides) == said
+        known.add(said)
+
+
+def test_dynamic_layouts_of_torch_tensors_are_those_of_other_arrays(torch):
+    launch, asked = kernels.nothing("x", extents=HeldExtents.of({"x": "dynamic"}))
+    for tensor in tensors_of(torch):
+        if tensor.ndim > 5:
+            with pytest.raises(ArgumentError, match="up to 5 dimensions"):
+                launch[1](tensor)
+            continue
+        assert misses(launch, tensor, tensor.numpy()) <= 1
+    assert len(asked.calls) > 8
+
+
+def test_a_torch_tensor_that_gets_another_shape_is_another_call(torch):
+    launch, asked = kernels.nothing("x", extents=LAYOUT)
+    tensor = torch.zeros(4, 6)
+    for change in (
+        lambda: tensor,
+        tensor.t_,
+        lambda: tensor.resize_(3, 5),
+        *[lambda: tensor.unsqueeze_(0)] * 5,  # past the axes that lie in the tensor itself, and back
+        *[lambda: tensor.squeeze_(0)] * 5,
+        lambda: tensor.as_strided_((2, 2), (3, 1)),
+    ):
+        change()
+        launch[1](tensor)
+        if len(asked.calls) == launch.misses:
+            shape, strides = asked.calls[-1]["x"].shape, asked.calls[-1]["x"].strides
+    assert (shape, strides) == ((2, 2), (3, 1))
+    assert launch.misses == 9
+    assert sorted(len(call["x"].shape) for call in asked.calls) == [2, 2, 2, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_torch_tensors_of_other_classes_are_asked_by_their_own_functions(torch):
+    """They share the Python class; what lies where a plain tensor has its extents is nothing to go by."""
+    launch, asked = kernels.nothing("x", extents=LAYOUT)
+    nested = torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(4, 3)])
+    assert type(nested) is torch.Tensor
+    for tensor in (nested, torch.zeros(4, 4).to_sparse()):
+        with pytest.raises(ArgumentError):
+            launch[1](tensor)
+    assert asked.calls == []
 
 
 def test_a_torch_tensor_that_changes_its_shape_during_the_call_is_found():

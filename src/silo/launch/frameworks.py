@@ -11,7 +11,7 @@ from silo.launch.descriptors import is_descriptor_type
 from silo.launch.native import open_drivers
 from silo.settings import settings
 
-__all__ = ["connect_loaded", "connect_torch", "disconnect_torch", "notice", "torch_with_gpu"]
+__all__ = ["connect_loaded", "connect_torch", "disconnect_torch", "notice", "probes", "torch_with_gpu"]
 
 _connecting: set[type] = set()  # types on the way into the native table, which asks about them again
 
@@ -95,7 +95,7 @@ def connect_torch() -> bool:
     finally:
         aoti.alloc_tensor_by_stealing_from_void_ptr(handle)  # gives the handle back
     if offset:
-        native.torch_probe(_probes(torch))
+        native.torch_probe(probes(torch))
     if offset and torch.cuda.is_available():
         gpu_library = Path(torch.__file__).parent / "lib" / ("libtorch_hip.so" if rocm else "libtorch_cuda.so")
         if not native.torch_open_stream(str(gpu_library)):
@@ -105,12 +105,13 @@ def connect_torch() -> bool:
     return offset != 0
 
 
-def _probes(torch: Any) -> tuple[object, ...]:  # noqa: ANN401  # the module
-    """Tensors that differ in dtype and device: where those lie in memory is found by comparing them."""
+def probes(torch: Any) -> tuple[object, ...]:  # noqa: ANN401  # the module
+    """Tensors that differ in dtype, device, rank, extents and strides: where those lie is found by comparing them."""
     names = ("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool", "float16", "bfloat16")
     here = [torch.empty(2, dtype=getattr(torch, name)) for name in names]
     meta = [torch.empty(3, 5, dtype=getattr(torch, name), device="meta") for name in names[:4]]
-    return (*here, *meta)
+    shaped = [torch.empty(tuple(range(2, 2 + rank))).permute(tuple(reversed(range(rank)))) for rank in range(7)]
+    return (*here, *meta, *shaped)
 
 
 def disconnect_torch() -> None:

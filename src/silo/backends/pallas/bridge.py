@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from silo.backends.pallas.call_plan import PlannedArray
+from silo.backends.pallas.notices import Notices
 from silo.core.dtypes import dtype
 from silo.core.extents import shape_text
 from silo.errors import ArgumentError
-from silo.forks import Mutex
 from silo.launch.array_libraries.table import library_of
 from silo.launch.extents import extent_of
 from silo.sources.pallas.installation import jax_module, jax_version
 
-__all__ = ["Arrays", "Importer", "is_torch"]
+__all__ = ["NOTICES", "Arrays", "Importer", "is_torch"]
+
+NOTICES: Final = Notices()
+"""What was said of copies."""
 
 
 def is_torch(array: object) -> bool:
@@ -51,7 +54,7 @@ class Importer:
 
     def _slower(self, why: str) -> None:
         self._own = None
-        _once("importer", f"arrays reach jax {jax_version()} by its own from_dlpack, some 100 us each: {why}")
+        NOTICES.once("importer", f"arrays reach jax {jax_version()} by its own from_dlpack, some 100 us each: {why}")
 
 
 class Arrays:
@@ -130,7 +133,7 @@ class Arrays:
         for extent in one.shape:
             size *= extent
         key = f"{self._kernel} {self.name(one)} {why}"
-        _once(key, f"{self._kernel}: {self.name(one)} ({size} bytes) is copied in every call: {why}")
+        NOTICES.once(key, f"{self._kernel}: {self.name(one)} ({size} bytes) is copied in every call: {why}")
 
     def _dtype_of(self, array: Any) -> str:  # noqa: ANN401
         kind = getattr(array, "dtype", None)
@@ -150,17 +153,3 @@ class Arrays:
     def _records() -> bool:
         torch: Any = sys.modules.get("torch")
         return torch is None or bool(torch.is_grad_enabled())
-
-
-_lock = Mutex()
-_said: set[str] = set()
-
-
-def _once(subject: str, message: str) -> None:
-    with _lock:
-        if subject in _said:
-            return
-        _said.add(subject)
-    import logging  # noqa: PLC0415  # nothing is said as a rule
-
-    logging.getLogger("silo").warning("%s", message)

@@ -1,4 +1,4 @@
-"""Pallas bodies for TPUs, and interpreted for CPUs: traced and exported here, with what a launch of them needs."""
+"""Pallas bodies for TPUs and GPUs, and interpreted for CPUs: traced and exported here, with what launches need."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from silo.backends.pallas.blocks import BlockedLaunch, blocked_launch
 from silo.backends.pallas.call_plan import CallPlan, PlannedArray, call_plan
 from silo.backends.pallas.declaration import PALLAS
 from silo.backends.pallas.export import DEVICE_KINDS, export_program
+from silo.backends.pallas.gpu_program import make_gpu_program
 from silo.backends.pallas.job import PallasJob
-from silo.backends.pallas.program import make_program
+from silo.backends.pallas.notices import Notices
+from silo.backends.pallas.program import Program, make_program
 from silo.compile.identity import code_digest
 from silo.core.code_facts import CodeFacts, Lowered
 from silo.core.compiled import Compiled, CompiledBlob
@@ -29,6 +31,9 @@ __all__ = ["PallasCompiler"]
 _EFFECTS = {Role.IN: Effect.READ, Role.OUT: Effect.WRITE, Role.INOUT: Effect.BOTH}
 
 
+_said = Notices()
+
+
 class PallasFacts(CodeFacts):
     """What the author says of the arrays."""
 
@@ -42,7 +47,7 @@ class PallasFacts(CodeFacts):
 
 
 class PallasCompiler:
-    """The plug-in ``pallas``: source kind ``pallas``, targets ``tpu:*`` and ``cpu:*``. Needs no TPU."""
+    """The plug-in ``pallas``: source kind ``pallas``, targets ``tpu:*``, ``cuda:*`` and ``cpu:*``. Needs no device."""
 
     declaration = PALLAS
 
@@ -85,10 +90,7 @@ class PallasCompiler:
         if not isinstance(source, PallasSource):
             raise SourceError(f"{source.name} is no Pallas source")
         launch = blocked_launch(source, variant)
-        interpret = variant.target.kind == "cpu"
-        program = make_program(
-            source, launch, source.constants(variant), interpret=interpret, limit=launch.vmem_limit_bytes
-        )
+        program = _program(source, launch, variant)
         target = self.artifact_target(variant.target)
         exported, convention = export_program(program, target, variant.kernel)
         job = PallasJob(
@@ -112,6 +114,22 @@ class PallasCompiler:
             raise CompileError(f"{job.kernel}: the job is no Pallas job: {error}") from error
         launch = LaunchInfo(job.kernel, _layout(pallas, plan), loader=plan.text)
         return Compiled(launch, CompiledBlob("jaxexp", pallas.program), log=f"jax {pallas.jax}\n")
+
+
+def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant) -> Program:
+    constants, kind = source.constants(variant), variant.target.kind
+    if kind != "cuda":
+        return make_program(source, launch, constants, interpret=kind == "cpu", limit=launch.vmem_limit_bytes)
+    options = PALLAS.read(PALLAS.own(variant.config.options))
+    warps, stages = options["num_warps"], options["num_stages"]
+    assert isinstance(warps, int)  # as the option is declared
+    assert isinstance(stages, int)
+    _said.once(
+        f"{variant.kernel} on cuda",
+        f"{variant.kernel} is compiled for NVIDIA's GPUs by jax's lowering to Triton, which jax says it will remove, "
+        f"and gives no promise that a later jax reads: keep jax {jax_version()} beside the code",
+    )
+    return make_gpu_program(source, launch, constants, num_warps=warps, num_stages=stages)
 
 
 def _layout(job: PallasJob, plan: CallPlan) -> tuple[LayoutSlot, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from silo.core.declaration import BlobKind, CompilerDeclaration, LoaderDeclaration
+from silo.core.declaration import BlobKind, CompilerDeclaration, LoaderDeclaration, Option
 
 __all__ = ["JAXEXP", "PALLAS"]
 
@@ -11,7 +11,11 @@ PALLAS = CompilerDeclaration(
     compiler="silo.backends.pallas.compiler:PallasCompiler",
     sources=("pallas",),
     targets=("tpu", "cpu", "cuda"),
-    options=(),  # block sizes and every other constant belong to the source, which a config may set
+    # Block sizes and every other constant belong to the source, which a config may set. These are for GPUs alone.
+    options=(
+        Option("num_warps", int, 4, "warps of a block", threads=32),
+        Option("num_stages", int, 3, "stages of the pipelined loops"),
+    ),
     # A program for a TPU runs there; one for a CPU is compiled to native code of this process when it is loaded.
     blobs=(BlobKind("jaxexp", host_code=True),),
     # What makes the program, what it is made from, and what calls it.

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from traceback import walk_tb
 
+from silo.backends.pallas.gpu_program import CUSTOM_CALL, on_gpu
 from silo.backends.pallas.program import Program
 from silo.core.target import Target
 from silo.errors import CompileError, SiloError, TargetError
@@ -35,9 +36,12 @@ def export_program(program: Program, target: Target, kernel: str) -> tuple[bytes
     """
     jax, export = jax_module(), jax_module("jax.export")
     chip = target.arch if target.kind == "tpu" else INTERPRETED_CHIP
-    with held_settings(), on_chip(chip):
+    checks = [export.DisabledSafetyCheck.custom_call(CUSTOM_CALL)] if target.kind == "cuda" else []
+    with held_settings(), on_gpu() if target.kind == "cuda" else on_chip(chip):
         try:
-            made = export.export(jax.jit(program.function), platforms=[target.kind])(*program.operands)
+            made = export.export(jax.jit(program.function), platforms=[target.kind], disabled_checks=checks)(
+                *program.operands
+            )
             return bytes(made.serialize()), int(made.calling_convention_version)
         except SiloError:
             raise

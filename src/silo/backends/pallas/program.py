@@ -15,7 +15,18 @@ from silo.sources.pallas.argument_spec import Dim, MemorySpace, Role, ScratchKin
 from silo.sources.pallas.installation import jax_module
 from silo.sources.pallas.source import PallasSource
 
-__all__ = ["Program", "block_index", "jax_dtype", "make_program", "visited_anew"]
+__all__ = [
+    "Program",
+    "block_index",
+    "constant_of",
+    "cut_value",
+    "jax_dtype",
+    "make_program",
+    "padded_value",
+    "plain_name",
+    "scalar_of",
+    "visited_anew",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +79,15 @@ def make_program(
             **({} if limit is None else {"vmem_limit_bytes": limit}),
         ),
         interpret=interpret,
-        name=_plain_name(launch.kernel),
+        name=plain_name(launch.kernel),
     )
 
     def function(*given: Any) -> Any:  # noqa: ANN401
-        taken = [_padded(jnp, one, value) for one, value in zip(launch.operands, given, strict=True)]
+        taken = [padded_value(jnp, one, value) for one, value in zip(launch.operands, given, strict=True)]
         made = call(*taken)
-        return tuple(_cut(one, value) for one, value in zip(outputs, made, strict=True))
+        return tuple(cut_value(one, value) for one, value in zip(outputs, made, strict=True))
 
-    function.__name__ = function.__qualname__ = _plain_name(launch.kernel)
+    function.__name__ = function.__qualname__ = plain_name(launch.kernel)
     operands = tuple(
         jax.ShapeDtypeStruct((1,), jax_dtype(one.operand)) if isinstance(one, PassedScalar) else struct(one, one.shape)
         for one in launch.operands
@@ -118,7 +129,7 @@ def visited_anew(one: BlockedArray, grid: Sequence[int]) -> tuple[int, ...] | No
     return tuple(axis for axis, size in enumerate(grid) if size > 1 and axis not in used)
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name that is an identifier: it becomes the name of a function of MLIR."""
     return "".join(letter if letter.isascii() and (letter.isalnum() or letter == "_") else "_" for letter in name)
 
@@ -157,14 +168,14 @@ def _scratch(kind: ScratchKind, shape: tuple[int, ...], element: DType | None, p
 
 def _body(source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], pl: Any) -> Any:  # noqa: ANN401
     """What ``pallas_call`` takes: it puts references in the order that the author's body has them in."""
-    values = {name: _constant(value) for name, value in constants.items()}
+    values = {name: constant_of(value) for name, value in constants.items()}
 
     def body(*references: Any) -> None:  # noqa: ANN401
         rest = iter(references)
         found: dict[str, Any] = dict(values)
         for one in launch.operands:
             reference = next(rest)
-            found[one.name] = _scalar(one, reference) if isinstance(one, PassedScalar) else reference
+            found[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
         for one in launch.outputs:
             written = next(rest)
             if one.role is Role.INOUT and one.space is not MemorySpace.HBM:
@@ -173,7 +184,7 @@ def _body(source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, V
         keywords = {name: values[name] for name in source.keywords}
         source.body(*(found[name] for name in source.passed), *rest, **keywords)
 
-    body.__name__ = body.__qualname__ = _plain_name(launch.kernel)
+    body.__name__ = body.__qualname__ = plain_name(launch.kernel)
     return body
 
 
@@ -224,26 +235,30 @@ def _before(programs: Sequence[Any], grid: Sequence[int]) -> list[Any]:
     return [jnp.where(first, is_now, was) for is_now, was in zip(programs, reversed(found), strict=True)]
 
 
-def _scalar(one: PassedScalar, reference: Any) -> Any:  # noqa: ANN401
+def scalar_of(one: PassedScalar, reference: Any) -> Any:  # noqa: ANN401
+    """A scalar as the body gets it, from its operand."""
     value = reference[0]
     if one.dtype == one.operand:
         return value
     return value != 0 if one.dtype.short == "i1" else value.astype(jax_dtype(one.dtype))
 
 
-def _constant(value: Value) -> Any:  # noqa: ANN401
+def constant_of(value: Value) -> Any:  # noqa: ANN401
+    """A constant as the body gets it."""
     if isinstance(value, DType):
         return jax_dtype(value)
     if isinstance(value, FunctionValue):
         return recall(value)
-    return tuple(_constant(one) for one in value) if isinstance(value, tuple) else value
+    return tuple(constant_of(one) for one in value) if isinstance(value, tuple) else value
 
 
-def _padded(jnp: Any, one: BlockedArray | PassedScalar, value: Any) -> Any:  # noqa: ANN401
+def padded_value(jnp: Any, one: BlockedArray | PassedScalar, value: Any) -> Any:  # noqa: ANN401
+    """An operand with its pads, which are zero."""
     if isinstance(one, PassedScalar) or not any(one.pad):
         return value
     return jnp.pad(value, [(0, added) for added in one.pad])
 
 
-def _cut(one: BlockedArray, value: Any) -> Any:  # noqa: ANN401
+def cut_value(one: BlockedArray, value: Any) -> Any:  # noqa: ANN401
+    """A result without them."""
     return value[tuple(slice(size) for size in one.shape)] if any(one.pad) else value

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,16 +24,19 @@ def _no_clang() -> bool:
 
 
 pytestmark = pytest.mark.skipif(_no_clang(), reason="needs clang 16 or later")
-RUN = [fault for fault in FAULTS if fault.kind != "address space"]
 
 
-@pytest.mark.parametrize("fault", RUN, ids=lambda fault: f"{fault.kind}: {fault.name}")
-def test_a_planted_fault_is_found(fault: MetalFault) -> None:
+def _check(fault: MetalFault, arguments: Mapping[str, Any]) -> None:
     kernel = checked_kernel(fault.text, fault.group)
+    check_launch(kernel, arguments, fault.grid, uninitialized=fault.uninitialized)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.kind}: {fault.name}")
+def test_a_planted_fault_is_found(fault: MetalFault) -> None:
     arrays = fault.made()
     before = {name: one.copy() for name, one in arrays.items()}
     with pytest.raises(CheckError) as caught:
-        check_launch(kernel, {**arrays, **fault.scalars}, fault.grid, uninitialized=fault.uninitialized)
+        _check(fault, {**arrays, **fault.scalars})
     error = caught.value
     assert (error.kind, error.argument) == (fault.error, fault.argument)
     file, _, line = error.place.rpartition(":")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
+from silo.backends.metal.checking.address_spaces import Mixed, mixed_spaces
 from silo.backends.metal.checking.code import CHECKED_FLAGS, HOOKS, CheckedCode, CheckedKernel, Doubt
 from silo.backends.metal.checking.lines import LineTable
 from silo.backends.metal.checking.run import Ready
@@ -19,6 +20,7 @@ from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Effect
 from silo.core.target import Target
+from silo.errors import CheckError
 from silo.frozen import replace
 from silo.launch.cpu_objects import load
 
@@ -48,9 +50,22 @@ def compile_checked(
         clang: the compiler.
 
     Raises:
+        CheckError: a pointer is of another address space than what it is given for.
         CompileError: clang refuses the text.
     """
+    mixed = _mixed(job, target, clang)
+    if mixed is not None:
+        raise CheckError(
+            f"{kernel}: a pointer of the wrong address space at {mixed.place}\n  {mixed.what}",
+            kind="address space",
+            place=mixed.place,
+        )
     return CheckedKernel(kernel, _compiled(job, effects, target, clang), nan=nan)
+
+
+@lru_cache(maxsize=64)
+def _mixed(job: EmulatorJob, target: Target, clang: CCompiler) -> Mixed | None:
+    return mixed_spaces(job, target, clang)
 
 
 @lru_cache(maxsize=64)

@@ -46,6 +46,12 @@ inline void announce(Runner &run, const char *name, unsigned long at, unsigned l
     hook::threadgroup_array(run, name, run.memory + at, bytes, element_bytes, place);
 }
 
+#ifdef SILO_METAL_STRICT
+template <class T, class Once> inline threadgroup T &threadgroup_array(const char *, Once, Place) {
+    threadgroup T *nowhere = nullptr;
+    return *nowhere;
+}
+#else
 // The array that a declaration stands for. `Once` is a type of its own for each declaration.
 template <class T, class Once> inline T &threadgroup_array(const char *name, Once, Place place) {
     static constinit unsigned long place_in_group = unclaimed;
@@ -61,5 +67,6 @@ template <class T, class Once> inline T &threadgroup_array(const char *name, Onc
     announce(run, name, at, sizeof(T), sizeof(Element), place);
     return *reinterpret_cast<T *>(run.memory + at);
 }
+#endif
 
 } // namespace silo_metal
