@@ -93,12 +93,10 @@ def _rounded(read: float, value: float, wanted: DType) -> bool:
     if wanted.kind.value != "float" or not isinstance(value, float):
         return wanted.kind.value == "float" and abs(read - value) <= abs(value) * 2**-7
     both_nan = read != read and value != value  # noqa: PLR0124
-    return both_nan or abs(read - value) <= abs(value) * 2**-7 or abs(value) < 1e-30  # noqa: PLR2004  # a subnormal
+    return both_nan or abs(read - value) <= abs(value) * 2**-7 or abs(value) < 1e-30  # a subnormal
 
 
 def _cast_for(wanted: DType) -> str | None:
     return {"float16": "fp16", "bfloat16": "bf16", "bool": "uint8"}.get(
         wanted.name, wanted.name if wanted.name in CASTS else None
     )
-
-

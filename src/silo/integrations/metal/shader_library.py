@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -10,7 +11,7 @@ from silo.api.kernels.kernel import kernel as make_kernel
 from silo.core.signature import Parameter, ParameterKind
 from silo.errors import ArgumentError, SourceError
 from silo.forks import Mutex
-from silo.frozen import frozen, replace
+from silo.frozen import frozen
 from silo.integrations.metal.packing import cast_of, number_read
 from silo.sources.metal.definition import metal
 from silo.sources.metal.kernel_text import MslKernel
@@ -142,12 +143,8 @@ class EmulatedFunction:
                 source = declared.source
                 if cut:
                     source = source.ending_within_groups()
-                found = self._made[key] = make_kernel(_with_source(declared, source))
+                found = self._made[key] = make_kernel(dataclasses.replace(declared, source=source))
         return found
-
-
-def _with_source(declared: Any, source: Any) -> Any:  # noqa: ANN401
-    return replace(declared, source=source)
 
 
 def _array(kernel: str, name: str, value: Any) -> object:  # noqa: ANN401

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -155,7 +156,7 @@ class MetalSource:
         passed = [one for one in parameters if one.kind is not ParameterKind.CONSTEXPR]
         threads = [Parameter(f"threads_{axis}", ParameterKind.INTEGER, dtype("uint32")) for axis in "xyz"]
         folded = [one for one in parameters if one.kind is ParameterKind.CONSTEXPR]
-        return replace(self, cut=True, signature=Signature((*passed, *threads, *folded)))
+        return dataclasses.replace(self, cut=True, signature=Signature((*passed, *threads, *folded)))
 
     def group_size(self, constants: Mapping[str, Value]) -> tuple[int, int, int]:
         """Threads of a threadgroup. CompileError for what no launch can have: it costs one config alone."""
