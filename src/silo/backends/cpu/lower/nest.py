@@ -76,7 +76,7 @@ class Nest:
         self.fast = False
         self.tail = ""  # while a tail is lowered: the limit from which on its comparison is false
         self.limits: list[str] = []
-        self._tail_limits: set[str] = set()  # those of a comparison that is false from there on
+        self._tail_limits: set[str] = set()  # of comparisons that are false from there on
         self._adopted: list[str] = []  # limits of the tails that values read here have
         self._depends: dict[tuple[Value, Index], bool] = {}
         self._outer_memo: dict[tuple[Value, Index], str] = {}
