@@ -92,6 +92,7 @@ def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
         layout=layout,
         group=source.group_size(constants),
         waits=may_wait(text),
+        cut=source.cut,
         headers=digest_of_headers() if includes_headers(text) else "",
         chunk=cast("int", options["cpu_chunk"]),
         threads=cast("int", options["cpu_threads"]),
