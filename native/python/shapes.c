@@ -25,7 +25,7 @@ int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
         const int32_t rank = silo_torch_extents(handle, &own_sizes, &own_strides);
         int64_t ndim, *sizes, *strides;
         int32_t scalar_type;
-        if (SILO_LIKELY(rank >= 0) && silo_torch_scalar_type(handle, &scalar_type) == 0) {
+        if (SILO_LIKELY(rank >= 0) && silo_torch.dtype(handle, &scalar_type) == 0) {
             shape->ndim = rank;
             shape->itemsize = silo_torch_dtype(scalar_type).bits / 8;
             memcpy(shape->sizes, own_sizes, SILO_TORCH_AXES * sizeof *sizes);

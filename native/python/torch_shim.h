@@ -25,11 +25,6 @@ struct silo_torch {
     /* Of the dtype (16 bits) and of the device (type and index, 8 bits each) in the TensorImpl; 0:
      * not found, the functions below are asked. */
     ptrdiff_t dtype_offset, device_offset;
-    /* Where a TensorImpl of the plain class has its number of axes and, up to SILO_TORCH_AXES of
-     * them, extents and strides; 0: not found. Other classes (nested, sparse, wrapped tensors) have
-     * functions of their own for these, and no such memory or another meaning for it. */
-    ptrdiff_t rank_offset, sizes_offset, strides_offset;
-    const void *plain; /* the first word of a TensorImpl of that class: its table of functions */
     int32_t (*data_ptr)(void *, void **);
     int32_t (*dtype)(void *, int32_t *);
     int32_t (*device_type)(void *, int32_t *);
@@ -42,6 +37,11 @@ struct silo_torch {
     int32_t gpu_type;            /* DLPack device type of torch's "cuda": CUDA or ROCM */
     PyTypeObject *tensor;        /* torch.Tensor, where its objects are read this way; NULL: not */
     struct silo_adapter adapter; /* of these */
+    /* Where a TensorImpl of the plain class has its number of axes and, up to SILO_TORCH_AXES of
+     * them, extents and strides; 0: not found. Other classes (nested, sparse, wrapped tensors) have
+     * functions of their own for these, and no such memory or another meaning for it. */
+    ptrdiff_t rank_offset, sizes_offset, strides_offset;
+    const void *plain; /* the first word of a TensorImpl of that class: its table of functions */
 };
 
 /* Axes whose extents and strides lie in the TensorImpl itself. */
@@ -84,25 +84,19 @@ SILO_INLINE void *silo_torch_handle(PyObject *tensor) {
     return (char *)tensor + silo_torch.offset;
 }
 
-SILO_INLINE int32_t silo_torch_scalar_type(void *handle, int32_t *scalar_type) {
-    if (SILO_LIKELY(silo_torch.dtype_offset != 0)) {
-        const char *implementation;
-        uint16_t type;
-        memcpy(&implementation, handle, sizeof implementation);
-        memcpy(&type, implementation + silo_torch.dtype_offset, sizeof type);
-        *scalar_type = type;
-        return 0;
-    }
-    return silo_torch.dtype(handle, scalar_type);
-}
-
 /* What torch says of a tensor; nonzero where it has no answer. */
 SILO_INLINE int32_t silo_torch_read(void *handle, void **data, int32_t *scalar_type,
                                     int32_t *device_type, int32_t *device_id) {
     const char *implementation;
     memcpy(&implementation, handle, sizeof implementation);
     int32_t failed = silo_torch.data_ptr(handle, data);
-    failed |= silo_torch_scalar_type(handle, scalar_type);
+    if (SILO_LIKELY(silo_torch.dtype_offset != 0)) {
+        uint16_t type;
+        memcpy(&type, implementation + silo_torch.dtype_offset, sizeof type);
+        *scalar_type = type;
+    } else {
+        failed |= silo_torch.dtype(handle, scalar_type);
+    }
     if (SILO_LIKELY(silo_torch.device_offset != 0)) {
         *device_type = (int8_t)implementation[silo_torch.device_offset];
         *device_id = (int8_t)implementation[silo_torch.device_offset + 1];

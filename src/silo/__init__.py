@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from silo.core.target import Target
     from silo.core.trace import cdiv, maximum, minimum, next_pow2, select
     from silo.errors import SiloError
+    from silo.integrations.metal.emulation import emulated_metal
     from silo.launch.buffers import Buffer
     from silo.launch.hooks import LaunchEvent, launch_hook, nvtx_ranges, on_launch, torch_annotations
     from silo.launch.scratch import set_allocator
     from silo.sources.binary.definition import Binary, binary
     from silo.sources.cute.definition import cute
+    from silo.sources.metal.definition import metal
     from silo.sources.pallas.argument_spec import ArgSpec, Scratch
     from silo.sources.pallas.definition import pallas
     from silo.version import __version__
@@ -52,10 +54,12 @@ __all__ = [
     "cute",
     "device",
     "devices",
+    "emulated_metal",
     "kernel",
     "launch_hook",
     "load",
     "maximum",
+    "metal",
     "minimum",
     "next_pow2",
     "nvtx_ranges",
@@ -87,6 +91,7 @@ _HOMES = {
     "check": "silo.api.kernels.check",
     "device": "silo.api.machine.device_info",
     "devices": "silo.api.machine.device_info",
+    "emulated_metal": "silo.integrations.metal.emulation",
     "kernel": "silo.api.kernels.kernel",
     "launch_hook": "silo.launch.hooks",
     "load": "silo.api.kernels.bundle",

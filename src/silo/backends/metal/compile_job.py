@@ -21,7 +21,7 @@ from silo.core.variant import CompileJob
 from silo.errors import CompileError, ToolchainError
 from silo.frozen import replace
 
-__all__ = ["compile_job", "emulator_identity", "stack_needed"]
+__all__ = ["compile_job", "emulator_identity", "include_flags", "stack_needed"]
 
 _log = logging.getLogger("silo")
 _WAITING = "silo_metal_"  # what code needs whose threads wait for each other
@@ -44,7 +44,7 @@ def compile_job(job: CompileJob, clang: CCompiler, identity: str) -> Compiled:
     """
     emulated = EmulatorJob.from_job(job)
     entry = f"silo_{re.sub('[^A-Za-z0-9_]', '_', job.kernel)}_{job.key(identity)[:12]}"
-    flags = (*code_flags(job.target), *_include_flags(job.kernel, emulated))
+    flags = (*code_flags(job.target), *include_flags(job.kernel, emulated))
     try:
         built = _built(emulated, entry, job.target, flags, clang)
     except CompileError as error:
@@ -78,7 +78,8 @@ def stack_needed(log: str) -> int:
     return STACK if found + _CALLS <= STACK else -(-(found + _CALLS) // 4096) * 4096
 
 
-def _include_flags(kernel: str, job: EmulatorJob) -> tuple[str, ...]:
+def include_flags(kernel: str, job: EmulatorJob) -> tuple[str, ...]:
+    """Where headers of torch are, for a text that includes some. ToolchainError: they are others than at first."""
     if not job.headers:
         return ()
     if job.headers != digest_of_headers():

@@ -7,7 +7,15 @@
 from __future__ import annotations
 
 from silo.integrations.helion.launcher import bundled_cute_launcher, default_cute_launcher
+from silo.integrations.helion.metal_launcher import default_metal_launcher
 from silo.integrations.helion.notes import CallNotes, NotedCall
 from silo.integrations.helion.triton_launcher import default_launcher
 
-__all__ = ["CallNotes", "NotedCall", "bundled_cute_launcher", "default_cute_launcher", "default_launcher"]
+__all__ = [
+    "CallNotes",
+    "NotedCall",
+    "bundled_cute_launcher",
+    "default_cute_launcher",
+    "default_launcher",
+    "default_metal_launcher",
+]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
-from silo.core.dtypes import DTypeKind
+from silo.core.dtypes import DTypeKind, dtype
 from silo.core.nodes import Node, to_json
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
@@ -41,6 +42,7 @@ class MetalSource:
     group: tuple[Node, ...]
     memory: tuple[tuple[str, Node], ...] = ()
     kind: str = "metal"
+    cut: bool = False  # the grid may end within a threadgroup: a call passes its threads after the buffers
     exact: frozenset[str] = frozenset()  # no scalar's value decides the code
     extents: None = None  # and no array's shape does
 
@@ -59,6 +61,7 @@ class MetalSource:
                 self.kernel.name,
                 [to_json(one) for one in self.group],
                 [[name, to_json(one)] for name, one in self.memory],
+                self.cut,
             ],
         )
 
@@ -146,6 +149,14 @@ class MetalSource:
             else:
                 raise CompileError(f"{self}: the constant {one.name} has no value: pass it, or put it in the space")
         return found
+
+    def ending_within_groups(self) -> MetalSource:
+        """The same kernel for grids that end within a threadgroup. A call passes the grid's threads as well."""
+        parameters = self.signature.parameters
+        passed = [one for one in parameters if one.kind is not ParameterKind.CONSTEXPR]
+        threads = [Parameter(f"threads_{axis}", ParameterKind.INTEGER, dtype("uint32")) for axis in "xyz"]
+        folded = [one for one in parameters if one.kind is ParameterKind.CONSTEXPR]
+        return dataclasses.replace(self, cut=True, signature=Signature((*passed, *threads, *folded)))
 
     def group_size(self, constants: Mapping[str, Value]) -> tuple[int, int, int]:
         """Threads of a threadgroup. CompileError for what no launch can have: it costs one config alone."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from silo.backends.metal.checking.report import check_error
-from silo.backends.metal.checking.run import CheckedLaunch, Finding, Limits, Ready
+from silo.backends.metal.checking.run import SCHEDULES, CheckedLaunch, Finding, Limits, Ready
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Effect
 from silo.errors import CheckError, LaunchError, SiloError
@@ -136,9 +136,7 @@ class CheckedKernel:
             CheckError: what was found.
             ArgumentError: an array that is not in host memory.
         """
-        limits = Limits(steps=steps, uninitialized=tuple(uninitialized), nan=self._nan)
-        if seeds is not None:
-            limits = Limits(steps, limits.uninitialized, self._nan, tuple(seeds))
+        limits = Limits(steps, tuple(uninitialized), self._nan, tuple(SCHEDULES if seeds is None else seeds))
         written = frozenset(
             slot.name for slot, effect in zip(self.launch.layout, self.effects, strict=True) if effect.writes
         )

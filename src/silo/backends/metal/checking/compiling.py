@@ -10,6 +10,7 @@ from silo.backends.metal.checking.code import CHECKED_FLAGS, HOOKS, CheckedCode,
 from silo.backends.metal.checking.lines import LineTable
 from silo.backends.metal.checking.run import Ready
 from silo.backends.metal.clang import code_flags, link_flags
+from silo.backends.metal.compile_job import include_flags
 from silo.backends.metal.entry_text import entry_text
 from silo.backends.metal.job import EmulatorJob
 from silo.backends.metal.precompiled import precompiled_header
@@ -60,7 +61,7 @@ def compile_checked(
             kind="address space",
             place=mixed.place,
         )
-    return CheckedKernel(kernel, _compiled(job, effects, target, clang), nan=nan)
+    return CheckedKernel(kernel, _compiled(kernel, job, effects, target, clang), nan=nan)
 
 
 @lru_cache(maxsize=64)
@@ -69,7 +70,9 @@ def _mixed(job: EmulatorJob, target: Target, clang: CCompiler) -> Mixed | None:
 
 
 @lru_cache(maxsize=64)
-def _compiled(job: EmulatorJob, effects: tuple[Effect, ...], target: Target, clang: CCompiler) -> CheckedCode:
+def _compiled(
+    kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], target: Target, clang: CCompiler
+) -> CheckedCode:
     job = replace(job, waits=True)  # threads with stacks of their own, in whatever order
     x, y, z = job.group
     launch = LaunchInfo(
@@ -80,13 +83,14 @@ def _compiled(job: EmulatorJob, effects: tuple[Effect, ...], target: Target, cla
         scratch_align=64,
     )
     flags = _flags(target)
-    built = _built(job, (*flags, *_UNSET), clang)
+    folders = include_flags(kernel, job)
+    built = _built(job, (*flags, *_UNSET), folders, clang)
     doubt = next(_doubts(built.log, job.file), None)
     if doubt is None:
         return CheckedCode(_loaded(built, launch), launch, effects)
     place, variable = doubt
     nan, zero = (
-        _loaded(_built(job, (*flags, "-w", f"-ftrivial-auto-var-init={how}"), clang), launch)
+        _loaded(_built(job, (*flags, "-w", f"-ftrivial-auto-var-init={how}"), folders, clang), launch)
         for how in ("pattern", "zero")
     )
     return CheckedCode(_loaded(built, launch), launch, effects, Doubt(place, variable, (nan, zero)))
@@ -97,11 +101,11 @@ def _flags(target: Target) -> tuple[str, ...]:
     return (*kept, *CHECKED_FLAGS)
 
 
-def _built(job: EmulatorJob, flags: tuple[str, ...], clang: CCompiler) -> BuiltObject:
+def _built(job: EmulatorJob, flags: tuple[str, ...], folders: tuple[str, ...], clang: CCompiler) -> BuiltObject:
     links = tuple(flag for flag in link_flags() if flag != _STRIPPED)
     header = precompiled_header(clang, flags, (FOLDER, HOOKS))
     use = () if header is None else ("-include-pch", str(header), "-Xclang", "-fno-validate-pch")
-    return build(entry_text(job, _ENTRY), (*flags, *use, *links), clang, "c++")
+    return build(entry_text(job, _ENTRY), (*flags, *folders, *use, *links), clang, "c++")
 
 
 def _loaded(built: BuiltObject, launch: LaunchInfo) -> Ready:

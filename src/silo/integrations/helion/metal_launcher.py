@@ -1,0 +1,112 @@
+"""A launcher with the signature of Helion's for Metal kernels."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from silo.api.kernels.kernel import maker
+from silo.errors import UnsupportedError
+from silo.forks import Mutex
+from silo.frozen import frozen
+from silo.integrations.helion.launch_call import Axes, axes, name_of
+
+__all__ = ["default_metal_launcher", "generated_text"]
+
+_KEPT = 512  # a program that tunes Helion kernels makes thousands, each used for a moment
+_NAMED = "_mps_get_name"
+_WITHOUT_EFFECT = ("num_warps", "num_stages")
+
+
+@frozen
+class _Made:
+    kernel: object  # held, so that no other object gets its id
+    made: Any
+
+
+_made: dict[tuple[object, ...], _Made] = {}
+_lock = Mutex()
+
+
+def default_metal_launcher(
+    metal_kernel: object,
+    grid: tuple[int, ...],
+    *args: object,
+    _block_dims: tuple[int, int, int] = (256, 1, 1),
+    **options: object,
+) -> None:
+    """Launch a kernel that Helion generated for Metal: what ``_launcher=`` of its host function takes.
+
+    Helion writes the text; it is compiled when it is first launched with arguments of such types, and kept by Silo's
+    store. Tensors on the CPU are computed by the emulator, tensors on a Mac's GPU by Metal. A grid without programs
+    launches nothing.
+
+    Args:
+        metal_kernel: the ``@metal_jit`` function.
+        grid: threadgroups on one to three axes.
+        *args: the kernel's arguments in its order: tensors, and numbers that Helion folds into the text.
+        _block_dims: threads of a threadgroup.
+        **options: ``num_warps`` and ``num_stages``, which change nothing.
+
+    Raises:
+        GridError: a grid or block that is no tuple of one to three numbers.
+        UnsupportedError: an option that no Metal launch has, by name.
+        ArgumentError: as any call.
+    """
+    if others := [name for name in options if name not in _WITHOUT_EFFECT]:
+        raise UnsupportedError(f"{name_of(metal_kernel)}: a Metal launch takes _block_dims=, not {', '.join(others)}")
+    blocks, threads = axes("grid", grid), axes("block", _block_dims)
+    if min(blocks) <= 0:
+        return
+    tensors = [one if len(one.shape) else one.reshape(1) for one in cast("Any", args) if hasattr(one, "shape")]
+    _serving(metal_kernel, args, threads)[blocks](*tensors)
+
+
+def _serving(kernel: object, args: tuple[object, ...], block: Axes) -> Any:  # noqa: ANN401  # what silo.metal gives
+    types = [
+        (one.dtype, len(one.shape)) if hasattr(one, "shape") else (type(one), one)
+        for one in cast("tuple[Any, ...]", args)
+    ]
+    key = (id(kernel), block, *types)
+    found = _made.get(key)
+    if found is not None:
+        return found.made
+    text, name = generated_text(kernel, args, block)
+    made = maker("metal")(text, kernel=name, group_size=block)
+    with _lock:
+        _made[key] = _Made(kernel, made)
+        while len(_made) > _KEPT:
+            del _made[next(iter(_made))]
+    return made
+
+
+def generated_text(kernel: object, args: tuple[object, ...], block: Axes) -> tuple[str, str]:
+    """The text that Helion writes for such arguments, and the kernel's name in it."""
+    own: Any = copy.copy(kernel)  # what Helion remembers of the kernel stays as it is
+    own._compiled = {}  # noqa: SLF001
+    own.required_threads_per_threadgroup = block
+    with _lock, _texts():
+        text, name = own(*args)
+    cast("Any", kernel).msl_source = text  # where Helion's own call leaves it
+    return text, name
+
+
+@contextmanager
+def _texts() -> Generator[None]:
+    """``torch.mps.compile_shader`` gives the text that it is given. Called with the lock held."""
+    import torch  # noqa: PLC0415  # Helion has imported it
+    import torch.mps  # noqa: PLC0415
+
+    native: Any = torch._C  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # where Helion asks for its name
+    compile_shader, named = torch.mps.compile_shader, hasattr(native, _NAMED)
+    torch.mps.compile_shader = lambda source: source  # pyright: ignore[reportAttributeAccessIssue]
+    if not named:
+        setattr(native, _NAMED, lambda: "")
+    try:
+        yield
+    finally:
+        torch.mps.compile_shader = compile_shader
+        if not named:
+            delattr(native, _NAMED)
