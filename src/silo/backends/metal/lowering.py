@@ -91,12 +91,8 @@ def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
         arguments=tuple(argument(one) for one in kernel.parameters),
         layout=layout,
         group=source.group_size(constants),
-<<<<<<< HEAD
         waits=bool(memory) or may_wait(source.text.text[slice(*kernel.body)]),
-=======
-        waits=may_wait(text),
         cut=source.cut,
->>>>>>> main
         headers=digest_of_headers() if includes_headers(text) else "",
         chunk=cast("int", options["cpu_chunk"]),
         threads=cast("int", options["cpu_threads"]),
