@@ -42,12 +42,12 @@ def load_msl(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> Libr
     try:
         import torch  # noqa: PLC0415  # what launches it
 
-        compile_shader: Callable[[str], Any] = torch.mps.compile_shader
+        compile_shader: Callable[[str], Any] = getattr(torch.mps, "compile_shader")  # noqa: B009  # the stubs say too little
     except (ImportError, AttributeError) as error:
         raise DeviceError(f"{name}: Metal kernels are launched by torch 2.7 or later: {error}") from error
     try:
-        library = compile_shader(text)
-        function = getattr(library, plan.function)
+        library: Any = compile_shader(text)
+        function: Any = getattr(library, plan.function)
     except Exception as error:  # whatever torch raises for a text that Metal refuses
         raise DeviceError(f"{name}: Metal does not compile its text: {error}") from error
     return torch_call(function, plan, name)
