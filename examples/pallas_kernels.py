@@ -27,7 +27,7 @@ add = silo.pallas(
     add_body,
     args=[ROWS, ROWS, WRITTEN_ROWS],
     grid=lambda a: (silo.cdiv(a.x.shape[0], a.BLOCK),),
-    space={"BLOCK": [256, 512, 1024]},
+    space={"BLOCK": [512, 1024]},
     name="add",
 )
 

@@ -1,4 +1,4 @@
-/* One call, from arguments to the driver: the core, compiled four times. */
+/* One call, from arguments to the driver: the core, compiled once for each way. */
 #include "allocator.h"
 #include "constants.h"
 #include "errors.h"
@@ -463,8 +463,10 @@ static PyObject *held_core(struct silo_launcher *self, const struct silo_inputs 
     return core(self, inputs, grid, true, true, mode);
 }
 
-PyObject *silo_launch_held(struct silo_launcher *self, const struct silo_inputs *inputs,
-                           const struct silo_grid_source *grid) {
+SILO_HOT PyObject *silo_launch_held(struct silo_launcher *self, const struct silo_inputs *inputs,
+                                    const struct silo_grid_source *grid) {
+    if (SILO_LIKELY(!self->extents.grid && self->fixed == NULL))
+        return core(self, inputs, grid, true, true, SILO_MODE_LAUNCH);
     return held_core(self, inputs, grid, SILO_MODE_LAUNCH);
 }
 

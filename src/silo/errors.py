@@ -14,6 +14,7 @@
     ├── CaseError                a case or its recipe is wrong
     ├── CompileError             a variant that did not compile
     │   ├── UnsupportedError     operations the target cannot express, each with file:line and count
+    │   ├── ResourceError        more memory of the device than it has; carries which, need and capacity
     │   ├── CompilerMissingError no usable C compiler
     │   ├── CompileTimeoutError  the worker passed its time limit and was stopped
     │   └── CompileCrashError    the worker died
@@ -62,6 +63,7 @@ __all__ = [
     "LockError",
     "NoVariantError",
     "PackageError",
+    "ResourceError",
     "SettingsError",
     "SiloError",
     "SourceError",
@@ -132,6 +134,16 @@ class CompileError(SiloError):
 
 class UnsupportedError(CompileError):
     """Operations the target cannot express, each listed with its place and count."""
+
+
+class ResourceError(CompileError):
+    """A variant takes more of the device's memory than there is: ``need`` and ``capacity`` of ``kind``, in bytes."""
+
+    def __init__(self, message: str, *, kind: str = "", need: int = 0, capacity: int = 0) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.need = need
+        self.capacity = capacity
 
 
 class CompilerMissingError(CompileError):

@@ -447,6 +447,11 @@ def child_environment(**changes: str) -> dict[str, str]:
     return {**{name: value for name, value in os.environ.items() if name != "SILO_PROFILE"}, **changes}
 
 
+def hold_in_environment(variables: Mapping[str, str]) -> None:
+    """Set variables of this process that a library reads when it is loaded; for workers, which are Silo's own."""
+    os.environ.update(variables)
+
+
 def allowance(file_bytes: int) -> int:
     """Bytes of memory that reading a file of this size may take: its own size, and ``SILO_FILE_BYTES`` more."""
     return settings().file_bytes + file_bytes

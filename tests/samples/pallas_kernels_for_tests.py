@@ -72,3 +72,14 @@ BUMP_HBM = {
     "args": [ArgSpec(), ArgSpec(space="hbm", role="inout")],
     "scratch": [Scratch("vmem", (8, 128)), Scratch("dma_semaphore")],
 }
+
+
+def gemm_body(x, y, out, *, BLOCK_K):
+    """A tile of x @ y, with a loop over K within the program."""
+
+    def step(k, total):
+        part = pl.ds(k * BLOCK_K, BLOCK_K)
+        return total + jnp.dot(x[:, part], y[part, :], preferred_element_type=jnp.float32)
+
+    total = jnp.zeros(out.shape, jnp.float32)
+    out[...] = jax.lax.fori_loop(0, x.shape[1] // BLOCK_K, step, total).astype(out.dtype)

@@ -18,6 +18,8 @@ TRITON = {
     "api/tuning/foreign_results.py": "writes the files of Triton's autotuner, a foreign format by that name",
     "shipped.py": "the table of the plug-ins that Silo ships",
     "cli/cache.py": "the option that names that format",
+    "backends/pallas/compiler.py": "jax lowers Pallas kernels for NVIDIA's GPUs to it",
+    "backends/pallas/gpu_program.py": "the name that jax has for that lowering",
     "launch/wrapped_tensors.py": "a function of torch whose name has the word in it",
     "settings.py": "the variables SILO_TRITON and SILO_FORCE_TRITON",
     "tune/formats/files.py": "the table of foreign formats",

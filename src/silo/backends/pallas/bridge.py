@@ -107,15 +107,19 @@ class Arrays:
             self.copied(one, "jax has no views of strided arrays")
         return library_of(array).read(array)
 
-    @staticmethod
-    def put(array: Any, result: Any) -> None:  # noqa: ANN401
-        """Write a result to the caller's own memory, whatever its strides. It is done when this returns."""
-        if is_torch(array):
-            array.detach().copy_(cast("Any", sys.modules["torch"]).from_dlpack(result))
-            return
+    def put(self, array: Any, result: Any) -> None:  # noqa: ANN401
+        """Write a result to the caller's own memory, whatever its strides. It is done when this returns.
+
+        By numpy: torch copies 32768 elements and more by threads, which go on to wait actively where jax's are to run.
+        """
         import numpy as np  # noqa: PLC0415  # jax needs it
 
-        np.copyto(library_of(array).read(array), np.asarray(result), casting="no")
+        if is_torch(array) and array.is_neg():  # numpy has no such views
+            array.detach().copy_(cast("Any", sys.modules["torch"]).from_dlpack(result))
+        elif is_torch(array) and hasattr(np, self._dtype_of(array)):
+            np.copyto(array.detach().numpy(), np.asarray(result), casting="no")
+        else:
+            np.copyto(library_of(array).read(array), np.asarray(result), casting="no")
 
     def like(self, result: Any, other: object) -> Any:  # noqa: ANN401
         """A result that no array of the call takes, in the library of ``other``."""

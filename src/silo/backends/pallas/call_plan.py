@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from silo.backends.pallas.blocks import BlockedArray, BlockedLaunch
 from silo.core.dtypes import DType
-from silo.core.reading import read_dtype, read_integers, read_list, read_natural, read_object
+from silo.core.reading import read_dtype, read_integers, read_list, read_natural, read_object, read_text
 from silo.core.signature import Signature
 from silo.core.values import JSON, MAX_PARAMETERS, canonical_json, malformed, parse_json
 from silo.frozen import frozen, names_of
@@ -52,6 +52,7 @@ class CallPlan:
 
     ``donated`` has pairs of an operand's place and a result's: of an array that is read and written, whose memory the
     result may take. An array that is only written is among the results alone, and a call may leave it out.
+    ``proof`` is who accepted the program: ``accepted by libtpu 0.0.42``, ``estimated``, or nothing on a CPU.
     ``calling_convention`` is the exported program's, which a jax that is too old refuses.
     """
 
@@ -59,6 +60,7 @@ class CallPlan:
     results: tuple[PlannedArray, ...]
     donated: tuple[tuple[int, int], ...] = ()
     calling_convention: int = 0
+    proof: str = ""
 
     def to_json(self) -> JSON:
         """The canonical form."""
@@ -68,6 +70,7 @@ class CallPlan:
             "results": [one.to_json() for one in self.results],
             "donated": [list(pair) for pair in self.donated],
             "calling_convention": self.calling_convention,
+            "proof": self.proof,
         }
 
     @property
@@ -94,7 +97,8 @@ class CallPlan:
         if len(arrays) != len(results):
             raise malformed("the results of a call", data)
         convention = read_natural(members["calling_convention"], "a calling convention")
-        return cls(operands, arrays, tuple(donated), convention)
+        proof = read_text(members["proof"], "how a program was proved")
+        return cls(operands, arrays, tuple(donated), convention, proof)
 
     @classmethod
     def from_text(cls, text: str) -> CallPlan:

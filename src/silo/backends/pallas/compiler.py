@@ -6,10 +6,13 @@ from collections.abc import Mapping
 
 from silo.backends.pallas.blocks import BlockedLaunch, blocked_launch
 from silo.backends.pallas.call_plan import CallPlan, PlannedArray, call_plan
+from silo.backends.pallas.chips import CHIPS, chip_named
 from silo.backends.pallas.declaration import PALLAS
-from silo.backends.pallas.export import DEVICE_KINDS, export_program
+from silo.backends.pallas.export import export_program
 from silo.backends.pallas.gpu_program import make_gpu_program
 from silo.backends.pallas.job import PallasJob
+from silo.backends.pallas.libtpu import LIBTPU, accept, libtpu_version
+from silo.backends.pallas.memory_estimate import estimate, require_memory
 from silo.backends.pallas.notices import Notices
 from silo.backends.pallas.program import Program, make_program
 from silo.compile.identity import code_digest
@@ -20,8 +23,10 @@ from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import Source
 from silo.core.signature import Effect
 from silo.core.target import CPU_LEVELS, Target
+from silo.core.values import JSON
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError, ToolchainError
+from silo.frozen import replace
 from silo.sources.pallas.argument_spec import Role
 from silo.sources.pallas.installation import jax_version, usable, versions
 from silo.sources.pallas.source import PallasSource
@@ -53,11 +58,12 @@ class PallasCompiler:
 
     def identity(self, target: Target) -> str:
         """Jax and what it needs, and Silo's code round it. Imports nothing of jax. Raises ToolchainError."""
-        del target
         decision = usable()
         if isinstance(decision, Rejected):
             raise ToolchainError(decision.reason)
         tools = " ".join(f"{name} {version}" for name, version in sorted(versions().items()))
+        if target.kind == "tpu" and (libtpu := libtpu_version()) is not None:
+            tools += f" {LIBTPU} {libtpu}"
         return f"{tools} code {code_digest(*self.declaration.code)}"
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
@@ -66,8 +72,8 @@ class PallasCompiler:
             return taken
         if not target.is_concrete:
             return Rejected(f"the target {target} names no chip and no device here gives it one; write tpu:v5e")
-        if target.kind == "tpu" and target.arch not in DEVICE_KINDS:
-            return Rejected(f"no TPU is called {target.arch}; write tpu:{', tpu:'.join(DEVICE_KINDS)}")
+        if target.kind == "tpu" and target.arch not in CHIPS:
+            return Rejected(f"no TPU is called {target.arch}; write tpu:{', tpu:'.join(CHIPS)}")
         return usable()
 
     def artifact_target(self, target: Target) -> Target:
@@ -90,14 +96,21 @@ class PallasCompiler:
         if not isinstance(source, PallasSource):
             raise SourceError(f"{source.name} is no Pallas source")
         launch = blocked_launch(source, variant)
-        program = _program(source, launch, variant)
         target = self.artifact_target(variant.target)
+        limit: int | None = None
+        memory: JSON = None
+        if target.kind == "tpu":
+            report = estimate(launch, chip_named(target.arch))
+            require_memory(report, variant.kernel)
+            limit, memory = report.limit, report.to_json()
+        program = _program(source, launch, variant, limit)
         exported, convention = export_program(program, target, variant.kernel)
         job = PallasJob(
             program=exported,
             jax=str(jax_version()),
             calling_convention=convention,
             plan=call_plan(launch, variant.signature, convention).to_json(),
+            memory=memory,
             parameters=variant.signature.names,
         )
         return Lowered(job.to_job(variant.kernel, target), PallasFacts(launch))
@@ -106,20 +119,30 @@ class PallasCompiler:
         """Nothing: the worker needs no jax."""
 
     def compile(self, job: CompileJob) -> Compiled:
-        """Put the program and what calls it needs together. Raises CompileError: the job is damaged."""
+        """Put the program and what calls need together; for a TPU after its compiler accepted it, where that is here.
+
+        Raises:
+            ResourceError: it takes more memory than the chip has.
+            CompileError: the compiler for TPUs refuses it, or the job is damaged.
+        """
         pallas = PallasJob.from_job(job)
         try:
             plan = CallPlan.from_json(pallas.plan)
         except ValueError as error:
             raise CompileError(f"{job.kernel}: the job is no Pallas job: {error}") from error
+        log = f"jax {pallas.jax}\n"
+        if job.target.kind == "tpu":
+            found = accept(pallas.program, chip_named(job.target.arch), job.kernel, pallas.memory_table)
+            plan = replace(plan, proof="estimated" if isinstance(found, Rejected) else f"accepted by {found}")
+            log += f"{plan.proof}{f': {found.reason}' if isinstance(found, Rejected) else ''}\n{pallas.memory_table}\n"
         launch = LaunchInfo(job.kernel, _layout(pallas, plan), loader=plan.text)
-        return Compiled(launch, CompiledBlob("jaxexp", pallas.program), log=f"jax {pallas.jax}\n")
+        return Compiled(launch, CompiledBlob("jaxexp", pallas.program), log=log)
 
 
-def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant) -> Program:
+def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant, limit: int | None) -> Program:
     constants, kind = source.constants(variant), variant.target.kind
     if kind != "cuda":
-        return make_program(source, launch, constants, interpret=kind == "cpu", limit=launch.vmem_limit_bytes)
+        return make_program(source, launch, constants, interpret=kind == "cpu", limit=limit)
     options = PALLAS.read(PALLAS.own(variant.config.options))
     warps, stages = options["num_warps"], options["num_stages"]
     assert isinstance(warps, int)  # as the option is declared

@@ -7,26 +7,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from traceback import walk_tb
 
+from silo.backends.pallas.chips import INTERPRETED_CHIP, chip_named
 from silo.backends.pallas.gpu_program import CUSTOM_CALL, on_gpu
 from silo.backends.pallas.program import Program
 from silo.core.target import Target
-from silo.errors import CompileError, SiloError, TargetError
+from silo.errors import CompileError, SiloError
 from silo.sources.pallas.front_end import FRONT_END
 from silo.sources.pallas.installation import jax_module, jax_version
 
-__all__ = ["DEVICE_KINDS", "INTERPRETED_CHIP", "export_program", "held_settings", "on_chip"]
-
-DEVICE_KINDS = {
-    "v4": "TPU v4",
-    "v5e": "TPU v5 lite",
-    "v5p": "TPU v5",
-    "v6e": "TPU v6 lite",
-    "7x": "TPU7x",
-}
-"""What jax calls the chips of TPU targets."""
-
-INTERPRETED_CHIP = "v5e"
-"""The chip that kernels are interpreted as on a CPU: ``emit_pipeline`` asks what it runs on."""
+__all__ = ["export_program", "held_settings", "on_chip"]
 
 
 def export_program(program: Program, target: Target, kernel: str) -> tuple[bytes, int]:
@@ -54,9 +43,7 @@ def on_chip(chip: str) -> Generator[None]:
     """Within the block what is traced is for one TPU chip, though there is none."""
     jax = jax_module()
     sharding = jax.sharding
-    if chip not in DEVICE_KINDS:
-        raise TargetError(f"no TPU is called {chip!r}; write tpu:{', tpu:'.join(DEVICE_KINDS)}")
-    device = {"device_kind": DEVICE_KINDS[chip], "num_cores": 1}
+    device = {"device_kind": chip_named(chip).device_kind, "num_cores": 1}
     if "platform" in sharding.AbstractDevice.__init__.__code__.co_varnames:
         device["platform"] = "tpu"
     mesh = sharding.AbstractMesh(

@@ -6,6 +6,7 @@ import base64
 import binascii
 
 from silo.backends.pallas.declaration import PALLAS
+from silo.backends.pallas.memory_estimate import MemoryReport
 from silo.core.reading import read_list, read_natural, read_object, read_text
 from silo.core.target import Target
 from silo.core.values import JSON
@@ -32,6 +33,11 @@ class PallasJob:
     plan: JSON
     memory: JSON = None
     parameters: tuple[str, ...] = ()
+
+    @property
+    def memory_table(self) -> str:
+        """What the estimate says of each argument; "" where there is none."""
+        return "" if self.memory is None else MemoryReport.from_json(self.memory).table()
 
     def to_job(self, kernel: str, target: Target) -> CompileJob:
         """What travels to a worker."""

@@ -1,0 +1,1 @@
+"""What calls of Pallas kernels cost, beside jax's own ways to call them."""

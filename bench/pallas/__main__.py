@@ -1,0 +1,7 @@
+"""``python -m bench.pallas``."""
+
+import sys
+
+from bench.pallas.command import main
+
+sys.exit(main())

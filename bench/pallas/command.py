@@ -1,0 +1,108 @@
+"""Pallas kernels beside jax itself.
+
+    python -m bench.pallas host [--device cuda|cpu] [--repeats N] [--json FILE]
+    python -m bench.pallas matmul [--size N] [--repeats N] [--json FILE]
+
+host: microseconds of the caller's time for a call of an addition of 2^16 floats, with torch tensors: Silo's, the same
+``pallas_call`` under ``jax.jit`` with jax's own arrays, the same with tensors that pass by jax's public DLPack
+functions, and ``plgpu.as_torch_kernel`` where there is a GPU. On the CPU kernels are interpreted, which counts.
+
+matmul: on a GPU, a product of halves by Silo and by jax's ``jit`` of the same ``pallas_call``: the time of one of many
+launches in a row. Set XLA_PYTHON_CLIENT_PREALLOCATE=false: jax takes most of the memory otherwise.
+"""
+# pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingParameterType=false
+# pyright: reportUnknownLambdaType=false
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+
+from bench.machine import describe, save  # noqa: E402
+from bench.pallas import kernels  # noqa: E402
+
+HOST_LIMIT_US = 250.0
+MATMUL_LIMIT = 1.03
+
+
+def host_us(call: Callable[[], object], settle: Callable[[], object], repeats: int) -> float:
+    """The median of rounds of 100 calls, in microseconds a call; what was enqueued is waited for between rounds."""
+    for _ in range(20):
+        call()
+    settle()
+    found: list[float] = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        for _ in range(100):
+            call()
+        found.append((time.perf_counter() - begin) * 1e4)
+        settle()
+    return statistics.median(found)
+
+
+def device_us(call: Callable[[], object], settle: Callable[[], object], repeats: int) -> float:
+    """Of one of 50 launches in a row, waited for at the end."""
+    call()
+    settle()
+    found: list[float] = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        for _ in range(50):
+            call()
+        settle()
+        found.append((time.perf_counter() - begin) * 2e4)
+    return statistics.median(found)
+
+
+def run_host(options: argparse.Namespace) -> int:
+    """The subcommand ``host``."""
+    ways = kernels.additions(options.device)
+    rows = {name: host_us(call, ways.settle, options.repeats) for name, call in ways.calls.items()}
+    for name, value in rows.items():
+        print(f"{name:<40} {value:8.1f} us")
+    for name, why in ways.absent.items():
+        print(f"{name:<40} {why}")
+    if options.json:
+        save(options.json, describe(), {"host_us": rows, "absent": ways.absent})
+    return int(options.device == "cuda" and rows["silo, torch tensors"] > HOST_LIMIT_US)
+
+
+def run_matmul(options: argparse.Namespace) -> int:
+    """The subcommand ``matmul``."""
+    ways = kernels.products(options.size)
+    rows: dict[str, Any] = {name: [] for name in ways.calls}
+    for _ in range(3):  # in turns: clocks drift
+        for name, call in ways.calls.items():
+            rows[name].append(device_us(call, ways.settle, options.repeats))
+    times = {name: min(values) for name, values in rows.items()}
+    for name, value in times.items():
+        print(f"{name:<40} {value:8.1f} us  {2 * options.size**3 / value / 1e6:6.0f} TFLOP/s")
+    ratio = times["silo"] / times["jax.jit"]
+    print(f"Silo's over jax's: {ratio:.3f}, at most {MATMUL_LIMIT}")
+    if options.json:
+        save(options.json, describe(), {"device_us": times, "ratio": ratio})
+    return int(ratio > MATMUL_LIMIT)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it."""
+    parser = argparse.ArgumentParser(prog="bench.pallas", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, run in (("host", run_host), ("matmul", run_matmul)):
+        one = commands.add_parser(name)
+        one.set_defaults(run=run)
+        one.add_argument("--repeats", type=int, default=20)
+        one.add_argument("--json", type=Path)
+    commands.choices["host"].add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    commands.choices["matmul"].add_argument("--size", type=int, default=4096)
+    options = parser.parse_args(words)
+    return int(options.run(options))
