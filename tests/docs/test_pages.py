@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from emulator_jobs import require_clang
 from silo.backends.cpu.page import updated
 from triton_entry import SILO, entry_folder
 
@@ -54,6 +55,8 @@ def pages_with(language):
 @pytest.mark.parametrize("page", pages_with("python"))
 def test_python_blocks_run(page, tmp_path):
     pytest.importorskip("triton", reason="the pages compile Triton kernels")
+    if page.name == "metal.md":
+        require_clang()
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     program = tmp_path / "page.py"
     program.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
