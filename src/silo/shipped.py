@@ -13,6 +13,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "binary": "silo.backends.binary.declaration:BINARY",
         "cpu": "silo.backends.cpu.declaration:CPU",
         "cute": "silo.backends.cute.declaration:CUTE",
+        "metal": "silo.backends.metal.declaration:METAL",
         "metalcpu": "silo.backends.metal.declaration:EMULATOR",
         "pallas": "silo.backends.pallas.declaration:PALLAS",
         "triton": "silo.backends.triton.declaration:TRITON",
@@ -21,10 +22,12 @@ SHIPPED: dict[str, dict[str, str]] = {
         "cpu": "silo.backends.cpu.device:devices",
         "cuda": "silo.backends.cuda.device:devices",
         "hip": "silo.backends.hip.device:devices",
+        "metal": "silo.backends.metal.device:devices",
     },
     "silo.loaders": {
         "cuteobj": "silo.backends.cute.declaration:CUTEOBJ",
         "jaxexp": "silo.backends.pallas.declaration:JAXEXP",
+        "msl": "silo.backends.metal.declaration:MSL",
     },
     "silo.sources": {
         "binary": "silo.sources.binary.kind:Kind",
@@ -64,6 +67,7 @@ BLOB_KINDS: dict[str, tuple[bool, bool]] = {
     "hsaco": (False, False),
     "jaxexp": (True, False),
     "metaljob": (False, True),
+    "msl": (False, False),
     "ptx": (False, False),
     "so": (True, False),
     "ttir": (False, True),
