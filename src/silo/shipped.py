@@ -21,6 +21,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "cpu": "silo.backends.cpu.device:devices",
         "cuda": "silo.backends.cuda.device:devices",
         "hip": "silo.backends.hip.device:devices",
+        "tpu": "silo.backends.tpu.device:devices",
     },
     "silo.loaders": {
         "cuteobj": "silo.backends.cute.declaration:CUTEOBJ",
