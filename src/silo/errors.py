@@ -223,9 +223,11 @@ class CheckError(LaunchError):
     """A kernel that was checked does what no kernel may, such as reading out of bounds.
 
     ``kind`` is one of ``out of bounds``, ``read-only``, ``misaligned``, ``uninitialized``, ``race``, ``endless``,
-    ``assertion``, ``assumption``, ``hint``, ``masked-off value``, ``division by zero``, ``overflow``, ``NaN``;
-    ``place`` the ``file:line`` of the operation ("" where the kernel's text has none). ``program``, ``index`` (in the
-    tile; () for a scalar) and ``argument`` are None where they mean nothing.
+    ``assertion``, ``assumption``, ``hint``, ``masked-off value``, ``division by zero``, ``overflow``, ``NaN``; of Metal
+    kernels also ``barrier``, ``divergence``, ``address space``, ``threadgroup memory``, ``thread memory``, ``bad
+    argument``. ``place`` is the ``file:line`` of the operation ("" where the kernel's text has none). ``program``,
+    ``index`` (in the tile; () for a scalar; of Metal kernels the thread's position in its threadgroup) and
+    ``argument`` (an array, or a variable of the text) are None where they mean nothing.
     """
 
     def __init__(

@@ -333,7 +333,7 @@ def test_arrays_without_an_address_are_read_by_a_function_of_their_library():
             launch[1](one, None, 3)
         assert given[0][0] is x
         assert len(made) == 2  # one for each dtype; the launcher holds no shapes
-        with pytest.raises(ArgumentError, match=r"is on .*:0 and 'out' is on .*:1"):
+        with pytest.raises(ArgumentError, match=r"is on .*:0 and 'out' on .*:1"):
             launch[1](x, Remote(place=1), 3)
         with pytest.raises(ArgumentError, match="all arrays of one call are on one device"):
             launch[1](x, np.zeros(3, np.float32), 3)

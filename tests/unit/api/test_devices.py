@@ -88,10 +88,8 @@ def test_what_is_known_of_silos_own_plugins_beforehand_is_what_their_devices_say
     from silo.backends.cpu.device import CpuDevice
     from silo.backends.cuda.device import VENDOR as CUDA
     from silo.backends.hip.device import VENDOR as HIP
-    from silo.backends.tpu.device import MEMORY as TPU
 
     said = {"cuda": CUDA.memory.types, "hip": HIP.memory.types, "cpu": CpuDevice.memory.fget(None).types}
-    said["tpu"] = TPU.types
     assert said == device_plugins._SHIPPED
 
 

@@ -72,6 +72,7 @@ CALLS = {
     "compile_checked": {
         "backends/cpu/compiler.py": "check_source, and check_text after it looked at the consent",
         "backends/cpu/triton_plugin/stages.py": "what Triton lowered in this process, or kept in its own cache",
+        "backends/metal/compiler.py": "check_source, and check_text after it looked at the consent",
     },
     # Who gives consent.
     "Consent": {"core/consent.py": "issue_consent"},

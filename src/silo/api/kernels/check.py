@@ -31,7 +31,9 @@ def check(
     held before. What is looked for: accesses out of bounds or misaligned, reads of memory that nothing was written to,
     values of masked-off lanes that count, races between programs, 32-bit arithmetic that wraps on the way to an
     address, integer division by zero, promises that do not hold (``tl.multiple_of``, ``tl.assume``), failed
-    ``tl.device_assert``, loops that do not end.
+    ``tl.device_assert``, loops that do not end. Of a Metal kernel also: races between threads of a threadgroup,
+    barriers that not all threads reach, operations between lanes in divergent flow, too much threadgroup memory and
+    pointers of the wrong address space.
 
     Args:
         kernel: what ``silo.kernel`` or a bundle gave, or a ``@triton.jit`` kernel.

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, cast
 
 from silo.core.decisions import Rejected
-from silo.core.device import EXTENSION_MEMORY, HOST_MEMORY, memory_name
+from silo.core.device import HOST_MEMORY, memory_name
 from silo.core.plugins import installed_places, load_place, shipped_places
 from silo.core.target import Target
 from silo.errors import DeviceError, TargetError
@@ -33,12 +33,7 @@ _GROUP = "silo.devices"
 
 # The DLPack device types of the memory that the devices of Silo's own plug-ins take, known before they are opened; a
 # test holds it to what the devices say. In the order in which a call without arrays prefers them.
-_SHIPPED: Final[Mapping[str, tuple[int, ...]]] = {
-    "cuda": (2, 3, 13),
-    "hip": (10, 11),
-    "cpu": (HOST_MEMORY,),
-    "tpu": (EXTENSION_MEMORY,),
-}
+_SHIPPED: Final[Mapping[str, tuple[int, ...]]] = {"cuda": (2, 3, 13), "hip": (10, 11), "cpu": (HOST_MEMORY,)}
 
 
 @frozen

@@ -110,7 +110,7 @@ class EmulatorCompiler:
         if asked != (consent.code.text, consent.code.launch, consent.code.signature):
             raise TrustError(f"{variant.kernel}: consent was given to another text than the one to be checked")
         try:
-            job = EmulatorJob.from_job(CompileJob.from_json(parse_json(text)))
+            job = EmulatorJob.from_job(CompileJob.from_json(parse_json(text.encode())))
         except ValueError as error:
             raise CompileError(f"{variant.kernel}: its text is no job of the Metal emulator: {error}") from error
         return self._checked(variant, job, {one.name: one.effect for one in variant.signature.parameters}, nan=nan)

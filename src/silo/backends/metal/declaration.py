@@ -1,10 +1,10 @@
-"""The declaration of the emulator of Metal kernels, read before the plug-in is imported."""
+"""The declarations of the compilers of Metal kernels, for the CPU and for Metal, and of what loads them for Metal."""
 
 from __future__ import annotations
 
-from silo.core.declaration import BlobKind, CompilerDeclaration, Option
+from silo.core.declaration import BlobKind, CompilerDeclaration, LoaderDeclaration, Option
 
-__all__ = ["EMULATOR"]
+__all__ = ["EMULATOR", "METAL", "MSL"]
 
 EMULATOR = CompilerDeclaration(
     name="metalcpu",
@@ -28,3 +28,17 @@ EMULATOR = CompilerDeclaration(
     # The reader of the text, and this package with the headers that the text is compiled against.
     code=("silo.backends.metal", "silo.sources.metal"),
 )
+
+METAL = CompilerDeclaration(
+    name="metal",
+    compiler="silo.backends.metal.shader_compiler:ShaderCompiler",
+    sources=("metal",),
+    targets=("metal",),
+    options=(),  # group sizes and every other constant belong to the source, which a config may set
+    blobs=(BlobKind("msl"),),
+    code=("silo.backends.metal", "silo.sources.metal"),
+    in_process=True,
+)
+
+# It runs on the GPU alone.
+MSL = LoaderDeclaration("msl", host_code=False, load="silo.backends.metal.loader:load_msl")

@@ -80,9 +80,12 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
     return (
         f"#include <metal_stdlib>\n"
         f"{switch}"
+        # Of what the text defines only what this kernel calls is compiled.
+        f"#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n"
         f"#line 1 {quoted(job.file)}\n"
         f"{job.source}\n"
         f'#line 1 "entry"\n'
+        f"#pragma clang attribute pop\n"
         f'extern "C" [[gnu::flatten, gnu::visibility("default")]] int {entry}(\n'
         f"    void *const *parameters, const uint *grid, unsigned long begin, unsigned long end, void *scratch,\n"
         f"    void *context) {{\n"

@@ -91,7 +91,7 @@ def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
         arguments=tuple(argument(one) for one in kernel.parameters),
         layout=layout,
         group=source.group_size(constants),
-        waits=may_wait(text),
+        waits=bool(memory) or may_wait(source.text.text[slice(*kernel.body)]),
         cut=source.cut,
         headers=digest_of_headers() if includes_headers(text) else "",
         chunk=cast("int", options["cpu_chunk"]),

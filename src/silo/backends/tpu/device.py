@@ -87,6 +87,7 @@ class TpuDevice:
         self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
     ) -> LoadedKernel:
         """There is no driver: the loaders of its kinds load."""
+        del launch, blob, consent
         raise DeviceError(f"{name}: no driver of Silo loads {kind!r} to a TPU; jax does, through the loader of jaxexp")
 
 
@@ -100,9 +101,7 @@ def devices() -> Sequence[TpuDevice]:
         raise DeviceError("this machine has no TPU: there is neither /dev/accel0 nor /dev/vfio")
     missing = [package for package in ("jax", "libtpu") if find_spec(package) is None]
     if missing:
-        raise DeviceError(
-            f"TPUs are driven by jax with libtpu, and {missing[0]} is not installed: pip install 'jax[tpu]'"
-        )
+        raise DeviceError(f"TPUs are driven by jax with libtpu; {missing[0]} is not installed: pip install 'jax[tpu]'")
     jax = import_module("jax")
     try:
         found = _local(jax)

@@ -65,7 +65,7 @@ def default_metal_launcher(
 
 
 def _serving(kernel: object, args: tuple[object, ...], block: Axes) -> Any:  # noqa: ANN401  # what silo.metal gives
-    types = [
+    types: list[tuple[object, object]] = [
         (one.dtype, len(one.shape)) if hasattr(one, "shape") else (type(one), one)
         for one in cast("tuple[Any, ...]", args)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from silo.core.config import Config
 from silo.core.dtypes import DTypeKind
@@ -152,7 +152,7 @@ def _memory(
 ) -> tuple[tuple[str, Node], ...]:
     needed = [one.name for one in kernel.parameters if one.attribute == "threadgroup"]
     if isinstance(given, Mapping):
-        sizes: dict[str, LaunchOption] = {str(one): size for one, size in given.items()}
+        sizes = dict(cast("Mapping[str, LaunchOption]", given))
     else:
         sizes = {} if given is None else dict.fromkeys(needed[:1], given)
         if given is not None and len(needed) != 1:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +71,7 @@ kernel void shifted(device const float* x [[buffer(0)]], device float* out [[buf
 """
 
 
-def test_a_fault_of_a_kernel_and_of_a_bundle_names_the_line(tmp_path: Any) -> None:
+def test_a_fault_of_a_kernel_names_the_line(tmp_path: Path) -> None:
     (tmp_path / "shifted.metal").write_text(FAULTY)
     kernel = silo.metal(tmp_path / "shifted.metal", effects={"out": "out"}, group_size=32, grid=(2,))
     x, out = np.ones(64, np.float32), np.zeros(64, np.float32)
@@ -78,3 +80,25 @@ def test_a_fault_of_a_kernel_and_of_a_bundle_names_the_line(tmp_path: Any) -> No
     assert (caught.value.kind, caught.value.argument, caught.value.place) == ("out of bounds", "x", "shifted.metal:5")
     assert (caught.value.program, caught.value.index) == ((1, 0, 0), (31, 0, 0))
     assert not out.any()
+
+
+KERNELS = """
+import silo
+shifted = silo.metal("shifted.metal", effects={"out": "out"}, group_size=32, grid=(2,))
+"""
+
+
+def test_a_fault_of_a_kernel_of_a_bundle_names_the_line(tmp_path: Path) -> None:
+    (tmp_path / "shifted.metal").write_text(FAULTY)
+    environment = {**os.environ, "SILO_HOME": str(tmp_path / "home"), "SILO_TUNE": "off"}
+    command = [sys.executable, "-m", "silo", "build", "kernels.py", "-o", "kernels.silo", "--target", "cpu"]
+    declared = "@shifted.cases(n=[65])\ndef _(n, make):\n    return silo.Case(args=(make.normal(n), make.empty(64)))\n"
+    (tmp_path / "kernels.py").write_text(KERNELS + declared)
+    subprocess.run(command, check=True, env=environment, cwd=tmp_path, capture_output=True)
+    kernels = silo.load(tmp_path / "kernels.silo", trust=True)
+    x, out = np.ones(65, np.float32), np.zeros(64, np.float32)
+    silo.check(kernels.shifted)(x, out)
+    assert out.all()
+    with pytest.raises(CheckError) as caught:
+        silo.check(kernels.shifted)(x[:64].copy(), out)
+    assert (caught.value.kind, caught.value.argument, caught.value.place) == ("out of bounds", "x", "shifted.metal:5")

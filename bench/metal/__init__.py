@@ -1,0 +1,1 @@
+"""What the emulator of Metal kernels takes."""

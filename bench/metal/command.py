@@ -1,0 +1,132 @@
+"""The emulator of Metal kernels: what a thread and a barrier take, a compile, and a sum beside Triton's.
+
+    python -m bench.metal [--rounds N] [--json FILE]
+
+Barriers: CPU time of this process over threads and barriers, the least of the rounds. Compiles: CPU time of clang, with
+the header kept compiled. The sum of two arrays of 2^24 elements: wall time beside the same kernel in Triton, launches
+in turns; it needs Triton.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "src"))
+
+import numpy as np  # noqa: E402
+
+from bench.machine import describe, save  # noqa: E402
+from bench.metal import kernels  # noqa: E402
+from bench.paired import median_interval, ratios  # noqa: E402
+from silo.settings import override  # noqa: E402
+
+BARRIER_LIMIT_NS = 100.0
+COMPILE_LIMIT_S = 0.3
+SUM_LIMIT = 1.5
+TURNS = 200
+
+
+def least(call: Callable[[], object], rounds: int) -> float:
+    """The least CPU time of this process, in seconds."""
+    call()
+    found: list[float] = []
+    for _ in range(rounds):
+        begin = time.process_time()
+        call()
+        found.append(time.process_time() - begin)
+    return min(found)
+
+
+def waits(rounds: int) -> dict[str, float]:
+    """Nanoseconds a thread and turn, by kernel and threads of a group."""
+    found: dict[str, float] = {}
+    for name in ("barriers", "sums"):
+        for group in (32, 256, 1024):
+            kernel, out = kernels.waiting(name, group), np.zeros(4 * group, np.float32)
+            seconds = least(lambda kernel=kernel, out=out: kernel(out, TURNS), rounds)
+            found[f"{name} {group}"] = round(seconds / (4 * group * TURNS) * 1e9, 1)
+    return found
+
+
+def compile_seconds(rounds: int) -> list[float]:
+    """CPU seconds of children a compile, each from a store that has only the header."""
+    out, found = np.zeros(4 * 32, np.float32), []
+    with tempfile.TemporaryDirectory() as home, override(home=home):
+        kernels.waiting("sums", 32)(out, 1)  # makes the header, and starts the worker
+        from silo.backends.metal.clang import find_clang
+        from silo.backends.metal.compile_job import compile_job
+        from silo.backends.metal.compiler import EmulatorCompiler
+
+        job = _job()
+        for _ in range(rounds):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            compile_job(job, find_clang(), EmulatorCompiler().identity(job.target))
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return found
+
+
+def _job() -> Any:
+    """The job of the kernel with sums of simdgroups."""
+    from silo.api.machine.device_plugins import resolve_target
+    from silo.backends.metal.compiler import EmulatorCompiler
+    from silo.core.config import Config
+    from silo.core.specialization import Specialization
+    from silo.core.variant import Variant
+
+    source = kernels.waiting("sums", 256).kernel.source
+    variant = Variant("sums", source.fingerprint, source.signature, Specialization(), Config(), resolve_target("cpu"))
+    return EmulatorCompiler().lower(source, variant).job
+
+
+def sums(rounds: int) -> tuple[list[float], list[float]]:
+    """Seconds of launches, the emulator's and Triton's, in turns."""
+    n = 1 << 24
+    x, y = np.random.default_rng(0).standard_normal((2, n)).astype(np.float32)
+    out = np.zeros(n, np.float32)
+    mine, other = kernels.add(256), kernels.triton_add()
+    samples: tuple[list[float], list[float]] = ([], [])
+    with override(tune="auto"):
+        for kernel in (mine, other):
+            kernel(x, y, out, n)
+            assert (out == x + y).all()
+    for _ in range(rounds):
+        for kernel, found in zip((mine, other), samples, strict=True):
+            begin = time.perf_counter()
+            kernel(x, y, out, n)
+            found.append(time.perf_counter() - begin)
+    return samples
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; 1 where a limit is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args(arguments)
+    turn_ns = waits(given.rounds)
+    compiles = compile_seconds(given.rounds)
+    try:
+        mine, other = sums(given.rounds)
+    except ImportError:
+        mine, other = [], []
+    for name, value in turn_ns.items():
+        print(f"{name:16} {value:6.1f} ns a thread and turn (limit {BARRIER_LIMIT_NS:g})")
+    compiled = median_interval(compiles)
+    print(f"{'compile':16} {compiled.median:6.3f} s of CPU time (limit {COMPILE_LIMIT_S:g})")
+    missed = max(turn_ns.values()) > BARRIER_LIMIT_NS or compiled.median > COMPILE_LIMIT_S
+    if mine:
+        ratio = median_interval(ratios(mine, other))
+        print(f"{'add':16} {ratio.median:6.2f} of Triton's (limit {SUM_LIMIT:g})")
+        missed = missed or ratio.median > SUM_LIMIT
+    if given.json:
+        save(given.json, describe(), {"turn_ns": turn_ns, "compile_s": compiles, "add_s": mine, "triton_s": other})
+    return int(missed)
