@@ -236,7 +236,8 @@ inline void check_stack(Runner &run, unsigned of) {
 
 // ---- what a thread calls
 
-[[gnu::noinline, clang::convergent]] inline void wait_at_barrier(unsigned flags, Place place) {
+[[gnu::noinline, clang::convergent, clang::nomerge]] inline void wait_at_barrier(unsigned flags,
+                                                                                 Place place) {
     Runner &run = runner();
     const unsigned me = run.current;
     const void *site = __builtin_return_address(0);
