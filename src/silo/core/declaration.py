@@ -157,11 +157,13 @@ class LoaderDeclaration:
         kind: the kind of blobs, which is the entry point's name.
         host_code: whether such code runs in the process that loads it; consent is asked for then, before it is loaded.
         load: ``module:function`` of a :class:`silo.core.protocols.Loader`, imported when the first blob is loaded.
+        unmeasured: kinds of targets where its times say nothing of the kernel, each with the reason: nothing is tuned.
     """
 
     kind: str
     host_code: bool
     load: str
+    unmeasured: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         """``ValueError`` for a name that is none."""

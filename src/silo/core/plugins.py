@@ -5,7 +5,7 @@ Names of options and kinds of blobs are asked for at a first launch, so what the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,6 +40,7 @@ __all__ = [
     "shipped_options",
     "shipped_places",
     "threads_of_option",
+    "why_unmeasured",
 ]
 
 _Declaration = TypeVar("_Declaration", "CompilerDeclaration", "LoaderDeclaration")
@@ -228,6 +229,21 @@ def loader_of(kind: str) -> LoaderDeclaration | Rejected | None:
     places = shipped_places(LOADERS) if kind in BLOB_KINDS else installed_places(LOADERS)
     place = places.get(kind)
     return None if place is None else load_loader_declaration(kind, place)
+
+
+def why_unmeasured(kinds: Iterable[str], target_kind: str) -> str:
+    """Why times of code of these kinds say nothing on such a target; "" where they do.
+
+    >>> why_unmeasured(["cubin"], "cuda"), why_unmeasured(["jaxexp"], "tpu")
+    ('', '')
+    """
+    for kind in kinds:
+        loader = loader_of(kind)
+        if loader is not None and not isinstance(loader, Rejected):
+            reason = dict(loader.unmeasured).get(target_kind)
+            if reason is not None:
+                return reason
+    return ""
 
 
 # -- Kinds of blobs ----------------------------------------------------------------------------------------------------

@@ -50,6 +50,8 @@ def measurable(kernel: DeclaredKernel, situation: Situation, variant: Variant) -
         return Rejected("the call gives no grid that other configs could use")
     if isinstance(situation.device.measuring, Rejected):
         return situation.device.measuring
+    if reason := kernel.why_unmeasured(situation.device.target):
+        return Rejected(reason)
     if not has_numpy():
         return Rejected("numpy is not installed, and results are compared with it")
     ranges: list[tuple[int, int, object, str]] = []

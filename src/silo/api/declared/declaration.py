@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from silo.api.declared.derived_constexprs import Derived, trace_heuristics
 from silo.api.declared.ready_cases import CaseFunction
+from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.nodes import Node
+from silo.core.plugins import why_unmeasured
 from silo.core.search_space import Rule, SearchSpace
 from silo.core.signature import ParameterKind
 from silo.core.space import Constraint, Space
@@ -133,6 +135,13 @@ class DeclaredKernel:
     def in_library(self) -> bool:
         """Whether a library runs its code, which no other process can measure then."""
         return isinstance(self.source, RunsInLibrary) and self.source.in_library
+
+    def why_unmeasured(self, target: Target) -> str:
+        """Why times taken on such a device say nothing of the kernel; "" where they do."""
+        if not self.in_library:
+            return ""
+        declared = select_compiler(self.source.kind, target).declaration
+        return why_unmeasured((one.name for one in declared.blobs), target.kind)
 
     @property
     def holds_grid(self) -> bool:

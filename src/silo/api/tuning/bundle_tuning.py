@@ -22,7 +22,7 @@ from silo.bundle.update import KernelUpdate, update_bundle
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
 from silo.core.dispatch import Bucket, bucket_of
-from silo.core.plugins import loader_of
+from silo.core.plugins import loader_of, why_unmeasured
 from silo.core.protocols import Device
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
@@ -57,6 +57,8 @@ def _benches(
         return grid_at(case.grid or kernel.contents.grid, None, case.arguments, values, facts)
 
     kinds = {one.artifact.blob.kind for one in kernel.contents.variants}
+    if reason := why_unmeasured(kinds, devices[0].target.kind):
+        raise TuneError(f"{kernel.name} is not measured on {devices[0].target}: {reason}")
     in_library = any(loader_of(kind) is not None for kind in kinds)
     confined = benches_on(kernel.name, devices, case.arguments, at, code_of, in_library=in_library)
     if confined:

@@ -28,7 +28,7 @@ from silo.core.protocols import Device
 from silo.core.recipes import ArrayRecipe
 from silo.core.values import Value
 from silo.core.variant import Variant
-from silo.errors import ArgumentError, CaseError, DeviceError, SpaceError, TargetError
+from silo.errors import ArgumentError, CaseError, DeviceError, SpaceError, TargetError, TuneError
 from silo.launch.array_libraries.filling import fill
 from silo.launch.array_libraries.table import NAMES
 from silo.launch.cases import materialize
@@ -204,6 +204,8 @@ def case_benches(study: CaseStudy, others: Sequence[Device] = ()) -> list[Bench]
     constants -= {name for name, value in named.items() if is_descriptor(value)}  # theirs is a block shape
     passed = {name: value for name, value in named.items() if name not in constants and name not in case.options}
     devices = (study.situation.device, *others)
+    if reason := kernel.why_unmeasured(devices[0].target):
+        raise TuneError(f"{kernel.name} is not measured on {devices[0].target}: {reason}")
     confined = benches_on(
         kernel.name,
         devices,

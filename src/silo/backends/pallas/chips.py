@@ -15,8 +15,7 @@ class Chip:
     """One kind of chip, by the arch of its target.
 
     ``vmem_bytes`` is what a core has, ``vmem_default`` what the compiler lets a kernel use where nobody says more, and
-    ``vmem_reserved`` what it keeps for itself. ``alias_once``: a block that is read and written is counted once.
-    ``topology`` is the smallest one that libtpu compiles for.
+    ``vmem_reserved`` what it keeps for itself. ``topology`` is the smallest one that libtpu compiles for.
     """
 
     arch: str
@@ -26,7 +25,6 @@ class Chip:
     smem_bytes: int
     topology: str
     vmem_reserved: int = 0
-    alias_once: bool = False
 
     @property
     def vmem_ceiling(self) -> int:
@@ -38,9 +36,9 @@ CHIPS = {
     one.arch: one
     for one in (
         Chip("v4", "TPU v4", 16 * _MIB, 16 * _MIB, _MIB, "v4:2x2x1"),
-        Chip("v5e", "TPU v5 lite", 128 * _MIB, 16 * _MIB, _MIB, "v5e:2x2", alias_once=True),
-        Chip("v5p", "TPU v5", 64 * _MIB, 16 * _MIB, _MIB, "v5p:2x2x1", _MIB // 16, alias_once=True),
-        Chip("v6e", "TPU v6 lite", 128 * _MIB, 32 * _MIB, _MIB, "v6e:2x2", _MIB // 16, alias_once=True),
+        Chip("v5e", "TPU v5 lite", 128 * _MIB, 16 * _MIB, _MIB, "v5e:2x2"),
+        Chip("v5p", "TPU v5", 64 * _MIB, 16 * _MIB, _MIB, "v5p:2x2x1", _MIB // 16),
+        Chip("v6e", "TPU v6 lite", 128 * _MIB, 32 * _MIB, _MIB, "v6e:2x2", _MIB // 16),
         Chip("7x", "TPU7x", 64 * _MIB, 32 * _MIB, _MIB, "tpu7x:2x2x1", _MIB // 16),
     )
 }

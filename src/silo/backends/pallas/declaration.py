@@ -22,4 +22,11 @@ PALLAS = CompilerDeclaration(
     code=("silo.backends.pallas", "silo.sources.pallas"),
 )
 
-JAXEXP = LoaderDeclaration("jaxexp", host_code=True, load="silo.backends.pallas.loader:load_jaxexp")
+JAXEXP = LoaderDeclaration(
+    "jaxexp",
+    host_code=True,
+    load="silo.backends.pallas.loader:load_jaxexp",
+    unmeasured=(
+        ("cpu", "a CPU interprets Pallas kernels: what is fast there has fewer steps, which says nothing of a TPU"),
+    ),
+)

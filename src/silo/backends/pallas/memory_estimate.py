@@ -103,12 +103,13 @@ class MemoryReport:
 def estimate(launch: BlockedLaunch, chip: Chip) -> MemoryReport:
     """What a launch takes on a chip, and the limit that it is compiled with."""
     rows = [_array(one, launch.grid) for one in launch.arrays if one.space is not MemorySpace.HBM]
-    if not chip.alias_once:  # what is written of an array that is read and written is a block of its own
-        rows += [
-            _array(one, launch.grid, f"{one.name} (written)")
-            for one in launch.arrays
-            if one.role is Role.INOUT and one.space is MemorySpace.VMEM
-        ]
+    # What is written of an array that is read and written is a block of its own: a limit counts it once on some chips,
+    # and the memory is taken all the same.
+    rows += [
+        _array(one, launch.grid, f"{one.name} (written)")
+        for one in launch.arrays
+        if one.role is Role.INOUT and one.space is MemorySpace.VMEM
+    ]
     rows += [MemoryRow(one.name, "smem", (1,), one.operand.name, 1, _WORD) for one in launch.scalars]
     for place, one in enumerate(launch.scratch):
         if one.kind in (ScratchKind.VMEM, ScratchKind.SMEM):

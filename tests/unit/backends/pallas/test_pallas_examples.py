@@ -96,3 +96,18 @@ def test_other_shapes_dtypes_and_scalars_never_give_a_stale_result(bundle):
         pallas_kernels.softmax(x, out, scale, BLOCK=64)
         power = np.exp(scale * (x - x.max(-1, keepdims=True)))
         assert np.allclose(out, power / power.sum(-1, keepdims=True), atol=1e-6)
+
+
+def test_nothing_is_tuned_where_kernels_are_interpreted(bundle, tmp_path):
+    environment = {**os.environ, "SILO_HOME": str(tmp_path), "SILO_TUNE": "auto"}
+    for words in (["tune", str(EXAMPLES), "--device", "cpu"], ["tune", str(bundle), "--device", "cpu", "--trust"]):
+        made = subprocess.run(
+            [sys.executable, "-m", "silo", *words],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert made.returncode != 0
+        assert "a CPU interprets Pallas kernels" in " ".join((made.stdout + made.stderr).split())

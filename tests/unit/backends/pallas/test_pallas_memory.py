@@ -47,7 +47,7 @@ def report(block, chip="v5e", grid=(4,), dtype="fp32", role="out", scratch=(), w
         ({"block": (256, 256), "buffers": 1}, "v5e", 3 * MIB // 4),
         ({"block": (256, 256), "grid": (1,)}, "v5e", 3 * MIB // 4),  # nothing is to come: one copy
         ({"block": (256, 256), "role": "inout"}, "v4", 2 * MIB),
-        ({"block": (256, 256), "role": "inout"}, "v5e", 3 * MIB // 2),
+        ({"block": (256, 256), "role": "inout"}, "v5e", 2 * MIB),
         ({"block": (256, 256), "scratch": [Scratch("vmem", (256, 256))]}, "v5e", 7 * MIB // 4),
     ],
 )
