@@ -122,7 +122,7 @@ def plugged(monkeypatch, **plugins):
 
 def test_memory_and_kind_choose_the_device(monkeypatch):
     host, metal = Toy(HOST_MEMORY), Toy(8)
-    plugged(monkeypatch, toy=lambda: [host], metal=lambda: [metal])
+    plugged(monkeypatch, toy=lambda: [host], apple=lambda: [metal])
     cpu = device_plugins.device_named("cpu")
     for place in ((0, 0), (1, 0), (1, 7)):
         assert device_plugins.device_for("k", place, lambda _: True) is cpu
