@@ -26,6 +26,8 @@ struct silo_adapter {
     PyObject *weak; /* owned weak reference; NULL: a type that is never freed */
     const struct dl_exchange *exchange;
     PyObject *stream; /* owned callable: device index -> handle of the library's current stream */
+    /* owned callable: array -> what its library says of one without an address, or None */
+    PyObject *reader;
     enum silo_adapter_kind kind;
     bool rounds;               /* a descriptor with an attribute round_f32_to_tf32 */
     struct silo_adapter *next; /* of those that are about to be freed */

@@ -175,6 +175,7 @@ static void free_adapters(struct silo_adapter *list) {
         struct silo_adapter *next = list->next;
         Py_XDECREF(list->weak);
         Py_XDECREF(list->stream);
+        Py_XDECREF(list->reader);
         free(list);
         list = next;
     }
@@ -303,17 +304,27 @@ int silo_adapt_descriptor(PyTypeObject *type, bool rounds) {
     return insert(&entry) ? 0 : -1;
 }
 
-int silo_adapter_set_stream(PyTypeObject *type, PyObject *stream) {
+/* Keep a callable for a type: where current streams are asked, or how arrays are read. */
+static int set_callable(PyTypeObject *type, PyObject *callable, bool reads) {
     if (silo_adapter_of(type) == NULL)
         return -1;
-    Py_INCREF(stream);
+    Py_INCREF(callable);
     SILO_LOCK(&writing);
     struct silo_adapter *entry = place(silo_adapters, type)->adapter;
-    PyObject *old = entry->stream;
-    entry->stream = stream;
+    PyObject **member = reads ? &entry->reader : &entry->stream;
+    PyObject *old = *member;
+    *member = callable;
     SILO_UNLOCK(&writing);
     Py_XDECREF(old);
     return 0;
+}
+
+int silo_adapter_set_stream(PyTypeObject *type, PyObject *stream) {
+    return set_callable(type, stream, false);
+}
+
+int silo_adapter_set_reader(PyTypeObject *type, PyObject *reader) {
+    return set_callable(type, reader, true);
 }
 
 void silo_unadapt_torch(void) {

@@ -21,6 +21,11 @@ int silo_adapt_descriptor(PyTypeObject *type, bool rounds);
  * callable from a device index to a handle. -1 with an exception set. */
 int silo_adapter_set_stream(PyTypeObject *type, PyObject *stream);
 
+/* How arrays are read that have no address (jax's on a TPU): a callable from an array to
+ * (DLPack device type, device index, dtype, read-only), or None where it has one. -1 with an
+ * exception set. */
+int silo_adapter_set_reader(PyTypeObject *type, PyObject *reader);
+
 /* Whether the type lives in a package. Never leaves an exception. */
 bool silo_is_from(PyTypeObject *type, const char *package);
 

@@ -4,6 +4,7 @@
 #include "attributes.h"
 #include "capsule.h"
 #include "cuda_dict.h"
+#include "flat.h"
 #include "memory_types.h"
 #include "names.h"
 #include "stack.h"
@@ -102,10 +103,36 @@ static int view_of_cuda_dict(PyObject *object, struct silo_view *view) {
     return 0;
 }
 
+/* 1: the array has no address, and the view is what its library says; 0: it has one. -1 with an
+ * exception set. */
+static int view_of_reader(PyObject *object, const struct silo_adapter *adapter,
+                          struct silo_view *view) {
+    PyObject *said = silo_call_one(adapter->reader, object);
+    if (said == NULL || said == Py_None) {
+        Py_XDECREF(said);
+        return said == NULL ? -1 : 0;
+    }
+    int type, id, readonly;
+    const char *dtype;
+    int result = -1;
+    if (!PyTuple_Check(said))
+        PyErr_SetString(PyExc_TypeError, "a reader of arrays gives a tuple or None");
+    else if (PyArg_ParseTuple(said, "iisp", &type, &id, &dtype, &readonly)) {
+        *view = (struct silo_view){.device_type =
+                                       type > 0 && type <= INT16_MAX ? type : SILO_DEVICE_EXTENSION,
+                                   .device_id = id,
+                                   .dtype = silo_dtype_named(dtype, strlen(dtype)),
+                                   .readonly = readonly != 0};
+        result = 1;
+    }
+    Py_DECREF(said);
+    return result;
+}
+
 /* Whether such an array may be read by code in Python: a buffer may where a class has it. */
 static bool runs_python(const struct silo_adapter *adapter) {
-    return adapter->kind == SILO_ADAPT_DLPACK || adapter->kind == SILO_ADAPT_DATA_PTR ||
-           adapter->kind == SILO_ADAPT_CUDA_DICT ||
+    return adapter->reader != NULL || adapter->kind == SILO_ADAPT_DLPACK ||
+           adapter->kind == SILO_ADAPT_DATA_PTR || adapter->kind == SILO_ADAPT_CUDA_DICT ||
            (adapter->kind == SILO_ADAPT_BUFFER && adapter->weak != NULL);
 }
 
@@ -113,6 +140,11 @@ int silo_view_slow(PyObject *object, const struct silo_adapter *adapter, struct 
                    struct silo_holds *holds) {
     if (runs_python(adapter) && silo_stack_check() != 0)
         return -1;
+    if (adapter->reader != NULL) {
+        const int found = view_of_reader(object, adapter, view);
+        if (found != 0)
+            return found < 0 ? -1 : 0;
+    }
     switch (adapter->kind) {
     case SILO_ADAPT_EXCHANGE: {
         struct dl_tensor tensor;

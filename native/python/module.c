@@ -118,6 +118,18 @@ static PyObject *py_set_stream_source(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *py_set_array_reader(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *type, *source;
+    if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &source))
+        return NULL;
+    if (!PyCallable_Check(source))
+        return PyErr_Format(PyExc_TypeError, "a stream source is a callable");
+    if (silo_adapter_set_reader((PyTypeObject *)type, source) != 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_set_driver_opener(PyObject *module, PyObject *opener) {
     (void)module;
     if (!PyCallable_Check(opener))
@@ -231,6 +243,10 @@ static PyMethodDef methods[] = {
     {"torch_open_stream", py_torch_open_stream, METH_O,
      "torch_open_stream(library) -> bool\n\nAsk torch for its current stream through this "
      "library."},
+    {"set_array_reader", py_set_array_reader, METH_VARARGS,
+     "set_array_reader(type, reader)\n\nreader(array) gives (DLPack device type, device index, "
+     "dtype, "
+     "read-only) of an array without an address, else None."},
     {"set_stream_source", py_set_stream_source, METH_VARARGS,
      "set_stream_source(type, source)\n\nsource(device index) gives the current stream's handle "
      "for "

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+
+from silo.forks import Mutex
 
 __all__ = ["seldom_collected"]
 
 # A large package makes some 200,000 objects as it is imported. By default a collection is made for every 700 of them
 # and looks at all of those before again and again: a fourth of the import's time, and it finds next to nothing.
 _SELDOM = 50_000
-_lock = threading.Lock()
+_lock = Mutex()
 _within = 0
 _before = (0, 0, 0)
 

@@ -23,6 +23,7 @@ SHIPPED: dict[str, dict[str, str]] = {
         "cuda": "silo.backends.cuda.device:devices",
         "hip": "silo.backends.hip.device:devices",
         "metal": "silo.backends.metal.device:devices",
+        "tpu": "silo.backends.tpu.device:devices",
     },
     "silo.loaders": {
         "cuteobj": "silo.backends.cute.declaration:CUTEOBJ",

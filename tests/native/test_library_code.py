@@ -304,3 +304,40 @@ def test_what_it_makes_is_returned_by_the_launch(arrays):
         launch[1](x, out, 96)
     counts.append(sys.getrefcount(made))
     assert len(set(counts)) == 1
+
+
+class Remote:
+    """An array of a device whose memory has no addresses."""
+
+    def __init__(self, shape=(4, 8), dtype="float32", place=0):
+        self.shape, self.dtype, self.place = shape, dtype, place
+
+    def __dlpack__(self, **_):
+        raise BufferError("it has no address")
+
+    def __dlpack_device__(self):
+        raise BufferError("it has no address")
+
+
+EXTENSION = 12
+
+
+def test_arrays_without_an_address_are_read_by_a_function_of_their_library():
+    given = []
+    native.set_array_reader(Remote, lambda one: (EXTENSION, one.place, one.dtype, True))
+    try:
+        assert native.read(Remote())[5] == (4, 8)
+        launch, made = launcher(lambda arguments, *_: given.append(arguments), memory=(EXTENSION,))
+        x = Remote()
+        for one in (x, Remote((2,)), Remote(dtype="float16")):
+            launch[1](one, None, 3)
+        assert given[0][0] is x
+        assert len(made) == 2  # one for each dtype; the launcher holds no shapes
+        with pytest.raises(ArgumentError, match=r"is on .*:0 and 'out' on .*:1"):
+            launch[1](x, Remote(place=1), 3)
+        with pytest.raises(ArgumentError, match="all arrays of one call are on one device"):
+            launch[1](x, np.zeros(3, np.float32), 3)
+    finally:
+        native.set_array_reader(Remote, lambda _: None)
+    with pytest.raises(ArgumentError):
+        launch[1](x, None, 3)  # where it is asked for its address, it has none

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEVICE_FACTS",
+    "EXTENSION_MEMORY",
     "HOST",
     "HOST_MEMORY",
     "DeviceModel",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 HOST_MEMORY = 1  # DLPack's device type
+EXTENSION_MEMORY = 12  # what it has for devices that it does not know, such as TPUs
 
 # DLPack's device types (DLPack 1.x, ``DLDeviceType``), in the words of messages.
 _MEMORY_NAMES = MappingProxyType(

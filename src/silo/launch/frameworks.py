@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from silo.core.device import EXTENSION_MEMORY
 from silo.launch import native
 from silo.launch.descriptors import connect as connect_descriptor
 from silo.launch.descriptors import is_descriptor_type
@@ -27,6 +28,8 @@ def notice(kind: type) -> None:
     elif kind.__name__ == "ndarray" and kind.__module__.partition(".")[0] == "cupy":
         open_drivers()
         _connect_cupy(kind)
+    elif kind.__name__ == "ArrayImpl" and kind.__module__.partition(".")[0] in ("jax", "jaxlib"):
+        _connect_jax(kind)
     elif hasattr(kind, "__cuda_array_interface__") and not hasattr(kind, "__dlpack__"):
         open_drivers()  # the protocol does not say which device: the driver does
 
@@ -54,6 +57,25 @@ def _connect_cupy(kind: type) -> None:
     _connecting.add(kind)
     try:
         native.set_stream_source(kind, current_stream)
+    finally:
+        _connecting.discard(kind)
+
+
+def _connect_jax(kind: type) -> None:
+    """Arrays of jax on a TPU have no address: jax says what they are."""
+    jax: Any = sys.modules["jax"]
+    places = {device: place for place, device in enumerate(jax.local_devices()) if device.platform == "tpu"}
+    if not places:
+        return  # a process's devices are the same to its end
+
+    def read(array: Any) -> tuple[int, int, str, bool] | None:  # noqa: ANN401
+        devices = array.devices()
+        place = places.get(next(iter(devices))) if len(devices) == 1 else None
+        return None if place is None else (EXTENSION_MEMORY, place, str(array.dtype), True)
+
+    _connecting.add(kind)
+    try:
+        native.set_array_reader(kind, read)
     finally:
         _connecting.discard(kind)
 

@@ -84,7 +84,7 @@ def include_flags(kernel: str, job: EmulatorJob) -> tuple[str, ...]:
         return ()
     if job.headers != digest_of_headers():
         raise ToolchainError(
-            f"{kernel} was lowered with other <c10/metal/...> headers than those of the torch of this worker: an "
+            f"{kernel} was lowered with other <c10/metal/...> headers than the torch of this worker has: an "
             "artifact is for one torch; compile with one"
         )
     return ("-isystem", str(headers_folder()))

@@ -36,7 +36,7 @@ _OF_PACKAGE: Final[Mapping[str, str]] = {
     "jaxlib": "jax",
 }
 
-# Kinds of devices that Silo has no plug-in for, and which library knows them.
+# Kinds of devices that Silo has no plug-in for, or one that is not used here, and which library knows them.
 DEVICE_PACKAGES: Final[Mapping[str, str]] = {"xpu": "torch", "mtia": "torch", "mps": "torch", "tpu": "jax"}
 
 

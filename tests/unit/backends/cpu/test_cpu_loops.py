@@ -233,6 +233,23 @@ def test_a_tail_is_one_along_its_own_axis(mode):
     np.testing.assert_array_equal(out, np.where(np.arange(8)[:, None] < 5, x.T, 7))
 
 
+@triton.jit
+def read_across_before_a_store(x, out, stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The tile is read before the first store, in another nest, writes over it."""
+    i, j = tl.arange(0, ROWS)[:, None], tl.arange(0, COLUMNS)[None, :]
+    tile = tl.load(x + j * ROWS + i)
+    tl.store(x + tl.arange(0, COLUMNS)[:, None] * stride + tl.arange(0, ROWS)[None, :] * 2, 1.0)
+    tl.store(out + i * COLUMNS + j, tile)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_tile_read_across_is_read_before_what_writes_over_it(mode):
+    x, out = floats(80), np.zeros((4, 16), np.float32)
+    expected = x[:64].reshape(16, 4).T.copy()
+    run(read_across_before_a_store, (1,), mode, x=x, out=out, stride=4, ROWS=4, COLUMNS=16)
+    np.testing.assert_array_equal(out, expected)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_transpose_in_place_reads_its_tile_before_it_writes(mode):
     x = floats(32, 32)

@@ -102,3 +102,27 @@ def test_a_fault_of_a_kernel_of_a_bundle_names_the_line(tmp_path: Path) -> None:
     with pytest.raises(CheckError) as caught:
         silo.check(kernels.shifted)(x[:64].copy(), out)
     assert (caught.value.kind, caught.value.argument, caught.value.place) == ("out of bounds", "x", "shifted.metal:5")
+
+
+REDUCED = """#include <metal_stdlib>
+#include <c10/metal/reduction_utils.h>
+using namespace metal;
+kernel void row_sum(device const float* x [[buffer(0)]], device float* out [[buffer(1)]],
+                    constant uint& n [[buffer(2)]], uint row [[threadgroup_position_in_grid]],
+                    uint t [[thread_index_in_threadgroup]]) {
+  threadgroup float shared[32];
+  float sum = 0;
+  for (uint c = t; c < n; c += 128) sum += x[row * n + c];
+  sum = c10::metal::threadgroup_sum(shared, sum, t, 128);
+  if (t == 0) out[row] = sum;
+}
+"""
+
+
+def test_headers_that_add_up_what_some_lanes_have_are_no_fault() -> None:
+    """The last of the partial sums are added by the first lanes alone, which is defined."""
+    pytest.importorskip("torch", reason="the headers come with torch")
+    kernel = silo.metal(REDUCED, effects={"out": "out"}, group_size=128, grid=(3,))
+    x, out = np.ones((3, 300), np.float32), np.zeros(3, np.float32)
+    silo.check(kernel)(x, out, 300)
+    assert list(out) == [300] * 3

@@ -42,7 +42,6 @@ from silo.backends.cpu.operations.table import (
     OPAQUE,
     REGION_RETURNS,
     VIEWS,
-    WRITES,
     YIELDS,
 )
 from silo.backends.cpu.ops_types import FLOATS, HALVES
@@ -65,6 +64,7 @@ from silo.backends.cpu.schedule.plan import (
     StoreSink,
     WhileLoop,
     WholeStep,
+    writes,
 )
 from silo.sources.triton.ssa import Block, Operation, Value
 
@@ -404,7 +404,7 @@ class _Planner:
         first = min(demands, key=lambda demand: order[demand.step]).step
         across = read_across(operation, [demand.inner for demand in demands]) if is_load else None
         if across is not None:  # a tile read along its rows, and then taken from a buffer along its columns
-            before = self._store_before(operation, order, order[first] - 1) or first
+            before = self._overwritten_by(operation, order, order[first]) or first
             group = Group(value.type.shape, [Fill(value, value)], inner=across)
             self.steps.insert(order[None] if before is None else self.steps.index(before), group)
             self._pass_on(operation, [_whole(group)])
@@ -462,25 +462,33 @@ class _Planner:
                 passed = _Demand(demand.step, identity=identity, inner=inner)
                 self._need(operand, _Demand(demand.step, stored=True) if position in stored else passed)
 
-    def _store_before(self, load: Operation, order: dict[Step | None, int], last: int) -> Step | None:
-        """The first step up to ``last`` that holds a later store which no run-time check can cover."""
+    def _overwritten_by(self, load: Operation, order: dict[Step | None, int], end: int) -> Step | None:
+        """The first step before ``end`` that holds a later store."""
         position = self.position[load]
         for step in self.steps:
-            if order[step] > last:
+            if order[step] >= end:
                 return None
-            if not isinstance(step, Group):
-                if self.step_position.get(step, -1) > position and _writes(step):
+            if isinstance(step, Group):
+                if any(self.position[writer] > position for writer in step.writers):
                     return step
-                continue
-            later = [writer for writer in step.writers if self.position[writer] > position]
-            if not later:
-                continue
-            if order[step] < last or step.ordered is not None:
+            elif self.step_position.get(step, -1) > position and writes(step):
                 return step
-            pairs = [(load, store) for store in later]
-            if not all(self._is_checkable(access) for pair in pairs for access in pair):
-                return step
-            step.checks.extend(pair for pair in pairs if pair not in step.checks)
+        return None
+
+    def _store_before(self, load: Operation, order: dict[Step | None, int], last: int) -> Step | None:
+        """The first step up to ``last`` that holds a later store which no run-time check can cover."""
+        step = self.steps[last] if last < len(self.steps) else None
+        if not isinstance(step, Group):
+            return self._overwritten_by(load, order, last + 1)
+        if (earlier := self._overwritten_by(load, order, last)) is not None:
+            return earlier
+        later = [writer for writer in step.writers if self.position[writer] > self.position[load]]
+        if not later:
+            return None
+        pairs = [(load, store) for store in later]
+        if step.ordered is not None or not all(self._is_checkable(access) for pair in pairs for access in pair):
+            return step
+        step.checks.extend(pair for pair in pairs if pair not in step.checks)
         return None
 
     # ---- carried values
@@ -515,7 +523,7 @@ class _Planner:
         if nest is None or not known or (other is not None and scalar_source(other) is None):
             return None
         start, end = self.steps.index(nest), self.steps.index(step)
-        if start > end or len(self.demands[value]) != 1 or any(_writes(between) for between in self.steps[start:end]):
+        if start > end or len(self.demands[value]) != 1 or any(writes(between) for between in self.steps[start:end]):
             return None
         self.steps.remove(nest)
         return nest
@@ -581,19 +589,3 @@ def _roots(sink: Sink) -> list[Value]:
     if isinstance(sink, Fill):
         return [sink.value]
     return list(sink.operation.operands)
-
-
-def _writes(step: Step) -> bool:
-    match step:
-        case ScalarStep(operation) | WholeStep(operation):
-            return operation.name in WRITES
-        case Group():
-            return bool(step.writers)
-        case Loop():
-            return any(_writes(inner) for inner in step.body.steps)
-        case Branch():
-            return any(_writes(inner) for inner in [*step.then.steps, *step.otherwise.steps])
-        case WhileLoop():
-            return any(_writes(inner) for inner in [*step.before.steps, *step.after.steps])
-        case DotStep() | Jump():
-            return False

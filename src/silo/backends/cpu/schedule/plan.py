@@ -28,6 +28,7 @@ __all__ = [
     "WhileLoop",
     "WholeStep",
     "describe",
+    "writes",
 ]
 
 
@@ -206,6 +207,23 @@ class Jump:
 
 
 Step = Group | ScalarStep | WholeStep | DotStep | Loop | WhileLoop | Branch | Jump
+
+
+def writes(step: Step) -> bool:
+    """Whether a step writes memory."""
+    match step:
+        case ScalarStep(operation) | WholeStep(operation):
+            return operation.name in WRITES
+        case Group():
+            return bool(step.writers)
+        case Loop():
+            return any(writes(inner) for inner in step.body.steps)
+        case Branch():
+            return any(writes(inner) for inner in [*step.then.steps, *step.otherwise.steps])
+        case WhileLoop():
+            return any(writes(inner) for inner in [*step.before.steps, *step.after.steps])
+        case DotStep() | Jump():
+            return False
 
 
 def describe(plan: BlockPlan, depth: int = 0) -> str:

@@ -87,13 +87,13 @@ def _compiled(
     built = _built(job, (*flags, *_UNSET), folders, clang)
     doubt = next(_doubts(built.log, job.file), None)
     if doubt is None:
-        return CheckedCode(_loaded(built, launch), launch, effects)
+        return CheckedCode(_loaded(built, launch, job.file), launch, effects)
     place, variable = doubt
     nan, zero = (
-        _loaded(_built(job, (*flags, "-w", f"-ftrivial-auto-var-init={how}"), folders, clang), launch)
+        _loaded(_built(job, (*flags, "-w", f"-ftrivial-auto-var-init={how}"), folders, clang), launch, job.file)
         for how in ("pattern", "zero")
     )
-    return CheckedCode(_loaded(built, launch), launch, effects, Doubt(place, variable, (nan, zero)))
+    return CheckedCode(_loaded(built, launch, job.file), launch, effects, Doubt(place, variable, (nan, zero)))
 
 
 def _flags(target: Target) -> tuple[str, ...]:
@@ -108,9 +108,9 @@ def _built(job: EmulatorJob, flags: tuple[str, ...], folders: tuple[str, ...], c
     return build(entry_text(job, _ENTRY), (*flags, *folders, *use, *links), clang, "c++")
 
 
-def _loaded(built: BuiltObject, launch: LaunchInfo) -> Ready:
+def _loaded(built: BuiltObject, launch: LaunchInfo, file: str) -> Ready:
     function = load(Compiled(launch, CompiledBlob("so", built.data))).function
-    return Ready(function, LineTable(built.data, (str(FOLDER), "entry")))
+    return Ready(function, LineTable(built.data, (str(FOLDER), "entry")), file)
 
 
 def _doubts(log: str, file: str) -> Iterator[tuple[str, str]]:

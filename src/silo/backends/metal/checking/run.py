@@ -48,10 +48,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A loaded object: its entry as a foreign function, its lines."""
+    """A loaded object: its entry as a foreign function, its lines, the file that is the kernel's text."""
 
     function: Any
     lines: LineTable
+    file: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +241,7 @@ class CheckedLaunch:
         check.atomics = ctypes.addressof(atomics)
         check.arena_low, check.arena_high = self.arena.low, self.arena.high
         check.steps = self.limits.steps
+        check.file = self._ready.file.encode()
         self._atomics = atomics
 
     def _point_at_rows(self) -> None:

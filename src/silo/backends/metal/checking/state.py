@@ -119,6 +119,7 @@ class Check(ctypes.Structure):
         ("row_starts", ctypes.c_void_p),
         ("row_classes", ctypes.c_void_p),
         ("atomics", ctypes.c_void_p),
+        ("file", ctypes.c_char_p),
         ("arena_low", ctypes.c_uint64),
         ("arena_high", ctypes.c_uint64),
         ("area_count", ctypes.c_uint32),

@@ -93,6 +93,7 @@ struct Check {
     const unsigned *row_starts; // of stretches of the code, from the start of the object, ascending
     const unsigned char *row_classes;
     unsigned char *atomics; // by group: whether it did any on an array
+    const char *file;       // the text's; other places are in headers
     u64 arena_low, arena_high;
     unsigned area_count, row_count;
     unsigned first_group; // the number of this run's first group

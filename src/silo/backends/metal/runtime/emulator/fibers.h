@@ -68,7 +68,7 @@ inline Runner &runner() {
 #define SILO_METAL_STACK 16384
 #endif
 constexpr unsigned long stack_bytes = SILO_METAL_STACK;
-// Stacks lie a stride apart that is no power of two: what every thread has at the same depth of its
+// Stacks lie apart by other than a power of two: what every thread has at the same depth of its
 // stack would else compete for the same few sets of the caches.
 constexpr unsigned long stack_gap = 5 * 64;
 constexpr unsigned long stack_mark =
@@ -236,7 +236,8 @@ inline void check_stack(Runner &run, unsigned of) {
 
 // ---- what a thread calls
 
-[[gnu::noinline, clang::convergent]] inline void wait_at_barrier(unsigned flags, Place place) {
+[[gnu::noinline, clang::convergent, clang::nomerge]] inline void wait_at_barrier(unsigned flags,
+                                                                                 Place place) {
     Runner &run = runner();
     const unsigned me = run.current;
     const void *site = __builtin_return_address(0);
@@ -268,7 +269,7 @@ inline void check_stack(Runner &run, unsigned of) {
     own.state = State::ready;
 }
 
-// The lanes of a simdgroup that are active meet here. Returns those of this meeting.
+// The lanes of a simdgroup that are active meet here. Returns the lanes with what they brought.
 inline Lanes &meet(Runner &run, const void *site, unsigned flags, Place place) {
     const unsigned me = run.current, word = me / simd_width, bit = 1u << me % simd_width;
     Fiber &own = run.fiber[me];

@@ -23,7 +23,10 @@ template <class T> struct Brought {
     }
 };
 
-[[gnu::noinline, clang::convergent]] inline Lanes &meet_here(Place place, unsigned flags = ~0u) {
+// The call's place in the code says who meets whom, so calls of two branches stay two: the compiler
+// neither merges them nor makes two of one.
+[[gnu::noinline, clang::convergent, clang::nomerge]] inline Lanes &meet_here(Place place,
+                                                                             unsigned flags = ~0u) {
     return meet(runner(), __builtin_return_address(0), flags, place);
 }
 

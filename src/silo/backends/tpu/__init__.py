@@ -1,0 +1,1 @@
+"""Device plug-in: Google's TPUs, through jax."""

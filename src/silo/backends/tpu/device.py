@@ -1,0 +1,130 @@
+"""TPUs as devices. jax drives them: Silo has no driver of its own, and this was never run on one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from silo.artifacts.runs_on import runs_on
+from silo.core.consent import Consent
+from silo.core.decisions import Decision
+from silo.core.device import EXTENSION_MEMORY, DeviceModel, Measuring, Memory
+from silo.core.launch_info import LaunchInfo
+from silo.core.protocols import LoadedKernel
+from silo.core.target import Target
+from silo.errors import DeviceError
+from silo.frozen import frozen
+
+__all__ = ["CHIPS", "MEMORY", "TpuDevice", "TpuTimer", "devices"]
+
+MEMORY = Memory((EXTENSION_MEMORY,), {"jax": "tpu"})
+
+CHIPS: Mapping[str, str] = {
+    "TPU v4": "v4",
+    "TPU v5 lite": "v5e",
+    "TPU v5e": "v5e",
+    "TPU v5": "v5p",
+    "TPU v5p": "v5p",
+    "TPU v6 lite": "v6e",
+    "TPU v6e": "v6e",
+    "TPU7x": "7x",
+}
+"""The arch of a target by what jax calls the device."""
+
+# Where the kernel of a machine with TPUs has them.
+_NODES = ("accel0", "vfio/0", "vfio/1")
+
+
+class TpuTimer:
+    """The wall clock: a launch returns when its results are there."""
+
+    def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
+        """Nanoseconds for ``repeats`` launches back to back."""
+        begin = time.perf_counter_ns()
+        for _ in range(repeats):
+            launch()
+        return time.perf_counter_ns() - begin
+
+
+@frozen
+class TpuDevice:
+    """Implements :class:`silo.core.protocols.Device`; what runs on it is loaded by ``silo.loaders``."""
+
+    model: DeviceModel
+    target: Target
+    index: int
+    driver: str
+    timing: str = "tpu-wall/1"
+    memory: Memory = MEMORY
+    measuring: Measuring = Measuring.HERE  # jax's arrays stay in this process
+
+    def facts(self) -> Mapping[str, int]:
+        """What grids may read."""
+        return {"sm_count": self.model.units, "reserved_sms": 0, "num_sms": self.model.units, "warp_size": 1}
+
+    def runs(self, target: Target, blob_kind: str = "") -> Decision:
+        """Exactly its own chip."""
+        return runs_on(target, self.target, blob_kind)
+
+    def synchronize(self) -> None:
+        """Launches return when their results are there."""
+
+    def free_memory(self) -> int | None:
+        """What jax counts, where it counts."""
+        found: Mapping[str, Any] = _local(import_module("jax"))[self.index].memory_stats() or {}
+        limit, used = found.get("bytes_limit"), found.get("bytes_in_use")
+        return None if limit is None or used is None else int(limit) - int(used)
+
+    def timer(self) -> TpuTimer:
+        """The wall clock."""
+        return TpuTimer()
+
+    def load(
+        self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
+    ) -> LoadedKernel:
+        """There is no driver: the loaders of its kinds load."""
+        del launch, blob, consent
+        raise DeviceError(f"{name}: no driver of Silo loads {kind!r} to a TPU; jax does, through the loader of jaxexp")
+
+
+def devices() -> Sequence[TpuDevice]:
+    """The TPUs that this process may use. Imports jax where there may be any, which takes seconds.
+
+    Raises:
+        DeviceError: there are none, and why.
+    """
+    if not any((Path("/dev") / node).exists() for node in _NODES):
+        raise DeviceError("this machine has no TPU: there is neither /dev/accel0 nor /dev/vfio")
+    missing = [package for package in ("jax", "libtpu") if find_spec(package) is None]
+    if missing:
+        raise DeviceError(f"TPUs are driven by jax with libtpu; {missing[0]} is not installed: pip install 'jax[tpu]'")
+    jax = import_module("jax")
+    try:
+        found = _local(jax)
+    except RuntimeError as error:  # jax's way to say that it has no such backend
+        raise DeviceError(f"jax {jax.__version__} sees no TPU: {error}") from error
+    return tuple(described(one, index, str(jax.__version__)) for index, one in enumerate(found))
+
+
+def described(device: Any, index: int, version: str) -> TpuDevice:  # noqa: ANN401  # jax's
+    """One of jax's devices. DeviceError for a chip that no target names."""
+    name = str(device.device_kind)
+    if name not in CHIPS:
+        raise DeviceError(f"jax {version} has a TPU that it calls {name!r}, and Silo knows {', '.join(CHIPS)}")
+    statistics: Mapping[str, Any] = device.memory_stats() or {}
+    model = DeviceModel(
+        vendor="google",
+        name=name,
+        arch=CHIPS[name],
+        units=int(getattr(device, "num_cores", 1) or 1),
+        memory_bytes=int(statistics.get("bytes_limit") or 0),
+    )
+    return TpuDevice(model, Target("tpu", CHIPS[name]), index, f"jax {version}")
+
+
+def _local(jax: Any) -> Sequence[Any]:  # noqa: ANN401  # the module
+    return tuple(jax.local_devices(backend="tpu"))
