@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import logging
 import sys
 import traceback
@@ -102,9 +100,6 @@ def _traced() -> ExitCode:
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    # Python looks for cycles once more as it ends, in all that frameworks made when they were imported: a third of a
-    # second with a large one, for memory that the system takes back anyway.
-    atexit.register(gc.freeze)
     debug = "--debug" in sys.argv[1:]
     try:
         code = app(prog_name="silo", standalone_mode=False)

@@ -42,25 +42,26 @@ def made(monkeypatch, held=()):
         asked.append(key)
         return "held" if key in keys else None
 
-    session = SimpleNamespace(store=SimpleNamespace(artifacts=SimpleNamespace(get=get)), pool=Pool())
-    return Compilation(session, SimpleNamespace(kind="fake", name="k")), asked
+    pool = Pool()
+    session = SimpleNamespace(store=SimpleNamespace(artifacts=SimpleNamespace(get=get)), pool=pool)
+    return Compilation(session, SimpleNamespace(kind="fake", name="k")), asked, pool
 
 
 def test_no_more_is_looked_up_than_there_are_workers(monkeypatch):
-    one, asked = made(monkeypatch)
+    one, asked, pool = made(monkeypatch)
     one.expect(VARIANTS[:4])
-    assert one.session.pool.warmed == [(3, "fake")]
+    assert pool.warmed == [(3, "fake")]
     assert len(asked) == 3
 
 
 def test_variants_of_every_target_count(monkeypatch):
-    one, _ = made(monkeypatch, held=VARIANTS[1:6])
+    one, _, pool = made(monkeypatch, held=VARIANTS[1:6])
     one.expect(VARIANTS)
-    assert one.session.pool.warmed == [(1, "fake"), (2, "fake")]
+    assert pool.warmed == [(1, "fake"), (2, "fake")]
 
 
 def test_a_build_says_so_before_it_lowers_anything(monkeypatch):
-    one, _ = made(monkeypatch)
+    one, _, _ = made(monkeypatch)
     steps = []
     monkeypatch.setattr(Pool, "warm", lambda self, count, compiler: steps.append("warm"))
 
