@@ -30,6 +30,8 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
         "pallas",
         "ArgSpec",
         "Scratch",
+        "metal",
+        "emulated_metal",
         "check",
     ),
     "Bundles": ("load", "Kernels"),

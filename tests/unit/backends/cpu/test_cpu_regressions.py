@@ -280,3 +280,21 @@ def test_a_running_sum_takes_what_a_loop_carries_by_a_uniform_step(mode):
     run(sums_of_carried_places, (3,), mode, out=out, rounds=4)
     first, last = np.arange(3)[:, None] * 4 + 3 * (0 + 1 + 2 + 3), np.arange(3)[:, None] + 12
     np.testing.assert_array_equal(out, first * np.arange(1, 17) + last * np.arange(16, 0, -1))
+
+
+@triton.jit
+def there_and_back(x, out, BITS: tl.constexpr):
+    i = tl.arange(0, 256)
+    values = tl.load(x + i)
+    whole = values.to(tl.int8) if BITS == 8 else values.to(tl.int32) if BITS == 32 else values.to(tl.int64)
+    tl.store(out + i, whole.to(out.dtype.element_ty))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("bits", [8, 32, 64])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_an_integer_has_no_negative_zero(mode, bits, kind):
+    x, out = np.linspace(-2, 2, 256).astype(kind), np.ones(256, kind)
+    run(there_and_back, (1,), mode, x=x, out=out, BITS=bits)
+    np.testing.assert_array_equal(out, np.trunc(x))
+    assert not np.signbit(out[out == 0]).any()

@@ -1,17 +1,19 @@
-/* Floating point to integer: truncates toward zero, saturates out of range, NaN gives 0. */
+/* Floating point to integer: truncates toward zero, saturates out of range, NaN gives 0. That by a
+   mask: where it is a choice, gcc 12 makes (float)(int)x a rounding of x, which keeps a zero's
+   sign. */
 
 SILO_INLINE int32_t silo_f32_to_i32(float x) {
     float clamped = x > -0x1p31f ? x : -0x1p31f;
     clamped = clamped < 0x1.fffffep30f ? clamped : 0x1.fffffep30f;
     int32_t result = x >= 0x1p31f ? 2147483647 : (int32_t)clamped;
-    return x != x ? 0 : result;
+    return result & -(int32_t)(x == x);
 }
 
 SILO_INLINE int64_t silo_f32_to_i64(float x) {
     float clamped = x > -0x1p63f ? x : -0x1p63f;
     clamped = clamped < 0x1.fffffep62f ? clamped : 0x1.fffffep62f;
     int64_t result = x >= 0x1p63f ? 9223372036854775807 : (int64_t)clamped;
-    return x != x ? 0 : result;
+    return result & -(int64_t)(x == x);
 }
 
 SILO_INLINE uint32_t silo_f32_to_u32(float x) {
@@ -30,14 +32,14 @@ SILO_INLINE int32_t silo_f64_to_i32(double x) {
     double clamped = x > -0x1p31 ? x : -0x1p31;
     clamped = clamped < 2147483647.0 ? clamped : 2147483647.0;
     int32_t result = (int32_t)clamped;
-    return x != x ? 0 : result;
+    return result & -(int32_t)(x == x);
 }
 
 SILO_INLINE int64_t silo_f64_to_i64(double x) {
     double clamped = x > -0x1p63 ? x : -0x1p63;
     clamped = clamped < 0x1.fffffffffffffp62 ? clamped : 0x1.fffffffffffffp62;
     int64_t result = x >= 0x1p63 ? 9223372036854775807 : (int64_t)clamped;
-    return x != x ? 0 : result;
+    return result & -(int64_t)(x == x);
 }
 
 SILO_INLINE uint32_t silo_f64_to_u32(double x) {
