@@ -162,9 +162,9 @@ def _array(kernel: str, name: str, value: Any) -> object:  # noqa: ANN401
 class EmulatedLibrary:
     """A text in Metal Shading Language as a library: its kernels are attributes. ``calls`` are recorded.
 
-    >>> library = EmulatedLibrary("kernel void fill(device float* x, uint i [[thread_position_in_grid]]) {}")
+    >>> library = EmulatedLibrary("float half_of(float x) { return 0.5 * x; }")
     Traceback (most recent call last):
-    silo.errors.SourceError: program_source:1: fill: x has no attribute; write for example [[buffer(0)]]
+    silo.errors.SourceError: program_source: no kernel is defined here
 
     Raises:
         SourceError: a text without kernels, or with one that no launch could call.
