@@ -5,9 +5,9 @@ static const char *const LAUNCH_OPTIONS[] = {"cpu_chunk", "cpu_threads", NULL};
 
 /* Kinds of blobs of Silo's own compilers, and the kinds of text that a check compiles:
  * silo.shipped.BLOB_KINDS. A test compares both. */
-static const char *const BLOB_KINDS[] = {"c",   "cubin", "cuteobj", "hsaco",
-                                         "ptx", "so",    "ttir",    NULL};
-static const char *const CHECKED_KINDS[] = {"ttir", NULL};
+static const char *const BLOB_KINDS[] = {"c",   "cubin", "cuteobj", "hsaco", "jaxexp", "metaljob",
+                                         "msl", "ptx",   "so",      "ttir",  NULL};
+static const char *const CHECKED_KINDS[] = {"metaljob", "ttir", NULL};
 
 /* silo.bundle.format.DOCUMENT_KINDS. */
 static const char *const DOCUMENT_KINDS[] = {"cases", "trials", NULL};

@@ -99,7 +99,8 @@ def test_a_write_beyond_an_array_is_noticed(tmp_path):
     source, binary, given = (tmp_path / name for name in ("all.c", "all", "in"))
     source.write_text(text)
     given.write_bytes(data)
-    build_sanitized(binary, "cc", "-std=gnu11", "-O1", "-w", "-fopenmp-simd", "-fsanitize=address", source, "-lm")
+    flags = [*level_of(host_target()).flags, "-std=gnu11", "-O1", "-w", "-fopenmp-simd"]
+    build_sanitized(binary, "cc", *flags, "-fsanitize=address", source, "-lm")
     done = subprocess.run([str(binary), str(given), "/dev/null"], capture_output=True, text=True, check=False)
     assert "heap-buffer-overflow" in done.stderr
     assert np.prod(kernel.grid) >= 1

@@ -1,7 +1,6 @@
 """Keys and emitted text that must stay what they are: what was kept under them is found again by later versions."""
 
 import hashlib
-import re
 
 from pinned import COMPILERS, MODEL, TARGET
 from silo.core import keys
@@ -49,9 +48,6 @@ def keys_of_kernel(name):
         else:
             job = getattr(job, "job", job)  # a version that returned the job alone
             made |= {"job": job.key(identity), "ttir": sha256(job.text)}
-            if target.kind == "cpu":
-                # The entry's name ends in a digest of Silo's own code and the C compiler.
-                made["c"] = sha256(re.sub(r"\b(silo_\w+_)[0-9a-f]{12}", r"\1", compiler.code_form(job, "c")))
         found[str(target)] = made
     return found
 

@@ -40,7 +40,7 @@ def test_identity_and_facts():
     assert device_named("hip").facts()["warp_size"] == 64
     assert device_named("cuda:sm_90a").index == 0
     assert len(devices_of_kind("cuda")) == 2
-    assert absent_devices() == ()
+    assert {kind for kind, _ in absent_devices()}.isdisjoint({"cpu", "cuda", "hip"})
 
 
 def test_listing_makes_no_context_and_names_what_is_missing():
@@ -277,7 +277,7 @@ def test_without_a_driver_there_is_a_reason(tmp_path):
         from silo.api.machine.device_plugins import absent_devices, broken_plugins, device_for
         from silo.api.commands.doctor import examine
         reasons = dict(absent_devices())
-        assert set(reasons) == {"cuda", "hip"}, reasons
+        assert set(reasons) >= {"cuda", "hip"}, reasons
         assert "SILO_CUDA_LIBRARY" in reasons["cuda"].reason
         assert broken_plugins() == ()
         (finding,) = [one for one in examine() if one.part == "device cuda"]

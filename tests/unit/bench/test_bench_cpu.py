@@ -14,7 +14,8 @@ from bench.cpu import report  # noqa: E402  # after the path
 from silo.settings import override  # noqa: E402
 
 ROWS = (
-    *("add", "softmax", "layer norm", "rms norm", "swiglu", "cross entropy", "rope", "dropout"),
+    *("add", "softmax", "short softmax", "layer norm", "rms norm", "swiglu", "bias gelu", "transpose"),
+    *("cross entropy", "rope", "dropout"),
     *("matmul", "grouped matmul", "attention", "flash", "causal flash", "flash backward"),
     *("scan", "sort", "atomics", "histogram"),
 )

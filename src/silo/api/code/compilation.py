@@ -110,13 +110,14 @@ class Compilation:
 
     def expect(self, variants: Sequence[Variant]) -> None:
         """These will be asked for: start workers for those that the store does not hold."""
-        artifacts, pool = self.session.store.artifacts, self.session.pool
+        artifacts = self.session.store.artifacts
         for target in dict.fromkeys(variant.target for variant in variants):
             compiler = select_compiler(self.source.kind, target)
             if compiler.declaration.in_process:
                 continue
             identity = compiler.identity(target)
             own = (variant.artifact_key(identity) for variant in variants if variant.target == target)
+            pool = self.session.pool
             missing = islice((key for key in own if artifacts.get(key) is None), pool.most)
             pool.warm(sum(1 for _ in missing), compiler.declaration.name)
 

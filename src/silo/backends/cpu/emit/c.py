@@ -79,6 +79,7 @@ def _head(function: Function) -> str:
 
 def _function(function: Function, lines: list[str]) -> None:
     lines.append(f"{_head(function)} {{")
+    lines.extend(f"  (void){parameter.name};" for parameter in function.parameters)
     if function.surroundings:
         lines.append("  (void)program_x; (void)program_y; (void)program_z; (void)grid; (void)scratch; (void)context;")
     lines.extend(map(_buffer, function.buffers))

@@ -30,7 +30,8 @@ SILO_INLINE float silo_i8_to_f32(int8_t value) {
     return (float)value;
 }
 
-typedef float silo_four __attribute__((vector_size(16), aligned(4), may_alias));
+/* At any address: 32 bits may be four bytes of a row of int8. */
+typedef float silo_four __attribute__((vector_size(16), aligned(1), may_alias));
 
 /* to[i][j] = from[j][i] for 4 x 4 values of 32 bits; `far` and `step` count 32-bit values. */
 SILO_INLINE void silo_turn_four(const float *from, int64_t far, float *to, int64_t step) {
