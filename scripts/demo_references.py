@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT / "examples"))
 def main() -> None:
     """Write, by kernel and case, the median time in nanoseconds and the library's name."""
     import references
+    from machine_load import LoadMeter
 
     import silo
     from silo.launch.cases import materialize
@@ -29,12 +30,14 @@ def main() -> None:
         library, table = "numpy", references.numpy_references()
     kernels = silo.load(sys.argv[1])
     times: dict[str, int] = {}
+    meter = LoadMeter()
     for name in kernels:
         for recipe in kernels[name].recipes():
             arguments = recipe.materialize(lambda one: materialize(one, library))
             run = table[name](arguments)
             times[f"{name} {recipe.label}"] = median_ns(run)
-    Path(sys.argv[2]).write_text(json.dumps({"library": library, "times_ns": times}), encoding="utf-8")
+    measured = {"library": library, "times_ns": times, "load": str(meter.read())}
+    Path(sys.argv[2]).write_text(json.dumps(measured), encoding="utf-8")
 
 
 def median_ns(run: object, repeats: int = 15) -> int:

@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+from machine_load import LoadMeter
 from rich.console import Console
 
 from silo.api.commands.description import describe_bundle
@@ -22,7 +23,9 @@ def main() -> int:
     bundle = Path(sys.argv[1])
     references = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
     library, times = references["library"], references["times_ns"]
+    meter = LoadMeter()
     outcomes = run_cases(bundle)
+    load = meter.read()
     rows: list[list[str]] = []
     for outcome in outcomes:
         reference = times.get(f"{outcome.kernel} {outcome.case}")
@@ -42,6 +45,8 @@ def main() -> int:
     console.print(
         table("every case, run from the bundle on the CPU", columns, rows, right=["silo", library, "largest error"])
     )
+    console.print(f"timing Silo: {load}", highlight=False)
+    console.print(f"timing {library}: {references['load']}", highlight=False)
     loaded = [name for name in ("triton", "torch") if name in sys.modules]
     if loaded:
         console.print(f"this process loaded {' and '.join(loaded)}, which it should not need")

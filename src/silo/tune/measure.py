@@ -124,6 +124,7 @@ def measure(
 
     ``best_ns``, if given, is the best median so far. A contender at twice that is dropped after three samples, and
     one whose interval lies beyond what finalists may be slower by as soon as it does: it keeps the samples it has.
+    Neither is decided before samples took as long as warming up: another process may have the core for a while.
     """
     repeats = _warm_up(contender, timer, policy)
     samples: list[int] = []
@@ -134,7 +135,7 @@ def measure(
         spent += elapsed
         if spent >= policy.limit_ns or (spent >= policy.target_ns and len(samples) >= policy.min_samples):
             break
-        if best_ns is not None and is_beaten(samples, best_ns):
+        if best_ns is not None and spent >= policy.warmup_ns and is_beaten(samples, best_ns):
             break
     return tuple(samples)
 

@@ -32,7 +32,7 @@ from silo.tune.spilling import SpillingConfig, judge
 from silo.tune.statistics import median
 from silo.tune.terms import Scope, Search, Watch
 from silo.tune.trial import Stage, Status, Study, Trial
-from silo.tune.winner import choose_winner, finalists
+from silo.tune.winner import choose_winner, finalists, undecided
 
 __all__ = ["FINISH_SHARE", "tune"]
 
@@ -42,6 +42,8 @@ _SEARCH_SHARE = 0.85
 FINISH_SHARE = 0.9
 # So many configs in a row that the machine kept from being tried end a session: the next would fare no better.
 _MOST_FAULTS = 8
+# How often finalists that the samples cannot tell apart are compared once more.
+_MOST_REPEATS = 2
 # How many configs the default searcher looks at when no budget is given; a budget lets it look at more.
 _DEFAULT_EVALUATIONS = 256
 
@@ -297,17 +299,27 @@ class _Session:
             self._searcher.observe(config, None if time_ns is None or hidden else float(time_ns))
 
     def compare(self, count: int) -> None:
-        """Measure the finalists side by side, unless that was done already or time is up."""
+        """Measure the finalists side by side, unless that was done already or time is up.
+
+        Those that the samples cannot tell apart are compared again, so that noise does not pick one.
+        """
         self._ledger.refresh()
         chosen = finalists(self._trials(), count, self._deployed)
-        while chosen and not self._spent(1.0) and not all(self._ledger.of(config, Stage.FINAL) for config in chosen):
+        repeats = 0
+        while chosen and not self._spent(1.0) and (repeats or not self._has_compared(chosen)):
             self.report("final")
             samples = self._side_by_side(chosen)
             if any(config.order_key in self._faults for config in chosen):
                 return  # nothing is known of what the machine kept from being compared; the next session compares
             # One record: a reader never sees some finalists compared and others not.
             self._ledger.keep([self._remeasured(config, samples.get(config, ())) for config in chosen])
-            chosen = finalists(self._trials(), count, self._deployed)  # others, where one of them failed
+            chosen = finalists(self._trials(), count, self._deployed)
+            if self._has_compared(chosen):  # there are no others, in the place of one that failed
+                chosen = undecided(self._trials()) if repeats < _MOST_REPEATS else ()
+                repeats += 1
+
+    def _has_compared(self, configs: Sequence[Config]) -> bool:
+        return all(self._ledger.of(config, Stage.FINAL) for config in configs)
 
     def _side_by_side(self, chosen: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
         try:

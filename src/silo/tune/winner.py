@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from silo.core.config import Config
 from silo.core.plugins import threads_of_option
-from silo.tune.statistics import FINALIST_PERMILLE, Estimate, estimate, indistinguishable
+from silo.tune.statistics import FINALIST_PERMILLE, NOISE_LIMIT_PERMILLE, Estimate, estimate, indistinguishable
 from silo.tune.trial import Stage, Status, Trial
 
-__all__ = ["Standing", "Winner", "choose_winner", "disqualified", "finalists", "standings"]
+__all__ = ["Standing", "Winner", "choose_winner", "disqualified", "finalists", "standings", "undecided"]
 
 _RESOURCES = ("threads", "shared_bytes", "registers")
 _UNKNOWN = 1 << 62  # an unknown resource counts as more than any known one
@@ -104,17 +104,33 @@ def standings(trials: Iterable[Trial]) -> tuple[Standing, ...]:
 def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = None) -> tuple[Config, ...]:
     """The configs worth comparing side by side: the fastest ``count`` of the search within 10 % of the best.
 
-    One that is ``deployed`` is among them if it works, however it did. Fewer than two need no comparison, so then there
-    are none.
+    As many again may be among them where samples are noisy (the best median is not sure to 1 %): those whose intervals
+    overlap with the best one's, for the search says nothing of which is faster. One that is ``deployed`` is among them
+    if it works, however it did.
+    Fewer than two need no comparison, so then there are none.
     """
     ranking = standings(trial for trial in trials if trial.stage is Stage.SEARCH)
     if not ranking or count < 2:
         return ()
-    limit = ranking[0].time.median_ns * (1000 + FINALIST_PERMILLE)
+    best = ranking[0].time
+    limit = best.median_ns * (1000 + FINALIST_PERMILLE)
     near = [standing for standing in ranking[:count] if standing.time.median_ns * 1000 <= limit]
+    if best.noise_permille > NOISE_LIMIT_PERMILLE:
+        near += [one for one in ranking[: 2 * count] if one.time.low_ns <= best.high_ns and one not in near]
     if deployed is not None:
         near += [one for one in ranking if one.config.order_key == deployed.order_key and one not in near]
     return tuple(standing.config for standing in near) if len(near) > 1 else ()
+
+
+def undecided(trials: Iterable[Trial]) -> tuple[Config, ...]:
+    """The compared configs whose samples do not say which is the fastest, though their medians differ; or none.
+
+    Their intervals overlap with that of the fastest, and one at least is further behind than a tie is: to compare these
+    again takes few samples, and what is picked then is no matter of noise.
+    """
+    ranking = standings(trial for trial in trials if trial.stage is Stage.FINAL)
+    near = [one for one in ranking if one.time.low_ns <= ranking[0].time.high_ns]
+    return tuple(one.config for one in near) if any(not one.tied for one in near) else ()
 
 
 def _usable(trials: Iterable[Trial]) -> list[list[Trial]]:

@@ -92,6 +92,25 @@ def test_finalists_are_compared_once_and_kept_together():
     assert all(trial.compile_ns == 0 for trial in finals)
 
 
+def test_what_noise_would_pick_is_compared_again():
+    class Loud(FakeEvaluator):
+        def compare(self, configs):
+            super().compare(configs)
+            turn = len(self.compared)
+            return {one: [1000 + 20 * place + turn, 1100 + 20 * place] * 30 for place, one in enumerate(configs)}
+
+    evaluator = Loud(STUDY, Ramp())
+    outcome, _ = run(Records(), evaluator=evaluator)
+    assert [set(configs) for configs in evaluator.compared] == [set(evaluator.compared[0])] * 3
+    finals = [trial for trial in outcome.trials if trial.stage is Stage.FINAL]
+    assert len(finals) == 3 * len(evaluator.compared[0])
+    again = Loud(STUDY, Ramp())
+    records = Records()
+    run(records, evaluator=evaluator)
+    run(records, evaluator=again)
+    assert again.compared == [], "what was compared is not compared by a later session"
+
+
 class AlikeLandscape(FakeLandscape):
     def time_ns(self, config):
         return 100_000

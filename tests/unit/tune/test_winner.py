@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from fake_backend.measure import fake_study
 from silo.core.config import Config
 from silo.tune.trial import Stage, Status
-from silo.tune.winner import choose_winner, finalists, standings
+from silo.tune.winner import choose_winner, finalists, standings, undecided
 
 STUDY = fake_study()
 A, B, C, D = (Config.of(BLOCK=block, num_warps=4) for block in (128, 256, 512, 1024))
@@ -136,6 +136,23 @@ def test_who_is_a_finalist():
     assert finalists(trials, 1) == ()
     assert finalists([*trials, ok(D, 1, stage=Stage.FINAL)], 4) == (A, B, C)
     assert finalists([], 4) == ()
+
+
+def test_more_are_finalists_where_the_search_cannot_tell_them_apart():
+    steady = [ok(A, *[1000, 1001] * 30), ok(B, *[1002, 1003] * 30), ok(C, *[1004, 1005] * 30)]
+    assert finalists(steady, 2) == (A, B)
+    noisy = [ok(A, *[1000, 1100] * 30), ok(B, *[1010, 1110] * 30), ok(C, *[1020, 1120] * 30), ok(D, *[1600] * 60)]
+    assert finalists(noisy, 2) == (A, B, C)
+
+
+def test_what_noise_would_decide_is_undecided():
+    noisy = [ok(A, *[1000, 1100] * 30), ok(B, *[1030, 1130] * 30), ok(C, *[1300, 1400] * 30)]
+    compared = [dataclasses.replace(trial, stage=Stage.FINAL) for trial in noisy]
+    assert undecided(noisy) == (), "they were not compared yet"
+    assert undecided(compared) == (A, B)
+    tied = [ok(one, *[1000, 1001] * 30, stage=Stage.FINAL) for one in (A, B)]
+    assert undecided(tied) == (), "the rule for ties decides"
+    assert undecided([]) == ()
 
 
 def test_what_is_deployed_is_a_finalist_if_it_works():

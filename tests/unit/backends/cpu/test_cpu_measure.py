@@ -80,6 +80,14 @@ def test_a_config_that_cannot_become_a_finalist_is_dropped_when_that_is_sure():
     assert len(measure(machine.contender("a", 1, *swaying), machine, POLICY, best_ns=10_000)) > 6
 
 
+def test_nothing_is_dropped_while_another_process_may_have_the_core():
+    machine = Machine()
+    patient = dataclasses.replace(POLICY, warmup_ns=35_000)
+    burst = [10_000] * 4 + [10_000] * 3 + [3_000] * 20  # four warm up
+    assert 3_000 in measure(machine.contender("a", *burst), machine, patient, best_ns=4_000)
+    assert 3_000 not in measure(machine.contender("a", *burst[3:]), machine, POLICY, best_ns=4_000)
+
+
 def test_a_copy_to_restore_from_may_take_half_of_what_is_free():
     assert copy_fits(1 << 40, None)
     assert copy_fits(500, 1000)
