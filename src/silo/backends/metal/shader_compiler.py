@@ -76,7 +76,14 @@ class ShaderCompiler:
             )
             for one in source.kernel.buffers
         ]
-        plan = ShaderPlan(source.kernel.name, source.group_size(constants), tuple(buffers))
+        effects = {one.index: source.signature[one.name].effect for one in source.kernel.buffers}
+        plan = ShaderPlan(
+            source.kernel.name,
+            source.group_size(constants),
+            tuple(buffers),
+            read=tuple(one.index for one in buffers if one.dtype is None and effects[one.index] is Effect.READ),
+            written=tuple(one.index for one in buffers if one.dtype is None and effects[one.index] is Effect.WRITE),
+        )
         parameters: dict[str, JSON] = {
             "plan": plan.text,
             "layout": [one.to_json() for one in _layout(variant.signature)],
