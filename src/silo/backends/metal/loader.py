@@ -74,7 +74,7 @@ class ShaderCall:
         libraries = {_library(arguments[place]) for place in self._arrays} or {"torch"}
         if len(libraries) > 1:
             raise ArgumentError(
-                f"{self._name}: it is called with arrays of torch and of MLX: pass those of one of them"
+                f"{self._name}: it is called with arrays of torch and of MLX: pass arrays of one of them"
             )
         return self.through(libraries.pop())(arguments, grid, None)
 

@@ -84,7 +84,8 @@ class EmulatedMlxKernel:
         if self._contiguous:
             arrays = [mx.contiguous(one) for one in arrays]
         made = [self._fresh(shape, kind, init_value) for shape, kind in zip(output_shapes, output_dtypes, strict=True)]
-        mx.eval(arrays, made)
+        mx.async_eval(arrays, made)
+        mx.synchronize()
         passed: list[Any] = []
         text = self._text(arrays, [_type(one) for one in output_dtypes], passed)
         self.texts.append(text)
