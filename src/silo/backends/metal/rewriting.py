@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from silo.backends.metal.tokens import Kind, Token, tokens
+from silo.sources.metal.tokens import Kind, Token, tokens_of
 
 __all__ = ["may_wait", "rewritten"]
 
 _BEFORE_STATEMENT = frozenset({"{", "}", ";", ")"})
 _ENDS_DECLARATOR = frozenset({"[", ",", ";", "=", "(", "{"})
+# How many brackets a sign opens, or closes.
+_OPENED = {"[": 1, "(": 1, "{": 1, "[[": 2, "]": -1, ")": -1, "}": -1, "]]": -2}
 
 
 class _Edit(NamedTuple):
@@ -32,13 +34,13 @@ def rewritten(text: str, defined: Collection[str] = (), *, strict: bool = False)
         defined: function constants by name.
         strict: for a look at types alone, where address spaces are told apart.
     """
-    words = tokens(text)
+    words = tokens_of(text)
     edits: list[_Edit] = []
     at = 0
     while at < len(words):
         word = words[at]
         if word.text == "[[":
-            end = _end_of_attributes(words, at)
+            end = _balanced(words, at)
             edits.append(_blank(text, word.begin, words[end - 1].end))
             at = end
             continue
@@ -63,14 +65,14 @@ def may_wait(text: str) -> bool:
     >>> may_wait("kernel void f(device float *x, uint i [[thread_position_in_threadgroup]]) { x[i] = 1; }")
     False
     """
-    words = tokens(text)
+    words = tokens_of(text)
     at = 0
     while at < len(words):
         word = words[at]
         if word.text == "[[":
-            at = _end_of_attributes(words, at)
+            at = _balanced(words, at)
             continue
-        if word.kind is Kind.NAME and word.text.startswith(("threadgroup", "simd", "quad_", "matmul2d", "cooperative")):
+        if word.kind is Kind.WORD and word.text.startswith(("threadgroup", "simd", "quad_", "matmul2d", "cooperative")):
             return True
         at += 1
     return False
@@ -78,19 +80,6 @@ def may_wait(text: str) -> bool:
 
 def _blank(text: str, begin: int, end: int) -> _Edit:
     return _Edit(begin, end, " " + "\n" * text.count("\n", begin, end))
-
-
-def _end_of_attributes(words: Sequence[Token], at: int) -> int:
-    """The index after the `]]` that ends what begins at ``at``."""
-    depth = 0
-    while at < len(words):
-        sign = words[at].text
-        depth += 2 if sign == "[[" else sign == "["
-        depth -= sign == "]"
-        at += 1
-        if depth == 0:
-            break
-    return at
 
 
 def _questions(words: Sequence[Token], defined: Collection[str]) -> Iterator[_Edit]:
@@ -105,9 +94,7 @@ def _balanced(words: Sequence[Token], at: int) -> int:
     depth = 0
     while at < len(words):
         sign = words[at].text
-        depth += sign in ("[", "(", "{")
-        depth += 2 * (sign == "[[")
-        depth -= sign in ("]", ")", "}")
+        depth += _OPENED.get(sign, 0)
         at += 1
         if depth <= 0:
             break
