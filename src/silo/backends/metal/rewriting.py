@@ -5,7 +5,7 @@ Lines stay where they are, so that what clang says names the lines of the text.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from silo.sources.metal.tokens import Kind, Token, tokens_of
@@ -26,14 +26,8 @@ class _Edit(NamedTuple):
     text: str
 
 
-def rewritten(text: str, defined: Collection[str] = (), *, strict: bool = False) -> str:
-    """The text as C++.
-
-    Args:
-        text: in Metal's language; function constants have their values.
-        defined: function constants by name.
-        strict: for a look at types alone, where address spaces are told apart.
-    """
+def rewritten(text: str) -> str:
+    """A text in Metal's language, whose function constants have their values, as C++."""
     words = tokens_of(text)
     edits: list[_Edit] = []
     at = 0
@@ -47,13 +41,12 @@ def rewritten(text: str, defined: Collection[str] = (), *, strict: bool = False)
         if word.kind is Kind.NUMBER and word.text[-2:] in ("bf", "BF") and word.text[:2].lower() != "0x":
             edits.append(_Edit(word.begin, word.end, f"bfloat({word.text[:-2]}f)"))
         elif word.text == "threadgroup" and at > 0 and words[at - 1].text in _BEFORE_STATEMENT:
-            found = _threadgroup_declaration(text, words, at, strict=strict)
+            found = _threadgroup_declaration(text, words, at)
             if found is not None:
                 edit, at = found
                 edits.append(edit)
                 continue
         at += 1
-    edits += _questions(words, defined)
     return _applied(text, sorted(edits))
 
 
@@ -82,13 +75,6 @@ def _blank(text: str, begin: int, end: int) -> _Edit:
     return _Edit(begin, end, " " + "\n" * text.count("\n", begin, end))
 
 
-def _questions(words: Sequence[Token], defined: Collection[str]) -> Iterator[_Edit]:
-    """``is_function_constant_defined(N)``, which is decided here."""
-    for at, word in enumerate(words):
-        if word.text == "is_function_constant_defined" and at + 3 < len(words) and words[at + 1].text == "(":
-            yield _Edit(word.begin, words[at + 3].end, "true" if words[at + 2].text in defined else "false")
-
-
 def _balanced(words: Sequence[Token], at: int) -> int:
     """The index after the bracket that closes the one at ``at``."""
     depth = 0
@@ -101,7 +87,7 @@ def _balanced(words: Sequence[Token], at: int) -> int:
     return at
 
 
-def _threadgroup_declaration(text: str, words: Sequence[Token], at: int, *, strict: bool) -> tuple[_Edit, int] | None:
+def _threadgroup_declaration(text: str, words: Sequence[Token], at: int) -> tuple[_Edit, int] | None:
     """A declaration of threadgroup variables that begins at ``at``, and the index after it; None: a pointer's."""
     first = at + 1
     angle = 0
@@ -124,7 +110,7 @@ def _threadgroup_declaration(text: str, words: Sequence[Token], at: int, *, stri
         while at < len(words) and words[at].text == "[":
             at = _balanced(words, at)
         dimensions = text[words[name].end : words[at - 1].end] if at > name + 1 else ""
-        made.append(_declared(words[name].text, " ".join(kind.split()), " ".join(dimensions.split()), strict=strict))
+        made.append(_declared(words[name].text, " ".join(kind.split()), " ".join(dimensions.split())))
         if at >= len(words) or words[at].text not in (",", ";"):
             return None  # which clang will say more about
         if words[at].text == ";":
@@ -134,9 +120,7 @@ def _threadgroup_declaration(text: str, words: Sequence[Token], at: int, *, stri
     return _Edit(begin, end, "; ".join(made) + "\n" * text.count("\n", begin, end)), at
 
 
-def _declared(name: str, kind: str, dimensions: str, *, strict: bool) -> str:
-    if strict:
-        return f"static threadgroup {kind} {name}{dimensions}"
+def _declared(name: str, kind: str, dimensions: str) -> str:
     array = f"silo_metal::threadgroup_array<metal::type_identity_t<{kind} {dimensions}>>"
     return f'auto &{name} = {array}("{name}", [] {{}}, silo_metal::Place::here())'
 

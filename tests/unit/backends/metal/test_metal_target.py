@@ -18,7 +18,7 @@ from silo.core.config import Config
 from silo.core.dtypes import dtype
 from silo.core.target import Target
 from silo.core.variant import Variant
-from silo.errors import ArgumentError, DeviceError
+from silo.errors import ArgumentError, CompileError, DeviceError
 
 TEXT = """
 #include <metal_stdlib>
@@ -120,3 +120,25 @@ def test_a_call_on_the_cpu_computes_the_same():
     x, out = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
     kernel[2,](x, out, 100, N=5)
     assert (out == x + 5).all()
+
+
+def test_a_pointer_of_another_address_space_is_refused_where_clang_is():
+    require_clang()
+    text = (
+        "#include <metal_stdlib>\nusing namespace metal;\nfloat first(threadgroup float* p) { return p[0]; }\n"
+        "kernel void k(device float* x [[buffer(0)]]) { x[0] = first(x); }\n"
+    )
+    source = silo.metal(text, group_size=1).kernel.source
+    signature, specialization = source.specialize({"x": ArgumentFacts.array("float32", 64)})
+    variant = Variant("k", source.fingerprint, signature, specialization, Config(), Target.parse("metal:3.1"))
+    compiler = ShaderCompiler()
+    job = compiler.lower(source, variant).job
+    with pytest.raises(CompileError, match=r"k.metal:4: .*device memory.*threadgroup memory.*Metal refuses"):
+        compiler.compile(job)
+
+
+def test_a_constant_with_a_value_is_no_function_constant_any_more():
+    text = TEXT.replace("+ N", "+ (is_function_constant_defined(N) ? N : 0)")
+    source = silo.metal(text, constants={"N": 3}, group_size=64, threadgroup_bytes=256).kernel.source
+    made = source.metal({"N": 3})
+    assert "+ (true ? N : 0)" in made

@@ -21,7 +21,7 @@ def test_buffers_without_indices_get_them_by_their_order():
 
 
 def test_a_buffer_without_an_index_beside_one_that_has_it_is_refused():
-    with pytest.raises(SourceError, match="y has no attribute.*only where no buffer has an index"):
+    with pytest.raises(SourceError, match=r"y has no attribute.*only where no buffer has an index"):
         silo.metal("kernel void k(device const float* x [[buffer(1)]], device float* y) {}", group_size=1)
 
 
@@ -60,7 +60,7 @@ kernel void fine(device float* x [[buffer(0)]]) { x[0] = 1; }
     assert silo.metal(text, kernel="fine", group_size=1).kernel.source.name == "fine"
     with pytest.raises(SourceError, match="wide: x is a double"):
         silo.metal(text, kernel="wide", group_size=1)
-    with pytest.raises(SourceError, match="which kernel.*fine.*wide: x is a double"):
+    with pytest.raises(SourceError, match=r"which kernel.*fine.*wide: x is a double"):
         silo.metal(text, group_size=1)
 
 
