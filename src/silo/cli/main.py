@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from silo.cli import build, cache, doctor, export, inspect, report, run, trust, tune
+from silo.cli import build, cache, doctor, export, inspect, report, run, selftest, trust, tune
 from silo.cli.console import ExitCode, log_to_stderr, say_error, say_lines
 from silo.cli.shapes import EPILOG, Command, Group
 from silo.errors import SiloError
@@ -34,6 +34,7 @@ for _name, _command in {
     "report": report.command,
     "export": export.command,
     "doctor": doctor.command,
+    "selftest": selftest.command,
     "trust": trust.command,
     "untrust": trust.untrust_command,
 }.items():

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, cast
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.plugins import SOURCES, installed_places, load_place, place_of, shipped_places
 from silo.errors import SourceError
-from silo.sources.source_kind import BringsTools, DefinesKernels, NeedsPackages, SourceKind
+from silo.sources.source_kind import BringsTools, DefinesKernels, NeedsPackages, SourceKind, TestsItself
 
 if TYPE_CHECKING:
     from silo.artifacts.disassembly import BroughtTools
+    from silo.core.selftest import SelfTestReport
 
 __all__ = [
     "broken_kinds",
@@ -26,6 +27,7 @@ __all__ = [
     "kind_reading",
     "kinds",
     "requirement_of",
+    "selftest_of",
 ]
 
 
@@ -58,6 +60,14 @@ def kinds() -> dict[str, SourceKind]:
 def brought_tools() -> tuple[BroughtTools, ...]:
     """The programs that packages of the kinds bring."""
     return tuple(kind.tools() for kind in kinds().values() if isinstance(kind, BringsTools))
+
+
+def selftest_of(name: str) -> Callable[[], SelfTestReport]:
+    """What ``silo selftest`` calls for the kernels of a kind. Raises SourceError: there is none."""
+    known = {name: kind for name, kind in kinds().items() if isinstance(kind, TestsItself)}
+    if name not in known:
+        raise SourceError(f"there is a self-test of {', '.join(known)} kernels, and none of {name!r}")
+    return cast("Callable[[], SelfTestReport]", load_place(known[name].selftest))
 
 
 def requirement_of(package: str) -> str | None:

@@ -21,6 +21,7 @@ __all__ = [
     "NeedsCompilers",
     "NeedsPackages",
     "SourceKind",
+    "TestsItself",
     "UnnamedInBundles",
 ]
 
@@ -103,6 +104,16 @@ class NeedsCompilers(Protocol):
 
     def findings(self) -> Sequence[Finding]:
         """What else ``silo doctor`` says of the kind."""
+        ...
+
+
+@runtime_checkable
+class TestsItself(Protocol):
+    """A kind of which ``silo selftest`` runs small kernels."""
+
+    @property
+    def selftest(self) -> str:
+        """``module:function`` of a function without parameters that gives a core.selftest.SelfTestReport."""
         ...
 
 

@@ -237,7 +237,9 @@ def test_the_command_names_every_library_of_arrays():
     assert set(run._LIBRARIES) == set(NAMES)
 
 
-@pytest.mark.parametrize("name", ["build", "tune", "run", "inspect", "report", "export", "doctor", "cache", "trust"])
+@pytest.mark.parametrize(
+    "name", ["build", "tune", "run", "inspect", "report", "export", "doctor", "selftest", "cache", "trust"]
+)
 def test_every_command_explains_itself(home, name):
     done = silo(home, name, "--help")
     assert done.returncode == 0

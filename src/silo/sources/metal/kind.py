@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.sources.callables import plain_callable
 from silo.sources.declaration import Declaration
 from silo.sources.kernel_source import KernelSource
+
+if TYPE_CHECKING:
+    from silo.core.findings import Finding
 
 __all__ = ["Kind"]
 
@@ -24,6 +27,22 @@ class Kind:
         from silo.sources.metal.definition import metal  # noqa: PLC0415  # most programs have no such kernels
 
         return metal
+
+    @property
+    def example_targets(self) -> tuple[str, ...]:
+        """What a whole installation compiles for."""
+        return ("metal:3.1",)
+
+    def findings(self) -> Sequence[Finding]:
+        """What else ``silo doctor`` says."""
+        from silo.sources.metal.findings import findings  # noqa: PLC0415  # for ``silo doctor`` alone
+
+        return findings()
+
+    @property
+    def selftest(self) -> str:
+        """What ``silo selftest metal`` runs."""
+        return "silo.integrations.metal.selftest:selftest"
 
     def reads(self, value: object) -> Decision:
         """A definition of a Metal kernel."""

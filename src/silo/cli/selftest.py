@@ -1,0 +1,43 @@
+"""``silo selftest``: what runs kernels here does what their language promises."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from silo.cli.console import ExitCode, print_json, say
+from silo.cli.options import Json
+
+__all__ = ["command"]
+
+
+def command(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="Which kernels: metal.", show_default=False)],
+    *,
+    json: Json = False,
+) -> None:
+    """Run small kernels of a kind and compare what they compute: a report to paste into an issue.
+
+    Metal kernels run on a Mac's GPU, through torch and MLX as they are there; on other machines on the emulator. Exit
+    code 1 where a result is wrong.
+    """
+    from silo.sources.kinds import selftest_of  # noqa: PLC0415
+
+    report = selftest_of(kind)()
+    if json:
+        results = [asdict(one) for one in report.results]
+        print_json({"facts": dict(report.facts), "on_hardware": report.on_hardware, "results": results})
+    else:
+        where = "on hardware" if report.on_hardware else "not on hardware"
+        say(f"{report.kind} kernels, {where}")
+        for name, value in report.facts:
+            say(f"- {name}: {value}")
+        say("")
+        say("| probe | asks for | through | largest error | |")
+        say("| --- | --- | --- | --- | --- |")
+        for one in report.results:
+            say(f"| {one.probe} | {one.asks} | {one.through} | {one.largest_error:.2g} | {one.wrong or 'ok'} |")
+    if not report.ok:
+        raise typer.Exit(ExitCode.FAILED)
