@@ -10,6 +10,7 @@ TRITON=triton==3.9.0
 TVM_FFI=apache-tvm-ffi==0.1.15.post2
 CUTE=4.8.1
 JAX=0.10.2
+MLX=0.32.4
 LIBTPU=0.0.42.1
 OLD_TRITON=3.6.0
 BETWEEN_TRITONS="3.7.1 3.8.0"
@@ -111,6 +112,12 @@ CUTE_VENV="$ROOT/.venv-cute"
 ensure_cute() {
   ensure_beside "$CUTE_VENV" "$VENV" "nvidia-cutlass-dsl==$CUTE" "nvidia-cutlass-dsl-libs-base==$CUTE" "nvidia-cutlass-dsl-libs-core==$CUTE" \
     "nvidia-cutlass-dsl-libs-cu13==$CUTE" "cuda-bindings>=13,<14" "cuda-pathfinder>=1,<2" "protobuf>=5,<8"
+}
+
+# MLX for CPUs: arrays of its own for the double of its Metal kernels.
+MLX_VENV="$ROOT/.venv-mlx"
+ensure_mlx() {
+  ensure_beside "$MLX_VENV" "$VENV" "mlx==$MLX" "mlx-cpu==$MLX"
 }
 
 # jax with what Pallas needs, and the compiler for TPUs, which needs none.

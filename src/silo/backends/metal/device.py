@@ -1,4 +1,4 @@
-"""A Mac's GPU as a device, through torch. It has not run on hardware."""
+"""A Mac's GPU as a device, through torch or MLX. It has not run on hardware."""
 
 from __future__ import annotations
 
@@ -25,23 +25,36 @@ __all__ = ["MetalDevice", "devices"]
 _MEMORY = Memory((8,), {"torch": "mps"})
 
 
-def _mps() -> Any:  # noqa: ANN401  # a module
-    import torch.mps  # noqa: PLC0415  # a Mac with torch alone has such a device
+# The library by its package, and the module of it that an importing program has.
+_LIBRARIES = {"torch": "torch", "mlx": "mlx.core"}
 
-    return torch.mps
+
+def _present() -> Mapping[str, Any]:
+    """The libraries that are imported and see a GPU: who imported none has no arrays in Metal's memory."""
+    found = {package: sys.modules.get(module) for package, module in _LIBRARIES.items()}
+    return {
+        package: module
+        for package, module in found.items()
+        if module is not None and devices_through(package).count(module, "mps")
+    }
+
+
+def _synchronize() -> None:
+    """Wait for the streams of every library."""
+    for package, module in _present().items():
+        (module.mps if package == "torch" else module).synchronize()
 
 
 class MetalTimer:
-    """The wall clock round launches that are waited for: Metal tells no time of a launch through torch."""
+    """The wall clock round launches that are waited for: Metal tells no time of a launch through a library."""
 
     def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
         """Nanoseconds for ``repeats`` launches back to back."""
-        mps = _mps()
-        mps.synchronize()
+        _synchronize()
         begin = time.perf_counter_ns()
         for _ in range(repeats):
             launch()
-        mps.synchronize()
+        _synchronize()
         return time.perf_counter_ns() - begin
 
 
@@ -86,8 +99,8 @@ class MetalDevice:
         return runs_version(target, self.target)
 
     def synchronize(self) -> None:
-        """Wait for torch's stream."""
-        _mps().synchronize()
+        """Wait for the libraries' streams."""
+        _synchronize()
 
     def free_memory(self) -> None:
         """Not counted: it is the host's."""
@@ -101,7 +114,7 @@ class MetalDevice:
     ) -> LoadedKernel:
         """Nothing is loaded by a driver: the loader of ``msl`` does."""
         del launch, blob, consent
-        raise DeviceError(f"{name}: a Mac's GPU runs texts (kind msl) through torch, not {kind!r}")
+        raise DeviceError(f"{name}: a Mac's GPU runs texts (kind msl) through torch or MLX, not {kind!r}")
 
 
 def devices() -> Sequence[MetalDevice]:
@@ -111,11 +124,13 @@ def devices() -> Sequence[MetalDevice]:
     version = version_of_system(platform.mac_ver()[0])
     if version is None:
         raise DeviceError(f"macOS {platform.mac_ver()[0]} has no Metal 3; Silo's kernels need macOS 13 or later")
-    torch = sys.modules.get("torch")  # where nobody imported it, no array lies in Metal's memory
-    through = devices_through("torch")
-    if torch is None or not through.count(torch, "mps"):
-        raise DeviceError("torch is not imported, or sees no GPU of Apple's: Metal kernels are launched by torch")
-    found = through.describe(torch, "mps", 0)
+    libraries = _present()
+    if not libraries:
+        raise DeviceError(
+            "neither torch nor MLX is imported and sees a GPU of Apple's: these launch Metal kernels, with their arrays"
+        )
+    package, module = next(iter(libraries.items()))
+    found = devices_through(package).describe(module, "mps", 0)
     memory = int(found.facts.get("memory_bytes") or 0)
     model = DeviceModel("apple", found.model, version, found.sm_count or 1, memory)
     return (MetalDevice(model, Target("metal", version), f"macOS {platform.mac_ver()[0]}"),)

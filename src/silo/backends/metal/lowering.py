@@ -85,7 +85,7 @@ def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
     text = metal_text(source.text, own, constants, {})
     options = EMULATOR.read(EMULATOR.own(variant.config.options))
     return EmulatorJob(
-        source=rewritten(text, [one.name for one in source.text.constants]),
+        source=rewritten(text),
         file=source.text.file,
         function=kernel.function,
         arguments=tuple(argument(one) for one in kernel.parameters),

@@ -5,15 +5,17 @@ Lines stay where they are, so that what clang says names the lines of the text.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from silo.backends.metal.tokens import Kind, Token, tokens
+from silo.sources.metal.tokens import Kind, Token, tokens_of
 
 __all__ = ["may_wait", "rewritten"]
 
 _BEFORE_STATEMENT = frozenset({"{", "}", ";", ")"})
 _ENDS_DECLARATOR = frozenset({"[", ",", ";", "=", "(", "{"})
+# How many brackets a sign opens, or closes.
+_OPENED = {"[": 1, "(": 1, "{": 1, "[[": 2, "]": -1, ")": -1, "}": -1, "]]": -2}
 
 
 class _Edit(NamedTuple):
@@ -24,34 +26,27 @@ class _Edit(NamedTuple):
     text: str
 
 
-def rewritten(text: str, defined: Collection[str] = (), *, strict: bool = False) -> str:
-    """The text as C++.
-
-    Args:
-        text: in Metal's language; function constants have their values.
-        defined: function constants by name.
-        strict: for a look at types alone, where address spaces are told apart.
-    """
-    words = tokens(text)
+def rewritten(text: str) -> str:
+    """A text in Metal's language, whose function constants have their values, as C++."""
+    words = tokens_of(text)
     edits: list[_Edit] = []
     at = 0
     while at < len(words):
         word = words[at]
         if word.text == "[[":
-            end = _end_of_attributes(words, at)
+            end = _balanced(words, at)
             edits.append(_blank(text, word.begin, words[end - 1].end))
             at = end
             continue
         if word.kind is Kind.NUMBER and word.text[-2:] in ("bf", "BF") and word.text[:2].lower() != "0x":
             edits.append(_Edit(word.begin, word.end, f"bfloat({word.text[:-2]}f)"))
         elif word.text == "threadgroup" and at > 0 and words[at - 1].text in _BEFORE_STATEMENT:
-            found = _threadgroup_declaration(text, words, at, strict=strict)
+            found = _threadgroup_declaration(text, words, at)
             if found is not None:
                 edit, at = found
                 edits.append(edit)
                 continue
         at += 1
-    edits += _questions(words, defined)
     return _applied(text, sorted(edits))
 
 
@@ -63,14 +58,14 @@ def may_wait(text: str) -> bool:
     >>> may_wait("kernel void f(device float *x, uint i [[thread_position_in_threadgroup]]) { x[i] = 1; }")
     False
     """
-    words = tokens(text)
+    words = tokens_of(text)
     at = 0
     while at < len(words):
         word = words[at]
         if word.text == "[[":
-            at = _end_of_attributes(words, at)
+            at = _balanced(words, at)
             continue
-        if word.kind is Kind.NAME and word.text.startswith(("threadgroup", "simd", "quad_", "matmul2d", "cooperative")):
+        if word.kind is Kind.WORD and word.text.startswith(("threadgroup", "simd", "quad_", "matmul2d", "cooperative")):
             return True
         at += 1
     return False
@@ -80,41 +75,19 @@ def _blank(text: str, begin: int, end: int) -> _Edit:
     return _Edit(begin, end, " " + "\n" * text.count("\n", begin, end))
 
 
-def _end_of_attributes(words: Sequence[Token], at: int) -> int:
-    """The index after the `]]` that ends what begins at ``at``."""
-    depth = 0
-    while at < len(words):
-        sign = words[at].text
-        depth += 2 if sign == "[[" else sign == "["
-        depth -= sign == "]"
-        at += 1
-        if depth == 0:
-            break
-    return at
-
-
-def _questions(words: Sequence[Token], defined: Collection[str]) -> Iterator[_Edit]:
-    """``is_function_constant_defined(N)``, which is decided here."""
-    for at, word in enumerate(words):
-        if word.text == "is_function_constant_defined" and at + 3 < len(words) and words[at + 1].text == "(":
-            yield _Edit(word.begin, words[at + 3].end, "true" if words[at + 2].text in defined else "false")
-
-
 def _balanced(words: Sequence[Token], at: int) -> int:
     """The index after the bracket that closes the one at ``at``."""
     depth = 0
     while at < len(words):
         sign = words[at].text
-        depth += sign in ("[", "(", "{")
-        depth += 2 * (sign == "[[")
-        depth -= sign in ("]", ")", "}")
+        depth += _OPENED.get(sign, 0)
         at += 1
         if depth <= 0:
             break
     return at
 
 
-def _threadgroup_declaration(text: str, words: Sequence[Token], at: int, *, strict: bool) -> tuple[_Edit, int] | None:
+def _threadgroup_declaration(text: str, words: Sequence[Token], at: int) -> tuple[_Edit, int] | None:
     """A declaration of threadgroup variables that begins at ``at``, and the index after it; None: a pointer's."""
     first = at + 1
     angle = 0
@@ -137,7 +110,7 @@ def _threadgroup_declaration(text: str, words: Sequence[Token], at: int, *, stri
         while at < len(words) and words[at].text == "[":
             at = _balanced(words, at)
         dimensions = text[words[name].end : words[at - 1].end] if at > name + 1 else ""
-        made.append(_declared(words[name].text, " ".join(kind.split()), " ".join(dimensions.split()), strict=strict))
+        made.append(_declared(words[name].text, " ".join(kind.split()), " ".join(dimensions.split())))
         if at >= len(words) or words[at].text not in (",", ";"):
             return None  # which clang will say more about
         if words[at].text == ";":
@@ -147,9 +120,7 @@ def _threadgroup_declaration(text: str, words: Sequence[Token], at: int, *, stri
     return _Edit(begin, end, "; ".join(made) + "\n" * text.count("\n", begin, end)), at
 
 
-def _declared(name: str, kind: str, dimensions: str, *, strict: bool) -> str:
-    if strict:
-        return f"static threadgroup {kind} {name}{dimensions}"
+def _declared(name: str, kind: str, dimensions: str) -> str:
     array = f"silo_metal::threadgroup_array<metal::type_identity_t<{kind} {dimensions}>>"
     return f'auto &{name} = {array}("{name}", [] {{}}, silo_metal::Place::here())'
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from typing import cast
 
+from silo.backends.metal.checking.address_spaces import mixed_spaces
+from silo.backends.metal.clang import find_clang
 from silo.backends.metal.declaration import METAL
+from silo.backends.metal.rewriting import rewritten
 from silo.backends.metal.shader_plan import ShaderBuffer, ShaderPlan
 from silo.backends.metal.target_versions import TARGETS
 from silo.compile.identity import code_digest
@@ -16,10 +20,10 @@ from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import Source
 from silo.core.reading import read_integers, read_list, read_object, read_text
 from silo.core.signature import Effect, ParameterKind, Signature
-from silo.core.target import Target
+from silo.core.target import CPU_LEVELS, Target
 from silo.core.values import JSON
 from silo.core.variant import CompileJob, Variant
-from silo.errors import CompileError, SourceError
+from silo.errors import CompileError, CompilerMissingError, SourceError
 from silo.sources.metal.source import MetalSource
 
 __all__ = ["ShaderCompiler"]
@@ -76,7 +80,14 @@ class ShaderCompiler:
             )
             for one in source.kernel.buffers
         ]
-        plan = ShaderPlan(source.kernel.name, source.group_size(constants), tuple(buffers))
+        effects = {one.index: source.signature[one.name].effect for one in source.kernel.buffers}
+        plan = ShaderPlan(
+            source.kernel.name,
+            source.group_size(constants),
+            tuple(buffers),
+            read=tuple(one.index for one in buffers if one.dtype is None and effects[one.index] is Effect.READ),
+            written=tuple(one.index for one in buffers if one.dtype is None and effects[one.index] is Effect.WRITE),
+        )
         parameters: dict[str, JSON] = {
             "plan": plan.text,
             "layout": [one.to_json() for one in _layout(variant.signature)],
@@ -86,7 +97,11 @@ class ShaderCompiler:
         return Lowered(job, _Facts(source.signature))
 
     def compile(self, job: CompileJob) -> Compiled:
-        """Put text and plan together. Raises CompileError: the job is damaged."""
+        """Put text and plan together; where clang is, it looks at the text's address spaces first.
+
+        Raises:
+            CompileError: the job is damaged, or a pointer is given for one of another address space.
+        """
         try:
             data = read_object(job.parameters, ("plan", "layout", "group"), "the parameters of the job")
             layout = tuple(LayoutSlot.from_json(one) for one in read_list(data["layout"], "the layout of a job"))
@@ -94,10 +109,24 @@ class ShaderCompiler:
             plan = read_text(data["plan"], "the plan of a job")
         except (TypeError, ValueError) as error:
             raise CompileError(f"{job.kernel}: the job is no job for Metal: {error}") from error
+        _check_spaces(job)
         launch = LaunchInfo(
             job.kernel, layout, threads=x * y * z, block=(x, y, z), num_warps=-(-x * y * z // 32), loader=plan
         )
         return Compiled(launch, CompiledBlob("msl", job.text.encode()))
+
+
+def _check_spaces(job: CompileJob) -> None:
+    """Only what clang says of pointers counts. Without a clang it is Metal that says so, on a Mac."""
+    machine = "aarch64" if platform.machine() in ("aarch64", "arm64") else "x86-64"
+    try:
+        clang = find_clang()
+    except CompilerMissingError:
+        return
+    any_level = Target("cpu", CPU_LEVELS[machine][0])
+    found = mixed_spaces(rewritten(job.text), f"{job.kernel}.metal", any_level, clang)
+    if found is not None:
+        raise CompileError(f"{found.place}: {found.what}, which Metal refuses")
 
 
 def _layout(signature: Signature) -> tuple[LayoutSlot, ...]:

@@ -28,11 +28,16 @@ class ShaderBuffer:
 
 @frozen
 class ShaderPlan:
-    """``function`` is the kernel's name in the library, ``group`` how a threadgroup's threads lie."""
+    """``function`` is the kernel's name in the library, ``group`` how a threadgroup's threads lie.
+
+    ``read`` and ``written`` are indices of arrays that are only read, or only written; others are both.
+    """
 
     function: str
     group: tuple[int, ...]
     buffers: tuple[ShaderBuffer, ...]
+    read: tuple[int, ...] = ()
+    written: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:
@@ -42,6 +47,8 @@ class ShaderPlan:
             "function": self.function,
             "group": list(self.group),
             "buffers": [one.to_json() for one in self.buffers],
+            "read": list(self.read),
+            "written": list(self.written),
         }
         return canonical_json(data).decode()
 
@@ -57,7 +64,14 @@ class ShaderPlan:
         indices = [one.index for one in buffers]
         if len(group) != 3 or min(group) < 1 or indices != sorted(set(indices)):  # axes
             raise malformed("the plan of a shader", data)
-        return cls(read_text(members["function"], "a function"), group, buffers)
+        read, written = (_indices(members[name]) for name in ("read", "written"))
+        if not {*read, *written} <= set(indices) or set(read) & set(written):
+            raise malformed("the effects of a shader", data)
+        return cls(read_text(members["function"], "a function"), group, buffers, read, written)
+
+
+def _indices(data: JSON) -> tuple[int, ...]:
+    return tuple(read_natural(one, "the index of a buffer") for one in read_list(data, "indices", MOST_BUFFERS))
 
 
 def _buffer(data: JSON) -> ShaderBuffer:

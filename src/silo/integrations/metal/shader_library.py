@@ -173,12 +173,16 @@ class EmulatedLibrary:
     def __init__(self, source: str) -> None:
         text = parse_metal(source, "program_source")
         if not text.kernels:
-            raise SourceError("program_source: no kernel is defined here")
+            reasons = "; ".join(reason for _, reason in text.refused)
+            raise SourceError(reasons or "program_source: no kernel is defined here")
+        self._refused = dict(text.refused)
         self.calls: list[RecordedCall] = []
         self._functions = {one.name: EmulatedFunction(source, one, self.calls) for one in text.kernels}
 
     def __getattr__(self, name: str) -> EmulatedFunction:
         functions = self.__dict__.get("_functions", {})
+        if name in self.__dict__.get("_refused", {}):
+            raise SourceError(self._refused[name])
         if name not in functions:
             raise AttributeError(f"the library has no function {name!r}; it has {', '.join(functions)}")
         return functions[name]

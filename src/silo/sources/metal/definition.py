@@ -109,11 +109,15 @@ def _read(source: str | Path, caller: str) -> MslText:
 
 def _chosen(text: MslText, name: str | None) -> MslKernel:
     known = ", ".join(one.name for one in text.kernels)
-    if not text.kernels:
+    for refused, reason in text.refused:
+        if refused == name or (name is None and len(text.refused) == 1 and not text.kernels):
+            raise SourceError(reason)
+    if not text.kernels and not text.refused:
         raise SourceError(f"{text.file}: no kernel is defined here; write for example kernel void add(...) {{ }}")
     if name is None:
-        if len(text.kernels) > 1:
-            raise SourceError(f"{text.file}: which kernel? Give kernel= one of {known}")
+        if len(text.kernels) + len(text.refused) > 1:
+            others = "".join(f"; {reason}" for _, reason in text.refused)
+            raise SourceError(f"{text.file}: which kernel? Give kernel= one of {known or 'none'}{others}")
         return next(iter(text.kernels))
     for one in text.kernels:
         if one.name == name:

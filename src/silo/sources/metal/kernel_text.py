@@ -90,7 +90,10 @@ class ArrayDeclaration:
 
 @frozen
 class MslText:
-    """A text as it was read; ``file`` is for messages."""
+    """A text as it was read; ``file`` is for messages.
+
+    ``refused`` are kernels that no launch could call, each with the reason.
+    """
 
     text: str
     file: str
@@ -99,3 +102,4 @@ class MslText:
     arrays: tuple[ArrayDeclaration, ...]
     instances: tuple[Span, ...]  # attributes of explicit instances, which C++ does not take there
     words: frozenset[str]
+    refused: tuple[tuple[str, str], ...] = ()

@@ -15,7 +15,7 @@ from silo.sources.metal.kernel_text import (
     MslText,
     Space,
 )
-from silo.sources.metal.tokens import Token, tokens_of
+from silo.sources.metal.tokens import Kind, Token, tokens_of
 
 __all__ = ["parse_metal"]
 
@@ -39,13 +39,16 @@ def parse_metal(text: str, file: str) -> MslText:
 class _Parser:
     def __init__(self, text: str, file: str) -> None:
         self._text, self._file = text, file
-        self._tokens = tokens_of(text)
+        found = tokens_of(text)
+        self._tokens = tuple(one for one in found if one.kind is not Kind.DIRECTIVE)
+        self._macros = _macros(found)
         self._pairs = self._paired()
         self._templates: dict[str, tuple[tuple[str, ...], MslKernel]] = {}
         self._kernels: list[MslKernel] = []
         self._constants: list[FunctionConstant] = []
         self._arrays: list[ArrayDeclaration] = []
         self._instances: list[tuple[int, int]] = []
+        self._refused: list[tuple[str, str]] = []
 
     def read(self) -> MslText:
         words = frozenset(one.text for one in self._tokens if one.is_word)
@@ -65,6 +68,7 @@ class _Parser:
             tuple(self._arrays),
             tuple(self._instances),
             words,
+            tuple(self._refused),
         )
 
     def _refuse(self, line: int, why: str) -> NoReturn:
@@ -197,9 +201,14 @@ class _Parser:
         if self._at(body) != "{":
             return  # declared here, defined elsewhere
         span = (self._tokens[body].end, self._tokens[self._pairs[body]].begin)
-        parameters = tuple(self._parameter(*part, name.text) for part in self._split(at + 1, close))
+        host = attributes.get("host_name", name.text).strip('"')
+        try:
+            parameters = _numbered([self._parameter(*part, name.text) for part in self._split(at + 1, close)])
+        except SourceError as error:
+            self._refused.append((host, str(error)))
+            return
         made = MslKernel(
-            attributes.get("host_name", name.text).strip('"'),
+            host,
             name.text,
             parameters,
             span,
@@ -210,8 +219,16 @@ class _Parser:
         if self._at(begin) == "template":
             self._templates[name.text] = (self._template_names(begin), replace(made, template=True))
             return
-        self._check(made)
-        self._kernels.append(made)
+        self._keep(made)
+
+    def _keep(self, kernel: MslKernel) -> None:
+        """Others of the text can be launched where this one cannot."""
+        try:
+            self._check(kernel)
+        except SourceError as error:
+            self._refused.append((kernel.name, str(error)))
+        else:
+            self._kernels.append(kernel)
 
     def _attributes(self, begin: int, end: int) -> dict[str, str]:
         """Attributes between two places: name and what is in its parentheses."""
@@ -257,8 +274,7 @@ class _Parser:
         parameters = tuple(replace(one, type=_substituted(one.type, values)) for one in kernel.parameters)
         function = f"{name.text}<{', '.join(given)}>"
         made = replace(kernel, name=host, function=function, parameters=parameters, line=name.line)
-        self._check(made)
-        self._kernels.append(made)
+        self._keep(made)
         for one in range(begin, at):
             if self._at(one) == "[[":
                 self._instances.append((self._tokens[one].begin, self._tokens[self._pairs[one]].end))
@@ -274,6 +290,7 @@ class _Parser:
             plain.append(self._tokens[place])
             place += 1
         line = self._tokens[begin].line
+        plain = self._expanded(plain, kernel)
         names = [one for one in plain if one.is_word]
         if len(names) < 2:
             self._refuse(line, f"{kernel}: a parameter without a name: {self._slice(begin, end)}")
@@ -289,11 +306,28 @@ class _Parser:
         index = -1
         if attribute in ("buffer", "threadgroup"):
             written = attributes[attribute].strip()
+            written = self._macros.get(written) or written
             if not written.isdigit():
-                self._refuse(line, f"{kernel}: {name.text} has the index {written!r}; write a number")
+                self._refuse(
+                    line, f"{kernel}: {name.text} has the index {written!r}; write a number, or a macro that is one"
+                )
             index = int(written)
         span = (self._tokens[begin].begin, self._tokens[end - 1].end)
         return MslParameter(name.text, kind, space, form, const, attribute, index, span, line)
+
+    def _expanded(self, plain: Sequence[Token], kernel: str) -> list[Token]:
+        """Words of a parameter, in the place of macros that stand for words."""
+        found: list[Token] = []
+        for one in plain:
+            text = self._macros.get(one.text, one.text)
+            if text is None:
+                self._refuse(
+                    one.line,
+                    f"{kernel}: {one.text}(...) is a macro in the parameters, which are read without the preprocessor: "
+                    "write out what it stands for",
+                )
+            found += [replace(part, line=one.line) for part in tokens_of(text)] if text != one.text else [one]
+        return found
 
     def _check(self, kernel: MslKernel) -> None:
         used: dict[tuple[str, int], str] = {}
@@ -306,7 +340,9 @@ class _Parser:
                 self._refuse(one.line, f"{what} is a double, which Metal does not have: use float")
             if not one.attribute:
                 self._refuse(
-                    one.line, f"{what} has no attribute: write [[buffer(0)]], [[thread_position_in_grid]], ..."
+                    one.line,
+                    f"{what} has no attribute: write [[buffer(0)]], [[thread_position_in_grid]], ...; only where no "
+                    "buffer has an index do they get theirs by their order",
                 )
             if one.attribute == "stage_in" or (
                 one.attribute == "buffer" and one.space in (Space.NONE, Space.THREADGROUP)
@@ -328,8 +364,46 @@ class _Parser:
         seen: dict[str, int] = {}
         for one in self._kernels:
             if one.name in seen:
-                self._refuse(one.line, f"there is a kernel {one.name} on line {seen[one.name]} already")
+                self._refuse(
+                    one.line,
+                    f"there is a kernel {one.name} on line {seen[one.name]} already; #if is not looked at here: a text "
+                    "has one kernel of a name",
+                )
             seen[one.name] = one.line
+
+
+def _numbered(parameters: Sequence[MslParameter]) -> tuple[MslParameter, ...]:
+    """Buffers of which none has an index get theirs by their order, as Metal gives it."""
+    if any(one.attribute == "buffer" for one in parameters):
+        return tuple(parameters)
+    found: list[MslParameter] = []
+    index = 0
+    for one in parameters:
+        if not one.attribute and one.form and one.space in (Space.DEVICE, Space.CONSTANT):
+            found.append(replace(one, attribute="buffer", index=index))
+            index += 1
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+def _macros(tokens: Sequence[Token]) -> dict[str, str | None]:
+    """What ``#define`` says a word stands for; None for macros with arguments. The last one counts.
+
+    One that stands within ``#if`` may be a default, which a constant of a launch takes the place of: it stays a word.
+    """
+    found: dict[str, str | None] = {}
+    depth = 0
+    for one in tokens:
+        if one.kind is not Kind.DIRECTIVE:
+            continue
+        words = one.text[1:].replace("\\\n", " ").split(maxsplit=2)
+        depth += (words[:1] in (["if"], ["ifdef"], ["ifndef"])) - (words[:1] == ["endif"])
+        if words[:1] != ["define"] or len(words) < 2 or depth:
+            continue
+        name, opened, _ = words[1].partition("(")
+        found[name] = None if opened else words[2] if len(words) > 2 else ""
+    return found
 
 
 def _spelled(tokens: Sequence[Token]) -> str:

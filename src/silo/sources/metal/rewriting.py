@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from silo.core.values import Value
 from silo.errors import CompileError
 from silo.sources.metal.kernel_text import MslKernel, MslText
+from silo.sources.metal.tokens import tokens_of
 
 __all__ = ["metal_text"]
 
@@ -20,7 +21,7 @@ def metal_text(text: MslText, kernel: MslKernel, constants: Mapping[str, Value],
     Raises:
         CompileError: a constant without a value, or memory of a template's instance.
     """
-    edits = [*_constants(text, constants)]
+    edits = [*_constants(text, constants), *_questions(text)]
     given = [one for one in kernel.parameters if one.attribute == "threadgroup"]
     if given and kernel.template:
         raise CompileError(
@@ -46,6 +47,18 @@ def _constants(text: MslText, constants: Mapping[str, Value]) -> Iterable[_Edit]
                 "the space"
             )
         yield (*one.span, f"constant {one.type} {one.name} = {_literal(constants[one.name])};")
+
+
+def _questions(text: MslText) -> Iterable[_Edit]:
+    """``is_function_constant_defined(N)``: a constant with a value is no function constant any more."""
+    words = tokens_of(text.text)
+    defined = {one.name for one in text.constants}
+    for at, word in enumerate(words):
+        if word.text == "is_function_constant_defined" and [one.text for one in words[at + 1 : at + 4 : 2]] == [
+            "(",
+            ")",
+        ]:
+            yield word.begin, words[at + 3].end, "true" if words[at + 2].text in defined else "false"
 
 
 def _literal(value: Value) -> str:

@@ -1,24 +1,36 @@
-"""Metal's text as tokens: words, numbers, strings, punctuation. Comments and lines of the preprocessor are none."""
+"""Metal's text as tokens: words, numbers, strings, signs, and lines of the preprocessor. Comments are none."""
 
 from __future__ import annotations
 
+from enum import Enum
+
 from silo.frozen import frozen
 
-__all__ = ["Token", "tokens_of"]
+__all__ = ["Kind", "Token", "tokens_of"]
 
 _WORD_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 _DIGITS = frozenset("0123456789")
 _WORD = _WORD_START | _DIGITS
-_JOINED = ("::", "[[", "]]", "->", "<<", "&&", "||", "==", "!=", "<=", ">=")
+_JOINED = frozenset(
+    {"::", "[[", "]]", "->", "<<", "&&", "||", "==", "!=", "<=", ">=", "++", "--", "+=", "-=", "*=", "/="}
+)
+
+
+class Kind(Enum):
+    """What a token is."""
+
+    WORD = "word"
+    NUMBER = "number"
+    TEXT = "text"  # a string or a character
+    SIGN = "sign"  # one or two characters; `>>` is two tokens, and `]]` one only where a `[[` is open
+    DIRECTIVE = "directive"  # a line of the preprocessor, with those it goes on in
 
 
 @frozen
 class Token:
-    """A token and where it is: from ``begin`` up to ``end`` of the text, on ``line``, counted from 1.
+    """A token and where it is: from ``begin`` up to ``end`` of the text, on ``line``, counted from 1."""
 
-    ``]]`` is one token only where a ``[[`` is open; ``>>`` is always two.
-    """
-
+    kind: Kind
     text: str
     begin: int
     end: int
@@ -27,11 +39,11 @@ class Token:
     @property
     def is_word(self) -> bool:
         """Whether it is a name or a keyword."""
-        return self.text[0] in _WORD_START
+        return self.kind is Kind.WORD
 
 
 def tokens_of(text: str) -> tuple[Token, ...]:
-    """The tokens of a text, whatever it is: what cannot be read is a token of one character.
+    """The tokens of a text, whatever it is: what cannot be read is a sign of one character.
 
     >>> [one.text for one in tokens_of("device float *x [[buffer(0)]] // the input")]
     ['device', 'float', '*', 'x', '[[', 'buffer', '(', '0', ')', ']]']
@@ -39,35 +51,36 @@ def tokens_of(text: str) -> tuple[Token, ...]:
     found: list[Token] = []
     at, line, fresh, attributes = 0, 1, True, 0
     while at < len(text):
-        end = _end(text, at, attributes, fresh=fresh)
+        kind, end = _piece(text, at, attributes, fresh=fresh)
         piece = text[at:end]
-        blank = piece.isspace() or piece.startswith(("//", "/*")) or (fresh and piece.startswith("#"))
-        if not blank:
+        if kind is not None:
             attributes += (piece == "[[") - (piece == "]]")
-            found.append(Token(piece, at, end, line))
-        fresh = piece.endswith("\n") or (fresh and blank)
+            found.append(Token(kind, piece, at, end, line))
+        fresh = piece.endswith("\n") or (fresh and kind in (None, Kind.DIRECTIVE))
         line += piece.count("\n")
         at = end
     return tuple(found)
 
 
-def _end(text: str, at: int, attributes: int, *, fresh: bool) -> int:
-    """Where the piece that begins at ``at`` ends. ``fresh``: nothing but blanks is before it on its line."""
+def _piece(text: str, at: int, attributes: int, *, fresh: bool) -> tuple[Kind | None, int]:
+    """What begins at ``at``, None for blanks, and where it ends. ``fresh``: only blanks are before it on its line."""
     first, two = text[at], text[at : at + 2]
     if first.isspace():
-        return at + 1
-    if two == "//" or (fresh and first == "#"):
-        return _line_end(text, at)
+        return None, at + 1
+    if two == "//":
+        return None, _line_end(text, at)
     if two == "/*":
         close = text.find("*/", at + 2)
-        return len(text) if close < 0 else close + 2
+        return None, len(text) if close < 0 else close + 2
+    if fresh and first == "#":
+        return Kind.DIRECTIVE, _line_end(text, at)
     if first in "\"'":
-        return _string_end(text, at)
+        return Kind.TEXT, _string_end(text, at)
     if first in _WORD_START:
-        return _while(text, at, _WORD)
+        return Kind.WORD, _while(text, at, _WORD)
     if first in _DIGITS or (first == "." and two[1:] in _DIGITS and len(two) == 2):
-        return _number_end(text, at)
-    return at + (2 if two in _JOINED and (two != "]]" or attributes > 0) else 1)
+        return Kind.NUMBER, _number_end(text, at)
+    return Kind.SIGN, at + (2 if two in _JOINED and (two != "]]" or attributes > 0) else 1)
 
 
 def _while(text: str, at: int, kept: frozenset[str]) -> int:
@@ -97,12 +110,8 @@ def _string_end(text: str, at: int) -> int:
 def _number_end(text: str, at: int) -> int:
     hexadecimal = text[at : at + 2] in ("0x", "0X")
     while at < len(text):
-        if (
-            text[at] in _WORD
-            or text[at] == "."
-            or (text[at] in "+-" and text[at - 1] in ("pP" if hexadecimal else "eE"))
-        ):
-            at += 1
-        else:
+        signed = text[at] in "+-" and text[at - 1] in ("pP" if hexadecimal else "eE")
+        if not (signed or text[at] in _WORD or text[at] in ".'"):
             break
+        at += 1
     return at

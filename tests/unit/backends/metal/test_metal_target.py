@@ -9,7 +9,7 @@ import torch
 
 import silo
 from emulator_jobs import require_clang
-from silo.backends.metal.loader import load_msl, torch_call
+from silo.backends.metal.loader import ShaderCall, load_msl, torch_call
 from silo.backends.metal.shader_compiler import ShaderCompiler
 from silo.backends.metal.shader_plan import ShaderBuffer, ShaderPlan
 from silo.backends.metal.target_versions import runs_version
@@ -18,7 +18,7 @@ from silo.core.config import Config
 from silo.core.dtypes import dtype
 from silo.core.target import Target
 from silo.core.variant import Variant
-from silo.errors import ArgumentError, DeviceError
+from silo.errors import ArgumentError, CompileError, DeviceError
 
 TEXT = """
 #include <metal_stdlib>
@@ -55,7 +55,7 @@ def test_the_artifact_is_the_text_with_its_constants_and_a_plan_of_launches():
     assert text.count("\n") == TEXT.count("\n")
     plan = ShaderPlan.from_text(made.launch.loader)
     assert plan == ShaderPlan(
-        "shift", (64, 1, 1), (ShaderBuffer(0, 0), ShaderBuffer(1, 1), ShaderBuffer(3, 2, dtype("uint32")))
+        "shift", (64, 1, 1), (ShaderBuffer(0, 0), ShaderBuffer(1, 1), ShaderBuffer(3, 2, dtype("uint32"))), read=(0,)
     )
 
 
@@ -96,9 +96,8 @@ def test_limits_are_checked_before_anything_is_dispatched():
     plan = ShaderPlan("f", (1024, 1, 1), ())
     with pytest.raises(DeviceError, match="this GPU runs at most 512 threads of this kernel"):
         torch_call(Function(), plan, "f")
-    small = torch_call(Function(), ShaderPlan("f", (8, 1, 1), ()), "f")
-    with pytest.raises(ArgumentError, match="torch's own stream"):
-        small((), (1, 1, 1), 7)
+    with pytest.raises(ArgumentError, match="the library's own stream"):
+        ShaderCall(ShaderPlan("f", (8, 1, 1), ()), "", "f")((), (1, 1, 1), 7)
 
 
 def test_a_text_needs_its_version_or_a_later_one():
@@ -111,6 +110,8 @@ def test_a_damaged_plan_is_refused():
     made = compiled()
     with pytest.raises(ValueError, match="plan of a shader"):
         ShaderPlan.from_text(made.launch.loader.replace('"version":1', '"version":2'))
+    with pytest.raises(ValueError, match="effects of a shader"):
+        ShaderPlan.from_text(made.launch.loader.replace('"read":[0]', '"read":[7]'))
 
 
 def test_a_call_on_the_cpu_computes_the_same():
@@ -119,3 +120,25 @@ def test_a_call_on_the_cpu_computes_the_same():
     x, out = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
     kernel[2,](x, out, 100, N=5)
     assert (out == x + 5).all()
+
+
+def test_a_pointer_of_another_address_space_is_refused_where_clang_is():
+    require_clang()
+    text = (
+        "#include <metal_stdlib>\nusing namespace metal;\nfloat first(threadgroup float* p) { return p[0]; }\n"
+        "kernel void k(device float* x [[buffer(0)]]) { x[0] = first(x); }\n"
+    )
+    source = silo.metal(text, group_size=1).kernel.source
+    signature, specialization = source.specialize({"x": ArgumentFacts.array("float32", 64)})
+    variant = Variant("k", source.fingerprint, signature, specialization, Config(), Target.parse("metal:3.1"))
+    compiler = ShaderCompiler()
+    job = compiler.lower(source, variant).job
+    with pytest.raises(CompileError, match=r"k.metal:4: .*device memory.*threadgroup memory.*Metal refuses"):
+        compiler.compile(job)
+
+
+def test_a_constant_with_a_value_is_no_function_constant_any_more():
+    text = TEXT.replace("+ N", "+ (is_function_constant_defined(N) ? N : 0)")
+    source = silo.metal(text, constants={"N": 3}, group_size=64, threadgroup_bytes=256).kernel.source
+    made = source.metal({"N": 3})
+    assert "+ (true ? N : 0)" in made

@@ -13,7 +13,6 @@ from tempfile import TemporaryFile
 
 from silo.backends.metal.clang import code_flags
 from silo.backends.metal.entry_text import quoted
-from silo.backends.metal.job import EmulatorJob
 from silo.backends.metal.precompiled import precompiled_header
 from silo.compile.c_compiler import CCompiler
 from silo.core.target import Target
@@ -48,18 +47,18 @@ class Mixed:
     what: str
 
 
-def mixed_spaces(job: EmulatorJob, target: Target, clang: CCompiler) -> Mixed | None:
-    """The first such place of a job's text; None where clang finds none."""
+def mixed_spaces(source: str, file: str, target: Target, clang: CCompiler) -> Mixed | None:
+    """The first such place of a text as C++, which messages call ``file``; None where clang finds none."""
     flags = (*code_flags(target), "-DSILO_METAL_STRICT")
     header = precompiled_header(clang, flags)
     command = [*clang.command, *flags, "-fno-color-diagnostics", "-fno-caret-diagnostics", "-fsyntax-only"]
     command += [] if header is None else ["-include-pch", str(header), "-Xclang", "-fno-validate-pch"]
     command += ["-x", "c++", "-"]
     with TemporaryFile() as text:
-        text.write(f"#include <metal_stdlib>\n#line 1 {quoted(job.file)}\n{job.source}\n".encode())
+        text.write(f"#include <metal_stdlib>\n#line 1 {quoted(file)}\n{source}\n".encode())
         text.seek(0)
         done = subprocess.run(command, stdin=text, capture_output=True, check=False, env=child_environment(LC_ALL="C"))
-    return next(found_in(done.stderr.decode(errors="replace"), job.file), None)
+    return next(found_in(done.stderr.decode(errors="replace"), file), None)
 
 
 def found_in(log: str, file: str) -> Iterator[Mixed]:

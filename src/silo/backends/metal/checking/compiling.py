@@ -66,7 +66,7 @@ def compile_checked(
 
 @lru_cache(maxsize=64)
 def _mixed(job: EmulatorJob, target: Target, clang: CCompiler) -> Mixed | None:
-    return mixed_spaces(job, target, clang)
+    return mixed_spaces(job.source, job.file, target, clang)
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,26 @@
+"""Devices that Silo knows through MLX: Apple's GPUs, where torch is not imported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from silo.launch.array_libraries.library import LibraryDevice
+
+__all__ = ["count", "describe"]
+
+
+def count(mx: Any, kind: str) -> int:  # noqa: ANN401  # the module mlx.core
+    """How many devices of a kind MLX sees."""
+    return int(kind == "mps" and mx.metal.is_available())
+
+
+def describe(mx: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
+    """What MLX says of it. How many cores it has is not said."""
+    del kind, index  # there is one
+    found: dict[str, Any] = mx.device_info(mx.gpu) if hasattr(mx, "device_info") else mx.metal.device_info()
+    return LibraryDevice(
+        model=str(found.get("device_name", "Apple's GPU")),
+        arch="",
+        sm_count=1,
+        facts={"memory_bytes": int(found["memory_size"]) if "memory_size" in found else None},
+    )
