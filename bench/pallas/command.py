@@ -2,13 +2,19 @@
 
     python -m bench.pallas host [--device cuda|cpu] [--repeats N] [--json FILE]
     python -m bench.pallas matmul [--size N] [--repeats N] [--json FILE]
+    python -m bench.pallas memory [--chip CHIP ...] [--count N] [--seed N] [--json FILE]
 
 host: microseconds of the caller's time for a call of an addition of 2^16 floats, with torch tensors: Silo's, the same
 ``pallas_call`` under ``jax.jit`` with jax's own arrays, the same with tensors that pass by jax's public DLPack
 functions, and ``plgpu.as_torch_kernel`` where there is a GPU. On the CPU kernels are interpreted, which counts.
 
 matmul: on a GPU, a product of halves by Silo and by jax's ``jit`` of the same ``pallas_call``: the time of one of many
-launches in a row. Set XLA_PYTHON_CLIENT_PREALLOCATE=false: jax takes most of the memory otherwise.
+launches in a row.
+
+memory: needs libtpu, and no device. For launches of many block shapes on each chip whether the estimate of their memory
+and the compiler for TPUs agree: what the estimate accepts has to compile, and of what compiles it may refuse 5 %.
+
+Set XLA_PYTHON_CLIENT_PREALLOCATE=false: jax takes most of the memory otherwise.
 """
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingParameterType=false
@@ -28,10 +34,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from bench.machine import describe, save  # noqa: E402
-from bench.pallas import kernels  # noqa: E402
+from bench.pallas import kernels, memory  # noqa: E402
 
 HOST_LIMIT_US = 250.0
 MATMUL_LIMIT = 1.03
+MEMORY_LIMIT = 0.05
+MEMORY_CHIPS = ("v5e", "v5p", "v6e", "7x")
 
 
 def host_us(call: Callable[[], object], settle: Callable[[], object], repeats: int) -> float:
@@ -93,16 +101,38 @@ def run_matmul(options: argparse.Namespace) -> int:
     return int(ratio > MATMUL_LIMIT)
 
 
+def run_memory(options: argparse.Namespace) -> int:
+    """The subcommand ``memory``."""
+    failed = False
+    rows: dict[str, Any] = {}
+    for chip in options.chip or MEMORY_CHIPS:
+        found: list[memory.Verdict] = []
+        for one in memory.verdicts([chip], options.count, options.seed):
+            found.append(one)
+            if one.wrong or one.compiler == "other":
+                print(f"{chip}: {one.launch}, about {one.estimated / 2**20:.2f} MiB: {one.wrong} {one.said}")
+        rows[chip] = counts = memory.counted(found)
+        print(f"{chip}: " + ", ".join(f"{value:.3g} {name}" for name, value in counts.items()))
+        failed |= counts[memory.UNSAFE] > 0 or counts[memory.SHARE] > MEMORY_LIMIT
+    if options.json:
+        save(options.json, describe(), {"memory": rows})
+    return int(failed)
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Parse the command line and run it."""
     parser = argparse.ArgumentParser(prog="bench.pallas", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, run in (("host", run_host), ("matmul", run_matmul)):
+    for name, run in (("host", run_host), ("matmul", run_matmul), ("memory", run_memory)):
         one = commands.add_parser(name)
         one.set_defaults(run=run)
-        one.add_argument("--repeats", type=int, default=20)
+        if run is not run_memory:
+            one.add_argument("--repeats", type=int, default=20)
         one.add_argument("--json", type=Path)
     commands.choices["host"].add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     commands.choices["matmul"].add_argument("--size", type=int, default=4096)
+    commands.choices["memory"].add_argument("--chip", action="append", choices=MEMORY_CHIPS)
+    commands.choices["memory"].add_argument("--count", type=int, default=210)
+    commands.choices["memory"].add_argument("--seed", type=int, default=1)
     options = parser.parse_args(words)
     return int(options.run(options))

@@ -83,3 +83,39 @@ def gemm_body(x, y, out, *, BLOCK_K):
 
     total = jnp.zeros(out.shape, jnp.float32)
     out[...] = jax.lax.fori_loop(0, x.shape[1] // BLOCK_K, step, total).astype(out.dtype)
+
+
+def chain_body(x, out):
+    value = x[...]
+    out[...] = jnp.exp(value) * value + 1
+
+
+def softmax_body(x, out):
+    power = jnp.exp(x[...].astype(jnp.float32))
+    out[...] = (power / power.sum(-1, keepdims=True)).astype(out.dtype)
+
+
+def product_body(x, y, out):
+    out[...] += jnp.dot(x[...], y[...], preferred_element_type=jnp.float32)
+
+
+def pipeline_body(x, out):
+    """Over blocks of 1024 rows, two of each array at a time."""
+    block = pl.BlockSpec((1024, x.shape[1]), lambda i: (i, 0))
+    pltpu.emit_pipeline(copy_body, grid=(x.shape[0] // 1024,), in_specs=[block], out_specs=[block])(x, out)
+
+
+def scoped_body(x, out):
+    """Memory that is asked for in turn."""
+
+    def move(held, done):
+        window = pl.ds(0, held.shape[0])
+        for copy in (
+            pltpu.make_async_copy(x.at[window], held, done),
+            pltpu.make_async_copy(held, out.at[window], done),
+        ):
+            copy.start()
+            copy.wait()
+
+    for rows in (512, 1536):
+        pl.run_scoped(move, pltpu.VMEM((rows, 1024), x.dtype), pltpu.SemaphoreType.DMA(()))

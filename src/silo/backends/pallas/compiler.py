@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from silo.backends.pallas.blocks import BlockedLaunch, blocked_launch
+from silo.backends.pallas.body_memory import body_memory
 from silo.backends.pallas.call_plan import CallPlan, PlannedArray, call_plan
 from silo.backends.pallas.chips import CHIPS, chip_named
 from silo.backends.pallas.declaration import PALLAS
@@ -99,12 +100,21 @@ class PallasCompiler:
         target = self.artifact_target(variant.target)
         limit: int | None = None
         memory: JSON = None
-        if target.kind == "tpu":
-            report = estimate(launch, chip_named(target.arch))
-            require_memory(report, variant.kernel)
-            limit, memory = report.limit, report.to_json()
+        chip = chip_named(target.arch) if target.kind == "tpu" else None
+        if chip is not None:
+            report = estimate(launch, chip)
+            require_memory(report, variant.kernel)  # before the body is traced
+            limit = report.limit
+
+        def check(traced: object) -> None:
+            nonlocal memory
+            if chip is not None:
+                report = estimate(launch, chip, body_memory(traced))
+                require_memory(report, variant.kernel)
+                memory = report.to_json()
+
         program = _program(source, launch, variant, limit)
-        exported, convention = export_program(program, target, variant.kernel)
+        exported, convention = export_program(program, target, variant.kernel, check)
         job = PallasJob(
             program=exported,
             jax=str(jax_version()),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from traceback import walk_tb
+from typing import Any
 
 from silo.backends.pallas.chips import INTERPRETED_CHIP, chip_named
 from silo.backends.pallas.gpu_program import CUSTOM_CALL, on_gpu
@@ -18,19 +19,23 @@ from silo.sources.pallas.installation import jax_module, jax_version
 __all__ = ["export_program", "held_settings", "on_chip"]
 
 
-def export_program(program: Program, target: Target, kernel: str) -> tuple[bytes, int]:
+def export_program(
+    program: Program, target: Target, kernel: str, check: Callable[[Any], None] | None = None
+) -> tuple[bytes, int]:
     """The program for one target, serialized, and the version of its calling convention.
 
-    Traces the author's body. Raises CompileError: jax refused the kernel; ToolchainError: no usable jax.
+    Traces the author's body. ``check`` gets what is traced, a jaxpr, before it is lowered, and may refuse it with an
+    error of Silo's. Raises CompileError: jax refused the kernel; ToolchainError: no usable jax.
     """
     jax, export = jax_module(), jax_module("jax.export")
     chip = target.arch if target.kind == "tpu" else INTERPRETED_CHIP
     checks = [export.DisabledSafetyCheck.custom_call(CUSTOM_CALL)] if target.kind == "cuda" else []
     with held_settings(), on_gpu() if target.kind == "cuda" else on_chip(chip):
         try:
-            made = export.export(jax.jit(program.function), platforms=[target.kind], disabled_checks=checks)(
-                *program.operands
-            )
+            function = jax.jit(program.function)
+            if check is not None:
+                check(function.trace(*program.operands).jaxpr)  # jax keeps the trace for the export
+            made = export.export(function, platforms=[target.kind], disabled_checks=checks)(*program.operands)
             return bytes(made.serialize()), int(made.calling_convention_version)
         except SiloError:
             raise

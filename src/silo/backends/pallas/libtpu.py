@@ -20,6 +20,7 @@ LIBTPU = "libtpu"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SIZE = r"([0-9.]+)([KMG]?)B?"
 _SCOPED = re.compile(rf"size {_SIZE} and limit {_SIZE} exceeded")
+_ALLOCATION = re.compile(rf"Allocation \(size={_SIZE}\) would exceed memory \(size={_SIZE}\)[^\n]*space=(vmem|smem)")
 _USED = re.compile(rf"Used {_SIZE} of {_SIZE} (vmem|smem)")
 _MOST_SAID = 12  # lines of the compiler's, which prints whole programs
 
@@ -76,12 +77,12 @@ def refusal(said: str, chip: Chip, kernel: str, table: str = "") -> CompileError
     >>> type(error).__name__, error.need >> 20, error.capacity >> 20
     ('ResourceError', 24, 16)
     """
-    found = _USED.search(said) or _SCOPED.search(said)
+    found = _USED.search(said) or _SCOPED.search(said) or _ALLOCATION.search(said)
     lines = [line for line in said.splitlines() if line.strip()][:_MOST_SAID]
     if found is None:
         return CompileError(f"{kernel} for tpu:{chip.arch}: the compiler for TPUs refuses it: " + "\n".join(lines))
     need, capacity = _bytes(found[1], found[2]), _bytes(found[3], found[4])
-    kind = found[5] if found.re is _USED else "vmem"
+    kind = "vmem" if found.re is _SCOPED else found[5]
     return ResourceError(
         f"{kernel} for tpu:{chip.arch} takes {found[1]}{found[2]}iB of {kind.upper()}, and the compiler allows "
         f"{found[3]}{found[4]}iB:\n{table}",

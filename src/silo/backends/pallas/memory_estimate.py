@@ -1,7 +1,8 @@
 """What a launch takes of VMEM and SMEM on one chip, before anything is compiled. Pure; imports no jax.
 
 A block is held twice, so that the next one comes while one is worked on, and once where every program has the same.
-Its axes are rounded up to the tiles that it lies in. What the body computes between is not in it.
+Its axes are rounded up to the tiles that it lies in. What the body takes besides is known once it is traced
+(:mod:`silo.backends.pallas.body_memory`) and added to it.
 """
 
 from __future__ import annotations
@@ -100,8 +101,12 @@ class MemoryReport:
         return cls(read_text(members["chip"], "a chip"), tuple(rows), **numbers)
 
 
-def estimate(launch: BlockedLaunch, chip: Chip) -> MemoryReport:
-    """What a launch takes on a chip, and the limit that it is compiled with."""
+def estimate(launch: BlockedLaunch, chip: Chip, body: Sequence[MemoryRow] = ()) -> MemoryReport:
+    """What a launch takes on a chip, and the limit that it is compiled with.
+
+    That is all that the chip has, where the author says no other: the program holds this kernel alone, so what the
+    compiler keeps by default for others is nobody's. ``body`` is what the traced body takes besides.
+    """
     rows = [_array(one, launch.grid) for one in launch.arrays if one.space is not MemorySpace.HBM]
     # What is written of an array that is read and written is a block of its own: a limit counts it once on some chips,
     # and the memory is taken all the same.
@@ -114,12 +119,11 @@ def estimate(launch: BlockedLaunch, chip: Chip) -> MemoryReport:
     for place, one in enumerate(launch.scratch):
         if one.kind in (ScratchKind.VMEM, ScratchKind.SMEM):
             rows.append(_scratch(f"scratch {place}", one))
+    rows += body
     vmem = sum(one.total for one in rows if one.space == "vmem")
     smem = sum(one.total for one in rows if one.space == "smem")
     asked = launch.vmem_limit_bytes
-    if asked is None:
-        asked = max(chip.vmem_default, vmem + vmem // 10 + _SLACK)
-    limit = min(chip.vmem_bytes, asked)
+    limit = chip.vmem_bytes if asked is None else min(chip.vmem_bytes, asked)
     return MemoryReport(chip.arch, tuple(rows), vmem, smem, limit, chip.vmem_ceiling - _SLACK, chip.smem_bytes)
 
 
@@ -153,8 +157,9 @@ def tiled_bytes(shape: Sequence[int], element: DType) -> int:
     if not shape:
         return _LANES * _WORD
     *outer, rows, lanes = (1, *shape)
-    # A short axis lies in a smaller tile, of a power of two.
-    tile = min(_SUBLANES * _WORD // width, 1 << (rows - 1).bit_length())
+    # Eight rows whatever their width, for narrow elements lie beside each other; a short axis has a smaller tile, of a
+    # power of two.
+    tile = min(_SUBLANES, 1 << (rows - 1).bit_length())
     size = -(-rows // tile) * tile * -(-lanes // _LANES) * _LANES
     for axis in outer:
         size *= axis

@@ -1,5 +1,6 @@
 """The examples: bundled for TPUs and the CPU, the same in another folder, and run where their source is not."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,70 +11,74 @@ import pytest
 
 pytest.importorskip("jax", reason="jax is not installed here; tests/pallas.txt is run where it is")
 
-import silo  # what follows needs jax
+from typer.testing import CliRunner  # what follows needs jax
+
+import silo
+from silo.cli.main import app
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "pallas_kernels.py"
 TARGETS = ("cpu", "tpu:v5e", "tpu:v6e", "tpu:7x")
+REBUILT = ("cpu", "tpu:v6e")
 KERNELS = ("add", "gather", "matmul", "matmul_fori", "matmul_pipeline", "ragged", "softmax")
 PROGRAM = """
 import sys
-import numpy as np
-import silo
-kernels = silo.load(sys.argv[1], trust=True)
-x = np.ones((1000, 128), np.float32)
-out = np.zeros_like(x)
-kernels.add(x, x, out)
-assert (out == 2).all()
+from typer.testing import CliRunner
+from silo.cli.main import app
+made = CliRunner().invoke(app, ["run", sys.argv[1], "--trust"])
+print(made.output)
+assert made.exit_code == 0
 assert "jax" in sys.modules
 loaded = [name for name in sys.modules if "pallas" in name and not name.startswith("silo.")]
 assert not loaded, loaded
 """
 
 
-def build(folder, examples):
-    bundle = folder / "kernels.silo"
-    targets = [word for target in TARGETS for word in ("--target", target)]
-    environment = {**os.environ, "SILO_HOME": str(folder / "home"), "SILO_TUNE": "off"}
-    subprocess.run(
-        [sys.executable, "-m", "silo", "build", str(examples), "-o", str(bundle), *targets],
-        check=True,
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-    )
-    return bundle
+def words_of(bundle, examples, targets):
+    return ["build", str(examples), "-o", str(bundle), *(word for target in targets for word in ("--target", target))]
+
+
+def invoke(*words, tune="off"):
+    """A command in this process: jax is loaded here, and a worker that has the compiler for TPUs is kept."""
+    return CliRunner().invoke(app, [str(word) for word in words], env={"SILO_TUNE": tune})
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("bundle"), EXAMPLES)
+    made = tmp_path_factory.mktemp("bundle") / "kernels.silo"
+    done = invoke(*words_of(made, EXAMPLES, TARGETS))
+    assert done.exit_code == 0, done.output
+    return made
 
 
 def test_every_kernel_is_there_for_every_target(bundle):
     kernels = silo.load(bundle, trust=True)
     assert tuple(sorted(kernels)) == KERNELS
+    shown = json.loads(invoke("inspect", bundle, "--json").output)
+    packed = {(one["kernel"], one["target"].partition("-")[0]) for one in shown["variants"]}
+    assert packed == {(name, target.replace("cpu", "cpu:x86")) for name in KERNELS for target in TARGETS}
 
 
-def test_it_is_the_same_in_another_folder(bundle, tmp_path):
+@pytest.mark.usefixtures("bundle")  # most of what is built is there already
+def test_another_process_makes_the_same_of_it_in_another_folder(tmp_path):
+    here, there = tmp_path / "here.silo", tmp_path / "there.silo"
+    assert invoke(*words_of(here, EXAMPLES, REBUILT)).exit_code == 0
     elsewhere = tmp_path / "kernels_of_pallas.py"
     elsewhere.write_text("\n" + EXAMPLES.read_text())
-    assert build(tmp_path, elsewhere).read_bytes() == bundle.read_bytes()
+    environment = {**os.environ, "SILO_HOME": str(tmp_path / "home"), "SILO_TUNE": "off"}
+    words = [sys.executable, "-m", "silo", *words_of(there, elsewhere, REBUILT)]
+    subprocess.run(words, check=True, env=environment, cwd=tmp_path, capture_output=True)
+    assert here.read_bytes() == there.read_bytes()
 
 
-def test_the_cases_are_right_on_the_cpu(bundle):
-    made = subprocess.run(
-        [sys.executable, "-m", "silo", "run", str(bundle), "--trust"], check=False, capture_output=True, text=True
-    )
+def test_the_cases_are_right_on_the_cpu_without_the_source_and_without_pallas(bundle):
+    words = [sys.executable, "-c", PROGRAM, str(bundle)]
+    made = subprocess.run(words, check=False, cwd=bundle.parent, capture_output=True, text=True)
     assert made.returncode == 0, made.stdout + made.stderr
     assert made.stdout.count("ok") >= len(KERNELS)
 
 
-def test_it_runs_in_a_process_without_the_source_and_without_pallas(bundle):
-    subprocess.run([sys.executable, "-c", PROGRAM, str(bundle)], check=True, cwd=bundle.parent)
-
-
-def test_other_shapes_dtypes_and_scalars_never_give_a_stale_result(bundle):
-    sys.path.insert(0, str(EXAMPLES.parent))
+def test_other_shapes_dtypes_and_scalars_never_give_a_stale_result(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES.parent))
     import pallas_kernels
 
     generator = np.random.default_rng(1)
@@ -86,10 +91,10 @@ def test_other_shapes_dtypes_and_scalars_never_give_a_stale_result(bundle):
         out = np.empty_like(turned)
         pallas_kernels.add(turned, x, out, BLOCK=1024)
         assert np.array_equal(out, 2 * x)
-        half = x.astype(np.float16)
-        out = np.empty_like(half)
-        pallas_kernels.add(half, half, out, BLOCK=1024)
-        assert np.array_equal(out, 2 * half)
+    half = x.astype(np.float16)
+    out = np.empty_like(half)
+    pallas_kernels.add(half, half, out, BLOCK=1024)
+    assert np.array_equal(out, 2 * half)
     x = generator.standard_normal((256, 512)).astype(np.float32)
     for scale in (0.5, 2.0, 0.5):
         out = np.empty_like(x)
@@ -98,16 +103,8 @@ def test_other_shapes_dtypes_and_scalars_never_give_a_stale_result(bundle):
         assert np.allclose(out, power / power.sum(-1, keepdims=True), atol=1e-6)
 
 
-def test_nothing_is_tuned_where_kernels_are_interpreted(bundle, tmp_path):
-    environment = {**os.environ, "SILO_HOME": str(tmp_path), "SILO_TUNE": "auto"}
-    for words in (["tune", str(EXAMPLES), "--device", "cpu"], ["tune", str(bundle), "--device", "cpu", "--trust"]):
-        made = subprocess.run(
-            [sys.executable, "-m", "silo", *words],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert made.returncode != 0
-        assert "a CPU interprets Pallas kernels" in " ".join((made.stdout + made.stderr).split())
+def test_nothing_is_tuned_where_kernels_are_interpreted(bundle):
+    for words in (["tune", EXAMPLES, "--device", "cpu"], ["tune", bundle, "--device", "cpu", "--trust"]):
+        made = invoke(*words, tune="auto")
+        assert made.exit_code != 0
+        assert "a CPU interprets Pallas kernels" in str(made.exception)

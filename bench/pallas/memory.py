@@ -1,0 +1,115 @@
+"""The estimate of a launch's memory beside what the compiler for TPUs accepts, which needs no TPU but libtpu."""
+# pyright: basic, reportMissingImports=false
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from bench.pallas.memory_kernels import Launch, launches
+from silo.backends.pallas.blocks import blocked_launch
+from silo.backends.pallas.body_memory import body_memory
+from silo.backends.pallas.chips import CHIPS, Chip
+from silo.backends.pallas.export import export_program
+from silo.backends.pallas.libtpu import accept
+from silo.backends.pallas.memory_estimate import estimate
+from silo.backends.pallas.program import make_program
+from silo.core.argument_facts import ArgumentFacts
+from silo.core.config import Config
+from silo.core.decisions import Rejected
+from silo.core.dtypes import dtype
+from silo.core.extents import Extents
+from silo.core.target import Target
+from silo.core.variant import Variant
+from silo.errors import CompileError, ResourceError
+from silo.frozen import replace
+from silo.sources.pallas.definition import pallas
+from silo.sources.pallas.source import PallasSource
+
+__all__ = ["SHARE", "UNSAFE", "Verdict", "counted", "verdict", "verdicts"]
+
+UNSAFE = "accepted and refused by the compiler for memory"
+SHARE = "share of these"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the estimate and the compiler say of one launch. ``compiler`` is ``accepts``, ``memory`` or ``other``."""
+
+    chip: str
+    launch: str
+    fits: bool
+    compiler: str
+    estimated: int
+    said: str = ""
+
+    @property
+    def wrong(self) -> str:
+        """What the estimate has wrong; "" where nothing, or where the compiler refuses for another reason."""
+        if self.fits and self.compiler == "memory":
+            return "accepted, and the compiler refuses it"
+        return "refused, and the compiler accepts it" if not self.fits and self.compiler == "accepts" else ""
+
+
+def verdicts(chips: Iterable[str], count: int, seed: int) -> Iterable[Verdict]:
+    """Of ``count`` launches on each chip, one after the other. RuntimeError where libtpu cannot be used."""
+    for name in chips:
+        for launch in islice(launches(seed, CHIPS[name].vmem_bytes), count):
+            yield verdict(launch, CHIPS[name])
+
+
+def counted(found: Iterable[Verdict]) -> dict[str, Any]:
+    """How many there are of each kind, and what share of those that compile is refused."""
+    kept = Counter((one.fits, one.compiler) for one in found)
+    compiled = kept[True, "accepts"] + kept[False, "accepts"]
+    return {
+        "launches": sum(kept.values()),
+        UNSAFE: kept[True, "memory"],
+        "refused by both": kept[False, "memory"],
+        "compiled": compiled,
+        "refused and compiled": kept[False, "accepts"],
+        SHARE: kept[False, "accepts"] / max(1, compiled),
+        "refused by the compiler for other reasons": kept[True, "other"] + kept[False, "other"],
+    }
+
+
+def verdict(launch: Launch, chip: Chip) -> Verdict:
+    """Of one launch. RuntimeError where libtpu cannot be used."""
+    source = pallas(
+        launch.body, args=launch.args, scratch=launch.scratch, scheme=launch.scheme, grid=launch.grid
+    ).source
+    variant = _variant(source, launch, chip)
+    blocked = blocked_launch(source, variant)
+    report = estimate(blocked, chip)
+    # Of what the estimate refuses the question is whether it compiles where the compiler may have all there is.
+    program = make_program(source, blocked, {}, interpret=False, limit=report.limit if report.fits else chip.vmem_bytes)
+
+    def check(traced: object) -> None:
+        nonlocal report
+        report = estimate(blocked, chip, body_memory(traced))
+
+    try:
+        exported, _ = export_program(program, variant.target, source.name, check)
+        answer = accept(exported, chip, source.name, "")
+    except ResourceError as error:
+        return Verdict(chip.arch, str(launch), report.fits, "memory", report.vmem, str(error).splitlines()[0])
+    except CompileError as error:
+        return Verdict(chip.arch, str(launch), report.fits, "other", report.vmem, str(error)[:300])
+    if isinstance(answer, Rejected):
+        raise RuntimeError(f"the compiler for TPUs is needed: {answer.reason}")  # noqa: TRY004  # no error of a type
+    return Verdict(chip.arch, str(launch), report.fits, "accepts", report.vmem)
+
+
+def _variant(source: PallasSource, launch: Launch, chip: Chip) -> Variant:
+    facts = {
+        name: ArgumentFacts(dtype=dtype(element), is_pointer=True, shape=shape)
+        for name, (shape, element) in launch.arrays.items()
+    }
+    signature, specialization = source.specialize(facts)
+    extents = tuple(sorted((name, Extents(shape)) for name, (shape, _) in launch.arrays.items()))
+    specialization = replace(specialization, extents=extents, grid=(*launch.grid, 1, 1)[:3])
+    target = Target("tpu", chip.arch)
+    return Variant(source.name, source.fingerprint, signature, specialization, Config.of({}), target)
