@@ -34,7 +34,10 @@ CALLS = {
     },
     "GpuModule": {"launch/gpu.py": "code of a device, which a driver runs there"},
     # What makes a kernel of a callable, and who imports the loader that gives it.
-    "LibraryCode": {"launch/loading.py": "load_library_code, which requires consent"},
+    "LibraryCode": {
+        "launch/loading.py": "load_library_code, which requires consent",
+        "backends/pallas/checking/checked_kernel.py": "of the author's own body, which jax interprets",
+    },
     "load_place": {
         "api/machine/device_plugins.py": "device plug-ins, by their entry points",
         "compile/toolchain.py": "compiler plug-ins, by their declarations",

@@ -36,7 +36,7 @@ _OUTSIDE = "Out-of-bounds "
 
 
 class CheckedKernel:
-    """Implements :class:`silo.core.protocols.CheckedKernel`. ``launch`` and ``effects`` are those of the artifact."""
+    """Implements :class:`silo.core.protocols.CheckedKernel`. ``launch`` and ``effects`` are the artifact's."""
 
     def __init__(  # what a launch is made of
         self,
