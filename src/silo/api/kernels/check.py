@@ -33,7 +33,8 @@ def check(
     address, integer division by zero, promises that do not hold (``tl.multiple_of``, ``tl.assume``), failed
     ``tl.device_assert``, loops that do not end. Of a Metal kernel also: races between threads of a threadgroup,
     barriers that not all threads reach, operations between lanes in divergent flow, too much threadgroup memory and
-    pointers of the wrong address space.
+    pointers of the wrong address space. Of a Pallas kernel: races of copies, and results that depend on the order of
+    programs along a parallel axis.
 
     Args:
         kernel: what ``silo.kernel`` or a bundle gave, or a ``@triton.jit`` kernel.

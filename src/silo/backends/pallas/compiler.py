@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from silo.backends.pallas.blocks import BlockedLaunch, blocked_launch
 from silo.backends.pallas.body_memory import body_memory
@@ -27,11 +28,15 @@ from silo.core.signature import Effect
 from silo.core.target import CPU_LEVELS, Target
 from silo.core.values import JSON
 from silo.core.variant import CompileJob, Variant
-from silo.errors import CompileError, SourceError, ToolchainError
+from silo.errors import CompileError, SourceError, ToolchainError, UnsupportedError
 from silo.frozen import replace
 from silo.sources.pallas.argument_spec import Role
 from silo.sources.pallas.installation import jax_version, usable, versions
 from silo.sources.pallas.source import PallasSource
+
+if TYPE_CHECKING:
+    from silo.backends.pallas.checking.checked_kernel import CheckedKernel
+    from silo.core.consent import Consent
 
 __all__ = ["PallasCompiler"]
 
@@ -148,8 +153,28 @@ class PallasCompiler:
             found = accept(pallas.program, chip_named(job.target.arch), job.kernel, pallas.memory_table)
             plan = replace(plan, proof="estimated" if isinstance(found, Rejected) else f"accepted by {found}")
             log += f"{plan.proof}{f': {found.reason}' if isinstance(found, Rejected) else ''}\n{pallas.memory_table}\n"
-        launch = LaunchInfo(job.kernel, _layout(pallas, plan), loader=plan.text)
+        launch = LaunchInfo(job.kernel, _layout(pallas.parameters, plan), loader=plan.text)
         return Compiled(launch, CompiledBlob("jaxexp", pallas.program), log=log)
+
+    def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
+        """Jax's interpreter of TPUs, in several ways. Raises SourceError, CompileError, ToolchainError."""
+        from silo.backends.pallas.checking.checked_kernel import CheckedKernel  # noqa: PLC0415  # for checks alone
+
+        if not isinstance(source, PallasSource):
+            raise SourceError(f"{source.name} is no Pallas source")
+        launch = blocked_launch(source, variant)
+        plan = call_plan(launch, variant.signature, 0)
+        info = LaunchInfo(variant.kernel, _layout(variant.signature.names, plan), loader=plan.text)
+        return CheckedKernel(source, launch, source.constants(variant), plan, info, nan=nan)
+
+    def check_text(
+        self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
+    ) -> CheckedKernel:
+        """Never: what a bundle has of a Pallas kernel is a program without memory, copies and semaphores."""
+        del text, launch, nan, consent
+        raise UnsupportedError(
+            f"{variant.kernel}: a bundle has no text of a Pallas kernel to check; check the Python file"
+        )
 
 
 def _check_blocks(launch: BlockedLaunch, kernel: str, target: Target) -> None:
@@ -180,9 +205,9 @@ def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant, limi
     return make_gpu_program(source, launch, constants, num_warps=warps, num_stages=stages)
 
 
-def _layout(job: PallasJob, plan: CallPlan) -> tuple[LayoutSlot, ...]:
+def _layout(parameters: Sequence[str], plan: CallPlan) -> tuple[LayoutSlot, ...]:
     """The parameters that the program gets, in the kernel's order: for those who look at it, the plan says the rest."""
     found: dict[int, AbiType] = {}
     for one in (*plan.operands, *plan.results):
         found[one.parameter] = AbiType.POINTER if isinstance(one, PlannedArray) else AbiType(one.dtype.short)
-    return tuple(LayoutSlot(job.parameters[place], found[place]) for place in sorted(found))
+    return tuple(LayoutSlot(parameters[place], found[place]) for place in sorted(found))

@@ -77,6 +77,13 @@ def test_the_cases_are_right_on_the_cpu_without_the_source_and_without_pallas(bu
     assert made.stdout.count("ok") >= len(KERNELS)
 
 
+def test_checks_find_nothing_in_them():
+    checked = ("matmul_fori", "matmul_pipeline", "ragged", "gather")  # copies, pipelines, pads, prefetched indices
+    done = invoke("run", "--check", EXAMPLES, *(word for name in checked for word in ("-k", name)))
+    assert done.exit_code == 0, done.output
+    assert done.output.count("ok") == len(checked)
+
+
 def test_other_shapes_dtypes_and_scalars_never_give_a_stale_result(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES.parent))
     import pallas_kernels
