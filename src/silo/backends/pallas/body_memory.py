@@ -17,6 +17,7 @@ from silo.sources.pallas.element_types import dtype_of
 __all__ = ["body_memory"]
 
 _REGISTERS = 64 * 8 * 128 * 4  # bytes: values that fit there take no memory
+_WORD = 4
 _SCOPED = "run_scoped"
 _CALLED = "pallas_call"
 _READS = frozenset({"get", "load", "masked_load"})
@@ -90,9 +91,11 @@ def _peaks(jaxpr: Any) -> Iterator[tuple[int, tuple[int, ...], DType]]:  # noqa:
         held: list[tuple[int, tuple[int, ...], DType]] = []
         if name in _PRODUCTS and _length(equation) > _PASS:
             # A sum of several products, and a quarter of it again while they are added. Where it goes straight to
-            # memory they are added up there.
+            # memory they are added up there; and of products of words, each of which takes several passes, next to
+            # nothing waits.
             several = [one for one in equation.outvars if readers.get(id(one), _WRITES) - _WRITES]
-            held += [(size[0] + size[0] // 4, *size[1:]) for one in several if (size := _size(one.aval))]
+            share = 1 / 16 if equation.invars[0].aval.dtype.itemsize >= _WORD else 5 / 4
+            held += [(int(size[0] * share), *size[1:]) for one in several if (size := _size(one.aval))]
         if name in _PRODUCTS or name.startswith(_REDUCING):
             before = [equations[one] for one in sources[place] if equations[one].primitive.name not in _MADE_AGAIN]
             later = [one for other in before for one in other.outvars if last.get(id(one), -1) > place]

@@ -17,6 +17,7 @@ from silo.backends.pallas.libtpu import LIBTPU, accept, libtpu_version
 from silo.backends.pallas.memory_estimate import estimate, require_memory
 from silo.backends.pallas.notices import Notices
 from silo.backends.pallas.program import Program, make_program
+from silo.backends.pallas.tpu_rules import blocks_for_tpus
 from silo.compile.identity import code_digest
 from silo.core.code_facts import CodeFacts, Lowered
 from silo.core.compiled import Compiled, CompiledBlob
@@ -106,6 +107,8 @@ class PallasCompiler:
         limit: int | None = None
         memory: JSON = None
         chip = chip_named(target.arch) if target.kind == "tpu" else None
+        if target.kind != "cuda":
+            _check_blocks(launch, variant.kernel, target)
         if chip is not None:
             report = estimate(launch, chip)
             require_memory(report, variant.kernel)  # before the body is traced
@@ -172,6 +175,18 @@ class PallasCompiler:
         raise UnsupportedError(
             f"{variant.kernel}: a bundle has no text of a Pallas kernel to check; check the Python file"
         )
+
+
+def _check_blocks(launch: BlockedLaunch, kernel: str, target: Target) -> None:
+    """CompileError for blocks that no TPU takes; on a CPU, which interprets them all the same, that is said once."""
+    decision = blocks_for_tpus(launch)
+    if not isinstance(decision, Rejected):
+        return
+    if target.kind == "tpu":
+        raise CompileError(f"{kernel} for {target}: {decision.reason}")
+    _said.once(
+        f"{kernel} {decision.reason}", f"{kernel} runs on this CPU alone, for no TPU takes it: {decision.reason}"
+    )
 
 
 def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant, limit: int | None) -> Program:

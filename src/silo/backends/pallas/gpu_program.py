@@ -6,8 +6,9 @@ jax says that it will remove this lowering; Mosaic GPU, which stays, takes kerne
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import product
 from typing import Any, cast
@@ -144,15 +145,23 @@ def make_gpu_program(
     return Program(function, structs, tuple(struct(one, one.shape) for one in outputs))
 
 
-def on_gpu() -> AbstractContextManager[Any]:
-    """Within the block what is traced is for an NVIDIA GPU, though there is none. The program is the same for each."""
+@contextmanager
+def on_gpu() -> Generator[None]:
+    """Within the block what is traced is for an NVIDIA GPU, though there is none. The program is the same for each.
+
+    What jax says of the end of its lowering to Triton the compiler says itself; it is an error where a process makes
+    warnings errors.
+    """
     sharding = jax_module("jax.sharding")
-    if "platform" not in sharding.AbstractDevice.__init__.__code__.co_varnames:
-        return nullcontext()  # jax 0.10 asks nothing of the device
-    device = sharding.AbstractDevice(device_kind="NVIDIA H100 80GB HBM3", num_cores=132, platform="gpu")
-    return sharding.use_abstract_mesh(
-        sharding.AbstractMesh((1,), ("_",), (sharding.AxisType.Auto,), abstract_device=device)
-    )
+    held: Any = nullcontext()  # jax 0.10 asks nothing of the device
+    if "platform" in sharding.AbstractDevice.__init__.__code__.co_varnames:
+        device = sharding.AbstractDevice(device_kind="NVIDIA H100 80GB HBM3", num_cores=132, platform="gpu")
+        held = sharding.use_abstract_mesh(
+            sharding.AbstractMesh((1,), ("_",), (sharding.AxisType.Auto,), abstract_device=device)
+        )
+    with warnings.catch_warnings(), held:
+        warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
+        yield
 
 
 def _index_of(source: PallasSource, name: str, index: Any) -> Any:  # noqa: ANN401

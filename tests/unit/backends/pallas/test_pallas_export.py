@@ -124,15 +124,6 @@ def test_elements_of_every_width(name):
     assert np.array_equal(found, x + x)
 
 
-def test_a_block_that_no_tpu_has_is_refused_with_the_reason():
-    block = ArgSpec(block=(8, 100), dims=(0, 1))
-    written = ArgSpec(block=(8, 100), dims=(0, 1), role="out")
-    source = source_of(bodies.add_body, args=[block, block, written])
-    shapes = dict.fromkeys(("x", "y", "out"), (32, 200))
-    with pytest.raises(CompileError, match="divisible by 8 and 128"):
-        PallasCompiler().lower(source, variant_of(source, shapes, (4, 2)))
-
-
 def test_constants_may_be_dtypes_and_functions():
     source = source_of(bodies.kinds_body, args=[ROWS, OUT])
     x = normal(8, 128)
