@@ -125,3 +125,23 @@ PALLAS_VENV="$ROOT/.venv-pallas"
 ensure_pallas() {
   ensure_beside "$PALLAS_VENV" "$VENV" "jax==$JAX" "jaxlib==$JAX" "flatbuffers>=24.3" "opt_einsum>=3.4,<4" "scipy>=1.14,<2" "absl-py>=2,<3" "libtpu==$LIBTPU"
 }
+
+# Clang for Metal kernels on the CPU. Only a run of CI as root has it installed, where apt knows one: people are told.
+CLANGS="clang-19 clang-20 clang-18 clang-17 clang-16"
+find_clang() { "$PY" -c 'from silo.backends.metal.clang import find_clang; print(find_clang().version)' 2>&1; }
+ensure_clang() {
+  local known package
+  find_clang >/dev/null && return
+  [ -n "${CI:-}${SILO_TEST_INSTALL:-}" ] && [ "$(id -u)" = 0 ] && command -v apt-get apt-cache >/dev/null || return 1
+  timeout 90 apt-get update -qq >/dev/null 2>&1 || say "apt-get update failed: what it knew before has to do"
+  known=" $(apt-cache pkgnames clang- | tr '\n' ' ')"
+  for package in $CLANGS; do
+    case $known in *" $package "*) ;; *) continue ;; esac
+    say "installing $package for the tests of Metal kernels"
+    DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq --no-install-recommends "$package" >/dev/null 2>&1 || return 1
+    find_clang >/dev/null
+    return
+  done
+  return 1
+}
+why_no_clang() { find_clang | tail -n 1; }

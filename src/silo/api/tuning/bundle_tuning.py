@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -46,17 +47,17 @@ __all__ = ["tune_bundle"]
 def _benches(
     kernel: BundledKernel,
     case: PreparedCase,
+    kinds: AbstractSet[str],
     devices: Sequence[Device],
     code_of: Callable[[Artifact], VouchedCode],
 ) -> list[Bench]:
-    """Where the variants for one case run; the first of ``devices`` has its arrays."""
+    """Where the variants for one case run, whose blobs have these kinds; the first of ``devices`` has its arrays."""
     facts = devices[0].facts()
 
     def at(config: Config, artifact: Artifact) -> tuple[int, ...]:
         values = {**artifact.variant.specialization.constant_values, **config.as_dict()}
         return grid_at(case.grid or kernel.contents.grid, None, case.arguments, values, facts)
 
-    kinds = {one.artifact.blob.kind for one in kernel.contents.variants}
     if reason := why_unmeasured(kinds, devices[0].target.kind):
         raise TuneError(f"{kernel.name} is not measured on {devices[0].target}: {reason}")
     in_library = any(loader_of(kind) is not None for kind in kinds)
@@ -147,6 +148,7 @@ def _tune_case(
     benches = _benches(
         kernel,
         case,
+        {one.artifact.blob.kind for one in rivals},  # of other devices' variants a library may run the code
         (device, *limits.devices),
         lambda artifact: kernel.code(variants[artifact.variant.config.order_key]),
     )
