@@ -80,6 +80,21 @@ def test_add_in_the_caller_s_memory(add, name, caplog):
     assert not copies(caplog)  # jax wrote where it was told to
 
 
+@pytest.mark.skipif(torch.cuda.get_device_capability() != (9, 0), reason="Mosaic GPU is exported for sm_90")
+def test_kernels_of_mosaic_gpu(caplog):
+    add = silo.pallas(bodies.mosaic_add_body, grid=(8,), space={"BLOCK": [1024]}, **bodies.MOSAIC_ADD)
+    x, y = torch.randn(8192, device="cuda"), torch.randn(8192, device="cuda")
+    out = torch.zeros_like(x)
+    for a in (2.0, 0.5):
+        with caplog.at_level(logging.WARNING, "silo"):
+            add(x, y, out, a)
+        assert torch.equal(out, x + y * a)
+    assert not copies(caplog)
+    copy = silo.pallas(bodies.mosaic_copy_body, grid=(8,), **bodies.MOSAIC_COPY)
+    square = torch.randn(512, 128, device="cuda")
+    assert torch.equal(copy(square), square + 1)
+
+
 def test_a_ragged_end_is_copied_and_right(add):
     x, y = torch.randn(5000, device="cuda"), torch.randn(5000, device="cuda")
     out = torch.zeros(6000, device="cuda")

@@ -40,7 +40,7 @@ def test_waiting(store, what):
     assert run(store, what) == (0, "")
 
 
-@pytest.mark.parametrize("threads", ["1", "2", "8"])
+@pytest.mark.parametrize("threads", ["1", "8"])
 def test_more_programs_wait_than_may_run_at_once(store, threads):
     """The pool's own threads count: 8 of them are not let in where 3 programs may run."""
     assert run(store, "stuck", SILO_THREADS=threads, SILO_PROGRAMS_AT_ONCE="3") == (0, "")

@@ -119,3 +119,30 @@ def scoped_body(x, out):
 
     for rows in (512, 1536):
         pl.run_scoped(move, pltpu.VMEM((rows, 1024), x.dtype), pltpu.SemaphoreType.DMA(()))
+
+
+def mosaic_add_body(x, y, out, a, *, BLOCK):
+    """out = x + a y by a grid of programs, each over its own part."""
+    part = pl.ds(jax.lax.axis_index("x") * BLOCK, BLOCK)
+    out[part] = x[part] + y[part] * a
+
+
+def mosaic_copy_body(x, out, held, arrived):
+    """out = x + 1, block by block through shared memory."""
+    from jax.experimental.pallas import mosaic_gpu  # not of every jax on every machine
+
+    rows = pl.ds(jax.lax.axis_index("x") * held.shape[0], held.shape[0])
+    mosaic_gpu.copy_gmem_to_smem(x.at[rows], held, arrived)
+    mosaic_gpu.barrier_wait(arrived)
+    held[...] = held[...] + 1
+    mosaic_gpu.commit_smem()
+    mosaic_gpu.copy_smem_to_gmem(held, out.at[rows])
+    mosaic_gpu.wait_smem_to_gmem(0)
+
+
+MOSAIC_ADD = {"args": [ArgSpec(), ArgSpec(), ArgSpec(role="out", shape="x"), "fp32"], "scheme": "mosaic_gpu"}
+MOSAIC_COPY = {
+    "args": [ArgSpec(), ArgSpec(role="out", shape="x")],
+    "scheme": "mosaic_gpu",
+    "scratch": [Scratch("smem", (64, 128), "x"), Scratch("barrier")],
+}

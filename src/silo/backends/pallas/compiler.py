@@ -15,6 +15,7 @@ from silo.backends.pallas.gpu_program import make_gpu_program
 from silo.backends.pallas.job import PallasJob
 from silo.backends.pallas.libtpu import LIBTPU, accept, libtpu_version
 from silo.backends.pallas.memory_estimate import estimate, require_memory
+from silo.backends.pallas.mosaic_program import make_mosaic_program
 from silo.backends.pallas.notices import Notices
 from silo.backends.pallas.program import Program, make_program
 from silo.backends.pallas.tpu_rules import blocks_for_tpus
@@ -30,7 +31,7 @@ from silo.core.values import JSON
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError, ToolchainError, UnsupportedError
 from silo.frozen import replace
-from silo.sources.pallas.argument_spec import Role
+from silo.sources.pallas.argument_spec import Role, Scheme
 from silo.sources.pallas.installation import jax_version, usable, versions
 from silo.sources.pallas.source import PallasSource
 
@@ -107,7 +108,7 @@ class PallasCompiler:
         limit: int | None = None
         memory: JSON = None
         chip = chip_named(target.arch) if target.kind == "tpu" else None
-        if target.kind != "cuda":
+        if launch.scheme is not Scheme.MOSAIC_GPU and target.kind != "cuda":
             _check_blocks(launch, variant.kernel, target)
         if chip is not None:
             report = estimate(launch, chip)
@@ -197,6 +198,8 @@ def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant, limi
     warps, stages = options["num_warps"], options["num_stages"]
     assert isinstance(warps, int)  # as the option is declared
     assert isinstance(stages, int)
+    if launch.scheme is Scheme.MOSAIC_GPU:
+        return make_mosaic_program(source, launch, constants, variant.target, num_warps=warps)
     _said.once(
         f"{variant.kernel} on cuda",
         f"{variant.kernel} is compiled for NVIDIA's GPUs by jax's lowering to Triton, which jax says it will remove, "

@@ -9,7 +9,7 @@ from traceback import walk_tb
 from typing import Any
 
 from silo.backends.pallas.chips import INTERPRETED_CHIP, chip_named
-from silo.backends.pallas.gpu_program import CUSTOM_CALL, on_gpu
+from silo.backends.pallas.gpu_program import on_gpu
 from silo.backends.pallas.program import Program
 from silo.core.target import Target
 from silo.errors import CompileError, SiloError
@@ -29,7 +29,7 @@ def export_program(
     """
     jax, export = jax_module(), jax_module("jax.export")
     chip = target.arch if target.kind == "tpu" else INTERPRETED_CHIP
-    checks = [export.DisabledSafetyCheck.custom_call(CUSTOM_CALL)] if target.kind == "cuda" else []
+    checks = [export.DisabledSafetyCheck.custom_call(program.custom_call)] if program.custom_call else []
     with held_settings(), on_gpu() if target.kind == "cuda" else on_chip(chip):
         try:
             function = jax.jit(program.function)
@@ -75,9 +75,13 @@ def held_settings() -> Generator[None]:
         held.enter_context(jax.numpy_rank_promotion("allow"))
         held.enter_context(jax.threefry_partitionable(True))  # noqa: FBT003
         held.enter_context(jax.default_prng_impl("threefry2x32"))
-        was = jax.config.jax_traceback_in_locations_limit
-        jax.config.update("jax_traceback_in_locations_limit", 0)
-        held.callback(jax.config.update, "jax_traceback_in_locations_limit", was)
+        # Mosaic GPU has a line of the author's in any case, of a file whose name is cut off by the second.
+        for name, value in (
+            ("jax_traceback_in_locations_limit", 0),
+            ("jax_hlo_source_file_canonicalization_regex", ".*"),
+        ):
+            held.callback(jax.config.update, name, getattr(jax.config, name))
+            jax.config.update(name, value)
         yield
 
 

@@ -89,7 +89,8 @@ def make_gpu_program(
     decision = lowers_to_triton(launch, maps)
     if isinstance(decision, Rejected):
         raise CompileError(
-            f"{launch.kernel} for NVIDIA's GPUs: {decision.reason}; compile it for a TPU, or write one of Mosaic GPU"
+            f"{launch.kernel} for NVIDIA's GPUs: {decision.reason}; compile it for a TPU, or write one of Mosaic GPU "
+            '(scheme="mosaic_gpu")'
         )
     jnp = jax.numpy
     # Triton's blocks have no end within: an array is made as long as its blocks together.
@@ -142,7 +143,7 @@ def make_gpu_program(
         jax.ShapeDtypeStruct((1,), jax_dtype(one.operand)) if isinstance(one, PassedScalar) else struct(one, one.shape)
         for one in operands
     )
-    return Program(function, structs, tuple(struct(one, one.shape) for one in outputs))
+    return Program(function, structs, tuple(struct(one, one.shape) for one in outputs), CUSTOM_CALL)
 
 
 @contextmanager

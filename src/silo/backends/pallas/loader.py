@@ -8,6 +8,7 @@ from silo.backends.pallas.bridge import Arrays
 from silo.backends.pallas.call_plan import CallPlan
 from silo.backends.pallas.gpu_call import GpuCall
 from silo.backends.pallas.host_call import HostCall
+from silo.backends.pallas.mosaic_program import MOSAIC_CALL
 from silo.core.decisions import Rejected
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device, LibraryCall
@@ -43,6 +44,8 @@ def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> L
         raise DeviceError(
             f"{name}: jax {jax_version()} does not load its code: {type(error).__name__}: {error}"
         ) from error
+    if any(one.is_custom_call() == MOSAIC_CALL for one in exported.disabled_safety_checks):
+        jax_module("jax.experimental.mosaic.gpu")  # finds the library that its kernels call
     kind = device.target.kind
     if kind not in exported.platforms:
         raise DeviceError(f"{name}: its code is for {', '.join(exported.platforms)}, not for {kind}")

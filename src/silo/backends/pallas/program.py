@@ -10,8 +10,9 @@ from typing import Any, cast
 from silo.backends.pallas.blocks import BlockedArray, BlockedLaunch, PassedScalar
 from silo.core.dtypes import DType
 from silo.core.values import FunctionValue, Value
+from silo.errors import CompileError
 from silo.sources.functions import recall
-from silo.sources.pallas.argument_spec import Dim, MemorySpace, Role, ScratchKind
+from silo.sources.pallas.argument_spec import Dim, MemorySpace, Role, Scheme, ScratchKind
 from silo.sources.pallas.installation import jax_module
 from silo.sources.pallas.source import PallasSource
 
@@ -31,11 +32,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """``function`` takes arrays like ``operands`` (of their shapes and dtypes), and gives a tuple like ``results``."""
+    """``function`` takes arrays like ``operands`` (of their shapes and dtypes), and gives a tuple like ``results``.
+
+    ``custom_call`` names what it calls that jax gives no promise for, as exports have to say.
+    """
 
     function: Callable[..., Any]
     operands: tuple[Any, ...]
     results: tuple[Any, ...]
+    custom_call: str = ""
 
 
 def make_program(
@@ -49,7 +54,12 @@ def make_program(
     Raises:
         ToolchainError: no usable jax.
         SourceError: the author's mistake.
+        CompileError: the kernel is none of a TPU's.
     """
+    if launch.scheme is Scheme.MOSAIC_GPU:
+        raise CompileError(
+            f'{launch.kernel}: scheme="mosaic_gpu" is for NVIDIA\'s GPUs: no TPU has them, and none is interpreted'
+        )
     jax, pl, pltpu = jax_module(), jax_module("jax.experimental.pallas"), jax_module("jax.experimental.pallas.tpu")
     jnp = jax.numpy
 

@@ -44,6 +44,7 @@ class Scheme(Enum):
     DEFAULT = "default"  # blocks, one program of the grid after the other
     PIPELINE = "pipeline"  # arrays in HBM, over which it runs ``emit_pipeline``
     FORI = "fori"  # arrays in HBM, which it copies itself, with semaphores
+    MOSAIC_GPU = "mosaic_gpu"  # of an NVIDIA GPU: arrays in its memory, which it copies itself, with barriers
 
 
 class ScratchKind(Enum):

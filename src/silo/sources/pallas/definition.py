@@ -39,7 +39,7 @@ def pallas(
     body: Callable[..., object],
     *,
     args: Sequence[ArgSpec | str | None] | Mapping[str, ArgSpec | str | None],
-    scheme: Literal["default", "pipeline", "fori"] = "default",
+    scheme: Literal["default", "pipeline", "fori", "mosaic_gpu"] = "default",
     scratch: Sequence[Scratch] = (),
     dimension_semantics: Sequence[str] | None = None,
     vmem_limit_bytes: int | None = None,
@@ -58,7 +58,8 @@ def pallas(
             its dtype (``"fp32"``, ``"i32"``), nothing where each call says it; ``"constexpr"``. A scalar reaches the
             body as a value that a call passes: another one compiles nothing.
         scheme: ``default``: the body sees blocks. ``pipeline`` and ``fori``: arrays without a block stay in HBM, and
-            the body runs ``pltpu.emit_pipeline`` over them, or copies itself.
+            the body runs ``pltpu.emit_pipeline`` over them, or copies itself. ``mosaic_gpu``: the body is one of
+            ``plgpu.kernel``, for NVIDIA's GPUs alone; the axes of its grid are x, y and z.
         scratch: memory and semaphores, for the last parameters of the body.
         dimension_semantics: ``parallel`` or ``arbitrary`` for each axis of the grid: an axis whose programs may run
             in any order, on several cores. Arbitrary by default.

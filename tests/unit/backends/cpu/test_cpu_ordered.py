@@ -411,6 +411,7 @@ def sorted_rows(x, out, WIDTH: tl.constexpr, DESCENDING: tl.constexpr):
     ("width", "dtype"), [(2, "float32"), (32, "float32"), (2, "int64"), (8, "int64"), (2, "float16"), (8, "float16")]
 )
 def test_sorts_of_rows(mode, width, dtype):
+    width = min(width, 16) if mode == "reference" else width
     x = (normal(2, width) * 100).astype(dtype)
     x[0, -1] = x[0, 0]
     for descending in (False, True):

@@ -1,5 +1,7 @@
 """Programs for NVIDIA's GPUs, exported without one; that they run is tested where there is a GPU."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -79,6 +81,59 @@ def test_a_config_s_warps_are_in_the_program():
     arguments = dict.fromkeys(("x", "y", "out"), (16, 128))
     assert program(source, arguments, (2,)) != program(source, arguments, (2,), config={"num_warps": 8})
     assert PallasCompiler().accepts("pallas", Target.parse("cuda:sm_90"))
+
+
+def mosaic(body, said, arguments, grid=(8,), target="cuda:sm_90", config=None):
+    source = source_of(body, **said)
+    return PallasJob.from_job(
+        PallasCompiler().lower(source, variant_of(source, arguments, grid, config, target)).job
+    ).program
+
+
+def test_a_kernel_of_mosaic_gpu_is_exported_without_one():
+    pytest.importorskip("absl", reason="Mosaic GPU needs absl-py")
+    arguments = {"x": (8192,), "y": (8192,), "out": (8192,), "a": 2.0}
+    found = mosaic(bodies.mosaic_add_body, bodies.MOSAIC_ADD, arguments, config={"BLOCK": 1024})
+    exported = jax.export.deserialize(bytearray(found))
+    assert exported.platforms == ("cuda",)
+    assert [one.shape for one in exported.in_avals] == [(1,), (8192,), (8192,)]
+    assert "@mosaic_gpu_v2" in exported.mlir_module()
+    for word in (b"pallas_kernels_for_tests", b"/" + Path(bodies.__file__).parts[1].encode() + b"/"):
+        assert word not in found
+    shapes = {"x": (512, 128), "out": (512, 128)}
+    found = mosaic(bodies.mosaic_copy_body, bodies.MOSAIC_COPY, shapes)
+    assert b"mosaic_gpu_v2" in found
+    if jax.__version_info__[:2] != (0, 11):  # which counts such kernels in a process
+        assert found == mosaic(bodies.mosaic_copy_body, bodies.MOSAIC_COPY, shapes)
+    assert found != mosaic(bodies.mosaic_copy_body, bodies.MOSAIC_COPY, shapes, config={"num_warps": 8})
+
+
+HBM, WRITTEN = ArgSpec(), ArgSpec(role="out")
+
+
+@pytest.mark.parametrize(
+    ("said", "target", "config", "words"),
+    [
+        ({}, "tpu:v5e", {}, "is for NVIDIA's GPUs"),
+        ({}, "cpu:x86-64-v3", {}, "is for NVIDIA's GPUs"),
+        ({}, "cuda:sm_80", {}, "exports Mosaic GPU for sm_90 alone"),
+        ({}, "cuda:sm_90", {"num_warps": 6}, "a group of 4 warps"),
+        ({"args": [ROWS, WRITTEN]}, "cuda:sm_90", {}, "x has blocks"),
+        ({"args": [HBM, ArgSpec(role="inout")]}, "cuda:sm_90", {}, "out is read and written"),
+        ({"scratch": [Scratch("vmem", (8, 128)), Scratch("barrier")]}, "cuda:sm_90", {}, "of the kind vmem"),
+    ],
+)
+def test_what_is_no_kernel_of_mosaic_gpu_is_refused(said, target, config, words):
+    with pytest.raises(CompileError) as caught:
+        mosaic(
+            bodies.mosaic_copy_body,
+            bodies.MOSAIC_COPY | said,
+            {"x": (512, 128), "out": (512, 128)},
+            (8,),
+            target,
+            config,
+        )
+    assert words in str(caught.value)
 
 
 class FakeGpu:
