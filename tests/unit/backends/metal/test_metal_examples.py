@@ -17,6 +17,7 @@ from silo.backends.metal.job import EmulatorJob
 from silo.cli.main import app
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
+from silo.core.signature import ParameterKind
 from silo.core.target import Target
 from silo.core.variant import Variant
 
@@ -105,6 +106,7 @@ def test_clang_takes_an_example_for_another_machine(name, monkeypatch, tmp_path)
     facts = {
         one.name: ArgumentFacts(64) if one.name in scalars else ArgumentFacts.array("float32", 64)
         for one in source.signature.parameters
+        if one.kind is not ParameterKind.CONSTEXPR
     }
     signature, specialization = source.specialize(facts)
     config = Config.of({"add": {"THREADS": 128}, "matmul": {"DEPTH": 32}}[name])
