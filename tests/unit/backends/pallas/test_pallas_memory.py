@@ -46,6 +46,7 @@ def report(block, chip="v5e", grid=(4,), dtype="fp32", role="out", scratch=(), w
         ({"block": (64, 20, 256), "dtype": "i8"}, "v4", 9 * MIB // 4),
         ({"block": (256, 1, 256), "dtype": "i8"}, "v4", 3 * MIB // 2),
         ({"block": (256, 2, 256), "dtype": "bf16"}, "v4", 3 * MIB // 2),
+        ({"block": (65536,), "dtype": "bf16"}, "v5e", 3 * MIB // 4),
         ({"block": (65536,)}, "v5e", 3 * MIB // 2),
         ({"block": (64, 1, 128)}, "v6e", 192 << 10),
         ({"block": (256, 256), "buffers": 1}, "v5e", 3 * MIB // 4),
