@@ -96,6 +96,22 @@ class Arrays:
                 f"{self.name(one)}.detach(), or call the kernel under torch.no_grad()"
             )
 
+    def check_written(self, one: PlannedArray, array: Any) -> None:  # noqa: ANN401
+        """Whether each element of an array that is written has memory of its own; after :meth:`check`.
+
+        Raises:
+            ArgumentError: an expanded or broadcast array, of which one element would get what several are.
+        """
+        if is_torch(array):
+            strides = () if array.is_contiguous() else array.stride()
+        else:
+            strides: Any = getattr(array, "strides", None) or ()
+        if 0 in strides and any(not step and size > 1 for step, size in zip(strides, one.shape, strict=True)):
+            raise ArgumentError(
+                f"{self._kernel}: {self.name(one)} is written, and several of its elements are one in memory (an "
+                "expanded array): pass a copy that has all of them"
+            )
+
     def take(self, one: PlannedArray, array: Any) -> Any:  # noqa: ANN401
         """An operand: a view where jax can have one, else a copy."""
         if isinstance(array, self._array_type):

@@ -62,6 +62,9 @@ class GpuCall:
                 self._arrays.check(one, value)
                 passed[one.parameter], span = self._take(one, value, waits)
                 spans.append((one.parameter, span))
+        for one in plan.results:
+            if (value := arguments[one.parameter]) is not None:
+                self._arrays.check_written(one, value)
         donated = donated_results(
             [None if self._kept(arguments[one.parameter]) else one.parameter for one in plan.results], spans
         )

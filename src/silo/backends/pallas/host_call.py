@@ -44,6 +44,7 @@ class HostCall:
         for one in plan.results:
             if (value := arguments[one.parameter]) is not None:
                 arrays.check(one, value)
+                arrays.check_written(one, value)
         results = self._run(*given)
         made: list[Any] = []
         for result in results:

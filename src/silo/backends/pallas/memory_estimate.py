@@ -156,10 +156,13 @@ def tiled_bytes(shape: Sequence[int], element: DType) -> int:
     width = _WORD if element.kind is DTypeKind.BOOL else element.itemsize
     if not shape:
         return _LANES * _WORD
-    *outer, rows, lanes = (1, *shape)
-    # Eight rows whatever their width, for narrow elements lie beside each other; a short axis has a smaller tile, of a
-    # power of two.
-    tile = min(_SUBLANES, 1 << (rows - 1).bit_length())
+    if len(shape) == 1:
+        words = _LANES * _WORD // width
+        return -(-shape[0] // words) * words * width
+    *outer, rows, lanes = shape
+    # Eight rows whatever their width, for narrow elements lie in one word with those of the rows below; a short axis
+    # has a smaller tile, of a power of two, and no less than fills a word.
+    tile = max(_WORD // width, min(_SUBLANES, 1 << (rows - 1).bit_length()))
     size = -(-rows // tile) * tile * -(-lanes // _LANES) * _LANES
     for axis in outer:
         size *= axis

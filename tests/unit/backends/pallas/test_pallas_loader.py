@@ -90,6 +90,33 @@ def test_results_reach_strided_arrays_of_the_caller(bump, caplog, monkeypatch):
     assert np.allclose(host, wanted)
 
 
+def test_an_array_whose_elements_are_one_in_memory_is_read_and_never_written(bump):
+    x, y = normal(16, 1).expand(16, 128), normal(16, 128)
+    wanted = y + x
+    bump(x, y)
+    assert torch.allclose(y, wanted)
+    several = np.lib.stride_tricks.as_strided(np.zeros(128, np.float32), (16, 128), (0, 4))
+    for written in (torch.zeros(16, 1).expand(16, 128), several):
+        with pytest.raises(ArgumentError, match="y is written, and several of its elements are one in memory"):
+            bump(y, written)
+    assert not several.any()
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "int8", "uint8"])
+@pytest.mark.parametrize("library", ["torch", "numpy"])
+def test_narrow_elements_are_written_in_place_whatever_the_strides(bump, name, library):
+    whole = torch.arange(16 * 256).reshape(16, 256).remainder(4).to(getattr(torch, name))
+    x, wanted = whole[:, ::2].contiguous(), whole.float()
+    wanted[:, ::2] *= 2
+    if library == "numpy":
+        host, read = (one.float().numpy().astype(getattr(ml_dtypes, name, name)) for one in (whole, x))
+        bump(read, host[:, ::2])
+        assert np.array_equal(host.astype("float32"), wanted.numpy())
+        return
+    bump(x, whole[:, ::2])
+    assert torch.equal(whole.float(), wanted)
+
+
 def test_an_array_at_any_address_and_two_arguments_of_one_memory(add):
     memory = normal(16 * 128 + 1)
     x = memory[1:].view(16, 128)
