@@ -1,4 +1,4 @@
-"""Metal kernels with a fault each, for checks: four of each kind. The line that is wrong ends with ``// here``."""
+"""Metal kernels with a fault each, for checks: four of each kind. A line that is wrong ends with ``// here``."""
 
 from __future__ import annotations
 
@@ -485,4 +485,78 @@ _SPACES = [
         _ONE,
     ),
 ]
-FAULTS: tuple[MetalFault, ...] = (*_RACES, *_BOUNDS, *_UNSET, *_BARRIERS, *_LANES, *_TOO_MUCH, *_SPACES)
+_ATOMICS = [
+    MetalFault(
+        "atomics",
+        "beyond a threadgroup array, by one thread",
+        _kernel(
+            _XO,
+            "  threadgroup atomic_uint s[64];\n  for (uint i = t; i <= 64; i += 64)\n"
+            "    atomic_store_explicit(&s[i], 0u, memory_order_relaxed); // here\n  o[t] = x[t];\n",
+        ),
+        "out of bounds",
+        "s",
+        _ONE,
+    ),
+    MetalFault(
+        "atomics",
+        "beyond device memory",
+        _kernel(
+            "device const float* x [[buffer(0)]], device atomic_uint* o [[buffer(1)]]",
+            "  atomic_fetch_add_explicit(&o[uint(x[t]) + 60], 1u, memory_order_relaxed); // here\n",
+        ),
+        "out of bounds",
+        "o",
+        _ONE,
+    ),
+    MetalFault(
+        "atomics",
+        "counts that begin with nothing, and are set to zero too late",
+        _kernel(
+            _XO,
+            "  threadgroup atomic_uint s[64];\n  atomic_store_explicit(&s[t], 0u, memory_order_relaxed);\n"
+            "  atomic_fetch_add_explicit(&s[63 - t], 1u, memory_order_relaxed); // here\n"
+            f"  {_BARRIER}\n  o[t] = x[t] + atomic_load_explicit(&s[t], memory_order_relaxed);\n",
+        ),
+        "uninitialized",
+        "s",
+        _ONE,
+    ),
+    MetalFault(
+        "atomics",
+        "counts of an array that the caller says is empty",
+        _kernel(
+            "device const float* x [[buffer(0)]], device atomic_uint* o [[buffer(1)]]",
+            "  atomic_fetch_add_explicit(&o[uint(x[t])], 1u, memory_order_relaxed); // here\n",
+        ),
+        "uninitialized",
+        "o",
+        _ONE,
+        uninitialized=("o",),
+    ),
+]
+_NEAR = [
+    MetalFault(
+        "bounds of threadgroup memory",
+        "by a pointer, and by the first thread alone",
+        _kernel(
+            _XO,
+            f"  threadgroup float s[64];\n  threadgroup float* p = s;\n  p[t] = x[t];\n  {_BARRIER}\n"
+            "  o[t] = t == 0 ? p[t + 64] : p[t]; // here\n",
+        ),
+        "out of bounds",
+        "s",
+        _ONE,
+    ),
+]
+FAULTS: tuple[MetalFault, ...] = (
+    *_RACES,
+    *_BOUNDS,
+    *_UNSET,
+    *_BARRIERS,
+    *_LANES,
+    *_TOO_MUCH,
+    *_SPACES,
+    *_ATOMICS,
+    *_NEAR,
+)

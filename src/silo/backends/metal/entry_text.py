@@ -91,7 +91,7 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
         f"    void *context) {{\n"
         f"{held}{cut}"
         f"  const auto thread_body = [=](const auto &at) {{\n"
-        f"    [[clang::always_inline]] ::{job.function}({passed});\n"
+        f"    SILO_METAL_INLINED ::{job.function}({passed});\n"
         f"  }};\n"
         f"  return silo_metal::{run}<{x}, {y}, {z}, {'true' if job.cut else 'false'}>(\n"
         f"      thread_body, grid, {threads}, begin, end, scratch, context{own_stack});\n"

@@ -87,6 +87,30 @@ def test_a_kernel_without_faults_has_none_in_any_schedule() -> None:
     np.testing.assert_allclose(out, np.repeat(x.sum(axis=1)[:, None], 96, axis=1), rtol=1e-3, atol=1e-3)
 
 
+ATOMICS = """#include <metal_stdlib>
+using namespace metal;
+kernel void k(device const float* x [[buffer(0)]], device atomic_uint* o [[buffer(1)]],
+    uint t [[thread_index_in_threadgroup]]) {
+  threadgroup atomic_uint s[64];
+  threadgroup atomic_uint most[1];
+  atomic_exchange_explicit(&s[t], 0u, memory_order_relaxed);
+  if (t == 63) atomic_store_explicit(most, 0u, memory_order_relaxed);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  atomic_fetch_add_explicit(&s[uint(x[t]) % 64], 1u, memory_order_relaxed);
+  atomic_fetch_max_explicit(most, uint(x[t]), memory_order_relaxed);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (t == 0) atomic_fetch_max_explicit(&o[64], atomic_load_explicit(most, memory_order_relaxed), memory_order_relaxed);
+  atomic_fetch_add_explicit(&o[t], atomic_load_explicit(&s[t], memory_order_relaxed), memory_order_relaxed);
+}
+"""
+
+
+def test_atomics_whose_places_were_set_have_no_fault_in_any_schedule() -> None:
+    x, out = np.arange(64, dtype=np.float32), np.zeros(65, np.uint32)
+    check_launch(checked_kernel(ATOMICS), {"x": x, "o": out}, (3, 1, 1), seeds=range(25))
+    np.testing.assert_array_equal(out, [3] * 64 + [63])
+
+
 def test_a_loop_that_does_not_end_and_a_nan_are_found() -> None:
     waits = """#include <metal_stdlib>
 using namespace metal;

@@ -101,6 +101,35 @@ SILO_METAL_PLAIN inline const Area *area_of(Check *check, u64 address, int *inde
     return nullptr;
 }
 
+// Of an address in no array: threadgroup memory, which may lie as near to a stack as variables do.
+SILO_METAL_PLAIN inline bool beside_group_arrays(u64 address) {
+    return group_area_count < most_group_areas && address >= group_memory &&
+           address < group_memory + most_group_bytes;
+}
+
+// A sum that begins with what nothing was written to: what it leaves there means nothing, even if
+// a later store replaces it.
+SILO_METAL_PLAIN inline void needs_value(u64 address, u64 size, u64 pc, const void *frame) {
+    Check *check = state();
+    int index = -1;
+    const Area *area = check && inside ? area_of(check, address, &index) : nullptr;
+    if (!area || area->kind != AreaKind::group || !area->cells || address + size > area->high) {
+        return;
+    }
+    for (u64 at = address; at < address + size; at++) {
+        const Cell &cell = area->cells[at / 4 - area->origin / 4];
+        if (cell.written_by == group_number && cell.written >> (at & 3) & 1) {
+            continue;
+        }
+        Found *found = claim(check, Kind::uninitialized);
+        found->site = site_of(check, pc, frame);
+        found->address = address;
+        found->size = size;
+        found->area = index;
+        stop();
+    }
+}
+
 SILO_METAL_PLAIN inline void access(u64 address, u64 size, bool write, bool atomic, u64 pc,
                                     const void *frame) {
     Check *check = state();
@@ -116,9 +145,11 @@ SILO_METAL_PLAIN inline void access(u64 address, u64 size, bool write, bool atom
             in_object(check, address, size, write, pc, frame);
             return;
         }
-        bool arena = address >= check->arena_low && address < check->arena_high;
-        if (!arena && (on_stack(check, address, size, write, pc, frame) ||
-                       class_of(check, pc) != PcClass::user)) {
+        bool arrays = (address >= check->arena_low && address < check->arena_high) ||
+                      beside_group_arrays(address);
+        if (!arrays && !atomic &&
+            (on_stack(check, address, size, write, pc, frame) ||
+             class_of(check, pc) != PcClass::user)) {
             return;
         }
         bounds(check, address, size, write, -1, site_of(check, pc, frame));

@@ -22,6 +22,7 @@ constexpr unsigned most_pages = 1 << 16, most_group_areas = 64;
 inline Cell group_cells[most_group_bytes / 4 * 2];
 inline Area group_areas[most_group_areas];
 inline unsigned group_area_count, group_granules;
+inline u64 group_memory;                 // where it begins
 inline unsigned running;                 // the thread that runs
 inline bool inside;                      // a thread of a group runs
 inline unsigned group_number;            // from 1, over all runs

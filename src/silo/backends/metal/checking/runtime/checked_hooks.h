@@ -18,7 +18,7 @@ namespace silo_metal::hook {
 
 using namespace silo_metal::checked;
 
-SILO_METAL_PLAIN inline void begin_group(Group &g) {
+SILO_METAL_PLAIN inline void begin_group(Group &g, const void *memory) {
     Check *check = state();
     if (!check) {
         return;
@@ -34,6 +34,7 @@ SILO_METAL_PLAIN inline void begin_group(Group &g) {
     }
     host_stack = reinterpret_cast<u64>(__builtin_frame_address(0));
     group_area_count = group_granules = 0;
+    group_memory = reinterpret_cast<u64>(memory);
     last_area = 0;
     covered_low = covered_high = 0;
     left = check->steps;
@@ -159,12 +160,21 @@ SILO_METAL_PLAIN inline void threadgroup_array(Group &, const char *name, void *
     fill_bytes(memory, static_cast<unsigned char>(check->fill), bytes);
 }
 
-SILO_METAL_PLAIN inline bool access(const volatile void *memory, unsigned long bytes, bool write,
-                                    bool atomic, Place) {
+SILO_METAL_PLAIN inline bool access(const volatile void *memory, unsigned long bytes, AtomicUse use,
+                                    Place) {
     u64 address = reinterpret_cast<u64>(memory);
+    u64 pc = reinterpret_cast<u64>(__builtin_return_address(0));
+    const void *frame = __builtin_frame_address(0);
     covered_low = covered_high = 0;
-    checked::access(address, bytes, write, atomic,
-                    reinterpret_cast<u64>(__builtin_return_address(0)), __builtin_frame_address(0));
+    if (use == AtomicUse::change) {
+        needs_value(address, bytes, pc, frame);
+    }
+    if (use != AtomicUse::store) {
+        checked::access(address, bytes, false, true, pc, frame);
+    }
+    if (use != AtomicUse::load) {
+        checked::access(address, bytes, true, true, pc, frame);
+    }
     covered_low = address;
     covered_high = address + bytes;
     return true;

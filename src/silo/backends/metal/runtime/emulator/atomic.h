@@ -56,19 +56,20 @@ template <class P> inline value_at<P> *place_of(P pointer) {
 #endif
 }
 
-template <class P> inline bool may_access(P pointer, bool writes, Place place) {
+template <class P> inline bool may_access(P pointer, AtomicUse use, Place place) {
 #ifdef SILO_METAL_STRICT
     return true;
 #else
-    return hook::access(const_cast<value_at<P> *>(&pointer->value), sizeof(value_at<P>), writes,
-                        true, place);
+    return hook::access(const_cast<value_at<P> *>(&pointer->value), sizeof(value_at<P>), use,
+                        place);
 #endif
 }
 
 // What lies there is replaced by what `change` makes of it; gives what lay there.
-template <class P, class F> inline value_at<P> update(P pointer, F change, Place place) {
+template <class P, class F>
+inline value_at<P> update(P pointer, AtomicUse use, F change, Place place) {
     using T = value_at<P>;
-    if (!may_access(pointer, true, place))
+    if (!may_access(pointer, use, place))
         return T(0);
     T *const at = place_of(pointer);
     T before, after;
@@ -89,22 +90,23 @@ namespace metal {
 
 SILO_ATOMIC silo_metal::value_at<P> atomic_load_explicit(P pointer, memory_order, SILO_HERE) {
     silo_metal::value_at<P> value{};
-    if (silo_metal::may_access(pointer, false, place))
+    if (silo_metal::may_access(pointer, silo_metal::AtomicUse::load, place))
         __atomic_load(silo_metal::place_of(pointer), &value, __ATOMIC_RELAXED);
     return value;
 }
 SILO_ATOMIC void atomic_store_explicit(P pointer, SILO_VALUE value, memory_order, SILO_HERE) {
-    if (silo_metal::may_access(pointer, true, place))
+    if (silo_metal::may_access(pointer, silo_metal::AtomicUse::store, place))
         __atomic_store(silo_metal::place_of(pointer), &value, __ATOMIC_RELAXED);
 }
 SILO_ATOMIC silo_metal::value_at<P> atomic_exchange_explicit(P pointer, SILO_VALUE value,
                                                              memory_order, SILO_HERE) {
-    return silo_metal::update(pointer, [=](auto) { return value; }, place);
+    return silo_metal::update(
+        pointer, silo_metal::AtomicUse::store, [=](auto) { return value; }, place);
 }
 template <silo_metal::AtomicPointer P, class E>
 inline bool atomic_compare_exchange_weak_explicit(P pointer, E expected, SILO_VALUE desired,
                                                   memory_order, memory_order, SILO_HERE) {
-    if (!silo_metal::may_access(pointer, true, place))
+    if (!silo_metal::may_access(pointer, silo_metal::AtomicUse::update, place))
         return true;
     silo_metal::value_at<P> seen = *expected;
     const bool done = __atomic_compare_exchange(silo_metal::place_of(pointer), &seen, &desired,
@@ -113,18 +115,19 @@ inline bool atomic_compare_exchange_weak_explicit(P pointer, E expected, SILO_VA
         *expected = seen;
     return done;
 }
-#define SILO_FETCH(name, expression)                                                               \
+#define SILO_FETCH(name, use, expression)                                                          \
     SILO_ATOMIC silo_metal::value_at<P> name(P pointer, SILO_VALUE y, memory_order, SILO_HERE) {   \
         using T = silo_metal::value_at<P>;                                                         \
-        return silo_metal::update(pointer, [=](T x) { return T(expression); }, place);             \
+        return silo_metal::update(                                                                 \
+            pointer, silo_metal::AtomicUse::use, [=](T x) { return T(expression); }, place);       \
     }
-SILO_FETCH(atomic_fetch_add_explicit, x + y)
-SILO_FETCH(atomic_fetch_sub_explicit, x - y)
-SILO_FETCH(atomic_fetch_and_explicit, x &y)
-SILO_FETCH(atomic_fetch_or_explicit, x | y)
-SILO_FETCH(atomic_fetch_xor_explicit, x ^ y)
-SILO_FETCH(atomic_fetch_max_explicit, metal::max(x, y))
-SILO_FETCH(atomic_fetch_min_explicit, metal::min(x, y))
+SILO_FETCH(atomic_fetch_add_explicit, change, x + y)
+SILO_FETCH(atomic_fetch_sub_explicit, change, x - y)
+SILO_FETCH(atomic_fetch_and_explicit, update, x &y)
+SILO_FETCH(atomic_fetch_or_explicit, update, x | y)
+SILO_FETCH(atomic_fetch_xor_explicit, change, x ^ y)
+SILO_FETCH(atomic_fetch_max_explicit, update, metal::max(x, y))
+SILO_FETCH(atomic_fetch_min_explicit, update, metal::min(x, y))
 SILO_ATOMIC void atomic_max_explicit(P pointer, SILO_VALUE value, memory_order order, SILO_HERE) {
     atomic_fetch_max_explicit(pointer, value, order, place);
 }

@@ -3,6 +3,13 @@
 
 #include "arguments.h"
 
+// Before the call of a kernel's function. Clang 16 crashes on it where that is of a template.
+#if __clang_major__ > 16
+#define SILO_METAL_INLINED [[clang::always_inline]]
+#else
+#define SILO_METAL_INLINED
+#endif
+
 namespace silo_metal {
 
 // Which group program `program` is, and of what shape. `threads` is null where all are whole.

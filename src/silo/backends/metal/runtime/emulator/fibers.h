@@ -333,7 +333,7 @@ inline bool run_group(Runner &run) {
         *reinterpret_cast<unsigned long *>(run.stacks + i * run.stride) = stack_mark;
         one.stack = new_stack(run.stacks + (i + 1) * run.stride, begin_thread);
     }
-    hook::begin_group(run);
+    hook::begin_group(run, run.memory);
     run.current = 0;
 #ifdef SILO_METAL_CHECKED
     run.current = hook::next(run, run.ready, run.size - 1);

@@ -9,6 +9,14 @@
 
 #include "group.h"
 
+namespace silo_metal {
+
+// What an atomic operation does with a place: `update` leaves there what may depend on what was,
+// `change` what does for certain.
+enum class AtomicUse { load, store, update, change };
+
+} // namespace silo_metal
+
 #ifdef SILO_METAL_CHECKED
 #include <checked_hooks.h>
 #else
@@ -16,8 +24,9 @@
 namespace silo_metal::hook {
 
 // Before the first thread of a group begins, and after the last has ended. `group` says which it
-// is (position, grid, shape) and what the launch lent (context).
-inline void begin_group(Group &) {}
+// is (position, grid, shape) and what the launch lent (context); the other is where its threadgroup
+// memory begins.
+inline void begin_group(Group &, const void *) {}
 inline void end_group(Group &) {}
 
 // Before `thread` of the group goes on (or begins), on whatever stack comes before.
@@ -45,8 +54,7 @@ inline void pass_simd(Group &, unsigned, unsigned, unsigned, Place, unsigned) {}
 inline void threadgroup_array(Group &, const char *, void *, unsigned long, unsigned long, Place) {}
 
 // An atomic operation is about to touch `bytes` at `address`; false where it is not to be done.
-// Accesses of the runtime to memory of the kernel are told so too, with `atomic` false.
-inline bool access(const volatile void *, unsigned long, bool, bool, Place) {
+inline bool access(const volatile void *, unsigned long, AtomicUse, Place) {
     return true;
 }
 
