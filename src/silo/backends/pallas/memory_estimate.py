@@ -160,8 +160,8 @@ def tiled_bytes(shape: Sequence[int], element: DType) -> int:
         words = _LANES * _WORD // width
         return -(-shape[0] // words) * words * width
     *outer, rows, lanes = shape
-    # Eight rows whatever their width, for narrow elements lie in one word with those of the rows below; a short axis
-    # has a smaller tile, of a power of two, and no less than fills a word.
+    # Eight rows whatever their width, for a word holds narrow elements of several rows; a short axis has a smaller
+    # tile, of a power of two, and no less than fills a word.
     tile = max(_WORD // width, min(_SUBLANES, 1 << (rows - 1).bit_length()))
     size = -(-rows // tile) * tile * -(-lanes // _LANES) * _LANES
     for axis in outer:

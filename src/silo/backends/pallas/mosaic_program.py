@@ -45,7 +45,7 @@ def compiles_with_mosaic(launch: BlockedLaunch, target: Target, num_warps: int) 
     >>> compiles_with_mosaic(launch, Target.parse("cuda:sm_80"), 4).reason
     'jax exports Mosaic GPU for sm_90 alone'
     """
-    if target.arch != _ARCH:
+    if target.arch.rstrip("a") != _ARCH:
         return Rejected(f"jax exports Mosaic GPU for {_ARCH} alone")
     if num_warps < _GROUP or num_warps % _GROUP:
         return Rejected(f"num_warps is {num_warps}, and a thread of Mosaic is a group of {_GROUP} warps")

@@ -1,0 +1,69 @@
+"""Silo's launchers in the place of Helion's own, for every kernel that Helion generates afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from silo.errors import PackageError, UnsupportedError
+from silo.integrations.helion.launcher import default_cute_launcher
+from silo.integrations.helion.metal_launcher import default_metal_launcher
+from silo.integrations.helion.triton_launcher import default_launcher
+
+__all__ = ["LAUNCHERS", "install", "installed"]
+
+# By Helion's backend: what generated code imports from helion.runtime, and ours.
+LAUNCHERS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "triton": ("default_launcher", default_launcher),
+    "cute": ("default_cute_launcher", default_cute_launcher),
+    "metal": ("default_metal_launcher", default_metal_launcher),
+}
+
+
+def install(*backends: str) -> tuple[str, ...]:
+    """Put Silo's launchers in the place of Helion's, of these backends or of all that Helion has; their names.
+
+    Generated code binds its launcher when it is imported, so kernels that were called before keep theirs.
+
+    Raises:
+        PackageError: Helion is not installed.
+        UnsupportedError: Silo has no launcher of that name, or this Helion has not.
+    """
+    runtime = _runtime()
+    chosen = _chosen(runtime, backends)
+    for backend in chosen:
+        name, ours = LAUNCHERS[backend]
+        setattr(runtime, name, ours)
+    return chosen
+
+
+@contextmanager
+def installed(*backends: str) -> Generator[tuple[str, ...]]:
+    """As :func:`install`, within the block; then Helion's are back. Raises what that raises."""
+    runtime = _runtime()
+    names = [LAUNCHERS[backend][0] for backend in _chosen(runtime, backends)]
+    before = [(name, getattr(runtime, name)) for name in names]
+    try:
+        yield install(*backends)
+    finally:
+        for name, value in before:
+            setattr(runtime, name, value)
+
+
+def _runtime() -> Any:  # noqa: ANN401  # a module
+    try:
+        return import_module("helion.runtime")
+    except ImportError as error:
+        raise PackageError("Helion, whose launchers are replaced, is not installed: pip install helion") from error
+
+
+def _chosen(runtime: Any, backends: Sequence[str]) -> tuple[str, ...]:  # noqa: ANN401
+    there = {backend: hasattr(runtime, name) for backend, (name, _) in LAUNCHERS.items()}
+    for backend in backends:
+        if not there.get(backend):
+            why = "Silo has no launcher" if backend not in there else "this Helion has no launcher"
+            known = ", ".join(name for name, is_there in there.items() if is_there)
+            raise UnsupportedError(f"{why} for Helion's backend {backend!r}; there are {known}")
+    return tuple(backends or (name for name, is_there in there.items() if is_there))
