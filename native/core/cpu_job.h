@@ -17,9 +17,11 @@ struct silo_cpu_job {
     _Atomic int seats; /* workers of the pool that may still join */
     _Atomic uint64_t next;
     _Atomic int error;
-    pthread_t launcher; /* the thread that launched; the rest of this part is its own */
-    uint64_t asked;     /* coarse nanoseconds: when it last asked whether to give up */
-    void *let_go;       /* of Python's lock: how to take it back; NULL: it was not */
+    bool timed;             /* whether its threads add to `spent` */
+    _Atomic uint64_t spent; /* nanoseconds that threads were at its programs, summed */
+    pthread_t launcher;     /* the thread that launched; the rest of this part is its own */
+    uint64_t asked;         /* coarse nanoseconds: when it last asked whether to give up */
+    void *let_go;           /* of Python's lock: how to take it back; NULL: it was not */
     bool pooled;
     struct silo_cpu_job *outer; /* the one that this thread was at when it launched this */
     /* Of launches whose programs may wait (cpu_waiting.c): */

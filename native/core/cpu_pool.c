@@ -20,8 +20,13 @@
 #define CHUNKS_PER_THREAD 8
 /* Work below this many nanoseconds is not worth waking anybody for. */
 #define INLINE_NANOSECONDS 20000
-/* How often an idle worker looks for work before it sleeps: 10 to 40 microseconds, by the CPU. */
-#define SPINS 600
+/* Each thread of a launch has at least this much of its work: to wake a thread and to hear from it
+ * takes some microseconds of both, and a launch that wakes fewer is over sooner. */
+#define GRAIN_NANOSECONDS 12000
+/* Pauses between two looks at the clock by a thread that spins. */
+#define PAUSES 32
+/* Spinning longer than this many microseconds helps nobody. */
+#define MOST_SPIN 100000
 #define MAX_THREADS 1024
 
 /* Locks: `launch` is held by the thread that has the pool for a launch or a change of size, and is
@@ -33,12 +38,20 @@ static struct {
     pthread_cond_t done;      /* the launching thread waits for workers */
     struct silo_cpu_job *job; /* NULL: closed to workers; owned by the launching thread's stack */
     _Atomic uint64_t generation; /* goes up with every job, and when workers must stop */
-    int working;                 /* workers inside the job */
-    int running;                 /* workers that exist */
+    /* Workers inside the job. It goes up under `mutex` while `job` is set; down without it, so that
+     * the launching thread sees the end with no system call. */
+    _Atomic int working;
+    _Atomic bool awaited; /* the launching thread sleeps, or is about to, until `working` is 0 */
+    int running;          /* workers that exist */
     int sleeping;
     bool stop;
     int threads; /* wanted, the caller included; 0: not decided yet */
+    /* Nanoseconds that a thread looks for what it awaits before it sleeps: as asked for, and as it
+     * is done. */
+    uint64_t asked_spin;
+    _Atomic uint64_t spin;
 } pool = {
+    .asked_spin = 1000 * SILO_CPU_SPIN,
     .launch = PTHREAD_MUTEX_INITIALIZER,
     .mutex = PTHREAD_MUTEX_INITIALIZER,
     .wake = PTHREAD_COND_INITIALIZER,
@@ -49,6 +62,51 @@ static struct {
  * pool.launch. */
 static _Thread_local struct silo_cpu_job *shared;
 
+/* Look for the change of a value for so many nanoseconds; whether it came. Nobody looks long where
+ * there are more threads than processors: the one that would bring it may wait for this one. */
+static bool spin_until_new(const _Atomic uint64_t *value, uint64_t old, uint64_t most) {
+    const uint64_t until = most != 0 ? silo_cpu_now() + most : 0;
+    do
+        for (int i = 0; i < PAUSES; i++) {
+            if (atomic_load_explicit(value, memory_order_relaxed) != old)
+                return true;
+            silo_cpu_relax();
+        }
+    while (most != 0 && silo_cpu_now() < until);
+    return false;
+}
+
+static bool spin_until_none(const _Atomic int *value, uint64_t most) {
+    const uint64_t until = most != 0 ? silo_cpu_now() + most : 0;
+    do
+        for (int i = 0; i < PAUSES; i++) {
+            if (atomic_load_explicit(value, memory_order_acquire) == 0)
+                return true;
+            silo_cpu_relax();
+        }
+    while (most != 0 && silo_cpu_now() < until);
+    return false;
+}
+
+/* Two workers are woken by the caller and two by each that joins, so that to wake all of them takes
+ * the time of some, and nobody is woken for whom there is no seat. A worker that is not woken, or
+ * finds nothing, changes no result: the launching thread does what is left. Caller holds mutex. */
+static void wake_two(struct silo_cpu_job *job) {
+    const int seats = atomic_load_explicit(&job->seats, memory_order_relaxed);
+    for (int i = 0; i < 2 && i < seats && i < pool.sleeping; i++)
+        pthread_cond_signal(&pool.wake);
+}
+
+/* A worker has left the job, which may not exist any longer. */
+static void leave_pool(void) {
+    /* Each side writes its own and then reads the other's: one of them sees both. */
+    if (atomic_fetch_sub(&pool.working, 1) != 1 || !atomic_load(&pool.awaited))
+        return;
+    pthread_mutex_lock(&pool.mutex);
+    pthread_cond_signal(&pool.done);
+    pthread_mutex_unlock(&pool.mutex);
+}
+
 static void *worker(void *unused) {
     (void)unused;
     uint64_t seen = 0;
@@ -56,14 +114,10 @@ static void *worker(void *unused) {
     for (;;) {
         while (!pool.stop && (pool.job == NULL || seen == atomic_load(&pool.generation))) {
             /* Look a while without the lock, then sleep. */
-            uint64_t generation = atomic_load(&pool.generation);
-            bool changed = false;
+            const uint64_t generation = atomic_load(&pool.generation);
             pthread_mutex_unlock(&pool.mutex);
-            for (int i = 0; i < SPINS && !changed; i++) {
-                changed =
-                    atomic_load_explicit(&pool.generation, memory_order_relaxed) != generation;
-                silo_cpu_relax();
-            }
+            const bool changed =
+                spin_until_new(&pool.generation, generation, atomic_load(&pool.spin));
             pthread_mutex_lock(&pool.mutex);
             if (!changed && !pool.stop && atomic_load(&pool.generation) == generation) {
                 pool.sleeping++;
@@ -77,13 +131,13 @@ static void *worker(void *unused) {
         seen = atomic_load(&pool.generation);
         if (atomic_fetch_sub(&job->seats, 1) <= 0 || !silo_cpu_join(job))
             continue;
-        pool.working++;
+        atomic_fetch_add(&pool.working, 1);
+        wake_two(job);
         pthread_mutex_unlock(&pool.mutex);
         silo_cpu_work_on(job);
         silo_cpu_leave(job);
+        leave_pool();
         pthread_mutex_lock(&pool.mutex);
-        if (--pool.working == 0)
-            pthread_cond_signal(&pool.done);
     }
     pool.running--;
     pthread_cond_signal(&pool.done);
@@ -117,10 +171,16 @@ int silo_cpu_affinity(void) {
 }
 
 /* Caller holds pool.mutex. */
+static void decide_spin(void) {
+    atomic_store(&pool.spin, pool.threads <= silo_cpu_affinity() ? pool.asked_spin : 0);
+}
+
+/* Caller holds pool.mutex. */
 static int wanted_threads(void) {
     if (pool.threads == 0) {
         int count = silo_cpu_affinity();
         pool.threads = count < MAX_THREADS ? count : MAX_THREADS;
+        decide_spin();
     }
     return pool.threads;
 }
@@ -169,15 +229,33 @@ int silo_cpu_set_threads(int count) {
         pool.stop = false;
     }
     pool.threads = count;
+    decide_spin();
     pthread_mutex_unlock(&pool.mutex);
     pthread_mutex_unlock(&pool.launch);
     return 0;
 }
 
-/* Until no worker is inside, asking now and then whether to give up. Caller holds pool.mutex. */
+int silo_cpu_set_spin(int microseconds) {
+    if (microseconds < 0 || microseconds > MOST_SPIN)
+        return EINVAL;
+    pthread_mutex_lock(&pool.mutex);
+    pool.asked_spin = 1000 * (uint64_t)microseconds;
+    wanted_threads();
+    decide_spin();
+    pthread_mutex_unlock(&pool.mutex);
+    return 0;
+}
+
+/* Until no worker is inside, asking now and then whether to give up. */
 static void await_workers(struct silo_cpu_job *job) {
-    while (pool.working > 0)
+    if (spin_until_none(&pool.working, atomic_load(&pool.spin)))
+        return;
+    pthread_mutex_lock(&pool.mutex);
+    atomic_store(&pool.awaited, true);
+    while (atomic_load(&pool.working) > 0)
         silo_cpu_await(job, &pool.done, &pool.mutex);
+    atomic_store(&pool.awaited, false);
+    pthread_mutex_unlock(&pool.mutex);
 }
 
 /* From here on other threads may be in the launch. */
@@ -195,16 +273,27 @@ static void run_on_pool(struct silo_cpu_job *job) {
     start_workers();
     pool.job = job;
     atomic_fetch_add(&pool.generation, 1);
-    if (pool.sleeping > 0)
-        pthread_cond_broadcast(&pool.wake);
+    wake_two(job);
     pthread_mutex_unlock(&pool.mutex);
 
     silo_cpu_work_on(job);
 
     pthread_mutex_lock(&pool.mutex);
     pool.job = NULL; /* a worker that wakes from now on finds nothing and goes back to sleep */
-    await_workers(job);
     pthread_mutex_unlock(&pool.mutex);
+    await_workers(job);
+}
+
+/* How many threads a launch is worth: one for each GRAIN_NANOSECONDS of its work, as far as
+ * launches of this kernel have told (`known`: 1/16 ns a program; 0: none has). */
+static int worth(uint64_t total, uint64_t known, int threads) {
+    if (known == 0)
+        return threads;
+    if (total <= UINT64_C(16) * INLINE_NANOSECONDS / known)
+        return 1;
+    const uint64_t each = UINT64_C(16) * GRAIN_NANOSECONDS / known; /* programs a thread */
+    const uint64_t most = each != 0 ? total / each : total;
+    return most < (uint64_t)threads ? (most > 1 ? (int)most : 1) : threads;
 }
 
 /* On the pool where it is free and worth it, else on this thread. */
@@ -212,11 +301,8 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     const struct silo_cpu_share share = job->launch->share;
     const uint64_t total = job->launch->total;
     const uint64_t known = __atomic_load_n(cost, __ATOMIC_RELAXED);
-    const uint64_t limit = UINT64_C(16) * INLINE_NANOSECONDS;
-    const bool small = known != 0 && total <= limit / known;
-    const bool pooled = !small && pthread_mutex_trylock(&pool.launch) == 0;
-    const uint64_t started = silo_cpu_now();
-    if (pooled) {
+    threads = worth(total, known, threads);
+    if (threads > 1 && pthread_mutex_trylock(&pool.launch) == 0) {
         const uint64_t pieces = (uint64_t)threads * CHUNKS_PER_THREAD;
         if (share.chunk == 0)
             job->chunk = total > pieces ? total / pieces : 1;
@@ -232,7 +318,9 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     } else {
         silo_cpu_work_on(job);
     }
-    const uint64_t spent = (silo_cpu_now() - started) * (pooled ? (uint64_t)threads : 1);
+    /* The threads' own time at the programs: what waking them and waiting took is none of it, or a
+     * launch that was slow for having many threads would be thought to be worth them. */
+    const uint64_t spent = atomic_load_explicit(&job->spent, memory_order_relaxed);
     uint64_t each = spent * 16 / total; /* 2^60 nanoseconds are 36 years */
     /* Launches of one kernel differ: a heavy one is remembered for some time after a light one, for
      * to run it on one thread costs more than to wake the others for nothing. */
@@ -253,6 +341,7 @@ int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
         .chunk = total,
         .launcher = pthread_self(),
         .inside = 1,
+        .timed = total > 1,
         .wait = share.chunk == 1 || share.cooperative ? silo_cpu_wait : NULL,
     };
     int threads = total == 1 ? 1 : silo_cpu_threads();
@@ -318,7 +407,8 @@ static void after_fork_in_child(void) {
     pthread_cond_init(&pool.wake, NULL);
     pthread_cond_init(&pool.done, NULL);
     pool.job = NULL;
-    pool.working = 0;
+    atomic_store(&pool.working, 0);
+    atomic_store(&pool.awaited, false);
     pool.running = 0;
     pool.sleeping = 0;
     pool.stop = false;

@@ -16,6 +16,11 @@ int silo_cpu_threads(void);
  * that up. 0, or an errno. */
 int silo_cpu_set_threads(int count);
 
+/* How long a thread of the pool looks for work, and a launch for its end, before it sleeps; not at
+ * all where there are more threads than processors. EINVAL: not 0 to 100000. */
+int silo_cpu_set_spin(int microseconds);
+#define SILO_CPU_SPIN 50 /* until it is set */
+
 /* The number of processors this process may run on. */
 int silo_cpu_affinity(void);
 

@@ -123,10 +123,13 @@ void silo_cpu_work_on(struct silo_cpu_job *job) {
             error = SILO_CPU_NO_MEMORY;
     }
     if (error == 0) {
+        const uint64_t started = job->timed ? silo_cpu_now() : 0;
         atomic_store_explicit(&thread->running, &own, memory_order_relaxed);
         error = job->wait != NULL ? run_waiting_chunks(job, &own, scratch)
                                   : run_chunks(job, &own, scratch);
         atomic_store_explicit(&thread->running, outer, memory_order_relaxed);
+        if (job->timed)
+            atomic_fetch_add_explicit(&job->spent, silo_cpu_now() - started, memory_order_relaxed);
     }
     if (outer != NULL)
         free(scratch);

@@ -40,6 +40,17 @@ static PyObject *py_cpu_threads(PyObject *module, PyObject *args) {
     return PyLong_FromLong(silo_cpu_threads());
 }
 
+static PyObject *py_cpu_spin(PyObject *module, PyObject *args) {
+    (void)module;
+    int microseconds;
+    if (!PyArg_ParseTuple(args, "i", &microseconds))
+        return NULL;
+    if (silo_cpu_set_spin(microseconds) != 0)
+        return PyErr_Format(PyExc_ValueError, "threads spin for 0 to 100000 microseconds, not %d",
+                            microseconds);
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_cpu_affinity(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     return PyLong_FromLong(silo_cpu_affinity());
@@ -229,6 +240,8 @@ static PyObject *py_stream_handle(PyObject *module, PyObject *args) {
 static PyMethodDef methods[] = {
     {"cpu_threads", py_cpu_threads, METH_VARARGS,
      "cpu_threads(count=...) -> int\n\nSet and return how many threads a CPU launch may use."},
+    {"cpu_spin", py_cpu_spin, METH_VARARGS,
+     "cpu_spin(microseconds, /)\n\nHow long idle threads look for work before they sleep."},
     {"cpu_affinity", py_cpu_affinity, METH_NOARGS, "Processors this process may run on."},
     {"set_type_hook", py_set_type_hook, METH_O,
      "Call this with every argument type seen for the first time."},

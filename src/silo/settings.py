@@ -106,6 +106,13 @@ VARIABLES: Final = (
     ),
     Variable("SILO_THREADS", "count", "the CPUs this process may use", "Threads that run one launch on the CPU."),
     Variable(
+        "SILO_SPIN",
+        "microseconds",
+        "50",
+        "How long an idle thread of the CPU's looks for the next launch before it sleeps; never where there are more"
+        " threads than CPUs.",
+    ),
+    Variable(
         "SILO_PROGRAMS_AT_ONCE",
         "count",
         "1024",
@@ -207,6 +214,7 @@ class Settings:
     spills: int | None = None
     l2: str = "cold"
     threads: int = 1
+    spin: int = 50
     programs_at_once: int = 1024
     jobs: int = 1
     cc: str | None = None
@@ -262,6 +270,7 @@ class Settings:
             spills=_count(given, "SILO_SPILLS", None, least=0),
             l2=_choice(given, "SILO_L2", L2_STATES, "cold"),
             threads=_count(given, "SILO_THREADS", cpus),
+            spin=_count(given, "SILO_SPIN", 50, least=0),
             programs_at_once=_count(given, "SILO_PROGRAMS_AT_ONCE", 1024),
             jobs=_count(given, "SILO_JOBS", cpus),
             cc=given.get("SILO_CC") or given.get("CC"),

@@ -1,4 +1,5 @@
 import os
+import resource
 import threading
 import time
 from pathlib import Path
@@ -81,6 +82,35 @@ def test_a_kernel_may_say_how_many_programs_a_thread_takes_at_a_time_at_most(chu
     assert sizes.sum() == 100
     assert sizes.max() <= chunk
     assert sizes.max() == chunk or chunk == 100
+
+
+def test_launches_of_little_work_wake_nobody():
+    """What waking threads takes is not counted as work, or small launches would be shared out for ever."""
+    launch, out = launcher("ids"), np.zeros(101, np.int64)
+    with threads(4):
+        for _ in range(50):
+            launch[(100,)](out)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+        for _ in range(300):
+            launch[(100,)](out)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before < 150
+
+
+@pytest.mark.parametrize("spin", [0, 2000])
+def test_idle_threads_take_no_time(spin):
+    with override(spin=spin), threads(2):
+        launcher("threads")[(4,)](np.zeros(4, np.uint64))
+        time.sleep(0.01)
+        before = time.process_time()
+        time.sleep(0.1)
+        assert time.process_time() - before < 0.05
+    cpu_threads()
+
+
+@pytest.mark.parametrize("spin", [-1, 100_001])
+def test_impossible_times_to_spin(spin):
+    with pytest.raises(ValueError, match="0 to 100000 microseconds"):
+        native.cpu_spin(spin)
 
 
 def test_scratch_is_aligned_and_private():

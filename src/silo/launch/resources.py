@@ -15,18 +15,20 @@ __all__ = ["apply_setting", "cpu_threads", "reserve_sms", "reserved_sms", "threa
 # The native pool's own limit.
 MAX_THREADS = 1024
 
-_applied: int | None = None
+_applied: tuple[int, int] | None = None
 
 _lock = Mutex()
 _reserved: dict[tuple[str, int], int] = {}
 
 
 def apply_setting() -> None:
-    """Take ``SILO_THREADS`` over, unless that very value was taken before: ``cpu_threads(n)`` in between stays."""
-    global _applied  # noqa: PLW0603  # the last value seen
-    wanted = min(settings().threads, MAX_THREADS)
+    """Take ``SILO_THREADS`` and ``SILO_SPIN`` over, where they changed: ``cpu_threads(n)`` in between stays."""
+    global _applied  # noqa: PLW0603  # the last values seen
+    wanted = min(settings().threads, MAX_THREADS), settings().spin
     if wanted != _applied:
-        native.cpu_threads(wanted)
+        if _applied is None or wanted[0] != _applied[0]:
+            native.cpu_threads(wanted[0])
+        native.cpu_spin(wanted[1])
         _applied = wanted
 
 
