@@ -87,7 +87,7 @@ def test_a_kernel_may_say_how_many_programs_a_thread_takes_at_a_time_at_most(chu
 def test_launches_of_little_work_wake_nobody():
     """What waking threads takes is not counted as work, or small launches would be shared out for ever."""
     launch, out = launcher("ids"), np.zeros(101, np.int64)
-    with threads(4):
+    with threads(32):
         for _ in range(50):
             launch[(100,)](out)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
