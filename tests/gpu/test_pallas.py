@@ -116,6 +116,12 @@ def test_in_place_and_strided(bump):
     assert torch.equal(whole[:, 1::2], before[:, 1::2])
 
 
+def test_an_expanded_tensor_is_not_written(bump):
+    x = torch.randn(64, 128, device="cuda")
+    with pytest.raises(ArgumentError, match="several of its elements are one in memory"):
+        bump[(4,)](x, torch.zeros(64, 1, device="cuda").expand(64, 128))
+
+
 def test_arguments_of_one_memory(bump, add):
     x = torch.randn(64, 128, device="cuda")
     wanted = 2 * x

@@ -42,6 +42,9 @@ def test_group_sizes():
         silo.metal(TEXT, group_size=(1, 1, 1, 1))
     with pytest.raises(CompileError, match="it has 1 to 1024 threads"):
         silo.metal(TEXT, group_size=2048).kernel.source.group_size({})
+    required = silo.metal("[[required_threads_per_threadgroup(64, 1, 1)]]" + TEXT, group_size=(8, 8))
+    with pytest.raises(CompileError, match=r"requires a threadgroup of \(64, 1, 1\), not \(8, 8, 1\)"):
+        required.kernel.source.group_size({})
 
 
 def test_arguments_of_another_width():
