@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[3] / "src" / "silo"
 TRITON = {
     "integrations/helion/__init__.py": "the launcher of the next one",
     "integrations/helion/triton_launcher.py": "a launcher for what Helion generates for Triton",
+    "integrations/helion/switch.py": "Helion's names of its backends",
     "api/tuning/foreign_results.py": "writes the files of Triton's autotuner, a foreign format by that name",
     "shipped.py": "the table of the plug-ins that Silo ships",
     "cli/cache.py": "the option that names that format",
