@@ -5,6 +5,7 @@
 #include "cpu_pool.h"
 
 #include "cpu_job.h"
+#include "cpu_team.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -28,6 +29,8 @@
 /* Spinning longer than this many microseconds helps nobody. */
 #define MOST_SPIN 100000
 #define MAX_THREADS 1024
+/* How often, in launches, an OpenMP runtime that was not there is looked for again. */
+#define TEAM_LOOKS 64
 
 /* Locks: `launch` is held by the thread that has the pool for a launch or a change of size, and is
  * taken first; `mutex` guards the fields below it. */
@@ -49,6 +52,7 @@ static struct {
     /* Nanoseconds that a thread looks for what it awaits before it sleeps: as asked for, and as it
      * is done. */
     uint64_t asked_spin;
+    _Atomic bool openmp; /* launches run on the team of a loaded OpenMP runtime, where one is */
     _Atomic uint64_t spin;
 } pool = {
     .asked_spin = 1000 * SILO_CPU_SPIN,
@@ -296,6 +300,30 @@ static int worth(uint64_t total, uint64_t known, int threads) {
     return most < (uint64_t)threads ? (most > 1 ? (int)most : 1) : threads;
 }
 
+static void work_in_team(void *argument) {
+    struct silo_cpu_job *job = argument;
+    silo_cpu_work_on(job);
+}
+
+/* On the threads of a loaded OpenMP runtime; whether it ran there. Not where this thread holds
+ * Python's lock, which another may need, nor where programs may wait for each other: to the end of
+ * a parallel region this thread cannot be asked to let go of anything. Caller holds pool.launch. */
+static bool run_on_team(struct silo_cpu_job *job, int threads) {
+    static unsigned looked;
+    if (!atomic_load(&pool.openmp) || job->wait != NULL || job->launch->holds_lock)
+        return false;
+    if (looked++ % TEAM_LOOKS == 0)
+        silo_cpu_team_find();
+    const int most = silo_cpu_team_size();
+    if (most < 1)
+        return false;
+    if (most == 1)
+        silo_cpu_work_on(job);
+    else
+        silo_cpu_team_run(work_in_team, job, threads < most ? threads : most);
+    return true;
+}
+
 /* On the pool where it is free and worth it, else on this thread. */
 static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     const struct silo_cpu_share share = job->launch->share;
@@ -310,7 +338,8 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
         job->pooled = true;
         if (job->wait == NULL)
             enter_shared(job);
-        run_on_pool(job);
+        if (!run_on_team(job, threads))
+            run_on_pool(job);
         if (job->wait == NULL)
             leave_shared(job);
         pthread_mutex_unlock(&pool.launch);
@@ -375,6 +404,10 @@ int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
     return job.error;
 }
 
+void silo_cpu_use_openmp(bool wanted) {
+    atomic_store(&pool.openmp, wanted);
+}
+
 /* A child has only the thread that forked; it starts workers of its own at its first launch.
  * `mutex` is taken before, so that what it guards is whole. `launch` is not: a launch may take
  * minutes, and may need the GIL, which the forking thread holds. */
@@ -412,6 +445,7 @@ static void after_fork_in_child(void) {
     pool.running = 0;
     pool.sleeping = 0;
     pool.stop = false;
+    silo_cpu_team_lost();
     silo_cpu_waiting_renew();
     silo_cpu_threads_renew();
 }

@@ -21,6 +21,9 @@ int silo_cpu_set_threads(int count);
 int silo_cpu_set_spin(int microseconds);
 #define SILO_CPU_SPIN 50 /* until it is set */
 
+/* Whether launches run on the threads of an OpenMP runtime, where the process has loaded one. */
+void silo_cpu_use_openmp(bool wanted);
+
 /* The number of processors this process may run on. */
 int silo_cpu_affinity(void);
 

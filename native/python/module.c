@@ -51,6 +51,15 @@ static PyObject *py_cpu_spin(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *py_cpu_openmp(PyObject *module, PyObject *args) {
+    (void)module;
+    int wanted;
+    if (!PyArg_ParseTuple(args, "p", &wanted))
+        return NULL;
+    silo_cpu_use_openmp(wanted != 0);
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_cpu_affinity(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     return PyLong_FromLong(silo_cpu_affinity());
@@ -242,6 +251,8 @@ static PyMethodDef methods[] = {
      "cpu_threads(count=...) -> int\n\nSet and return how many threads a CPU launch may use."},
     {"cpu_spin", py_cpu_spin, METH_VARARGS,
      "cpu_spin(microseconds, /)\n\nHow long idle threads look for work before they sleep."},
+    {"cpu_openmp", py_cpu_openmp, METH_VARARGS,
+     "cpu_openmp(wanted, /)\n\nRun launches on the threads of a loaded OpenMP runtime, or not."},
     {"cpu_affinity", py_cpu_affinity, METH_NOARGS, "Processors this process may run on."},
     {"set_type_hook", py_set_type_hook, METH_O,
      "Call this with every argument type seen for the first time."},

@@ -46,6 +46,7 @@ __all__ = [
 TUNE_MODES = ("auto", "cached", "frozen", "off")
 MIB = 1 << 20
 L2_STATES = ("cold", "warm")
+POOLS = ("own", "openmp")
 TRITON_MODES = ("auto", "cpu", "off")
 _UNITS = {"K": 10, "M": 20, "G": 30}
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -111,6 +112,13 @@ VARIABLES: Final = (
         "50",
         "How long an idle thread of the CPU's looks for the next launch before it sleeps; never where there are more"
         " threads than CPUs.",
+    ),
+    Variable(
+        "SILO_POOL",
+        "`own` or `openmp`",
+        "`own`",
+        "The threads that run CPU launches: Silo's, or the threads of the libgomp that the process has loaded"
+        " (torch's), where it has.",
     ),
     Variable(
         "SILO_PROGRAMS_AT_ONCE",
@@ -215,6 +223,7 @@ class Settings:
     l2: str = "cold"
     threads: int = 1
     spin: int = 50
+    pool: str = "own"
     programs_at_once: int = 1024
     jobs: int = 1
     cc: str | None = None
@@ -271,6 +280,7 @@ class Settings:
             l2=_choice(given, "SILO_L2", L2_STATES, "cold"),
             threads=_count(given, "SILO_THREADS", cpus),
             spin=_count(given, "SILO_SPIN", 50, least=0),
+            pool=_choice(given, "SILO_POOL", POOLS, "own"),
             programs_at_once=_count(given, "SILO_PROGRAMS_AT_ONCE", 1024),
             jobs=_count(given, "SILO_JOBS", cpus),
             cc=given.get("SILO_CC") or given.get("CC"),

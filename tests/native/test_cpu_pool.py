@@ -1,3 +1,4 @@
+import ctypes
 import os
 import resource
 import threading
@@ -105,6 +106,52 @@ def test_idle_threads_take_no_time(spin):
         time.sleep(0.1)
         assert time.process_time() - before < 0.05
     cpu_threads()
+
+
+def within_a_parallel_region(asked):
+    """What ``asked`` says on each thread of a team of two."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    library = ctypes.CDLL(next(line.split()[-1] for line in lines if "libgomp" in line))
+    said = []
+    body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: said.append(asked()))
+    library.GOMP_parallel(body, None, 2, 0)
+    return said
+
+
+def test_launches_on_the_threads_of_torch_take_as_many_as_torch_may():
+    """And a child made by fork, where the runtime's threads do not exist, has Silo's own."""
+    torch = pytest.importorskip("torch", reason="torch brings the OpenMP runtime")
+    if "libgomp" not in Path("/proc/self/maps").read_text():
+        pytest.skip("this torch has another OpenMP runtime than libgomp")
+    launch = launcher("threads")
+    out = np.zeros(24, np.uint64)
+    before = torch.get_num_threads()
+    try:
+        with override(pool="openmp"), threads(4):
+            for count in (2, 1, 2):
+                torch.set_num_threads(count)
+                out[:] = 0
+                launch[(24,)](out)
+                assert len(set(out)) == count
+                assert out.all()
+
+            def threads_of_a_launch():
+                own = np.zeros(4, np.uint64)
+                launch[(4,)](own)
+                return len(set(own))
+
+            assert within_a_parallel_region(threads_of_a_launch) == [1, 1], (
+                "a launch of one of a team's threads stays on it"
+            )
+            child = os.fork()
+            if child == 0:
+                out[:] = 0
+                launch[(24,)](out)
+                os._exit(0 if out.all() and len(set(out)) > 2 else 3)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        torch.set_num_threads(before)
+        cpu_threads()
 
 
 @pytest.mark.parametrize("spin", [-1, 100_001])

@@ -15,20 +15,21 @@ __all__ = ["apply_setting", "cpu_threads", "reserve_sms", "reserved_sms", "threa
 # The native pool's own limit.
 MAX_THREADS = 1024
 
-_applied: tuple[int, int] | None = None
+_applied: tuple[int, int, str] | None = None
 
 _lock = Mutex()
 _reserved: dict[tuple[str, int], int] = {}
 
 
 def apply_setting() -> None:
-    """Take ``SILO_THREADS`` and ``SILO_SPIN`` over, where they changed: ``cpu_threads(n)`` in between stays."""
+    """Take ``SILO_THREADS`` and its like over where they changed: ``cpu_threads(n)`` in between stays."""
     global _applied  # noqa: PLW0603  # the last values seen
-    wanted = min(settings().threads, MAX_THREADS), settings().spin
+    wanted = min(settings().threads, MAX_THREADS), settings().spin, settings().pool
     if wanted != _applied:
         if _applied is None or wanted[0] != _applied[0]:
             native.cpu_threads(wanted[0])
         native.cpu_spin(wanted[1])
+        native.cpu_openmp(wanted[2] == "openmp")
         _applied = wanted
 
 
