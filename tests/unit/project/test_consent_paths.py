@@ -103,6 +103,7 @@ FORBIDDEN = ("exec", "eval", "LoadLibrary", "PyDLL", "dlopen", "pickle.loads", "
 NATIVE = {
     "bundle_codec.c": ("dlopen", 1),  # libzstd by its name, where it is not linked and nobody gave another
     "cpu_driver.c": ("dlopen", 1),  # objects, for CpuModule
+    "cpu_team.c": ("dlopen", 1),  # libgomp, where it is loaded already (RTLD_NOLOAD)
     "gpu_library.c": ("dlopen", 1),  # the GPU drivers by their names
     "torch_op.h": ("dlopen", 1),  # of an export: a library that is loaded already (RTLD_NOLOAD)
     "tvm_ffi.c": ("dlopen", 1),  # likewise
