@@ -9,6 +9,7 @@ from __future__ import annotations
 from silo.integrations.helion.launcher import bundled_cute_launcher, default_cute_launcher
 from silo.integrations.helion.metal_launcher import default_metal_launcher
 from silo.integrations.helion.notes import CallNotes, NotedCall
+from silo.integrations.helion.pallas_launcher import default_pallas_launcher
 from silo.integrations.helion.switch import install, installed
 from silo.integrations.helion.triton_launcher import default_launcher
 
@@ -19,6 +20,7 @@ __all__ = [
     "default_cute_launcher",
     "default_launcher",
     "default_metal_launcher",
+    "default_pallas_launcher",
     "install",
     "installed",
 ]

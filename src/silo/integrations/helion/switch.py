@@ -10,6 +10,7 @@ from typing import Any
 from silo.errors import PackageError, UnsupportedError
 from silo.integrations.helion.launcher import default_cute_launcher
 from silo.integrations.helion.metal_launcher import default_metal_launcher
+from silo.integrations.helion.pallas_launcher import default_pallas_launcher
 from silo.integrations.helion.triton_launcher import default_launcher
 
 __all__ = ["LAUNCHERS", "install", "installed"]
@@ -19,6 +20,7 @@ LAUNCHERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "triton": ("default_launcher", default_launcher),
     "cute": ("default_cute_launcher", default_cute_launcher),
     "metal": ("default_metal_launcher", default_metal_launcher),
+    "pallas": ("default_pallas_launcher", default_pallas_launcher),
 }
 
 

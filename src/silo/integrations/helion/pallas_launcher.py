@@ -1,0 +1,230 @@
+"""A launcher with the signature of Helion's for Pallas kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from silo.api.kernels.kernel import maker
+from silo.errors import UnsupportedError
+from silo.forks import Mutex
+from silo.frozen import frozen
+from silo.integrations.helion.launch_call import name_of
+from silo.sources.pallas.argument_spec import ArgSpec, Scratch
+
+__all__ = ["default_pallas_launcher", "specs_of"]
+
+_KEPT = 512  # a program that tunes Helion kernels makes thousands, each used for a moment
+_BlockSpecs = Sequence[tuple[Sequence[int | None], Sequence[Any]] | None]
+# What says more of a compact worklist, which is refused by the first of them.
+_OF_WORKLISTS = "_compact_"
+_WORKLIST = "_compact_build_worklist"
+
+
+@frozen
+class _Made:
+    kernel: object  # held, so that no other object gets its id
+    made: Any
+
+
+_made: dict[tuple[object, ...], _Made] = {}
+_lock = Mutex()
+
+
+def default_pallas_launcher(
+    pallas_kernel: object,
+    grid: tuple[int, ...],
+    *args: object,
+    _output_indices: Sequence[int] | None = None,
+    _inplace_indices: Sequence[int] | None = None,
+    _block_spec_info: _BlockSpecs | None = None,
+    _smem_arg_indices: Sequence[int] | None = None,
+    _scratch_shapes: Sequence[tuple[Any, ...]] | None = None,
+    _hbm_arg_indices: Sequence[int] | None = None,
+    _ds_pad_dims: Sequence[tuple[int, int, int, int]] | None = None,
+    _pallas_interpret: bool | None = None,
+    _scratch_shape_sources: object = None,
+    _matmul_dot_general: object = None,
+    _use_low_level_scheduler: bool = False,
+    **options: object,
+) -> object:
+    """Launch a kernel that Helion generated for Pallas: what ``_launcher=`` of its host function takes.
+
+    It becomes one of ``silo.pallas``, for the shapes, dtypes and numbers of the call: interpreted where its tensors are
+    on the CPU, compiled where they are on a TPU, kept by Silo's store. Numbers are constants, as Helion has them.
+
+    Args:
+        pallas_kernel: the generated function.
+        grid: programs on up to three axes.
+        *args: the kernel's arguments in its order. Outputs that are not read are made here, whatever is passed.
+        _output_indices: arguments that are written.
+        _inplace_indices: outputs that are read as well; None: all of them.
+        _block_spec_info: for each tensor its block and the axes of the grid; None: all of it.
+        _smem_arg_indices: tensors, counted among tensors, that are read by scalars.
+        _scratch_shapes: shape, dtype and kind of each piece of scratch.
+        _hbm_arg_indices: arguments that the kernel copies itself.
+        _ds_pad_dims: argument, axis, multiple and more, where slices end beyond the array.
+        _pallas_interpret: taken; where the tensors are decides.
+        _scratch_shape_sources: taken; ``_scratch_shapes`` has the sizes.
+        _matmul_dot_general: taken; it names another way to compute the same, which Silo does not go.
+        _use_low_level_scheduler: taken, and without effect.
+        **options: anything else that is not empty is refused.
+
+    Returns:
+        What Helion's does: nothing, the output that was made, or several in their order.
+
+    Raises:
+        UnsupportedError: a compact worklist, remote copies or another option, by name.
+        ArgumentError: as any call; 64-bit tensors among others.
+    """
+    del _pallas_interpret, _scratch_shape_sources, _matmul_dot_general, _use_low_level_scheduler
+    name = name_of(pallas_kernel)
+    _refuse_options(name, options)
+    outputs = list(_output_indices or ())
+    inplace = outputs if _inplace_indices is None else list(_inplace_indices)
+    made_here = [place for place in outputs if place not in inplace]
+    specs = specs_of(
+        args,
+        outputs=outputs,
+        inplace=inplace,
+        blocks=_block_spec_info,
+        scalars=_smem_arg_indices or (),
+        in_hbm=_hbm_arg_indices or (),
+        pads=_ds_pad_dims or (),
+    )
+    scratch = tuple(_scratch(one) for one in _scratch_shapes or ())
+    programs = tuple(grid) or (1,)
+    given = [None if place in made_here else _plain(one) for place, one in enumerate(args)]
+    kernel = _serving(pallas_kernel, programs, args, specs, scratch, in_hbm=bool(_hbm_arg_indices))
+    results = kernel(*given)
+    if not made_here:
+        return None
+    several = cast("tuple[object, ...]", results if isinstance(results, tuple) else (results,))
+    found = [_tensor(one) for one in several]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def specs_of(
+    args: Sequence[Any],
+    *,
+    outputs: Sequence[int],
+    inplace: Sequence[int],
+    blocks: _BlockSpecs | None,
+    scalars: Sequence[int],
+    in_hbm: Sequence[int],
+    pads: Sequence[tuple[int, int, int, int]],
+) -> tuple[ArgSpec | str, ...]:
+    """What each argument is, in Silo's words: the spec of a tensor, or ``constexpr``. Pure.
+
+    ``blocks`` and ``scalars`` count tensors alone, the others all arguments: that is Helion's way.
+    """
+    found: list[ArgSpec | str] = []
+    tensors = 0
+    for place, one in enumerate(args):
+        if not hasattr(one, "shape"):
+            found.append("constexpr")
+            continue
+        spec = blocks[tensors] if blocks else None
+        shape = tuple(int(size) for size in one.shape)
+        written = place in outputs
+        role = "in" if not written else "inout" if place in inplace else "out"
+        own_pads = tuple((axis, multiple, more) for other, axis, multiple, more in pads if other == place)
+        whole = spec is None or place in in_hbm
+        padded = _padded(shape, own_pads)
+        found.append(
+            ArgSpec(
+                block=None if whole or spec is None else _block(spec[0], padded),
+                dims=() if whole or spec is None else tuple(_dim(one) for one in spec[1]),
+                space="hbm" if place in in_hbm else "smem" if tensors in scalars else "vmem",
+                role=role,
+                pad=own_pads,
+                dtype=str(one.dtype).removeprefix("torch.") if role == "out" else None,
+                shape=shape if role == "out" else None,
+            )
+        )
+        tensors += 1
+    return tuple(found)
+
+
+def _padded(shape: tuple[int, ...], pads: Sequence[tuple[int, int, int]]) -> tuple[int, ...]:
+    sizes = list(shape)
+    for axis, multiple, more in pads:
+        sizes[axis] += -sizes[axis] % multiple + more
+    return tuple(sizes)
+
+
+def _block(block: Sequence[int | None], shape: tuple[int, ...]) -> tuple[int | None, ...]:
+    """No axis of a block is longer than the array's, and none is empty."""
+    return tuple(
+        None if one is None or one >= size else max(int(one), 1) for one, size in zip(block, shape, strict=True)
+    )
+
+
+def _dim(one: Any) -> int | tuple[int, int, int] | None:  # noqa: ANN401
+    if isinstance(one, tuple | list):
+        axis, stride, count = cast("Sequence[int]", one)
+        return int(axis), max(int(stride), 1), int(count)
+    return None if one is None else int(one)
+
+
+def _scratch(one: tuple[Any, ...]) -> Scratch:
+    shape, element, *kind = one
+    name = str(element).rpartition(".")[2].rstrip("_")  # jnp.float32, jnp.bool_
+    chosen = kind[0] if kind else "vmem"
+    return (
+        Scratch(chosen, tuple(int(size) for size in shape)) if element is None else Scratch(chosen, tuple(shape), name)
+    )
+
+
+def _refuse_options(name: str, options: Mapping[str, object]) -> None:
+    if options.get(_WORKLIST) is not None:
+        raise UnsupportedError(f"{name}: Silo launches no compact worklists ({_WORKLIST})")
+    others = [word for word, value in options.items() if value and not word.startswith(_OF_WORKLISTS)]
+    if others:
+        raise UnsupportedError(f"{name}: a Pallas launch by Silo takes no {', '.join(others)}")
+
+
+def _serving(
+    kernel: object,
+    grid: tuple[int, ...],
+    args: Sequence[Any],
+    specs: tuple[ArgSpec | str, ...],
+    scratch: tuple[Scratch, ...],
+    *,
+    in_hbm: bool,
+) -> Any:  # noqa: ANN401  # what silo.pallas gives
+    # With their types: 1 and True are one key, and two kernels.
+    constants: tuple[tuple[object, object], ...] = tuple(
+        (cast("object", type(one)), one) for one, spec in zip(args, specs, strict=True) if spec == "constexpr"
+    )
+    key = (id(kernel), grid, repr(specs), scratch, constants)
+    found = _made.get(key)
+    if found is not None:
+        return found.made
+    made = maker("pallas")(
+        kernel,
+        args=specs,
+        scheme="fori" if in_hbm or scratch else "default",
+        scratch=scratch,
+        grid=grid,
+        name=name_of(kernel),
+    )
+    with _lock:
+        _made[key] = _Made(kernel, made)
+        while len(_made) > _KEPT:
+            del _made[next(iter(_made))]
+    return made
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    """A tensor without its gradient, as Helion's launcher passes it."""
+    return value.detach() if getattr(value, "requires_grad", False) else value
+
+
+def _tensor(array: Any) -> Any:  # noqa: ANN401
+    """A result that was made where the call has no tensor to be like."""
+    if hasattr(array, "data_ptr"):
+        return array
+    import torch  # noqa: PLC0415  # Helion has imported it
+
+    return torch.from_dlpack(array)
