@@ -214,8 +214,12 @@ int record_launch(const struct config *config, struct function *function, void *
         memcpy(record->data[i], parameters[i], record->sizes[i] > 128 ? 128 : record->sizes[i]);
     clock_ns += entry->cost;
     callback *run = entry->run;
+    /* What is called may be Python, which lets other threads launch while it reads. */
+    struct record own;
+    if (run != NULL)
+        own = *record;
     pthread_mutex_unlock(&lock);
     if (run != NULL)
-        run(record, parameters);
+        run(&own, parameters);
     return 0;
 }

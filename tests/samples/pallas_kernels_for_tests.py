@@ -146,3 +146,9 @@ MOSAIC_COPY = {
     "scheme": "mosaic_gpu",
     "scratch": [Scratch("smem", (64, 128), "x"), Scratch("barrier")],
 }
+
+
+def bump_places_body(x, y):
+    """Two places of an array in SMEM, by scalars."""
+    y[0, 1] = y[0, 1] + x[0]
+    y[1, 2] = y[1, 2] * 2

@@ -53,6 +53,8 @@ def test_blocks_are_never_empty_nor_longer_than_what_is_padded():
 def test_what_is_refused_is_named():
     with pytest.raises(UnsupportedError, match="no compact worklists"):
         default_pallas_launcher(object(), (1,), _compact_build_worklist=print, _compact_block=1)
+    with pytest.raises(TypeError, match=r"argument 1 is a tensor of torch\.int64"):
+        default_pallas_launcher(object(), (1,), tensor(4), tensor(4, dtype="torch.int64"))
     with pytest.raises(UnsupportedError, match="takes no _uses_remote_copy, colour"):
         default_pallas_launcher(object(), (1,), _uses_remote_copy=True, _compact_block=1, _collective_id=None, colour=1)
 

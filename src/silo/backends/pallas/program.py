@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -210,7 +211,10 @@ def _copy_first(
     read = found[one.name]
 
     def copy() -> None:
-        written[...] = read[...]
+        if one.space is MemorySpace.SMEM:
+            _copy_scalars(read, written)
+        else:
+            written[...] = read[...]
 
     axes = visited_anew(one, launch.grid)
     if axes is None:
@@ -230,6 +234,21 @@ def _copy_first(
     for axis in axes[1:]:
         first &= pl.program_id(axis) == 0
     pl.when(first)(copy)
+
+
+def _copy_scalars(read: Any, written: Any) -> None:  # noqa: ANN401
+    """One by one: a TPU moves no more than a scalar at a time between places of SMEM."""
+    shape = tuple(written.shape)
+
+    def copy_one(at: Any, carry: Any) -> Any:  # noqa: ANN401
+        index: list[Any] = []
+        for size in reversed(shape):
+            index.insert(0, at % size)
+            at //= size
+        written[tuple(index)] = read[tuple(index)]
+        return carry
+
+    jax_module().lax.fori_loop(0, math.prod(shape), copy_one, 0)
 
 
 def _before(programs: Sequence[Any], grid: Sequence[int]) -> list[Any]:

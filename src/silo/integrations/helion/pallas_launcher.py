@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from silo.api.kernels.kernel import maker
-from silo.errors import UnsupportedError
+from silo.errors import ArgumentError, UnsupportedError
 from silo.forks import Mutex
 from silo.frozen import frozen
 from silo.integrations.helion.launch_call import name_of
@@ -18,6 +18,7 @@ _KEPT = 512  # a program that tunes Helion kernels makes thousands, each used fo
 _BlockSpecs = Sequence[tuple[Sequence[int | None], Sequence[Any]] | None]
 # What says more of a compact worklist, which is refused by the first of them.
 _OF_WORKLISTS = "_compact_"
+_WIDE = ("int64", "float64", "complex128")
 _WORKLIST = "_compact_build_worklist"
 
 
@@ -80,6 +81,12 @@ def default_pallas_launcher(
     del _pallas_interpret, _scratch_shape_sources, _matmul_dot_general, _use_low_level_scheduler
     name = name_of(pallas_kernel)
     _refuse_options(name, options)
+    for place, one in enumerate(args):
+        if str(getattr(one, "dtype", "")).endswith(_WIDE):
+            raise ArgumentError(
+                f"{name}: argument {place} is a tensor of {cast('Any', one).dtype}, and jax has no 64-bit arrays as it "
+                "is set here: cast it to a dtype of 32 bits"
+            )
     outputs = list(_output_indices or ())
     inplace = outputs if _inplace_indices is None else list(_inplace_indices)
     made_here = [place for place in outputs if place not in inplace]

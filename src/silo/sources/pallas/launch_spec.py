@@ -147,8 +147,6 @@ class SpecReader:
             raise SourceError(f'{what} has space="hbm", where a body sees all of an array: leave out block and dims')
         if given.dims and given.index is not None:
             raise SourceError(f"{what} has dims and index: they say the same; give one of them")
-        if space is MemorySpace.SMEM and role is Role.INOUT:
-            raise SourceError(f'{what} has space="smem" and role="inout", which no jax initialises: use VMEM or HBM')
         block = None
         if given.block is not None:
             block = tuple(None if one is None else self._size(name, "block", one) for one in given.block)

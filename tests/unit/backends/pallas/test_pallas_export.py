@@ -179,3 +179,16 @@ def test_a_chip_that_there_is_not_is_refused():
     assert "no TPU is called v99" in PallasCompiler().accepts("pallas", variant.target).reason
     with pytest.raises(TargetError, match="no TPU is called 'v99'"):
         PallasCompiler().lower(source, variant)
+
+
+def test_scalars_in_smem_that_are_read_and_written_hold_what_the_array_did():
+    source = source_of(bodies.bump_places_body, args=[ArgSpec(space="smem"), ArgSpec(space="smem", role="inout")])
+    x, y = np.array([5, 1], np.int32), np.arange(12, dtype=np.int32).reshape(3, 4)
+    found = run(source, {"x": x, "y": y}, (2,))["y"]
+    y[0, 1], y[1, 2] = y[0, 1] + 2 * x[0], y[1, 2] * 4  # two programs
+    assert np.array_equal(found, y)
+    PallasCompiler().compile(
+        PallasCompiler()
+        .lower(source, variant_of(source, {"x": ((2,), "int32"), "y": ((3, 4), "int32")}, (2,), None, "tpu:v5e"))
+        .job
+    )

@@ -89,7 +89,6 @@ def test_importing_it_imports_no_jax():
         ({"args": ["i32", ROWS, ArgSpec(block=(lambda a: a.x,))]}, "a value of each call"),
         ({"args": [ROWS, ROWS, ArgSpec(role="write")]}, "role='write'"),
         ({"args": [ROWS, ROWS, ArgSpec(space="hbm", block=(1,))]}, "a body sees all of an array"),
-        ({"args": [ROWS, ROWS, ArgSpec(space="smem", role="inout")]}, "which no jax initialises"),
         ({"args": [ROWS, ROWS, ArgSpec(prefetch=True, role="out")]}, "prefetched"),
         ({"args": [ROWS, ROWS, ArgSpec(dims=(0,), index=lambda i: (i,))]}, "they say the same"),
         ({"args": [ROWS, ROWS, ArgSpec(shape="x")]}, 'for arrays with role="out"'),
