@@ -38,6 +38,7 @@ __all__ = [
     "override",
     "settings",
     "settings_page",
+    "triton_default",
     "triton_mode",
     "unknown_in_environment",
     "unknown_variables",
@@ -48,6 +49,7 @@ MIB = 1 << 20
 L2_STATES = ("cold", "warm")
 POOLS = ("own", "openmp")
 TRITON_MODES = ("auto", "cpu", "off")
+_OWN_BACKENDS = ("silo", "cpu")  # Silo's names among Triton's backends
 _UNITS = {"K": 10, "M": 20, "G": 30}
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -165,7 +167,7 @@ VARIABLES: Final = (
     Variable(
         "SILO_TRITON",
         "`auto`, `cpu` or `off`",
-        "`auto`; `cpu` where `TRITON_DEFAULT_BACKEND=silo`",
+        "`auto`; `cpu` where `TRITON_DEFAULT_BACKEND` is `silo` or `cpu`",
         "Whether Triton's own calls run on the CPU through Silo: where no GPU is; always; never.",
     ),
     Variable(
@@ -309,7 +311,7 @@ def _given(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _triton_mode(given: Mapping[str, str]) -> str:
     return _choice(
-        given, "SILO_TRITON", TRITON_MODES, "cpu" if given.get("TRITON_DEFAULT_BACKEND") == "silo" else "auto"
+        given, "SILO_TRITON", TRITON_MODES, "cpu" if given.get("TRITON_DEFAULT_BACKEND") in _OWN_BACKENDS else "auto"
     )
 
 
@@ -442,6 +444,11 @@ def triton_mode() -> str:
     with _lock:
         current = _current
     return _triton_mode(_given(os.environ)) if current is None else current.triton
+
+
+def triton_default() -> str:
+    """The backend that ``TRITON_DEFAULT_BACKEND`` names, Triton's own variable; "" where it names none."""
+    return _given(os.environ).get("TRITON_DEFAULT_BACKEND", "")
 
 
 @contextmanager

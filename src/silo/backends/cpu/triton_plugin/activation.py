@@ -6,11 +6,14 @@ import sys
 from typing import Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.settings import triton_mode
+from silo.errors import DeviceError
+from silo.settings import triton_default, triton_mode
 
-__all__ = ["claim", "decide", "is_active"]
+__all__ = ["claim", "decide", "is_active", "is_chosen_as_cpu", "require"]
 
-NAME = "silo"  # of the entry point
+# Silo's entry points: its own, and the one that torch asks for.
+NAME = "silo"
+_OWN_PACKAGE = __name__.rpartition(".")[0]
 
 _asking = False
 
@@ -35,6 +38,26 @@ def decide() -> Decision:
     return Accepted("by SILO_TRITON" if mode == "cpu" else "no other driver of Triton is active")
 
 
+def is_chosen_as_cpu() -> bool:
+    """Whether ``TRITON_DEFAULT_BACKEND`` is ``cpu`` and Silo serves. Raises as :func:`decide`."""
+    return triton_default() == "cpu" and is_active()
+
+
+def require() -> None:
+    """Nothing, where Silo serves a program that chose its driver by name.
+
+    Raises:
+        DeviceError: ``SILO_TRITON=off``.
+        SiloError: Silo cannot serve here, with the reason.
+    """
+    if triton_mode() == "off":
+        raise DeviceError(
+            "a program asked Triton for the backend 'cpu', which is Silo's, and SILO_TRITON=off switches it off: unset "
+            "SILO_TRITON, or let the program compile for the CPU without Triton (torch: cpu_backend='cpp')"
+        )
+    _require()
+
+
 def claim() -> bool:
     """With ``SILO_TRITON=cpu``: make every other driver inactive, before Triton asks them.
 
@@ -47,7 +70,7 @@ def claim() -> bool:
 
     base = import_module("triton.backends.driver").DriverBase
     for entry in entry_points(group="triton.backends"):
-        if entry.name == NAME:
+        if entry.value.startswith(_OWN_PACKAGE):
             continue
         for member in vars(import_module(f"{entry.value}.driver")).values():
             if isinstance(member, type) and issubclass(member, base) and "is_active" in vars(member):

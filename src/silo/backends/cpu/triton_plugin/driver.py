@@ -12,8 +12,8 @@ _failure: str | None = None  # why Silo cannot be asked; logged when Triton firs
 _told = False
 
 
-def _ask(question: str) -> Any:  # noqa: ANN401  # None where it failed
-    """The boundary: whatever fails in Silo, Triton must import and find the other drivers."""
+def ask(question: str) -> Any:  # noqa: ANN401  # None where it failed
+    """What :mod:`.activation` answers. The boundary: whatever fails in Silo, Triton must find the other drivers."""
     global _failure  # noqa: PLW0603  # the last one is kept
     try:
         activation: Any = import_module("silo.backends.cpu.triton_plugin.activation")
@@ -21,6 +21,11 @@ def _ask(question: str) -> Any:  # noqa: ANN401  # None where it failed
     except Exception as error:  # noqa: BLE001  # see above
         _failure = f"{type(error).__name__}: {error}"
         return None
+
+
+def require() -> None:
+    """What :func:`.activation.require` says; raises the reason why Silo does not serve here."""
+    import_module("silo.backends.cpu.triton_plugin.activation").require()
 
 
 def _tell() -> None:
@@ -51,14 +56,14 @@ class CpuDriver(_Base):
     @classmethod
     def is_active(cls) -> bool:
         """Whether Triton is to use this driver; asks the other drivers, never raises."""
-        active = bool(_ask("is_active"))
+        active = bool(ask("is_active"))
         _tell()
         return active
 
     @classmethod
     def explain(cls) -> Any:  # noqa: ANN401  # nothing of Silo is imported here
         """Whether it is active and why, as a :class:`silo.core.decisions.Decision`."""
-        found = _ask("decide")
+        found = ask("decide")
         return import_module("silo.core.decisions").Rejected(_failure) if found is None else found
 
     def get_current_target(self) -> Any:  # noqa: ANN401
@@ -103,4 +108,4 @@ class CpuDriver(_Base):
 # A later Triton may ask for more: a class that Triton cannot make an instance of would fail `import triton`.
 CpuDriver.__abstractmethods__ = frozenset()
 
-_ask("claim")
+ask("claim")

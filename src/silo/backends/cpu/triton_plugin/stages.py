@@ -10,7 +10,7 @@ from typing import Any, cast
 from silo.backends.cpu.build import build
 from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
 from silo.backends.cpu.compiler import EmittedJob, compiler_identity, emit_job, make_job, module_layout
-from silo.backends.cpu.levels import level_of
+from silo.backends.cpu.levels import host_target, level_of
 from silo.backends.cpu.options import CpuOptions
 from silo.compile.c_compiler import CCompiler, find_compiler
 from silo.core.launch_info import LaunchInfo, LayoutSlot
@@ -19,13 +19,13 @@ from silo.core.target import Target
 from silo.core.values import JSON
 from silo.errors import CompileError, SourceError
 from silo.settings import settings
-from silo.sources.triton.adapter import CpuFrontEnd, read_off, run_cpu_passes
+from silo.sources.triton.adapter import CpuFrontEnd, cpu_target, read_off, run_cpu_passes
 from silo.sources.triton.adapter.toolchain import module
 from silo.sources.triton.effects import argument_effects
 from silo.sources.triton.ttir import parse_ttir
 from silo.status_line import SLOW_S, announce, working
 
-__all__ = ["CpuStages", "compile_check", "read_launch_info"]
+__all__ = ["CpuStages", "compile_check", "concrete_target", "read_launch_info"]
 
 # Members of Triton's metadata: launch info; the effect through each of the object's parameters, in order.
 _LAUNCH = "silo_launch"
@@ -47,9 +47,9 @@ class CpuStages:
     """One of Triton's backends for one target, without Triton's base class."""
 
     def __init__(self, target: Any) -> None:  # noqa: ANN401  # Triton's GPUTarget
-        self.target = Target("cpu", target.arch)
+        self.target = concrete_target(target)
         self._level = level_of(self.target)
-        self.front_end = CpuFrontEnd(target)
+        self.front_end = CpuFrontEnd(cpu_target(self.target))
 
     def identity(self) -> str:
         """The key of this compiler in Triton's cache.
@@ -117,6 +117,11 @@ class CpuStages:
         stages.update({"ttir": ttir, "c": c_text, "so": shared_object})
 
 
+def concrete_target(target: Any) -> Target:  # noqa: ANN401  # Triton's
+    """Silo's target for one of Triton's; without an arch, as torch gives it, it is this machine's level."""
+    return Target("cpu", target.arch) if target.arch else host_target()
+
+
 def read_launch_info(metadata: Any) -> tuple[LaunchInfo, tuple[Effect, ...]]:  # noqa: ANN401  # Triton's
     """How a kernel from Triton's cache is launched, and what it does through each of its parameters.
 
@@ -136,7 +141,7 @@ def compile_check(kernel: str, metadata: Any, layout: tuple[LayoutSlot, ...]) ->
     text = getattr(metadata, _CHECKED, None)
     if text is None:
         return None
-    level = level_of(Target("cpu", metadata.target.arch))
+    level = level_of(concrete_target(metadata.target))
     options = CpuOptions(mode="reference", vector_bits=level.vector_bits, fp_contract=metadata.enable_fp_fusion)
     return compile_checked(kernel, text, layout, level=level, options=options, nan=False, toolchain=_toolchain())
 

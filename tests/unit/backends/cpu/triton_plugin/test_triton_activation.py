@@ -77,6 +77,63 @@ def test_tritons_own_variable_prefers_it_too(tmp_path, gpu, entries):
     assert answer(tmp_path, ASK, entries=entries, **gpu, **variables) == "CpuDriver"
 
 
+@pytest.mark.parametrize("entries", [FIRST, LAST], ids=["before", "after"])
+def test_the_name_cpu_can_be_chosen(tmp_path, gpu, entries):
+    variables = {**NO_GPU, "TRITON_DEFAULT_BACKEND": "cpu"}
+    assert answer(tmp_path, ASK, entries=entries, **gpu, **variables) == "NamedCpuDriver"
+    refused = answer(tmp_path, ASK, entries=entries, **gpu, **variables, SILO_TRITON="off")
+    assert refused == "Backend device 'cpu' is not active."
+
+
+# What torch does to send what it compiled to the CPU, with its own target for it.
+AS_TORCH = """
+import ctypes, json, triton, triton.language as tl
+from triton.backends import backends
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+
+@triton.jit
+def double(x, n: tl.constexpr):
+    i = tl.arange(0, n)
+    tl.store(x + i, tl.load(x + i) * 2)
+
+class Memory:
+    def __init__(self):
+        self.data = (ctypes.c_float * 8)(*range(8))
+        self.dtype = "float32"
+    def data_ptr(self):
+        return ctypes.addressof(self.data)
+
+driver.set_active(backends["cpu"].driver())
+source = triton.compiler.ASTSource(double, {"x": "*fp32", "n": "constexpr"}, {(1,): 8})
+made = triton.compile(source, target=GPUTarget("cpu", "", 32))
+memory = Memory()
+made[(1, 1, 1)](memory, 8)
+named = driver.active.get_current_target()
+print(json.dumps([list(memory.data), type(driver.active).__name__, named.backend, bool(named.arch)]))
+"""
+
+
+def test_torchs_way_to_the_cpu(tmp_path, gpu):
+    twice = [2.0 * number for number in range(8)]
+    found = answer(tmp_path, AS_TORCH, entries=LAST, **gpu, **NO_GPU)
+    assert found == [twice, "NamedCpuDriver", "cpu", True]
+
+
+REFUSED = """
+import json
+from triton.backends import backends
+try:
+    backends["cpu"].driver()
+except Exception as error:
+    print(json.dumps(f"{type(error).__name__}: {error}"))
+"""
+
+
+def test_the_name_cpu_is_refused_where_silo_is_off(tmp_path):
+    assert "DeviceError: a program asked Triton for the backend 'cpu'" in answer(tmp_path, REFUSED, SILO_TRITON="off")
+
+
 def test_a_setting_switches_it_off(tmp_path):
     found = answer(tmp_path, ASK, **NO_GPU, SILO_TRITON="off")
     assert found.startswith("0 active drivers")
@@ -111,6 +168,7 @@ def test_the_modes():
     assert mode() == "auto"
     assert mode(SILO_TRITON="CPU") == "cpu"
     assert mode(TRITON_DEFAULT_BACKEND="silo") == "cpu"
+    assert mode(TRITON_DEFAULT_BACKEND="cpu") == "cpu"
     assert mode(TRITON_DEFAULT_BACKEND="nvidia") == "auto"
     assert mode(TRITON_DEFAULT_BACKEND="silo", SILO_TRITON="off") == "off"
     with pytest.raises(SettingsError, match="SILO_TRITON is one of auto, cpu, off"):
@@ -130,7 +188,8 @@ def test_importing_triton_loads_next_to_nothing_of_silo(tmp_path):
         {
             *("silo", "silo.core", "silo.core.decisions", "silo.errors", "silo.forks", "silo.frozen", "silo.settings"),
             *("silo.backends", "silo.backends.cpu", plugin),
-            *(f"{plugin}.{name}" for name in ("activation", "compiler", "driver")),
+            *(f"{plugin}.{name}" for name in ("activation", "compiler", "driver", "named_cpu")),
+            *(f"{plugin}.named_cpu.{name}" for name in ("compiler", "driver")),
         }
     )
 
@@ -242,8 +301,11 @@ class Control(DriverBase):
 
 from silo.backends.cpu.triton_plugin.compiler import CpuBackend
 from silo.backends.cpu.triton_plugin.driver import CpuDriver
+from silo.backends.cpu.triton_plugin.named_cpu.compiler import NamedCpuBackend
+from silo.backends.cpu.triton_plugin.named_cpu.driver import NamedCpuDriver
 
-print([inspect.isabstract(one) for one in (Control, CpuBackend, CpuDriver)] == [True, False, False] and "true")
+classes = (Control, CpuBackend, CpuDriver, NamedCpuBackend, NamedCpuDriver)
+print([inspect.isabstract(one) for one in classes] == [True] + [False] * 4 and "true")
 """
 
 
