@@ -10,11 +10,11 @@ _plugin: Any = import_module("silo.backends.cpu.triton_plugin.driver")
 
 
 class NamedCpuDriver(_plugin.CpuDriver):
-    """As Silo's own, which is active by itself where no other driver is; this one where ``cpu`` is asked for by name."""
+    """As Silo's own, which is active where no other driver is; this one is where ``cpu`` is asked for by name."""
 
     def __init__(self) -> None:
         _plugin.require()
-        super().__init__()
+        _plugin.CpuDriver.__init__(self)
 
     @classmethod
     def is_active(cls) -> bool:
