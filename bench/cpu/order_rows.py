@@ -8,6 +8,7 @@ from bench.cpu import kernels as more
 from bench.cpu.work import Call, Scale, Workload, empty, normal
 
 BINS = 256
+WIDE_BINS = 1 << 16
 
 
 def scan(scale: Scale, dtype: str) -> Workload:
@@ -54,21 +55,31 @@ def sort(scale: Scale, dtype: str) -> Workload:
 
 
 def atomics(scale: Scale, dtype: str) -> Workload:
+    """Few bins, in which many elements meet."""
+    return _counted("atomics", scale, dtype, BINS)
+
+
+def wide_atomics(scale: Scale, dtype: str) -> Workload:
+    """More bins than a near cache holds."""
+    return _counted("wide atomics", scale, dtype, WIDE_BINS)
+
+
+def _counted(name: str, scale: Scale, dtype: str, bins: int) -> Workload:
     n = {"full": 1 << 22, "quick": 1 << 18, "tiny": 1 << 12}[scale]
-    x, counts = torch.randint(0, BINS, (n,), dtype=torch.int32), torch.zeros(BINS, dtype=torch.int32)
+    x, counts = torch.randint(0, bins, (n,), dtype=torch.int32), torch.zeros(bins, dtype=torch.int32)
 
     def compiled(x: torch.Tensor) -> torch.Tensor:
-        return torch.zeros(BINS, dtype=torch.int32).index_add_(0, x, torch.ones(n, dtype=torch.int32))
+        return torch.zeros(bins, dtype=torch.int32).index_add_(0, x, torch.ones(n, dtype=torch.int32))
 
     return Workload(
-        "atomics",
+        name,
         dtype,
         str(n),
         n,
         (Call(more.count_atomically, (x, counts, n), (n // 1024,), {"BLOCK": 1024}),),
-        lambda: torch.bincount(x, minlength=BINS),
+        lambda: torch.bincount(x, minlength=bins),
         (compiled, (x,)),
-        lambda: {"counts": (counts, torch.bincount(x, minlength=BINS))},
+        lambda: {"counts": (counts, torch.bincount(x, minlength=bins))},
         clear=counts.zero_,
     )
 

@@ -35,6 +35,7 @@ ROWS: dict[str, tuple[Build, tuple[str, ...]]] = {
     "scan": (order.scan, FLOATS),
     "sort": (order.sort, FLOATS),
     "atomics": (order.atomics, INTEGERS),
+    "wide atomics": (order.wide_atomics, INTEGERS),
     "histogram": (order.histogram, INTEGERS),
 }
 

@@ -18,6 +18,7 @@ __all__ = [
     "load",
     "scalar_load",
     "scalar_store",
+    "scattered_add",
     "shifted_copy",
     "spread_copy",
     "store",
@@ -418,6 +419,29 @@ def atomic(m: Maker) -> None:
         m.define(text, kind, shape)
     else:
         m.put(text)
+
+
+def scattered_add(m: Maker) -> None:
+    """Adds at places that were computed, of programs that meet in the same memory: a histogram."""
+    m.feature("atomic")
+    kind = m.rng.choice(["i32", "i64", "u32", "u64"])
+    name = f"S{len(m.storages)}"
+    storage = Storage(name, kind, "zero", written=True, skew=m.rng.choice([0, 1, 3, 7]))
+    m.storages[name] = storage
+    _parameter(m, storage)
+    parameter = next(one for one in m.parameters if one.storage == name)
+    count, bins = m.rng.choice([16, 256, 512, 1024]), m.rng.choice([3, 40, 300, 5000])
+    step = m.rng.choice([1, 1, 1, 2, 16]) if m.chance(0.9) or bins > 3 else 4096 * 16
+    element = f"tl.arange(0, {count})"
+    mixed = (
+        f"(({element} * {m.rng.choice([1, 3, 37, 977])} + pid * {m.rng.choice([0, 1, 11])}) ^ {m.rng.choice([0, 5])})"
+    )
+    place = Place(f"{mixed} % {m.scalar(bins)} * {step}", None, 0, (bins - 1) * step)
+    _checked(m, parameter, storage, place)
+    value = m.rng.choice(["1", f"({element} * 7 - 100)", f"({element} ^ pid)"])
+    mask = f", mask={element} < {m.scalar(m.bound(count))}" if m.chance(0.5) else ""
+    shared = f" - pid * {storage.placeholder}" if m.chance(0.7) else ""
+    m.put(f"tl.atomic_add({parameter.name}{shared} + {place.text}, {value}{mask})")
 
 
 def finish_stores(m: Maker, count: int) -> None:

@@ -127,12 +127,21 @@ PROFILES: dict[str, tuple[dict[Writer, int], str]] = {
     "dot": (_with_blocks({**_BASE, **_REDUCE, dots.dot: 12, shapes.transpose: 3}, (5, 1, 2, 3)), "exact"),
     "control": (_with_blocks({**_BASE, **_REDUCE, control.early_return: 5}, (4, 5, 12, 2)), ""),
     "shape": (_with_blocks({**_BASE, **_REDUCE, **_SHAPE}, (1, 1, 1, 1)), ""),
-    "atomic": (_with_blocks({**_BASE, memory.atomic: 12}, (2, 1, 1, 1)), ""),
+    "atomic": (_with_blocks({**_BASE, memory.atomic: 12, memory.scattered_add: 8}, (2, 1, 1, 1)), ""),
     "rounded": (_with_blocks(_ROUNDED, (3, 1, 2, 2)), "rounded"),
     "product": (_products({**_HALF, **_REDUCE, **_SCAN, **_SHAPE, dots.dot: 6}, (3, 2, 2, 2)), "exact"),
     "mixed": (
         _products(
-            {**_HALF, **_REDUCE, **_GENERAL, memory.atomic: 6, control.early_return: 5, dots.dot: 3}, (2, 2, 4, 2)
+            {
+                **_HALF,
+                **_REDUCE,
+                **_GENERAL,
+                memory.atomic: 6,
+                memory.scattered_add: 2,
+                control.early_return: 5,
+                dots.dot: 3,
+            },
+            (2, 2, 4, 2),
         ),
         "exact",
     ),

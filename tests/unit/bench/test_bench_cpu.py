@@ -17,7 +17,7 @@ ROWS = (
     *("add", "softmax", "short softmax", "layer norm", "rms norm", "swiglu", "bias gelu", "transpose"),
     *("cross entropy", "rope", "dropout"),
     *("matmul", "grouped matmul", "attention", "flash", "causal flash", "flash backward"),
-    *("scan", "sort", "atomics", "histogram"),
+    *("scan", "sort", "atomics", "wide atomics", "histogram"),
 )
 
 

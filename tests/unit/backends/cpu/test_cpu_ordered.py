@@ -309,27 +309,6 @@ def test_atomics_on_integers(mode, dtype):
 
 
 @triton.jit
-def counted(places, values, sums, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.atomic_add(sums + tl.load(places + i, mask=i < n, other=0), tl.load(values + i, mask=i < n), mask=i < n)
-
-
-@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
-@pytest.mark.parametrize(
-    "bins", [7, 512, 5000]
-)  # one slot of the table of sums each, all of its slots, many places a slot
-def test_atomic_adds_that_meet_in_one_place(mode, dtype, bins):
-    random, dtype = np.random.default_rng(bins), np.dtype(dtype)
-    places = random.integers(0, bins, 3000)
-    limits = np.iinfo(dtype)
-    values = random.integers(limits.min, limits.max, 3000, dtype)  # their sums wrap
-    sums, expected = np.zeros(bins, dtype), np.zeros(bins, dtype)
-    np.add.at(expected, places[:2900], values[:2900])
-    run(counted, (3,), mode, places=places, values=values, sums=sums, n=2900, BLOCK=1024)
-    np.testing.assert_array_equal(sums, expected)
-
-
-@triton.jit
 def either(x, y, n):
     if n > 3:
         return x + y

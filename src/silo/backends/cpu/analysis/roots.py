@@ -1,4 +1,4 @@
-"""The arguments that a pointer may be derived from."""
+"""The arguments that a pointer may be derived from, and the order of a program's operations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from silo.backends.cpu.operations.own import FENCE
 from silo.backends.cpu.operations.table import WRITES
 from silo.sources.triton.ssa import Module, Operation, Value
 
-__all__ = ["keeps_unchanged", "pointer_roots"]
+__all__ = ["every_operation", "keeps_unchanged", "may_precede", "pointer_roots"]
 
 _STEPS = frozenset({tt.ADDPTR, tt.SPLAT, tt.BROADCAST, tt.EXPAND_DIMS, tt.RESHAPE, tt.TRANS, tt.BITCAST})
 # What writes, or lets others write, memory of which nothing shows here.
@@ -55,18 +55,18 @@ def keeps_unchanged(module: Module, load: Operation) -> bool:
     roots = pointer_roots(load_parts(load)[0])
     if roots is None:
         return False
-    for operation in _operations(module.entry):
+    for operation in every_operation(module.entry):
         name = operation.name
         if name == tt.STORE:
             stored = pointer_roots(operation.operands[0])
-            if stored is None or stored & roots or _may_precede(operation, load):
+            if stored is None or stored & roots or may_precede(operation, load):
                 return False
         elif name in _UNSEEN:
             return False
     return True
 
 
-def _may_precede(one: Operation, other: Operation) -> bool:
+def may_precede(one: Operation, other: Operation) -> bool:
     """Whether a program may run ``one`` before it runs ``other``: in its order, or in the round of a loop before."""
     paths = _path(one), _path(other)
     for mine, its in zip(*paths, strict=False):
@@ -95,7 +95,8 @@ def _path(operation: Operation) -> list[Operation]:
     return found
 
 
-def _operations(operation: Operation) -> list[Operation]:
+def every_operation(operation: Operation) -> list[Operation]:
+    """``operation`` and all within its regions."""
     found: list[Operation] = []
     pending = [operation]
     while pending:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.affine import is_structurally_affine
-from silo.backends.cpu.loop_ir import Call, Define
+from silo.backends.cpu.analysis.later import is_plain_add, may_come_later
+from silo.backends.cpu.loop_ir import Buffer, Call, Define, Statement
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.operations import tt
 from silo.backends.cpu.ops_atomic import ATOMIC_BITS, ATOMIC_KINDS, MEMORY_ORDERS
@@ -14,7 +15,12 @@ from silo.sources.triton.ssa import Operation, Type, Value
 
 __all__ = ["Combined", "atomic_call", "atomic_mask", "combined", "volatile_load"]
 
-_COMBINE_FROM = 256  # elements of a tile
+_COMBINE_FROM = 256  # elements of a tile whose sums end with it
+_COMBINE_LATER_FROM = 16
+# The table of sums that last (`runtime/combine.h`): a quarter of a second-level cache.
+_MOST_SLOTS = 4096
+_LINE_BYTES = 64
+_ADDS_OF_A_SLOT = 32
 _VOLATILE_SUFFIX = {
     "int8_t": "i8",
     "uint8_t": "u8",
@@ -58,31 +64,67 @@ def volatile_load(scope: Scope, type_: Type, pointer: str, mask: str, other: str
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """The C texts of atomic adds that are summed by place first: before, for each element, and after."""
+    """Atomic adds that are summed by place first: C texts of one add, and what comes before and after a tile.
 
-    table: Define
-    start: Call
+    Where ``direct`` holds, sums are not worth it, and each element is to be added by itself.
+    """
+
+    before: tuple[Statement, ...]
+    direct: str
     add: str
-    end: Call
+    after: tuple[Statement, ...]
 
 
 def combined(scope: Scope, operation: Operation, operands: list[str]) -> Combined | None:
     """How the adds of a tile are summed by place before they reach memory; None where that may not or need not be.
 
     Nobody may have asked for the old values. Addresses that form a line do not meet, and few elements are as quick
-    one by one.
+    one by one. Sums outlast their program where nothing can tell (:func:`may_come_later`).
     """
-    kind = ATOMIC_KINDS.get(operation.attributes.get("atomic_rmw_op"))
     element = operation.result.type.element
-    if scope.reference or operation.result.uses or kind != "add" or element not in {"i32", "i64"}:
+    if scope.reference or not is_plain_add(operation) or is_structurally_affine(operation.operands[0]):
         return None
-    if operation.result.type.elements < _COMBINE_FROM or is_structurally_affine(operation.operands[0]):
+    extent = operation.result.type.elements
+    lasting = scope.in_kernel and may_come_later(scope.module, operation)
+    if extent < (_COMBINE_LATER_FROM if lasting else _COMBINE_FROM):
         return None
     scope.pieces.add(f"combine_{element}")
-    table, order = scope.name("table"), MEMORY_ORDERS[operation.attributes["sem"]]
-    return Combined(
-        Define(f"silo_combine_{element}", table, None, mutable=True),
-        Call(f"silo_combine_start_{element}(&{table})"),
-        f"silo_combine_add_{element}(&{table}, {operands[0]}, {operands[1]}, {order})",
-        Call(f"silo_combine_end_{element}(&{table}, {order})"),
-    )
+    slots = _MOST_SLOTS if lasting else min(_MOST_SLOTS, 1 << (extent // _ADDS_OF_A_SLOT).bit_length())
+    buffers = [
+        Buffer(scope.name("b"), ctype, slots * count, size)
+        for ctype, count, size in (
+            ("uintptr_t", 1, 8),
+            (
+                f"u{ops.c_type(operation.result.type)}",
+                _LINE_BYTES // ops.element_bytes(element),
+                ops.element_bytes(element),
+            ),
+            ("uint16_t", 1, 2),
+        )
+    ]
+    lines, sums, used = (buffer.name for buffer in buffers)
+    table, last, order = scope.name("table"), scope.name("last"), MEMORY_ORDERS[operation.attributes["sem"]]
+    adds = f"(end - begin) * {extent}" if lasting else str(extent)
+    start = Call(f"silo_combine_start_{element}(&{table}, {lines}, {sums}, {used}, {slots}, {adds}, {extent})")
+    end = Call(f"silo_combine_end_{element}(&{table}, {order})")
+    tile = Call(f"silo_combine_tile_{element}(&{table})")
+    before: tuple[Statement, ...] = ()
+    after: tuple[Statement, ...] = (tile, end)
+    if scope.in_kernel:  # what one program found out of the table's worth serves the next
+        for buffer in buffers:
+            scope.lifetimes.keep(buffer)
+        scope.locals += [
+            f"silo_combine_{element} {table};",
+            f"{start.text};",
+            f"uint64_t const {last} = {table}.slots - 1;",
+        ]
+        if lasting:
+            scope.finish.append(end)
+            after = (tile,)
+    else:
+        for buffer in buffers:
+            scope.lifetimes.touch(buffer)
+        defined = Define(f"silo_combine_{element}", table, None, mutable=True)
+        before = (defined, start, Define("uint64_t", last, f"{table}.slots - 1"))
+    add = f"silo_combine_add_{element}(&{table}, {lines}, {sums}, {last}, {operands[0]}, {operands[1]}, {order})"
+    return Combined(before, f"{table}.direct", add, after)

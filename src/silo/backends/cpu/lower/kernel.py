@@ -54,7 +54,7 @@ def lower_kernel(module: Module, options: CpuOptions, entry: str = "") -> tuple[
         constants=scope.constants,
         body=scope.out,
         functions=[*applied, *called],
-        finish=[Call("silo_stream_end()")] if "stream" in scope.pieces else [],
+        finish=[*scope.finish, *([Call("silo_stream_end()")] if "stream" in scope.pieces else [])],
         scratch_bytes=scratch,
         locals=scope.locals,
     )
@@ -66,6 +66,7 @@ def _lower(scope: Scope, function: Operation, name: str, *, kernel: bool) -> int
     """Emit the body of ``function``; the bytes of scratch memory it needs for itself."""
     scope.lifetimes = Lifetimes()
     scope.frame = frame_name(name)
+    scope.in_kernel = kernel
     blocks = function.regions[0].blocks
     FunctionLowering(scope, blocks, kernel=kernel).function(plan_function(function, scope.options))
     size = scope.lifetimes.assign(shared=len(blocks) == 1)

@@ -176,14 +176,17 @@ def _atomic(scope: Scope, nest: Nest, operation: Operation) -> None:
     operands = operation.operands if mask is None else operation.operands[:2]
     names = [nest.value(operand, nest.index) for operand in operands]
     condition = "" if mask is None else nest.value(mask, nest.index)
+    call = atomic_call(scope, operation, names)
     table = combined(scope, operation, names)
     if table is not None:
-        scope.emit(table.table)
-        scope.emit(table.start)
-    call = atomic_call(scope, operation, names) if table is None else table.add
+        _emit(scope, [*table.before])
+        ways = [nest.loops([*nest.levels[nest.depth], _only_if(condition, text)]) for text in (call, table.add)]
+        scope.emit(If(table.direct, *ways))
+        _emit(scope, [*table.after])
+        return
     body: list[Statement]
     if not result.uses:
-        body = [If(condition, [Call(call)]) if condition else Call(call)]
+        body = [_only_if(condition, call)]
     else:
         (buffer,) = _results(scope, operation)
         place = f"{buffer.name}[{linear_index(nest.index, nest.shape)}]"
@@ -191,8 +194,10 @@ def _atomic(scope: Scope, nest: Nest, operation: Operation) -> None:
         if condition:
             body = [Assign(place, "0"), Assign(place, call, condition)]
     _emit(scope, nest.loops([*nest.levels[nest.depth], *body]))
-    if table is not None:
-        scope.emit(table.end)
+
+
+def _only_if(condition: str, call: str) -> Statement:
+    return If(condition, [Call(call)]) if condition else Call(call)
 
 
 def _volatile(scope: Scope, nest: Nest, operation: Operation) -> None:

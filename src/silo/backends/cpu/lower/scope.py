@@ -49,6 +49,8 @@ class Scope:
         self.pieces: set[str] = set()
         self.constants: list[str] = []
         self.locals: list[str] = []  # definitions that last from program to program
+        self.finish: list[Statement] = []  # after the last program of a call
+        self.in_kernel = False  # whether it is the kernel that is being lowered, and not a function that it calls
         self.out: list[Statement] = []
         self.frame = ""  # the C constant that is the size of the current function's scratch memory
         self.elementwise: dict[Operation, ElementFunction] = {}

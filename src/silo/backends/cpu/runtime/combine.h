@@ -1,33 +1,92 @@
-/* Atomic adds whose old values nobody asks for: those of one tile that meet in one place are summed
-   in a table first, so that cores contend once for a place and not once for an element. Sums wrap,
-   as the adds would have. A slot is found by the place's own number: neighbours do not collide. */
+/* Atomic adds whose old values nobody asks for: those that meet in one place are summed in a table
+   first, and memory is asked once for a place and not once for an element. Sums wrap, as the adds
+   would have. The table is a cache of lines of 64 bytes: places side by side share a slot, and a
+   line that is not the one in its slot takes its place while few do; where many do, adds go to
+   memory as they come. */
 
-enum { SILO_COMBINE_SLOTS_SUFFIX = 512 };
+enum {
+    SILO_LINE_SUFFIX = 64 / (int)sizeof(TYPE), /* sums of a slot */
+    /* Adds to come for each slot: a line costs some 20 ns to take up and to give back. */
+    SILO_COMBINE_SHARE_SUFFIX = 32,
+};
 
 typedef struct {
-    TYPE *place[SILO_COMBINE_SLOTS_SUFFIX]; /* NULL: nothing there */
-    UTYPE sum[SILO_COMBINE_SLOTS_SUFFIX];
+    uintptr_t *lines; /* where the line in each slot begins; 0: there is none */
+    UTYPE *sums;      /* SILO_LINE of each slot */
+    uint16_t *used;   /* the slots that have a line */
+    uint64_t slots;   /* a power of two */
+    int64_t count;    /* of `used` */
+    int64_t missed;   /* adds of this tile that found another line in their slot */
+    int64_t patience; /* as many of them as are worth it */
+    int direct;       /* whether adds are to go to memory */
 } silo_combine_SUFFIX;
 
-SILO_INLINE void silo_combine_start_SUFFIX(silo_combine_SUFFIX *table) {
-    __builtin_memset(table->place, 0, sizeof table->place);
+/* A table of at most `most` slots for about `elements` adds, `tile` of them at a time. */
+static __attribute__((noinline, unused)) void
+silo_combine_start_SUFFIX(silo_combine_SUFFIX *table, uintptr_t *lines, UTYPE *sums, uint16_t *used,
+                          uint64_t most, uint64_t elements, int64_t tile) {
+    uint64_t slots = 1;
+    while (slots < most && slots * 2 * SILO_COMBINE_SHARE_SUFFIX <= elements)
+        slots *= 2;
+    *table = (silo_combine_SUFFIX){lines, sums, used, slots, 0, 0, tile / 8, slots < 8};
+    __builtin_memset(lines, 0, slots * sizeof *lines);
 }
 
-SILO_INLINE void silo_combine_add_SUFFIX(silo_combine_SUFFIX *table, TYPE *place, TYPE value,
-                                         const int order) {
-    uint64_t slot = (uintptr_t)place / sizeof *place % SILO_COMBINE_SLOTS_SUFFIX;
-    TYPE *held = table->place[slot];
-    if (held != place) {
-        if (held)
-            __atomic_fetch_add(held, (TYPE)table->sum[slot], order);
-        table->place[slot] = place;
-        table->sum[slot] = 0;
+static __attribute__((noinline, unused)) void
+silo_combine_flush_SUFFIX(silo_combine_SUFFIX *table, uint64_t slot, const int order) {
+    TYPE *place = (TYPE *)table->lines[slot];
+    const UTYPE *sums = table->sums + slot * SILO_LINE_SUFFIX;
+    for (int i = 0; i < SILO_LINE_SUFFIX; i++)
+        if (sums[i])
+            __atomic_fetch_add(place + i, (TYPE)sums[i], order);
+}
+
+static __attribute__((noinline, unused)) void
+silo_combine_miss_SUFFIX(silo_combine_SUFFIX *table, TYPE *place, TYPE value, const int order) {
+    const uintptr_t at = (uintptr_t)place;
+    const uint64_t slot = at / 64 % table->slots;
+    const int taken = table->lines[slot] != 0;
+    table->missed += taken;
+    if (at % sizeof *place || table->missed > table->patience) {
+        __atomic_fetch_add(place, value, order);
+        return;
     }
-    table->sum[slot] += (UTYPE)value;
+    UTYPE *sums = table->sums + slot * SILO_LINE_SUFFIX;
+    if (taken)
+        silo_combine_flush_SUFFIX(table, slot, order);
+    else
+        table->used[table->count++] = (uint16_t)slot;
+    table->lines[slot] = at - at % 64;
+    __builtin_memset(sums, 0, 64);
+    sums[at % 64 / sizeof *place] = (UTYPE)value;
 }
 
-SILO_INLINE void silo_combine_end_SUFFIX(silo_combine_SUFFIX *table, const int order) {
-    for (int slot = 0; slot < SILO_COMBINE_SLOTS_SUFFIX; slot++)
-        if (table->place[slot])
-            __atomic_fetch_add(table->place[slot], (TYPE)table->sum[slot], order);
+/* `lines` and `sums` are the table's, `last` its last slot. A place that is not a multiple
+   of its size is never found in a line. */
+SILO_INLINE void silo_combine_add_SUFFIX(silo_combine_SUFFIX *table, const uintptr_t *lines,
+                                         UTYPE *sums, const uint64_t last, TYPE *place, TYPE value,
+                                         const int order) {
+    const uintptr_t at = (uintptr_t)place, within = 64 - sizeof *place;
+    const uint64_t slot = at / 64 & last;
+    if (__builtin_expect(lines[slot] != (at & ~within), 0))
+        silo_combine_miss_SUFFIX(table, place, value, order);
+    else
+        sums[at / sizeof *place & (last * SILO_LINE_SUFFIX + (SILO_LINE_SUFFIX - 1))] +=
+            (UTYPE)value;
+}
+
+/* After each tile. */
+SILO_INLINE void silo_combine_tile_SUFFIX(silo_combine_SUFFIX *table) {
+    table->direct |= table->missed > table->patience;
+    table->missed = 0;
+}
+
+/* Adds every sum to memory; the table is empty then. */
+static __attribute__((noinline, unused)) void silo_combine_end_SUFFIX(silo_combine_SUFFIX *table,
+                                                                      const int order) {
+    for (int64_t i = 0; i < table->count; i++) {
+        silo_combine_flush_SUFFIX(table, table->used[i], order);
+        table->lines[table->used[i]] = 0;
+    }
+    table->count = 0;
 }
