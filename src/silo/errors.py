@@ -22,6 +22,7 @@
     │   ├── FrozenError          tuning is frozen, and nothing says which config to use
     │   └── LockError            a lock file that is not there, cannot be read or cannot be written
     ├── StoreError               the store cannot be read or written
+    │   └── RemoteError          the remote store cannot be reached, refuses or says what is not true; carries which
     ├── BundleError              a .silo file
     │   ├── BundleFormatError    not a bundle, truncated or damaged; carries field and offset
     │   ├── BundleVersionError   written by a newer Silo
@@ -63,6 +64,7 @@ __all__ = [
     "LockError",
     "NoVariantError",
     "PackageError",
+    "RemoteError",
     "ResourceError",
     "SettingsError",
     "SiloError",
@@ -172,6 +174,18 @@ class LockError(TuneError):
 
 class StoreError(SiloError):
     """The store cannot be read or written."""
+
+
+class RemoteError(StoreError):
+    """The remote store failed in one way, its ``kind``.
+
+    ``fault``: it cannot be reached or used; ``refused``: it does not let this user; ``lie``: what it gave is not what
+    was asked for; ``package``: a package that is needed to reach it is not installed.
+    """
+
+    def __init__(self, message: str, *, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class BundleError(SiloError):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, overload
 
 from silo.errors import SettingsError
 from silo.forks import Mutex
-from silo.frozen import frozen, replace
+from silo.frozen import field, frozen, replace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,8 @@ __all__ = [
     "L2_STATES",
     "LOG_LEVELS",
     "MIB",
+    "REMOTE_MODES",
+    "REMOTE_SCHEMES",
     "TRITON_MODES",
     "TUNE_MODES",
     "VARIABLES",
@@ -48,6 +50,8 @@ TUNE_MODES = ("auto", "cached", "frozen", "off")
 MIB = 1 << 20
 L2_STATES = ("cold", "warm")
 POOLS = ("own", "openmp")
+REMOTE_MODES = ("read", "write")
+REMOTE_SCHEMES = ("file", "http", "https", "s3", "gs", "az", "redis", "rediss")
 TRITON_MODES = ("auto", "cpu", "off")
 _OWN_BACKENDS = ("silo", "cpu")  # Silo's names among Triton's backends
 _UNITS = {"K": 10, "M": 20, "G": 30}
@@ -66,6 +70,19 @@ class Variable:
 
 VARIABLES: Final = (
     Variable("SILO_HOME", "path", "`silo` in the user's cache folder", "The store: compiled kernels and measurements."),
+    Variable(
+        "SILO_REMOTE",
+        "`file:`, `https://`, `s3://`, `gs://`, `az://`, `redis://` or `rediss://`, and the place",
+        "none",
+        "A store that several machines share: what the own store lacks is looked for there, and new results are sent"
+        " there.",
+    ),
+    Variable(
+        "SILO_REMOTE_MODE",
+        "`read` or `write`",
+        "`write`",
+        "Whether new results are sent to the remote store, or it is only read.",
+    ),
     Variable(
         "SILO_TUNE",
         "`auto`, `cached`, `frozen` or `off`",
@@ -216,6 +233,8 @@ class Settings:
     """
 
     home: str | os.PathLike[str] | None = None
+    remote: str | None = field(default=None, repr=False)  # may hold a password
+    remote_mode: str = "write"
     tune: str = "auto"
     lock: str | os.PathLike[str] | None = None
     tune_budget_s: float = 10.0
@@ -273,6 +292,8 @@ class Settings:
         cpus = available_cpus()
         return cls(
             home=_path(given, "SILO_HOME"),
+            remote=_remote(given),
+            remote_mode=_choice(given, "SILO_REMOTE_MODE", REMOTE_MODES, "write"),
             tune=_choice(given, "SILO_TUNE", TUNE_MODES, "auto"),
             lock=_path(given, "SILO_LOCK"),
             tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 10.0),
@@ -335,6 +356,17 @@ def _path(given: Mapping[str, str], name: str) -> str | None:
         return str(Path(value).expanduser().absolute())
     except RuntimeError as error:  # ~somebody, who does not exist
         raise SettingsError(f"{name} is a path, not {value!r}: {error}") from None
+
+
+def _remote(given: Mapping[str, str]) -> str | None:
+    """The address of the remote store, whose scheme must be known; the rest is read by the caller that opens it."""
+    value = given.get("SILO_REMOTE")
+    if value is None or value.partition(":")[0].lower() in REMOTE_SCHEMES:
+        return value
+    raise SettingsError(
+        "SILO_REMOTE begins with file:, https://, s3://, gs://, az://, redis:// or rediss://, and names a place "
+        "(file:/mnt/share/silo)"
+    )
 
 
 def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:

@@ -1,4 +1,4 @@
-"""``silo trust`` and ``silo untrust``: vouch for the host code of a bundle, see what was vouched for, take it back."""
+"""``silo trust`` and ``silo untrust``: vouch for host code of others, see what was vouched for, take it back."""
 
 from __future__ import annotations
 
@@ -22,20 +22,31 @@ def command(
         Path | None, typer.Argument(metavar="[K.silo]", help="A bundle whose CPU code you trust.", show_default=False)
     ] = None,
     *,
+    remote: Annotated[
+        str | None,
+        typer.Option("--remote", metavar="URL", help="A remote store whose CPU code you trust, and all who write it."),
+    ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Show what is trusted, since when and from which file.")] = (
         False
     ),
     json: Json = False,
 ) -> None:
-    """Let the native code of a bundle run in your processes: code that somebody else built.
+    """Let the native code of a bundle run in your processes, or all that a remote store brings.
 
-    Trust is by content: noted is each piece of code with the way it is called, so the file may move, and a changed
-    file is not trusted. The text that checks compile is part of it.
+    Trust in a bundle is by content: noted is each piece of code with the way it is called, so the file may move, and a
+    changed file is not trusted. The text that checks compile is part of it.
     """
-    from silo.api.commands.trust import trust_bundle, trusted_code  # noqa: PLC0415
+    from silo.api.commands.trust import trust_bundle, trust_remote, trusted_code, trusted_remotes  # noqa: PLC0415
 
-    if listing == (path is not None):
-        raise typer.BadParameter("name a bundle, or ask for --list")
+    if listing + (path is not None) + (remote is not None) != 1:
+        raise typer.BadParameter("name a bundle or a remote store, or ask for --list")
+    if remote is not None:
+        name, new = trust_remote(remote)
+        if json:
+            print_json({"remote": name, "added": new})
+            return
+        say(f"trusted the native code that {name} brings" + ("" if new else ", as before"))
+        return
     if path is not None:
         made = trust_bundle(path)
         if json:
@@ -50,6 +61,8 @@ def command(
     if json:
         print_json([asdict(row) for row in rows])
         return
+    for name, since in trusted_remotes().items():
+        say(f"trusted is what the remote store {name} brings, since {_since(since)}")
     cells = [
         [row.sha256[:16] or "nothing", row.kernel or f"so {row.blob[:16]}", row.origin, _since(row.since)]
         for row in rows
@@ -61,7 +74,7 @@ def command(
 
 def untrust_command(
     names: Annotated[
-        list[str], typer.Argument(metavar="FILE|SHA256...", help="Bundles, or what silo trust --list shows.")
+        list[str], typer.Argument(metavar="FILE|SHA256|URL...", help="Bundles, or what silo trust --list shows.")
     ],
 ) -> None:
     """Take your word for native code back, also for what you built: it is asked about again.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what a first launch from a bundle has no use for
     from silo.core.code_facts import Lowered
 
 __all__ = [
+    "CatchesUp",
     "CheckedKernel",
     "ChecksKernels",
     "Compiler",
@@ -314,6 +315,18 @@ class Searcher(Protocol):
 
     def restore(self, state: JSON) -> None:
         """Go on from a :meth:`state`; ``ValueError`` if it is the state of another search."""
+        ...
+
+
+@runtime_checkable
+class CatchesUp(Protocol):
+    """Records that several machines share, of which this one has a part."""
+
+    def catch_up(self, keys: Sequence[str], *, follow: bool = False) -> bool:
+        """Take in what other machines have kept under these keys; whether anything was new.
+
+        With ``follow`` even if they were asked before, and the first key again from time to time as it is read.
+        """
         ...
 
 

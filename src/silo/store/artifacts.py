@@ -6,7 +6,7 @@ want of memory or time must be asked again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef, text_of
@@ -21,7 +21,7 @@ from silo.frozen import frozen
 from silo.store.entries import Entries
 from silo.store.notices import Notices
 
-__all__ = ["Artifacts", "Blobs", "BuiltLedger", "Outcome"]
+__all__ = ["Artifacts", "Blobs", "BuiltLedger", "FromAfar", "Outcome"]
 
 T = TypeVar("T")
 
@@ -53,8 +53,36 @@ class BuiltLedger(Protocol):
         """Vouch for native code that was compiled here."""
         ...
 
+    def note_variants(self, *codes: HostCode) -> None:
+        """Vouch for native code as variants call it, by the word that was given for the outcome of its compile job."""
+        ...
+
     def decide(self, code: HostCode) -> Decision:
         """Whether native code may be loaded."""
+        ...
+
+
+class FromAfar(Protocol):
+    """A remote store, which is asked where this one has nothing: what it gives was verified, vouched for and kept."""
+
+    def expect(self, keys: Sequence[str]) -> None:
+        """Artifacts of these keys will be asked for: begin, and return at once."""
+        ...
+
+    def artifact(self, key: str) -> Artifact | None:
+        """The artifact of an artifact key, or None."""
+        ...
+
+    def outcome(self, key: str) -> Outcome | None:
+        """The outcome of a compile job, or None."""
+        ...
+
+    def bring(self, refs: Sequence[BlobRef]) -> None:
+        """Have blobs here that are not."""
+        ...
+
+    def send(self, part: str, key: str, document: JSON) -> None:
+        """A document of ``artifacts`` or ``jobs`` was kept here: send it."""
         ...
 
 
@@ -110,25 +138,47 @@ class Artifacts:
     An entry whose blobs are gone or damaged is a miss, and so is native code that nobody vouched for as it is called.
     """
 
-    def __init__(self, artifacts: Entries, jobs: Entries, blobs: Blobs, built: BuiltLedger, notices: Notices) -> None:
+    def __init__(
+        self,
+        artifacts: Entries,
+        jobs: Entries,
+        blobs: Blobs,
+        built: BuiltLedger,
+        notices: Notices,
+        afar: FromAfar | None = None,
+    ) -> None:
+        self._afar = afar
         self._artifacts = artifacts
         self._jobs = jobs
         self._blobs = blobs
         self._built = built
         self._notices = notices
 
+    def expect(self, keys: Sequence[str]) -> None:
+        """Artifacts of these keys will be asked for."""
+        if self._afar is not None:
+            self._afar.expect(keys)
+
     def put(self, key: str, artifact: Artifact) -> None:
-        """Publish an artifact that was compiled here under its artifact key, and vouch for its native code.
+        """Publish an artifact under its artifact key. The word given for its job holds for its native code.
 
         Its code must come from :meth:`put_compiled` or :meth:`outcome`.
         """
+        document: JSON = {"schema": "artifact/1", "value": artifact.to_json()}
         if artifact.runs_on_host:
-            self._built.note_built(artifact.host_code())
-        self._artifacts.put(key, {"schema": "artifact/1", "value": artifact.to_json()})
+            self._built.note_variants(artifact.host_code())
+        self._artifacts.put(key, document)
+        if self._afar is not None and not artifact.runs_on_host:  # which nobody else would use
+            self._afar.send("artifacts", key, document)
 
     def get(self, key: str) -> Artifact | None:
         """The artifact of an artifact key, or None."""
-        artifact = self._read(self._artifacts, "artifact", key, Artifact.from_json)
+        artifact = self._usable_artifact(self._read(self._artifacts, "artifact", key, Artifact.from_json))
+        if artifact is None and self._afar is not None:
+            artifact = self._usable_artifact(self._afar.artifact(key))
+        return artifact
+
+    def _usable_artifact(self, artifact: Artifact | None) -> Artifact | None:
         if artifact is None or not self._all_here((artifact.blob, *artifact.sidecars)):
             return None
         return artifact if not artifact.runs_on_host or self._vouched(artifact.host_code()) else None
@@ -142,12 +192,20 @@ class Artifacts:
         outcome = Outcome(compiled.launch, refs[0], refs[1:], compiled.log)
         if outcome.runs_on_host:
             self._built.note_built(outcome.host_code)
-        self._jobs.put(job_key, {"schema": "job/1", "value": outcome.to_json()})
+        document: JSON = {"schema": "job/1", "value": outcome.to_json()}
+        self._jobs.put(job_key, document)
+        if self._afar is not None:
+            self._afar.send("jobs", job_key, document)
         return outcome
 
     def outcome(self, job_key: str) -> Outcome | None:
         """The outcome of a compile job, its blobs not read; None when it or a blob of it is not here."""
-        outcome = self._read(self._jobs, "job", job_key, Outcome.from_json)
+        outcome = self._usable_outcome(self._read(self._jobs, "job", job_key, Outcome.from_json))
+        if outcome is None and self._afar is not None:
+            outcome = self._usable_outcome(self._afar.outcome(job_key))
+        return outcome
+
+    def _usable_outcome(self, outcome: Outcome | None) -> Outcome | None:
         if outcome is None or not self._all_here(outcome.refs):
             return None
         return outcome if not outcome.runs_on_host or self._vouched(outcome.host_code) else None
@@ -190,4 +248,6 @@ class Artifacts:
         return bool(decision)
 
     def _all_here(self, refs: tuple[BlobRef, ...]) -> bool:
+        if self._afar is not None:
+            self._afar.bring(refs)
         return all(self._blobs.holds(ref.sha256, ref.size) for ref in refs)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from silo.core.values import JSON
+from silo.core.values import JSON, canonical_json
 from silo.store.blobs import DiskBlobs, MemoryBlobs
 from silo.store.entries import DiskEntries, MemoryEntries
 from silo.store.notices import Notices
@@ -85,6 +85,12 @@ class FallbackRecords:
         """Add one record."""
         if not self._gate.write(lambda: self._disk.append(key, record)):
             self._memory.append(key, record)
+
+    def extend(self, key: str, records: Sequence[JSON]) -> None:
+        """Add those records that the list does not hold yet."""
+        if not self._gate.write(lambda: self._disk.extend(key, records)):
+            here = {canonical_json(record) for record in self._disk.read(key)}
+            self._memory.extend(key, [record for record in records if canonical_json(record) not in here])
 
     def read(self, key: str) -> Iterator[JSON]:
         """Every whole record of the key, in the order they were appended."""

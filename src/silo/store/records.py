@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from silo.core.values import JSON, canonical_json, parse_json
@@ -43,6 +43,12 @@ class MemoryRecords:
         """Add one record."""
         self._lines.setdefault(check_key(key), []).append(canonical_json(record))
 
+    def extend(self, key: str, records: Sequence[JSON]) -> None:
+        """Add those records that the list does not hold yet."""
+        lines = self._lines.setdefault(check_key(key), [])
+        known = set(lines)
+        lines += [line for record in records if (line := canonical_json(record)) not in known]
+
     def read(self, key: str) -> Iterator[JSON]:
         """Every record of the key, in the order they were appended."""
         return (parse_json(line) for line in tuple(self._lines.get(check_key(key), ())))
@@ -71,12 +77,29 @@ class DiskRecords:
     def append(self, key: str, record: JSON) -> None:
         """Add one record, atomically and durably. ``OSError`` when the disk refuses; nothing kept is lost."""
         line = encode_line(f"record/{key}", record)
+        self._write(key, lambda _: line)
+
+    def extend(self, key: str, records: Sequence[JSON]) -> None:
+        """Add those records that the list does not hold yet, all or none. ``OSError`` when the disk refuses."""
+        lines = dict.fromkeys(encode_line(f"record/{key}", record) for record in records)
+
+        def missing(descriptor: int) -> bytes:
+            with os.fdopen(os.dup(descriptor), "rb") as file:
+                file.seek(0)
+                known = {line + b"\n" for line in file.read().split(b"\n")}
+            return b"".join(line for line in lines if line not in known)
+
+        self._write(key, missing)
+
+    def _write(self, key: str, made: Callable[[int], bytes]) -> None:
+        """Append what ``made`` says under the lock, of the open file."""
         path = self._path(key)
         make_directory(self._directory)
         descriptor = open_private(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             with file_lock(descriptor, exclusive=True) as locked:
-                _append_line(descriptor, line, locked=locked)
+                if text := made(descriptor):
+                    _append_text(descriptor, text, locked=locked)
         finally:
             os.close(descriptor)
         with self._lock:
@@ -112,12 +135,12 @@ class DiskRecords:
         return tuple(sorted(path.stem for path in self._directory.glob("*.jsonl") if _KEY.fullmatch(path.stem)))
 
 
-def _append_line(descriptor: int, line: bytes, *, locked: bool) -> None:
+def _append_text(descriptor: int, text: bytes, *, locked: bool) -> None:
     size = os.fstat(descriptor).st_size
     if size and os.pread(descriptor, 1, size - 1) != b"\n":
-        line = b"\n" + line
+        text = b"\n" + text
     try:
-        write_all(descriptor, line)
+        write_all(descriptor, text)
         # Under the lock too, so that whatever a reader has seen is durable.
         os.fsync(descriptor)
     except OSError:

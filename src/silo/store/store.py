@@ -7,7 +7,7 @@
     artifacts/ab/<key>.json     artifact key -> artifact
     jobs/ab/<key>.json          job key -> outcome of a compile job
     records/<key>.jsonl         append-only records, one framed line each
-    trust/{built,trusted}.jsonl host code that was built or trusted here
+    trust/{built,trusted}.jsonl host code that was built or trusted here; remotes.jsonl: remote stores
     damaged/                    what was found damaged and set aside
 
 Nothing in the directory names its own place, so it can be moved or copied; every write is atomic, so many processes
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from silo.core.decisions import Decision, Rejected
 from silo.core.values import JSON, canonical_json, parse_json
@@ -27,13 +27,17 @@ from silo.errors import StoreError
 from silo.forks import Mutex
 from silo.store.artifacts import Artifacts, Blobs
 from silo.store.blobs import DiskBlobs, MemoryBlobs
-from silo.store.entries import DiskEntries, MemoryEntries
+from silo.store.entries import DiskEntries, Entries, MemoryEntries
 from silo.store.fallback import DiskGate, FallbackBlobs, FallbackEntries, FallbackRecords
 from silo.store.files import make_directory, publish
 from silo.store.notices import Notices
 from silo.store.privacy import NotPrivateError, examine, read_private
 from silo.store.records import DiskRecords, MemoryRecords
 from silo.store.trust import TrustLedger
+
+if TYPE_CHECKING:
+    from silo.store.remote.link import Link
+    from silo.store.remote.shared_records import LocalRecords
 
 __all__ = ["SCHEMA_VERSION", "KeyedRecords", "MemoryStore", "Store", "StoreBase", "privacy_of"]
 
@@ -74,11 +78,31 @@ class StoreBase:
     artifacts: Artifacts
     trust: TrustLedger
 
-    def _keep_in_memory(self, notices: Notices) -> None:
-        self.blobs = MemoryBlobs()
-        self.records = MemoryRecords()
+    def _keep_in_memory(self, notices: Notices, link: Link | None = None) -> None:
         self.trust = TrustLedger(MemoryRecords())
-        self.artifacts = Artifacts(MemoryEntries(), MemoryEntries(), self.blobs, self.trust, notices)
+        self._assemble(MemoryBlobs(), MemoryRecords(), MemoryEntries(), MemoryEntries(), notices, link)
+
+    def _assemble(
+        self,
+        blobs: Blobs,
+        records: LocalRecords,
+        artifacts: Entries,
+        jobs: Entries,
+        notices: Notices,
+        link: Link | None,
+    ) -> None:
+        if link is None:
+            self.blobs, self.records = blobs, records
+            self.artifacts = Artifacts(artifacts, jobs, blobs, self.trust, notices)
+            return
+        from silo.store.remote.arrivals import Arrivals  # noqa: PLC0415  # few programs have a remote store
+        from silo.store.remote.shared_blobs import SharedBlobs  # noqa: PLC0415
+        from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
+
+        self.blobs = shared = SharedBlobs(blobs, link)
+        self.records = SharedRecords(records, link)
+        arrivals = Arrivals(link, artifacts, jobs, shared, self.trust)
+        self.artifacts = Artifacts(artifacts, jobs, shared, self.trust, notices, arrivals)
 
 
 class MemoryStore(StoreBase):
@@ -101,10 +125,12 @@ class Store(StoreBase):
     ``StoreError`` when the directory was written by a newer Silo. A directory that cannot be written is no error:
     what is kept there is used, new results stay in memory, and one warning says so. Nor is one that is not this user's
     alone: nothing of it is read, all stays in memory, and one warning says which path is wrong and how to mend it.
+    What it lacks is asked of the remote store behind ``link``, and new results are sent there.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, link: Link | None = None) -> None:
         self.root: Path | None = root.absolute()
+        self.link = link
         self._directory = root.absolute()
         self._lock = Mutex()
         self._prepared = False
@@ -116,20 +142,19 @@ class Store(StoreBase):
                 f"the store {self._directory} is not used, for what it holds could be somebody else's: "
                 f"{private.reason}. Going on in memory: results of this process are lost at its end",
             )
-            self._keep_in_memory(notices)
+            self._keep_in_memory(notices, link)
             return
         self._check_schema()
         gate = DiskGate(self._directory, notices, self._prepare)
-        self.blobs = FallbackBlobs(gate, DiskBlobs(self._directory, notices))
-        self.records = FallbackRecords(gate, DiskRecords(self._directory / "records", notices))
         ledger = self._directory / "trust"
         self.trust = TrustLedger(FallbackRecords(gate, DiskRecords(ledger, notices)), ledger)
-        self.artifacts = Artifacts(
+        self._assemble(
+            FallbackBlobs(gate, DiskBlobs(self._directory, notices)),
+            FallbackRecords(gate, DiskRecords(self._directory / "records", notices)),
             FallbackEntries(gate, DiskEntries(self._directory, "artifacts", notices)),
             FallbackEntries(gate, DiskEntries(self._directory, "jobs", notices)),
-            self.blobs,
-            self.trust,
             notices,
+            link,
         )
 
     def __repr__(self) -> str:

@@ -33,6 +33,7 @@ __all__ = [
 
 BUILT = "built"
 TRUSTED = "trusted"
+REMOTES = "remotes"
 _MOST_SHOWN = 8
 
 
@@ -135,6 +136,57 @@ class TrustLedger:
         new = [digest for digest in dict.fromkeys(code.digest for code in codes) if digest not in known]
         if new:
             self._add(BUILT, dict.fromkeys(new), {"built": new})
+
+    def note_variants(self, *codes: HostCode) -> None:
+        """Vouch for native code as variants call it, by the word that was given for the outcome of its compile job."""
+        built: list[HostCode] = []
+        for code in codes:
+            word = self._word(HostCode(code.blob, code.kind, code.launch, text=code.text))
+            if word is None:
+                built.append(code)
+            else:  # it came from afar: taking that word back takes this one back
+                self.note_trusted([(code, word.kernel)], word.origin)
+        if built:
+            self.note_built(*built)
+
+    def _word(self, outcome: HostCode) -> TrustEntry | None:
+        """What was noted of an outcome that this user's store did not compile; None where it did."""
+        digest = outcome.digest
+        if self._has(BUILT, digest) or not self._has(TRUSTED, digest):
+            return None
+        return self._vouched[TRUSTED].get(digest) or self._lists[TRUSTED].entries.get(digest)
+
+    def trust_remote(self, name: str) -> bool:
+        """Use native code that comes from this remote store from now on; whether that is new."""
+        if name in self.remotes():
+            return False
+        self._records.append(REMOTES, {"remote": name, "at": _seconds()})
+        return True
+
+    def distrust_remote(self, name: str) -> int:
+        """Take that back, and the word for all that came from there; how much that was, with the remote store."""
+        known = name in self.remotes()
+        if known:
+            self._records.append(REMOTES, {"distrusted": name, "at": _seconds()})
+        brought = {entry.digest or entry.blob for entry in self.trusted() if entry.origin == name}
+        return known + (self.untrust(brought) if brought else 0)
+
+    def remotes(self) -> dict[str, int]:
+        """The remote stores that are trusted, and since when, in seconds of Unix time."""
+        found: dict[str, int] = {}
+        for record in self._records.read(REMOTES):
+            match record:
+                case {"remote": str(name), "at": int(at)}:
+                    found.setdefault(name, at)
+                case {"distrusted": str(name)}:
+                    found.pop(name, None)
+                case _:
+                    pass
+        return found
+
+    def trusts_remote(self, name: str) -> bool:
+        """Whether this user trusts a remote store by ``silo trust --remote``."""
+        return name in self.remotes()
 
     def note_trusted(self, codes: Iterable[tuple[HostCode | HostCases, str]], origin: str) -> int:
         """Vouch for native code and cases for it; whose it is, and where all of it is from, are notes for people.

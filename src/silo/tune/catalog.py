@@ -8,15 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from silo.core.keys import studies_key
-from silo.core.protocols import RecordStore
+from silo.core.keys import effort_key, seeds_key, spills_key, studies_key
+from silo.core.protocols import CatchesUp, RecordStore
 from silo.core.values import JSON, canonical_json
 from silo.errors import StoreError
 from silo.tune.trial import Study
 
-__all__ = ["note_studies", "note_study", "studies_of"]
+__all__ = ["catch_up", "note_studies", "note_study", "studies_of"]
 
 CATALOG_SCHEMA = "study/1"
+
+
+def catch_up(study: Study, records: RecordStore, *, follow: bool = False) -> bool:
+    """Take in what other machines know of a study and of its kernel; whether anything was new.
+
+    Nothing happens where the store is this machine's alone. ``follow``: trials of others are taken in as they are made.
+    """
+    if not isinstance(records, CatchesUp):
+        return False
+    own = (study.key, spills_key(study.key), effort_key(study.key))
+    return records.catch_up((*own, studies_key(study.kernel), seeds_key(study.kernel)), follow=follow)
 
 
 def note_study(study: Study, records: RecordStore) -> None:

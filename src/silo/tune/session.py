@@ -20,6 +20,7 @@ from silo.errors import (
     TuneError,
 )
 from silo.tune.aside import Aside
+from silo.tune.catalog import catch_up
 from silo.tune.evaluator import Evaluator
 from silo.tune.faults import fault_of
 from silo.tune.lanes import InlineLane, Lanes
@@ -79,6 +80,7 @@ def tune(
         TuneInterrupted: Ctrl-C; a ``KeyboardInterrupt`` that carries the outcome so far.
     """
     lanes = evaluator if isinstance(evaluator, Lanes) else InlineLane(evaluator)
+    catch_up(study, records, follow=True)
     session = _Session(study, records, lanes, _Searched.of(space, study, search), scope, watch)
     try:
         stopped = session.search()

@@ -89,9 +89,19 @@ CALLS = {
     # Who vouches.
     "note_built": {
         "store/artifacts.py": "what the compile path hands over",
-        "api/commands/build.py": "a bundle of code that was compiled here",
+        "store/trust.py": "note_variants, of those whose job ran here",
+        "api/commands/build.py": "the cases of a bundle that is made here",
     },
-    "note_trusted": {"api/commands/trust.py": "silo trust"},
+    "note_variants": {
+        "store/artifacts.py": "an artifact that is made of an outcome that was vouched for",
+        "api/commands/build.py": "a bundle of such artifacts",
+    },
+    "note_trusted": {
+        "api/commands/trust.py": "silo trust",
+        "store/trust.py": "note_variants, of those whose job came from a trusted remote store",
+        "store/remote/arrivals.py": "the outcome of a job from a remote store, if that is trusted",
+    },
+    "trust_remote": {"api/commands/trust.py": "silo trust --remote", "cli/trust.py": "the same"},
     "put_compiled": {"api/code/compilation.py": "the outcome of a job that ran here"},
     # Python that runs because it is named.
     "exec_module": {"api/machine/user_files.py": "the Python file that the user names"},

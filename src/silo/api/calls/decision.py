@@ -56,6 +56,8 @@ def decide_call(
         return decide(mode, configs, locked=exact, lock_rule=predicted)
     bucket = situation.bucket
     winner = problem.winner(situation.specialization, bucket, situation.reach)
+    if winner is None and problem.catch_up(situation.specialization, bucket):
+        winner = problem.winner(situation.specialization, bucket, situation.reach)
     if len(configs) == 1:
         return decide(mode, configs, bucket=winner.config if winner else None, only=only)
     rule = guess = None

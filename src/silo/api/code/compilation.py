@@ -116,7 +116,8 @@ class Compilation:
             if compiler.declaration.in_process:
                 continue
             identity = compiler.identity(target)
-            own = (variant.artifact_key(identity) for variant in variants if variant.target == target)
+            own = [variant.artifact_key(identity) for variant in variants if variant.target == target]
+            artifacts.expect(own)
             pool = self.session.pool
             missing = islice((key for key in own if artifacts.get(key) is None), pool.most)
             pool.warm(sum(1 for _ in missing), compiler.declaration.name)

@@ -196,7 +196,9 @@ def build_bundle(
         calls = calls_of(kernel)
         native = [host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host]
         cases = host_cases(kernel, native)
-        shared.store.trust.note_built(*native, *(() if cases is None else (cases,)))
+        shared.store.trust.note_variants(*native)
+        if cases is not None:
+            shared.store.trust.note_built(cases)
     written = write_bundle(output, contents, read_blob)
     return BuildSummary(
         path=str(output),

@@ -12,8 +12,9 @@ from silo.bundle.contents import calls_of, host_cases, host_code
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.consent import HostCases, HostCode
 from silo.errors import StoreError
+from silo.settings import REMOTE_SCHEMES
 
-__all__ = ["TrustRow", "TrustSummary", "trust_bundle", "trusted_code", "untrust"]
+__all__ = ["TrustRow", "TrustSummary", "trust_bundle", "trust_remote", "trusted_code", "trusted_remotes", "untrust"]
 
 _SHA256 = re.compile(r"[0-9a-f]{12,64}")
 
@@ -61,8 +62,25 @@ def trust_bundle(path: Path) -> TrustSummary:
         return TrustSummary(len(codes), added, sum(sizes[blob] for blob in {code.blob for code, _ in codes}))
 
 
+def trust_remote(address: str) -> tuple[str, bool]:
+    """Use native code that comes from this remote store: its name, and whether that is new.
+
+    Raises:
+        SettingsError: it is no address of a remote store.
+    """
+    from silo.store.remote.place import Place  # noqa: PLC0415  # few have one
+
+    name = Place.parse(address).name
+    return name, session().store.trust.trust_remote(name)
+
+
+def trusted_remotes() -> dict[str, int]:
+    """The remote stores that are trusted, and since when, in seconds of Unix time."""
+    return session().store.trust.remotes()
+
+
 def untrust(names: Sequence[str]) -> int:
-    """Take this user's word back: for the code of a bundle, or what a sha256 names (or 12 digits of one, and more).
+    """Take this user's word back: for the code of a bundle, what a sha256 names (or 12 digits of one), a remote store.
 
     How much code that was. What was built here counts too: it is compiled again, or asked about.
 
@@ -72,7 +90,13 @@ def untrust(names: Sequence[str]) -> int:
     """
     ledger = session().store.trust
     found: set[str] = set()
+    taken = 0
     for name in names:
+        if name.partition(":")[0].lower() in REMOTE_SCHEMES:
+            from silo.store.remote.place import Place  # noqa: PLC0415  # see above
+
+            taken += ledger.distrust_remote(Place.parse(name).name)
+            continue
         path = Path(name)
         if path.exists() or not _SHA256.fullmatch(name):
             with open_bundle(path) as bundle:
@@ -84,7 +108,7 @@ def untrust(names: Sequence[str]) -> int:
         found.update(one.digest or one.blob for one in rows)
         if len(name) == 64:
             found.add(name)
-    return ledger.untrust(found)
+    return taken + (ledger.untrust(found) if found else 0)
 
 
 def trusted_code() -> list[TrustRow]:

@@ -11,8 +11,9 @@ from silo.store.store import MemoryStore, Store
 
 if TYPE_CHECKING:
     from silo.compile.pool import WorkerPool
+    from silo.store.remote.link import Link
 
-__all__ = ["Session", "session"]
+__all__ = ["Session", "remote_link", "session"]
 
 
 class Session:
@@ -40,6 +41,25 @@ class Session:
         return pool
 
 
+def remote_link(current: Settings) -> Link | None:
+    """The link to the remote store, which nothing is asked of yet; None where there is no remote store.
+
+    One for each place and mode in a process, whatever the other settings: it is off after a fault.
+    """
+    if current.remote is None:
+        return None
+    from silo.store.remote.link import Link  # noqa: PLC0415  # few programs have one
+    from silo.store.remote.place import Place  # noqa: PLC0415
+
+    place, writes = Place.parse(current.remote), current.remote_mode == "write"
+    with _lock:
+        link = _links.get((place.address, writes))
+        if link is None:
+            link = _links[place.address, writes] = Link(place, writes=writes)
+        return link
+
+
+_links: dict[tuple[str, bool], Link] = {}
 _lock = Mutex()
 _sessions: dict[Settings, Session] = {}
 
@@ -50,5 +70,5 @@ def session() -> Session:
     with _lock:
         made = _sessions.get(current)
         if made is None:
-            made = _sessions[current] = Session(current, Store(current.store_folder))
+            made = _sessions[current] = Session(current, Store(current.store_folder, remote_link(current)))
         return made

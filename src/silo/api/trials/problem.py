@@ -11,7 +11,7 @@ from silo.core.protocols import Device, RecordStore
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.tune.catalog import studies_of
+from silo.tune.catalog import catch_up, studies_of
 from silo.tune.ledger import read_trials
 from silo.tune.measure import MeasurePolicy
 from silo.tune.reach import Reach
@@ -66,6 +66,10 @@ class Problem:
     def winner(self, specialization: Specialization, bucket: Bucket, reach: Reach | None = None) -> Winner | None:
         """The winner among :meth:`trials`."""
         return choose_winner(self.trials(specialization, bucket, reach))
+
+    def catch_up(self, specialization: Specialization, bucket: Bucket) -> bool:
+        """Ask the remote store, if there is one, what other machines know of a bucket; whether anything was new."""
+        return catch_up(self.study(specialization, bucket), self.records)
 
     def failures(self, specialization: Specialization, bucket: Bucket) -> dict[bytes, str]:
         """Why each config that failed did, by the config's order key."""

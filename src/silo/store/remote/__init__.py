@@ -1,0 +1,1 @@
+"""The remote store: results that travel between machines, over a file share, HTTP, object storage or Redis."""

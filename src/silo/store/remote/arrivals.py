@@ -1,0 +1,128 @@
+"""Arrivals: artifacts and outcomes of compile jobs that come from the remote store, and those that go there.
+
+What arrives is verified and kept before it is used. Native code is another matter: all who may write to the remote
+store could run it here. So an artifact of native code is never taken from afar. The outcome of its compile job is, if
+this user trusts the remote store or the key that signed it: the job's key is made of the text that was lowered here, so
+what is called, and how, is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.core.consent import HostCode
+from silo.core.values import JSON
+from silo.errors import SiloError
+from silo.frozen import replace
+from silo.store.artifacts import Outcome
+from silo.store.entries import Entries
+from silo.store.framing import decode_line, encode_line
+from silo.store.remote.link import Link
+from silo.store.remote.objects import MOST_LINE_BYTES, entry_name
+from silo.store.remote.shared_blobs import SharedBlobs
+
+__all__ = ["Arrivals", "ArrivalsLedger"]
+
+T = TypeVar("T")
+
+
+class ArrivalsLedger(Protocol):
+    """The ledger's part in this: who is trusted, and what was vouched for."""
+
+    def trusts_remote(self, name: str) -> bool:
+        """Whether this user trusts a remote store by ``silo trust --remote``."""
+        ...
+
+    def note_trusted(self, codes: Iterable[tuple[HostCode, str]], origin: str) -> int:
+        """Vouch for native code, as what ``origin`` brought."""
+        ...
+
+
+class Arrivals:
+    """What a store's table of compiled code asks of the remote store, and tells it."""
+
+    def __init__(
+        self, link: Link, artifacts: Entries, jobs: Entries, blobs: SharedBlobs, ledger: ArrivalsLedger
+    ) -> None:
+        self._link = link
+        self._entries = {"artifacts": artifacts, "jobs": jobs}
+        self._blobs = blobs
+        self._ledger = ledger
+        self._absent: set[str] = set()
+
+    def expect(self, keys: Sequence[str]) -> None:
+        """Artifacts of these keys will be asked for: begin."""
+        if not self._link.off:
+            names = (entry_name("artifacts", key) for key in keys if self._entries["artifacts"].get(key) is None)
+            self._link.expect([name for name in names if name not in self._absent], MOST_LINE_BYTES)
+
+    def artifact(self, key: str) -> Artifact | None:
+        """The artifact of a key, kept here; None where there is none, or none that may be used."""
+        found = self._document("artifacts", key, "artifact", Artifact.from_json)
+        if found is None:
+            return None
+        document, artifact = found
+        bare = replace(artifact.variant, signature=artifact.variant.signature.without_effects())
+        if key not in (artifact.variant.artifact_key(artifact.compiler), bare.artifact_key(artifact.compiler)):
+            self._link.lie(entry_name("artifacts", key), "it is the artifact of another variant")
+            return None
+        if artifact.runs_on_host:
+            return None  # see above
+        self._entries["artifacts"].put(key, document)
+        return artifact
+
+    def outcome(self, key: str) -> Outcome | None:
+        """The outcome of a job, kept here; None where there is none, or none that may be used."""
+        found = self._document("jobs", key, "job", Outcome.from_json)
+        if found is None:
+            return None
+        document, outcome = found
+        if outcome.runs_on_host:
+            if not self._ledger.trusts_remote(self._link.place.name):
+                self._link.tell_once(
+                    "native code",
+                    "has native code that is not used and compiled again, for nobody here vouched for who writes to "
+                    f"it; if you know them: silo trust --remote {self._link.place.name}",
+                )
+                return None
+            self._ledger.note_trusted([(outcome.host_code, outcome.launch.entry)], self._link.place.name)
+        self._entries["jobs"].put(key, document)
+        return outcome
+
+    def bring(self, refs: Sequence[BlobRef]) -> None:
+        """Have blobs here that are not."""
+        if not self._link.off:
+            self._blobs.bring((ref.sha256, ref.size) for ref in refs)
+
+    def send(self, part: str, key: str, document: JSON) -> None:
+        """A document was kept here: send it."""
+        if self._link.sends:
+            line = encode_line(f"{part}/{key}", document)
+            if len(line) <= MOST_LINE_BYTES:
+                self._link.send(entry_name(part, key), line)
+
+    def _document(self, part: str, key: str, what: str, decode: Callable[[JSON], T]) -> tuple[JSON, T] | None:
+        name = entry_name(part, key)
+        if self._link.off or name in self._absent:
+            return None
+        line = self._link.get(name, MOST_LINE_BYTES)
+        if line is None:
+            self._absent.add(name)  # for this process: it compiles in a moment what is missing
+            return None
+        try:
+            document = decode_line(f"{part}/{key}", line.removesuffix(b"\n"))
+            decoded = decode(_value(document, what))
+        except (ValueError, KeyError, TypeError, AttributeError, SiloError) as error:
+            self._absent.add(name)
+            self._link.lie(name, str(error))
+            return None
+        self._link.knows(name)
+        return document, decoded
+
+
+def _value(document: JSON, what: str) -> JSON:
+    if not isinstance(document, dict) or document.get("schema") != f"{what}/1":
+        raise ValueError(f"its schema is not {what}/1")
+    return document["value"]

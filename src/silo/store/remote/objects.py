@@ -1,0 +1,106 @@
+"""Objects: the one protocol of every remote store, its limits, and the names under which a store's parts lie there.
+
+An object never changes: blobs and trials are named by their sha256, and equal keys have equal meaning. So
+getting, putting what is absent and listing are all that is needed, and a service that can do these is a correct store.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Protocol
+
+from silo.store.blobs import check_sha256
+from silo.store.records import check_key
+
+__all__ = [
+    "LIMIT_S",
+    "MOST_BLOB_BYTES",
+    "MOST_LINE_BYTES",
+    "MOST_NAMES",
+    "PARTS",
+    "Objects",
+    "blob_name",
+    "entry_name",
+    "is_record_digest",
+    "limit_s",
+    "record_name",
+    "records_of",
+    "seconds_left",
+]
+
+# The longest a connection may take, or wait for the next bytes.
+LIMIT_S = 2.0
+_BYTES_A_SECOND = 1 << 20  # a service that brings less is taken for broken
+MOST_LINE_BYTES = 256 << 10
+MOST_BLOB_BYTES = 64 << 20
+# A listing is taken so far and no further.
+MOST_NAMES = 200_000
+
+PARTS = ("blobs", "artifacts", "jobs", "records")
+
+_LAST_PART = re.compile(r"[0-9a-f]{64}")
+
+
+class Objects(Protocol):
+    """A remote store, as any of several threads uses it. Every method raises ``RemoteError`` where it fails.
+
+    ``deadline`` is a moment of ``time.monotonic``; a method gives up soon after it.
+    """
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What the service can keep: :data:`PARTS`, or fewer of them. Asking the service is allowed."""
+        ...
+
+    def get(self, name: str, most: int, deadline: float) -> bytes | None:
+        """The bytes of an object, None where it is absent. No more than ``most`` bytes are ever held."""
+        ...
+
+    def put(self, name: str, data: bytes, deadline: float) -> None:
+        """Make an object of this name; where there is one it stays, or is replaced by bytes of equal meaning."""
+        ...
+
+    def list(self, folder: str, deadline: float) -> Iterator[list[str]]:
+        """The names of the objects and folders right in a folder (``records/KEY``), page by page, as they arrive."""
+        ...
+
+
+def limit_s(most: int) -> float:
+    """Seconds that getting or putting so many bytes may take."""
+    return LIMIT_S + most / _BYTES_A_SECOND
+
+
+def seconds_left(deadline: float) -> float:
+    """What is left until a deadline, at most the limit of one step and never nothing."""
+    return min(LIMIT_S, max(deadline - time.monotonic(), 0.01))
+
+
+def blob_name(sha256: str) -> str:
+    """The name of a blob.
+
+    >>> blob_name("ab" * 32)[:12]
+    'blobs/ab/aba'
+    """
+    return f"blobs/{check_sha256(sha256)[:2]}/{sha256}"
+
+
+def entry_name(part: str, key: str) -> str:
+    """The name of an artifact or of the outcome of a job."""
+    return f"{part}/{check_sha256(key)[:2]}/{key}.json"
+
+
+def records_of(key: str) -> str:
+    """The folder of a list of records."""
+    return f"records/{check_key(key)}"
+
+
+def record_name(key: str, sha256: str) -> str:
+    """The name of one record, by the sha256 of its line."""
+    return f"{records_of(key)}/{check_sha256(sha256)}"
+
+
+def is_record_digest(name: str) -> bool:
+    """Whether a name of a listing can be that of a record."""
+    return _LAST_PART.fullmatch(name) is not None

@@ -1,0 +1,81 @@
+"""Places: the address of a remote store (``SILO_REMOTE``), read, and shown without its password."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from silo.errors import SettingsError
+from silo.frozen import field, frozen
+from silo.settings import REMOTE_SCHEMES
+from silo.store.remote.objects import Objects
+
+__all__ = ["Place"]
+
+_FORMS = "it begins with file:, https://, s3://, gs://, az://, redis:// or rediss://"
+
+
+@frozen
+class Place:
+    """Where a remote store is. ``name`` is the address as it is shown and trusted: without user and password."""
+
+    name: str
+    address: str = field(repr=False)
+
+    @classmethod
+    def parse(cls, address: str) -> Place:
+        """Read an address; ``SettingsError`` says what is wrong with it.
+
+        >>> Place.parse("https://me:secret@cache.example/silo/").name
+        'https://cache.example/silo'
+        >>> Place.parse("file:///mnt/share").name
+        'file:/mnt/share'
+        """
+        try:
+            split = urlsplit(address.strip())
+            _ = split.port
+        except ValueError as error:
+            raise SettingsError(f"SILO_REMOTE is no address: {error}") from None
+        if any(ord(letter) <= 32 or ord(letter) == 127 for letter in address.strip()):
+            raise SettingsError("SILO_REMOTE has a space or a control character in it")
+        if split.fragment or (split.query and split.scheme != "s3"):
+            raise SettingsError("SILO_REMOTE has no part after '?' or '#'")
+        if split.scheme not in REMOTE_SCHEMES:
+            raise SettingsError(f"no remote store has an address like {address.strip()[:40]!r}; {_FORMS}")
+        path = split.path.rstrip("/")
+        if split.scheme == "file":
+            if split.netloc not in ("", "localhost") or not path.startswith("/"):
+                raise SettingsError(
+                    "SILO_REMOTE=file: is followed by an absolute path (file:/mnt/share/silo); a folder of another "
+                    "machine must be mounted here"
+                )
+            return cls(f"file:{unquote(path)}", address.strip())
+        if not split.hostname:
+            raise SettingsError(f"SILO_REMOTE={split.scheme}:// needs a host or a bucket behind it")
+        host = f"[{split.hostname}]" if ":" in split.hostname else split.hostname
+        port = "" if split.port is None else f":{split.port}"
+        return cls(f"{split.scheme}://{host}{port}{path}", address.strip())
+
+    @property
+    def split(self) -> SplitResult:
+        """The whole address in its parts."""
+        return urlsplit(self.address)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of ``file:``."""
+        return Path(self.name.removeprefix("file:"))
+
+    @property
+    def forks(self) -> bool:
+        """Whether a child made by fork may go on with a connection of its own where the parent had one."""
+        return self.split.scheme not in ("s3", "gs", "az")  # the threads of that library stay with the parent
+
+    def open(self) -> Objects:
+        """What talks to it; nothing is sent yet. ``RemoteError`` where a package is missing."""
+        scheme = self.split.scheme
+        if scheme == "file":
+            from silo.store.remote.folder import FolderObjects  # noqa: PLC0415  # each kind imports other things
+
+            return FolderObjects(self.folder)
+        raise SettingsError(f"no remote store of the kind {scheme}")

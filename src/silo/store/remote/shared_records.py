@@ -1,0 +1,170 @@
+"""Records of several machines: each an immutable object named by its sha256, and a list is the union of all.
+
+Reading asks the own disk alone. Who wants to know of other machines says so (:meth:`SharedRecords.catch_up`): a first
+call of which nothing is known, and a tuning session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from silo.core.values import JSON
+from silo.errors import StoreError
+from silo.forks import Mutex
+from silo.store.framing import decode_line, encode_line
+from silo.store.remote.link import Link
+from silo.store.remote.objects import MOST_LINE_BYTES, is_record_digest, record_name, records_of
+
+__all__ = ["LocalRecords", "SharedRecords", "line_of", "verified_line"]
+
+_EVERY_S = 3.0  # how often a session looks again, at most
+_SHARE = 40  # and that takes this part of its time at most
+
+
+class LocalRecords(Protocol):
+    """Records on disk or in memory."""
+
+    def append(self, key: str, record: JSON) -> None:
+        """Add one record, atomically and durably."""
+        ...
+
+    def extend(self, key: str, records: Sequence[JSON]) -> None:
+        """Add those records that the list does not hold yet, atomically and durably."""
+        ...
+
+    def read(self, key: str) -> Iterator[JSON]:
+        """Every whole record of the key, in the order they were appended."""
+        ...
+
+    def keys(self) -> tuple[str, ...]:
+        """The keys that have records, sorted."""
+        ...
+
+
+class SharedRecords:
+    """The records of this machine, joined by the remote store's when somebody asks."""
+
+    def __init__(self, local: LocalRecords, link: Link) -> None:
+        self._local = local
+        self._link = link
+        self._lock = Mutex()
+        self._asked: set[str] = set()
+        self._followed: set[str] = set()
+        self._due_s = 0.0
+        self._lines: dict[str, dict[str, None]] = {}  # digests of the lines that lie here, in order, by key
+
+    def append(self, key: str, record: JSON) -> None:
+        """Add one record here, and send it."""
+        self._local.append(key, record)
+        self._send(key, encode_line(f"record/{key}", record))
+
+    def extend(self, key: str, records: Sequence[JSON]) -> None:
+        """Add those records that the list does not hold yet, here alone."""
+        self._local.extend(key, records)
+
+    def read(self, key: str) -> Iterator[JSON]:
+        """Every whole record that lies here; of a key that is followed, other machines' too from time to time."""
+        if key in self._followed and time.monotonic() >= self._due_s:
+            begin = time.monotonic()
+            self._join((key,))
+            now = time.monotonic()
+            self._due_s = now + max(_EVERY_S, _SHARE * (now - begin))
+        return self._local.read(key)
+
+    def keys(self) -> tuple[str, ...]:
+        """The keys that have records here, sorted."""
+        return self._local.keys()
+
+    def catch_up(self, keys: Sequence[str], *, follow: bool = False) -> bool:
+        """Take in what other machines have kept under these keys, once a process; whether anything was new.
+
+        With ``follow`` it is taken in now, and again as the first of the keys is read. What lies here and not there is
+        sent.
+        """
+        with self._lock:
+            new = [key for key in keys if follow or key not in self._asked]
+            self._asked.update(new)
+        if follow:
+            self._followed.add(keys[0])
+            self._due_s = time.monotonic() + _EVERY_S
+        return self._join(new) if new else False
+
+    def _join(self, keys: Sequence[str]) -> bool:
+        if self._link.off or "records" not in self._link.parts:
+            return False
+        found = self._link.list_each([records_of(key) for key in keys])
+        added = False
+        for key in keys:
+            listing = found[records_of(key)]
+            here = self._digests(key)
+            there = {name for name in listing.names if is_record_digest(name)}
+            if listing.whole:
+                self._send_missing(key, here.keys() - there)
+            fetched = self._link.get_each(
+                [record_name(key, name) for name in sorted(there - here.keys())], MOST_LINE_BYTES
+            )
+            records: list[JSON] = []
+            for name, line in fetched.items():
+                try:
+                    records.append(verified_line(key, name.rpartition("/")[2], line))
+                except ValueError as error:
+                    self._link.lie(name, str(error))
+                else:
+                    self._link.knows(name)
+            if records:
+                self._local.extend(key, records)
+                added = True
+        return added
+
+    def _digests(self, key: str) -> dict[str, None]:
+        """The digests of the lines that lie here; what was read before is not read again."""
+        known = self._lines.setdefault(key, {})
+        records = list(self._local.read(key))
+        if len(records) < len(known):  # emptied meanwhile
+            known.clear()
+        fresh = {digest_of(line_of(key, record)): None for record in records[len(known) :]}
+        known.update(fresh)
+        if len(known) != len(records):  # somebody else's copies: begin anew
+            known = self._lines[key] = {digest_of(line_of(key, record)): None for record in records}
+        return known
+
+    def _send_missing(self, key: str, digests: set[str]) -> None:
+        if not digests or not self._link.sends:
+            return
+        for record in self._local.read(key):
+            line = line_of(key, record)
+            if digest_of(line) in digests:
+                self._send(key, line)
+
+    def _send(self, key: str, line: bytes) -> None:
+        if self._link.sends and len(line) <= MOST_LINE_BYTES:
+            self._link.send(record_name(key, digest_of(line)), line)
+
+
+def line_of(key: str, record: JSON) -> bytes:
+    """The line of a record, as it is kept and sent."""
+    return encode_line(f"record/{key}", record)
+
+
+def digest_of(line: bytes) -> str:
+    """The name of a line."""
+    return hashlib.sha256(line).hexdigest()
+
+
+def verified_line(key: str, digest: str, line: bytes) -> JSON:
+    """The record on a line that somebody sent; ``ValueError`` where it is torn, of another key or of another name."""
+    if digest_of(line) != digest:
+        raise ValueError("its sha256 differs")
+    if not line.endswith(b"\n"):
+        raise ValueError("it is torn")
+    record = decode_line(f"record/{key}", line[:-1])
+    try:
+        same = line_of(key, record) == line
+    except (StoreError, TypeError) as error:
+        raise ValueError(str(error)) from error
+    if not same:
+        raise ValueError("it is not in canonical form")
+    return record
