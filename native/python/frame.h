@@ -7,6 +7,9 @@
 #include "packing.h"
 #include "plan.h"
 
+/* No parameter said where a call's arrays are: it has none. */
+#define SILO_NO_PARAMETER (-1)
+
 /* Its arrays are made as long as the call needs. */
 struct silo_frame {
     /* One a parameter: integers sign-extended, floats as doubles, addresses; slots[SILO_SLOT_NULL]
@@ -19,7 +22,7 @@ struct silo_frame {
     uint32_t device_word; /* where in the key the device stands */
     int32_t device_type;  /* of the arrays; SILO_DEVICE_UNKNOWN until one says */
     int32_t device_id;
-    int32_t device_from; /* the parameter that said so */
+    int32_t device_from; /* the parameter that said so, or SILO_NO_PARAMETER */
     uint32_t descriptors_used;
     bool ran_python;       /* other code than Silo's, since the arguments were read */
     uint32_t extent_words; /* of a launcher that holds extents only, like the next */

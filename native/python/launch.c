@@ -370,7 +370,7 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.descriptors = (struct silo_descriptor *)(frame.holds.buffer + count);
     frame.device_type = SILO_DEVICE_UNKNOWN;
     frame.device_id = 0;
-    frame.device_from = 0;
+    frame.device_from = SILO_NO_PARAMETER;
     frame.device_adapter = NULL;
     frame.ran_python = false;
     frame.holds.buffers = frame.holds.objects = 0;

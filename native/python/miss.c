@@ -114,15 +114,30 @@ int silo_binding_check_device(const struct silo_launcher *self, const struct sil
     const int32_t type = frame->device_type;
     if (type != SILO_DEVICE_UNKNOWN && type == function->memory_type &&
         frame->device_id != function->device_index) {
-        PyErr_Format(silo_argument_error,
-                     "%U: argument '%U' is on %s:%d, and this code is loaded on %s:%d",
-                     self->plan.kernel, self->plan.names[frame->device_from], driver->name,
-                     (int)frame->device_id, driver->name, (int)function->device_index);
+        if (frame->device_from == SILO_NO_PARAMETER)
+            PyErr_Format(silo_argument_error,
+                         "%U: a call without arrays goes to the current device, which is %s:%d, "
+                         "and this code is loaded on %s:%d",
+                         self->plan.kernel, driver->name, (int)frame->device_id, driver->name,
+                         (int)function->device_index);
+        else
+            PyErr_Format(silo_argument_error,
+                         "%U: argument '%U' is on %s:%d, and this code is loaded on %s:%d",
+                         self->plan.kernel, self->plan.names[frame->device_from], driver->name,
+                         (int)frame->device_id, driver->name, (int)function->device_index);
         return -1;
     }
     if (type == SILO_DEVICE_UNKNOWN ||
         (type > 0 && type < 32 && (driver->device_types >> type & 1)))
         return 0;
+    if (frame->device_from == SILO_NO_PARAMETER) {
+        PyErr_Format(silo_argument_error,
+                     "%U: a call without arrays goes to the current device, which is %s:%d, and "
+                     "this is %s code",
+                     self->plan.kernel, silo_memory_type(type)->name, (int)frame->device_id,
+                     driver->name);
+        return -1;
+    }
     PyErr_Format(
         silo_argument_error,
         "%U: argument '%U' is in memory of %s (DLPack device type %d), which %s code cannot use",

@@ -116,6 +116,16 @@ def test_in_place_and_strided(bump):
     assert torch.equal(whole[:, 1::2], before[:, 1::2])
 
 
+def test_a_strided_operand_is_read_after_its_copy(add):
+    """The copy takes some hundred microseconds of the device, and is enqueued after the first operand was ready."""
+    count = 1 << 25
+    x, out = torch.randn(count, device="cuda"), torch.zeros(count, device="cuda")
+    for _ in range(5):
+        y = torch.randn(2 * count, device="cuda")
+        add[(count // 1024,)](x, y[::2], out)
+        assert torch.equal(out, x + y[::2])
+
+
 def test_an_expanded_tensor_is_not_written(bump):
     x = torch.randn(64, 128, device="cuda")
     with pytest.raises(ArgumentError, match="several of its elements are one in memory"):

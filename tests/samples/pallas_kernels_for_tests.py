@@ -152,3 +152,11 @@ def bump_places_body(x, y):
     """Two places of an array in SMEM, by scalars."""
     y[0, 1] = y[0, 1] + x[0]
     y[1, 2] = y[1, 2] * 2
+
+
+def five_axes_body(x, out):
+    """out = x + 10000 a + 1000 b + 100 c + 10 d + e, for the program (a, b, c, d, e)."""
+    said = jnp.int32(0)
+    for axis in range(5):
+        said = said * 10 + pl.program_id(axis)
+    out[...] = x[...] + said

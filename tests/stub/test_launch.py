@@ -8,6 +8,7 @@ import pytest
 from gpu_launchers import Array, binding, launcher, module
 
 import gpu_stub
+import launch_kernels as kernels
 from silo.core.dtypes import dtype
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.errors import ArgumentError, DeviceError, LaunchError
@@ -237,6 +238,18 @@ def test_calls_with_nothing_to_go_by_use_the_current_device(stub):
     stub.set_context(stub.primary(0))
     launch[1](5)
     assert asked.calls[-1].device == (2, 0)
+
+
+def test_what_a_call_without_arrays_met_is_said(stub):
+    on_the_cpu, _ = kernels.nothing("n")
+    with pytest.raises(ArgumentError, match="nothing: a call without arrays goes to the current device, which is cuda:0"):
+        on_the_cpu[1](5)
+    here = binding("elsewhere", ("i32",))
+    stub.set_context(stub.primary(1))
+    launch = make_launcher("elsewhere", Signature((Parameter("n"),)), on_miss=lambda call: here)
+    with pytest.raises(ArgumentError, match="which is cuda:1, and this code is loaded on cuda:0"):
+        launch[1](5)
+    stub.set_context(stub.primary(0))
 
 
 # ---- contexts and threads ----

@@ -5,6 +5,7 @@ The estimate of memory, the tracing of the body, the plan of calls and the check
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from silo.core.dtypes import DType, DTypeKind, dtype
@@ -170,6 +171,13 @@ def _grid(source: PallasSource, variant: Variant) -> tuple[int, ...]:
     given = variant.specialization.grid
     if given is None:
         raise SourceError(f"{source}: a Pallas kernel is compiled for its grid, and the call names none")
+    if source.outer:
+        if given[0] != math.prod(source.outer):
+            raise SourceError(
+                f"{source}: the grid of a call is {tuple(given)}, and its first axis stands for those of "
+                f"{source.outer}: {math.prod(source.outer)} programs"
+            )
+        return (*source.outer, *given[1:])
     used = max((axis + 1 for axis, size in enumerate(given) if size != 1), default=1)
     return tuple(given[: max(used, source.axes)])
 

@@ -43,14 +43,14 @@ class Importer:
         except AttributeError:
             self._slower("it has no dlpack_managed_tensor_to_buffer")
 
-    def __call__(self, capsule: Callable[[], Any], array: Any, stream: int | None = None) -> Any:  # noqa: ANN401
-        """The array of what ``capsule()`` gives. ``stream`` is jax's, which was told to wait for the array."""
+    def __call__(self, tensor: Any, stream: int | None = None) -> Any:  # noqa: ANN401
+        """The array of a tensor of torch. ``stream`` is jax's, which was told to wait for it."""
         if self._own is not None:
             try:
-                return self._own(capsule(), self._device, stream)
+                return self._own(sys.modules["torch"].utils.dlpack.to_dlpack(tensor), self._device, stream)
             except TypeError as error:  # it takes other arguments in this version
                 self._slower(str(error))
-        return self._public(array)
+        return self._public(tensor)
 
     def _slower(self, why: str) -> None:
         self._own = None
@@ -119,7 +119,7 @@ class Arrays:
         if is_torch(array):
             plain = array.detach() if array.requires_grad else array
             if plain.is_contiguous() and not plain.is_neg():
-                return self.importer(lambda: sys.modules["torch"].utils.dlpack.to_dlpack(plain), plain)
+                return self.importer(plain)
             self.copied(one, "jax has no views of strided arrays")
         return library_of(array).read(array)
 

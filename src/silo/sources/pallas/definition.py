@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
@@ -65,7 +66,8 @@ def pallas(
             in any order, on several cores. Arbitrary by default.
         vmem_limit_bytes: the VMEM that the compiler may use; by default what the estimate asks for.
         space: as for :func:`silo.kernel`; its values are constants of the body, or names in blocks and scratch.
-        grid: as for :func:`silo.kernel`; up to three axes, each of them a loop on a TPU, the last one innermost.
+        grid: as for :func:`silo.kernel`; each axis is a loop on a TPU, the last one innermost. One of more than three
+            axes is a tuple of numbers: nothing computes it from the arguments.
         key: as for :func:`silo.kernel`.
         name: what the kernel is called; its body's name by default.
         release_gil: as for :func:`silo.kernel`.
@@ -111,6 +113,7 @@ def pallas(
     pieces = tuple(reader.scratch(one.name, given) for one, given in zip(held, scratch, strict=True))
     axes = _axes(grid)
     _check_axes(where, specs, axes, dimension_semantics)
+    outer = _outer(where, grid, made_scheme)
     by_name = {one.name: one for one in specs}
     parameters = [_parameter(where, one, said[one.name], by_name.get(one.name), reader) for one in passed]
     parameters += [_constant(where, one) for one in constants]
@@ -127,10 +130,12 @@ def pallas(
         passed=tuple(one.name for one in passed),
         keywords=tuple(one.name for one in constants),
         axes=axes,
+        outer=outer,
         dimension_semantics=tuple(dimension_semantics or ()),
         vmem_limit_bytes=vmem_limit_bytes,
     )
-    return Declaration(source=source, space=made_space, key=tuple(key), grid=grid, release_gil=release_gil)
+    launched = grid if not outer else (math.prod(outer), *cast("Sequence[object]", grid)[len(outer) :])
+    return Declaration(source=source, space=made_space, key=tuple(key), grid=launched, release_gil=release_gil)
 
 
 def _parameters(where: str, body: Callable[..., object]) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
@@ -199,7 +204,23 @@ def _constant(where: str, one: inspect.Parameter) -> Parameter:
 def _axes(grid: object) -> int:
     """How many axes of a grid a body may ask for: as many as a tuple has; 3 where a function or each call says them."""
     axes = len(cast("Sequence[object]", grid)) if isinstance(grid, tuple | list) else 0
-    return axes if 1 <= axes <= _AXES else _AXES
+    return axes or _AXES
+
+
+def _outer(where: str, grid: object, scheme: Scheme) -> tuple[int, ...]:
+    """The sizes of the outermost axes of a grid of more than three, which its launches have as one; () of others."""
+    sizes = tuple(cast("Sequence[object]", grid)) if isinstance(grid, tuple | list) else ()
+    if len(sizes) <= _AXES:
+        return ()
+    if scheme is Scheme.MOSAIC_GPU:
+        raise SourceError(f"{where}: its grid has {len(sizes)} axes, and one for Mosaic GPU has at most {_AXES}")
+    numbers = tuple(one for one in sizes if isinstance(one, int) and not isinstance(one, bool) and one >= 0)
+    if len(numbers) < len(sizes):
+        raise SourceError(
+            f"{where}: a grid of {len(sizes)} axes is given by numbers alone; one of up to {_AXES} may be computed "
+            "from the arguments: lay several over one axis with (axis, stride, blocks) in dims"
+        )
+    return numbers[: len(numbers) - _AXES + 1]
 
 
 def _check_axes(where: str, specs: Sequence[ArraySpec], axes: int, semantics: Sequence[str] | None) -> None:
@@ -208,7 +229,7 @@ def _check_axes(where: str, specs: Sequence[ArraySpec], axes: int, semantics: Se
         if used and max(used) >= axes:
             raise SourceError(
                 f"{where}: {one.name} has the axis {max(used)} of the grid in dims, and the grid has the axes 0 to "
-                f"{axes - 1}"
+                f"{axes - 1}: lay several over one with (axis, stride, blocks)"
             )
     if semantics is not None and (len(semantics) > axes or any(one not in _SEMANTICS for one in semantics)):
         raise SourceError(

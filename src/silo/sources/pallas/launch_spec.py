@@ -28,7 +28,6 @@ from silo.sources.pallas.argument_spec import (
 
 __all__ = ["ArraySpec", "ScratchSpec", "SpecReader", "choice", "constants_read", "size_value"]
 
-_AXES = 3  # of a grid
 _MOST_BUFFERS = 16
 
 _Choice = TypeVar("_Choice", bound=Enum)
@@ -233,11 +232,6 @@ class SpecReader:
         ):
             raise SourceError(
                 f"{what} has {given!r} in dims; it is an axis of the grid, (axis, stride, blocks) or None"
-            )
-        if given is not None and cast("int", numbers[0]) >= _AXES:
-            raise SourceError(
-                f"{what} has the axis {numbers[0]} of the grid in dims, and a grid has the axes 0 to {_AXES - 1}: lay "
-                "several over one with (axis, stride, blocks)"
             )
         if len(numbers) == 3 and 0 in numbers[1:]:
             raise SourceError(f"{what} has {given!r} in dims; stride and blocks are 1 or more")

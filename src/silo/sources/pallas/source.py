@@ -34,7 +34,8 @@ class PallasSource:
 
     ``signature`` has what the body takes by position without scratch (``passed``), then what it takes by keyword
     (``keywords``), then the names that only sizes read; all but arrays and scalars among the first are constants.
-    ``axes`` is how many axes of the grid the body may ask for.
+    ``axes`` is how many axes of the grid the body may ask for. A launch has three: of a grid of more, ``outer`` has the
+    sizes of the outermost, which are one for the launch.
     """
 
     name: str
@@ -47,6 +48,7 @@ class PallasSource:
     passed: tuple[str, ...]
     keywords: tuple[str, ...] = ()
     axes: int = 3
+    outer: tuple[int, ...] = ()
     dimension_semantics: tuple[str, ...] = ()
     vmem_limit_bytes: int | None = None
 
@@ -84,6 +86,7 @@ class PallasSource:
             self.axes,
             list(self.dimension_semantics),
             self.vmem_limit_bytes,
+            *([list(self.outer)] if self.outer else []),  # other sources keep the keys that they had
         ]
         return digest("pallas-source/1", [self.name, self.signature.to_json(), how, code, maps])
 

@@ -193,3 +193,28 @@ def test_what_nobody_says_the_shape_of_is_not_left_out(add):
     made = silo.pallas(bodies.copy_body, args=[ArgSpec(), ArgSpec(role="out", shape=(16, 128))], grid=(1,))
     with pytest.raises(ArgumentError, match="nothing says its dtype"):
         made(x)
+
+
+GRID = (2, 3, 2, 1, 2)
+
+
+def of_five_axes(grid=GRID):
+    """Rows by the first four axes, and by (axis, stride, blocks) too; lanes by the last."""
+    block, dims = (1, 1, 1, 1, 8, 128), (0, 1, 2, 3, None, 4)
+    spec = {"block": block, "dims": dims}
+    return silo.pallas(bodies.five_axes_body, args=[ArgSpec(**spec), ArgSpec(**spec, role="out")], grid=grid)
+
+
+def test_a_grid_of_more_than_three_axes():
+    x = RNG.integers(0, 9, (*GRID[:4], 8, GRID[4] * 128), "int32")
+    out = np.zeros_like(x)
+    of_five_axes()(x, out)
+    for program in np.ndindex(GRID):
+        at = (*program[:4], slice(None), slice(program[4] * 128, program[4] * 128 + 128))
+        assert (out[at] == x[at] + int("".join(map(str, program)))).all(), program
+
+
+def test_a_call_s_grid_has_the_programs_of_the_axes_that_are_one_for_it():
+    x = np.zeros((*GRID[:4], 8, GRID[4] * 128), "int32")
+    with pytest.raises(SiloError, match=r"its first axis stands for those of \(2, 3, 2\): 12 programs"):
+        of_five_axes()[(6, 1, 2)](x, np.zeros_like(x))

@@ -80,6 +80,9 @@ def test_importing_it_imports_no_jax():
         ({"args": {"z": ROWS}}, "args names z"),
         ({"args": [ROWS, ROWS, ArgSpec(dims=(3,), block=(1,))]}, "axes 0 to 2: lay"),
         ({"args": [ROWS, ROWS, ArgSpec(dims=(1,), block=(1,))], "grid": (4,)}, "the grid has the axes 0 to 0"),
+        ({"args": THREE, "grid": (2, lambda a: a.x.shape[0], 2, 2)}, "a grid of 4 axes is given by numbers alone"),
+        ({"args": THREE, "grid": (2, 2, 2, -1)}, "a grid of 4 axes is given by numbers alone"),
+        ({"args": THREE, "grid": (2, 2, 2, 2), "scheme": "mosaic_gpu"}, "for Mosaic GPU has at most 3"),
         ({"args": [ROWS, ROWS, ArgSpec(dims=(0, 1), block=(1,))]}, "2 dims for a block of 1"),
         ({"args": [ROWS, ROWS, ArgSpec(dims=((0, 0, 2),), block=(1,))]}, "stride and blocks are 1 or more"),
         ({"args": [ROWS, ROWS, ArgSpec(dims=("i",), block=(1,))]}, "it is an axis of the grid"),
@@ -133,3 +136,10 @@ def test_an_index_map_takes_what_there_is():
     made = source_of(bodies.add, args=[ROWS, ROWS, ArgSpec(block=(8,), index=lambda i, j, k, n: (i,), role="out")])
     with pytest.raises(SourceError, match="takes 4 values"):
         _ = made.index_axes
+
+
+def test_another_split_of_the_same_programs_is_another_kernel():
+    grids = [(2, 3, 2, 1, 2), (3, 2, 2, 1, 2), (2, 3, 2, 1, 2)]
+    prints = [source_of(bodies.add, args=THREE, grid=grid).fingerprint for grid in grids]
+    assert prints[0] != prints[1]
+    assert prints[0] == prints[2]
