@@ -174,7 +174,7 @@ def _grid(source: PallasSource, variant: Variant) -> tuple[int, ...]:
     if source.outer:
         if given[0] != math.prod(source.outer):
             raise SourceError(
-                f"{source}: the grid of a call is {tuple(given)}, and its first axis stands for those of "
+                f"{source}: the grid of a call is {tuple(given)}, and its first axis stands for the axes "
                 f"{source.outer}: {math.prod(source.outer)} programs"
             )
         return (*source.outer, *given[1:])

@@ -216,5 +216,5 @@ def test_a_grid_of_more_than_three_axes():
 
 def test_a_call_s_grid_has_the_programs_of_the_axes_that_are_one_for_it():
     x = np.zeros((*GRID[:4], 8, GRID[4] * 128), "int32")
-    with pytest.raises(SiloError, match=r"its first axis stands for those of \(2, 3, 2\): 12 programs"):
+    with pytest.raises(SiloError, match=r"its first axis stands for the axes \(2, 3, 2\): 12 programs"):
         of_five_axes()[(6, 1, 2)](x, np.zeros_like(x))
