@@ -178,7 +178,9 @@ typedef struct silo_queue {
 typedef struct silo_bundle silo_bundle;
 typedef struct silo_kernel silo_kernel; /* belongs to its bundle */
 
-/* Native code of the host that is about to be loaded. */
+/* Native code of the host that is about to be loaded. `identity` is the last 32 bytes of the
+ * bundle's header in hex: a signature over the header (docs/security.md) vouches for this code if
+ * the header that it signs ends so. */
 typedef struct silo_host_code {
     const char *bundle; /* its name or path */
     const char *kernel;

@@ -23,6 +23,7 @@
     │   └── LockError            a lock file that is not there, cannot be read or cannot be written
     ├── StoreError               the store cannot be read or written
     │   └── RemoteError          the remote store cannot be reached, refuses or says what is not true; carries which
+    ├── SignatureError           a key or a signature that cannot be read, used or believed
     ├── BundleError              a .silo file
     │   ├── BundleFormatError    not a bundle, truncated or damaged; carries field and offset
     │   ├── BundleVersionError   written by a newer Silo
@@ -67,6 +68,7 @@ __all__ = [
     "RemoteError",
     "ResourceError",
     "SettingsError",
+    "SignatureError",
     "SiloError",
     "SourceError",
     "SpaceError",
@@ -186,6 +188,10 @@ class RemoteError(StoreError):
     def __init__(self, message: str, *, kind: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class SignatureError(SiloError):
+    """A key or a signature cannot be read, used or believed."""
 
 
 class BundleError(SiloError):

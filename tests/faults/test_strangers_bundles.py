@@ -155,6 +155,8 @@ COMMANDS = {
     "cache": (("cache",), 0),
     "trust --list": (("trust", "--list"), 0),
     "untrust": (("untrust", "K"), 3),
+    "verify": (("verify", "K"), 1),
+    "sign": (("sign", "K", "--key", "K"), 3),  # what signs it is in test_signed_bundles.py
     "doctor": (("doctor",), None),
 }
 
@@ -179,7 +181,12 @@ def test_a_command_runs_nothing_of_a_strangers_bundle(world, home, tmp_path, nam
 
 
 def test_there_is_no_command_that_was_forgotten():
-    known = {words[0] for words, _ in COMMANDS.values()} | {"trust", "cache", "selftest"}  # the last takes no file
+    known = {words[0] for words, _ in COMMANDS.values()} | {
+        "trust",
+        "cache",
+        "selftest",
+        "keygen",
+    }  # the last two take no bundle
     asked = {one.name for one in app.registered_commands} | {one.name or "cache" for one in app.registered_groups}
     assert asked == known
 

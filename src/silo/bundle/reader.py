@@ -25,6 +25,7 @@ from silo.bundle.format import (
     TEXT_SHARE,
     TRIALS_KIND,
     Header,
+    pack_header,
     parse_header,
 )
 from silo.bundle.manifest import BlobEntry, Manifest, OpenKernel
@@ -57,8 +58,16 @@ class Bundle:
 
     @property
     def identity(self) -> str:
-        """The sha256 of the stored manifest, which names every blob: what a signature signs."""
+        """The sha256 of the stored manifest, which names every blob."""
         return self.header.manifest_sha256.hex()
+
+    @property
+    def signed_bytes(self) -> bytes:
+        """What a signature signs: the 64 bytes of the header as it was read, whatever the file has become since.
+
+        They have the hash of the manifest, and that of every blob, so they stand for all that this object gives out.
+        """
+        return pack_header(self.header)
 
     @property
     def size_bytes(self) -> int:

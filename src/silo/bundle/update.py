@@ -14,12 +14,13 @@ from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleKernel, BundleRules, BundleVariant, encode_documents
 from silo.bundle.format import TRIALS_KIND
 from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.signing import Signing
 from silo.bundle.writer import ReadBlob, Written, write_bundle
 from silo.core.values import JSON, canonical_json
 from silo.errors import BundleError
 from silo.store.files import file_lock
 
-__all__ = ["KernelUpdate", "document_blob", "update_bundle"]
+__all__ = ["KernelUpdate", "Updated", "document_blob", "update_bundle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,30 @@ def _document_ref(kind: str, data: bytes) -> BlobRef:
     return BlobRef(hashlib.sha256(data).hexdigest(), kind, len(data))
 
 
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """What was written, and what became of the signature, "" where there is nothing to say."""
+
+    written: Written
+    signature: str
+
+
 def update_bundle(
-    path: str | os.PathLike[str], updates: Mapping[str, KernelUpdate], read_blob: ReadBlob | None = None
-) -> Written:
+    path: str | os.PathLike[str],
+    updates: Mapping[str, KernelUpdate],
+    read_blob: ReadBlob | None = None,
+    *,
+    signing: Signing | None = None,
+) -> Updated:
     """Rewrite the bundle with ``updates`` by kernel name; ``read_blob`` gives the bytes of new variants' blobs.
 
     Several processes may update one bundle: each adds to what the one before has written. Blobs that stay are copied
-    as they are stored, after their sha256 was checked. On any failure the bundle is as it was. Raises ``BundleError``.
+    as they are stored, after their sha256 was checked. On any failure the bundle is as it was. A signature that is
+    false then is removed, or made anew by ``signing``.
+
+    Raises:
+        BundleError: the bundle cannot be read or written.
+        SignatureError: it was written, and is not signed.
     """
     target = Path(os.path.realpath(path))
     with _locked(target), open_bundle(target) as bundle:
@@ -66,7 +84,7 @@ def update_bundle(
         documents: dict[str, bytes] = {}
         contents = bundle.contents()
         kernels = tuple(
-            _updated(bundle, kernel, updates[kernel.name], documents) if kernel.name in updates else kernel
+            _merged(bundle, kernel, updates[kernel.name], documents) if kernel.name in updates else kernel
             for kernel in contents.kernels
         )
         entries = {(entry.sha256, entry.kind): entry for entry in bundle.blobs}
@@ -83,10 +101,12 @@ def update_bundle(
                 return documents[sha256]
             return None if read_blob is None else read_blob(sha256)
 
-        return write_bundle(target, replace(contents, kernels=kernels), read_new, read_stored=read_stored)
+        written = write_bundle(target, replace(contents, kernels=kernels), read_new, read_stored=read_stored)
+        signing = signing or Signing(bundle.signed_bytes)
+        return Updated(written, signing.settle(path, bundle.signed_bytes, written.header))
 
 
-def _updated(bundle: Bundle, kernel: BundleKernel, update: KernelUpdate, documents: dict[str, bytes]) -> BundleKernel:
+def _merged(bundle: Bundle, kernel: BundleKernel, update: KernelUpdate, documents: dict[str, bytes]) -> BundleKernel:
     if update.trials:
         known = (document for _, document in bundle.documents(kernel.name, TRIALS_KIND))
         # As texts: parsed, they would take far more memory.

@@ -41,9 +41,10 @@ ReadStored = Callable[[BlobRef], tuple[str, bytes] | None]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written: the bundle's identity (sha256 of its manifest) and sizes in bytes."""
+    """What was written: the bundle's identity (sha256 of its manifest), its header, and sizes in bytes."""
 
     identity: str
+    header: bytes
     size_bytes: int
     blob_bytes: int  # stored, without alignment
     manifest_bytes: int  # stored
@@ -131,9 +132,11 @@ def _write(
     sha256 = hashlib.sha256(manifest)
     header = Header(MAJOR, minor_version(contents), codec == "zstd", file.position, len(manifest), sha256.digest())
     file.write(manifest)
-    file.patch(0, pack_header(header))
+    packed = pack_header(header)
+    file.patch(0, packed)
     return Written(
         identity=sha256.hexdigest(),
+        header=packed,
         size_bytes=file.position,
         blob_bytes=sum(entry.stored_bytes for entry in entries),
         manifest_bytes=len(manifest),

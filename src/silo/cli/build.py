@@ -11,6 +11,7 @@ import typer
 from silo.cli.console import console, print_json, say, say_lines, table
 from silo.cli.options import Budget, Deterministic, Json, Kernels, Quiet, TuneMode, targets_named
 from silo.cli.progress import BuildProgress
+from silo.cli.sign import SigningKey, read_key
 from silo.settings import override
 from silo.tune.progress import format_bytes
 
@@ -54,6 +55,7 @@ def command(
     tune: TuneMode = None,
     budget: Budget = None,
     configs: Annotated[str | None, typer.Option("--configs", metavar="N|all", callback=_number, help=_CONFIGS)] = None,
+    key: SigningKey = None,
     *,
     deterministic: Deterministic = False,
     quiet: Quiet = False,
@@ -70,6 +72,7 @@ def command(
     """
     from silo.api.commands.build import build_bundle  # noqa: PLC0415  # heavy: only when the command runs
 
+    signing = None if key is None else read_key(key)  # before anything is compiled
     changes = {"deterministic": True} if deterministic else {}
     with override(**changes), BuildProgress(enabled=not (quiet or json)) as progress:
         summary = build_bundle(
@@ -80,6 +83,7 @@ def command(
             tune=tune,
             budget_s=budget,
             configs=configs,
+            key=signing,
             progress=progress.stage,
             tuning=progress.update,
         )
@@ -113,3 +117,5 @@ def command(
             f"{output}: {format_bytes(summary.size_bytes)}, {summary.variants} variants, {summary.blobs} blobs, "
             f"{summary.compiled} compiled, {summary.reused} from the store, {summary.seconds:.1f} s"
         )
+        if summary.signature:
+            say(f"{output}: {summary.signature}")

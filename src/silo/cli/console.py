@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ExitCode",
+    "ask_secret",
     "console",
+    "is_asked_on_a_terminal",
     "log_to_stderr",
     "print_json",
     "print_listing",
@@ -97,6 +99,24 @@ def table(
     for row in rows:
         made.add_row(*(cell if name in lines else one_line(cell) for name, cell in zip(columns, row, strict=True)))
     return made
+
+
+def is_asked_on_a_terminal() -> bool:
+    """Whether somebody sits there, who may mistype."""
+    return sys.stdin.isatty()
+
+
+def ask_secret(prompt: str) -> str | None:
+    """A line that is not shown: from the terminal, else the next of standard input; None where there is none."""
+    if is_asked_on_a_terminal():
+        import getpass  # noqa: PLC0415  # few commands ask
+
+        try:
+            return getpass.getpass(f"{one_line(prompt)}: ")
+        except EOFError:
+            return None
+    line = sys.stdin.readline()
+    return line.removesuffix("\n") if line else None
 
 
 def print_listing(text: str) -> None:

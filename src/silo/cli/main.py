@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from silo.cli import build, cache, doctor, export, inspect, report, run, selftest, trust, tune
+from silo.cli import build, cache, doctor, export, inspect, report, run, selftest, sign, trust, tune
 from silo.cli.console import ExitCode, log_to_stderr, say_error, say_lines
 from silo.cli.shapes import EPILOG, Command, Group
 from silo.errors import SiloError
@@ -37,6 +37,9 @@ for _name, _command in {
     "selftest": selftest.command,
     "trust": trust.command,
     "untrust": trust.untrust_command,
+    "keygen": sign.keygen_command,
+    "sign": sign.sign_command,
+    "verify": sign.verify_command,
 }.items():
     app.command(_name, cls=Command)(_command)
 app.add_typer(cache.app, name="cache")
@@ -46,6 +49,7 @@ app.add_typer(cache.app, name="cache")
 _OPTIONAL = {
     "numpy": "'kernel-silo[numpy]'",
     "jinja2": "'kernel-silo[report]'",
+    "cryptography": "'kernel-silo[sign]'",
     "ml_dtypes": "ml_dtypes",
     "torch": "torch",
 }

@@ -21,6 +21,10 @@ def command(
     path: Annotated[
         Path | None, typer.Argument(metavar="[K.silo]", help="A bundle whose CPU code you trust.", show_default=False)
     ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="PUB", help="Trust whatever this public key signs: its file or 56 characters."),
+    ] = None,
     *,
     remote: Annotated[
         str | None,
@@ -31,15 +35,32 @@ def command(
     ),
     json: Json = False,
 ) -> None:
-    """Let the native code of a bundle run in your processes, or all that a remote store brings.
+    """Let native code that others built run in your processes: of a bundle, signed by a key, or from a remote store.
 
     Trust in a bundle is by content: noted is each piece of code with the way it is called, so the file may move, and a
     changed file is not trusted. The text that checks compile is part of it.
-    """
-    from silo.api.commands.trust import trust_bundle, trust_remote, trusted_code, trusted_remotes  # noqa: PLC0415
 
-    if listing + (path is not None) + (remote is not None) != 1:
-        raise typer.BadParameter("name a bundle or a remote store, or ask for --list")
+    Trust in a key is trust in who has its secret half, for all bundles that were and will be signed with it.
+    """
+    from silo.api.commands.trust import (  # noqa: PLC0415
+        trust_bundle,
+        trust_key,
+        trust_remote,
+        trusted_code,
+        trusted_keys,
+        trusted_remotes,
+    )
+
+    if listing + sum(one is not None for one in (path, key, remote)) != 1:
+        raise typer.BadParameter("name a bundle, a key with --key or a remote store with --remote, or ask for --list")
+    if key is not None:
+        trusted, new = trust_key(key)
+        if json:
+            print_json(asdict(trusted))
+            return
+        word = "is" if new else "was and is"
+        say(f"the key {trusted.id} {word} trusted: native code of every bundle that it signs is loaded")
+        return
     if remote is not None:
         name, new = trust_remote(remote)
         if json:
@@ -57,12 +78,15 @@ def command(
             f"trusted the native code of {path}: {made.codes} variants, {format_bytes(made.size_bytes)}{known}",
         )
         return
-    rows = trusted_code()
+    rows, keys = trusted_code(), trusted_keys()
     if json:
-        print_json([asdict(row) for row in rows])
+        print_json([asdict(row) for row in (*rows, *keys)])
         return
     for name, since in trusted_remotes().items():
         say(f"trusted is what the remote store {name} brings, since {_since(since)}")
+    if keys:
+        cells = [[row.id, row.key, row.origin, _since(row.since)] for row in keys]
+        console().print(table("trusted keys", ["number", "key", "file", "since"], cells))
     cells = [
         [row.sha256[:16] or "nothing", row.kernel or f"so {row.blob[:16]}", row.origin, _since(row.since)]
         for row in rows
@@ -74,15 +98,30 @@ def command(
 
 def untrust_command(
     names: Annotated[
-        list[str], typer.Argument(metavar="FILE|SHA256|URL...", help="Bundles, or what silo trust --list shows.")
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE|SHA256|URL...]", help="Bundles, or what silo trust --list shows.", show_default=False
+        ),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="PUB", help="A key: its file, its 56 characters or its number; repeatable."),
+    ] = None,
 ) -> None:
-    """Take your word for native code back, also for what you built: it is asked about again.
+    """Take your word for native code back, also for what you built, or your word for a key: it is asked about again.
 
-    Programs that have loaded it keep it.
+    What a key alone vouched for is not loaded any more, whatever was found of its signatures before. Programs that
+    have loaded code keep it.
     """
-    from silo.api.commands.trust import untrust  # noqa: PLC0415
+    from silo.api.commands.trust import untrust, untrust_key  # noqa: PLC0415
 
+    if not names and not key:
+        raise typer.BadParameter("name a bundle or a sha256, or a key with --key")
+    for name in key or ():
+        for row in untrust_key(name):
+            say(f"the key {row.id} is trusted no longer, and nothing that it alone vouched for is loaded")
+    if not names:
+        return
     taken = untrust(names)
     if not taken:
         raise StoreError("nothing of that was trusted; see silo trust --list")

@@ -11,6 +11,7 @@ import typer
 from silo.cli.console import console, print_json, say, say_lines, table
 from silo.cli.options import PLACES, Budget, Deterministic, Device, Json, Kernels, Quiet, one_of
 from silo.cli.progress import TuneProgress, event_lines
+from silo.cli.sign import SigningKey, read_key
 from silo.errors import TuneError
 from silo.settings import override
 from silo.tune.progress import format_time
@@ -64,6 +65,7 @@ def command(
             help="Write what was decided there (silo.lock.json); what it holds stays unless beaten beyond the noise.",
         ),
     ] = None,
+    key: SigningKey = None,
     *,
     deterministic: Deterministic = False,
     explain: Annotated[
@@ -85,7 +87,8 @@ def command(
     """Measure the configs of every case of FILE, MODULE or K.silo on a device and keep each trial.
 
     What was measured before is not measured again. Ctrl-C loses only the trial in flight; the next run goes on.
-    A bundle is refined in place, in one piece. ``--explain`` says why kept results do not count, and measures nothing.
+    A bundle is refined in place, in one piece; its signature is made anew with ``--key``, else removed as false.
+    ``--explain`` says why kept results do not count, and measures nothing.
     """
     changes = {"deterministic": True} if deterministic else {}
     if explain:
@@ -96,6 +99,7 @@ def command(
 
     if events == "-" and json:
         raise typer.BadParameter("--events - and --json both print on standard output; write the events to a file")
+    signing = None if key is None else read_key(key)  # before anything is measured
     quiet = quiet or events == "-"
     with (
         override(**changes),
@@ -111,6 +115,7 @@ def command(
             budget_s=budget,
             trust=trust,
             lock=lock,
+            key=signing,
             progress=progress.update,
         )
     if json:

@@ -1,16 +1,19 @@
-"""The trust ledger: native code runs only if this user built it, trusted it, or allows it for this call.
+"""The trust ledger: native code runs only if this user built it, trusts it or who signed it, or allows it this once.
 
 What is vouched for is a :class:`silo.core.consent.HostCode`: the bytes and all that decides what happens when they are
 called, by its digest. Whoever maps native code asks for a :class:`silo.core.consent.Consent`, and they are given here
 alone: by the ledger of a store, to what was compiled in this process, and to what the process that started this one
 vouched for.
 
+A key that is trusted vouches for all that it signs (:mod:`silo.store.trusted_keys`).
+
 Notes that an older Silo took cover the bytes alone. They give no consent; a refusal says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +25,7 @@ from silo.frozen import frozen
 
 if TYPE_CHECKING:
     from silo.core.protocols import RecordStore
+    from silo.store.trusted_keys import SignedFile, TrustedKeys
 
 __all__ = [
     "TrustEntry",
@@ -38,12 +42,19 @@ _MOST_SHOWN = 8
 
 
 def may_load(
-    digest: str, built: Collection[str], trusted: Collection[str], *, trust: bool = False, older: str = ""
+    digest: str,
+    built: Collection[str],
+    trusted: Collection[str],
+    *,
+    trust: bool = False,
+    signed: Decision | None = None,
+    older: str = "",
 ) -> Decision:
     """Whether native code with this digest may be loaded, and who vouches for it.
 
     ``built`` holds what this user's store compiled, ``trusted`` what the user vouched for with ``silo trust``,
-    ``trust`` is the caller's own word for this one load. ``older`` says which list of an older Silo has its bytes.
+    ``trust`` is the caller's own word for this one load. ``signed`` says whether a key that is trusted here signed the
+    file that brings the code, None where nobody looked. ``older`` says which list of an older Silo has its bytes.
 
     >>> may_load("ab" * 32, built=(), trusted=())
     Rejected(reason='nobody here built it, and nobody vouched for it')
@@ -56,12 +67,15 @@ def may_load(
         return Accepted("trusted with 'silo trust'")
     if trust:
         return Accepted("the caller passed trust=True")
+    if signed:
+        return signed
+    reason = "nobody here built it, and nobody vouched for it"
     if older:
-        return Rejected(
+        reason = (
             f"nobody vouched for the way it is called: its bytes are known here ({older}), and an older Silo noted no "
             "more than those"
         )
-    return Rejected("nobody here built it, and nobody vouched for it")
+    return Rejected(f"{reason}; {signed.reason}" if signed is not None and signed.reason else reason)
 
 
 @frozen
@@ -123,6 +137,13 @@ class TrustLedger:
         self._lists: dict[str, _Listing] = {BUILT: _Listing(), TRUSTED: _Listing()}
         # By this process, whatever the disk says.
         self._vouched: dict[str, dict[str, TrustEntry | None]] = {BUILT: {}, TRUSTED: {}}
+
+    @cached_property
+    def keys(self) -> TrustedKeys:
+        """The keys whose signatures vouch for what they sign."""
+        from silo.store.trusted_keys import TrustedKeys  # noqa: PLC0415  # what is known otherwise asks for no signature
+
+        return TrustedKeys(self._records, self._stamp)
 
     def note_built(self, *codes: HostCode | HostCases) -> None:
         """Vouch for native code that was compiled here, and for cases that were written down here.
@@ -241,29 +262,51 @@ class TrustLedger:
         self._refresh(BUILT)
         return len(self._lists[BUILT].entries | self._vouched[BUILT])
 
-    def decide(self, code: HostCode | HostCases, *, trust: bool = False) -> Decision:
-        """Whether this native code may be loaded, or run on these cases."""
+    def decide(
+        self, code: HostCode | HostCases, *, trust: bool = False, signed: Callable[[], Decision] | None = None
+    ) -> Decision:
+        """Whether this native code may be loaded, or run on these cases; ``signed`` is asked if nothing else helps."""
         digest = code.digest
         built = (digest,) if self._has(BUILT, digest) else ()
         trusted = (digest,) if not built and self._has(TRUSTED, digest) else ()
         words = {BUILT: "it was built here", TRUSTED: "it was trusted"}
         older = next((word for name, word in words.items() if code.blob in self._lists[name].older), "")
-        return may_load(digest, built, trusted, trust=trust, older=older)
+        by = None if built or trusted or trust or signed is None else signed()
+        return may_load(digest, built, trusted, trust=trust, signed=by, older=older)
 
-    def vouch(self, code: HostCode, *, origin: str, trust: bool = False) -> Consent:
-        """Consent to load ``code``, which ``origin`` brings. ``TrustError`` where nobody vouches for it."""
-        decision = self.decide(code, trust=trust)
+    def vouch(
+        self, code: HostCode, *, origin: str, trust: bool = False, signed: Callable[[], SignedFile] | None = None
+    ) -> Consent:
+        """Consent to load ``code``, which ``origin`` brings. ``TrustError`` where nobody vouches for it.
+
+        ``signed`` gives the file that brings it, as it was read: a key that is trusted here may have signed that.
+        """
+        decision = self.decide(code, trust=trust, signed=self._asked(signed))
         if isinstance(decision, Rejected):
             raise _refusal([(code, decision)], origin)
         return issue_consent(code, decision.reason)
 
-    def require(self, codes: Iterable[HostCode | HostCases], *, origin: str, trust: bool = False) -> None:
+    def require(
+        self,
+        codes: Iterable[HostCode | HostCases],
+        *,
+        origin: str,
+        trust: bool = False,
+        signed: Callable[[], SignedFile] | None = None,
+    ) -> None:
         """``TrustError`` unless all of this may be loaded and run: asked before anything is made ready for a launch."""
+        asked = self._asked(signed)
         refused = [
-            (code, decision) for code in codes if isinstance(decision := self.decide(code, trust=trust), Rejected)
+            (code, decision)
+            for code in codes
+            if isinstance(decision := self.decide(code, trust=trust, signed=asked), Rejected)
         ]
         if refused:
             raise _refusal(refused, origin)
+
+    def _asked(self, signed: Callable[[], SignedFile] | None) -> Callable[[], Decision] | None:
+        """The question whether a trusted key signed a file, which is answered once."""
+        return None if signed is None else cache(lambda: self.keys.decide(signed()))
 
     def _add(self, name: str, entries: Mapping[str, TrustEntry | None], record: JSON) -> None:
         self._records.append(name, record)
@@ -328,7 +371,7 @@ def _refusal(refused: Sequence[tuple[HostCode | HostCases, Rejected]], origin: s
     return TrustError(
         f"{origin} brings {brings}:{listing}\n"
         f"If you know where it comes from, run 'silo trust {origin}' once or pass trust=True (a command: "
-        f"--trust); or build it here with 'silo build'."
+        f"--trust); if you know who signed it, 'silo trust --key' their key; or build it here with 'silo build'."
     )
 
 

@@ -31,6 +31,7 @@ from silo.bundle.contents import (
     rules_key,
 )
 from silo.bundle.format import CASES_KIND, TRIALS_KIND
+from silo.bundle.signing import header_of, settle_signature
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
 from silo.compile.packing import Packing
@@ -53,6 +54,7 @@ from silo.settings import settings
 from silo.sources.kernel_source import BringsCode, KernelSource
 from silo.sources.kinds import kind_named
 from silo.sources.source_kind import NeedsPackages, UnnamedInBundles
+from silo.store.signatures import SecretKey
 from silo.tune.failing import TunedCase, require_winners
 from silo.tune.kept import pair_to_document
 from silo.tune.ledger import read_trials
@@ -88,7 +90,7 @@ class BuildRow:
 
 @dataclass(frozen=True, slots=True)
 class BuildSummary:
-    """What a build made, and which kernels are not built for which of its targets."""
+    """What a build made, which kernels are not built for which of its targets, and what became of the signature."""
 
     path: str
     size_bytes: int
@@ -101,6 +103,7 @@ class BuildSummary:
     rows: tuple[BuildRow, ...]
     remarks: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    signature: str = ""
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,7 @@ def build_bundle(
     tune: str | None = None,
     budget_s: float | None = None,
     configs: str | None = None,
+    key: SecretKey | None = None,
     progress: OnStage | None = None,
     tuning: OnTuning | None = None,
 ) -> BuildSummary:
@@ -138,7 +142,7 @@ def build_bundle(
     many configs of each case are packed; by default a target that nothing here measures gets its whole space within the
     limits of :class:`silo.compile.packing.Packing`, and one that was measured its winners. Without ``targets`` kernels
     are compiled for this machine's CPU (kernels of a kind that has no code for it, for the first device here that has),
-    and all code that exists already is taken in.
+    and all code that exists already is taken in. The bundle is signed with ``key``.
 
     Raises:
         TargetError: a kernel that nothing here compiles for any of the targets, or a target that no kernel is for.
@@ -149,6 +153,7 @@ def build_bundle(
         TuneError: no config of a case can be used: each fails, or its result is wrong.
         FrozenError, LockError: see :mod:`silo.api.calls.decision`.
         BundleError: the file cannot be written; what was there before is untouched.
+        SignatureError: the bundle was written, and its signature cannot be.
     """
     begin = time.monotonic()
     packing = Packing.parse(configs)
@@ -199,6 +204,7 @@ def build_bundle(
         shared.store.trust.note_variants(*native)
         if cases is not None:
             shared.store.trust.note_built(cases)
+    before = header_of(output)
     written = write_bundle(output, contents, read_blob)
     return BuildSummary(
         path=str(output),
@@ -212,6 +218,7 @@ def build_bundle(
         rows=tuple(row for one in contents.kernels for row in _rows(one, kept[one.name])),
         remarks=tuple(remark for code in codes for remark in code.remarks),
         left_out=pairs.left_out,
+        signature=settle_signature(output, before, written.header, key),
     )
 
 

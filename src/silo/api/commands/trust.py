@@ -1,8 +1,9 @@
-"""``silo trust`` and ``silo untrust``: this user's consent to native code that others built."""
+"""``silo trust`` and ``silo untrust``: this user's consent to native code that others built, and to who signs it."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,27 @@ from pathlib import Path
 from silo.api.machine.session import session
 from silo.bundle.contents import calls_of, host_cases, host_code
 from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.signature_file import signed_file
 from silo.core.consent import HostCases, HostCode
+from silo.core.minisign import PublicKey
 from silo.errors import StoreError
 from silo.settings import REMOTE_SCHEMES
+from silo.store.key_files import read_public_key
+from silo.store.trusted_keys import KeyEntry
 
-__all__ = ["TrustRow", "TrustSummary", "trust_bundle", "trust_remote", "trusted_code", "trusted_remotes", "untrust"]
+__all__ = [
+    "KeyRow",
+    "TrustRow",
+    "TrustSummary",
+    "trust_bundle",
+    "trust_key",
+    "trust_remote",
+    "trusted_code",
+    "trusted_keys",
+    "trusted_remotes",
+    "untrust",
+    "untrust_key",
+]
 
 _SHA256 = re.compile(r"[0-9a-f]{12,64}")
 
@@ -41,6 +58,59 @@ class TrustSummary:
     codes: int
     added: int
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """One key that is trusted: its number, its 56 characters, its file, and since when in seconds of Unix time."""
+
+    id: str
+    key: str
+    origin: str
+    since: int
+
+
+def trust_key(text_or_path: str) -> tuple[KeyRow, bool]:
+    """Vouch for all that a key signs: the key, and whether that is new.
+
+    Raises:
+        SignatureError: it is no public key.
+    """
+    key = read_public_key(text_or_path)
+    origin = "" if key.looks_like(text_or_path) else Path(text_or_path).name
+    keys = session().store.trust.keys
+    added = keys.note_key(key, origin, int(time.time()))
+    entry = next(one for one in keys.trusted() if one.text == key.text)
+    return _key_row(entry), added
+
+
+def trusted_keys() -> list[KeyRow]:
+    """The keys that are trusted, the oldest first."""
+    return [_key_row(entry) for entry in session().store.trust.keys.trusted()]
+
+
+def untrust_key(name: str) -> list[KeyRow]:
+    """Take this user's word for a key back, and with it consent to all that it alone vouched for.
+
+    ``name`` is the key, a file of it, or its number; all keys of that number then.
+
+    Raises:
+        SignatureError: it names no key.
+        StoreError: no such key is trusted.
+    """
+    keys = session().store.trust.keys
+    number = name.upper() if re.fullmatch(r"[0-9A-Fa-f]{16}", name) and not Path(name).exists() else None
+    text = None if number is not None else read_public_key(name).text
+    found = [row for row in map(_key_row, keys.trusted()) if row.id == number or row.key == text]
+    if not found:
+        raise StoreError(f"the key {name} is not trusted; see silo trust --list")
+    for row in found:
+        keys.untrust(row.key, int(time.time()))
+    return found
+
+
+def _key_row(entry: KeyEntry) -> KeyRow:
+    return KeyRow(PublicKey.parse(entry.text).id, entry.text, entry.origin, entry.since)
 
 
 def trust_bundle(path: Path) -> TrustSummary:
@@ -82,7 +152,8 @@ def trusted_remotes() -> dict[str, int]:
 def untrust(names: Sequence[str]) -> int:
     """Take this user's word back: for the code of a bundle, what a sha256 names (or 12 digits of one), a remote store.
 
-    How much code that was. What was built here counts too: it is compiled again, or asked about.
+    How much code that was; a bundle that a trusted key signed counts as one. What was built here counts too: it is
+    compiled again, or asked about. Signatures do not vouch for the bundle any more.
 
     Raises:
         BundleError: a file cannot be read.
@@ -101,6 +172,7 @@ def untrust(names: Sequence[str]) -> int:
         if path.exists() or not _SHA256.fullmatch(name):
             with open_bundle(path) as bundle:
                 found.update(one.digest for one, _ in (*_codes(bundle), *_cases(bundle)))
+                taken += ledger.keys.untrust_file(signed_file(bundle, path), int(time.time()))
             continue
         rows = [one for one in ledger.trusted() if one.digest.startswith(name) or one.blob.startswith(name)]
         if not rows and len(name) < 64:

@@ -13,7 +13,8 @@ from silo.api.trials.lock_files import LockRow, read_lock, update_lock
 from silo.api.tuning.bundle_tuning import tune_bundle
 from silo.api.tuning.case_tuning import Limits, case_studies, device_of, tune_case
 from silo.core.host_arrays import require_numpy
-from silo.errors import LockError
+from silo.errors import LockError, SignatureError
+from silo.store.signatures import SecretKey
 from silo.tune.failing import TunedCase, failure_of
 from silo.tune.outcome import Budget
 from silo.tune.progress import Progress
@@ -88,19 +89,22 @@ def tune_path(
     budget_s: float | None = None,
     trust: bool = False,
     lock: Path | None = None,
+    key: SecretKey | None = None,
     progress: OnProgress | None = None,
 ) -> list[TuneRow]:
     """Measure the configs of every case of a Python file, or the variants of a bundle, which is refined in place.
 
     A ``device`` without a number, such as ``cuda``, stands for all GPUs of the first one's model: configs are measured
     on all of them at the same time, and finalists are compared on the first. Without a device the arrays are in host
-    memory, and the kernel's kind says where it runs. With ``lock`` the decisions for a Python file's studies are
+    memory, and the kernel's kind says where it runs. A bundle is signed with ``key``, and without one loses a signature
+    that is false now. With ``lock`` the decisions for a Python file's studies are
     written there; what is deployed by it is tried first and stays unless something is faster beyond the noise.
 
     Raises:
         CaseError: there is no case, or one is wrong: nothing was compiled then.
         TuneError: no searcher has this name; the budget is 0.
         LockError: the lock file cannot be read or written, or the path is a bundle.
+        SignatureError: there is a key, and the path is no bundle, or the bundle was replaced by another program.
         TuneInterrupted: Ctrl-C; every finished trial is kept, and the lock is as it was.
     """
     limits = Limits(searcher, Budget(evaluations, budget_s), lock)
@@ -114,8 +118,13 @@ def tune_path(
                 f"{path}: a lock is about the kernels of a Python file; a bundle holds its own decisions. Tune the "
                 f"file with --lock {lock}, then build the bundle with SILO_LOCK={lock}"
             )
-        tuned = tune_bundle(path, found, kernels, limits, trust=trust, progress=report)
-        return _rows(tuned)
+        tuned, signature = tune_bundle(path, found, kernels, limits, trust=trust, key=key, progress=report)
+        rows = _rows(tuned)
+        if rows and signature:
+            rows[-1] = replace(rows[-1], remarks=(*rows[-1].remarks, signature))
+        return rows
+    if key is not None:
+        raise SignatureError(f"{path}: a key signs bundles; name one, or build one with silo build --key")
     if lock is not None and lock.exists():
         read_lock(lock)  # refuses before anything is compiled
     found_kernels = collect_kernels([path], kernels)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, cast
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from silo.api.code.loaded_kernels import CheckedLauncher, VouchedCode, bound_launcher, load_code, runs_here
 from silo.api.machine.device_plugins import device_for, require_memory
@@ -34,8 +34,12 @@ if TYPE_CHECKING:
     from silo.core.nodes import Node
     from silo.core.protocols import Device, LoadedKernel
     from silo.core.recipes import CaseRecipe
+    from silo.store.trusted_keys import SignedFile
 
 __all__ = ["BundledKernel", "Kernels", "load"]
+
+# The file that brings code, as it was read, with its signature: asked for where nothing else vouches for the code.
+Signed: TypeAlias = "Callable[[], SignedFile]"
 
 _SCALARS = (ParameterKind.INTEGER, ParameterKind.BOOL, ParameterKind.FLOAT)
 
@@ -46,8 +50,9 @@ class Kernels:
     A kernel stays usable as long as somebody holds it; the file may be renamed or removed meanwhile.
     """
 
-    def __init__(self, bundle: Bundle, *, trust: bool, origin: str) -> None:
+    def __init__(self, bundle: Bundle, *, trust: bool, origin: str, signed: Signed | None = None) -> None:
         self._bundle = bundle
+        self._signed = signed
         self._trust = trust
         self._origin = origin
         self._kernels: dict[str, BundledKernel] = {}
@@ -56,7 +61,9 @@ class Kernels:
         found = self._kernels.get(name)
         if found is None:
             kernel = self._bundle.open_kernel(name)
-            found = self._kernels[name] = _callable_kernel(self._bundle, kernel, self._origin, trust=self._trust)
+            found = self._kernels[name] = _callable_kernel(
+                self._bundle, kernel, self._origin, trust=self._trust, signed=self._signed
+            )
         return found
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # a kernel, or the kernels of a class
@@ -108,8 +115,11 @@ class _InClass:
 class BundledKernel:
     """A kernel of a bundle, called like the one it was built from: ``k(...)`` or ``k[grid](...)``."""
 
-    def __init__(self, bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool) -> None:
+    def __init__(
+        self, bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool, signed: Signed | None = None
+    ) -> None:
         self.bundle = bundle
+        self._signed = signed  # what a trusted key may have signed
         self._kernel = kernel
         self._head = kernel.head
         self._origin = origin  # the path as it was given, for `silo trust`
@@ -279,7 +289,9 @@ class BundledKernel:
             return None
         from silo.api.machine.session import session  # noqa: PLC0415  # code for GPUs needs no store
 
-        return session().store.trust.vouch(host_code(one, self._calls), origin=self._origin, trust=self._trust)
+        return session().store.trust.vouch(
+            host_code(one, self._calls), origin=self._origin, trust=self._trust, signed=self._signed
+        )
 
     @cached_property
     def _calls(self) -> str:
@@ -310,7 +322,10 @@ class BundledKernel:
         wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(here)]
         cases = host_cases(self._head, codes.values())
         session().store.trust.require(
-            [*wanted, *(() if cases is None else (cases,))], origin=self._origin, trust=self._trust
+            [*wanted, *(() if cases is None else (cases,))],
+            origin=self._origin,
+            trust=self._trust,
+            signed=self._signed,
         )
 
     def code(self, one: BundleVariant) -> VouchedCode:
@@ -448,14 +463,16 @@ def _scalars(call: Call, signature: Signature) -> dict[str, Value]:
     return values
 
 
-def _callable_kernel(bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool) -> BundledKernel:
+def _callable_kernel(
+    bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool, signed: Signed | None
+) -> BundledKernel:
     """A bundled kernel whose calls reach the native launcher with no Python frame between.
 
     The type looks ``__call__`` up on the class and binds it only if it is a descriptor; the launcher is none. So each
     kernel has a class of its own.
     """
     kind = type("BundledKernel", (BundledKernel,), {"__module__": __name__, "__doc__": BundledKernel.__doc__})
-    made = kind(bundle, kernel, origin, trust=trust)
+    made = kind(bundle, kernel, origin, trust=trust, signed=signed)
     setattr(kind, "__call__", made.launcher)  # noqa: B010  # a class attribute that is not a method
     setattr(kind, "__getitem__", staticmethod(made.launcher.__getitem__))  # noqa: B010
     return made
@@ -466,10 +483,19 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:
 
     Args:
         path: the file.
-        trust: load its native CPU code although neither this user's store built it nor ``silo trust`` was run on it.
+        trust: load its native CPU code although neither this user's store built it, nor ``silo trust`` was run on it,
+            nor a key signed it that is trusted here.
 
     Raises:
         BundleFormatError: not a bundle, truncated or damaged.
         BundleVersionError: written by a newer Silo.
     """
-    return Kernels(open_bundle(path), trust=trust, origin=os.fspath(path))
+    bundle = open_bundle(path)
+    place = os.path.abspath(path)  # noqa: PTH100  # as it is now: a program may change its folder
+    return Kernels(bundle, trust=trust, origin=os.fspath(path), signed=cache(partial(_signed_file, bundle, place)))
+
+
+def _signed_file(bundle: Bundle, place: str) -> SignedFile:
+    from silo.bundle.signature_file import signed_file  # noqa: PLC0415  # only for code that nothing else vouches for
+
+    return signed_file(bundle, place)

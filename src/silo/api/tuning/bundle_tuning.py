@@ -19,6 +19,7 @@ from silo.api.trials.session_terms import study_seeds
 from silo.api.tuning.case_tuning import Limits, materializer
 from silo.artifacts.artifact import Artifact
 from silo.bundle.contents import BundleRules, BundleVariant, RulesKey
+from silo.bundle.signing import Signing
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
@@ -31,6 +32,7 @@ from silo.core.values import JSON
 from silo.errors import BundleError, CaseError, TuneError
 from silo.launch.runtime import inspect_call
 from silo.settings import settings
+from silo.store.signatures import SecretKey
 from silo.tune.effort import settle
 from silo.tune.failing import TunedCase
 from silo.tune.kept import pair_to_document
@@ -82,9 +84,12 @@ def tune_bundle(
     limits: Limits,
     *,
     trust: bool,
+    key: SecretKey | None,
     progress: Callable[[str, Progress], None],
-) -> list[TunedCase]:
+) -> tuple[list[TunedCase], str]:
     """Measure every case of the bundle's kernels with the variants it has for this device, then refine it in place.
+
+    With a ``key`` the outcome is signed, else a signature that is false now is removed; the text says which.
 
     Without a device it is, for each kernel, the one that its calls with arrays in host memory run on.
     The trials are kept in the store too, so a run that was stopped goes on. The bundle is rewritten once per kernel.
@@ -96,9 +101,12 @@ def tune_bundle(
             "whether they do; build the bundle from its Python files in that mode: silo build --deterministic"
         )
     loaded = load(path, trust=trust)
+    signing: Signing | None = None
+    signature = ""
     found: list[TunedCase] = []
     for name in kernels or tuple(loaded):
         kernel = loaded[name]
+        signing = signing or Signing(kernel.bundle.signed_bytes, key)
         on = device or kernel.host_device()
         kernel.require_consent(on)
         outcomes: list[tuple[str, Bucket, Signature, TuneOutcome]] = []
@@ -109,8 +117,9 @@ def tune_bundle(
             found.append(TunedCase(name, case.label, case.elements, one[3]))
         if not outcomes:
             raise CaseError(f"{path}: {name} has no cases, so there is nothing to tune it on")
-        update_bundle(path, {name: _update(kernel, outcomes)})
-    return found
+        updated = update_bundle(path, {name: _update(kernel, outcomes)}, signing=signing)
+        signature = updated.signature or signature
+    return found, signature
 
 
 def _tune_case(

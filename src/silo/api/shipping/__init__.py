@@ -1,0 +1,1 @@
+"""Bundles on their way to others: signed, cut and joined."""

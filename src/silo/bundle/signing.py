@@ -1,0 +1,124 @@
+"""What becomes of a bundle's signature: made where there is a key, removed where the bundle has become another one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from silo.bundle.format import HEADER_BYTES
+from silo.bundle.signature_file import SUFFIX, read_signature, signature_paths
+from silo.core.decisions import Decision, Rejected
+from silo.core.minisign import PublicKey, Signature
+from silo.errors import SignatureError
+from silo.printable import one_line
+from silo.store.files import AtomicFile
+from silo.store.signatures import SecretKey, check_signature
+
+__all__ = ["Signing", "header_of", "settle_signature", "sign_header", "signature_of", "signed_by"]
+
+_MAX_NAME = 1000  # characters of a bundle's name that a comment has
+
+
+def sign_header(path: str | os.PathLike[str], header: bytes, key: SecretKey) -> str:
+    """Write the signature of the bundle with this header beside it; the name of the file that has the signature.
+
+    Raises:
+        SignatureError: it cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    identity = header[32:].hex()
+    comment = f"silo bundle identity:{identity} file:{one_line(target.name)[:_MAX_NAME]}"
+    signature = key.sign(header, comment)
+    place = Path(f"{target}{SUFFIX}")
+    text = f"signature by the key {signature.id} of the first {HEADER_BYTES} bytes, which have the hash of all others"
+    try:
+        with AtomicFile(place, mode=0o666) as file:
+            file.write(signature.file_bytes(text))
+            file.commit()
+        for other in signature_paths(path):
+            if other != str(place):  # it would be found first
+                Path(other).unlink(missing_ok=True)
+    except OSError as error:
+        raise SignatureError(f"cannot write the signature {place}: {error.strerror or error}") from error
+    return str(place)
+
+
+def signature_of(path: str | os.PathLike[str]) -> Signature | None:
+    """The signature beside a bundle, which is nobody's word yet; None without one. ``SignatureError`` if it is none."""
+    data = read_signature(path)
+    if isinstance(data, Rejected):
+        raise SignatureError(data.reason)
+    try:
+        return None if data is None else Signature.parse(data)
+    except SignatureError as error:
+        raise SignatureError(f"{os.fspath(path)}{SUFFIX}: {error}") from None
+
+
+def signed_by(path: str | os.PathLike[str], header: bytes, key: PublicKey) -> Decision:
+    """Whether the signature beside a bundle is by this key, and of this header."""
+    try:
+        signature = signature_of(path)
+    except SignatureError as error:
+        return Rejected(str(error))
+    return Rejected("it is not signed") if signature is None else check_signature(signature, key, header)
+
+
+def header_of(path: str | os.PathLike[str]) -> bytes | None:
+    """The first 64 bytes of a file; None where there is none that can be read."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(HEADER_BYTES)
+    except OSError:
+        return None
+
+
+def settle_signature(path: str | os.PathLike[str], before: bytes | None, after: bytes, key: SecretKey | None) -> str:
+    """Sign a bundle that was written, or remove a signature that is false now; what was done, "" for nothing.
+
+    ``before`` is the header of the file that it replaced, ``after`` its own.
+    """
+    if key is not None:
+        return f"signed by {key.public.id}: {Path(sign_header(path, after, key)).name}"
+    if before == after:
+        return ""
+    removed: list[str] = []
+    for name in signature_paths(path):
+        try:
+            Path(name).unlink()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise SignatureError(f"{name} is false now, and cannot be removed: {error.strerror}") from error
+        removed.append(Path(name).name)
+    if not removed:
+        return ""
+    return f"{', '.join(removed)} is removed, for it is no signature of what the bundle is now; --key signs that"
+
+
+class Signing:
+    """The signature of one bundle while it is refined, perhaps several times, and perhaps by others too.
+
+    A key signs nothing that it did not sign before and that this process did not make: somebody may exchange the
+    file while it is measured.
+    """
+
+    def __init__(self, opened: bytes, key: SecretKey | None = None) -> None:
+        self._known = {opened}
+        self._key = key
+
+    def settle(self, path: str | os.PathLike[str], before: bytes, after: bytes) -> str:
+        """As :func:`settle_signature`, for a caller that holds the lock of the bundle.
+
+        Raises:
+            SignatureError: the bundle that was refined came from elsewhere, so the outcome is not signed.
+        """
+        key = self._key
+        if key is None or before in self._known or signed_by(path, before, key.public):
+            self._known.add(after)
+            return settle_signature(path, before, after, key)
+        removed = settle_signature(path, before, after, None)
+        raise SignatureError(
+            f"{os.fspath(path)} was replaced by another program meanwhile, by what the key {key.public.id} has not "
+            f"signed. What was measured is in it, and it is not signed: look at it, and run silo sign"
+            + (f" ({removed})" if removed else "")
+        )

@@ -1,0 +1,129 @@
+"""``silo keygen``, ``silo sign`` and ``silo verify``: who made a bundle."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from silo.cli.console import ExitCode, ask_secret, is_asked_on_a_terminal, print_json, say, say_error
+from silo.cli.options import Json
+from silo.errors import SignatureError
+
+if TYPE_CHECKING:
+    from silo.store.signatures import SecretKey
+
+__all__ = ["SigningKey", "keygen_command", "read_key", "sign_command", "verify_command"]
+
+SigningKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--key", metavar="FILE", help="Sign the bundle with this secret key (silo keygen). Default: not signed."
+    ),
+]
+
+
+def keygen_command(
+    file: Annotated[
+        Path, typer.Argument(metavar="[FILE]", help="The secret key; the public one is FILE with .pub.")
+    ] = (Path("silo.key")),
+    *,
+    no_password: Annotated[
+        bool, typer.Option("--no-password", help="Do not encrypt the secret key: for programs that sign by themselves.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Make a pair of keys: a secret one to sign bundles with, and a public one to give to those who load them.
+
+    The files are minisign's. The secret key is encrypted with a password, which is asked for; an empty one encrypts
+    nothing. Where standard input is no terminal, its first line is the password.
+    """
+    from silo.api.shipping.signing import make_keys  # noqa: PLC0415
+
+    made = make_keys(file, lambda: None if no_password else _new_password(file))
+    if json:
+        print_json(asdict(made))
+        return
+    say(f"{made.secret_file}: the secret key; people who have it sign in your name")
+    say(f"{made.public_file}: the public key {made.id}; people who load your bundles run once:")
+    say(f"silo trust --key {made.key}")
+
+
+def sign_command(
+    path: Annotated[Path, typer.Argument(metavar="K.silo", help="The bundle to sign.", show_default=False)],
+    key: Annotated[Path, typer.Option("--key", metavar="FILE", help="The secret key (silo keygen, or minisign -G).")],
+    *,
+    json: Json = False,
+) -> None:
+    """Sign a bundle: K.silo.minisig beside it says who vouches for every byte of it.
+
+    Every byte is checked first. What is signed are the bundle's first 64 bytes, which have the hash of all others.
+    """
+    from silo.api.shipping.signing import sign_bundle  # noqa: PLC0415
+
+    made = sign_bundle(path, read_key(key))
+    if json:
+        print_json(asdict(made))
+        return
+    say(f"{made.signature}: {path} ({made.identity[:16]}), signed by {made.id}")
+
+
+def verify_command(
+    path: Annotated[Path, typer.Argument(metavar="K.silo", help="The bundle to check.", show_default=False)],
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            metavar="PUB",
+            help="The public key that must have signed it: its file, or its 56 characters. Default: any that silo "
+            "trust --key was told.",
+        ),
+    ] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """Check every byte of a bundle, and that it is signed by a key that counts; exit code 1 if not.
+
+    Nothing of the bundle runs, and nothing is trusted by this.
+    """
+    from silo.api.shipping.signing import verify_bundle_signature  # noqa: PLC0415
+    from silo.store.key_files import read_public_key  # noqa: PLC0415
+
+    found = verify_bundle_signature(path, None if key is None else read_public_key(key))
+    if json:
+        print_json(asdict(found))
+    else:
+        for problem in found.problems:
+            say(problem)
+        if not found.problems:
+            say(f"{path}: every byte is as it was written ({found.identity[:16]})")
+        if found.signed:
+            say(f"{path}: {found.reason}; it says: {found.comment}")
+        else:
+            say_error(f"{path} is not verified: {found.reason}")
+    if not found.good:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def read_key(path: Path) -> SecretKey:
+    """The secret key in a file, whose password is asked for if it has one."""
+    from silo.store.key_files import read_secret_key  # noqa: PLC0415  # only where something is signed
+
+    return read_secret_key(path, lambda: _given(ask_secret(f"password of {path}")))
+
+
+def _new_password(path: Path) -> str | None:
+    first = _given(ask_secret(f"password of {path} (empty: none)"))
+    if first and is_asked_on_a_terminal() and ask_secret("the same again") != first:
+        raise SignatureError("these are two passwords; no key was made")
+    return first or None
+
+
+def _given(password: str | None) -> str:
+    if password is None:
+        raise SignatureError(
+            "no password on standard input, and no terminal to ask; silo keygen --no-password needs none"
+        )
+    return password

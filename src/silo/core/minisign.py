@@ -1,0 +1,186 @@
+"""Keys and signatures as minisign writes them: values, read and printed.
+
+What is signed is the BLAKE2b hash of a message (minisign's prehashed form, ``ED``); a second signature covers the first
+one and a comment. A key bears a number, by which a signature says whose it is; nothing vouches for that number.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from typing import Final
+
+from silo.errors import SignatureError
+from silo.frozen import frozen
+
+__all__ = [
+    "MAX_COMMENT_BYTES",
+    "MAX_SIGNATURE_BYTES",
+    "PublicKey",
+    "Signature",
+    "is_weak_point",
+    "number_text",
+    "prehashed",
+]
+
+MAX_COMMENT_BYTES: Final = 8192  # as many as minisign reads
+MAX_SIGNATURE_BYTES: Final = 16384  # of a whole file: three short lines and two comments
+
+_KEY: Final = b"Ed"
+_PREHASHED: Final = b"ED"
+_PUBLIC_BYTES: Final = 42
+_SIGNATURE_BYTES: Final = 74
+_KEY_TEXT = re.compile(r"RW[A-Za-z0-9+/]{54}")
+_UNTRUSTED: Final = b"untrusted comment: "
+_TRUSTED: Final = b"trusted comment: "
+
+_PRIME: Final = 2**255 - 19
+# The second coordinates of the points whose order divides 8: signatures of anything can be made for such a key.
+_ORDER_8: Final = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
+_WEAK: Final = frozenset({0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8})
+
+
+def is_weak_point(point: bytes) -> bool:
+    r"""Whether a public key is one that anybody can sign for, or is written in another way than keys are.
+
+    >>> is_weak_point(bytes(32)), is_weak_point(b"\x58" + b"\x66" * 31)
+    (True, False)
+    """
+    number = int.from_bytes(point, "little") & ((1 << 255) - 1)
+    return number >= _PRIME or number in _WEAK
+
+
+@frozen
+class PublicKey:
+    """An Ed25519 key that signatures are checked with. ``number`` is eight bytes of its maker's choice."""
+
+    number: bytes
+    point: bytes
+
+    @property
+    def id(self) -> str:
+        """The number as minisign shows it."""
+        return number_text(self.number)
+
+    @property
+    def text(self) -> str:
+        """The 56 characters by which people hand the key on.
+
+        >>> PublicKey.parse("RWRXYFTj/cvKiReG/Kcfi0NUT0CLkT75eYqol7jBpHXwSTjzQLefb5vP").id
+        '89CACBFDE3546057'
+        """
+        return base64.b64encode(_KEY + self.number + self.point).decode("ascii")
+
+    @property
+    def file_text(self) -> str:
+        """What a file of the key holds."""
+        return f"untrusted comment: minisign public key {self.id}\n{self.text}\n"
+
+    @classmethod
+    def parse(cls, text: str) -> PublicKey:
+        """Read the 56 characters. ``SignatureError`` for anything else."""
+        data = _decoded(text.encode("ascii", "replace"), _PUBLIC_BYTES, "a public key")
+        if data[:2] != _KEY:
+            raise SignatureError(f"a key of the algorithm {data[:2]!r}, which is not known; keys begin with RW")
+        key = cls(data[2:10], data[10:])
+        if is_weak_point(key.point):
+            raise SignatureError(f"the key {key.id} is one that anybody can sign for: no key pair has it")
+        return key
+
+    @classmethod
+    def parse_file(cls, data: bytes) -> PublicKey:
+        """Read a file of a key: a line of comment, and the key in the next; or the key alone."""
+        keys = [line for line in data.split(b"\n") if line.strip() and not line.startswith(_UNTRUSTED)]
+        if len(keys) != 1:
+            raise SignatureError("not a public key: that is a line of comment and one of 56 characters")
+        return cls.parse(keys[0].strip().decode("ascii", "replace"))
+
+    @staticmethod
+    def looks_like(text: str) -> bool:
+        """Whether a text has the form of a key, and so is not the name of a file."""
+        return _KEY_TEXT.fullmatch(text) is not None
+
+
+@frozen
+class Signature:
+    """A signature that lies beside what it signs. ``comment`` is covered by ``comment_signature``, not by ``data``."""
+
+    number: bytes
+    data: bytes
+    comment: bytes
+    comment_signature: bytes
+
+    @property
+    def id(self) -> str:
+        """The number of the key that it says it is from."""
+        return number_text(self.number)
+
+    @property
+    def comment_text(self) -> str:
+        """The signed comment, for people; its bytes may be anything."""
+        return self.comment.decode("utf-8", "replace")
+
+    @property
+    def signed_comment(self) -> bytes:
+        """What ``comment_signature`` signs."""
+        return self.data + self.comment
+
+    def file_bytes(self, untrusted: str) -> bytes:
+        """What a file of it holds; ``untrusted`` is a comment that nobody vouches for."""
+        lines = (
+            _UNTRUSTED + untrusted.encode(),
+            base64.b64encode(_PREHASHED + self.number + self.data),
+            _TRUSTED + self.comment,
+            base64.b64encode(self.comment_signature),
+        )
+        return b"\n".join(lines) + b"\n"
+
+    @classmethod
+    def parse(cls, data: bytes) -> Signature:
+        """Read a file of a signature. ``SignatureError`` says what is wrong with it."""
+        if len(data) > MAX_SIGNATURE_BYTES:
+            raise SignatureError(f"more than the {MAX_SIGNATURE_BYTES} bytes that a signature may have")
+        lines = data.removesuffix(b"\n").split(b"\n")
+        if len(lines) != 4 or not lines[0].startswith(_UNTRUSTED) or not lines[2].startswith(_TRUSTED):
+            raise SignatureError(
+                "not a signature of minisign's: four lines, the first and the third with 'untrusted comment: ' and "
+                "'trusted comment: '"
+            )
+        comment = lines[2].removeprefix(_TRUSTED)
+        if len(comment) > MAX_COMMENT_BYTES or b"\r" in data or b"\0" in data:
+            raise SignatureError(
+                f"a comment of more than {MAX_COMMENT_BYTES} bytes, or with ends of lines or zeros in it"
+            )
+        signed = _decoded(lines[1], _SIGNATURE_BYTES, "a signature")
+        if signed[:2] == _KEY:
+            raise SignatureError("a signature of the old form, of the bytes and not of their hash: sign without -l")
+        if signed[:2] != _PREHASHED:
+            raise SignatureError(f"a signature of the algorithm {signed[:2]!r}, which is not known")
+        return cls(signed[2:10], signed[10:], comment, _decoded(lines[3], 64, "the signature of the comment"))
+
+
+def number_text(number: bytes) -> str:
+    """The number of a key as minisign shows it: sixteen digits.
+
+    >>> number_text(bytes([1, 0, 0, 0, 0, 0, 0, 255]))
+    'FF00000000000001'
+    """
+    return f"{int.from_bytes(number, 'little'):016X}"
+
+
+def prehashed(message: bytes) -> bytes:
+    """What a signature of ``message`` signs: its BLAKE2b hash, of 64 bytes."""
+    return hashlib.blake2b(message).digest()
+
+
+def _decoded(text: bytes, size: int, what: str) -> bytes:
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        data = b""
+    # Only the one way of writing that encoders use: unused bits are zero.
+    if len(data) != size or base64.b64encode(data) != text:
+        raise SignatureError(f"{what} is {size} bytes in base64, which {len(text)} characters here are not")
+    return data
