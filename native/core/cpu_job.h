@@ -11,25 +11,30 @@
 #include <stdatomic.h>
 #include <time.h>
 
+/* What every thread writes lies apart from what every thread reads, or each claim of programs would
+ * take the rest away from the others' caches. */
+#define SILO_CPU_APART _Alignas(64)
+
 struct silo_cpu_job {
     const struct silo_cpu_launch *launch;
-    uint64_t chunk;    /* the most programs a thread takes at a time */
-    _Atomic int seats; /* workers of the pool that may still join */
-    _Atomic uint64_t next;
+    uint64_t chunk; /* the most programs a thread takes at a time, and how many at first */
+    uint64_t first;
+    void (*wait)(void *context); /* at each turn of a loop that waits; NULL: no program may */
     _Atomic int error;
-    bool timed;             /* whether its threads add to `spent` */
-    _Atomic uint64_t spent; /* nanoseconds that threads were at its programs, summed */
-    pthread_t launcher;     /* the thread that launched; the rest of this part is its own */
-    uint64_t asked;         /* coarse nanoseconds: when it last asked whether to give up */
-    void *let_go;           /* of Python's lock: how to take it back; NULL: it was not */
+    bool timed;         /* whether its threads add to `spent` */
+    pthread_t launcher; /* the thread that launched; the rest of this part is its own */
+    uint64_t asked;     /* coarse nanoseconds: when it last asked whether to give up */
+    void *let_go;       /* of Python's lock: how to take it back; NULL: it was not */
     bool pooled;
     struct silo_cpu_job *outer; /* the one that this thread was at when it launched this */
+    SILO_CPU_APART _Atomic uint64_t next;
+    SILO_CPU_APART _Atomic uint64_t spent; /* nanoseconds threads were at its programs, summed */
+    _Atomic int seats;                     /* threads of an OpenMP team that may still join */
     /* Of launches whose programs may wait (cpu_waiting.c): */
-    void (*wait)(void *context); /* at each turn of a loop that waits; NULL: no program may */
-    bool gated;                  /* helpers wait until all are there; guarded by the lock there */
-    uint32_t helpers;            /* threads made for this launch that have not left; likewise */
-    _Atomic uint32_t inside;     /* threads that run programs, or are about to */
-    _Atomic uint64_t event;      /* nanoseconds: when a program last began, or a thread was added */
+    bool gated;              /* helpers wait until all are there; guarded by the lock there */
+    uint32_t helpers;        /* threads made for this launch that have not left; likewise */
+    _Atomic uint32_t inside; /* threads that run programs, or are about to */
+    _Atomic uint64_t event;  /* nanoseconds: when a program last began, or a thread was added */
 };
 
 /* One thread's part of a launch, on its stack. */
@@ -97,7 +102,8 @@ void silo_cpu_take_back(struct silo_cpu_job *job);
 /* At each turn of a loop that waits. */
 void silo_cpu_wait(void *context);
 
-/* A thread is about to run programs of the job: whether one more may. `silo_cpu_leave`: it did. */
+/* A thread is about to run programs of the job: whether one more may, which is counted where
+ * programs may wait. `silo_cpu_leave`: it did. */
 bool silo_cpu_join(struct silo_cpu_job *job);
 void silo_cpu_leave(struct silo_cpu_job *job);
 

@@ -21,11 +21,17 @@ int silo_cpu_set_threads(int count);
 int silo_cpu_set_spin(int microseconds);
 #define SILO_CPU_SPIN 50 /* until it is set */
 
-/* Whether launches run on the threads of an OpenMP runtime, where the process has loaded one. */
-void silo_cpu_use_openmp(bool wanted);
+/* Nanoseconds that they do. */
+uint64_t silo_cpu_spinning(void);
 
-/* The number of processors this process may run on. */
-int silo_cpu_affinity(void);
+/* Whose threads run launches. */
+enum silo_cpu_pool_kind {
+    SILO_CPU_AUTO,   /* as here is best; see docs/cpu.md */
+    SILO_CPU_OWN,    /* the pool's */
+    SILO_CPU_OPENMP, /* the threads of a loaded OpenMP runtime, where there is one */
+};
+
+void silo_cpu_use_pool(enum silo_cpu_pool_kind kind);
 
 /* Register the fork handlers; once. 0, or an errno. */
 int silo_cpu_pool_init(void);

@@ -5,64 +5,151 @@
 #include "cpu_team.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #ifdef __linux__
 #include <link.h>
 #endif
 
-/* libgomp's functions, as its manual and its ABI have them. */
+/* What LLVM's runtime is told of the place that asks; its layout is part of that runtime's ABI. */
+struct place {
+    int32_t reserved, flags, more[2];
+    const char *source;
+};
+
+typedef void microtask(int32_t *global, int32_t *bound, void (*body)(void *), void *argument);
+
+/* A runtime's functions, as the manuals and the ABIs of libgomp and LLVM have them: one of the
+ * first two. Written before `known` is set, and never again. */
 static struct {
-    void (*parallel)(void (*)(void *), void *, unsigned threads, unsigned flags);
+    void (*parallel)(void (*)(void *), void *, unsigned threads,
+                     unsigned flags);                                       /* GOMP_parallel */
+    void (*fork_call)(struct place *, int32_t arguments, microtask *, ...); /* __kmpc_fork_call */
     int (*in_parallel)(void);
     int (*max_threads)(void);
-    bool lost;
-} team;
+    char path[1024];
+    _Atomic bool known;
+    _Atomic int found; /* enum silo_cpu_runtime */
+    _Atomic bool lost;
+    pthread_mutex_t looking;
+    unsigned long long adds; /* libraries ever loaded, at the last look; under `looking` */
+} team = {.looking = PTHREAD_MUTEX_INITIALIZER};
 
 #ifdef __linux__
-static void *symbol(void *library, const char *name) {
-    return library != NULL ? dlsym(library, name) : NULL;
-}
+/* What one walk over the loaded libraries came to. */
+struct walk {
+    unsigned long long adds;
+    int runtimes;
+    bool torch; /* `path` is the one that torch brought */
+    char path[sizeof team.path];
+};
 
-static int look_at(struct dl_phdr_info *info, size_t size, void *unused) {
-    (void)size, (void)unused;
-    if (info->dlpi_name == NULL || strstr(info->dlpi_name, "libgomp") == NULL)
-        return 0;
-    /* The handle is kept: the library stays, as long as its functions may be called. */
-    void *library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-    void *parallel = symbol(library, "GOMP_parallel");
-    void *inside = symbol(library, "omp_in_parallel"),
-         *most = symbol(library, "omp_get_max_threads");
-    if (parallel == NULL || inside == NULL || most == NULL)
-        return 0;
-    /* Objects and functions have pointers of one size on Linux; C has no conversion between them.
-     */
-    memcpy(&team.in_parallel, &inside, sizeof inside);
-    memcpy(&team.max_threads, &most, sizeof most);
-    memcpy(&team.parallel, &parallel, sizeof parallel);
+static int look_at_count(struct dl_phdr_info *info, size_t size, void *data) {
+    struct walk *walk = data;
+    if (size >= offsetof(struct dl_phdr_info, dlpi_adds) + sizeof info->dlpi_adds)
+        walk->adds = info->dlpi_adds;
     return 1;
 }
+
+static bool is_runtime(const char *path) {
+    const char *name = strrchr(path, '/');
+    name = name != NULL ? name + 1 : path;
+    return strncmp(name, "libgomp", 7) == 0 || strncmp(name, "libiomp5", 8) == 0 ||
+           strncmp(name, "libomp.", 7) == 0 || strncmp(name, "libomp-", 7) == 0;
+}
+
+static int look_at_name(struct dl_phdr_info *info, size_t size, void *data) {
+    struct walk *walk = data;
+    (void)size;
+    const char *path = info->dlpi_name;
+    if (path == NULL || strlen(path) >= sizeof walk->path || !is_runtime(path))
+        return 0;
+    const bool torch = strstr(path, "/torch/lib/") != NULL || strstr(path, "/torch.libs/") != NULL;
+    walk->runtimes++;
+    if (walk->runtimes == 1 || (torch && !walk->torch))
+        strcpy(walk->path, path);
+    walk->torch = walk->torch || torch;
+    return 0;
+}
+
+/* Objects and functions have pointers of one size on Linux; C has no conversion between them. */
+static bool have(void *library, const char *name, void *function) {
+    void *symbol = dlsym(library, name);
+    memcpy(function, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+/* Whether the library of that path has the functions. */
+static bool take(const char *path) {
+    /* The handle is kept: the library stays, as long as its functions may be called. */
+    void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    return library != NULL && have(library, "omp_in_parallel", &team.in_parallel) &&
+           have(library, "omp_get_max_threads", &team.max_threads) &&
+           (have(library, "GOMP_parallel", &team.parallel) ||
+            have(library, "__kmpc_fork_call", &team.fork_call));
+}
+
+static void look(void) {
+    struct walk walk = {.adds = 0};
+    dl_iterate_phdr(look_at_count, &walk);
+    if (walk.adds == team.adds && walk.adds != 0)
+        return;
+    team.adds = walk.adds;
+    dl_iterate_phdr(look_at_name, &walk);
+    if (walk.runtimes > 1 && !walk.torch) {
+        atomic_store(&team.found, SILO_CPU_MANY_RUNTIMES);
+    } else if (walk.runtimes > 0 && take(walk.path)) {
+        strcpy(team.path, walk.path);
+        atomic_store(&team.found, SILO_CPU_ONE_RUNTIME);
+        atomic_store(&team.known, true);
+    }
+}
+#else
+static void look(void) {}
 #endif
 
-bool silo_cpu_team_find(void) {
-#ifdef __linux__
-    if (team.parallel == NULL)
-        dl_iterate_phdr(look_at, NULL);
-#endif
-    return team.parallel != NULL && !team.lost;
+enum silo_cpu_runtime silo_cpu_team_find(void) {
+    /* Another thread that looks finds the same. */
+    if (!atomic_load(&team.known) && pthread_mutex_trylock(&team.looking) == 0) {
+        if (!atomic_load(&team.known))
+            look();
+        pthread_mutex_unlock(&team.looking);
+    }
+    return (enum silo_cpu_runtime)atomic_load(&team.found);
+}
+
+const char *silo_cpu_team_path(void) {
+    return atomic_load(&team.known) ? team.path : NULL;
+}
+
+bool silo_cpu_team_inside(void) {
+    return atomic_load_explicit(&team.known, memory_order_acquire) && team.in_parallel() != 0;
 }
 
 int silo_cpu_team_size(void) {
-    if (team.parallel == NULL || team.lost)
-        return 0;
-    return team.in_parallel() ? 1 : team.max_threads();
+    return atomic_load(&team.known) && !atomic_load(&team.lost) ? team.max_threads() : 0;
 }
 
-void silo_cpu_team_run(void (*body)(void *), void *argument, int threads) {
-    team.parallel(body, argument, (unsigned)threads, 0);
+static void run_one(int32_t *global, int32_t *bound, void (*body)(void *), void *argument) {
+    (void)global, (void)bound;
+    body(argument);
+}
+
+void silo_cpu_team_run(void (*body)(void *), void *argument) {
+    if (team.parallel != NULL) {
+        team.parallel(body, argument, 0, 0);
+    } else {
+        struct place place = {.flags = 2, .source = ";silo;launch;0;0;;"}; /* 2: of this ABI */
+        team.fork_call(&place, 2, run_one, body, argument);
+    }
 }
 
 void silo_cpu_team_lost(void) {
-    team.lost = true;
+    atomic_store(&team.lost, atomic_load(&team.known));
+    pthread_mutex_init(&team.looking, NULL);
 }

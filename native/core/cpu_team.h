@@ -1,20 +1,35 @@
-/* The threads of an OpenMP runtime that the process has loaded: libgomp's. Nothing is linked. */
+/* The threads of an OpenMP runtime that the process has loaded (libgomp, libiomp5, libomp). Nothing
+ * is linked, and nothing is loaded for it. */
 #ifndef SILO_CPU_TEAM_H
 #define SILO_CPU_TEAM_H
 
 #include <stdbool.h>
 
-/* Look for the runtime again: libraries may have been loaded since. Whether there is one. Not safe
- * from two threads at once. */
-bool silo_cpu_team_find(void);
+/* What a look at the loaded libraries found. */
+enum silo_cpu_runtime {
+    SILO_CPU_NO_RUNTIME,
+    SILO_CPU_ONE_RUNTIME,
+    SILO_CPU_MANY_RUNTIMES, /* and none of them is torch's: which one is in use cannot be told */
+};
 
-/* How many threads a team of this thread may have by the runtime's own setting, and 1 within a
- * parallel region. 0: there is no team, for no runtime was found, or the process is a child made by
- * fork, in which the runtime's threads do not exist. */
+/* Look again where libraries were loaded since the last look. Safe from any thread. */
+enum silo_cpu_runtime silo_cpu_team_find(void);
+
+/* The path of the runtime, or NULL where there is not one. */
+const char *silo_cpu_team_path(void);
+
+/* Whether this thread is in a parallel region of the runtime: other threads of the region run. */
+bool silo_cpu_team_inside(void);
+
+/* How many threads a team of this thread has by the runtime's own setting. 0: there is no team, for
+ * there is no runtime, or the process is a child made by fork of one in which it was found: in
+ * that, libgomp would wait for threads that do not exist. */
 int silo_cpu_team_size(void);
 
-/* Call `body` on each of at most `threads` threads, this one among them; returns when all have. */
-void silo_cpu_team_run(void (*body)(void *), void *argument, int threads);
+/* Call `body` on each thread of a team of that size, this thread among them; returns when all have.
+ * Never on fewer: libgomp ends those threads of a team that the next one has no use for, and would
+ * make them again for torch. */
+void silo_cpu_team_run(void (*body)(void *), void *argument);
 
 /* In a child made by fork. */
 void silo_cpu_team_lost(void);

@@ -58,7 +58,9 @@ static void *helper(void *argument) {
 }
 
 bool silo_cpu_join(struct silo_cpu_job *job) {
-    const uint32_t most = job->wait != NULL ? job->launch->share.together : UINT32_MAX;
+    if (job->wait == NULL)
+        return true;
+    const uint32_t most = job->launch->share.together;
     uint32_t inside = atomic_load_explicit(&job->inside, memory_order_relaxed);
     do
         if (inside >= most)
@@ -68,7 +70,8 @@ bool silo_cpu_join(struct silo_cpu_job *job) {
 }
 
 void silo_cpu_leave(struct silo_cpu_job *job) {
-    atomic_fetch_sub(&job->inside, 1);
+    if (job->wait != NULL)
+        atomic_fetch_sub(&job->inside, 1);
 }
 
 /* 0, or an errno; EAGAIN too where no more may run. */

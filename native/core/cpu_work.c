@@ -71,7 +71,7 @@ static void thread_free(void *value) {
 /* Run chunks until none is left or one failed; whether one did. */
 static int run_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *scratch) {
     const struct silo_cpu_launch *launch = job->launch;
-    uint64_t size = 1, before = launch->total > 1 ? silo_cpu_coarse_now() : 0;
+    uint64_t size = job->first, before = launch->total > 1 ? silo_cpu_coarse_now() : 0;
     while (atomic_load_explicit(&job->error, memory_order_relaxed) == 0) {
         const uint64_t begin = atomic_fetch_add_explicit(&job->next, size, memory_order_relaxed);
         if (begin >= launch->total)

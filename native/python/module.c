@@ -8,6 +8,8 @@
 #include "code.h"
 #include "cpu_crash.h"
 #include "cpu_pool.h"
+#include "cpu_quota.h"
+#include "cpu_team.h"
 #include "cuda_dict.h"
 #include "errors.h"
 #include "expression.h"
@@ -51,18 +53,29 @@ static PyObject *py_cpu_spin(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *py_cpu_openmp(PyObject *module, PyObject *args) {
+static PyObject *py_cpu_use_pool(PyObject *module, PyObject *args) {
+    static const char *const names[] = {"auto", "own", "openmp"};
+    const char *name;
     (void)module;
-    int wanted;
-    if (!PyArg_ParseTuple(args, "p", &wanted))
+    if (!PyArg_ParseTuple(args, "s", &name))
         return NULL;
-    silo_cpu_use_openmp(wanted != 0);
-    Py_RETURN_NONE;
+    for (int kind = 0; kind < 3; kind++)
+        if (strcmp(name, names[kind]) == 0) {
+            silo_cpu_use_pool((enum silo_cpu_pool_kind)kind);
+            Py_RETURN_NONE;
+        }
+    return PyErr_Format(PyExc_ValueError, "the pool is auto, own or openmp, not '%s'", name);
 }
 
-static PyObject *py_cpu_affinity(PyObject *module, PyObject *unused) {
+static PyObject *py_cpu_state(PyObject *module, PyObject *unused) {
+    static const char *const runtimes[] = {"none", "one", "several"};
     (void)module, (void)unused;
-    return PyLong_FromLong(silo_cpu_affinity());
+    const enum silo_cpu_runtime found = silo_cpu_team_find();
+    const int quota = silo_cpu_quota("");
+    return Py_BuildValue("{sisisisssssisi}", "threads", silo_cpu_threads(), "affinity",
+                         silo_cpu_affinity(), "quota", quota, "runtimes", runtimes[found],
+                         "runtime", silo_cpu_team_path(), "team", silo_cpu_team_size(), "spin",
+                         (int)(silo_cpu_spinning() / 1000));
 }
 
 static PyObject *py_set_type_hook(PyObject *module, PyObject *hook) {
@@ -251,9 +264,10 @@ static PyMethodDef methods[] = {
      "cpu_threads(count=...) -> int\n\nSet and return how many threads a CPU launch may use."},
     {"cpu_spin", py_cpu_spin, METH_VARARGS,
      "cpu_spin(microseconds, /)\n\nHow long idle threads look for work before they sleep."},
-    {"cpu_openmp", py_cpu_openmp, METH_VARARGS,
-     "cpu_openmp(wanted, /)\n\nRun launches on the threads of a loaded OpenMP runtime, or not."},
-    {"cpu_affinity", py_cpu_affinity, METH_NOARGS, "Processors this process may run on."},
+    {"cpu_use_pool", py_cpu_use_pool, METH_VARARGS,
+     "cpu_use_pool(kind, /)\n\nWhose threads run launches: 'auto', 'own' or 'openmp'."},
+    {"cpu_state", py_cpu_state, METH_NOARGS,
+     "cpu_state() -> dict\n\nThreads, what bounds them, and the OpenMP runtime that is loaded."},
     {"set_type_hook", py_set_type_hook, METH_O,
      "Call this with every argument type seen for the first time."},
     {"torch_open", py_torch_open, METH_VARARGS,

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Final, overload
 
+from silo.cpu_quota import quota_threads
 from silo.errors import SettingsError
 from silo.forks import Mutex
 from silo.frozen import field, frozen, replace
@@ -49,7 +50,7 @@ __all__ = [
 TUNE_MODES = ("auto", "cached", "frozen", "off")
 MIB = 1 << 20
 L2_STATES = ("cold", "warm")
-POOLS = ("own", "openmp")
+POOLS = ("auto", "own", "openmp")
 REMOTE_MODES = ("read", "write")
 REMOTE_SCHEMES = ("file", "http", "https", "s3", "gs", "az", "redis", "rediss")
 TRITON_MODES = ("auto", "cpu", "off")
@@ -124,7 +125,12 @@ VARIABLES: Final = (
         "The state of a GPU's L2 cache when a kernel is measured: other data in it, or what the launch before left."
         " Measurements of both are kept apart.",
     ),
-    Variable("SILO_THREADS", "count", "the CPUs this process may use", "Threads that run one launch on the CPU."),
+    Variable(
+        "SILO_THREADS",
+        "count",
+        "the CPUs this process may use, by its affinity and its control groups' quota",
+        "Threads that run one launch on the CPU.",
+    ),
     Variable(
         "SILO_SPIN",
         "microseconds",
@@ -134,10 +140,10 @@ VARIABLES: Final = (
     ),
     Variable(
         "SILO_POOL",
-        "`own` or `openmp`",
-        "`own`",
-        "The threads that run CPU launches: Silo's, or the threads of the libgomp that the process has loaded"
-        " (torch's), where it has.",
+        "`auto`, `own` or `openmp`",
+        "`auto`",
+        "Whose threads run CPU launches: Silo's own, or the threads of the OpenMP runtime that the process has loaded"
+        " (torch's), where it has one; `auto` is described in [the CPU target](cpu.md).",
     ),
     Variable(
         "SILO_PROGRAMS_AT_ONCE",
@@ -201,10 +207,12 @@ VARIABLES: Final = (
 
 
 def available_cpus() -> int:
-    """The CPUs this process may run on (its affinity, where the system has such a thing)."""
-    if sys.platform == "linux":
-        return max(1, len(os.sched_getaffinity(0)))
-    return os.cpu_count() or 1
+    """The CPUs this process may use: its affinity and its control groups' quota, where the system has such things."""
+    if sys.platform != "linux":
+        return os.cpu_count() or 1
+    affinity = max(1, len(os.sched_getaffinity(0)))
+    quota = quota_threads()
+    return affinity if quota is None else min(affinity, quota)
 
 
 def available_memory() -> int:
@@ -244,7 +252,7 @@ class Settings:
     l2: str = "cold"
     threads: int = 1
     spin: int = 50
-    pool: str = "own"
+    pool: str = "auto"
     programs_at_once: int = 1024
     jobs: int = 1
     cc: str | None = None
@@ -303,7 +311,7 @@ class Settings:
             l2=_choice(given, "SILO_L2", L2_STATES, "cold"),
             threads=_count(given, "SILO_THREADS", cpus),
             spin=_count(given, "SILO_SPIN", 50, least=0),
-            pool=_choice(given, "SILO_POOL", POOLS, "own"),
+            pool=_choice(given, "SILO_POOL", POOLS, "auto"),
             programs_at_once=_count(given, "SILO_PROGRAMS_AT_ONCE", 1024),
             jobs=_count(given, "SILO_JOBS", cpus),
             cc=given.get("SILO_CC") or given.get("CC"),

@@ -29,7 +29,7 @@ def apply_setting() -> None:
         if _applied is None or wanted[0] != _applied[0]:
             native.cpu_threads(wanted[0])
         native.cpu_spin(wanted[1])
-        native.cpu_openmp(wanted[2] == "openmp")
+        native.cpu_use_pool(wanted[2])
         _applied = wanted
 
 

@@ -27,6 +27,7 @@ def examine() -> list[Finding]:
     return [
         _probe("native module", _native, needed=True, advice="install Silo again with a C compiler present"),
         *_devices(),
+        _probe("threads of the CPU", _cpu_threads, needed=False, advice="kernels cannot run on this machine's CPU"),
         *_sources(),
         *_compilers(),
         *(
@@ -59,6 +60,12 @@ def _native() -> str:
     from silo.launch import native  # noqa: PLC0415  # may be missing, which is the question
 
     return f"loaded from {native.path()}"
+
+
+def _cpu_threads() -> str:
+    from silo.launch.cpu_pool import describe  # noqa: PLC0415  # as above
+
+    return describe()
 
 
 def _devices() -> list[Finding]:

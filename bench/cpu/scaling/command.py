@@ -1,0 +1,106 @@
+"""Kernels on the CPU at 1, 2, 4, ... threads beside torch: each alone in a process of its own, and taking turns in one.
+
+    python -m bench.cpu.scaling [--threads 1 2 4 8 16] [--rows "add 10,000" ...] [--json FILE] [--no-sweep]
+
+Every call is timed by itself; a figure is a median. The sweep repeats the short rows with Silo's own threads, on the
+OpenMP threads that torch has loaded, and as ``auto`` chooses, with several lengths of spinning: alone, in turns with
+torch, and apart (the caller does 100 microseconds of work of its own between two launches).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.cpu.command import KEPT_MEMORY, ROOT
+from bench.cpu.scaling import report
+from bench.cpu.scaling.child import Round
+from bench.machine import describe, save
+
+LIMIT_S = 300
+GAP_US = 100.0
+POOLS = ("own", "openmp", "auto")
+SPINS = (0, 50, 200)
+
+
+def measured(asked: Round, home: str, variables: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The lines of one process; ``SystemExit`` where it fails."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SILO_")}
+    environment |= {**KEPT_MEMORY, "SILO_HOME": home, "SILO_QUIET": "1", **variables}
+    begun = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.cpu.scaling.child", asked.to_json()],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
+    said = " ".join(f"{name}={value}" for name, value in variables.items())
+    print(f"# {' and '.join(asked.sides)} {said}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    if done.returncode != 0:
+        raise SystemExit(f"a process ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def swept(threads: Sequence[int], seconds: float, home: str, rows: Sequence[str]) -> list[dict[str, Any]]:
+    """The short rows with every pool and length of spinning, called in three ways."""
+    ways = {"alone": (("silo",), 0.0), "turns": (("silo", "torch"), 0.0), "apart": (("silo",), GAP_US)}
+    found: list[dict[str, Any]] = []
+    for pool in POOLS:
+        for spin in SPINS if pool == "own" else (50,):
+            for called, (sides, gap_us) in ways.items():
+                asked = Round(sides, tuple(threads), tuple(rows), seconds, gap_us)
+                lines = measured(asked, home, {"SILO_POOL": pool, "SILO_SPIN": str(spin)})
+                found += [{"called": called, "pool": pool, "spin": spin, **line} for line in lines]
+    return found
+
+
+def main() -> None:
+    """Measure, print tables and bars, keep JSON."""
+    from bench.cpu.scaling.row_names import ROWS, SHORT
+
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.cpu.scaling", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    cores = len(os.sched_getaffinity(0))
+    usual = [count for count in (1, 2, 4, 8, 16) if count <= cores]
+    parser.add_argument("--threads", type=int, nargs="+", default=usual, help="numbers of threads")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW", help="only these rows")
+    parser.add_argument("--seconds", type=float, default=0.25, help="for a row and number of threads")
+    parser.add_argument("--no-sweep", action="store_true", help="only the default settings")
+    parser.add_argument("--only-sweep", action="store_true", help="only the sweep over pools")
+    parser.add_argument("--json", type=Path, help="where to keep the results")
+    options = parser.parse_args()
+    machine = describe()
+    threads, rows = tuple(options.threads), tuple(options.rows)
+    found: list[report.Cell] = []
+    sweep: list[dict[str, Any]] = []
+    bars: list[report.Bar] = []
+    with tempfile.TemporaryDirectory() as home:
+        if not options.only_sweep:
+            lines = {
+                sides: measured(Round(sides, threads, rows, options.seconds), home, {})
+                for sides in (("silo",), ("torch",), ("silo", "torch"))
+            }
+            found = report.cells(lines["silo",], lines["torch",], lines["silo", "torch"])
+            bars = report.judge(found)
+            print(report.table(found), report.bar_lines(bars), sep="\n\n", flush=True)
+        if options.json:
+            save(options.json, machine, report.document(found, bars, sweep))
+        if not options.no_sweep:
+            sweep = swept(threads, options.seconds / 2, home, [row for row in rows if row in SHORT])
+            print("", report.sweep_table(sweep, threads), sep="\n")
+    if options.json:
+        save(options.json, machine, report.document(found, bars, sweep))
+    if not all(cell.right for cell in found):
+        sys.exit("a row is wrong")

@@ -1,0 +1,125 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "cpu_quota.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_PATH 1024
+
+/* The first line of a small file, without its end; whether there is one. */
+static bool first_line(const char *path, char *line, int size) {
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    const bool there = fgets(line, size, file) != NULL;
+    fclose(file);
+    line[there ? strcspn(line, "\n") : 0] = '\0';
+    return there;
+}
+
+/* Threads for a time in each period; 0: unlimited, or no numbers. */
+static int threads_of(const char *quota, const char *period) {
+    const long long time = strtoll(quota, NULL, 10), each = strtoll(period, NULL, 10);
+    if (time <= 0 || each <= 0)
+        return 0;
+    const long long whole = time / each;
+    return whole < 1 ? 1 : whole > INT_MAX ? INT_MAX : (int)whole;
+}
+
+static int less(int one, int other) {
+    return one == 0 || (other != 0 && other < one) ? other : one;
+}
+
+/* What the files of one group say. */
+static int quota_in(const char *folder) {
+    char path[MOST_PATH + 32], line[64], period[64];
+    snprintf(path, sizeof path, "%s/cpu.max", folder);
+    if (first_line(path, line, sizeof line)) { /* "50000 100000", or "max 100000" */
+        const char *space = strchr(line, ' ');
+        return space != NULL ? threads_of(line, space + 1) : 0;
+    }
+    snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", folder);
+    if (!first_line(path, line, sizeof line)) /* "50000", or "-1" */
+        return 0;
+    snprintf(path, sizeof path, "%s/cpu.cfs_period_us", folder);
+    return first_line(path, period, sizeof period) ? threads_of(line, period) : 0;
+}
+
+/* Of a group and those it is in, up to where its files are mounted. */
+static int quota_up_from(const char *root, const char *mounted, const char *group) {
+    char folder[MOST_PATH];
+    const int base = snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, mounted);
+    /* A group outside of what this process sees of them begins with "/..". */
+    const char *inside = strstr(group, "..") == NULL ? group : "";
+    if (base < 0 || (size_t)base + strlen(inside) >= sizeof folder)
+        return 0;
+    strcpy(folder + base, inside);
+    int found = 0;
+    for (;;) {
+        found = less(found, quota_in(folder));
+        char *last = strrchr(folder + base, '/');
+        if (last == NULL)
+            return found;
+        *last = '\0';
+    }
+}
+
+int silo_cpu_quota(const char *root) {
+    char path[MOST_PATH], line[MOST_PATH];
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    int found = 0;
+    while (fgets(line, sizeof line, file) != NULL) { /* "0::/group", "4:cpu,cpuacct:/group" */
+        line[strcspn(line, "\n")] = '\0';
+        char *kinds = strchr(line, ':'), *group = kinds != NULL ? strchr(kinds + 1, ':') : NULL;
+        if (group == NULL)
+            continue;
+        *group++ = '\0';
+        kinds++;
+        if (*kinds == '\0')
+            found = less(found, quota_up_from(root, "", group));
+        else if (strcmp(kinds, "cpu") == 0 || strncmp(kinds, "cpu,", 4) == 0 ||
+                 strstr(kinds, ",cpu,") != NULL ||
+                 (strlen(kinds) > 4 && strcmp(kinds + strlen(kinds) - 4, ",cpu") == 0)) {
+            char mounted[MOST_PATH];
+            snprintf(mounted, sizeof mounted, "/%s", kinds);
+            found = less(found, quota_up_from(root, mounted, group));
+            if (strcmp(kinds, "cpu") != 0)
+                found = less(found, quota_up_from(root, "/cpu", group));
+        }
+    }
+    fclose(file);
+    return found;
+}
+
+int silo_cpu_affinity(void) {
+#ifdef __linux__
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return CPU_COUNT(&set);
+#endif
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count > 0 && count <= INT_MAX ? (int)count : 1;
+}
+
+int silo_cpu_available(void) {
+    static _Atomic int read; /* 0: not yet; else one more than the quota */
+    int quota = atomic_load(&read) - 1;
+    if (quota < 0) {
+        quota = silo_cpu_quota("");
+        atomic_store(&read, quota < INT_MAX ? quota + 1 : INT_MAX);
+    }
+    const int affinity = silo_cpu_affinity();
+    return quota != 0 && quota < affinity ? quota : affinity;
+}

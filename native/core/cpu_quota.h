@@ -1,0 +1,16 @@
+/* The CPUs that this process may use: its affinity, and what its control groups let it have. */
+#ifndef SILO_CPU_QUOTA_H
+#define SILO_CPU_QUOTA_H
+
+/* How many threads the quotas of the process's control groups (of either version) keep busy: whole
+ * ones, at least 1. 0: no group has a quota. `root` is put before each path that is read, "" for
+ * this system's own. src/silo/cpu_quota.py says the same. */
+int silo_cpu_quota(const char *root);
+
+/* The number of processors this process may run on. */
+int silo_cpu_affinity(void);
+
+/* The less of both; the quota is read once. */
+int silo_cpu_available(void);
+
+#endif

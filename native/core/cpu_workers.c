@@ -1,0 +1,245 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "cpu_workers.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+/* Pauses between two looks at the clock by a thread that spins. */
+#define PAUSES 32
+/* Written to every few microseconds, each by others: none shares a cache line, nor the next one,
+ * which processors fetch with it. */
+#define APART _Alignas(128)
+
+/* `gate`: who is inside the job, whether it is closed, and which job it is. */
+#define INSIDE UINT64_C(0x7fffffff)
+#define CLOSED UINT64_C(0x80000000)
+#define NUMBER 32 /* bits below a job's number */
+
+/* What a worker is called for: the number of a job. */
+#define NOTHING 0
+#define STOP UINT64_MAX
+
+struct worker {
+    APART _Atomic uint64_t called;
+    _Atomic bool asleep; /* or about to be; written under `mutex` */
+    int number;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+};
+
+static struct {
+    APART _Atomic uint64_t gate;
+    /* Of the job that is open: read by those inside, who keep it open. */
+    APART struct silo_cpu_job *job; /* owned by the launching thread's stack */
+    uint64_t number;
+    int helpers;
+    /* Of the thread that has the pool: */
+    int running; /* workers that exist: the first ones */
+    _Atomic uint64_t spin;
+    /* The launching thread sleeps, or is about to, until nobody is inside. */
+    _Atomic bool awaited;
+    pthread_mutex_t mutex;
+    pthread_cond_t empty;
+} crew = {
+    .gate = CLOSED,
+    .spin = 0,
+    .mutex = PTHREAD_MUTEX_INITIALIZER,
+    .empty = PTHREAD_COND_INITIALIZER,
+};
+
+static struct worker workers[SILO_CPU_MOST_THREADS - 1];
+
+/* Look for the change of a value for so many nanoseconds; whether it came. */
+static bool spin_until_called(const struct worker *own, uint64_t seen, uint64_t most) {
+    const uint64_t until = most != 0 ? silo_cpu_now() + most : 0;
+    do
+        for (int i = 0; i < PAUSES; i++) {
+            if (atomic_load_explicit(&own->called, memory_order_relaxed) != seen)
+                return true;
+            silo_cpu_relax();
+        }
+    while (most != 0 && silo_cpu_now() < until);
+    return false;
+}
+
+static bool spin_until_empty(uint64_t most) {
+    const uint64_t until = most != 0 ? silo_cpu_now() + most : 0;
+    do
+        for (int i = 0; i < PAUSES; i++) {
+            if ((atomic_load_explicit(&crew.gate, memory_order_acquire) & INSIDE) == 0)
+                return true;
+            silo_cpu_relax();
+        }
+    while (most != 0 && silo_cpu_now() < until);
+    return false;
+}
+
+/* The next call after `seen`. */
+static uint64_t await_call(struct worker *own, uint64_t seen) {
+    if (!spin_until_called(own, seen, atomic_load_explicit(&crew.spin, memory_order_relaxed))) {
+        pthread_mutex_lock(&own->mutex);
+        /* Each side writes its own and then reads the other's: one of them sees both. */
+        atomic_store(&own->asleep, true);
+        while (atomic_load(&own->called) == seen)
+            pthread_cond_wait(&own->wake, &own->mutex);
+        atomic_store(&own->asleep, false);
+        pthread_mutex_unlock(&own->mutex);
+    }
+    return atomic_load(&own->called);
+}
+
+static void wake(struct worker *one) {
+    if (!atomic_load(&one->asleep))
+        return;
+    pthread_mutex_lock(&one->mutex);
+    pthread_cond_signal(&one->wake);
+    pthread_mutex_unlock(&one->mutex);
+}
+
+/* A thread that was inside, or looked in, touches nothing of the job any longer. */
+static void leave(void) {
+    /* As above: of this and the wish to be told. */
+    const uint64_t before = atomic_fetch_sub(&crew.gate, 1);
+    if ((before & INSIDE) != 1 || (before & CLOSED) == 0 || !atomic_load(&crew.awaited))
+        return;
+    pthread_mutex_lock(&crew.mutex);
+    pthread_cond_signal(&crew.empty);
+    pthread_mutex_unlock(&crew.mutex);
+}
+
+/* Into the job of that number, unless it is closed. */
+static bool enter(uint64_t number) {
+    const uint64_t before = atomic_fetch_add(&crew.gate, 1);
+    if ((before & CLOSED) == 0 && before >> NUMBER == (uint32_t)number)
+        return true;
+    leave();
+    return false;
+}
+
+static void *work(void *argument) {
+    struct worker *own = argument;
+    uint64_t seen = NOTHING;
+    while ((seen = await_call(own, seen)) != STOP) {
+        if (!enter(seen))
+            continue;
+        struct silo_cpu_job *job = crew.job;
+        /* Two are woken by the launching thread and two by each that enters: to wake all of them
+         * takes the time of some. */
+        for (int child = 2 * own->number + 2; child <= 2 * own->number + 3; child++)
+            if (child < crew.helpers)
+                wake(&workers[child]);
+        if (silo_cpu_join(job)) {
+            silo_cpu_work_on(job);
+            silo_cpu_leave(job);
+        }
+        leave();
+    }
+    return NULL;
+}
+
+static void start(int count) {
+    sigset_t before;
+    silo_cpu_block_signals(&before);
+    while (crew.running < count) {
+        struct worker *one = &workers[crew.running];
+        one->number = crew.running;
+        atomic_store(&one->called, NOTHING);
+        atomic_store(&one->asleep, false);
+        pthread_mutex_init(&one->mutex, NULL);
+        pthread_cond_init(&one->wake, NULL);
+        if (pthread_create(&one->thread, NULL, work, one) != 0)
+            break;
+        crew.running++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void silo_cpu_workers_keep(int count) {
+    for (int i = count; i < crew.running; i++) {
+        struct worker *one = &workers[i];
+        pthread_mutex_lock(&one->mutex);
+        atomic_store(&one->called, STOP);
+        pthread_cond_signal(&one->wake);
+        pthread_mutex_unlock(&one->mutex);
+    }
+    while (crew.running > count) {
+        struct worker *one = &workers[--crew.running];
+        pthread_join(one->thread, NULL);
+        pthread_mutex_destroy(&one->mutex);
+        pthread_cond_destroy(&one->wake);
+    }
+}
+
+/* Until nobody is inside, asking now and then whether to give up. */
+static void await_empty(struct silo_cpu_job *job) {
+    if (spin_until_empty(atomic_load_explicit(&crew.spin, memory_order_relaxed)))
+        return;
+    pthread_mutex_lock(&crew.mutex);
+    atomic_store(&crew.awaited, true);
+    while ((atomic_load(&crew.gate) & INSIDE) != 0)
+        silo_cpu_await(job, &crew.empty, &crew.mutex);
+    atomic_store(&crew.awaited, false);
+    pthread_mutex_unlock(&crew.mutex);
+}
+
+void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers) {
+    if (helpers > crew.running)
+        start(helpers);
+    if (helpers > crew.running)
+        helpers = crew.running;
+    const uint64_t number = (crew.number + 1) & UINT32_MAX;
+    crew.number = number != NOTHING ? number : 1;
+    crew.job = job;
+    crew.helpers = helpers;
+    /* Some may be looking in: they are counted. */
+    uint64_t gate = atomic_load_explicit(&crew.gate, memory_order_relaxed);
+    while (
+        !atomic_compare_exchange_weak(&crew.gate, &gate, crew.number << NUMBER | (gate & INSIDE)))
+        ;
+    /* Those that the launching thread wakes come last: they find the others called. */
+    for (int i = helpers; i-- > 0;)
+        if (i >= 2)
+            atomic_store_explicit(&workers[i].called, crew.number, memory_order_release);
+        else
+            atomic_exchange(&workers[i].called, crew.number);
+    for (int i = 0; i < 2 && i < helpers; i++)
+        wake(&workers[i]);
+
+    silo_cpu_work_on(job);
+
+    atomic_fetch_or(&crew.gate, CLOSED);
+    await_empty(job);
+}
+
+void silo_cpu_workers_spin(uint64_t nanoseconds) {
+    atomic_store_explicit(&crew.spin, nanoseconds, memory_order_relaxed);
+}
+
+uint64_t silo_cpu_workers_spinning(void) {
+    return atomic_load_explicit(&crew.spin, memory_order_relaxed);
+}
+
+bool silo_cpu_workers_inside(void) {
+    return (atomic_load(&crew.gate) & INSIDE) != 0;
+}
+
+void silo_cpu_workers_before_fork(void) {
+    pthread_mutex_lock(&crew.mutex);
+}
+
+void silo_cpu_workers_after_fork(bool in_child) {
+    if (!in_child) {
+        pthread_mutex_unlock(&crew.mutex);
+        return;
+    }
+    pthread_mutex_init(&crew.mutex, NULL);
+    pthread_cond_init(&crew.empty, NULL);
+    /* Nobody is inside. A launch in which the fork happened goes on, closed. */
+    atomic_store(&crew.gate, (atomic_load(&crew.gate) & ~INSIDE) | CLOSED);
+    atomic_store(&crew.awaited, false);
+    crew.running = 0;
+}

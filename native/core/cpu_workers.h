@@ -1,0 +1,31 @@
+/* The threads of the pool. They are numbered, and a launch calls the first of them, so that
+ * launches of little work meet threads that are still awake, and the others sleep. */
+#ifndef SILO_CPU_WORKERS_H
+#define SILO_CPU_WORKERS_H
+
+#include "cpu_job.h"
+
+#define SILO_CPU_MOST_THREADS 1024
+
+/* The first two are for the thread that has the pool for a launch or a change of size. */
+
+/* Have `helpers` threads join the job, and work on it; returns when all have left it. Fewer than
+ * wanted is no error: the launch goes on with those there are. */
+void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers);
+
+/* End those beyond so many. */
+void silo_cpu_workers_keep(int count);
+
+/* How long, in nanoseconds, a thread looks for a call, and a launch for its end, before it sleeps.
+ */
+void silo_cpu_workers_spin(uint64_t nanoseconds);
+uint64_t silo_cpu_workers_spinning(void);
+
+/* Whether one is inside a job. */
+bool silo_cpu_workers_inside(void);
+
+/* For pthread_atfork; the child has none of them. */
+void silo_cpu_workers_before_fork(void);
+void silo_cpu_workers_after_fork(bool in_child);
+
+#endif
