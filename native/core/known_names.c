@@ -10,7 +10,7 @@ static const char *const BLOB_KINDS[] = {"c",   "cubin", "cuteobj", "hsaco", "ja
 static const char *const CHECKED_KINDS[] = {"metaljob", "ttir", NULL};
 
 /* silo.bundle.format.DOCUMENT_KINDS. */
-static const char *const DOCUMENT_KINDS[] = {"cases", "trials", NULL};
+static const char *const DOCUMENT_KINDS[] = {"cases", "trials", "file", NULL};
 
 /* silo.core.target.TARGET_KINDS. */
 static const char *const TARGET_KINDS[] = {"cuda", "hip",   "xpu",  "cpu",

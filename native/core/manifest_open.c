@@ -69,11 +69,50 @@ static int check_texts(const struct silo_decoding *decoding, const char *member,
     return 0;
 }
 
+/* What travels with the kernels: nothing here reads it, and it is as it should be. */
+static int check_attachments(const struct silo_manifest *manifest,
+                             const struct silo_decoding *decoding, const struct silo_json *node) {
+    enum { MAX_ATTACHMENTS = 1 << 16 };
+    const struct silo_field *field = SILO_FIELD_MEMBER(NULL, "attachments");
+    struct silo_string before = {NULL, 0}, name;
+    if (silo_need_items(decoding, field, node, MAX_ATTACHMENTS) != 0)
+        return -1;
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct silo_json *pair = &node->items[i];
+        const struct silo_field *at = SILO_FIELD_ITEM(field, i);
+        if (pair->type != SILO_JSON_LIST || pair->count != 2)
+            return silo_refuse(decoding, at, "an attachment is a name and a blob");
+        if (silo_need_name(decoding, SILO_FIELD_ITEM(at, 0), &pair->items[0], &name) != 0)
+            return -1;
+        if (i != 0 && silo_text_order(&before, &name) >= 0)
+            return silo_refuse(decoding, SILO_FIELD_ITEM(at, 0),
+                               "attachments are not sorted, or two are called %s", name.data);
+        if (silo_blob_number(manifest, decoding, SILO_FIELD_ITEM(at, 1), &pair->items[1]) < 0)
+            return -1;
+        before = name;
+    }
+    if (node->count == 0)
+        return silo_refuse(decoding, field, "a list of no attachments is left out");
+    return 0;
+}
+
 int silo_manifest_open(struct silo_manifest *manifest, char *text, size_t bytes,
                        silo_error *error) {
-    enum { BLOBS, FORMAT, KERNELS, NOTES, PRODUCER, TABLES, TOOLCHAIN, COUNT };
+    enum {
+        BLOBS,
+        FORMAT,
+        KERNELS,
+        NOTES,
+        PRODUCER,
+        TABLES,
+        TOOLCHAIN,
+        COUNT,
+        ATTACHMENTS = COUNT,
+        ALL
+    };
     static const char *const names[] = {"blobs",    "format", "kernels",  "notes",
                                         "producer", "tables", "toolchain"};
+    static const char *const added[] = {"attachments", NULL};
     const struct silo_decoding made = silo_decoding_of(manifest, error), *decoding = &made;
     const struct silo_field *field = SILO_FIELD_MEMBER(NULL, "manifest");
     if (bytes < 2 || memcmp(text, "{\"", 2) != 0)
@@ -88,8 +127,9 @@ int silo_manifest_open(struct silo_manifest *manifest, char *text, size_t bytes,
     if (top == NULL)
         return silo_refuse(decoding, field, "the manifest is not canonical JSON: %s (byte %zu)",
                            problem, offset);
-    const struct silo_json *found[COUNT];
-    if (silo_need_members(decoding, field, top, names, COUNT, NULL, found) != 0)
+    const struct silo_json *found[ALL] = {0};
+    if (silo_need_members(decoding, field, top, names, COUNT,
+                          decoding->minor >= SILO_ATTACHMENTS_MINOR ? added : NULL, found) != 0)
         return -1;
     const struct silo_json *format = found[FORMAT];
     if (format->type != SILO_JSON_LIST || format->count != 2 ||
@@ -103,6 +143,8 @@ int silo_manifest_open(struct silo_manifest *manifest, char *text, size_t bytes,
         check_texts(decoding, "toolchain", found[TOOLCHAIN]) != 0 ||
         check_texts(decoding, "notes", found[NOTES]) != 0 ||
         silo_blobs_open(manifest, decoding, found[BLOBS]) != 0 ||
+        (found[ATTACHMENTS] != NULL &&
+         check_attachments(manifest, decoding, found[ATTACHMENTS]) != 0) ||
         silo_tables_open(decoding, found[TABLES], manifest->tables) != 0)
         return -1;
     return silo_kernels_open(manifest, decoding, found[KERNELS]);

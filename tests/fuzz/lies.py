@@ -254,6 +254,6 @@ def _canonical(document: Any) -> str:
 def _with_header(manifest: Any, body: bytearray) -> bytes:
     text = _canonical(manifest).encode()
     digest = hashlib.sha256(text).digest()
-    minor = next((one for one in (2, 3) if isinstance(manifest, dict) and manifest.get("format") == [1, one]), 1)
+    minor = next((one for one in (2, 3, 4) if isinstance(manifest, dict) and manifest.get("format") == [1, one]), 1)
     body[:64] = struct.pack("<8sHHIQQ32s", b"SILOBNDL", 1, minor, 0, len(body), len(text), digest)
     return bytes(body) + text

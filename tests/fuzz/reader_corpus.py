@@ -188,7 +188,12 @@ def _full(random: Random, names: tuple[str, ...]) -> tuple[BundleContents, dict[
                 kind=random.choice(("", "triton")),
             )
         )
-    return BundleContents(tuple(kernels), (("name", "silo"),), (), (("note", "ü\n"),)), blobs
+    attachments: tuple[tuple[str, BlobRef], ...] = ()
+    if random.random() < 0.3:
+        text = put(blobs, "file", b"text " * 40)
+        attachments = (("again", text), ("notes/a", kernels[0].variants[0].artifact.blob), ("notes/ü", text))
+    contents = BundleContents(tuple(kernels), (("name", "silo"),), (), (("note", "ü\n"),), attachments)
+    return contents, blobs
 
 
 def corpus() -> list[bytes]:

@@ -162,7 +162,7 @@ def _limit(mutant: Mutant) -> None:
 
 def _version(mutant: Mutant) -> None:
     """Another version, in the header and mostly in the manifest too."""
-    mutant.minor = mutant.random.choice((0, 1, 2, 2, 3, 3, 4, 255))
+    mutant.minor = mutant.random.choice((0, 1, 2, 2, 3, 3, 4, 4, 5, 255))
     mutant.manifest["format"] = mutant.random.choice(
         ([1, mutant.minor], [1, mutant.minor], [True, mutant.minor], [1, 0], [1], [0, 1], [1, 2, 3], None)
     )

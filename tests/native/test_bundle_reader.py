@@ -18,7 +18,7 @@ from fuzz.reader_corpus import corpus, digests
 from sanitized_program import build_sanitized, run_sanitized
 from silo._native import bundle_check, bundle_digests
 from silo.bundle.checks import HIDDEN
-from silo.bundle.format import CASES_KIND, DOCUMENT_KINDS, TRIALS_KIND
+from silo.bundle.format import CASES_KIND, DOCUMENT_KINDS, FILE_KIND, TRIALS_KIND
 from silo.bundle.reader import Bundle
 from silo.bundle.writer import write_bundle
 from silo.core.target import TARGET_KINDS
@@ -117,7 +117,7 @@ def test_each_fault_has_its_code_field_and_offset(good):
         (DAMAGED, "header.major", 8): patched(good, 8, "<H", 0),
         (DAMAGED, "header.flags", 12): patched(good, 12, "<I", 2),
         (DAMAGED, "header.manifest_offset", 16): patched(good, 16, "<Q", 65),
-        (NEWER, "", 2**64 - 1): patched(good, 10, "<H", 4),
+        (NEWER, "", 2**64 - 1): patched(good, 10, "<H", 5),
         (DAMAGED, "manifest", offset): patched(good, len(good) - 1, "<B", good[-1] ^ 1),
     }
     for (code, field, at), data in expected.items():
@@ -201,7 +201,7 @@ def test_the_names_that_bundles_may_use_are_the_same():
     assert names_of("LAUNCH_OPTIONS") == list(LAUNCH_OPTIONS)
     assert names_of("BLOB_KINDS") == list(BLOB_KINDS)
     assert names_of("CHECKED_KINDS") == [kind for kind, (_, checked) in BLOB_KINDS.items() if checked]
-    assert names_of("DOCUMENT_KINDS") == list(DOCUMENT_KINDS) == [CASES_KIND, TRIALS_KIND]
+    assert names_of("DOCUMENT_KINDS") == list(DOCUMENT_KINDS) == [CASES_KIND, TRIALS_KIND, FILE_KIND]
     assert names_of("TARGET_KINDS") == list(TARGET_KINDS)
 
 

@@ -163,13 +163,15 @@ class BundleContents:
     """Everything but the bytes of the blobs.
 
     ``producer`` and ``toolchain`` are names and versions, ``notes`` free text by name (licence, source commit).
-    None of them may hold a time or a path, so that the same inputs give the same file.
+    None of them may hold a time or a path, so that the same inputs give the same file. ``attachments`` are files that
+    travel with the kernels, by name; no launch reads them.
     """
 
     kernels: tuple[BundleKernel, ...]
     producer: tuple[tuple[str, str], ...] = ()
     toolchain: tuple[tuple[str, str], ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
+    attachments: tuple[tuple[str, BlobRef], ...] = ()
 
 
 def calls_of(kernel: BundleKernel) -> str:

@@ -26,7 +26,7 @@ def is_for(target: Target, wanted: Target) -> bool:
 def cut_contents(
     contents: BundleContents, kernels: Sequence[str] | None, targets: Sequence[Target] | None
 ) -> BundleContents:
-    """These kernels' variants for these targets (None: all), without sidecars, cases and trials, which no launch reads.
+    """These kernels' variants for these targets (None: all), without what no launch reads: documents, attachments.
 
     Raises:
         BundleError: there is no such kernel, or a kernel has no variant for any of the targets.
@@ -36,7 +36,7 @@ def cut_contents(
         if name not in known:
             raise BundleError(f"there is no kernel {name}; the bundle has {', '.join(known) or 'none'}")
     chosen = [kernel for kernel in contents.kernels if kernels is None or kernel.name in kernels]
-    return replace(contents, kernels=tuple(_cut_kernel(kernel, targets) for kernel in chosen))
+    return replace(contents, kernels=tuple(_cut_kernel(kernel, targets) for kernel in chosen), attachments=())
 
 
 def _cut_kernel(kernel: BundleKernel, targets: Sequence[Target] | None) -> BundleKernel:

@@ -7,7 +7,13 @@ from typing import cast
 
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant
-from silo.bundle.format import MAJOR, version_of_extents, version_of_launch, version_of_specialization
+from silo.bundle.format import (
+    ATTACHMENTS_MINOR,
+    MAJOR,
+    version_of_extents,
+    version_of_launch,
+    version_of_specialization,
+)
 from silo.bundle.manifest import TABLES, BlobEntry
 from silo.core import expressions
 from silo.core.extents import extents_to_json
@@ -68,6 +74,9 @@ class _Encoder:
             **({"kind": kernel.kind} if kernel.kind else {}),
         }
 
+    def attachments(self, attachments: Sequence[tuple[str, BlobRef]]) -> JSON:
+        return [[name, self._blob(ref)] for name, ref in sorted(attachments, key=lambda pair: pair[0])]
+
     def tables(self) -> JSON:
         return self._tables.to_json()
 
@@ -105,6 +114,7 @@ def minor_version(contents: BundleContents) -> int:
             *(version_of_specialization(one.variant.specialization) for one in artifacts),
             *(version_of_launch(one.launch) for one in artifacts),
             *(version_of_extents(one.extents) for one in rules),
+            ATTACHMENTS_MINOR if contents.attachments else 0,
             2 if any(kernel.kind for kernel in kernels) else 0,
             int(any(one.space for one in rules)),
         ]
@@ -124,5 +134,6 @@ def encode_manifest(contents: BundleContents, blobs: Sequence[BlobEntry]) -> byt
             "blobs": [entry.to_json() for entry in blobs],
             "tables": encoder.tables(),
             "kernels": kernels,
+            **({"attachments": encoder.attachments(contents.attachments)} if contents.attachments else {}),
         }
     )

@@ -20,17 +20,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALIGNMENT",
+    "ATTACHMENTS_MINOR",
     "CASES_KIND",
     "CODECS",
     "DOCUMENTS_SHARE",
     "DOCUMENT_KINDS",
     "EXPANDED_SHARE",
+    "FILE_KIND",
     "HEADER_BYTES",
     "ITEM_BYTES",
     "KERNEL_ADDED",
     "MAGIC",
     "MAJOR",
     "MANIFEST_SHARE",
+    "MAX_ATTACHMENTS",
     "MAX_BLOBS",
     "MAX_BLOB_BYTES",
     "MAX_CASES",
@@ -44,6 +47,7 @@ __all__ = [
     "MINOR",
     "RULES_ADDED",
     "TEXT_SHARE",
+    "TOP_ADDED",
     "TRIALS_KIND",
     "Header",
     "aligned",
@@ -56,7 +60,7 @@ __all__ = [
 ]
 
 MAGIC = b"SILOBNDL"
-MAJOR, MINOR = 1, 3  # the newest that is read; what is written is the lowest that can express the contents
+MAJOR, MINOR = 1, 4  # the newest that is read; what is written is the lowest that can express the contents
 HEADER_BYTES = 64
 ALIGNMENT = 64
 
@@ -66,6 +70,7 @@ MAX_BLOBS = 1 << 20
 MAX_KERNELS = 1 << 16
 MAX_VARIANTS = 1 << 20  # of one kernel
 
+MAX_ATTACHMENTS = 1 << 16
 MAX_RULES = 4096  # of one kernel: one for each target and signature
 MAX_CASES = 4096  # of one kernel
 MAX_STUDIES = 1024  # of one kernel, each with trials; each case is compared with each
@@ -82,7 +87,8 @@ ITEM_BYTES = 40  # what is made of one item of a document: a number, with its pl
 
 CASES_KIND = "cases"
 TRIALS_KIND = "trials"
-DOCUMENT_KINDS = (CASES_KIND, TRIALS_KIND)
+FILE_KIND = "file"  # of attachments; from 1.4 on
+DOCUMENT_KINDS = (CASES_KIND, TRIALS_KIND, FILE_KIND)
 CODECS = ("raw", "zstd")
 
 FLAG_ZSTD_MANIFEST = 1
@@ -174,11 +180,15 @@ def parse_header(data: bytes, file_bytes: int, name: str = "the file") -> Header
 _KINDS = frozenset({"kind"})
 _SPACES = frozenset({"space"})
 _EXTENTS = frozenset({"space", "extents"})
-KERNEL_ADDED = {0: frozenset[str](), 1: frozenset[str](), 2: _KINDS, 3: _KINDS}
+KERNEL_ADDED = {0: frozenset[str](), 1: frozenset[str](), 2: _KINDS, 3: _KINDS, 4: _KINDS}
 """Members of a kernel that version 1.0 does not have, by minor version."""
 
-RULES_ADDED = {0: frozenset[str](), 1: _SPACES, 2: _EXTENTS, 3: _EXTENTS}
+RULES_ADDED = {0: frozenset[str](), 1: _SPACES, 2: _EXTENTS, 3: _EXTENTS, 4: _EXTENTS}
 """The same of dispatch rules."""
+
+ATTACHMENTS_MINOR = 4
+TOP_ADDED = {minor: frozenset({"attachments"} if minor >= ATTACHMENTS_MINOR else ()) for minor in range(MINOR + 1)}
+"""The same of the manifest itself."""
 
 
 def version_of_extents(extents: Sequence[tuple[str, ArrayExtents]]) -> int:

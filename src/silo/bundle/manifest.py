@@ -6,11 +6,10 @@ referred to by index.
 
 from __future__ import annotations
 
-import json
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.checks import Checker, read_launch
@@ -25,14 +24,17 @@ from silo.bundle.contents import (
     parse_document,
 )
 from silo.bundle.format import (
+    ATTACHMENTS_MINOR,
     CASES_KIND,
     CODECS,
     DOCUMENT_KINDS,
     EXPANDED_SHARE,
+    FILE_KIND,
     HEADER_BYTES,
     KERNEL_ADDED,
     MAJOR,
     MANIFEST_SHARE,
+    MAX_ATTACHMENTS,
     MAX_BLOB_BYTES,
     MAX_BLOBS,
     MAX_KERNELS,
@@ -41,6 +43,7 @@ from silo.bundle.format import (
     MAX_SIDECARS,
     MAX_VARIANTS,
     RULES_ADDED,
+    TOP_ADDED,
     TRIALS_KIND,
     Header,
     aligned,
@@ -48,6 +51,7 @@ from silo.bundle.format import (
     version_of_extents,
     version_of_specialization,
 )
+from silo.bundle.tables import Table
 from silo.core import nodes
 from silo.core.config import Config
 from silo.core.dispatch import DispatchRules
@@ -56,7 +60,7 @@ from silo.core.plugins import is_blob_kind
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.core.values import JSON, canonical_json, digest
+from silo.core.values import JSON, canonical_json
 from silo.core.variant import Variant
 from silo.errors import BundleFormatError
 from silo.frozen import frozen, replace
@@ -120,62 +124,6 @@ class BlobEntry:
         return [self.sha256, self.kind, self.raw_bytes, self.codec, self.offset, self.stored_bytes]
 
 
-class _Table(Generic[T]):
-    """A table whose rows are decoded when they are first used."""
-
-    def __init__(
-        self, check: Checker, name: str, rows: JSON, decode: Callable[[JSON], T], encode: Callable[[T], JSON]
-    ) -> None:
-        self._check = check
-        self._field = f"tables.{name}"
-        self._rows = check.items(rows, self._field, MAX_VARIANTS)
-        self._lengths: dict[int, int] = {}
-        self._digests: dict[int, str] = {}
-        self._decode = decode
-        self._encode = encode
-        self._values: dict[int, T] = {}
-
-    def get(self, index: JSON, field: str) -> T:
-        """The row that ``field`` refers to."""
-        if type(index) is int and index in self._values:
-            return self._values[index]
-        number = self._check.integer(index, field, 0, len(self._rows) - 1)
-        value = self._check.decoded(self._rows[number], f"{self._field}[{number}]", self._decode, self._encode)
-        self._values[number] = value
-        return value
-
-    def length(self, index: JSON, field: str) -> int:
-        """About how long the row's text is."""
-        number = self._check.integer(index, field, 0, len(self._rows) - 1)
-        found = self._lengths.get(number)
-        if found is None:
-            found = self._lengths[number] = len(json.dumps(self._rows[number]))
-        return found
-
-    def digest(self, index: JSON, field: str) -> str:
-        """What only an equal row has; made once, as many places may refer to a long row."""
-        number = self._check.integer(index, field, 0, len(self._rows) - 1)
-        if number not in self._digests:
-            self._digests[number] = digest("row", self._rows[number])
-        return self._digests[number]
-
-    def find(self, value: T) -> frozenset[int]:
-        """The rows that hold ``value``, found without decoding any: one, or none, in a file as it should be."""
-        wanted = self._encode(value)
-        text = canonical_json(wanted)  # for Python, 1 and True are equal
-        rows = ((number, row) for number, row in enumerate(self._rows) if row == wanted)
-        return frozenset(number for number, row in rows if canonical_json(row) == text)
-
-    def names(self, member: str) -> frozenset[str]:
-        """The names in one member of the rows, found without decoding any; a damaged row has none."""
-        members = [row.get(member) for row in self._rows if isinstance(row, dict)]
-        return frozenset(name for names in members if isinstance(names, dict) for name in names)
-
-    def all(self) -> Iterator[T]:
-        """Every row."""
-        return (self.get(number, self._field) for number in range(len(self._rows)))
-
-
 class OpenKernel:
     """A kernel as launches see it: ``head`` is all but its variants, which are checked when a call may use them."""
 
@@ -203,6 +151,11 @@ class OpenKernel:
     def groups(self) -> tuple[VariantGroup, ...]:
         """Its variants, grouped."""
         return self._manifest.group_variants(self._rows, self._field)
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """The fingerprints of the sources that its variants were compiled from, found without reading any."""
+        return self._manifest.fingerprints(self._rows)
 
     @property
     def option_names(self) -> frozenset[str]:
@@ -238,7 +191,7 @@ class Manifest:
             data = parse_document(text, allowed // MANIFEST_SHARE)
         except ValueError as error:
             raise check.error("manifest", f"the manifest is not canonical JSON: {error}") from None
-        top = check.members(data, "manifest", _TOP)
+        top = check.members(data, "manifest", _TOP, TOP_ADDED[self._minor])
         if canonical_json(top["format"]) != canonical_json([header.major, header.minor]):
             raise check.error(
                 "format", f"the manifest says {top['format']!r}, the header {header.major}.{header.minor}"
@@ -247,6 +200,7 @@ class Manifest:
         self.toolchain = check.texts(top["toolchain"], "toolchain")
         self.notes = check.texts(top["notes"], "notes")
         self._blobs = self._check_blobs(check.items(top["blobs"], "blobs", MAX_BLOBS), header)
+        self.attachments = self._check_attachments(top["attachments"]) if "attachments" in top else {}
         tables = check.members(top["tables"], "tables", frozenset(TABLES))
         self._compilers = self._table(tables, "compilers", self._text, str)
         self._configs = self._table(tables, "configs", Config.from_json, Config.to_json)
@@ -258,7 +212,7 @@ class Manifest:
             tables, "specializations", self._specialization_from_json, Specialization.to_json
         )
         self._targets = self._table(tables, "targets", _target_from_json, str)
-        self._of_variant: dict[str, _Table[Any]] = {
+        self._of_variant: dict[str, Table[Any]] = {
             "compiler": self._compilers,
             "config": self._configs,
             "launch": self._launches,
@@ -323,13 +277,17 @@ class Manifest:
             for _ in table.all():
                 pass
         return BundleContents(
-            tuple(self.kernel(name) for name in self._rows), self.producer, self.toolchain, self.notes
+            tuple(self.kernel(name) for name in self._rows),
+            self.producer,
+            self.toolchain,
+            self.notes,
+            tuple(self.attachments.items()),
         )
 
     def _table(
         self, tables: Mapping[str, JSON], name: str, decode: Callable[[JSON], T], encode: Callable[[T], JSON]
-    ) -> _Table[T]:
-        return _Table(self._check, name, tables[name], decode, encode)
+    ) -> Table[T]:
+        return Table(self._check, name, tables[name], decode, encode)
 
     def _check_blobs(self, rows: list[JSON], header: Header) -> list[_BlobRow]:
         """The blob table: in order, back to back but for alignment, up to the manifest."""
@@ -342,7 +300,8 @@ class Manifest:
             sha256, kind, raw, codec, offset, stored = row
             if not (isinstance(sha256, str) and len(sha256) == 64 and not sha256.strip(_HEX)):
                 raise check.error(f"blobs[{number}].sha256", "not a sha256 in lower-case hex")
-            if not isinstance(kind, str) or not (kind in DOCUMENT_KINDS or is_blob_kind(kind)):
+            is_document = kind in DOCUMENT_KINDS and (kind != FILE_KIND or self._minor >= ATTACHMENTS_MINOR)
+            if not isinstance(kind, str) or not (is_document or is_blob_kind(kind)):
                 raise check.error(
                     f"blobs[{number}].kind", f"unknown kind {kind!r}: no compiler that is installed here makes it"
                 )
@@ -364,6 +323,22 @@ class Manifest:
         if expected != header.manifest_offset:
             raise check.error("blobs", f"the blobs end at {expected}, the manifest begins at {header.manifest_offset}")
         return checked
+
+    def _check_attachments(self, data: JSON) -> dict[str, BlobRef]:
+        """What travels with the kernels, by name; a file without any has no such member."""
+        check = self._check
+        found: dict[str, BlobRef] = {}
+        for number, item in enumerate(check.items(data, "attachments", MAX_ATTACHMENTS)):
+            field = f"attachments[{number}]"
+            if not isinstance(item, list) or len(item) != 2:
+                raise check.error(field, "an attachment is a name and a blob")
+            name = check.name(item[0], f"{field}[0]")
+            if found and name <= next(reversed(found)):
+                raise check.error(f"{field}[0]", f"attachments are not sorted, or two are called {name!r}")
+            found[name] = self._blob(item[1], f"{field}[1]")
+        if not found:
+            raise check.error("attachments", "a list of no attachments is left out")
+        return found
 
     def _parse_kernel(self, name: str, row: Mapping[str, JSON], field: str) -> BundleKernel:
         check = self._check
@@ -459,6 +434,12 @@ class Manifest:
     def option_names(self) -> frozenset[str]:
         """The names of the options in the table of configs, which is not checked for it."""
         return self._configs.names("options")
+
+    def fingerprints(self, rows: list[JSON]) -> frozenset[str]:
+        """The fingerprints of the sources of these variants, which are not checked for it."""
+        found = (row.get("source") for row in rows if isinstance(row, dict))
+        numbers = {number for number in found if isinstance(number, int)}
+        return frozenset(self._sources.get(number, "tables.sources")[1] for number in numbers)
 
     def config_numbers(self, config: Config) -> frozenset[int]:
         """The rows of the table of configs that hold this one."""

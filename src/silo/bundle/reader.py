@@ -8,7 +8,7 @@ import io
 import mmap
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -83,6 +83,11 @@ class Bundle:
     def blobs(self) -> tuple[BlobEntry, ...]:
         """Every blob of the file, in order."""
         return self.manifest.blobs
+
+    @property
+    def attachments(self) -> Mapping[str, BlobRef]:
+        """What travels with the kernels, by name."""
+        return self.manifest.attachments
 
     @property
     def refs(self) -> tuple[BlobRef, ...]:

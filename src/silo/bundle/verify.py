@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from silo.bundle.encode import encode_manifest
-from silo.bundle.format import DOCUMENT_KINDS, HEADER_BYTES, aligned
+from silo.bundle.format import CASES_KIND, HEADER_BYTES, TRIALS_KIND, aligned
 from silo.bundle.reader import Bundle, open_bundle
 from silo.errors import BundleError, BundleFormatError
 
@@ -42,11 +42,11 @@ def verify_open(bundle: Bundle) -> tuple[Problem, ...]:
     """Every problem of a bundle whose header and manifest could be read."""
     problems: list[Problem] = []
     offset = bundle.header.manifest_offset
-    used: set[tuple[str, str]] = set()
+    used = {(ref.sha256, ref.kind) for ref in bundle.attachments.values()}
     for name in bundle.kernel_names:
         try:
             used.update((ref.sha256, ref.kind) for ref in bundle.kernel(name).refs)
-            for kind in DOCUMENT_KINDS:
+            for kind in (CASES_KIND, TRIALS_KIND):
                 for _ in bundle.documents(name, kind):
                     pass
         except BundleFormatError as error:

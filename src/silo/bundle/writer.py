@@ -18,6 +18,7 @@ from silo.bundle.format import (
     HEADER_BYTES,
     MAJOR,
     MANIFEST_SHARE,
+    MAX_ATTACHMENTS,
     MAX_BLOB_BYTES,
     MAX_BLOBS,
     MAX_MANIFEST_BYTES,
@@ -96,6 +97,12 @@ def _sorted_refs(contents: BundleContents) -> list[BlobRef]:
                 raise BundleError(f"kernel {kernel.name}: the blob {ref.sha256} is given two sizes")
             if not (ref.kind in DOCUMENT_KINDS or is_blob_kind(ref.kind)) or ref.size > MAX_BLOB_BYTES:
                 raise BundleError(f"kernel {kernel.name}: a {ref.kind} blob of {ref.size} bytes cannot be in a bundle")
+    names = [name for name, _ in contents.attachments]
+    if len(set(names)) != len(names) or len(names) > MAX_ATTACHMENTS:
+        raise BundleError(f"a bundle holds up to {MAX_ATTACHMENTS} attachments with different names, not {len(names)}")
+    for name, ref in contents.attachments:
+        if found.setdefault((ref.kind, ref.sha256), ref) != ref:
+            raise BundleError(f"attachment {name}: the blob {ref.sha256} is given two sizes")
     if len(found) > MAX_BLOBS:
         raise BundleError(f"{len(found)} blobs are more than a bundle holds ({MAX_BLOBS})")
     return [found[key] for key in sorted(found)]

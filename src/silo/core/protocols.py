@@ -30,6 +30,7 @@ __all__ = [
     "LibraryCall",
     "LoadedKernel",
     "Loader",
+    "ReadsBinaries",
     "RecordStore",
     "Searcher",
     "ShowsCode",
@@ -96,6 +97,15 @@ class Compiler(Protocol):
 
     def compile(self, job: CompileJob) -> Compiled:
         """The back end, run in a worker process. Raises CompileError."""
+        ...
+
+
+@runtime_checkable
+class ReadsBinaries(Protocol):
+    """A compiler that says how a binary is launched which the framework itself compiled."""
+
+    def read_binary(self, variant: Variant, binary: bytes, kind: str, metadata: Mapping[str, object]) -> LaunchInfo:
+        """Launch info from the binary and the framework's metadata. Raises CompileError, SourceError."""
         ...
 
 

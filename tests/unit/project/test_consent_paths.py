@@ -25,7 +25,8 @@ CALLS = {
         "backends/cpu/device.py": "CpuDevice.load, which requires consent",
         "backends/cpu/checking/code.py": "a function of this process by its address: nothing is mapped",
         "backends/metal/checking/code.py": "a function of this process by its address: nothing is mapped",
-        "backends/cpu/triton_plugin/launching.py": "what Triton compiled, or kept in its own cache, whose word it is",
+        "backends/cpu/triton_plugin/launching.py": "what Triton compiled, or kept in its own cache, whose word it is; "
+        "of a recording what the ledger knows",
     },
     "load_module": {
         "api/kernels/collection.py": "the Python file that the user names",
@@ -91,6 +92,7 @@ CALLS = {
         "store/artifacts.py": "what the compile path hands over",
         "store/trust.py": "note_variants, of those whose job ran here",
         "api/commands/build.py": "the cases of a bundle that is made here",
+        "integrations/triton_records/recorder.py": "what Triton compiled, or kept in its cache, and launches here",
     },
     "note_variants": {
         "store/artifacts.py": "an artifact that is made of an outcome that was vouched for",

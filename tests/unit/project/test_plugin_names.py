@@ -29,7 +29,7 @@ TRITON = {
 BINARY = {"shipped.py": "the table of the plug-ins that Silo ships"}
 SILO_BINARY = {"__init__.py": "the public name silo.binary"}
 
-TRITON_FOLDERS = ("sources/triton/", "backends/triton/", "backends/cpu/")
+TRITON_FOLDERS = ("sources/triton/", "backends/triton/", "backends/cpu/", "integrations/triton_records/")
 BINARY_FOLDERS = ("sources/binary/", "backends/binary/")
 
 

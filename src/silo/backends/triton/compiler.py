@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -114,6 +115,18 @@ class TritonCompiler:
         job = CompileJob(self.declaration.name, variant.kernel, target, lowered.text, parameters)
         return Lowered(job, TtirFacts(lowered.text, variant.signature, variant.specialization))
 
+    def read_binary(self, variant: Variant, binary: bytes, kind: str, metadata: Mapping[str, Any]) -> LaunchInfo:
+        """How a binary is launched that Triton's own launch path compiled; see :meth:`compile`.
+
+        Raises:
+            CompileError: the binary is not what Triton's metadata says.
+        """
+        arguments = argument_slots(variant.signature, variant.specialization, variant.config)
+        kernel = _kernel_called(str(metadata["name"]), inspect_binary(binary, kind))
+        maps = tensor_maps(arguments, metadata)
+        members = {**metadata, "warp_size": _warp_size(metadata)}
+        return launch_info(variant.target, members, complete_layout(arguments, kernel, maps), kernel, maps)
+
     def warm_up(self) -> None:
         """Import Triton's back ends. Raises ToolchainError: no usable Triton."""
         load_gpu_backends(force=settings().force_triton)
@@ -186,6 +199,12 @@ def launch_info(
         spills=kernel.spills,
         tensor_maps=maps,
     )
+
+
+def _warp_size(metadata: Mapping[str, Any]) -> int:
+    """Triton's metadata say it in the target, and of AMD's in the options, too."""
+    target = cast("Mapping[str, Any] | None", metadata.get("target"))
+    return int(metadata["warp_size"] if target is None else target["warp_size"])
 
 
 def _unmade_form(target: Target) -> str | None:

@@ -11,9 +11,9 @@ from silo.backends.cpu.checking.code import CheckedKernel
 from silo.backends.cpu.checking.run import Limits
 from silo.backends.cpu.device import load_entry
 from silo.backends.cpu.triton_plugin.interface import device_properties
-from silo.backends.cpu.triton_plugin.stages import compile_check, read_launch_info
+from silo.backends.cpu.triton_plugin.stages import compile_check, launch_metadata, read_launch_info
 from silo.core.dtypes import DTypeKind, dtype
-from silo.core.launch_info import AbiType, LayoutSlot
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.errors import ArgumentError, LaunchError
@@ -64,7 +64,7 @@ class CpuLauncher:
         launch, effects = read_launch_info(metadata)
         arguments = [*_arguments(src)]
         slots = [*_slots(arguments, launch.layout)]
-        if [_signless(slot.type) for slot in slots] != [slot.type.value for slot in launch.layout]:
+        if [_signless(slot.type) for slot in slots] != [_signless(slot.type) for slot in launch.layout]:
             compiled = ", ".join(slot.type.value for slot in launch.layout)
             called = ", ".join(f"{slot.name}: {slot.type.value}" for slot in slots)
             raise LaunchError(f"{self._name} was compiled for the parameters {compiled} and is called with {called}")
@@ -78,6 +78,16 @@ class CpuLauncher:
         self._names = [one.parameter.name for one in arguments]
         self._checked = compile_check(self._name, metadata, self._launch.layout)
         self._launcher: Launcher | None = None
+
+    @property
+    def described(self) -> tuple[LaunchInfo, Signature]:
+        """How the object is launched, its parameters named as the kernel's, and what it does through each pointer."""
+        return self._launch, self._signature
+
+    @staticmethod
+    def metadata_of(launch: LaunchInfo, signature: Signature) -> dict[str, Any]:
+        """The inverse of :attr:`described`: members of Triton's metadata."""
+        return launch_metadata(launch, signature)
 
     def __call__(
         self,

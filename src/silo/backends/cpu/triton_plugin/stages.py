@@ -13,8 +13,8 @@ from silo.backends.cpu.compiler import EmittedJob, compiler_identity, emit_job, 
 from silo.backends.cpu.levels import host_target, level_of
 from silo.backends.cpu.options import CpuOptions
 from silo.compile.c_compiler import CCompiler, find_compiler
-from silo.core.launch_info import LaunchInfo, LayoutSlot
-from silo.core.signature import Effect
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.signature import Effect, Signature
 from silo.core.target import Target
 from silo.core.values import JSON
 from silo.errors import CompileError, SourceError
@@ -25,7 +25,7 @@ from silo.sources.triton.effects import argument_effects
 from silo.sources.triton.ttir import parse_ttir
 from silo.status_line import SLOW_S, announce, working
 
-__all__ = ["CpuStages", "compile_check", "concrete_target", "read_launch_info"]
+__all__ = ["CpuStages", "compile_check", "concrete_target", "launch_metadata", "read_launch_info"]
 
 # Members of Triton's metadata: launch info; the effect through each of the object's parameters, in order.
 _LAUNCH = "silo_launch"
@@ -134,6 +134,15 @@ def read_launch_info(metadata: Any) -> tuple[LaunchInfo, tuple[Effect, ...]]:  #
     except ValueError as error:
         raise CompileError(f"the cached kernel is not one of Silo's CPU backend: {error}") from error
     return launch, effects
+
+
+def launch_metadata(launch: LaunchInfo, signature: Signature) -> dict[str, Any]:
+    """The inverse of :func:`read_launch_info`, of launch info whose parameters are named."""
+    effects = [
+        signature[slot.name].effect if slot.type is AbiType.POINTER and slot.name in signature.names else Effect.NONE
+        for slot in launch.layout
+    ]
+    return {**_METADATA, _LAUNCH: launch.to_json(), _EFFECTS: [effect.value for effect in effects]}
 
 
 def compile_check(kernel: str, metadata: Any, layout: tuple[LayoutSlot, ...]) -> CheckedKernel | None:  # noqa: ANN401

@@ -1,0 +1,114 @@
+"""Which recorded variant serves a compile that a program asks for, and why the others do not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from silo.artifacts.runs_on import runs_on
+from silo.bundle.contents import BundleVariant
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.dtypes import DTypeKind
+from silo.core.signature import Parameter, ParameterKind
+from silo.core.specialization import Fact
+from silo.core.values import Value, value_sort_key
+from silo.core.variant import Variant
+
+__all__ = ["best_variant", "describe_wanted", "fits", "nearest"]
+
+
+def constants_of(variant: Variant) -> dict[str, Value]:
+    """Every constexpr, of the call and of the config."""
+    return {**dict(variant.config.values), **variant.specialization.constant_values}
+
+
+def fits(variant: Variant, blob_kind: str, wanted: Variant) -> Decision:
+    """Whether a variant of the same source serves calls that ask for ``wanted``; if not, all that is in the way."""
+    problems = list(_problems(variant, blob_kind, wanted))
+    if problems:
+        return Rejected("; ".join(problems))
+    assumed = ", ".join(variant.specialization.assumptions)
+    return Accepted(f"assumes {assumed}" if assumed else "assumes nothing of the arguments")
+
+
+def _problems(variant: Variant, blob_kind: str, wanted: Variant) -> Iterable[str]:
+    runs = runs_on(variant.target, wanted.target, blob_kind)
+    if not runs:
+        yield runs.reason
+    here, there = constants_of(variant), constants_of(wanted)
+    for name in sorted(here.keys() | there.keys()):
+        if not _same(here.get(name), there.get(name)):
+            yield f"it has {name}={here.get(name)}, and {name}={there.get(name)} is asked for"
+    options, asked = dict(variant.config.options), dict(wanted.config.options)
+    for name in sorted(options.keys() | asked.keys()):
+        if not _same(options.get(name), asked.get(name)):
+            yield f"it was compiled with {name}={options.get(name)}, and {name}={asked.get(name)} is asked for"
+    for parameter in variant.signature.parameters:
+        problem = _parameter_problem(parameter, variant, wanted)
+        if problem is not None:
+            yield f"{parameter.name} {problem}"
+
+
+def _parameter_problem(parameter: Parameter, variant: Variant, wanted: Variant) -> str | None:
+    asked = wanted.signature[parameter.name]
+    facts, given = variant.specialization.facts_of(parameter.name), wanted.specialization.facts_of(parameter.name)
+    if (Fact.NONE in facts) != (Fact.NONE in given):
+        return "is None" if Fact.NONE in given else "is given, and the code is for None"
+    if parameter.kind is not asked.kind:
+        return f"is {_type(asked)}, and the code takes {_type(parameter)}"
+    if parameter.dtype is not asked.dtype and not _wider(parameter, asked):
+        return f"is {_type(asked)}, and the code takes {_type(parameter)}"
+    missing = sorted(fact.value for fact in facts - given if fact.is_assumption)
+    return f"is not {', '.join(missing)}, and the code assumes that" if missing else None
+
+
+def _wider(takes: Parameter, asked: Parameter) -> bool:
+    """Whether code for a wider signed integer is given a narrower one."""
+    if takes.dtype is None or asked.dtype is None:
+        return False
+    return takes.dtype.kind is asked.dtype.kind is DTypeKind.INT and takes.dtype.bits > asked.dtype.bits
+
+
+def _same(left: Value, right: Value) -> bool:
+    return type(left) is type(right) and value_sort_key(left) == value_sort_key(right)
+
+
+def _type(parameter: Parameter) -> str:
+    star = "*" if parameter.kind is ParameterKind.POINTER else ""
+    return f"{star}{parameter.dtype}" if parameter.dtype is not None else parameter.kind.value
+
+
+def best_variant(variants: Iterable[BundleVariant], wanted: Variant) -> BundleVariant | None:
+    """The variant that serves a call and assumes the most, of the exact types first; None where none serves it."""
+    fitting = [one for one in variants if fits(one.artifact.variant, one.artifact.blob.kind, wanted)]
+    return max(fitting, key=lambda one: _rank(one.artifact.variant, wanted), default=None)
+
+
+def _rank(variant: Variant, wanted: Variant) -> tuple[bool, bool, int]:
+    types = all(one.dtype is wanted.signature[one.name].dtype for one in variant.signature.parameters)
+    assumed = sum(fact.is_assumption for _, fact in variant.specialization.facts)
+    return types, variant.target == wanted.target, assumed
+
+
+def nearest(variants: Sequence[BundleVariant], wanted: Variant, most: int = 4) -> list[tuple[Variant, str]]:
+    """The variants with the least in the way, each with all that is."""
+    found = [
+        (len(list(_problems(one.artifact.variant, one.artifact.blob.kind, wanted))), one.artifact) for one in variants
+    ]
+    found.sort(key=lambda item: (item[0], item[1].job))
+    return [
+        (artifact.variant, fits(artifact.variant, artifact.blob.kind, wanted).reason) for _, artifact in found[:most]
+    ]
+
+
+def describe_wanted(wanted: Variant) -> str:
+    """What is asked for, in one line: types with what holds of each, constexprs, options, target."""
+    parts: list[str] = []
+    for one in wanted.signature.parameters:
+        facts = wanted.specialization.facts_of(one.name)
+        if one.kind is ParameterKind.CONSTEXPR:
+            continue
+        words = sorted(fact.value for fact in facts)
+        parts.append(f"{one.name}: {'None' if Fact.NONE in facts else ' '.join([_type(one), *words])}")
+    parts += [f"{name}={value}" for name, value in sorted(constants_of(wanted).items())]
+    parts += [f"{name}={value}" for name, value in wanted.config.options]
+    return f"{wanted.kernel}({', '.join(parts)}) for {wanted.target}"

@@ -1,0 +1,71 @@
+"""Decisions of Triton's tuners as values, and the config of a tuner that a decision names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from silo.core.config import Config
+from silo.core.dispatch import bucket_of, distance
+from silo.core.target import Target
+from silo.core.values import Value
+from silo.errors import SourceError
+from silo.integrations.triton_records.recorded import Winner
+from silo.sources.triton.adapter import TunerKey, active_target, config_members
+from silo.sources.triton.compiled_for import target_from
+from silo.sources.triton.source import TritonSource
+
+__all__ = ["config_for", "current_target", "nearest_winner", "winner_of"]
+
+
+def current_target() -> Target:
+    """What Triton compiles for now, in Silo's words."""
+    return target_from(active_target())
+
+
+def winner_of(source: TritonSource, tuner: Any, key: TunerKey, config: Any) -> Winner:  # noqa: ANN401
+    """A decision, or with no config its slot.
+
+    Raises:
+        SourceError: the key or the config holds what has no canonical form.
+    """
+    names = tuple(str(name) for name in tuner.keys)
+    members = {} if config is None else config_members(config)
+    return Winner(
+        kernel=source.name,
+        source=source.fingerprint,
+        target=current_target(),
+        names=names if len(names) <= len(key) else (),
+        key=tuple(_plain(source, value) for value in key),
+        config=Config.of({name: source.constant(value) for name, value in members.items()}),
+    )
+
+
+def _plain(source: TritonSource, value: object) -> Value:
+    found = source.constant(value)
+    if found is None or isinstance(found, bool | int | float | str):
+        return found
+    raise SourceError(f"{source.name}: its key has the value {value!r}, which is neither a number nor a text")
+
+
+def config_for(configs: Iterable[Any], wanted: Config) -> Any:  # noqa: ANN401
+    """The config of a tuner that sets what ``wanted`` sets, and nothing else; None where the tuner has none."""
+    known = wanted.as_dict()
+    return next((config for config in configs if _same(config_members(config), known)), None)
+
+
+def _same(members: dict[str, object], known: dict[str, Value]) -> bool:
+    return members.keys() == known.keys() and all(
+        type(members[name]) is type(value) and members[name] == value for name, value in known.items()
+    )
+
+
+def nearest_winner(winners: Sequence[Winner], wanted: Winner) -> Winner | None:
+    """The decision for the nearest key of the same kind, of equally near ones the first in order; None without any."""
+    bucket = bucket_of(wanted.key)
+    found: tuple[int, tuple[str, str, str], Winner] | None = None
+    for winner in winners:
+        apart = distance(bucket, bucket_of(winner.key))
+        if apart is not None and (found is None or (apart, winner.slot) < found[:2]):
+            found = (apart, winner.slot, winner)
+    return None if found is None else found[2]

@@ -1,0 +1,276 @@
+"""Folding a journal into its bundle: one file again, which any program opens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.bundle.contents import (
+    Basis,
+    BundleContents,
+    BundleKernel,
+    BundleRules,
+    BundleVariant,
+    encode_documents,
+    rules_key,
+)
+from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.writer import Written, write_bundle
+from silo.core.config import Config
+from silo.core.dispatch import DispatchRules, bucket_of
+from silo.core.signature import ParameterKind, Signature
+from silo.core.values import canonical_json
+from silo.core.variant import Variant
+from silo.frozen import replace
+from silo.integrations.triton_records.journal import Journal, journal_of
+from silo.integrations.triton_records.recorded import (
+    WINNERS,
+    CacheFile,
+    RecordedVariant,
+    Winner,
+    attachment_name,
+    entry_from_json,
+    file_ref,
+)
+from silo.integrations.triton_records.recording import blobs_of, read_winners
+from silo.version import __version__
+
+__all__ = ["RECORDED", "fold", "fold_if_needed"]
+
+RECORDED = "recorded: "  # how the reasons of recorded variants begin
+_SCALARS = (ParameterKind.INTEGER, ParameterKind.BOOL, ParameterKind.FLOAT)
+
+
+@dataclass
+class _Gathered:
+    """Everything that the new bundle is to hold, besides the kernels of the old one."""
+
+    variants: dict[str, list[RecordedVariant]] = field(default_factory=dict[str, list[RecordedVariant]])
+    winners: dict[tuple[str, str, str], Winner] = field(default_factory=dict[tuple[str, str, str], Winner])
+    attachments: dict[str, BlobRef] = field(default_factory=dict[str, BlobRef])
+    blobs: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+
+def fold_if_needed(path: Path) -> None:
+    """Fold what a program that was killed left in a journal. Raises BundleError."""
+    if journal_of(path).exists():
+        fold(path)
+
+
+def fold(path: Path) -> Written | None:
+    """Put everything that was recorded into the bundle, and remove the journal; None where there was nothing.
+
+    Several processes may do so at once. On any failure the bundle and the journal are as they were.
+
+    Raises:
+        BundleError: the file cannot be written, or what is there is no bundle.
+    """
+    target = Path(os.path.realpath(path))
+    journal = Journal(journal_of(target))
+    with journal.locked():
+        records, _ = journal.read()
+        if not records:
+            journal.remove()
+            return None
+        gathered = _Gathered()
+        for record in records:
+            try:
+                entry = entry_from_json(record.document)
+                blobs = blobs_of(entry, record.data)
+            except ValueError:
+                continue  # said when it was read for the first time
+            gathered.blobs |= blobs
+            if isinstance(entry, Winner):
+                gathered.winners.setdefault(entry.slot, entry)
+            elif isinstance(entry, CacheFile):
+                gathered.attachments[attachment_name(entry.key, entry.name)] = entry.ref
+            else:
+                gathered.variants.setdefault(entry.artifact.variant.source, []).append(entry)
+                files = {attachment_name(entry.key, name): ref for name, ref in entry.files}
+                gathered.attachments |= files
+        written = _write(target, gathered)
+        journal.remove()
+    return written
+
+
+def _write(target: Path, gathered: _Gathered) -> Written:
+    if not target.exists():
+        contents = merged(BundleContents((), (("silo", __version__),)), gathered.variants, gathered.winners.values())
+        return write_bundle(target, _complete(contents, gathered), gathered.blobs.get)
+    with open_bundle(target) as bundle:
+        winners = {winner.slot: winner for winner in read_winners(bundle)}
+        gathered.winners = {**gathered.winners, **winners}
+        contents = merged(bundle.contents(), gathered.variants, gathered.winners.values())
+        entries = {(entry.sha256, entry.kind): entry for entry in bundle.blobs}
+
+        def read_stored(ref: BlobRef) -> tuple[str, bytes] | None:
+            entry = entries.get((ref.sha256, ref.kind))
+            if entry is None:
+                return None
+            bundle.read(entry)
+            return entry.codec, bytes(bundle.stored(entry))
+
+        return write_bundle(target, _complete(contents, gathered), gathered.blobs.get, read_stored=read_stored)
+
+
+def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:
+    """With the files that travel beside the kernels."""
+    attachments = {**dict(contents.attachments), **gathered.attachments}
+    attachments.pop(WINNERS, None)
+    if gathered.winners:
+        texts = encode_documents(winner.to_json() for _, winner in sorted(gathered.winners.items()))
+        attachments[WINNERS] = ref = file_ref(texts)
+        gathered.blobs[ref.sha256] = texts
+    # One blob may be the code of a variant and a file of the cache: it is stored once, as what a driver loads.
+    kinds = {ref.sha256: ref for kernel in contents.kernels for ref in kernel.refs}
+    found = {name: kinds.get(ref.sha256, ref) for name, ref in attachments.items()}
+    return replace(contents, attachments=tuple(sorted(found.items())))
+
+
+def merged(
+    contents: BundleContents, recorded: Mapping[str, Sequence[RecordedVariant]], winners: Iterable[Winner]
+) -> BundleContents:
+    """The kernels of a bundle with what was recorded, by fingerprint. Pure."""
+    decided: dict[str, list[Winner]] = {}
+    for winner in winners:
+        decided.setdefault(winner.source, []).append(winner)
+    kernels = {_source_of(kernel): kernel for kernel in contents.kernels}
+    for source, variants in recorded.items():
+        kernels[source] = _merged_kernel(kernels.get(source), variants)
+    tuned = tuple(_with_winners(kernel, decided.get(source, [])) for source, kernel in kernels.items())
+    return replace(contents, kernels=_named(tuned))
+
+
+def _source_of(kernel: BundleKernel) -> str:
+    """The fingerprint of a kernel's source; of a kernel without variants its name, which is no fingerprint."""
+    return kernel.variants[0].artifact.variant.source if kernel.variants else kernel.name
+
+
+def _merged_kernel(kernel: BundleKernel | None, recorded: Sequence[RecordedVariant]) -> BundleKernel:
+    first = recorded[0]
+    if kernel is None:
+        kernel = BundleKernel(first.artifact.variant.kernel, first.signature)
+    own = [one for one in kernel.variants if not one.reason.startswith(RECORDED)]
+    others = {_key(one): one for one in kernel.variants if one.reason.startswith(RECORDED)}
+    for one in recorded:
+        made = BundleVariant(one.artifact, RECORDED + one.reason)
+        others.setdefault(_key(made), made)
+    return replace(kernel, variants=(*own, *(others[key] for key in sorted(others))))
+
+
+def _key(one: BundleVariant) -> str:
+    """Equal for variants that differ in who set a constexpr, and in nothing else."""
+    artifact = one.artifact
+    return _freed(artifact.variant).artifact_key(artifact.compiler)
+
+
+def _freed(variant: Variant) -> Variant:
+    """With every constexpr in the specialization, as it was recorded."""
+    constants = {**dict(variant.config.values), **variant.specialization.constant_values}
+    return replace(
+        variant,
+        specialization=variant.specialization.with_constants(constants),
+        config=Config((), variant.config.options),
+    )
+
+
+def _with_winners(kernel: BundleKernel, winners: Sequence[Winner]) -> BundleKernel:
+    """What tuners decide is a config's; the rest of the constexprs a call's. And dispatch rules of the decisions."""
+    if not winners or not _is_recorded(kernel):
+        return kernel
+    tuned = {name for winner in winners for name, _ in winner.config.values}
+    variants = tuple(replace(one, artifact=_tuned(one.artifact, tuned)) for one in kernel.variants)
+    options = {name for winner in winners for name, _ in winner.config.options}
+    names = _key_names(kernel.signature, variants, winners)
+    groups: dict[bytes, list[BundleVariant]] = {}
+    for one in variants:
+        variant = one.artifact.variant
+        place = [str(variant.target), variant.signature.without_effects().to_json()]
+        groups.setdefault(canonical_json(place), []).append(one)
+    rules = tuple(found for group in groups.values() if (found := _rules(group, names, winners)) is not None)
+    configs = {rules.rules.fallback for rules in rules}
+    marked = tuple(
+        replace(one, basis=Basis.MEASURED) if one.artifact.variant.config in configs else one for one in variants
+    )
+    return replace(
+        kernel, variants=marked, rules=rules, key=names if rules else (), config_names=tuple(sorted(tuned | options))
+    )
+
+
+def _tuned(artifact: Artifact, names: set[str]) -> Artifact:
+    variant = _freed(artifact.variant)
+    constants = variant.specialization.constant_values
+    values = tuple((name, value) for name, value in constants.items() if name in names)
+    rest = {name: value for name, value in constants.items() if name not in names}
+    config = Config(values, variant.config.options)
+    made = replace(variant, specialization=variant.specialization.with_constants(rest), config=config)
+    return replace(artifact, variant=made)
+
+
+def _key_names(signature: Signature, variants: Sequence[BundleVariant], winners: Sequence[Winner]) -> tuple[str, ...]:
+    """The key, where every call passes its arguments as numbers; else none, and the first decision serves all."""
+    found = {winner.names for winner in winners}
+    if len(found) != 1:
+        return ()
+    names = next(iter(found))
+    plain = all(
+        one.artifact.variant.signature[name].kind in _SCALARS
+        for one in variants
+        for name in names
+        if name in signature.names
+    )
+    return names if plain and all(name in signature.names for name in names) else ()
+
+
+def _rules(group: Sequence[BundleVariant], names: tuple[str, ...], winners: Sequence[Winner]) -> BundleRules | None:
+    """The decisions for one target and signature, of the configs that are there."""
+    target, signature, extents = rules_key(group[0].artifact.variant)
+    there = {canonical_json(one.artifact.variant.config.to_json()): one.artifact.variant.config for one in group}
+    table: dict[bytes, tuple[tuple[object, ...], Config]] = {}
+    for winner in winners:
+        config = next((one for one in there.values() if _agrees(one, winner.config)), None)
+        if config is None or winner.target != target:
+            continue
+        bucket = bucket_of(winner.key[: len(names)])
+        table.setdefault(canonical_json([str(bucket)]), (bucket, config))
+    if not table:
+        return None
+    entries = list(table.values())
+    rules = DispatchRules(names, tuple(entries) if names else (), entries[0][1])  # pyright: ignore[reportArgumentType]
+    return BundleRules(target, signature, rules, extents=extents)
+
+
+def _agrees(config: Config, wanted: Config) -> bool:
+    known = config.as_dict()
+    return all(name in known and known[name] == value for name, value in wanted.as_dict().items())
+
+
+def _named(kernels: Sequence[BundleKernel]) -> tuple[BundleKernel, ...]:
+    """Each with a name of its own: of several kernels of one name, those that were recorded get their fingerprint's."""
+    built = {kernel.name for kernel in kernels if not _is_recorded(kernel)}
+    counts: dict[str, int] = {}
+    for kernel in kernels:
+        if _is_recorded(kernel):
+            name = kernel.variants[0].artifact.variant.kernel
+            counts[name] = counts.get(name, 0) + 1
+    found: list[BundleKernel] = []
+    for kernel in kernels:
+        if _is_recorded(kernel):
+            name = kernel.variants[0].artifact.variant.kernel
+            alone = counts[name] == 1 and name not in built
+            kernel = replace(kernel, name=name if alone else f"{name}@{_source_of(kernel)[:12]}")  # noqa: PLW2901
+        found.append(kernel)
+    return tuple(found)
+
+
+def _is_recorded(kernel: BundleKernel) -> bool:
+    return bool(kernel.variants) and all(one.reason.startswith(RECORDED) for one in kernel.variants)
+
+
+def open_folded(path: Path) -> Bundle:
+    """The bundle with everything that was recorded into it. Raises BundleError."""
+    fold_if_needed(path)
+    return open_bundle(path)

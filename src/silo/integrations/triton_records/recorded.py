@@ -1,0 +1,191 @@
+"""What is recorded: variants with the files of Triton's cache that they came as, other such files, and winners."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TypeAlias
+
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.bundle.format import FILE_KIND
+from silo.core.config import Config
+from silo.core.reading import read_list, read_object, read_target, read_text
+from silo.core.signature import Signature
+from silo.core.target import Target
+from silo.core.values import JSON, Value, canonical_json, malformed, value_from_json, value_to_json
+from silo.frozen import frozen
+
+__all__ = [
+    "WINNERS",
+    "CacheFile",
+    "Entry",
+    "RecordedVariant",
+    "Winner",
+    "attachment_name",
+    "cache_place",
+    "entry_from_json",
+    "file_ref",
+]
+
+WINNERS = "triton/winners.jsonl"
+_CACHE = "triton/"
+
+
+def attachment_name(key: str, name: str) -> str:
+    """What a file of Triton's cache is called among a bundle's attachments."""
+    return f"{_CACHE}{key}/{name}"
+
+
+def cache_place(attachment: str) -> tuple[str, str] | None:
+    """The inverse of :func:`attachment_name`; None of any other attachment.
+
+    >>> cache_place(attachment_name("K", "add.cubin")), cache_place(WINNERS)
+    (('K', 'add.cubin'), None)
+    """
+    key, separator, name = attachment.removeprefix(_CACHE).partition("/")
+    return (key, name) if attachment.startswith(_CACHE) and separator and key and name and "/" not in name else None
+
+
+def file_ref(data: bytes, kind: str = FILE_KIND) -> BlobRef:
+    """A blob by its bytes."""
+    return BlobRef(hashlib.sha256(data).hexdigest(), kind, len(data))
+
+
+@frozen
+class RecordedVariant:
+    """One variant that a program used, or the generic one beside it.
+
+    ``signature`` is the source's own, untyped. ``key`` is the folder of Triton's cache whose ``files`` it came as, by
+    name; of these the one that a driver loads is the artifact's blob.
+    """
+
+    artifact: Artifact
+    signature: Signature
+    reason: str
+    key: str
+    files: tuple[tuple[str, BlobRef], ...]
+
+    @property
+    def identity(self) -> str:
+        """Which variant it is: by what Triton itself tells its compiles apart."""
+        return f"variant {self.key}"
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "kind": "variant",
+            "artifact": self.artifact.to_json(),
+            "signature": self.signature.to_json(),
+            "reason": self.reason,
+            "key": self.key,
+            "files": [[name, ref.to_json()] for name, ref in self.files],
+        }
+
+
+@frozen
+class CacheFile:
+    """A file of Triton's cache that belongs to no variant that Silo knows: its key, its name, its bytes' hash."""
+
+    key: str
+    name: str
+    ref: BlobRef
+
+    @property
+    def identity(self) -> str:
+        """Which file it is; another file of this place takes its place."""
+        return f"file {self.key}/{self.name} {self.ref.sha256}"
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {"kind": "file", "key": self.key, "name": self.name, "ref": self.ref.to_json()}
+
+
+@frozen
+class Winner:
+    """What a tuner decided for one of its keys on one kind of device.
+
+    ``source`` is the kernel's fingerprint, ``key`` Triton's own key: values of arguments, of which ``names`` names the
+    first, then dtypes. ``config`` is everything that the config sets.
+    """
+
+    kernel: str
+    source: str
+    target: Target
+    names: tuple[str, ...]
+    key: tuple[Value, ...]
+    config: Config
+
+    @property
+    def slot(self) -> tuple[str, str, str]:
+        """What it is a decision about."""
+        return self.source, str(self.target), canonical_json([value_to_json(value) for value in self.key]).decode()
+
+    @property
+    def identity(self) -> str:
+        """Which decision it is: the first one for a slot holds."""
+        return "winner " + " ".join(self.slot)
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "kind": "winner",
+            "kernel": self.kernel,
+            "source": self.source,
+            "target": str(self.target),
+            "names": list(self.names),
+            "key": [value_to_json(value) for value in self.key],
+            "config": self.config.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Winner:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        names = ("kind", "kernel", "source", "target", "names", "key", "config")
+        members = read_object(data, names, "a winner")
+        return cls(
+            kernel=read_text(members["kernel"], "the kernel of a winner"),
+            source=read_text(members["source"], "the source of a winner"),
+            target=read_target(members["target"], "the target of a winner"),
+            names=tuple(read_text(name, "a name") for name in read_list(members["names"], "the names of a winner")),
+            key=tuple(value_from_json(value) for value in read_list(members["key"], "the key of a winner")),
+            config=Config.from_json(members["config"]),
+        )
+
+
+Entry: TypeAlias = RecordedVariant | CacheFile | Winner
+
+
+def entry_from_json(document: JSON) -> Entry:
+    """What a record of a journal says; ``ValueError`` on anything that is none."""
+    if not isinstance(document, dict):
+        raise malformed("a record", document)
+    match document.get("kind"):
+        case "winner":
+            return Winner.from_json(document)
+        case "file":
+            members = read_object(document, ("kind", "key", "name", "ref"), "a file")
+            return CacheFile(
+                read_text(members["key"], "the key of a file"),
+                read_text(members["name"], "the name of a file"),
+                BlobRef.from_json(members["ref"]),
+            )
+        case "variant":
+            members = read_object(
+                document, ("kind", "artifact", "signature", "reason", "key", "files"), "a recorded variant"
+            )
+            return RecordedVariant(
+                artifact=Artifact.from_json(members["artifact"]),
+                signature=Signature.from_json(members["signature"]),
+                reason=read_text(members["reason"], "the reason of a variant"),
+                key=read_text(members["key"], "the key of a variant"),
+                files=tuple(_file(item) for item in read_list(members["files"], "the files of a variant")),
+            )
+        case _:
+            raise malformed("a record", document)
+
+
+def _file(data: JSON) -> tuple[str, BlobRef]:
+    match read_list(data, "a file of a variant"):
+        case [str(name), ref]:
+            return name, BlobRef.from_json(ref)
+        case _:
+            raise malformed("a file of a variant", data)

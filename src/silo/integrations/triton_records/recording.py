@@ -1,0 +1,169 @@
+"""A recording: what is in the bundle and its journal, and what this process adds. Many processes share one."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from silo.artifacts.artifact import BlobRef
+from silo.bundle.contents import decode_document
+from silo.bundle.reader import Bundle, open_bundle
+from silo.errors import BundleError
+from silo.forks import Mutex
+from silo.integrations.triton_records.journal import Journal, JournalPlace, Record, journal_of
+from silo.integrations.triton_records.recorded import (
+    WINNERS,
+    Entry,
+    RecordedVariant,
+    Winner,
+    cache_place,
+    entry_from_json,
+)
+
+__all__ = ["Recording", "blobs_of", "read_winners"]
+
+_log = logging.getLogger("silo")
+
+
+class Recording:
+    """What is recorded into one bundle. Usable from many threads, and in children made by fork.
+
+    Raises:
+        BundleError: the journal cannot be written, or the bundle that is there is none.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(os.path.realpath(path))
+        self.journal = Journal(journal_of(self.path))
+        self._lock = Mutex()
+        self._place = JournalPlace()
+        self._bundle: tuple[int, int] | None = None
+        self._known: set[str] = set()
+        self._winners: dict[tuple[str, str, str], Winner] = {}
+        with self._lock, self.journal.locked():
+            self._refresh()
+
+    def add(self, entry: Entry, blobs: Mapping[str, bytes]) -> bool:
+        """Keep an entry with its bytes by sha256, durably; False where somebody has recorded it before.
+
+        Raises:
+            BundleError: it cannot be written.
+        """
+        with self._lock:
+            if entry.identity in self._known:
+                return False
+            with self.journal.locked():
+                self._refresh()
+                if entry.identity in self._known:
+                    return False
+                self.journal.append(entry.to_json(), b"".join(blobs[sha256] for sha256 in _hashes(entry)))
+            self._take(entry)
+            return True
+
+    def is_known(self, identity: str) -> bool:
+        """Whether an entry of this identity is recorded, as far as this process has read."""
+        with self._lock:
+            return identity in self._known
+
+    def winner(self, slot: tuple[str, str, str]) -> Winner | None:
+        """What somebody decided for a slot, now."""
+        with self._lock:
+            found = self._winners.get(slot)
+            if found is None:
+                with self.journal.locked():
+                    self._refresh()
+                found = self._winners.get(slot)
+            return found
+
+    def decide(self, winner: Winner) -> Winner:
+        """Keep a decision, unless somebody was first: the one that holds.
+
+        Raises:
+            BundleError: it cannot be written.
+        """
+        self.add(winner, {})
+        with self._lock:
+            return self._winners[winner.slot]
+
+    def _refresh(self) -> None:
+        """Read what others have recorded since. Under both locks."""
+        records, place = self.journal.read(self._place)
+        if place.identity != self._place.identity or self._bundle is None:
+            self._read_bundle()  # the journal that was there lies in the bundle now
+        self._place = place
+        for record in records:
+            entry = _entry(self.journal.path, record)
+            if entry is not None:
+                self._take(entry)
+
+    def _read_bundle(self) -> None:
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            self._bundle = (0, 0)
+            return
+        if (status.st_ino, status.st_mtime_ns) == self._bundle:
+            return
+        with open_bundle(self.path) as bundle:
+            self._known |= {f"variant {place[0]}" for name in bundle.attachments if (place := cache_place(name))}
+            for winner in read_winners(bundle):
+                self._take(winner)
+        self._bundle = (status.st_ino, status.st_mtime_ns)
+
+    def _take(self, entry: Entry) -> None:
+        self._known.add(entry.identity)
+        if isinstance(entry, Winner):
+            self._winners.setdefault(entry.slot, entry)
+
+
+def read_winners(bundle: Bundle) -> list[Winner]:
+    """What tuners decided, as a bundle holds it.
+
+    Raises:
+        BundleError: the document is none.
+    """
+    ref = bundle.attachments.get(WINNERS)
+    if ref is None:
+        return []
+    lines = bundle.blob(ref.sha256).splitlines(keepends=True)
+    try:
+        return [Winner.from_json(decode_document(line)) for line in lines]
+    except ValueError as error:
+        raise BundleError(f"{bundle.name}: the winners are damaged: {error}; record them again") from None
+
+
+def _entry(path: Path, record: Record) -> Entry | None:
+    try:
+        return entry_from_json(record.document)
+    except ValueError as error:
+        _log.warning("%s holds a record that makes no sense, which is passed over: %s", path, error)
+        return None
+
+
+def _refs(entry: Entry) -> list[BlobRef]:
+    """The blobs of an entry, in the order in which a journal has their bytes; each once."""
+    if isinstance(entry, Winner):
+        return []
+    if isinstance(entry, RecordedVariant):
+        refs = [entry.artifact.blob, *entry.artifact.sidecars, *(ref for _, ref in entry.files)]
+    else:
+        refs = [entry.ref]
+    return list({ref.sha256: ref for ref in refs}.values())
+
+
+def _hashes(entry: Entry) -> list[str]:
+    return [ref.sha256 for ref in _refs(entry)]
+
+
+def blobs_of(entry: Entry, data: bytes) -> dict[str, bytes]:
+    """The bytes of an entry by sha256; ``ValueError`` where they are not those that it names."""
+    found: dict[str, bytes] = {}
+    at = 0
+    for ref in _refs(entry):
+        found[ref.sha256] = data[at : at + ref.size]
+        at += ref.size
+    if at != len(data):
+        raise ValueError(f"{len(data)} bytes where {at} are named")
+    return found

@@ -1,0 +1,187 @@
+"""Programs that are recorded and served again, in processes of their own."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from silo.bundle.reader import open_bundle
+from silo.bundle.verify import verify_bundle
+from silo.integrations.triton_records.folding import fold
+from silo.integrations.triton_records.journal import journal_of
+
+pytest.importorskip("triton")
+PROGRAM = Path(__file__).with_name("recorded_program.py")
+
+
+class World:
+    """A folder with a store, a program and caches of Triton's; each run has a new cache unless it is named."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.path = folder / "K.silo"
+        self.caches = 0
+
+    def start(self, mode, *options, program=PROGRAM, cache=None, path=None, **more):
+        self.caches += 1
+        folder = self.folder / (cache or f"cache-{self.caches}")
+        own = {"TRITON_CACHE_DIR": str(folder), "SILO_HOME": str(self.folder / "home"), "SILO_LOG": "info"}
+        command = [sys.executable, str(program), mode, str(path or self.path), *options]
+        return subprocess.Popen(
+            command,
+            env={**os.environ, **own, **more},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.folder,
+        )
+
+    def run(self, mode, *options, fails=False, **more):
+        process = self.start(mode, *options, **more)
+        out, err = process.communicate(timeout=200)
+        assert (process.returncode != 0) == fails, out + err
+        return err if fails else (json.loads(out.splitlines()[-1]), err)
+
+
+@pytest.fixture(name="world", scope="module")
+def recorded_world(tmp_path_factory):
+    """With one bundle that was recorded."""
+    folder = tmp_path_factory.mktemp("world")
+    folder.chmod(0o700)
+    world = World(folder)
+    world.recorded, _ = world.run("record")
+    return world
+
+
+def test_what_was_recorded_is_a_bundle_and_the_journal_is_gone(world):
+    assert not journal_of(world.path).exists()
+    assert verify_bundle(world.path) == ()
+    with open_bundle(world.path) as bundle:
+        assert bundle.kernel_names == ("add", "scale")
+        assumptions = [one.artifact.variant.specialization.assumptions for one in bundle.kernel("add").variants]
+        assert () in assumptions
+        assert any("step equal1" in one for one in assumptions)
+        tuned = bundle.kernel("scale")
+        blocks = {one.artifact.variant.config.as_dict()["BLOCK"] for one in tuned.variants}
+        assert blocks == {*world.recorded["winners"]}
+        assert tuned.key == ("n",)
+
+
+def test_a_frozen_process_compiles_and_measures_nothing(world):
+    found, log = world.run("replay", "other=1")
+    assert found == {"winners": world.recorded["winners"], "compiles": 0}
+    assert "scale uses: " in log  # 777 was never tuned: the nearest decision serves
+
+
+def test_the_program_may_lie_elsewhere(world, tmp_path):
+    moved = tmp_path / "another" / "place" / "program.py"
+    moved.parent.mkdir(parents=True)
+    moved.write_text("# one line more\n" + PROGRAM.read_text())
+    bundle = tmp_path / "moved.silo"
+    shutil.copy(world.path, bundle)
+    found, _ = world.run("replay", "other=1", program=moved, path=bundle)
+    assert found["compiles"] == 0
+
+
+def test_a_changed_kernel_is_an_error_that_says_so_and_without_frozen_a_line(world, tmp_path):
+    changed = tmp_path / "program.py"
+    changed.write_text(PROGRAM.read_text().replace("value += tl.load", "value += 0 + tl.load"))
+    said = world.run("replay", program=changed, fails=True)
+    assert "NoVariantError" in said
+    assert "the kernel add changed since it was recorded" in said
+    found, log = world.run("replay", "open=1", program=changed)
+    assert found["compiles"] == 1
+    assert log.count("add is compiled by Triton") == 1
+
+
+def test_a_damaged_bundle_is_an_error_before_anything_runs(world, tmp_path):
+    data = bytearray(world.path.read_bytes())
+    data[-40] ^= 1
+    damaged = tmp_path / "damaged.silo"
+    damaged.write_bytes(data)
+    assert "BundleFormatError" in world.run("replay", path=damaged, fails=True)
+
+
+def test_a_damaged_blob_is_an_error_and_without_frozen_a_line(world, tmp_path):
+    data = bytearray(world.path.read_bytes())
+    with open_bundle(world.path) as bundle:
+        blobs = {one.artifact.blob for one in bundle.kernel("add").variants}
+        for entry in bundle.blobs:
+            if entry.ref in blobs:
+                data[entry.offset + 20] ^= 1
+    damaged = tmp_path / "damaged.silo"
+    damaged.write_bytes(data)
+    assert "damaged" in world.run("replay", path=damaged, fails=True)
+    found, log = world.run("replay", "open=1", path=damaged)
+    assert found["compiles"] == 1
+    assert "add is compiled by Triton" in log
+
+
+def test_native_code_that_nobody_vouched_for_is_not_loaded(world, tmp_path):
+    tmp_path.chmod(0o700)
+    said = world.run("replay", SILO_HOME=str(tmp_path / "home"), fails=True)
+    assert "TrustError" in said
+    found, _ = world.run("replay", "open=1", SILO_HOME=str(tmp_path / "home"))
+    assert found["compiles"] > 0
+    environment = {**os.environ, "SILO_HOME": str(tmp_path / "home")}
+    subprocess.run([sys.executable, "-m", "silo", "trust", str(world.path)], check=True, env=environment)
+    found, _ = world.run("replay", "other=1", SILO_HOME=str(tmp_path / "home"))
+    assert found["compiles"] == 0
+
+
+def test_a_recording_grows_and_stays_as_it_is_where_nothing_is_new(world, tmp_path):
+    path = tmp_path / "K.silo"
+    shutil.copy(world.path, path)
+    before = path.read_bytes()
+    found, _ = world.run("record", path=path)
+    assert found["winners"] == world.recorded["winners"]  # they were decided before, so nothing is measured
+    with open_bundle(path) as bundle:
+        assert len(bundle.kernel("add").variants) == 2
+    found, _ = world.run("record", "first=1000", path=path)
+    with open_bundle(path) as bundle:
+        assert len(bundle.kernel("add").variants) == 3
+    assert before != path.read_bytes()
+
+
+def test_eight_processes_record_at_once_and_agree(tmp_path):
+    tmp_path.chmod(0o700)
+    world = World(tmp_path)
+    processes = [world.start("record", f"first={1000 + number}") for number in range(8)]
+    found = []
+    for process in processes:
+        out, err = process.communicate(timeout=280)
+        assert process.returncode == 0, out + err
+        found.append(json.loads(out.splitlines()[-1])["winners"])
+    assert found == [found[0]] * 8
+    assert not journal_of(world.path).exists()
+    assert verify_bundle(world.path) == ()
+    served, _ = world.run("replay", "other=1")
+    assert served == {"winners": found[0], "compiles": 0}
+
+
+def test_a_killed_recorder_loses_nothing_that_it_recorded(tmp_path):
+    tmp_path.chmod(0o700)
+    world = World(tmp_path)
+    process = world.start("record", "wait=1")
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=20)
+    assert not world.path.exists()
+    journal = journal_of(world.path)
+    with journal.open("ab") as file:  # and a frame that was torn
+        file.write(journal.read_bytes()[:100])
+    found, _ = world.run("replay", "other=1")
+    assert found["compiles"] == 0
+    assert not journal.exists()
+    assert fold(world.path) is None
+
+
+def test_a_place_that_cannot_be_written_is_an_error(tmp_path):
+    world = World(tmp_path)
+    said = world.run("record", path=tmp_path / "missing" / "K.silo", fails=True)
+    assert "BundleError: nothing can be recorded" in said
