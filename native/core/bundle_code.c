@@ -163,6 +163,8 @@ static int describe(const struct silo_variant *variant, struct silo_function *fu
             function->cpu_chunk = (uint32_t)option->value;
         else if (strcmp(option->name.data, "cpu_threads") == 0)
             function->cpu_threads = (uint32_t)option->value;
+        else if (strcmp(option->name.data, "cpu_work") == 0 && option->value > 0)
+            function->cost = 16 * (uint64_t)(uint32_t)option->value;
     }
     return silo_function_set_block(function, variant->kernel.data, launch->block, error);
 }

@@ -64,6 +64,9 @@ struct silo_cpu_thread {
 /* The calling thread's, or NULL where it never ran a kernel. Safe in a signal handler. */
 struct silo_cpu_thread *silo_cpu_this_thread(void);
 
+/* Its own, made where it has none; NULL: no memory. */
+struct silo_cpu_thread *silo_cpu_make_thread(void);
+
 /* Take chunks until none is left or one failed. */
 void silo_cpu_work_on(struct silo_cpu_job *job);
 

@@ -187,7 +187,8 @@ static bool run_on_team(struct silo_cpu_job *job, int threads) {
     if (atomic_load(&pool.kind) != SILO_CPU_OPENMP || job->wait != NULL || job->launch->holds_lock)
         return false;
     const int most = silo_cpu_team_size();
-    if (most < 1)
+    const struct silo_cpu_thread *own = silo_cpu_make_thread();
+    if (most < 1 || own == NULL || !silo_cpu_team_take(own))
         return false;
     atomic_store(&job->seats, threads - 1);
     if (most == 1)

@@ -36,6 +36,7 @@ static struct {
     _Atomic bool known;
     _Atomic int found; /* enum silo_cpu_runtime */
     _Atomic bool lost;
+    _Atomic(const void *) taken; /* by the thread that this names; NULL: by none */
     pthread_mutex_t looking;
     unsigned long long adds; /* libraries ever loaded, at the last look; under `looking` */
 } team = {.looking = PTHREAD_MUTEX_INITIALIZER};
@@ -135,6 +136,16 @@ int silo_cpu_team_size(void) {
     return atomic_load(&team.known) && !atomic_load(&team.lost) ? team.max_threads() : 0;
 }
 
+bool silo_cpu_team_take(const void *thread) {
+    const void *before = atomic_load_explicit(&team.taken, memory_order_relaxed);
+    return before == thread ||
+           (before == NULL && atomic_compare_exchange_strong(&team.taken, &before, thread));
+}
+
+void silo_cpu_team_drop(const void *thread) {
+    atomic_compare_exchange_strong(&team.taken, &thread, NULL);
+}
+
 static void run_one(int32_t *global, int32_t *bound, void (*body)(void *), void *argument) {
     (void)global, (void)bound;
     body(argument);
@@ -151,5 +162,6 @@ void silo_cpu_team_run(void (*body)(void *), void *argument) {
 
 void silo_cpu_team_lost(void) {
     atomic_store(&team.lost, atomic_load(&team.known));
+    atomic_store(&team.taken, NULL);
     pthread_mutex_init(&team.looking, NULL);
 }

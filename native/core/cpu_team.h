@@ -26,6 +26,11 @@ bool silo_cpu_team_inside(void);
  * that, libgomp would wait for threads that do not exist. */
 int silo_cpu_team_size(void);
 
+/* Whether `thread` may have a team: the first that asks, until it ends. Each thread that has one
+ * has threads of its own in it, which spin for a while when it is done. */
+bool silo_cpu_team_take(const void *thread);
+void silo_cpu_team_drop(const void *thread);
+
 /* Call `body` on each thread of a team of that size, this thread among them; returns when all have.
  * Never on fewer: libgomp ends those threads of a team that the next one has no use for, and would
  * make them again for torch. */

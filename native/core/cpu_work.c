@@ -5,6 +5,7 @@
 #endif
 
 #include "cpu_job.h"
+#include "cpu_team.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -43,6 +44,10 @@ static __attribute__((noinline)) struct silo_cpu_thread *new_thread(void) {
     return this_thread = own;
 }
 
+struct silo_cpu_thread *silo_cpu_make_thread(void) {
+    return this_thread != NULL ? this_thread : new_thread();
+}
+
 /* Owned by the caller; NULL: no memory. */
 static void *new_scratch(uint64_t bytes) {
     void *memory;
@@ -65,6 +70,7 @@ static void thread_free(void *value) {
     free(own->memory);
     own->memory = NULL;
     own->size = 0;
+    silo_cpu_team_drop(own);
     atomic_store(&own->used, false);
 }
 
@@ -102,7 +108,7 @@ run_waiting_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *
 
 void silo_cpu_work_on(struct silo_cpu_job *job) {
     const struct silo_cpu_launch *launch = job->launch;
-    struct silo_cpu_thread *thread = this_thread != NULL ? this_thread : new_thread();
+    struct silo_cpu_thread *thread = silo_cpu_make_thread();
     struct silo_cpu_runner own;
     own.context.fault.bytes = sizeof own.context;
     own.context.fault.claimed = 0;

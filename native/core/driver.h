@@ -38,7 +38,8 @@ struct silo_function {
     uint32_t cpu_together; /* the most programs of a CPU that run at once where they wait */
     const char *name;      /* the kernel's, on a CPU; owned by who owns this */
     _Alignas(8) uint8_t attributes[SILO_MAX_ATTRIBUTES * SILO_ATTRIBUTE_BYTES];
-    /* Nanoseconds one program takes on a CPU, times 16; 0: not run yet. Relaxed atomics; a hint. */
+    /* Nanoseconds one program takes on a CPU, times 16: as launches told, before the first an
+     * estimate; 0: nobody knows. Relaxed atomics; a hint. */
     uint64_t cost;
 };
 

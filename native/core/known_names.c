@@ -1,7 +1,7 @@
 #include "known_names.h"
 
 /* Compile options that launch info has, of Silo's own compilers: silo.shipped.LAUNCH_OPTIONS. */
-static const char *const LAUNCH_OPTIONS[] = {"cpu_chunk", "cpu_threads", NULL};
+static const char *const LAUNCH_OPTIONS[] = {"cpu_chunk", "cpu_threads", "cpu_work", NULL};
 
 /* Kinds of blobs of Silo's own compilers, and the kinds of text that a check compiles:
  * silo.shipped.BLOB_KINDS. A test compares both. */

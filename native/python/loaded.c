@@ -48,34 +48,24 @@ static int set_block(struct silo_function *function, PyObject *kernel, const lon
 }
 
 static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"module",
-                            "entry",
-                            "name",
-                            "block",
-                            "cluster",
-                            "shared_bytes",
-                            "scratch_bytes",
-                            "scratch_align",
-                            "profile_bytes",
-                            "profile_align",
-                            "chunk",
-                            "threads",
-                            "together",
-                            "cooperative",
-                            "pdl",
-                            "counts_blocks",
-                            NULL};
+    static char *names[] = {"module",        "entry",         "name",
+                            "block",         "cluster",       "shared_bytes",
+                            "scratch_bytes", "scratch_align", "profile_bytes",
+                            "profile_align", "chunk",         "threads",
+                            "work",          "together",      "cooperative",
+                            "pdl",           "counts_blocks", NULL};
     PyObject *module, *entry, *name = NULL;
     unsigned long long scratch = 0, profile = 0;
     long long block[3] = {1, 1, 1};
     struct silo_function asked = {
         .cluster = {1, 1, 1}, .scratch_align = 1, .profile_align = 1, .cpu_together = 1024};
     int counts_blocks = 0;
+    unsigned work = 0;
     if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "OU|U$(LLL)(III)IKIKIIIIppp", names, &module, &entry, &name, &block[0],
+            args, keywords, "OU|U$(LLL)(III)IKIKIIIIIppp", names, &module, &entry, &name, &block[0],
             &block[1], &block[2], &asked.cluster[0], &asked.cluster[1], &asked.cluster[2],
             &asked.shared_bytes, &scratch, &asked.scratch_align, &profile, &asked.profile_align,
-            &asked.cpu_chunk, &asked.cpu_threads, &asked.cpu_together, &asked.cooperative,
+            &asked.cpu_chunk, &asked.cpu_threads, &work, &asked.cpu_together, &asked.cooperative,
             &asked.pdl, &counts_blocks))
         return NULL;
     if (Py_TYPE(module) != silo_cpu_module_type && Py_TYPE(module) != silo_gpu_module_type &&
@@ -87,6 +77,7 @@ static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     if (set_block(&asked, name ? name : entry, block) != 0)
         return NULL;
     asked.scratch_bytes = scratch;
+    asked.cost = 16 * (uint64_t)work;
     asked.profile_bytes = profile;
     asked.counts_blocks = (uint32_t)counts_blocks;
     struct silo_loaded *self = (struct silo_loaded *)PyType_GenericAlloc(type, 0);

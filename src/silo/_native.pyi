@@ -96,6 +96,7 @@ class LoadedKernel:
         profile_align: int = 1,
         chunk: int = 0,
         threads: int = 0,
+        work: int = 0,
         together: int = 1024,
         cooperative: bool = False,
         pdl: bool = False,

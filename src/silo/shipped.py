@@ -57,8 +57,9 @@ OPTIONS: tuple[str, ...] = (
     "cpu_dot_units",
     "cpu_dot_vectors",
     "cpu_threads",
+    "cpu_work",
 )
-LAUNCH_OPTIONS: tuple[str, ...] = ("cpu_chunk", "cpu_threads")
+LAUNCH_OPTIONS: tuple[str, ...] = ("cpu_chunk", "cpu_threads", "cpu_work")
 
 # Kinds of blobs: whether they run on the host when loaded, and whether they are the text that a check compiles.
 BLOB_KINDS: dict[str, tuple[bool, bool]] = {

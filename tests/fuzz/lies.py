@@ -58,6 +58,7 @@ _LIES: dict[str, tuple[Any, ...]] = {
     "profile_bytes": _SIZES,
     "cpu_chunk": _SIZES,
     "cpu_threads": _SIZES,
+    "cpu_work": _SIZES,
     "threads": _SIZES,
     "cooperative": (True, False, 1),
     "layout": ([], [["x", "ptr"]], [["n", "i32"]] * 4, [["x", "ptr"]] * 70),

@@ -148,6 +148,7 @@ def _launch(manifest: Any, random: Random) -> None:
             ("block", ([16, 8, 1], [128, 1, 1], [1, 1, 128], [0, 0, 0], [1 << 31, 1, 1], [3, 3, 3], None)),
             ("cpu_chunk", (0, 1, top - 1, top, True, None)),
             ("cpu_threads", (5, -1, 1 << 64)),
+            ("cpu_work", (0, 1 << 30, -1, 1 << 64)),
             ("num_stages", (1,)),
             ("entry", ("", " ", "\xad", "a" * 2000, 5)),
             ("tensor_maps", ([], None, {}, 0)),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from silo.backends.cpu.analysis.supported import check_supported, unsupported_operations
+from silo.backends.cpu.analysis.work import program_nanoseconds
 from silo.backends.cpu.build import build, compile_flags, llvm_of
 from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
 from silo.backends.cpu.declaration import CPU
@@ -246,6 +247,7 @@ def emit_job(job: CompileJob, toolchain: CCompiler) -> EmittedJob:
     for operation, line in zip(_asserts(module), lines, strict=False):
         operation.location = line
     entry = entry_name(job.kernel, job.key(code_identity(level, toolchain)))
+    work = options.work or program_nanoseconds(module)  # before the module is rewritten
     emitted = emit_c(module, options, entry)
     launch = LaunchInfo(
         entry=emitted.entry,
@@ -258,6 +260,7 @@ def emit_job(job: CompileJob, toolchain: CCompiler) -> EmittedJob:
         options=(
             ("cpu_chunk", options.chunk or (1 if "wait" in emitted.uses else 0)),
             ("cpu_threads", options.threads),
+            ("cpu_work", work),
         ),
     )
     flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses)

@@ -44,6 +44,14 @@ CPU = CompilerDeclaration(
         Option(
             "cpu_threads", int, 0, "the most threads that share a launch; 0 for all", allowed=range(1025), launch=True
         ),
+        Option(
+            "cpu_work",
+            int,
+            0,
+            "nanoseconds that a program takes, until launches have told; 0 for an estimate",
+            allowed=range((1 << 30) + 1),
+            launch=True,
+        ),
         # Of Triton's options those that mean something here; the others change nothing.
         Option("launch_cooperative_grid", bool, meaning="all programs run at once, and may wait", default=False),
         Option("enable_fp_fusion", bool, meaning="multiply and add may be rounded once", default=True, arithmetic=True),

@@ -124,6 +124,7 @@ def load_entry(module: CpuModule, launch: LaunchInfo, name: str) -> LoadedKernel
         scratch_bytes=launch.scratch_bytes,
         chunk=launch.option("cpu_chunk"),
         threads=launch.option("cpu_threads"),
+        work=launch.option("cpu_work"),
         together=settings().programs_at_once,
         cooperative=launch.cooperative,
     )

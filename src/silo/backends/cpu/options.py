@@ -19,6 +19,7 @@ _MEMBERS = {
     "cpu_dot_units": "dot_units",
     "cpu_dot_vectors": "dot_vectors",
     "cpu_threads": "threads",
+    "cpu_work": "work",
 }
 
 
@@ -31,7 +32,8 @@ class CpuOptions:
     use where the CPU turns out to have it: 0 the instructions of the level alone, 1 also vector instructions beyond it
     (AVX512-BF16, VNNI), 2 also matrix tiles (AMX). ``dot_rows`` and ``dot_vectors`` are the block of a dot's sums that
     stays in registers: rows (1 to 16) and vectors a row (1 to 4); 0 leaves the choice to the compiler.
-    ``chunk``, ``threads`` and ``cooperative`` (programs wait for each other, so all run at once) go to the launch info.
+    ``chunk``, ``threads``, ``work`` and ``cooperative`` (programs wait for each other, so all run at once) go to the
+    launch info.
     """
 
     mode: Literal["optimized", "reference"] = "optimized"
@@ -42,6 +44,7 @@ class CpuOptions:
     dot_vectors: int = 0
     chunk: int = 0
     threads: int = 0
+    work: int = 0
     cooperative: bool = False
 
     @classmethod

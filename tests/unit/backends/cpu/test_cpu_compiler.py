@@ -121,12 +121,12 @@ def test_options_of_gpus_do_not_change_the_job(source, job):
 
 
 def test_options_of_cpus_reach_the_code_and_the_launch(source, job):
-    config = Config.of(cpu_dot_rows=4, cpu_chunk=3, cpu_threads=2)
+    config = Config.of(cpu_dot_rows=4, cpu_chunk=3, cpu_threads=2, cpu_work=77)
     chosen = CpuCompiler().lower(source, variant(config=config)).job
     assert chosen != job
     assert chosen.text == job.text
     launch = CpuCompiler().compile(chosen).launch
-    assert launch.options == (("cpu_chunk", 3), ("cpu_threads", 2))
+    assert launch.options == (("cpu_chunk", 3), ("cpu_threads", 2), ("cpu_work", 77))
     assert LaunchInfo.from_json(launch.to_json()) == launch
 
 

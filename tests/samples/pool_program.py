@@ -1,0 +1,200 @@
+"""Launches on the CPU under stress: forks, many Python threads, parallel regions of OpenMP, one core.
+
+``native/test_pool_stress.py`` runs it: ``pool_program.py WHAT [RUNTIME]``, RUNTIME an OpenMP library to load first.
+"""
+
+import ctypes
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+import launch_kernels as kernels
+from silo.launch import native
+from silo.launch.resources import cpu_threads, threads
+from silo.launch.runtime import make_launcher
+
+PROGRAMS = 400
+CHILD_S = 60
+
+
+def launcher(entry, *names, layout=((0, "ptr", True),)):
+    asked = kernels.Asked(entry, layout)
+    return make_launcher(entry, kernels.any_parameters(*names or ("out",)), on_miss=asked)
+
+
+def heavy():
+    """A launch that is worth all threads, with a check that each program ran once."""
+    launch = launcher("turn", "out", "turns", layout=((0, "ptr", True), (1, "i32", False)))
+
+    def run():
+        out = np.zeros(8, np.int64)
+        launch[(PROGRAMS,)](out, 2000)
+        assert out.sum() == PROGRAMS, out
+
+    return run
+
+
+def tasks():
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def in_child(body):
+    """Run ``body`` in a child made by fork, which must end well and soon."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            body()
+            code = 0
+        finally:
+            os._exit(code)
+    deadline = time.monotonic() + CHILD_S
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            assert os.waitstatus_to_exitcode(status) == 0
+            return
+        time.sleep(0.005)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    raise AssertionError("the child hangs")
+
+
+def fork(library):
+    """Children of a process whose threads, and OpenMP's, exist; also children of children, and of busy parents."""
+    run = heavy()
+    run()
+    if library is not None:
+        region(library, lambda: None)
+
+    def child():
+        for _ in range(20):
+            run()
+        in_child(run)
+
+    for _ in range(5):
+        in_child(child)
+        run()
+    stop = threading.Event()
+
+    def body():
+        while not stop.is_set():
+            run()
+
+    others = [threading.Thread(target=body) for _ in range(3)]
+    for other in others:
+        other.start()
+    try:
+        for _ in range(10):
+            in_child(run)
+    finally:
+        stop.set()
+        for other in others:
+            other.join()
+
+
+def crowd(_library):
+    """32 Python threads launch at once: each program runs once, and only one of them has a team or the pool."""
+    run = heavy()
+    run()
+    before, seen, wrong = tasks(), [], []
+    barrier = threading.Barrier(32)
+
+    def body():
+        try:
+            barrier.wait()
+            for _ in range(30):
+                run()
+                seen.append(tasks())
+        except BaseException as error:  # a thread's error would be lost
+            wrong.append(error)
+            raise
+
+    started = [threading.Thread(target=body) for _ in range(32)]
+    for one in started:
+        one.start()
+    for one in started:
+        one.join()
+    assert not wrong
+    # The pool's threads and one team's, whoever launched first.
+    assert max(seen) <= before + 32 + cpu_threads(), (before, max(seen))
+
+
+def region(library, body):
+    """Call ``body`` on each thread of a team of four."""
+    library.GOMP_parallel(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: body()), None, 4, 0)
+
+
+def nested(library):
+    """Each thread of a parallel region launches: the launch stays on that thread."""
+    run, launch = heavy(), launcher("threads")
+    wrong, used = [], []
+
+    def body():
+        out = np.zeros(4, np.uint64)
+        launch[(4,)](out)
+        used.append(len(set(out)))
+        try:
+            run()
+        except AssertionError as error:
+            wrong.append(error)
+
+    run()
+    for _ in range(5):
+        region(library, body)
+        run()
+    assert not wrong
+    assert used == [1] * 20, used
+
+
+def one_core(_library):
+    """More threads than the one core that is left: launches end, and nobody spins on it."""
+    run = heavy()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    for count in (1, 4, 16):
+        with threads(count):
+            assert count == 1 or native.cpu_state()["spin"] == 0
+            begin = time.process_time()
+            for _ in range(30):
+                run()
+            time.sleep(0.05)
+            spent = time.process_time()
+            time.sleep(0.2)
+            assert time.process_time() - spent < 0.1, "idle threads take time"
+            assert time.process_time() - begin < 60
+
+
+def sizes(_library):
+    """The number of threads changes all the time while three threads launch."""
+    run, stop = heavy(), threading.Event()
+    wrong = []
+
+    def body():
+        try:
+            while not stop.is_set():
+                run()
+        except BaseException as error:
+            wrong.append(error)
+            raise
+
+    started = [threading.Thread(target=body) for _ in range(3)]
+    for one in started:
+        one.start()
+    for turn in range(200):
+        native.cpu_threads(1 + turn * 7 % 20)
+        native.cpu_spin(turn % 3 * 30)
+        native.cpu_use_pool(("own", "auto", "openmp")[turn % 3])
+    stop.set()
+    for one in started:
+        one.join()
+    assert not wrong
+
+
+if __name__ == "__main__":
+    loaded = ctypes.CDLL(sys.argv[2]) if len(sys.argv) > 2 else None
+    cpu_threads(4)
+    {"fork": fork, "crowd": crowd, "nested": nested, "one_core": one_core, "sizes": sizes}[sys.argv[1]](loaded)
