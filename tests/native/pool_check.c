@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PROGRAMS = 500, LAUNCHERS = 3, TURNS = 200 };
+enum { PROGRAMS = 500, LAUNCHERS = 3, TURNS = 200, CROWD = 32, CROWD_TURNS = 40 };
 
 static int32_t mark(void *const *params, const uint32_t grid[3], uint64_t begin, uint64_t end,
                     void *scratch, void *context) {
@@ -45,6 +45,60 @@ static int32_t fail_or_wait(void *const *params, const uint32_t grid[3], uint64_
     }
     for (;;)
         own->wait(context);
+}
+
+/* A kernel that is launched again and again: what its programs took decides about the threads. */
+static void *one_of_crowd(void *argument) {
+    uint64_t *cost = argument;
+    for (int turn = 0; turn < CROWD_TURNS; turn++) {
+        uint8_t out[PROGRAMS];
+        memset(out, 0, sizeof out);
+        void *params[1] = {out};
+        const uint32_t grid[3] = {PROGRAMS, 1, 1};
+        const struct silo_cpu_launch launch = {
+            .entry = mark,
+            .name = "crowd",
+            .params = params,
+            .grid = grid,
+            .total = PROGRAMS,
+            .scratch_bytes = 8,
+        };
+        if (turn % 8 == 0) /* programs of a microsecond each, it is thought */
+            __atomic_store_n(cost, 16000, __ATOMIC_RELAXED);
+        if (silo_cpu_run(&launch, cost) != 0)
+            return "error";
+        for (int p = 0; p < PROGRAMS; p++)
+            if (out[p] != 1)
+                return "a program did not run once";
+    }
+    return NULL;
+}
+
+/* Threads that spin, threads that sleep at once, and both in turn. */
+static const char *crowd(void) {
+    for (int spin = 0; spin < 3; spin++) {
+        pthread_t threads[CROWD];
+        uint64_t cost = 0;
+        const char *said = NULL;
+        silo_cpu_set_threads(4);
+        silo_cpu_set_spin(spin == 0 ? 0 : 100);
+        for (int i = 0; i < CROWD; i++)
+            if (pthread_create(&threads[i], NULL, one_of_crowd, &cost) != 0)
+                return "no thread";
+        for (int i = 0; spin == 2 && i < 50; i++) {
+            silo_cpu_set_spin(i % 2 * 100);
+            silo_cpu_use_pool(i % 2 ? SILO_CPU_AUTO : SILO_CPU_OWN);
+        }
+        for (int i = 0; i < CROWD; i++) {
+            void *one;
+            pthread_join(threads[i], &one);
+            if (one != NULL)
+                said = one;
+        }
+        if (said != NULL)
+            return said;
+    }
+    return NULL;
 }
 
 static bool give_up(void) {
@@ -125,6 +179,11 @@ int main(void) {
             printf("%s\n", (const char *)said);
             return 1;
         }
+    }
+    const char *crowded = crowd();
+    if (crowded != NULL) {
+        printf("%s\n", crowded);
+        return 1;
     }
     silo_cpu_python.interrupted = give_up;
     silo_cpu_python.main = pthread_self();

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+from ctypes.util import find_library
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,14 @@ def test_a_kernel_that_faults_says_which_and_dies_of_it(store, programs, wrong, 
         r"run with SILO_CHECK=1, or silo.check, to find the access\n",
         said,
     )
+
+
+@pytest.mark.skipif(find_library("gomp") is None, reason="needs libgomp")
+def test_a_kernel_that_faults_on_a_thread_of_openmp_says_which(store):
+    variables = {"SILO_POOL": "openmp", "SILO_THREADS": "4", "OMP_NUM_THREADS": "4", "LD_PRELOAD": find_library("gomp")}
+    code, said = run(store, "fault", "64", "42", **variables)
+    assert code == -signal.SIGSEGV
+    assert said.startswith("silo: SIGSEGV in kernel stray, program (2, 10, 0)")
 
 
 def test_who_had_the_signal_before_has_it_after(store):

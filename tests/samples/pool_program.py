@@ -11,8 +11,11 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import launch_kernels as kernels
+from silo.core.signature import Signature
+from silo.errors import LaunchError
 from silo.launch import native
 from silo.launch.resources import cpu_threads, threads
 from silo.launch.runtime import make_launcher
@@ -194,7 +197,23 @@ def sizes(_library):
     assert not wrong
 
 
+def errors(_library):
+    """A program that fails, on whichever thread, ends the launch with its words; the next launch is whole."""
+    run = heavy()
+    says = make_launcher("says", Signature(()), on_miss=kernels.Asked("fail_with_text"))
+    fails = make_launcher("fails", Signature(()), on_miss=kernels.Asked("all_fail"))
+    for _ in range(30):
+        with pytest.raises(LaunchError, match="program 3 divides by zero"):
+            says[(PROGRAMS,)]()
+        with pytest.raises(LaunchError) as raised:
+            fails[(PROGRAMS,)]()
+        assert len(set(str(raised.value).removeprefix("fails: ").partition(" ")[0])) == 1
+        run()
+
+
+WHAT = {"fork": fork, "crowd": crowd, "nested": nested, "one_core": one_core, "sizes": sizes, "errors": errors}
+
 if __name__ == "__main__":
     loaded = ctypes.CDLL(sys.argv[2]) if len(sys.argv) > 2 else None
     cpu_threads(4)
-    {"fork": fork, "crowd": crowd, "nested": nested, "one_core": one_core, "sizes": sizes}[sys.argv[1]](loaded)
+    WHAT[sys.argv[1]](loaded)
