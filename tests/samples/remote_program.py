@@ -1,5 +1,7 @@
 """A machine with a store of its own: tunes a kernel file, calls a kernel, and prints what that took."""
 
+# pyright: reportAttributeAccessIssue=false
+
 import json
 import sys
 from pathlib import Path

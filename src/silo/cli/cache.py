@@ -1,4 +1,4 @@
-"""``silo cache``: what the store holds, making it smaller, results in and out."""
+"""``silo cache``: what the store holds, making it smaller, results in and out, and a store that machines share."""
 
 from __future__ import annotations
 
@@ -116,3 +116,50 @@ def export(
         return
     cells = [[row.path, row.study, str(row.trials)] for row in rows]
     console().print(table("exported", ["file", "study", "trials"], cells, right=["trials"]))
+
+
+@app.command(cls=Command)
+def push(*, json: Json = False) -> None:
+    """Send what the store holds to the remote store (SILO_REMOTE): code, and trials."""
+    from silo.api.commands.cache import push_store  # noqa: PLC0415
+
+    rows = push_store()
+    if json:
+        print_json([asdict(row) for row in rows])
+        return
+    cells = [[row.part, str(row.copied), str(row.there), str(row.left)] for row in rows]
+    columns = ["part", "sent", "there before", "not for others"]
+    console().print(table("sent", columns, cells, right=columns[1:]))
+
+
+@app.command(cls=Command)
+def pull(*, json: Json = False) -> None:
+    """Take what the remote store (SILO_REMOTE) holds into the store: code, and trials."""
+    from silo.api.commands.cache import pull_store  # noqa: PLC0415
+
+    rows = pull_store()
+    if json:
+        print_json([asdict(row) for row in rows])
+        return
+    cells = [[row.part, str(row.copied), str(row.there), str(row.left)] for row in rows]
+    columns = ["part", "fetched", "here before", "not used here"]
+    console().print(table("fetched", columns, cells, right=columns[1:]))
+
+
+@app.command(cls=Command)
+def check(*, json: Json = False) -> None:
+    """Look at every object of the remote store (SILO_REMOTE). Exit code 1 if one is not what its name says."""
+    from silo.api.commands.cache import check_remote_store  # noqa: PLC0415
+
+    rows = check_remote_store()
+    if json:
+        print_json([asdict(row) for row in rows])
+    else:
+        cells = [[row.part, str(row.objects), str(len(row.bad)), "yes" if row.whole else "no"] for row in rows]
+        columns = ["part", "objects", "bad", "all listed"]
+        console().print(table("checked", columns, cells, right=columns[1:3]))
+        for row in rows:
+            for name, reason in row.bad[:20]:
+                say(one_line(f"{name}: {reason}"))
+    if any(row.bad for row in rows):
+        raise typer.Exit(ExitCode.FAILED)

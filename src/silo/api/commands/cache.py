@@ -1,16 +1,22 @@
-"""``silo cache``: the size of the store, pruning, clearing."""
+"""``silo cache``: the size of the store, pruning, clearing; copies to and from the remote store."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from silo.api.machine.session import remote_link, session
 from silo.core.decisions import Rejected
 from silo.errors import StoreError
 from silo.settings import settings
 from silo.store import usage as store
 from silo.store.store import privacy_of
 
-__all__ = ["clear_store", "prune_store", "store_usage"]
+if TYPE_CHECKING:
+    from silo.store.remote.copying import Checked, Copied
+    from silo.store.remote.link import Link
+
+__all__ = ["check_remote_store", "clear_store", "prune_store", "pull_store", "push_store", "store_usage"]
 
 
 def _own_folder() -> Path:
@@ -48,3 +54,42 @@ def clear_store() -> int:
         return store.clear(_own_folder())
     except OSError as error:
         raise StoreError(f"the store {settings().store_folder} cannot be cleared: {error}") from error
+
+
+def push_store() -> list[Copied]:
+    """Send what the store holds and the remote store does not, part by part.
+
+    Raises:
+        RemoteError: it cannot be reached, or takes nothing.
+        StoreError: there is no remote store.
+    """
+    from silo.store.remote import copying  # noqa: PLC0415  # few have a remote store
+
+    link = _remote()
+    if settings().remote_mode != "write":
+        raise StoreError("SILO_REMOTE_MODE=read says that nothing is sent; set it to write to push")
+    return copying.push(_own_folder(), link)
+
+
+def pull_store() -> list[Copied]:
+    """Take in what the remote store holds and this one does not, part by part; see :func:`push_store`."""
+    from silo.store.remote import copying  # noqa: PLC0415
+    from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
+
+    link, store = _remote(), session().store
+    assert isinstance(store.records, SharedRecords)
+    return copying.pull(_own_folder(), store.artifacts, store.records, link)
+
+
+def check_remote_store() -> list[Checked]:
+    """Look at every object of the remote store, part by part; see :func:`push_store`."""
+    from silo.store.remote import copying  # noqa: PLC0415
+
+    return copying.check_remote(_remote())
+
+
+def _remote() -> Link:
+    link = remote_link(settings())
+    if link is None:
+        raise StoreError("there is no remote store; name one with SILO_REMOTE (file:/mnt/share/silo)")
+    return link

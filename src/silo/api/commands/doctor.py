@@ -11,7 +11,7 @@ from silo.core.decisions import Rejected
 from silo.core.findings import Finding
 from silo.core.protocols import Device
 from silo.core.target import Target
-from silo.errors import SiloError
+from silo.errors import RemoteError, SiloError
 from silo.settings import settings, unknown_in_environment
 from silo.sources.kinds import broken_kinds, kinds
 from silo.sources.source_kind import NeedsCompilers, NeedsPackages
@@ -38,6 +38,7 @@ def examine() -> list[Finding]:
         *(_library(name, why) for name, why in _LIBRARIES),
         *(finding for kind in kinds().values() if isinstance(kind, NeedsCompilers) for finding in kind.findings()),
         _store(),
+        *_remote(),
         *_strange_settings(),
     ]
 
@@ -154,6 +155,23 @@ def _store() -> Finding:
             "store", "optional", f"{root} cannot be written", "results are not kept; set SILO_HOME to another folder"
         )
     return Finding("store", "ok", str(root))
+
+
+def _remote() -> list[Finding]:
+    """The remote store, which is asked one question."""
+    if settings().remote is None:
+        return []
+    from silo.store.remote.link import Link  # noqa: PLC0415  # few have one
+    from silo.store.remote.place import Place  # noqa: PLC0415
+
+    place = Place.parse(settings().remote or "")
+    try:
+        latency_s = Link(place, writes=False).latency_s()
+    except RemoteError as error:
+        return [Finding("remote store", "missing", f"{place.name}: {error}", "until then everything is made here")]
+    mode = "read and written" if settings().remote_mode == "write" else "only read"
+    plain = "" if place.scheme not in ("http", "redis") else ", not encrypted"
+    return [Finding("remote store", "ok", f"{place.name}: {latency_s * 1000:.1f} ms a question, {mode}{plain}")]
 
 
 def _writable(folder: object) -> bool:

@@ -44,6 +44,8 @@ class FolderObjects:
             self._check_root()
             return None
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise RemoteError(f"{path} is a link", kind="lie") from error
             raise _fault(error, path) from error
         try:
             found = os.fstat(descriptor)
@@ -86,21 +88,26 @@ class FolderObjects:
     def list(self, folder: str, deadline: float) -> Iterator[list[str]]:
         """See :class:`silo.store.remote.objects.Objects`."""
         del deadline
-        path = self._root / folder
-        try:
-            with os.scandir(path) as entries:
-                page: list[str] = []
-                for entry in entries:
-                    if not entry.name.startswith("."):
-                        page.append(entry.name)
-                    if len(page) == _PAGE:
-                        yield page
-                        page = []
-                yield page
-        except _ABSENT:
-            self._check_root()
-        except OSError as error:
-            raise _fault(error, path) from error
+        waiting = [self._root / folder]
+        skipped = len(str(waiting[0])) + 1
+        while waiting:
+            path = waiting.pop()
+            try:
+                with os.scandir(path) as entries:
+                    page: list[str] = []
+                    for entry in entries:
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(path / entry.name)
+                        elif not entry.name.startswith("."):
+                            page.append(entry.path[skipped:])
+                        if len(page) == _PAGE:
+                            yield page
+                            page = []
+                    yield page
+            except _ABSENT:
+                self._check_root()
+            except OSError as error:
+                raise _fault(error, path) from error
 
     def _check_root(self) -> None:
         if not self._root.is_dir():

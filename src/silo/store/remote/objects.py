@@ -63,7 +63,7 @@ class Objects(Protocol):
         ...
 
     def list(self, folder: str, deadline: float) -> Iterator[list[str]]:
-        """The names of the objects and folders right in a folder (``records/KEY``), page by page, as they arrive."""
+        """The names of all objects below a folder (``records/KEY``), from there on, page by page as they arrive."""
         ...
 
 

@@ -1,0 +1,230 @@
+"""Copying between a store and its remote store as a whole, and a look at everything that lies there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from silo.artifacts.artifact import Artifact
+from silo.core.values import JSON
+from silo.errors import RemoteError, SiloError
+from silo.frozen import frozen
+from silo.store.artifacts import Artifacts, Outcome
+from silo.store.blobs import DiskBlobs
+from silo.store.entries import DiskEntries
+from silo.store.framing import decode_line, encode_line
+from silo.store.notices import Notices
+from silo.store.records import DiskRecords
+from silo.store.remote.link import Link
+from silo.store.remote.objects import MOST_BLOB_BYTES, MOST_LINE_BYTES, blob_name, entry_name, record_name
+from silo.store.remote.shared_records import SharedRecords, digest_of, line_of, verified_line
+
+__all__ = ["Checked", "Copied", "check_remote", "pull", "push"]
+
+_SMALL, _LARGE = 256, 16  # objects at one time, by what they may hold
+
+T = TypeVar("T")
+
+
+@frozen
+class Copied:
+    """What became of a part of a store: objects that were copied, were there, or are not for the other side."""
+
+    part: str
+    copied: int = 0
+    there: int = 0
+    left: int = 0
+
+
+@frozen
+class Checked:
+    """What lies in a part of a remote store: how many objects, and which of them are not what their names say."""
+
+    part: str
+    objects: int
+    bad: tuple[tuple[str, str], ...]
+    whole: bool
+
+
+def push(root: Path, link: Link) -> list[Copied]:
+    """Send what lies in the store at ``root`` and not in the remote one. ``RemoteError`` where it takes nothing."""
+    return [_push_part(root, link, part) for part in _parts_of(link)]
+
+
+def _push_part(root: Path, link: Link, part: str) -> Copied:
+    there = _names(link, part)
+    copied = known = left = 0
+    objects = _own_objects(root, part)
+    for batch in _batches(objects, _LARGE if part == "blobs" else _SMALL):
+        new = [(name, data) for name, data in batch if data is not None and name not in there]
+        left += sum(data is None for _, data in batch)
+        known += len(batch) - len(new) - sum(data is None for _, data in batch)
+        if not link.sends:
+            raise RemoteError(link.off or f"the remote store {link.place.name} takes nothing", kind="refused")
+        taken = link.put_each(new)
+        if taken < len(new):
+            reason = link.off or "it refuses to take them, or took too long"
+            raise RemoteError(f"{copied + taken} objects of {part} were sent, and no more: {reason}", kind="fault")
+        copied += taken
+    return Copied(part, copied, known, left)
+
+
+def pull(root: Path, artifacts: Artifacts, records: SharedRecords, link: Link) -> list[Copied]:
+    """Take in what lies in the remote store and may be used here; native code of a store that nobody trusts is left."""
+    found: list[Copied] = []
+    for part in _parts_of(link):
+        if part == "records":
+            found.append(_pull_records(records, link))
+        elif part != "blobs":  # which come with what refers to them
+            found.append(_pull_entries(root, artifacts, link, part))
+    return found
+
+
+def _pull_records(kept: SharedRecords, link: Link) -> Copied:
+    keys: dict[str, list[str]] = {}
+    for name in _names(link, "records"):
+        _, key, digest = name.split("/", 2) if name.count("/") == 2 else ("", "", "")
+        if key:
+            keys.setdefault(key, []).append(digest)
+    copied = known = 0
+    for key, digests in sorted(keys.items()):
+        here = {digest_of(line_of(key, record)) for record in kept.read(key)}
+        missing = [record_name(key, digest) for digest in sorted(set(digests) - here) if len(digest) == 64]
+        known += len(digests) - len(missing)
+        for names in _batches(iter(missing), _SMALL):
+            records: list[JSON] = []
+            for name, line in link.get_each(names, MOST_LINE_BYTES).items():
+                try:
+                    records.append(verified_line(key, name.rpartition("/")[2], line))
+                except ValueError as error:
+                    link.lie(name, str(error))
+            kept.extend(key, records)
+            copied += len(records)
+            _still_there(link)
+    return Copied("records", copied, known, sum(map(len, keys.values())) - copied - known)
+
+
+def _pull_entries(root: Path, artifacts: Artifacts, link: Link, part: str) -> Copied:
+    keys = sorted(name.rpartition("/")[2].removesuffix(".json") for name in _names(link, part))
+    keys = [key for key in keys if len(key) == 64]
+    own = DiskEntries(root, part, Notices())
+    copied = known = left = 0
+    for batch in _batches(iter(keys), _SMALL):
+        new = [key for key in batch if own.get(key) is None]
+        known += len(batch) - len(new)
+        if part == "artifacts":
+            artifacts.expect(new)
+        for key in new:
+            one = artifacts.get(key) if part == "artifacts" else artifacts.outcome(key)
+            copied, left = copied + (one is not None), left + (one is None)
+        _still_there(link)
+    return Copied(part, copied, known, left)
+
+
+def check_remote(link: Link) -> list[Checked]:
+    """Look at every object of the remote store; nothing is kept or changed."""
+    return [_check_part(link, part) for part in _parts_of(link)]
+
+
+def _check_part(link: Link, part: str) -> Checked:
+    listing = link.list(part)
+    _still_there(link)
+    bad: list[tuple[str, str]] = []
+    most, size = (MOST_BLOB_BYTES, _LARGE) if part == "blobs" else (MOST_LINE_BYTES, _SMALL)
+    for names in _batches((f"{part}/{name}" for name in listing.names), size):
+        found = link.get_each(names, most)
+        _still_there(link)
+        for name in names:
+            reason = "it cannot be read, or is too large" if name not in found else _problem(part, name, found[name])
+            if reason:
+                bad.append((name, reason))
+    return Checked(part, len(listing.names), tuple(bad), listing.whole)
+
+
+def _problem(part: str, name: str, data: bytes) -> str:
+    """What is wrong with an object; "" where nothing is."""
+    last = name.rpartition("/")[2]
+    try:
+        if part == "blobs":
+            right = blob_name(last) == name and hashlib.sha256(data).hexdigest() == last
+            return "" if right else "its sha256 differs"
+        if part == "records":
+            key = name.split("/")[1]
+            verified_line(key, last, data)
+            return "" if record_name(key, last) == name else "its name is not a record's"
+        key = last.removesuffix(".json")
+        document = decode_line(f"{part}/{key}", data.removesuffix(b"\n"))
+        if entry_name(part, key) != name or not isinstance(document, dict):
+            return "its name is not an entry's"
+        read = Artifact.from_json if part == "artifacts" else Outcome.from_json
+        read(document["value"])
+    except (ValueError, KeyError, TypeError, AttributeError, SiloError) as error:
+        return str(error)
+    return ""
+
+
+def _own_objects(root: Path, part: str) -> Iterator[tuple[str, bytes | None]]:
+    """The objects of a part of the store at ``root``; no bytes where they stay here."""
+    notices = Notices()
+    if part == "blobs":
+        blobs = DiskBlobs(root, notices)
+        for sha256 in _stems(root / part, ""):
+            data = blobs.get(sha256)
+            yield blob_name(sha256), data if data is not None and len(data) <= MOST_BLOB_BYTES else None
+    elif part == "records":
+        records = DiskRecords(root / part, notices)
+        for key in records.keys():  # noqa: SIM118  # it is no mapping
+            for record in records.read(key):
+                line = line_of(key, record)
+                yield record_name(key, digest_of(line)), line if len(line) <= MOST_LINE_BYTES else None
+    else:
+        entries = DiskEntries(root, part, notices)
+        for key in _stems(root / part, ".json"):
+            document = entries.get(key)
+            line = encode_line(f"{part}/{key}", document)
+            travels = document is not None and len(line) <= MOST_LINE_BYTES and not _stays(part, document)
+            yield entry_name(part, key), line if travels else None
+
+
+def _stays(part: str, document: JSON) -> bool:
+    """Whether it is the artifact of native code, which no other machine takes: it takes the job's outcome."""
+    if part != "artifacts" or not isinstance(document, dict):
+        return False
+    try:
+        return Artifact.from_json(document["value"]).runs_on_host
+    except (ValueError, KeyError, TypeError, SiloError):
+        return True
+
+
+def _stems(folder: Path, suffix: str) -> Iterator[str]:
+    for path in sorted(folder.glob(f"??/*{suffix}")):
+        stem = path.name.removesuffix(suffix)
+        if len(stem) == 64 and not set(stem) - set("0123456789abcdef"):
+            yield stem
+
+
+def _names(link: Link, part: str) -> set[str]:
+    """The whole names of what lies there; nothing where the service lists nothing."""
+    listing = link.list(part) if "records" in link.parts else None
+    _still_there(link)
+    return {f"{part}/{name}" for name in listing.names} if listing is not None else set()
+
+
+def _parts_of(link: Link) -> Sequence[str]:
+    parts = link.parts
+    _still_there(link)
+    return parts
+
+
+def _still_there(link: Link) -> None:
+    if link.off:
+        raise RemoteError(f"the remote store {link.place.name}: {link.off}", kind="fault")
+
+
+def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch

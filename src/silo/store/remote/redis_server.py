@@ -1,0 +1,200 @@
+"""Objects in Redis (``redis://``, ``rediss://``), by its own protocol.
+
+A string for each blob, artifact and job; a hash for each list of records, whose fields are the records' digests. The
+protocol takes fewer lines than a package's settings would, and here the length of an answer is known before it is read.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from typing import BinaryIO
+from urllib.parse import SplitResult, unquote
+
+from silo.errors import RemoteError
+from silo.store.remote.objects import LIMIT_S, MOST_LINE_BYTES, MOST_NAMES, PARTS, seconds_left
+
+__all__ = ["RedisObjects"]
+
+_PREFIX = "silo:"
+_CHUNK = 1 << 20
+_REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "ERR invalid password", "OOM")
+
+_Answer = bytes | int | list["_Answer"] | None
+
+
+class RedisObjects:
+    """Keys that begin with ``silo:`` in one database of a server."""
+
+    parts = PARTS
+
+    def __init__(self, split: SplitResult) -> None:
+        self._split = split
+        self._database = split.path.strip("/")
+        if self._database and not self._database.isdigit():
+            raise RemoteError(
+                f"redis:// takes the number of a database after the host, not /{self._database}", kind="fault"
+            )
+        self._own = threading.local()
+
+    def get(self, name: str, most: int, deadline: float) -> bytes | None:
+        """See :class:`silo.store.remote.objects.Objects`."""
+        record = _record(name)
+        command = ("GET", _PREFIX + name) if record is None else ("HGET", *record)
+        answer = self._ask(command, most, deadline)
+        if answer is None or isinstance(answer, bytes):
+            return answer
+        raise RemoteError(f"{command[0]} is answered with something else than bytes", kind="fault")
+
+    def put(self, name: str, data: bytes, deadline: float) -> None:
+        """See :class:`silo.store.remote.objects.Objects`."""
+        record = _record(name)
+        command = ("SET", _PREFIX + name, data, "NX") if record is None else ("HSETNX", *record, data)
+        self._ask(command, MOST_LINE_BYTES, deadline)
+
+    def list(self, folder: str, deadline: float) -> Iterator[list[str]]:
+        """See :class:`silo.store.remote.objects.Objects`."""
+        if folder.startswith("records/"):
+            yield self._fields(_PREFIX + folder, deadline)
+            return
+        cursor = "0"
+        start = f"{_PREFIX}{folder}/"
+        while time.monotonic() < deadline:
+            answer = self._ask(("SCAN", cursor, "MATCH", f"{start}*", "COUNT", "1000"), MOST_LINE_BYTES, deadline)
+            match answer:
+                case [bytes(following), list(keys)]:
+                    names = [key.decode(errors="replace")[len(start) :] for key in keys if isinstance(key, bytes)]
+                case _:
+                    raise RemoteError("SCAN is answered with something else than keys", kind="fault")
+            if folder == "records":
+                for key in names:
+                    yield [f"{key}/{field}" for field in self._fields(start + key, deadline)]
+            else:
+                yield names
+            cursor = following.decode(errors="replace")
+            if cursor == "0":
+                return
+
+    def _fields(self, key: str, deadline: float) -> list[str]:
+        answer = self._ask(("HKEYS", key), MOST_LINE_BYTES, deadline)
+        return (
+            [one.decode(errors="replace") for one in answer or () if isinstance(one, bytes)]
+            if isinstance(answer, list)
+            else []
+        )
+
+    def _ask(self, command: tuple[str | bytes, ...], most: int, deadline: float) -> _Answer:
+        """Send a command and read its answer, of so many bytes for each string in it at most."""
+        kept: _Connection | None = getattr(self._own, "connection", None)
+        self._own.connection = None  # so that what fails half way is not used again
+        answer: _Answer = None
+        try:
+            if kept is not None:
+                try:
+                    answer = kept.ask(command, most, deadline)
+                except ConnectionError:  # the server ended it meanwhile
+                    kept = None
+            if kept is None:
+                kept = self._connected(deadline)
+                answer = kept.ask(command, most, deadline)
+        except TimeoutError as error:
+            raise RemoteError(f"it does not answer within {LIMIT_S:g} s", kind="fault") from error
+        except OSError as error:
+            raise RemoteError(error.strerror or str(error), kind="fault") from error
+        self._own.connection = kept
+        return answer
+
+    def _connected(self, deadline: float) -> _Connection:
+        split = self._split
+        connected = socket.create_connection((split.hostname or "", split.port or 6379), seconds_left(deadline))
+        try:
+            if split.scheme == "rediss":
+                context = ssl.create_default_context()
+                connected = context.wrap_socket(connected, server_hostname=split.hostname)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError:
+            connected.close()
+            raise
+        made = _Connection(connected)
+        if split.password:
+            user = (unquote(split.username),) if split.username else ()
+            made.ask(("AUTH", *user, unquote(split.password)), MOST_LINE_BYTES, deadline)
+        if self._database:
+            made.ask(("SELECT", self._database), MOST_LINE_BYTES, deadline)
+        return made
+
+
+class _Connection:
+    """A connection, over which commands and answers go one after the other."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._file: BinaryIO = connected.makefile("rb")
+
+    def close(self) -> None:
+        self._file.close()
+        self._socket.close()
+
+    def ask(self, command: tuple[str | bytes, ...], most: int, deadline: float) -> _Answer:
+        words = [word.encode() if isinstance(word, str) else word for word in command]
+        try:
+            self._socket.settimeout(seconds_left(deadline))
+            self._socket.sendall(
+                b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+            )
+            return self._read(most, deadline)
+        except (RemoteError, OSError):
+            self.close()
+            raise
+
+    def _read(self, most: int, deadline: float, depth: int = 0) -> _Answer:
+        line = self._file.readline(1024)
+        if not line:
+            raise ConnectionResetError("the server ended the connection")
+        kind, rest = line[:1], line[1:].strip()
+        if kind == b"+":
+            return rest
+        if kind == b"-":
+            told = rest.decode(errors="replace")
+            raise RemoteError(f"it answers: {told}", kind="refused" if told.startswith(_REFUSALS) else "fault")
+        try:
+            number = int(rest)
+        except ValueError:
+            raise RemoteError("it does not speak Redis' protocol", kind="fault") from None
+        if kind == b":":
+            return number
+        if number < 0:
+            return None
+        if kind == b"$":
+            return self._bytes(number, most, deadline)
+        if kind == b"*" and depth < 3:
+            if number > MOST_NAMES:
+                raise RemoteError(f"it answers with {number} names, where {MOST_NAMES} are the most", kind="lie")
+            return [self._read(most, deadline, depth + 1) for _ in range(number)]
+        raise RemoteError("it does not speak Redis' protocol", kind="fault")
+
+    def _bytes(self, size: int, most: int, deadline: float) -> bytes:
+        if size > most:
+            raise RemoteError(f"it sends {size} bytes, where {most} are the most", kind="lie")
+        pieces: list[bytes] = []
+        left = size + 2
+        while left:
+            piece = self._file.read(min(left, _CHUNK))
+            if not piece:
+                raise ConnectionResetError("the server ended the connection")
+            if time.monotonic() > deadline:
+                raise RemoteError("it sends too slowly", kind="fault")
+            pieces.append(piece)
+            left -= len(piece)
+        return b"".join(pieces)[:-2]
+
+
+def _record(name: str) -> tuple[str, str] | None:
+    """The hash and the field of a record; None for anything else."""
+    if not name.startswith("records/"):
+        return None
+    key, _, digest = name.rpartition("/")
+    return _PREFIX + key, digest

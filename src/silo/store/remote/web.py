@@ -1,0 +1,186 @@
+"""Objects on a web server: WebDAV, or the two folders of bazel-remote (``cas`` and ``ac``), which lists nothing.
+
+The server's answer to OPTIONS says which it is.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from urllib.parse import SplitResult, unquote, urlsplit
+from xml.parsers import expat
+
+from silo.errors import RemoteError
+from silo.forks import Mutex
+from silo.store.files import TEMPORARY_PREFIX
+from silo.store.remote.http_connection import Http, Reply
+from silo.store.remote.objects import LIMIT_S, PARTS
+
+__all__ = ["WebObjects"]
+
+_BAZEL = {"blobs": "cas", "jobs": "ac"}
+_MOST_LISTING_BYTES = 128 << 20
+_ASK = b'<?xml version="1.0"?><propfind xmlns="DAV:"><prop><resourcetype/></prop></propfind>'
+
+
+class WebObjects:
+    """Files below an address. What was put half is never seen: it has another name until it is whole."""
+
+    def __init__(self, split: SplitResult) -> None:
+        self._http = Http(split)
+        self._lock = Mutex()
+        self._dav: bool | None = None
+        self._folders: set[str] = {""}
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """See :class:`silo.store.remote.objects.Objects`."""
+        return PARTS if self._is_dav() else tuple(_BAZEL)
+
+    def get(self, name: str, most: int, deadline: float) -> bytes | None:
+        """See :class:`silo.store.remote.objects.Objects`."""
+        path = self._path(name)
+        if path is None:
+            return None
+        with self._http.request("GET", path, deadline) as reply:
+            if reply.status == 200:
+                return reply.body(most)
+            if reply.status in (404, 410):
+                return None
+            raise _fault("GET", reply)
+
+    def put(self, name: str, data: bytes, deadline: float) -> None:
+        """See :class:`silo.store.remote.objects.Objects`."""
+        path = self._path(name)
+        if path is None:
+            return
+        if not self._is_dav():
+            with self._http.request("PUT", path, deadline, data) as reply:
+                if reply.status not in (200, 201, 204, 409, 412):
+                    raise _fault("PUT", reply)
+            return
+        folder = path.rpartition("/")[0]
+        self._make(folder, deadline)
+        temporary = f"{folder}/{TEMPORARY_PREFIX}{secrets.token_hex(12)}"
+        with self._http.request("PUT", temporary, deadline, data) as reply:
+            if reply.status not in (200, 201, 204):
+                raise _fault("PUT", reply)
+        headers = {"Destination": f"{self._http.origin}{self._http.base}/{path}", "Overwrite": "F"}
+        with self._http.request("MOVE", temporary, deadline, headers=headers) as reply:
+            status = reply.status
+            if status not in (201, 204, 412):
+                raise _fault("MOVE", reply)
+        if status == 412:  # it is there
+            with self._http.request("DELETE", temporary, deadline):
+                pass
+
+    def list(self, folder: str, deadline: float) -> Iterator[list[str]]:
+        """See :class:`silo.store.remote.objects.Objects`."""
+        if not self._is_dav():
+            raise RemoteError("the server is not a WebDAV server and lists nothing", kind="refused")
+        waiting = [folder]
+        while waiting and time.monotonic() < deadline:
+            below = waiting.pop()
+            files, folders = self._listed(below, deadline)
+            yield [f"{below}/{name}"[len(folder) + 1 :] for name in files]
+            waiting += [f"{below}/{name}" for name in folders]
+
+    def _path(self, name: str) -> str | None:
+        if self._is_dav():
+            return name
+        part, _, rest = name.partition("/")
+        return f"{_BAZEL[part]}/{rest.rpartition('/')[2].removesuffix('.json')}" if part in _BAZEL else None
+
+    def _is_dav(self) -> bool:
+        with self._lock:
+            if self._dav is None:
+                with self._http.request("OPTIONS", "", time.monotonic() + LIMIT_S) as reply:
+                    if reply.status in (401, 403) or reply.status >= 500 or 300 <= reply.status < 400:
+                        raise _fault("OPTIONS", reply)
+                    self._dav = "1" in [word.strip() for word in reply.header("DAV").split(",")]
+            return self._dav
+
+    def _make(self, folder: str, deadline: float) -> None:
+        if folder in self._folders:
+            return
+        self._make(folder.rpartition("/")[0], deadline)
+        with self._http.request("MKCOL", f"{folder}/", deadline) as reply:
+            if reply.status not in (200, 201, 204, 301, 405):
+                raise _fault("MKCOL", reply)
+        self._folders.add(folder)
+
+    def _listed(self, folder: str, deadline: float) -> tuple[list[str], list[str]]:
+        """The names of the files and of the folders right in a folder."""
+        headers = {"Depth": "1", "Content-Type": "application/xml"}
+        with self._http.request("PROPFIND", f"{folder}/", deadline, _ASK, headers) as reply:
+            if reply.status == 404:
+                return [], []
+            if reply.status != 207:
+                raise _fault("PROPFIND", reply)
+            reader = _Listing()
+            size = 0
+            for piece in reply.chunks():
+                size += len(piece)
+                if size > _MOST_LISTING_BYTES:
+                    raise RemoteError(f"the listing of {folder} has more than {_MOST_LISTING_BYTES} bytes", kind="lie")
+                reader.feed(piece)
+            reader.feed(b"", last=True)
+        own = unquote(f"{self._http.base}/{folder}").rstrip("/")
+        found = [(path.rstrip("/"), is_folder) for path, is_folder in reader.entries]
+        names = [(path.rpartition("/")[2], is_folder) for path, is_folder in found if path != own]
+        shown = [(name, is_folder) for name, is_folder in names if name and not name.startswith(".")]
+        return [name for name, is_folder in shown if not is_folder], [name for name, is_folder in shown if is_folder]
+
+
+class _Listing:
+    """Reads a multistatus document as it arrives: the paths, and whether each is a folder."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, bool]] = []
+        self._text: list[str] | None = None
+        self._path, self._is_folder = "", False
+        self._parser = parser = expat.ParserCreate(namespace_separator=" ")
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._characters
+        parser.StartDoctypeDeclHandler = self._refuse
+
+    def feed(self, piece: bytes, *, last: bool = False) -> None:
+        try:
+            self._parser.Parse(piece, last)
+        except expat.ExpatError as error:
+            raise RemoteError(f"its listing is not XML: {error}", kind="lie") from error
+
+    def _start(self, name: str, _: object) -> None:
+        if name == "DAV: response":
+            self._path, self._is_folder = "", False
+        elif name == "DAV: href" and not self._path:
+            self._text = []
+        elif name == "DAV: collection":
+            self._is_folder = True
+
+    def _end(self, name: str) -> None:
+        if name == "DAV: href" and self._text is not None:
+            self._path, self._text = unquote(urlsplit("".join(self._text).strip()).path), None
+        elif name == "DAV: response" and self._path:
+            self.entries.append((self._path, self._is_folder))
+
+    def _characters(self, text: str) -> None:
+        if self._text is not None:
+            self._text.append(text)
+
+    def _refuse(self, *_: object) -> None:
+        raise RemoteError("its listing declares a document type, which no listing needs", kind="lie")
+
+
+def _fault(method: str, reply: Reply) -> RemoteError:
+    """What an answer that nobody wants means."""
+    status = reply.status
+    told = f"{method} is answered with {status} {reply.reason}"
+    if 300 <= status < 400:
+        return RemoteError(f"{told}: name the place that it leads to ({reply.header('Location')[:200]})", kind="fault")
+    if status == 401:
+        told += ": the user and password in the address or in .netrc are missing, expired or wrong"
+    return RemoteError(told, kind="refused" if (400 <= status < 500 and status != 429) or status == 507 else "fault")
