@@ -38,6 +38,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "Cases": ("Case",),
     "Configs and targets": ("Config", "Space", "Target"),
     "Grids and other traced functions": ("cdiv", "next_pow2", "minimum", "maximum", "select"),
+    "Operators of torch": ("torch_op",),
     "Devices and memory": ("device", "devices", "DeviceInfo", "Buffer", "TensorDescriptor", "set_allocator"),
     "Watching launches": ("on_launch", "launch_hook", "LaunchEvent", "nvtx_ranges", "torch_annotations"),
     "Errors": ("SiloError",),

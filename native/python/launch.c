@@ -408,6 +408,8 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
                 Py_DECREF((PyObject *)binding);
             }
         }
+    } else if (mode == SILO_MODE_LAUNCH && guarded) {
+        result = silo_unread(self, inputs, grid);
     }
     if (SILO_UNLIKELY(frame.holds.buffers | frame.holds.objects))
         silo_holds_release(&frame.holds);

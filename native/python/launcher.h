@@ -40,6 +40,7 @@ struct silo_launcher {
     struct silo_grid_source grid;
     PyObject *constants; /* owned dict: one object for equal constexpr tuples */
     PyObject *on_miss;   /* owned callable */
+    PyObject *on_unread; /* owned; NULL: none. Asked where an argument could not be read */
     uint64_t misses;
     struct silo_form *forms[SILO_MAX_FORMS]; /* owned; never freed before the launcher */
     struct silo_extents extents;             /* empty but for SILO_ROUTE_HELD */

@@ -50,14 +50,16 @@ static int set_grid(struct silo_launcher *self, PyObject *grid) {
 }
 
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"name",        "parameters", "options", "on_miss",   "grid",
-                            "release_gil", "fixed",      "extents", "grid_held", NULL};
+    static char *names[] = {"name",  "parameters", "options",   "on_miss",   "grid", "release_gil",
+                            "fixed", "extents",    "grid_held", "on_unread", NULL};
     PyObject *name, *parameters, *options, *on_miss, *grid = Py_None, *fixed = Py_None;
+    PyObject *on_unread = Py_None;
     PyObject *extents = NULL;
     int release_gil = 1, grid_held = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!O!O|O$pOO!p", names, &name, &PyTuple_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!O!O|O$pOO!pO", names, &name, &PyTuple_Type,
                                      &parameters, &PyTuple_Type, &options, &on_miss, &grid,
-                                     &release_gil, &fixed, &PyTuple_Type, &extents, &grid_held))
+                                     &release_gil, &fixed, &PyTuple_Type, &extents, &grid_held,
+                                     &on_unread))
         return NULL;
     if (fixed != Py_None && !PyObject_TypeCheck(fixed, silo_binding_type))
         return PyErr_Format(PyExc_TypeError, "fixed is a Binding or None");
@@ -71,6 +73,10 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     self->constants = PyDict_New();
     Py_INCREF(on_miss);
     self->on_miss = on_miss;
+    if (on_unread != Py_None) {
+        Py_INCREF(on_unread);
+        self->on_unread = on_unread;
+    }
     if (fixed != Py_None) {
         Py_INCREF(fixed);
         self->fixed = (struct silo_binding *)fixed;
@@ -92,6 +98,7 @@ static int launcher_traverse(PyObject *object, visitproc visit, void *arg) {
     struct silo_launcher *self = (struct silo_launcher *)object;
     Py_VISIT((PyObject *)Py_TYPE(object));
     Py_VISIT(self->on_miss);
+    Py_VISIT(self->on_unread);
     Py_VISIT(self->grid_object);
     Py_VISIT((PyObject *)self->fixed);
     Py_VISIT(self->constants);
@@ -107,6 +114,7 @@ static int launcher_clear(PyObject *object) {
     Py_INCREF(Py_None);
     self->on_miss = Py_None;
     Py_XDECREF(on_miss);
+    Py_CLEAR(self->on_unread);
     silo_known_clear(&self->known);
     if (self->constants != NULL)
         PyDict_Clear(self->constants);
@@ -125,6 +133,7 @@ static void launcher_dealloc(PyObject *object) {
     silo_extents_clear(&self->extents);
     silo_plan_clear(&self->plan);
     Py_XDECREF(self->on_miss);
+    Py_XDECREF(self->on_unread);
     Py_XDECREF(self->grid_object);
     Py_XDECREF((PyObject *)self->fixed);
     Py_XDECREF(self->constants);
@@ -184,7 +193,7 @@ int silo_launcher_init(PyObject *module) {
         {Py_tp_getset, getters},
         {Py_tp_methods, methods},
         {Py_tp_doc, "Launcher(name, parameters, options, on_miss, grid=None, *, release_gil=True, "
-                    "fixed=None, extents=(), grid_held=False)\n--\n\n"
+                    "fixed=None, extents=(), grid_held=False, on_unread=None)\n--\n\n"
                     "What calls of one kernel go through."},
         {0, NULL},
     };

@@ -91,6 +91,48 @@ PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *
     return result;
 }
 
+/* (arguments, options, grid) of a call, none of which was looked at; a new reference. */
+static PyObject *unread_call(const struct silo_launcher *self, const struct silo_inputs *inputs,
+                             const struct silo_grid_source *grid) {
+    PyObject *arguments = PyTuple_New(self->plan.count), *options = PyDict_New(), *result = NULL;
+    bool failed = arguments == NULL || options == NULL;
+    for (int32_t i = 0; i < self->plan.count && !failed; i++) {
+        PyObject *object = inputs->arguments[i] ? inputs->arguments[i] : silo_absent;
+        Py_INCREF(object);
+        failed = PyTuple_SetItem(arguments, i, object) != 0;
+    }
+    for (uint32_t i = 0; i < inputs->options && !failed; i++)
+        failed = PyDict_SetItem(options, self->plan.options[inputs->option[i]],
+                                inputs->option_value[i]) != 0;
+    PyObject *source = failed ? NULL : given_grid(self, inputs, grid);
+    if (source != NULL)
+        result = Py_BuildValue("(OOO)", arguments, options, source);
+    Py_XDECREF(source);
+    Py_XDECREF(arguments);
+    Py_XDECREF(options);
+    return result;
+}
+
+PyObject *silo_unread(struct silo_launcher *self, const struct silo_inputs *inputs,
+                      const struct silo_grid_source *grid) {
+    if (self->on_unread == NULL || !PyErr_ExceptionMatches(silo_argument_error) ||
+        (inputs->stream != NULL && inputs->stream != Py_None))
+        return NULL;
+    PyObject *error = silo_take_exception();
+    PyObject *on_unread = self->on_unread; /* may be cleared while it runs */
+    Py_INCREF(on_unread);
+    PyObject *call = unread_call(self, inputs, grid);
+    PyObject *answer = call ? PyObject_Call(on_unread, call, NULL) : NULL;
+    Py_DECREF(on_unread);
+    Py_XDECREF(call);
+    const int served = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    if (served == 0)
+        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+    Py_XDECREF(error);
+    return served > 0 ? Py_NewRef(Py_None) : NULL;
+}
+
 PyObject *silo_call_mapping(struct silo_launcher *self, const struct silo_inputs *inputs,
                             const struct silo_binding *binding) {
     PyObject *mapping = PyDict_Copy(binding->config);

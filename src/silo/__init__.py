@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from silo.core.trace import cdiv, maximum, minimum, next_pow2, select
     from silo.errors import SiloError
     from silo.integrations.metal.emulation import emulated_metal
+    from silo.integrations.torch.operator import torch_op
     from silo.launch.buffers import Buffer
     from silo.launch.hooks import LaunchEvent, launch_hook, nvtx_ranges, on_launch, torch_annotations
     from silo.launch.scratch import set_allocator
@@ -68,6 +69,7 @@ __all__ = [
     "select",
     "set_allocator",
     "torch_annotations",
+    "torch_op",
 ]
 
 _HOMES = {
@@ -103,6 +105,7 @@ _HOMES = {
     "select": "silo.core.trace",
     "set_allocator": "silo.launch.scratch",
     "torch_annotations": "silo.launch.hooks",
+    "torch_op": "silo.integrations.torch.operator",
 }
 
 
@@ -112,6 +115,8 @@ def __getattr__(name: str) -> object:
     A kind of source whose kernels are made by a call has a name of its own: ``silo.binary``.
     """
     home = _HOMES.get(name)
+    if name in ("kernel", "torch_op"):  # kernels are on the way, which torch may trace
+        import_module("silo.integrations.torch.arrival").watch()
     value = _maker(name) if home is None else getattr(import_module(home), name)
     globals()[name] = value
     return value

@@ -154,6 +154,7 @@ class Launcher:
         fixed: Binding | None = None,
         extents: tuple[int, ...] = (),
         grid_held: bool = False,
+        on_unread: Callable[[tuple[object, ...], dict[str, object], object], bool] | None = None,
     ) -> Launcher: ...
     @property
     def name(self) -> str: ...

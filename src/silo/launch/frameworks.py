@@ -25,6 +25,12 @@ def notice(kind: type) -> None:
         connect_descriptor(kind)
     elif kind.__name__ in ("Tensor", "Parameter") and kind.__module__ in ("torch", "torch.nn.parameter"):
         connect_torch()
+    elif kind.__name__ in ("FakeTensor", "FunctionalTensor") and kind.__module__.startswith("torch._subclasses."):
+        _connecting.add(kind)
+        try:
+            native.set_array_reader(kind, _refuse_traced)
+        finally:
+            _connecting.discard(kind)
     elif kind.__name__ == "ndarray" and kind.__module__.partition(".")[0] == "cupy":
         open_drivers()
         _connect_cupy(kind)
@@ -32,6 +38,11 @@ def notice(kind: type) -> None:
         _connect_jax(kind)
     elif hasattr(kind, "__cuda_array_interface__") and not hasattr(kind, "__dlpack__"):
         open_drivers()  # the protocol does not say which device: the driver does
+
+
+def _refuse_traced(array: object) -> None:
+    """A tensor that torch traces with: torch prints a warning where somebody asks for its address."""
+    raise TypeError(f"a {type(array).__name__} has no memory")
 
 
 def connect_loaded() -> None:

@@ -18,9 +18,10 @@ from silo.settings import settings
 if TYPE_CHECKING:
     from silo.core.extents import HeldExtents
 
-__all__ = ["Binding", "Launcher", "OnMiss", "inspect_call", "make_bound_launcher", "make_launcher"]
+__all__ = ["Binding", "Launcher", "OnMiss", "OnUnread", "inspect_call", "make_bound_launcher", "make_launcher"]
 
 OnMiss = Callable[[Call], Binding]
+OnUnread = Callable[[tuple[object, ...], dict[str, object], object], bool]
 
 # native/python/plan.h: enum silo_parameter_kind and enum silo_parameter_flags.
 _KINDS = {
@@ -58,6 +59,7 @@ def make_launcher(
     options: Sequence[str] | None = None,
     release_gil: bool = True,
     extents: HeldExtents | None = None,
+    on_unread: OnUnread | None = None,
 ) -> Launcher:
     """The launcher of one kernel.
 
@@ -78,6 +80,8 @@ def make_launcher(
             for as long as the kernel runs (on a CPU) or its queue is full (on a GPU).
         extents: the extents of a call that decide the kernel's code, every number of which is part of the situation;
             None for a kernel whose code takes any. A grid that is held is given by calls as integers, or declared.
+        on_unread: asked where an argument could not be read, with the arguments (``native.ABSENT`` for what is left
+            out), the options and the grid; True where it served the call, which then counts as done.
 
     Raises:
         SourceError: a parameter cannot be launched, or there is none of which extents are held.
@@ -99,7 +103,7 @@ def make_launcher(
     # A parameter may be called as an option is (num_warps as a constexpr): then it is the parameter.
     free = tuple(option for option in (shipped_options() if options is None else options) if option not in names)
     if extents is None:
-        return Launcher(name, plan, free, miss, grid, release_gil=release_gil)
+        return Launcher(name, plan, free, miss, grid, release_gil=release_gil, on_unread=on_unread)
     if extents.grid and callable(grid):
         raise SourceError(f"{name}: its code is made for one grid, and {grid!r} is a function; give integers")
     return Launcher(
@@ -111,6 +115,7 @@ def make_launcher(
         release_gil=release_gil,
         extents=_extent_numbers(name, names, extents),
         grid_held=extents.grid,
+        on_unread=on_unread,
     )
 
 

@@ -8,18 +8,19 @@ from typing import Any
 
 __all__ = ["explain_wrapped"]
 
-_OPERATOR = "register the call as an operator (torch.library.triton_op, torch.library.custom_op)"
+_OPERATOR = "make it an operator (silo.torch_op, or torch.library.custom_op)"
 _VMAP = (
     "it stands for one example of a batch inside torch.vmap and has no memory of its own: pass the whole batch to the "
-    f"kernel outside of vmap, or {_OPERATOR} with a rule for vmap (register_vmap)"
+    f"kernel outside of vmap, or {_OPERATOR}"
 )
 _GRADIENTS = (
     "it tracks gradients inside torch.func (grad, vjp, jvp) and has no memory of its own: wrap the kernel in a "
-    "torch.autograd.Function with setup_context, whose forward gets the tensor itself"
+    "torch.autograd.Function with setup_context, whose forward gets the tensor itself, or make it an operator with a "
+    "gradient (silo.torch_op with out= and backward=)"
 )
 _FAKE = (
     "it is a fake tensor, which has a shape and no memory, as torch.compile and torch.export trace with: call the "
-    f"kernel outside of the trace, or {_OPERATOR} with a fake implementation (register_fake)"
+    f"kernel outside of the trace, or {_OPERATOR}"
 )
 _FUNCTIONAL = (
     "it is a functional tensor, as torch.func.functionalize and torch.compile trace with: call the kernel outside of "

@@ -224,6 +224,8 @@ def test_doctor_cache_and_version(home):
     assert parts["native module"] == "ok"
     assert parts["device cpu"] == "ok"
     assert parts["Triton's own calls on the CPU"] in ("ok", "optional")
+    assert parts["Triton's backend for torch's CPU"] in ("ok", "optional")
+    assert parts.get("operators of torch", "ok") == "ok"
     assert silo(home, "doctor", SILO_TUEN="x").stdout.count("did you mean SILO_TUNE?") == 1
     usage = json.loads(silo(home, "cache", "--json").stdout)
     assert usage["root"] == str(home)

@@ -106,7 +106,10 @@ CALLS = {
     "trust_remote": {"api/commands/trust.py": "silo trust --remote", "cli/trust.py": "the same"},
     "put_compiled": {"api/code/compilation.py": "the outcome of a job that ran here"},
     # Python that runs because it is named.
-    "exec_module": {"api/machine/user_files.py": "the Python file that the user names"},
+    "exec_module": {
+        "api/machine/user_files.py": "the Python file that the user names",
+        "integrations/torch/arrival.py": "a module of torch that the program imports, by its own loader",
+    },
 }
 
 # Never, whatever for.

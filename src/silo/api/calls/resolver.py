@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
@@ -13,7 +13,7 @@ from silo.api.calls.decision import decide_call, frozen_error, mode_of, unfinish
 from silo.api.calls.determinism import NumericsOf, is_deterministic
 from silo.api.calls.first_call import measurable, tune_live
 from silo.api.calls.pruning import prune
-from silo.api.code.compilation import Compilation, compiler_identity
+from silo.api.code.compilation import Compilation, compiler_identity, lowered
 from silo.api.code.loaded_kernels import HeuristicLauncher, bound_launcher, guarded_launcher, load_code, stored_code
 from silo.api.declared.declaration import DeclaredKernel
 from silo.api.declared.derived_constexprs import derive
@@ -31,7 +31,7 @@ from silo.core.device import HOST_MEMORY
 from silo.core.origins import Origin
 from silo.core.protocols import Device
 from silo.core.search_space import SearchSpace
-from silo.core.signature import NoDefault, Signature
+from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import Value
@@ -49,6 +49,7 @@ from silo.tune.progress import format_duration
 
 if TYPE_CHECKING:
     from silo.api.code.compiled_calls import CompiledKernel
+    from silo.core.code_facts import CodeFacts
 
 __all__ = ["Resolved", "Resolver"]
 
@@ -87,6 +88,28 @@ class Resolver:
             self._kernel, partial(self._on_miss, device=device), release_gil=self._kernel.release_gil
         )
 
+    def launcher_accepting(self, accept: Callable[[Artifact], None]) -> Launcher | HeuristicLauncher:
+        """A launcher that hands ``accept`` the code of each new situation, which raises where it may not be used."""
+
+        def on_miss(call: Call) -> Binding:
+            binding = self._on_miss(call)
+            accept(cast("Resolved", binding.tag).artifact)
+            return binding
+
+        return self._complete(guarded_launcher(self._kernel, on_miss, release_gil=self._kernel.release_gil))
+
+    def lowered_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Variant, CodeFacts]:
+        """What the front end makes of a call with the first config, and the facts of that code. Compiles nothing.
+
+        A dtype may stand for an array, as in :meth:`compiled`.
+        """
+        args, named = self._stood_in(args, kwargs)
+        named = self._completed(args, named)
+        signature = self._kernel.source.signature
+        situation = self.understand(inspect_call(self.native, signature, *args, **named))
+        variant = self.variant(situation, self.decide(situation, can_tune=False, mode=Mode.OFF).config)
+        return variant, lowered(self._kernel.source, variant).facts
+
     @cached_property
     def direct(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
         """What launches without a check."""
@@ -103,14 +126,30 @@ class Resolver:
 
     def compiled(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> CompiledKernel:
         """Compile and load what a call needs; what came of it."""
-        from silo.api.code.compiled_calls import compiled_kernel, default_place, stand_in  # noqa: PLC0415  # few calls look at it
+        from silo.api.code.compiled_calls import compiled_kernel  # noqa: PLC0415  # few calls look at it
 
-        if self._kernel.extents is None:  # else a dtype is not an array, for it has no shape
-            args = tuple(stand_in(value, default_place) for value in args)
-            kwargs = {name: stand_in(value, default_place) for name, value in kwargs.items()}
-        named = self._completed(args, kwargs)
+        args, named = self._stood_in(args, kwargs)
+        named = self._completed(args, named)
         binding = self.native.resolve(*args, **named, **({} if grid is None else {"grid": grid}))
         return compiled_kernel(self._kernel, cast("Resolved", binding.tag).artifact, binding, self.native)
+
+    def _stood_in(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> tuple[tuple[object, ...], Mapping[str, object]]:
+        """The arguments with an array in the place of each dtype."""
+        from silo.api.code.compiled_calls import default_place, stand_in  # noqa: PLC0415  # as above
+
+        if self._kernel.extents is not None:  # a dtype is not an array then, for it has no shape
+            return args, kwargs
+        parameters = self._kernel.source.signature.parameters
+        constant = {one.name for one in parameters if one.kind is ParameterKind.CONSTEXPR}  # a dtype is one there
+
+        def placed(name: str, value: object) -> object:
+            return value if name in constant else stand_in(value, default_place)
+
+        names = (*(one.name for one in parameters), *("" for _ in args[len(parameters) :]))
+        ordered = tuple(placed(name, value) for name, value in zip(names, args, strict=False))
+        return ordered, {name: placed(name, value) for name, value in kwargs.items()}
 
     def bind(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> Any:  # noqa: ANN401
         """A launcher without a guard for calls like this one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef
@@ -16,6 +17,7 @@ from silo.frozen import field, frozen
 from silo.launch.arguments import describe_call
 from silo.launch.dispatch import accepts
 from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_bound_launcher, make_launcher
+from silo.launch.traced_calls import serve_traced
 from silo.settings import settings
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
         options=option_names(),
         release_gil=release_gil,
         extents=kernel.extents,
+        on_unread=partial(serve_traced, kernel),
     )
 
 

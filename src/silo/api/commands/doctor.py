@@ -36,6 +36,7 @@ def examine() -> list[Finding]:
             if isinstance(kind, NeedsPackages)
         ),
         *(_library(name, why) for name, why in _LIBRARIES),
+        *_operators(),
         *(finding for kind in kinds().values() if isinstance(kind, NeedsCompilers) for finding in kind.findings()),
         _store(),
         *_remote(),
@@ -134,6 +135,24 @@ def _library(name: str, why: str) -> Finding:
         return Finding(name, "ok", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         return Finding(name, "optional", "not installed", why)
+
+
+def _operators() -> list[Finding]:
+    """Whether kernels can be operators of the torch that is installed."""
+    from silo.launch.torch_versions import installed_version, judge_version  # noqa: PLC0415
+
+    version = installed_version()
+    if version is None:
+        return []
+    decision = judge_version(version)
+    return [
+        Finding(
+            "operators of torch",
+            "ok" if decision else "optional",
+            decision.reason,
+            "only for silo.torch_op and torch.compile",
+        )
+    ]
 
 
 def _store() -> Finding:

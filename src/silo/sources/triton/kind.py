@@ -61,10 +61,11 @@ class Kind:
             return (Finding(part, "optional", str(error), "reinstall Triton"),)
         if driver is None:
             return (Finding(part, "optional", "Triton does not find Silo's backend", "install Silo again"),)
+        named = _found_as_cpu()
         decision: Decision = driver.explain()
         if decision:
-            return (Finding(part, "ok", decision.reason),)
-        return (Finding(part, "optional", decision.reason, "only to run kernel[grid](...) without a GPU"),)
+            return (Finding(part, "ok", decision.reason), named)
+        return (Finding(part, "optional", decision.reason, "only to run kernel[grid](...) without a GPU"), named)
 
     def dtype_of(self, value: object) -> str | None:
         """``tl.float32``, and the stand-ins that Triton's own ``warmup`` takes."""
@@ -94,6 +95,17 @@ class Kind:
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
         """A twin of the function, which other Triton kernels can call."""
         return adapter.wrap(cast("TritonSource", source).function, lambda _twin: launcher(), members)
+
+
+def _found_as_cpu() -> Finding:
+    """Whether torch finds a backend of Triton for CPU tensors, which it asks for by that name."""
+    from silo.core.findings import Finding  # noqa: PLC0415  # for ``silo doctor`` alone
+
+    part = "Triton's backend for torch's CPU"
+    driver = adapter.plugin_driver("cpu")
+    if driver is None:
+        return Finding(part, "optional", "Triton has no backend of the name cpu", "install Silo again")
+    return Finding(part, "ok", f"the name cpu is {driver.__module__}'s")
 
 
 def _config_hooks(source: TritonSource) -> tuple[str, ...]:

@@ -1,0 +1,88 @@
+"""Connecting the tracer of ``torch.compile`` when a program loads it, and never before: it takes seconds to import.
+
+``silo.kernel`` calls :func:`watch` the first time. Kernels are often defined before torch is imported.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+from silo.launch.traced_calls import set_tracer
+
+__all__ = ["watch"]
+
+# The module in which torch turns calls of Triton kernels into nodes of a graph.
+_TRACER = "torch._higher_order_ops.triton_kernel_wrap"
+_HERE = __name__.rpartition(".")[0]
+
+
+def watch() -> None:
+    """Connect the tracer now, where it is loaded, else when it is."""
+    set_tracer(_serve)
+    loaded = sys.modules.get(_TRACER)
+    if loaded is not None:
+        _connect(loaded)
+    elif not any(isinstance(one, _Finder) for one in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+def _connect(module: ModuleType) -> None:
+    """The boundary: whatever fails in Silo, torch must load."""
+    try:
+        import_module(f"{_HERE}.dynamo").connect(module)
+    except Exception as error:  # noqa: BLE001  # see above
+        logging.getLogger("silo").warning(
+            "torch.compile is not connected, so kernels need a grid there: %s: %s", type(error).__name__, error
+        )
+
+
+def _serve(kernel: Any, arguments: tuple[object, ...], options: dict[str, object], grid: object) -> bool:  # noqa: ANN401
+    if "torch" not in sys.modules:
+        return False
+    return bool(import_module(f"{_HERE}.traced_calls").serve(kernel, arguments, options, grid))
+
+
+class _Finder(MetaPathFinder):
+    """Finds one module as everybody does, and connects it once it is loaded."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        if fullname != _TRACER:
+            return None
+        sys.meta_path[:] = [one for one in sys.meta_path if one is not self]
+        spec = find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+class _Loader(Loader):
+    """Loads by another loader, and connects."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # what else a loader of files has
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """As the other loader."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """As the other loader; then the module's loader is that one, and the module is connected."""
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        _connect(module)

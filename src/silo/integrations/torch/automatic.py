@@ -1,0 +1,103 @@
+"""Operators that nobody named: a kernel called without a grid while torch traces becomes one, for each form of call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from silo.api.kernels.kernel import Kernel
+from silo.core.signature import NoDefault, ParameterKind
+from silo.core.values import digest
+from silo.errors import ArgumentError
+from silo.forks import Mutex
+from silo.integrations.torch.call_facts import facts_of_call
+from silo.integrations.torch.operator import TorchOp, make_operator
+from silo.launch.torch_versions import load_torch
+
+__all__ = ["NAMESPACE", "named_arguments", "operator_for"]
+
+NAMESPACE = "silo"
+
+# The kernel is kept by the operator, so that its identity is not given to another.
+_made: dict[tuple[int, str], TorchOp] = {}
+_lock = Mutex()
+
+
+def named_arguments(kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name, in the kernel's order, without what the config sets.
+
+    Raises:
+        ArgumentError: one is missing or unknown; or the call gives an option, which no operator takes.
+    """
+    names = kernel.source.signature.names
+    if len(args) > len(names):
+        raise ArgumentError(f"{kernel.name} was given {len(args)} arguments, and has {len(names)}: {', '.join(names)}")
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    odd = [name for name in given if name not in kernel.argument_names]
+    if odd:
+        raise ArgumentError(
+            f"{kernel.name} is called without a grid while torch traces, so it becomes an operator, which takes "
+            f"{', '.join(kernel.argument_names)}, and the call gives {', '.join(odd)}: set that in the kernel's "
+            "space, or call it with a grid"
+        )
+    missing = [
+        name
+        for name in kernel.argument_names
+        if name not in given and isinstance(kernel.source.signature[name].default, NoDefault)
+    ]
+    if missing:
+        raise ArgumentError(f"{kernel.name}: the call leaves out {', '.join(missing)}")
+    return {name: given[name] for name in kernel.argument_names if name in given}
+
+
+def operator_for(kernel: Kernel, example: Mapping[str, object]) -> TorchOp:
+    """The operator of calls like an example, in which dtypes stand for tensors. Raises as :func:`silo.torch_op`.
+
+    Its name is the same in every process: the kernel's, and a digest of its source, its declaration and the example.
+    """
+    filled = {
+        name: example[name] if name in example else kernel.source.signature[name].default
+        for name in kernel.argument_names
+    }
+    form = _form(kernel, filled)
+    with _lock:
+        known = _made.get((id(kernel), form))
+        if known is None:
+            torch = load_torch()
+            name = f"{NAMESPACE}::{_short(kernel, form)}"
+            facts = facts_of_call(kernel, filled, None)
+            known = make_operator(
+                torch, kernel, name, filled, facts, {}, None, None, trusted=False, module=kernel.source.location
+            )
+            _made[id(kernel), form] = known
+        return known
+
+
+def _form(kernel: Kernel, example: Mapping[str, object]) -> str:
+    """What tells operators of a kernel apart: what arguments are, and values that are part of the code."""
+    signature = kernel.source.signature
+    parts = [
+        f"{name}={value!r}"
+        if signature[name].kind is ParameterKind.CONSTEXPR or _is_dtype(value)
+        else f"{name}:{type(value).__name__}"
+        for name, value in example.items()
+    ]
+    return ", ".join(parts)
+
+
+def _is_dtype(value: object) -> bool:
+    return type(value).__module__ == "torch" and type(value).__name__ == "dtype"
+
+
+def _short(kernel: Kernel, form: str) -> str:
+    word = re.sub(r"\W+", "_", kernel.name)
+    configs = [] if kernel.rule is not None else [str(config) for config in kernel.space.configs()][:64]
+    declared = [repr(kernel.grid), *configs, repr((kernel.tune, kernel.check, kernel.deterministic))]
+    number = 0
+    while True:
+        key = digest("silo.torch-operator/1", [kernel.source.fingerprint, form, *declared, number])
+        made = f"{word}_{key[:12]}"
+        if not any(one.name == f"{NAMESPACE}::{made}" for one in _made.values()):
+            return made
+        number += 1  # another object of the same declaration, which has a launcher of its own

@@ -1,0 +1,137 @@
+"""What a kernel does to the arguments of a call: read from its lowered code, or said by its author."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from silo.api.kernels.kernel import Kernel
+from silo.core.cases import Make
+from silo.core.recipes import ArrayRecipe, ScalarRecipe
+from silo.core.signature import Effect, NoDefault, ParameterKind
+from silo.errors import ArgumentError, SiloError, SourceError
+from silo.frozen import frozen
+
+__all__ = ["CallFacts", "example_of", "facts_of_call"]
+
+_POINTING = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
+
+
+@frozen
+class CallFacts:
+    """The kind and the effect of each parameter that a call of one form gives."""
+
+    kinds: Mapping[str, ParameterKind]
+    effects: Mapping[str, Effect]
+
+
+def example_of(kernel: Kernel, example: object) -> dict[str, object]:
+    """The arguments of an example call by name: given as in a call or by name, else the kernel's first case.
+
+    Raises:
+        ArgumentError: there is none, or it does not fit the kernel.
+    """
+    names = kernel.argument_names
+    if isinstance(example, Mapping):
+        given = {str(name): value for name, value in example.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    elif isinstance(example, tuple | list):
+        values: tuple[object, ...] = tuple(example)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if len(values) > len(names):
+            raise ArgumentError(
+                f"{kernel.name}: the example has {len(values)} arguments, and calls give {len(names)}: "
+                f"{', '.join(names)}"
+            )
+        given = dict(zip(names, values, strict=False))
+    elif example is None:
+        given = _first_case(kernel)
+    else:
+        raise ArgumentError(f"{kernel.name}: example= is a tuple as in a call, or values by name, and not {example!r}")
+    for name in given:
+        if name not in names:
+            raise ArgumentError(
+                f"{kernel.name}: the example gives {name}, which no call does; there are {', '.join(names)}"
+            )
+    for name in names:
+        if name not in given:
+            default = kernel.source.signature[name].default
+            if isinstance(default, NoDefault):
+                raise ArgumentError(
+                    f"{kernel.name}: the example leaves out {name}: give a value for each of {', '.join(names)}; a "
+                    "dtype such as torch.float32 stands for a tensor"
+                )
+            given[name] = default
+    return {name: given[name] for name in names}
+
+
+def _first_case(kernel: Kernel) -> dict[str, object]:
+    if not kernel.case_functions:
+        raise ArgumentError(
+            f"{kernel.name} ({kernel.location}): nothing says what it is called with, so its operator has no types: "
+            f"give example=, a value for each of {', '.join(kernel.argument_names)} as in a call, where a dtype such "
+            f"as torch.float32 stands for a tensor; or register a case with {kernel.name}.cases"
+        )
+    function = kernel.case_functions[0]
+    recipe = function.outline(next(iter(function.combinations())), Make(lambda _recipe: None))
+    from importlib import import_module  # noqa: PLC0415  # torch has been imported by who makes an operator
+
+    torch: Any = import_module("torch")
+    given: dict[str, object] = {}
+    for name, one in recipe.arguments:
+        if isinstance(one, ArrayRecipe):
+            given[name] = getattr(torch, one.dtype.name)
+        elif isinstance(one, ScalarRecipe):
+            given[name] = one.value
+        else:
+            raise ArgumentError(
+                f"{kernel.name}: its first case gives {name} as a {type(one).__name__}, which operators do not take: "
+                "give example= with tensors and numbers"
+            )
+    return {name: value for name, value in given.items() if name in kernel.argument_names}
+
+
+def facts_of_call(kernel: Kernel, example: Mapping[str, object], mutates: Collection[str] | None) -> CallFacts:
+    """Kinds and effects of a call's arguments; ``mutates`` are the arguments written to, where the caller says so.
+
+    Raises:
+        SourceError: the code does not say what it does, and neither does the caller.
+        SiloError: the kernel does not compile for such arguments.
+    """
+    try:
+        variant, facts = kernel.resolver.lowered_call((), dict(example))
+    except SiloError as error:
+        error.add_note(f"for an operator of torch {kernel.name} was read with the arguments {_shown(example)}")
+        raise
+    signature = variant.signature
+    kinds = {name: signature[name].kind for name in example}
+    pointers = [name for name, kind in kinds.items() if kind in _POINTING]
+    if mutates is not None:
+        unknown = [name for name in mutates if name not in pointers]
+        if unknown:
+            raise ArgumentError(
+                f"{kernel.name}: mutates= names {', '.join(unknown)}, and its tensors are "
+                f"{', '.join(pointers) or 'none'}"
+            )
+        return CallFacts(kinds, {name: Effect.BOTH if name in mutates else Effect.READ for name in pointers})
+    found = {name: facts.effects.get(name, signature[name].effect) for name in pointers}
+    cure = f"say it with mutates=(...), the names of the tensors that it writes to among {', '.join(pointers)}"
+    unknown = [name for name in pointers if name not in facts.effects and signature[name].effect is Effect.BOTH]
+    if unknown:
+        raise SourceError(
+            f"{kernel.name} ({kernel.location}): nothing says what it does through {', '.join(unknown)}: {cure}"
+        )
+    shown = facts.shows_its_memory
+    if not shown:
+        raise SourceError(
+            f"{kernel.name} ({kernel.location}) may write to memory that lies behind none of its arguments "
+            f"({shown.reason}), so its effects are unknown: {cure}, if it writes to nothing else"
+        )
+    return CallFacts(kinds, found)
+
+
+def _shown(example: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={_brief(value)}" for name, value in example.items())
+
+
+def _brief(value: object) -> str:
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    return repr(value) if shape is None else f"{dtype}{list(shape)}"

@@ -1,0 +1,374 @@
+"""``silo.torch_op``: an operator of torch that launches a kernel of Silo, with a schema read from the kernel."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from silo.api.kernels.kernel import Kernel, kernel_of
+from silo.artifacts.artifact import Artifact
+from silo.core.signature import ParameterKind
+from silo.errors import ArgumentError, LaunchError, SourceError
+from silo.integrations.torch import registry
+from silo.integrations.torch.call_facts import CallFacts, example_of, facts_of_call
+from silo.integrations.torch.outputs import Outputs, OutputSpec
+from silo.integrations.torch.quiet_calls import QuietCalls, tracks_gradient
+from silo.integrations.torch.rules import register_rules
+from silo.integrations.torch.schema import OpArgument, argument_of, fill, parse_name, schema_text
+from silo.launch.torch_versions import judge_version, load_torch
+
+__all__ = ["TorchOp", "make_operator", "torch_op"]
+
+_log = logging.getLogger("silo")
+_UNTESTED_TOLD: set[str] = set()
+
+
+class TorchOp:
+    """An operator of torch over one kernel. Made by :func:`torch_op`; called like the operator.
+
+    A call where torch does nothing but run the operator (no trace, no mode, no transform, no gradient) goes straight to
+    the kernel's launcher; every other one through torch's dispatcher. Copies of it are itself; a pickle holds its name.
+
+    Attributes:
+        name: ``namespace::name``.
+        schema: as torch has it.
+        overload: what torch calls: ``torch.ops.namespace.name.default``.
+        kernel: the :class:`silo.Kernel`.
+        mutates: the arguments that it writes to.
+        outputs: the kernel's parameters that it makes and returns.
+    """
+
+    def __init__(
+        self,
+        torch: Any,  # noqa: ANN401  # the module
+        name: str,
+        kernel: Kernel,
+        arguments: tuple[OpArgument, ...],
+        outputs: Outputs,
+        *,
+        trusted: bool,
+        module: str,
+    ) -> None:
+        self.name = name
+        self.kernel = kernel
+        self.arguments = arguments
+        self.mutates = tuple(one.name for one in arguments if one.writes)
+        self.outputs = outputs.names
+        self.module = module
+        self._torch = torch
+        self._outputs = outputs
+        self._trusted = trusted
+        namespace, short = parse_name(name)
+        self.schema = schema_text(short, arguments, len(outputs.names))
+        self._launch = self._launcher()
+        self._order = _order(kernel, [one.name for one in arguments], outputs.names)
+        # Without outputs and in the kernel's own order, an operator's call is a launch.
+        plain = self._order is None and not outputs.names
+        self._quick: Callable[..., Any] = self._launch if plain else self.run
+        # In this order: what torch asks of an operator is answered by the methods below.
+        self.differentiable: Any = None  # a torch.autograd.Function, of an operator that writes to no argument
+        self.library: Any = torch.library.Library(namespace, "FRAGMENT")
+        try:
+            self.library.define(self.schema)
+        except RuntimeError as error:
+            raise ArgumentError(f"torch does not take the schema {namespace}::{self.schema}: {error}") from error
+        self.overload: Any = getattr(getattr(torch.ops, namespace), short).default
+        self._is_tracing: Callable[[], bool] = torch.compiler.is_dynamo_compiling
+        self._quiet = QuietCalls(torch, [one.writes for one in arguments])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # what the operator takes and gives
+        """Run the operator.
+
+        Raises:
+            ArgumentError: the arguments do not fit the schema, or the kernel.
+        """
+        if self._is_tracing():
+            return self.overload(*args, **kwargs)
+        quiet = self._quiet
+        # As few Python frames as can be: a launch takes a quarter of a microsecond, and a frame a fifteenth.
+        if (
+            tuple(map(type, args)) not in quiet.known
+            or kwargs
+            or quiet.dispatch_modes()
+            or quiet.function_modes()
+            or quiet.transform() is not None
+            or quiet.jit_trace() is not None
+        ):
+            return self._dispatched(args, kwargs)
+        if self.outputs and quiet.grad_enabled() and quiet.requires_grad(*args):
+            return self._dispatched(args, kwargs)
+        written = [args[place] for place in quiet.written]
+        for one in written:
+            if one is not None and one.requires_grad:
+                return self._dispatched(args, kwargs)
+        result = self._quick(*args)
+        if written:
+            try:
+                quiet.count_writes(written)
+            except (RuntimeError, TypeError):  # a tensor of inference mode, or None in the place of one
+                quiet.count_some(written)
+        return result
+
+    def _dispatched(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """A call that torch has something to do with, or the first of its form."""
+        if self.differentiable is not None and self._quiet.is_transformed():
+            return self.differentiable.apply(*fill(self.arguments, args, kwargs))
+        if self.mutates and self._quiet.is_transformed():
+            self._refuse_gradients(fill(self.arguments, args, kwargs))
+        result = self.overload(*args, **kwargs)
+        self._quiet.learn(args)
+        return result
+
+    def run(self, *values: Any) -> Any:  # noqa: ANN401
+        """Launch the kernel on tensors that have memory; what the operator returns."""
+        made = self._outputs.make(values)
+        self._start(values + made)
+        return made[0] if len(made) == 1 else made
+
+    def checked_run(self, *values: Any) -> Any:  # noqa: ANN401
+        """As :meth:`run`, for calls of torch's dispatcher: outputs are looked at, gradients of what is written to.
+
+        Raises:
+            ArgumentError: an output shares memory with an argument, or what is written to requires a gradient.
+        """
+        values = self.filled(values)
+        if self.mutates:
+            self._count_writes(values)
+        if not self.outputs:
+            return self._start(values)
+        made = self._outputs.make(values)
+        self._outputs.refuse_aliases(made, values)
+        self._start(values + made)
+        return made[0] if len(made) == 1 else made
+
+    def filled(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The values that torch's dispatcher gives, with defaults: it leaves out values that equal them."""
+        return values if len(values) == len(self.arguments) else fill(self.arguments, values, {})
+
+    def _start(self, values: tuple[Any, ...]) -> None:
+        if self._order is None:
+            self._launch(*values)
+        else:
+            self._launch(**{name: values[index] for name, index in self._order})
+
+    def _count_writes(self, values: tuple[Any, ...]) -> None:
+        """Tell autograd of the writes, so that it refuses values that it saved before; refuse them where it looks."""
+        quiet = self._quiet
+        written = [values[place] for place in quiet.written if values[place] is not None]
+        if quiet.grad_enabled() and quiet.requires_grad(*written):
+            self._refuse_gradients(values)
+        try:
+            quiet.count_writes(written)
+        except RuntimeError:  # a tensor of inference mode has no count
+            quiet.count_some(written)
+
+    def _refuse_gradients(self, values: tuple[Any, ...]) -> None:
+        for one, value in zip(self.arguments, values, strict=True):
+            if one.writes and value is not None and tracks_gradient(self._torch, value):
+                raise ArgumentError(
+                    f"{self.name} writes to {one.name}, of which a gradient is wanted, and autograd does not see "
+                    "what a kernel writes: call it under torch.no_grad(), or on a tensor that needs no gradient; or "
+                    "define an operator with silo.torch_op(..., out=..., backward=...)"
+                )
+
+    def is_quiet(self, args: tuple[Any, ...]) -> bool:
+        """Whether torch has nothing to do with a call but to run it; gradients are not asked about."""
+        quiet = self._quiet
+        return (
+            tuple(map(type, args)) in quiet.known
+            and not quiet.dispatch_modes()
+            and not quiet.function_modes()
+            and quiet.transform() is None
+            and quiet.jit_trace() is None
+        )
+
+    def fake(self, *values: Any) -> Any:  # noqa: ANN401
+        """The operator's outputs without values, for tensors that have no memory.
+
+        Raises:
+            SourceError: a constexpr, or the shape of an output, is not known while torch traces.
+        """
+        values = self.filled(values)
+        for one, value in zip(self.arguments, values, strict=True):
+            if one.constant and type(value) not in (int, float, bool, str, type(None)):
+                _settled(self.name, self.kernel, one.name, value)
+        if self.mutates and self._quiet.grad_enabled():
+            self._refuse_gradients(values)
+        made = self._outputs.make(values)
+        if not made:
+            return None
+        return made[0] if len(made) == 1 else made
+
+    def _launcher(self) -> Any:  # noqa: ANN401
+        return self.kernel.launcher if self.kernel.checking else self.kernel.resolver.launcher_accepting(self._accept)
+
+    def _accept(self, artifact: Artifact) -> None:
+        """Refuse code that does more than the schema says: another config, or another type, may lead to such."""
+        if self._trusted:
+            return
+        filled = self._outputs.unfilled
+        for parameter in artifact.variant.signature.parameters:
+            if parameter.kind not in (ParameterKind.POINTER, ParameterKind.DESCRIPTOR):
+                continue
+            name, effect = parameter.name, parameter.effect
+            if effect.writes and name not in self.mutates and name not in self.outputs:
+                raise LaunchError(
+                    f"{self.name}: its schema says that {self.kernel.name} only reads {name}, and the code for this "
+                    f"call ({artifact.variant.config}) writes to it: define the operator with mutates=(..., {name!r})"
+                )
+            if effect.reads and name in filled:
+                raise LaunchError(
+                    f"{self.name}: the output {name} is made with nothing in it, and the code for this call "
+                    f"({artifact.variant.config}) reads it before it writes: give out= a function that fills it, such "
+                    "as torch.zeros_like"
+                )
+
+    def __repr__(self) -> str:
+        return f"<operator {self.overload._schema}>"  # noqa: SLF001  # torch prints it so
+
+    def __reduce_ex__(self, _protocol: Any) -> tuple[Any, tuple[str, str]]:  # noqa: ANN401
+        return registry.operator_named, (self.name, self.module)
+
+    def __copy__(self) -> TorchOp:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> TorchOp:
+        return self
+
+
+def torch_op(
+    kernel: object,
+    name: str,
+    *,
+    out: Mapping[str, OutputSpec] | None = None,
+    backward: Callable[..., object] | None = None,
+    setup_context: Callable[..., object] | None = None,
+    example: object = None,
+    mutates: Collection[str] | None = None,
+) -> TorchOp:
+    """Define an operator of torch that launches a kernel: for ``torch.compile``, ``torch.export``, autograd, ``vmap``.
+
+    Its arguments are the arguments of a call, without the outputs. Types come from an example call, effects from the
+    kernel's own code: an argument that the kernel writes to is marked as mutated in the schema.
+
+    Args:
+        kernel: what ``silo.kernel`` gave, with a declared grid.
+        name: ``namespace::name``; ``torch.ops.namespace.name`` is the operator then.
+        out: parameters that the operator makes and returns, in the kernel's order: the name of an argument that the
+            output is like, or a function of the operator's arguments (``lambda a: a.x.new_empty(a.n)``), which also
+            runs on fake tensors. With all that is written to in ``out`` the operator is functional.
+        backward: ``backward(ctx, *gradients)`` gives the gradient of each argument, None for those without one, as
+            with ``torch.library.register_autograd``.
+        setup_context: ``setup_context(ctx, inputs, output)`` keeps what ``backward`` needs.
+        example: the arguments of a call of the kernel (with outputs), in order or by name; a dtype stands for a tensor.
+            The first of the kernel's cases by default.
+        mutates: names of the tensors that the kernel writes to, where its code does not say. The caller is believed.
+
+    Raises:
+        PackageError: torch is not installed, or too old.
+        ArgumentError: the name is taken or malformed; ``out`` or ``example`` do not fit the kernel; there is a
+            ``backward`` for arguments that are written to.
+        SourceError: the kernel has no declared grid, or its effects are unknown.
+    """
+    torch = load_torch()
+    known = kernel_of(kernel)
+    if known is None:
+        raise ArgumentError(
+            f"silo.torch_op takes a kernel that silo.kernel made, and not a {type(kernel).__name__}: wrap it, "
+            "silo.kernel(k, grid=...)"
+        )
+    _tell_version(str(torch.__version__))
+    parse_name(name)
+    if known.grid is None:
+        raise SourceError(
+            f"{known.name} ({known.location}) has no declared grid, which its operator launches with: give silo.kernel "
+            "a grid=, a function of the arguments"
+        )
+    module = str(sys._getframe(1).f_globals.get("__name__", "__main__"))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # where a pickle looks for it
+    given = example_of(known, example)
+    written = None if mutates is None else {*mutates, *(out or ())}
+    facts = facts_of_call(known, given, written)
+    return make_operator(
+        torch, known, name, given, facts, out or {}, backward, setup_context, trusted=mutates is not None, module=module
+    )
+
+
+def make_operator(
+    torch: Any,  # noqa: ANN401  # the module
+    kernel: Kernel,
+    name: str,
+    example: Mapping[str, object],
+    facts: CallFacts,
+    out: Mapping[str, OutputSpec],
+    backward: Callable[..., object] | None,
+    setup_context: Callable[..., object] | None,
+    *,
+    trusted: bool,
+    module: str,
+) -> TorchOp:
+    """Define and register an operator whose types and effects are known. Raises as :func:`torch_op`."""
+    arguments = tuple(
+        argument_of(
+            kernel.name,
+            parameter,
+            value,
+            is_tensor=parameter in facts.effects and value is not None,
+            constant=facts.kinds[parameter] is ParameterKind.CONSTEXPR
+            and kernel.source.signature[parameter].kind is ParameterKind.CONSTEXPR,
+            writes=parameter in facts.effects and facts.effects[parameter].writes,
+            default=kernel.source.signature[parameter].default,
+        )
+        for parameter, value in example.items()
+        if parameter not in out
+    )
+    outputs = Outputs(name, out, facts.effects, [one.name for one in arguments], torch)
+    mutated = [one.name for one in arguments if one.writes]
+    if backward is not None and mutated:
+        raise ArgumentError(
+            f"{name}: an operator with a backward= makes its outputs and writes to no argument, and this one writes to "
+            f"{', '.join(mutated)}: name them in out=, out={{{mutated[0]!r}: ...}}"
+        )
+    if setup_context is not None and backward is None:
+        raise ArgumentError(f"{name}: setup_context= keeps values for backward=, which is not given")
+    with registry.defining(torch, name, kernel) as define:
+        operator = TorchOp(torch, name, kernel, arguments, outputs, trusted=trusted, module=module)
+        register_rules(torch, operator, backward, setup_context)
+        define(operator)
+    return operator
+
+
+def bind_call(operator: TorchOp, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
+    """The arguments of a call in the operator's order. Raises ArgumentError."""
+    try:
+        return fill(operator.arguments, args, kwargs)
+    except ArgumentError as error:
+        raise ArgumentError(f"{operator.name}: {error}") from None
+
+
+def _tell_version(version: str) -> None:
+    decision = judge_version(version)
+    if version not in _UNTESTED_TOLD and "is tested" in decision.reason:
+        _UNTESTED_TOLD.add(version)
+        _log.info("operators of torch: %s", decision.reason)
+
+
+def _order(kernel: Kernel, arguments: Sequence[str], outputs: Sequence[str]) -> tuple[tuple[str, int], ...] | None:
+    """Where each parameter's value is among arguments and outputs; None: a call gives them in that very order."""
+    given = (*arguments, *outputs)
+    if kernel.source.signature.names[: len(given)] == given:
+        return None
+    return tuple((name, index) for index, name in enumerate(given))
+
+
+def _settled(operator: str, kernel: Kernel, name: str, value: Any) -> None:  # noqa: ANN401
+    """Let torch settle the value of a traced number, for code is made for each; a guard keeps it."""
+    try:
+        int(value)
+    except Exception as error:
+        raise SourceError(
+            f"{operator}: {name} is a constexpr of {kernel.name} ({kernel.location}), part of its code, and in this "
+            f"trace it is a number that only tensors know ({value}): pass a plain number, set {name} in the kernel's "
+            "space, or let the kernel take it when it runs (an ordinary parameter)"
+        ) from error

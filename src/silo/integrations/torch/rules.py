@@ -1,0 +1,115 @@
+"""What torch asks of an operator besides running it: a fake form, gradients, batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from silo.errors import ArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from silo.integrations.torch.operator import TorchOp
+
+__all__ = ["register_rules"]
+
+
+def register_rules(
+    torch: Any,  # noqa: ANN401  # the module
+    operator: TorchOp,
+    backward: Callable[..., object] | None,
+    setup_context: Callable[..., object] | None,
+) -> None:
+    """Register every rule of an operator that was defined, in its own library."""
+    short = operator.name.partition("::")[2]
+    library = operator.library
+    library.impl(short, operator.checked_run, "CompositeExplicitAutograd")
+    torch.library.register_fake(operator.name, operator.fake, lib=library)
+    torch.library.register_vmap(operator.name, _batch_rule(torch, operator), lib=library)
+    if operator.mutates:  # its run looks at gradients and counts writes
+        library.impl(short, torch.library.fallthrough_kernel, "Autograd")
+        library.impl(short, torch.library.fallthrough_kernel, "ADInplaceOrView")
+    else:
+        operator.differentiable, rule = _gradient_rule(torch, operator, backward, setup_context)
+        library.impl(short, rule, "Autograd")
+
+
+def _gradient_rule(
+    torch: Any,  # noqa: ANN401  # the module
+    operator: TorchOp,
+    backward: Callable[..., object] | None,
+    setup_context: Callable[..., object] | None,
+) -> tuple[Any, Callable[..., Any]]:
+    """The ``torch.autograd.Function`` of an operator, and what runs under autograd.
+
+    In the form that ``torch.func`` takes too, which ``torch.library.register_autograd`` does not make.
+    """
+    native = torch._C  # noqa: SLF001  # as torch.library's own rule does
+    overload = operator.overload
+
+    def forward(*args: Any) -> Any:  # noqa: ANN401
+        with native._AutoDispatchBelowAutograd():  # noqa: SLF001
+            return overload(*args)
+
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ANN401
+        if setup_context is not None:
+            setup_context(ctx, inputs, output)
+
+    def gradients(ctx: Any, *grads: Any) -> Any:  # noqa: ANN401
+        if backward is None:
+            raise UnsupportedError(
+                f"{operator.name} has no backward: give silo.torch_op one (backward=, setup_context=), or call it "
+                "under torch.no_grad() or on tensors that need no gradient"
+            )
+        return backward(ctx, *grads)
+
+    members = {
+        "forward": staticmethod(forward),
+        "setup_context": staticmethod(keep),
+        "backward": staticmethod(gradients),
+        "generate_vmap_rule": True,
+    }
+    function: Any = type(f"Gradient of {operator.name}", (torch.autograd.Function,), members)
+
+    def rule(*given: Any) -> Any:  # noqa: ANN401
+        args = operator.filled(given)
+        if not (native.is_grad_enabled() and native._any_requires_grad(*args)):  # noqa: SLF001
+            return operator.checked_run(*args) if operator.is_quiet(args) else forward(*args)
+        if native._are_functorch_transforms_active():  # noqa: SLF001  # too late for it, within the dispatcher
+            raise UnsupportedError(
+                f"{operator.name} was called through torch.ops inside a transform of torch.func (grad, vjp, jacrev): "
+                "call the object that silo.torch_op gave, which takes transforms"
+            )
+        return function.apply(*args)
+
+    return function, rule
+
+
+def _batch_rule(torch: Any, operator: TorchOp) -> Callable[..., tuple[Any, Any]]:  # noqa: ANN401
+    """``vmap``: the operator runs once for each example, over views of the batch with the strides that they have."""
+
+    def rule(info: Any, given_dims: Sequence[int | None], *given: Any) -> tuple[Any, Any]:  # noqa: ANN401
+        args = operator.filled(given)
+        in_dims = [*given_dims, *(None for _ in args[len(given) :])]
+        for one, place in zip(operator.arguments, in_dims, strict=True):
+            if one.writes and place is None:
+                raise ArgumentError(
+                    f"{operator.name} writes to {one.name}, which is one tensor for the whole batch of torch.vmap, "
+                    "so that examples would overwrite each other: make it inside vmap, from something that has the "
+                    "batch"
+                )
+        made = [
+            operator.overload(
+                *(
+                    value if place is None else value.select(place, index)
+                    for value, place in zip(args, in_dims, strict=True)
+                )
+            )
+            for index in range(info.batch_size)
+        ]
+        if not operator.outputs:
+            return None, None
+        if len(operator.outputs) == 1:
+            return torch.stack(made), 0
+        return tuple(torch.stack(column) for column in zip(*made, strict=True)), (0,) * len(operator.outputs)
+
+    return rule

@@ -1,0 +1,164 @@
+"""The schema of an operator, from what its kernel is called with and what it does to memory. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+
+from silo.core.signature import NO_DEFAULT, NoDefault
+from silo.errors import ArgumentError, SourceError
+from silo.frozen import frozen
+
+__all__ = ["OpArgument", "OpKind", "argument_of", "parse_name", "schema_text"]
+
+_NAME = re.compile(r"([A-Za-z_]\w*)::([A-Za-z_]\w*)")
+# Words that a schema's own grammar has: torch refuses arguments of such names.
+_RESERVED = frozenset({"self_", "Tensor", "int", "float", "bool", "str", "SymInt", "Scalar"})
+
+
+class OpKind(Enum):
+    """What an operator's argument is, by the word that a schema has for it."""
+
+    TENSOR = "Tensor"
+    INTEGER = "SymInt"
+    FLOAT = "float"
+    BOOL = "bool"
+    TEXT = "str"
+
+
+_PYTHON: dict[type, OpKind] = {bool: OpKind.BOOL, int: OpKind.INTEGER, float: OpKind.FLOAT, str: OpKind.TEXT}
+
+
+@frozen
+class OpArgument:
+    """One argument of an operator; ``constant``: it is part of the kernel's code, so each value is compiled for."""
+
+    name: str
+    kind: OpKind
+    optional: bool = False
+    writes: bool = False
+    constant: bool = False
+    default: object = NO_DEFAULT
+
+
+def parse_name(name: str) -> tuple[str, str]:
+    """Namespace and name of an operator.
+
+    >>> parse_name("mine::add")
+    ('mine', 'add')
+
+    Raises:
+        ArgumentError: it is not of the form ``namespace::name``.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ArgumentError(f"an operator's name is namespace::name, such as 'mine::add', and not {name!r}")
+    return match[1], match[2]
+
+
+def argument_of(
+    kernel: str,
+    name: str,
+    example: object,
+    *,
+    is_tensor: bool,
+    constant: bool,
+    writes: bool,
+    default: object = NO_DEFAULT,
+) -> OpArgument:
+    """The argument of an operator for a parameter that a call gives ``example``.
+
+    >>> argument_of("add", "n", 16, is_tensor=False, constant=False, writes=False).kind
+    <OpKind.INTEGER: 'SymInt'>
+
+    Raises:
+        ArgumentError: operators take no such value.
+    """
+    if is_tensor or (example is None and not constant):
+        optional = example is None or default is None
+        return OpArgument(name, OpKind.TENSOR, optional=optional, writes=writes, default=default)
+    kind = _PYTHON.get(type(example))
+    if kind is None:
+        cure = (
+            f"set it in the kernel's space, space={{{name!r}: [...]}}"
+            if constant
+            else "pass a tensor, an int, a float or a bool"
+        )
+        raise ArgumentError(
+            f"{kernel}: the argument {name} is {example!r}, a {type(example).__name__}, which no operator of torch "
+            f"takes: {cure}"
+        )
+    return OpArgument(name, kind, constant=constant, default=default)
+
+
+def schema_text(operator: str, arguments: Sequence[OpArgument], outputs: int) -> str:
+    """The schema as torch reads it.
+
+    >>> x = OpArgument("x", OpKind.TENSOR)
+    >>> y = OpArgument("y", OpKind.TENSOR, writes=True)
+    >>> schema_text("axpy", [x, y, OpArgument("a", OpKind.FLOAT, default=1.0)], 0)
+    'axpy(Tensor x, Tensor(a0!) y, float a=1.0) -> ()'
+
+    Raises:
+        SourceError: a parameter has a name that schemas reserve, or one without a default comes after one with.
+    """
+    _check(operator, arguments)
+    written = iter(range(len(arguments)))
+    parts = [_argument_text(one, written) for one in arguments]
+    returns = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
+    return f"{operator}({', '.join(parts)}) -> {returns}"
+
+
+def _check(operator: str, arguments: Sequence[OpArgument]) -> None:
+    had_default: OpArgument | None = None
+    for one in arguments:
+        if one.name in _RESERVED:
+            raise SourceError(
+                f"{operator}: the parameter {one.name} has a name that schemas of torch reserve: rename the parameter"
+            )
+        if not isinstance(one.default, NoDefault):
+            had_default = one
+        elif had_default is not None:
+            raise SourceError(
+                f"{operator}: the parameter {one.name} has no default and comes after {had_default.name}, which has "
+                "one: operators take such arguments in the other order only"
+            )
+
+
+def _argument_text(one: OpArgument, written: Iterable[int]) -> str:
+    word = one.kind.value
+    if one.writes:
+        word = f"{word}(a{next(iter(written))}!)"
+    text = f"{word}{'?' * one.optional} {one.name}"
+    return text if isinstance(one.default, NoDefault) else f"{text}={_default_text(one.default)}"
+
+
+def _default_text(value: object) -> str:
+    if value is None or isinstance(value, bool | int):
+        return str(value)
+    return repr(value) if isinstance(value, float) else json.dumps(value)
+
+
+def fill(arguments: Sequence[OpArgument], given: Sequence[object], named: Mapping[str, object]) -> tuple[object, ...]:
+    """The values of a call in the order of the arguments, with defaults where it leaves some out.
+
+    Raises:
+        ArgumentError: one is missing, unknown, or given twice.
+    """
+    names = [one.name for one in arguments]
+    if len(given) > len(names):
+        raise ArgumentError(f"{len(given)} arguments were given, and there are {len(names)}: {', '.join(names)}")
+    values = dict(zip(names, given, strict=False))
+    for name, value in named.items():
+        if name not in names or name in values:
+            what = "was given twice" if name in values else f"is not an argument; there are {', '.join(names)}"
+            raise ArgumentError(f"{name} {what}")
+        values[name] = value
+    for one in arguments:
+        if one.name not in values:
+            if isinstance(one.default, NoDefault):
+                raise ArgumentError(f"the argument {one.name} is missing")
+            values[one.name] = one.default
+    return tuple(values[name] for name in names)

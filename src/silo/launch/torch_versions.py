@@ -1,0 +1,72 @@
+"""The versions of torch that the seams were tested with, and what is done about another one."""
+
+from __future__ import annotations
+
+from importlib import import_module, metadata
+from typing import Any
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.errors import PackageError
+
+__all__ = ["installed_version", "judge_version", "load_torch", "release_of", "tested_versions"]
+
+_TESTED = ("2.13",)
+_OLDEST = (2, 8)  # register_vmap, register_fake and Library.impl with a keyset in the forms that are used
+
+
+def tested_versions() -> tuple[str, ...]:
+    """Releases of torch that Silo's tests run with."""
+    return _TESTED
+
+
+def release_of(version: str) -> tuple[int, int]:
+    """Major and minor number of a version.
+
+    >>> release_of("2.13.0+cpu")
+    (2, 13)
+    """
+    major, minor, *_ = version.partition("+")[0].split(".")
+    return int(major), int("".join(digit for digit in minor if digit.isdecimal()) or 0)
+
+
+def judge_version(version: str) -> Decision:
+    """Whether operators can be made with a version of torch; a reason that names the range where it was not tested.
+
+    >>> bool(judge_version("2.13.0")), bool(judge_version("2.1.0"))
+    (True, False)
+    """
+    release = release_of(version)
+    newest = max(map(release_of, _TESTED))
+    if release < _OLDEST:
+        return Rejected(
+            f"torch {version} is older than {_OLDEST[0]}.{_OLDEST[1]}, the oldest whose operators Silo can define: "
+            f"install torch {_TESTED[-1]}, which is tested"
+        )
+    if f"{release[0]}.{release[1]}" in _TESTED:
+        return Accepted(f"torch {version}, tested")
+    age = "newer" if release > newest else "older"
+    return Accepted(f"torch {version} is {age} than {', '.join(_TESTED)}, which is tested")
+
+
+def load_torch() -> Any:  # noqa: ANN401  # the module, whose stubs are partial
+    """The module ``torch``.
+
+    Raises:
+        PackageError: it is not installed, or too old.
+    """
+    try:
+        torch = import_module("torch")
+    except ImportError as error:
+        raise PackageError(f"operators of torch need torch, which cannot be imported: {error}") from error
+    decision = judge_version(str(torch.__version__))
+    if not decision:
+        raise PackageError(decision.reason)
+    return torch
+
+
+def installed_version() -> str | None:
+    """The version of torch that is installed, without importing it."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,405 @@
+"""``silo.torch_op``: operators of torch over kernels, with schemas from their effects."""
+# pyright: reportCallIssue=false, reportAttributeAccessIssue=false
+
+import copy
+import inspect
+import pickle
+
+import pytest
+import triton
+import triton.language as tl
+
+import silo
+from silo.errors import ArgumentError, LaunchError, PackageError, SourceError, UnsupportedError
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from torch_operators import F32, OPERATORS, add, axpy, flat, samples, silu  # noqa: E402
+
+SAMPLES = samples()
+
+
+def fresh(name):
+    return tuple(one.clone() if isinstance(one, torch.Tensor) else one for one in SAMPLES[name].args)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_compute_what_torch_does(name):
+    operator, sample = OPERATORS[name], SAMPLES[name]
+    wanted = sample.reference(*fresh(name))
+    tolerance = {"rtol": 2e-2, "atol": 1e-2} if name == "rms_norm" else {"rtol": 1e-5, "atol": 1e-5}
+    for _ in range(2):  # the first goes through torch's dispatcher, the next straight to the launcher
+        args = fresh(name)
+        made = operator(*args)
+        if sample.written:
+            assert made is None
+            made = args[sample.written[0]]
+        torch.testing.assert_close(made, wanted, **tolerance)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", OPERATORS)
+def test_torchs_own_checks_pass(name):
+    operator = OPERATORS[name]
+    args = fresh(name)
+    if name in ("add", "mul", "silu"):
+        args = tuple(one.requires_grad_() if isinstance(one, torch.Tensor) else one for one in args)
+    found = torch.library.opcheck(operator.overload, args)
+    assert set(found.values()) == {"SUCCESS"}, found
+
+
+def test_schemas_come_from_effects_and_the_example():
+    schemas = {name: operator.schema for name, operator in OPERATORS.items()}
+    assert schemas["axpy"] == "axpy(Tensor x, Tensor(a0!) y, SymInt n, float alpha) -> ()"
+    assert schemas["add"] == "add(Tensor x, Tensor y, SymInt n) -> Tensor"
+    assert schemas["scatter_add_"].startswith("scatter_add_(Tensor(a0!) x, Tensor index")
+    assert "Tensor? bias" in schemas["layer_norm"]
+    assert schemas["row_range"].endswith("-> (Tensor, Tensor)")
+    assert "bool negate" in schemas["clamp"]
+    assert schemas["power"] == "power(Tensor x, SymInt n, SymInt exponent=2, float scale=1.0) -> Tensor"
+    assert OPERATORS["axpy"].mutates == ("y",)
+    assert OPERATORS["row_range"].outputs == ("low", "high")
+    assert repr(OPERATORS["add"]) == "<operator samples::add(Tensor x, Tensor y, SymInt n) -> Tensor>"
+
+
+def test_defaults_and_names():
+    x, n, _ = fresh("power")
+    power = OPERATORS["power"]
+    torch.testing.assert_close(power(x, n), x**2)
+    torch.testing.assert_close(power(x, n=n, scale=2.0), 2 * x**2)
+    torch.testing.assert_close(power(x, n, 3, 0.5), x**3 / 2)
+    with pytest.raises(RuntimeError, match="missing value for argument 'n'"):
+        power(x)
+
+
+def test_an_integer_for_a_float_is_a_float():
+    """As torch converts it: the same on the first call, through torch, and on the next ones."""
+    made = []
+    for _ in range(3):
+        x, y, n, _ = fresh("axpy")
+        OPERATORS["axpy"](x, y, n, 1)
+        made.append(y - fresh("axpy")[1] - x)
+    assert all(one.abs().max() < 1e-6 for one in made)
+
+
+# -- autograd ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["add", "mul", "silu"])
+def test_gradients(name):
+    args = [one.double() if isinstance(one, torch.Tensor) else one for one in fresh(name)]
+    small = [one[:8].clone().requires_grad_() if isinstance(one, torch.Tensor) else 8 for one in args]
+    tensors = [one for one in small if isinstance(one, torch.Tensor)]
+    operator = OPERATORS[name]
+    if name == "silu":  # the kernel computes in fp32
+        made = operator(*(one.float() if isinstance(one, torch.Tensor) else one for one in small))
+        wanted = torch.nn.functional.silu(tensors[0])
+        torch.testing.assert_close(
+            torch.autograd.grad(made.sum(), tensors), torch.autograd.grad(wanted.sum(), tensors), rtol=1e-5, atol=1e-5
+        )
+    else:
+        assert torch.autograd.gradcheck(lambda *given: operator(*given, 8), tensors)
+
+
+def test_gradients_of_transforms():
+    x, y, n = fresh("mul")
+    mul = OPERATORS["mul"]
+    torch.testing.assert_close(torch.func.grad(lambda a: mul(a, y, n).sum())(x), y)
+    per_example = torch.vmap(torch.func.grad(lambda a: mul(a, a, 4).sum()))(torch.ones(3, 4))
+    torch.testing.assert_close(per_example, torch.full((3, 4), 2.0))
+    torch.testing.assert_close(torch.func.jacrev(lambda a: mul(a, y[:4], 4))(x[:4]), torch.diag(y[:4]))
+    torch.testing.assert_close(torch.func.functionalize(lambda a: mul(a, y, n))(x), x * y)
+    with pytest.raises(UnsupportedError, match=r"call the object that silo\.torch_op gave"):
+        torch.func.grad(lambda a: torch.ops.samples.mul(a, y, n).sum())(x)
+
+
+def test_an_operator_without_a_backward_says_so_when_it_is_asked():
+    x, m, n, block = fresh("softmax")
+    made = OPERATORS["softmax"](x.requires_grad_(), m, n, block)
+    with pytest.raises(UnsupportedError, match=r"samples::softmax has no backward: give silo\.torch_op one"):
+        made.sum().backward()
+
+
+def test_writes_are_counted_and_refused_where_a_gradient_is_wanted():
+    x, y, n, alpha = fresh("axpy")
+    operator = OPERATORS["axpy"]
+    for call in (operator, operator.overload):
+        before = y._version
+        call(x, y, n, alpha)
+        assert y._version == before + 1
+    saved = torch.ones(300, requires_grad=True) * y  # keeps y for its backward
+    operator(x, y, n, alpha)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved.sum().backward()
+    leaf = y.clone().requires_grad_()
+    for call in (operator, operator.overload):
+        with pytest.raises(ArgumentError, match="writes to y, of which a gradient is wanted"):
+            call(x, leaf, n, alpha)
+    with torch.no_grad():
+        operator(x, leaf, n, alpha)
+    torch.testing.assert_close(leaf.detach(), y + alpha * x)
+    with pytest.raises(ArgumentError, match="writes to y, of which a gradient is wanted"):
+        torch.func.grad(lambda a: operator(x, a * 1, n, alpha))(y)
+
+
+def test_inference_mode():
+    with torch.inference_mode():
+        x, y, n, alpha = fresh("axpy")
+        for _ in range(3):
+            OPERATORS["axpy"](x, y, n, alpha)
+    torch.testing.assert_close(y, fresh("axpy")[1] + 3 * alpha * x)
+
+
+def test_vmap_runs_each_example():
+    x, y = torch.randn(3, 8), torch.randn(3, 8)
+    torch.testing.assert_close(torch.vmap(lambda a, b: OPERATORS["add"](a, b, 8))(x, y), x + y)
+    low, high = torch.vmap(lambda a: OPERATORS["row_range"](a, 2, 8, 8))(torch.stack([x[:2], y[:2]]))
+    torch.testing.assert_close(high, torch.stack([x[:2].amax(1), y[:2].amax(1)]))
+    assert low.shape == (2, 2)
+
+    def written(a, b):
+        OPERATORS["axpy"](a, b, 8, 2.0)
+        return b
+
+    torch.testing.assert_close(torch.vmap(written)(x, y.clone()), y + 2 * x)
+    with pytest.raises(ArgumentError, match="one tensor for the whole batch"):
+        torch.vmap(lambda a: OPERATORS["axpy"](a, y, 8, 2.0), out_dims=None)(x)
+
+
+def test_modes_of_torch_see_the_operator():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    x, y, n = fresh("add")
+    OPERATORS["add"](x, y, n)
+    with Watch():
+        OPERATORS["add"](x, y, n)
+    assert OPERATORS["add"].overload in seen
+
+
+def test_copies_and_pickles():
+    operator = OPERATORS["add"]
+    assert copy.deepcopy(operator) is operator
+    assert copy.copy(operator) is operator
+    assert pickle.loads(pickle.dumps(operator)) is operator
+    assert operator.module == "torch_operators"
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_name_that_is_taken():
+    with pytest.raises(ArgumentError, match=r"samples::mul is defined already, by mul \(.*another name"):
+        silo.torch_op(add, "samples::mul", example=(F32, F32, F32, 8), out={"out": "x"})
+    with pytest.raises(ArgumentError, match="aten::add is defined already, by torch, or another library"):
+        silo.torch_op(add, "aten::add", example=(F32, F32, F32, 8), out={"out": "x"})
+    for name in ("add", "a::b::c", "a b::c", ""):
+        with pytest.raises(ArgumentError, match="an operator's name is namespace::name"):
+            silo.torch_op(add, name, example=(F32, F32, F32, 8))
+
+
+def test_a_definition_that_is_run_again_replaces_the_first():
+    def define():
+        return silo.torch_op(silu, "samples::again", example=(F32, F32, 8), out={"out": "x"})
+
+    first, second = define(), define()
+    assert first is not second
+    assert second.overload(torch.zeros(4), 4).shape == (4,)
+
+
+@triton.jit
+def through_addresses(table, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    at = tl.load(table).to(tl.pointer_type(tl.float32))
+    tl.store(at + i, 1.0, mask=i < n)
+
+
+def test_effects_that_are_unknown():
+    kernel = silo.kernel(through_addresses, grid=(1,), space={"BLOCK": [16]})
+    with pytest.raises(SourceError, match=r"effects are unknown: say it with mutates=\(\.\.\.\)"):
+        silo.torch_op(kernel, "samples::hidden", example=(torch.int64, 8))
+    made = silo.torch_op(kernel, "samples::hidden", example=(torch.int64, 8), mutates=("table",))
+    assert made.schema == "hidden(Tensor(a0!) table, SymInt n) -> ()"
+    with pytest.raises(ArgumentError, match="mutates= names n, and its tensors are table"):
+        silo.torch_op(kernel, "samples::hidden2", example=(torch.int64, 8), mutates=("n",))
+
+
+@silo.kernel(space={"BLOCK": [16]}, grid=(1,), tune="off")
+@triton.jit
+def either(x, y, n, BACK: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    if BACK:
+        tl.store(x + i, tl.load(y + i, mask=i < n), mask=i < n)
+    else:
+        tl.store(y + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def test_code_that_does_more_than_the_schema_says_is_refused():
+    operator = silo.torch_op(either, "samples::either", example=(F32, F32, 8, False))
+    x, y = torch.arange(8.0), torch.zeros(8)
+    operator(x, y, 8, False)
+    assert torch.equal(x, y)
+    with pytest.raises(LaunchError, match=r"only reads x, and the code for this call .*writes to it.*mutates="):
+        operator(x, y + 1, 8, True)
+    assert torch.equal(x, torch.arange(8.0))
+
+
+def test_outputs_that_the_kernel_reads_need_a_filling():
+    count = OPERATORS["count"].kernel
+    wrong = {"out": "index"}
+    with pytest.raises(ArgumentError, match=r"may read out before it writes.*torch\.zeros_like\(a\.index\)"):
+        silo.torch_op(count, "samples::wrong", example=(torch.int64, torch.int32, 8), out=wrong)
+
+
+def test_outputs_that_make_no_sense():
+    def made(out, **more):
+        return silo.torch_op(add, "samples::senseless", example=(F32, F32, F32, 8), out=out, **more)
+
+    with pytest.raises(ArgumentError, match="names x, which the kernel does not write to"):
+        made({"x": "y"})
+    with pytest.raises(ArgumentError, match="names z, and the kernel's tensors are x, y, out"):
+        made({"z": "y"})
+    with pytest.raises(ArgumentError, match="like 'z', which is not an argument; there are x, y, n"):
+        made({"out": "z"})
+    with pytest.raises(ArgumentError, match="is an argument's name or a function"):
+        made({"out": 3})
+    x = torch.zeros(8)
+    with pytest.raises(ArgumentError, match="the output out lies in the memory of x"):
+        made({"out": lambda a: a.x.view(-1)})(x, x + 1, 8)
+    with pytest.raises(ArgumentError, match="a function that returned a int"):
+        made({"out": lambda a: 3})(x, x + 1, 8)
+    with pytest.raises(AttributeError, match="no argument z; it has x, y, n"):
+        made({"out": lambda a: a.z})(x, x + 1, 8)
+    with pytest.raises(ArgumentError, match=r"writes to y: name them in out="):
+        silo.torch_op(axpy, "samples::senseless", example=(F32, F32, 8, 1.0), backward=lambda ctx: ())
+    with pytest.raises(ArgumentError, match="backward=, which is not given"):
+        made({"out": "x"}, setup_context=lambda ctx, inputs, output: None)
+
+
+def test_an_output_whose_shape_depends_on_values():
+    operator = silo.torch_op(
+        add,
+        "samples::unknown_shape",
+        example=(F32, F32, F32, 8),
+        out={"out": lambda a: a.x.new_empty(int(a.y.sum()))},
+    )
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        x = torch.zeros(8)
+        with pytest.raises(
+            SourceError, match=r"the shape of the output out depends on the values in a tensor.*argument"
+        ):
+            operator(x, x, 8)
+
+
+def test_a_traced_number_where_a_constexpr_is_wanted():
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    unknown = ShapeEnv().create_unbacked_symint()
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        x = torch.zeros(8)
+        with pytest.raises(SourceError, match=r"exponent is a constexpr of power .*set exponent in the kernel's space"):
+            OPERATORS["power"](x, 8, unknown)
+
+
+def test_examples_that_do_not_fit():
+    def made(**given):
+        return silo.torch_op(add, "samples::unfit", **given)
+
+    with pytest.raises(ArgumentError, match=r"nothing says what it is called with.*example=.*add\.cases"):
+        made()
+    with pytest.raises(ArgumentError, match="the example leaves out out"):
+        made(example=(F32, F32))
+    with pytest.raises(ArgumentError, match="has 5 arguments, and calls give 4: x, y, out, n"):
+        made(example=(F32, F32, F32, 8, 8))
+    with pytest.raises(ArgumentError, match="gives BLOCK, which no call does"):
+        made(example={"x": F32, "y": F32, "out": F32, "n": 8, "BLOCK": 8})
+    with pytest.raises(ArgumentError, match="example= is a tuple"):
+        made(example=3)
+
+
+@flat()
+@triton.jit
+def with_text(x, n, WORD: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + i, (1.0 if WORD == "one" else 2.0) + tl.zeros((BLOCK,), tl.float32), mask=i < n)
+
+
+@flat()
+@triton.jit
+def of_type(x, n, TYPE: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + i, tl.zeros((BLOCK,), TYPE), mask=i < n)
+
+
+def test_constexprs_of_other_types():
+    operator = silo.torch_op(with_text, "samples::with_text", example=(F32, 8, "one"))
+    x = torch.zeros(8)
+    operator(x, 8, "two")
+    assert x.eq(2).all()
+    with pytest.raises(
+        ArgumentError, match=r"TYPE is .*which no operator of torch takes: set it in the kernel's space"
+    ):
+        silo.torch_op(of_type, "samples::of_type", example=(F32, 8, tl.float32))
+
+
+def test_kernels_that_cannot_be_operators():
+    with pytest.raises(ArgumentError, match=r"takes a kernel that silo\.kernel made, and not a JITFunction"):
+        silo.torch_op(through_addresses, "samples::plain")
+    with pytest.raises(SourceError, match=r"has no declared grid.*give silo\.kernel a grid="):
+        silo.torch_op(silo.kernel(through_addresses), "samples::no_grid", example=(torch.int64, 8))
+
+
+@silo.kernel(space={"BLOCK": [16]}, grid=(1,), tune="off")
+@triton.jit
+def with_case(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
+
+
+@with_case.cases(n=[8, 16])
+def _with_case(n, make):
+    x, out = make.integers(n, high=5, dtype="int32"), make.empty(n, dtype="int32")
+    return silo.Case(args=(x, out, n), expected={"out": lambda: x.host + 1})
+
+
+def test_the_first_case_is_the_example():
+    operator = silo.torch_op(with_case, "samples::with_case", out={"out": "x"})
+    assert operator.schema == "with_case(Tensor x, SymInt n) -> Tensor"
+    x = torch.arange(8, dtype=torch.int32)
+    assert torch.equal(operator(x, 8), x + 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("2.1.0", "older than 2.8"),
+        ("2.11.0", "older than 2.13"),
+        ("2.99.0a1", "newer than 2.13"),
+        ("2.13.0+cpu", "tested"),
+    ],
+)
+def test_versions_of_torch(version, said):
+    from silo.launch.torch_versions import judge_version
+
+    assert said in judge_version(version).reason
+
+
+def test_a_torch_that_is_too_old_is_refused(monkeypatch):
+    monkeypatch.setattr(torch, "__version__", "2.1.0")
+    with pytest.raises(PackageError, match=r"torch 2\.1\.0 is older than 2\.8.*install torch 2\.13"):
+        silo.torch_op(add, "samples::old", example=(F32, F32, F32, 8))
+
+
+def test_the_public_signature():
+    names = list(inspect.signature(silo.torch_op).parameters)
+    assert names == ["kernel", "name", "out", "backward", "setup_context", "example", "mutates"]
