@@ -156,6 +156,8 @@ COMMANDS = {
     "trust --list": (("trust", "--list"), 0),
     "untrust": (("untrust", "K"), 3),
     "verify": (("verify", "K"), 1),
+    "slice": (("slice", "K", "-o", "OUT"), 0),
+    "merge": (("merge", "K", "K", "-o", "OUT/merged.silo"), 0),
     "sign": (("sign", "K", "--key", "K"), 3),  # what signs it is in test_signed_bundles.py
     "doctor": (("doctor",), None),
 }

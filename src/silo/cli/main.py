@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from silo.cli import build, cache, doctor, export, inspect, report, run, selftest, sign, trust, tune
+from silo.cli import build, cache, doctor, export, inspect, report, run, selftest, sign, slices, trust, tune
 from silo.cli.console import ExitCode, log_to_stderr, say_error, say_lines
 from silo.cli.shapes import EPILOG, Command, Group
 from silo.errors import SiloError
@@ -40,6 +40,8 @@ for _name, _command in {
     "keygen": sign.keygen_command,
     "sign": sign.sign_command,
     "verify": sign.verify_command,
+    "slice": slices.slice_command,
+    "merge": slices.merge_command,
 }.items():
     app.command(_name, cls=Command)(_command)
 app.add_typer(cache.app, name="cache")

@@ -79,6 +79,8 @@ WAYS = {
     "doctor": [([], True, "")],
     "trust": [(["{}"], True, TITLE), (["--list"], True, TITLE)],
     "untrust": [(["{}"], False, ""), (["--key", "{}"], False, TITLE)],
+    "slice": [(["{}", "-o", "a/b/parts"], True, TITLE), (["{}", "-o", "a/b.silo", "-t", "tpu:v5e"], False, TITLE)],
+    "merge": [(["{}", "-o", "merged.silo"], True, ""), (["{}", "-o", "[red].x"], False, MARKUP)],
     "keygen": [(["{}"], False, TITLE)],
     "sign": [(["{}", "--key", "{}"], False, TITLE)],
     "verify": [(["{}"], False, TITLE), (["{}", "--key", "{}"], False, TITLE)],

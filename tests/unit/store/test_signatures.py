@@ -394,6 +394,16 @@ def test_a_store_in_use_knows_nothing_of_signatures_until_it_is_asked(tmp_path):
     assert [name for name in eval(done.stdout) if name.startswith(("silo.", "crypto"))] == ["silo.core.signature"]
 
 
+@pytest.mark.parametrize("first", [0, 5000, 70000])
+def test_nothing_altered_is_accepted(first):
+    """A share of ``python -m tests.fuzz.signatures``."""
+    from fuzz.signatures import attack
+
+    found = [attack(seed) for seed in range(first, first + 500)]
+    assert [one for one in found if one.status not in ("refused", "same")] == []
+    assert len([one for one in found if one.status == "refused"]) > 400
+
+
 def test_public_keys_of_the_ledger_are_listed_as_they_are(store):
     store.trust.keys.note_key(OTHER.public, "b.pub", 1)
     store.trust.keys.note_key(SECRET.public, "a.pub", 2)

@@ -1,0 +1,270 @@
+"""Slices: a bundle cut by target into bundles of their own, and such bundles joined again.
+
+A slice is a bundle like any other, with the variants, rules and trials of its targets and the cases of its kernels.
+Besides it notes where each of them stood in the whole, so that all slices together are the whole, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Final, TypeAlias, cast
+
+from silo.bundle.contents import BundleContents, BundleKernel, BundleRules, BundleVariant
+from silo.bundle.cut import is_for
+from silo.bundle.format import TRIALS_KIND
+from silo.bundle.reader import Bundle
+from silo.bundle.update import document_blob
+from silo.core.target import Target
+from silo.core.values import JSON, canonical_json, parse_json
+from silo.errors import BundleError
+
+__all__ = ["Slice", "cut_slice", "join_slices", "slice_of", "targets_of"]
+
+_NOTE: Final = "slice"  # the name of the note that says where everything stood
+_MOST_PLACES: Final = 1 << 20
+_BEHIND: Final = 1 << 32  # a place behind all that are noted
+_MOST_NOTED: Final = 65536  # characters of a note
+
+# Variants, rules or trials of a kernel, each with its place in the whole.
+_Part: TypeAlias = "list[tuple[int, object]]"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Contents that are to be written, with the bytes of new documents; ``of`` is the identity of the whole."""
+
+    contents: BundleContents
+    documents: Mapping[str, bytes]
+    of: str = ""
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """A kernel taken apart; ``head`` has no variants, rules and trials."""
+
+    head: BundleKernel
+    variants: _Part
+    rules: _Part
+    trials: _Part
+
+    @property
+    def parts(self) -> tuple[_Part, _Part, _Part]:
+        return self.variants, self.rules, self.trials
+
+
+def targets_of(contents: BundleContents) -> tuple[Target, ...]:
+    """The targets that a bundle has code for, in the order of its variants."""
+    return tuple(dict.fromkeys(one.artifact.variant.target for kernel in contents.kernels for one in kernel.variants))
+
+
+def slice_of(bundle: Bundle) -> str:
+    """The identity of the bundle that this one is a slice of, "" where it is a whole."""
+    return _noted(bundle)[0]
+
+
+def cut_slice(bundle: Bundle, wanted: Sequence[Target]) -> Slice:
+    """The slice of a bundle for some targets.
+
+    Rules and trials of targets that a kernel has no code for go with the first one that it has code for; a kernel
+    without code goes with the first target of the bundle.
+
+    Raises:
+        BundleError: the bundle has no code for one of the targets.
+    """
+    contents = bundle.contents()
+    known = targets_of(contents)
+    for one in wanted:
+        if not any(is_for(target, one) for target in known):
+            has = ", ".join(map(str, known)) or "nothing"
+            raise BundleError(f"{bundle.name} has no code for {one}; it has code for {has}")
+    here = {str(target) for target in known if any(is_for(target, one) for one in wanted)}
+    first = bool(known) and str(known[0]) in here
+    kernels = [_cut(kernel, here, first=first) for kernel in _apart(bundle, contents)]
+    kernels = [kernel for kernel in kernels if kernel is not None]
+    return _together(contents, kernels, slice_of(bundle) or bundle.identity)
+
+
+def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
+    """The bundle that these come to; where they are all slices of one whole, that whole.
+
+    ``noted`` keeps the places in the whole, for slices that are not all of it. Without such notes the order is that of
+    ``bundles``.
+
+    Raises:
+        BundleError: two of them say different things of a kernel, a rule or what made them.
+    """
+    wholes = {slice_of(bundle) for bundle in bundles}
+    whole = wholes.pop() if len(wholes) == 1 else ""
+    found: dict[str, list[_Kernel]] = {}
+    for number, bundle in enumerate(bundles):
+        first = 0 if whole else number << 40
+        for kernel in _apart(bundle, bundle.contents(), first):
+            found.setdefault(kernel.head.name, []).append(kernel)
+    kernels = [_joined(found[name]) for name in sorted(found)]
+    manifests = [bundle.manifest for bundle in bundles]
+    base = BundleContents(
+        (),
+        _agreed("producer", (one.producer for one in manifests)),
+        _agreed("toolchain", ([pair for pair in one.toolchain if pair[0] != "zstd"] for one in manifests)),
+        _agreed("notes", ([pair for pair in one.notes if pair[0] != _NOTE] for one in manifests)),
+    )
+    return replace(_together(base, kernels, whole if noted else ""), of=whole)
+
+
+def _apart(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Kernel]:
+    """The kernels taken apart. What a slice has more than it notes, for it was tuned, stands behind the whole.
+
+    ``first`` is added to every place.
+    """
+    _, noted = _noted(bundle)
+
+    def placed(kernel: BundleKernel, number: int, items: Sequence[object]) -> _Part:
+        places = noted.get(kernel.name, [()] * 3)[number] or range(len(items))
+        known = len(places) if len(places) <= len(items) else 0
+        return [(first + (places[at] if at < known else _BEHIND + at), item) for at, item in enumerate(items)]
+
+    return [
+        _Kernel(
+            replace(kernel, variants=(), rules=(), trials=None),
+            placed(kernel, 0, kernel.variants),
+            placed(kernel, 1, kernel.rules),
+            placed(kernel, 2, bundle.trials(kernel.name)),
+        )
+        for kernel in contents.kernels
+    ]
+
+
+def _cut(kernel: _Kernel, here: AbstractSet[str], *, first: bool) -> _Kernel | None:
+    """What a slice has of a kernel, None for nothing; ``first`` says that the slice has what has no code at all."""
+    own = list(dict.fromkeys(_target_of(item) for _, item in kernel.variants))
+    if not (any(target in here for target in own) or (first and not own)):
+        return None
+    strays = not own or own[0] in here
+
+    def kept(part: _Part) -> _Part:
+        targets = [_target_of(item) for _, item in part]
+        return [
+            pair for pair, target in zip(part, targets, strict=True) if (target in here if target in own else strays)
+        ]
+
+    return _Kernel(kernel.head, *map(kept, kernel.parts))
+
+
+def _joined(kernels: Sequence[_Kernel]) -> _Kernel:
+    """One kernel of several bundles."""
+    head = kernels[0].head
+    for other in kernels[1:]:
+        for name in ("signature", "key", "config_names", "derived", "grid", "kind", "cases"):
+            if getattr(other.head, name) != getattr(head, name):
+                raise BundleError(
+                    f"kernel {head.name} has another {name} in each of two bundles, so they are not of one source: "
+                    "build both from the same"
+                )
+    variants = _once("variants", [one.variants for one in kernels], _key_of_variant)
+    rules = _once("dispatch rules", [one.rules for one in kernels], lambda item: repr(cast("BundleRules", item).key))
+    trials = _once("trials", [one.trials for one in kernels], lambda item: canonical_json(cast("JSON", item)))
+    return _Kernel(head, variants, rules, trials)
+
+
+def _once(what: str, parts: Iterable[_Part], key_of: Callable[[object], object]) -> _Part:
+    """All items in the order of their places; equal ones once."""
+    found: dict[object, tuple[int, object]] = {}
+    for part in parts:
+        for place, item in part:
+            known = found.setdefault(key_of(item), (place, item))
+            if known[1] != item:
+                raise BundleError(
+                    f"two bundles have different {what} for the same calls: build or tune one of them again"
+                )
+    return sorted(found.values(), key=lambda pair: pair[0])
+
+
+def _together(base: BundleContents, kernels: Sequence[_Kernel], whole: str) -> Slice:
+    """Contents of kernels that were taken apart; with the identity of a ``whole``, noting their places in it."""
+    documents: dict[str, bytes] = {}
+    made: list[BundleKernel] = []
+    for kernel in kernels:
+        trials = tuple(cast("JSON", item) for _, item in kernel.trials)
+        ref = None
+        if trials:
+            ref, data = document_blob(TRIALS_KIND, trials)
+            documents[ref.sha256] = data
+        variants = tuple(cast("BundleVariant", item) for _, item in kernel.variants)
+        rules = tuple(cast("BundleRules", item) for _, item in kernel.rules)
+        made.append(replace(kernel.head, variants=variants, rules=rules, trials=ref))
+    notes = {name: text for name, text in base.notes if name != _NOTE}
+    if whole:
+        places: JSON = {kernel.head.name: [_runs(part) for part in kernel.parts] for kernel in kernels}
+        text = canonical_json({"of": whole, "places": places}).decode()
+        # A whole whose targets are so mixed that this is too long is joined in another order, which is a bundle too.
+        notes |= {_NOTE: text} if len(text) <= _MOST_NOTED else {}
+    return Slice(replace(base, kernels=tuple(made), notes=tuple(sorted(notes.items()))), documents, whole)
+
+
+def _runs(part: _Part) -> list[JSON]:
+    """The places as runs: the first and the length of each."""
+    runs: list[JSON] = []
+    for _, run in groupby(enumerate(place for place, _ in part), lambda pair: pair[1] - pair[0]):
+        numbers = [place for _, place in run]
+        runs += [numbers[0], len(numbers)]
+    return runs
+
+
+def _noted(bundle: Bundle) -> tuple[str, dict[str, tuple[Sequence[int], ...]]]:
+    """Of which whole a bundle is a slice, and the places of its kernels' parts; nothing for a note without sense."""
+    text = dict(bundle.manifest.notes).get(_NOTE, "")
+    try:
+        note = parse_json(text.encode()) if text else None
+    except ValueError:
+        note = None
+    match note:
+        case {"of": str(of), "places": dict(places)}:
+            return of, {
+                name: tuple(map(_places, parts))
+                for name, parts in places.items()
+                if isinstance(parts, list) and len(parts) == 3
+            }
+        case _:
+            return "", {}
+
+
+def _places(runs: JSON) -> Sequence[int]:
+    numbers = [one for one in runs if type(one) is int] if isinstance(runs, list) else []
+    places: list[int] = []
+    for start, count in zip(numbers[::2], numbers[1::2], strict=False):
+        if start < 0 or not 0 < count <= _MOST_PLACES - len(places):
+            return ()
+        places += range(start, start + count)
+    return places
+
+
+def _target_of(item: object) -> str:
+    if isinstance(item, BundleVariant):
+        return str(item.artifact.variant.target)
+    if isinstance(item, BundleRules):
+        return str(item.target)
+    match item:
+        case {"study": {"target": str(target)}}:
+            return target
+        case _:
+            return ""
+
+
+def _key_of_variant(item: object) -> str:
+    artifact = cast("BundleVariant", item).artifact
+    return artifact.variant.artifact_key(artifact.compiler)
+
+
+def _agreed(what: str, texts: Iterable[Iterable[tuple[str, str]]]) -> tuple[tuple[str, str], ...]:
+    """What all bundles say of their making."""
+    found: dict[str, str] = {}
+    for pairs in texts:
+        for name, text in pairs:
+            if found.setdefault(name, text) != text:
+                raise BundleError(
+                    f"two bundles have {what} of {name} {found[name]} and {text}: one bundle has one; build them alike"
+                )
+    return tuple(sorted(found.items()))

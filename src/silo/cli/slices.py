@@ -1,0 +1,77 @@
+"""``silo slice`` and ``silo merge``: bundles cut by target, and joined again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from silo.cli.console import print_json, say
+from silo.cli.options import Json, targets_named
+from silo.cli.sign import SigningKey, read_key
+from silo.tune.progress import format_bytes
+
+__all__ = ["merge_command", "slice_command"]
+
+
+def slice_command(
+    path: Annotated[Path, typer.Argument(metavar="K.silo", help="The bundle to cut.", show_default=False)],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="PATH", help="The slice to write; without --target, a folder.")
+    ],
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="T",
+            callback=targets_named,
+            help="Only what it has for this target, such as cpu or cuda:sm_90; repeatable. Default: a slice for each.",
+        ),
+    ] = None,
+    key: SigningKey = None,
+    *,
+    json: Json = False,
+) -> None:
+    """Cut a bundle by target: each slice is a bundle that holds the code, rules, trials and cases of its own targets.
+
+    All slices of a bundle give it back with silo merge, byte for byte.
+    """
+    from silo.api.shipping.slicing import slice_bundle, slice_by_target  # noqa: PLC0415
+
+    signing = None if key is None else read_key(key)
+    made = [slice_bundle(path, target, output, key=signing)] if target else slice_by_target(path, output, key=signing)
+    if json:
+        print_json([asdict(one) for one in made])
+        return
+    for one in made:
+        signed = f"; {one.signature}" if one.signature else ""
+        say(f"{one.path}: {', '.join(one.targets)}, {format_bytes(one.size_bytes)}, {one.identity[:16]}{signed}")
+
+
+def merge_command(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="K.silo...", help="Slices, or bundles of one source.", show_default=False)
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="K.silo", help="The bundle to write.")],
+    key: SigningKey = None,
+    *,
+    json: Json = False,
+) -> None:
+    """Join bundles into one: the slices of a bundle, or what several machines built of one source for other targets.
+
+    It says whether the outcome is the very bundle that the slices were cut from.
+    """
+    from silo.api.shipping.slicing import merge_bundles  # noqa: PLC0415
+
+    made = merge_bundles(paths, output, key=None if key is None else read_key(key))
+    if json:
+        print_json(asdict(made))
+        return
+    word = ""
+    if made.of:
+        word = ", the whole that was cut" if made.whole else f", not the whole that was cut ({made.of[:16]})"
+    signed = f"; {made.signature}" if made.signature else ""
+    say(f"{made.path}: {', '.join(made.targets)}, {format_bytes(made.size_bytes)}, {made.identity[:16]}{word}{signed}")
