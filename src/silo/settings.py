@@ -85,6 +85,13 @@ VARIABLES: Final = (
         "Whether new results are sent to the remote store, or it is only read.",
     ),
     Variable(
+        "SILO_REMOTE_KEY",
+        "path",
+        "none",
+        "A secret key without a password (`silo keygen --no-password`): what this machine compiles is signed with it in"
+        " the remote store.",
+    ),
+    Variable(
         "SILO_TUNE",
         "`auto`, `cached`, `frozen` or `off`",
         "`auto`",
@@ -243,6 +250,7 @@ class Settings:
     home: str | os.PathLike[str] | None = None
     remote: str | None = field(default=None, repr=False)  # may hold a password
     remote_mode: str = "write"
+    remote_key: str | None = None
     tune: str = "auto"
     lock: str | os.PathLike[str] | None = None
     tune_budget_s: float = 10.0
@@ -302,6 +310,7 @@ class Settings:
             home=_path(given, "SILO_HOME"),
             remote=_remote(given),
             remote_mode=_choice(given, "SILO_REMOTE_MODE", REMOTE_MODES, "write"),
+            remote_key=_path(given, "SILO_REMOTE_KEY"),
             tune=_choice(given, "SILO_TUNE", TUNE_MODES, "auto"),
             lock=_path(given, "SILO_LOCK"),
             tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 10.0),

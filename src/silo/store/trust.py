@@ -25,7 +25,7 @@ from silo.frozen import frozen
 
 if TYPE_CHECKING:
     from silo.core.protocols import RecordStore
-    from silo.store.trusted_keys import SignedFile, TrustedKeys
+    from silo.store.trusted_keys import KeyEntry, SignedFile, TrustedKeys
 
 __all__ = [
     "TrustEntry",
@@ -145,6 +145,10 @@ class TrustLedger:
 
         return TrustedKeys(self._records, self._stamp)
 
+    def trusted_keys(self) -> tuple[KeyEntry, ...]:
+        """The keys that are trusted, the oldest first."""
+        return self.keys.trusted()
+
     def note_built(self, *codes: HostCode | HostCases) -> None:
         """Vouch for native code that was compiled here, and for cases that were written down here.
 
@@ -189,8 +193,12 @@ class TrustLedger:
         known = name in self.remotes()
         if known:
             self._records.append(REMOTES, {"distrusted": name, "at": _seconds()})
-        brought = {entry.digest or entry.blob for entry in self.trusted() if entry.origin == name}
-        return known + (self.untrust(brought) if brought else 0)
+        return known + self.take_back(name)
+
+    def take_back(self, origin: str) -> int:
+        """Take back the word for all code that is from there; how much that was."""
+        brought = {entry.digest or entry.blob for entry in self.trusted() if entry.origin == origin}
+        return self.untrust(brought) if brought else 0
 
     def remotes(self) -> dict[str, int]:
         """The remote stores that are trusted, and since when, in seconds of Unix time."""

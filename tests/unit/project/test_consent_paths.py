@@ -101,7 +101,7 @@ CALLS = {
     "note_trusted": {
         "api/commands/trust.py": "silo trust",
         "store/trust.py": "note_variants, of those whose job came from a trusted remote store",
-        "store/remote/arrivals.py": "the outcome of a job from a remote store, if that is trusted",
+        "store/remote/arrivals.py": "the outcome of a job, if its remote store or the key that signed it is trusted",
     },
     "trust_remote": {"api/commands/trust.py": "silo trust --remote", "cli/trust.py": "the same"},
     "put_compiled": {"api/code/compilation.py": "the outcome of a job that ran here"},

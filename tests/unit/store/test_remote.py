@@ -147,6 +147,62 @@ def test_code_that_was_compiled_here_stays_so_whatever_the_remote_store_holds(tm
     assert first.artifacts.get(key) == artifact
 
 
+@pytest.fixture
+def key_files(tmp_path):
+    pytest.importorskip("cryptography", reason="cryptography is not installed: pip install 'kernel-silo[sign]'")
+    from silo.store.key_files import make_key_files
+
+    return tmp_path / "ci.key", make_key_files(tmp_path / "ci.key", tmp_path / "ci.pub", lambda: None)
+
+
+def test_native_code_that_a_trusted_key_signed_is_used_until_the_key_is_trusted_no_longer(tmp_path, share, key_files):
+    from silo.store.remote.seals import Sealer, seal_name, sealed_origin
+
+    path, public = key_files
+    maker = Store(tmp_path / "maker", Link(Place.parse(f"file:{share}"), writes=True, sealer=Sealer(path)))
+    key, artifact = keep(maker, kind="so")
+    _, other = keep(maker, 1, b"other", kind="so")
+    assert maker.link.flush(10) == 0
+    stranger = machine(tmp_path / "stranger", f"file:{share}")
+    assert stranger.artifacts.outcome(artifact.job) is None
+    user = machine(tmp_path / "user", f"file:{share}")
+    user.trust.keys.note_key(public, "ci.pub", 1)
+    assert user.artifacts.outcome(artifact.job).blob == artifact.blob
+    user.artifacts.put(key, artifact)
+    assert (user.artifacts.get(key), user.trust.built()) == (artifact, 0)
+    # A seal of one job says nothing of another, and one that was altered says nothing.
+    seal, second = share / seal_name(artifact.job, public.id), share / seal_name(other.job, public.id)
+    whole = second.read_bytes()
+    for data in (seal.read_bytes(), whole.replace(b'"registers":7', b'"registers":9'), whole[:-9], b"", b"\n" * 9):
+        second.write_bytes(data)
+        doubter = machine(tmp_path / "doubter", f"file:{share}")
+        doubter.trust.keys.note_key(public, "ci.pub", 1)
+        assert doubter.artifacts.outcome(other.job) is None
+    # An unsigned line that was there first is in nobody's way.
+    second.write_bytes(whole)
+    lying(share, entry_name("jobs", other.job), (share / entry_name("jobs", artifact.job)).read_bytes())
+    user.trust.keys.untrust(public.text, 2)
+    assert user.trust.take_back(sealed_origin(public.id)) == 2
+    assert machine(tmp_path / "user", f"file:{share}").artifacts.get(key) is None
+
+
+def test_a_key_with_a_password_signs_nothing_and_says_so_once(tmp_path, share, caplog):
+    pytest.importorskip("cryptography", reason="cryptography is not installed: pip install 'kernel-silo[sign]'")
+    from silo.store.key_files import ScryptLimits, make_key_files
+    from silo.store.remote.seals import Sealer
+
+    make_key_files(tmp_path / "k", tmp_path / "k.pub", lambda: "secret", ScryptLimits(32768, 1 << 20))
+    maker = Store(tmp_path / "maker", Link(Place.parse(f"file:{share}"), writes=True, sealer=Sealer(tmp_path / "k")))
+    with caplog.at_level(logging.WARNING, "silo.store"):
+        keep(maker, kind="so")
+        keep(maker, 1, b"other", kind="so")
+    assert maker.link.flush(10) == 0
+    assert len(caplog.records) == 1
+    assert "has a password" in caplog.text
+    assert not (share / "seals").exists()
+    assert (share / "jobs").exists()
+
+
 def lying(store_of, name, data):
     path = store_of / name
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -98,6 +98,8 @@ def untrust_key(name: str) -> list[KeyRow]:
         SignatureError: it names no key.
         StoreError: no such key is trusted.
     """
+    from silo.store.remote.seals import sealed_origin  # noqa: PLC0415  # few have a remote store
+
     keys = session().store.trust.keys
     number = name.upper() if re.fullmatch(r"[0-9A-Fa-f]{16}", name) and not Path(name).exists() else None
     text = None if number is not None else read_public_key(name).text
@@ -106,6 +108,7 @@ def untrust_key(name: str) -> list[KeyRow]:
         raise StoreError(f"the key {name} is not trusted; see silo trust --list")
     for row in found:
         keys.untrust(row.key, int(time.time()))
+        session().store.trust.take_back(sealed_origin(row.id))
     return found
 
 

@@ -48,18 +48,22 @@ def remote_link(current: Settings) -> Link | None:
     """
     if current.remote is None:
         return None
-    from silo.store.remote.link import Link  # noqa: PLC0415  # few programs have one
-    from silo.store.remote.place import Place  # noqa: PLC0415
+    from pathlib import Path  # noqa: PLC0415  # few programs have one
 
-    place, writes = Place.parse(current.remote), current.remote_mode == "write"
+    from silo.store.remote.link import Link  # noqa: PLC0415
+    from silo.store.remote.place import Place  # noqa: PLC0415
+    from silo.store.remote.seals import Sealer  # noqa: PLC0415
+
+    place, writes, key = Place.parse(current.remote), current.remote_mode == "write", current.remote_key
     with _lock:
-        link = _links.get((place.address, writes))
+        link = _links.get((place.address, writes, key))
         if link is None:
-            link = _links[place.address, writes] = Link(place, writes=writes)
+            sealer = None if key is None else Sealer(Path(key))
+            link = _links[place.address, writes, key] = Link(place, writes=writes, sealer=sealer)
         return link
 
 
-_links: dict[tuple[str, bool], Link] = {}
+_links: dict[tuple[str, bool, str | None], Link] = {}
 _lock = Mutex()
 _sessions: dict[Settings, Session] = {}
 

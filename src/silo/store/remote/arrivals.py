@@ -9,10 +9,11 @@ what is called, and how, is decided here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.consent import HostCode
+from silo.core.decisions import Rejected
 from silo.core.values import JSON
 from silo.errors import SiloError
 from silo.frozen import replace
@@ -22,6 +23,9 @@ from silo.store.framing import decode_line, encode_line
 from silo.store.remote.link import Link
 from silo.store.remote.objects import MOST_LINE_BYTES, entry_name
 from silo.store.remote.shared_blobs import SharedBlobs
+
+if TYPE_CHECKING:
+    from silo.store.trusted_keys import KeyEntry
 
 __all__ = ["Arrivals", "ArrivalsLedger"]
 
@@ -33,6 +37,10 @@ class ArrivalsLedger(Protocol):
 
     def trusts_remote(self, name: str) -> bool:
         """Whether this user trusts a remote store by ``silo trust --remote``."""
+        ...
+
+    def trusted_keys(self) -> tuple[KeyEntry, ...]:
+        """The keys whose signatures vouch for what they sign."""
         ...
 
     def note_trusted(self, codes: Iterable[tuple[HostCode, str]], origin: str) -> int:
@@ -80,16 +88,48 @@ class Arrivals:
             return None
         document, outcome = found
         if outcome.runs_on_host:
-            if not self._ledger.trusts_remote(self._link.place.name):
+            name = self._link.place.name
+            sealed = self._sealed(key)
+            if sealed is not None:
+                document, outcome, origin = sealed
+            elif self._ledger.trusts_remote(name):
+                origin = name
+            else:
                 self._link.tell_once(
                     "native code",
-                    "has native code that is not used and compiled again, for nobody here vouched for who writes to "
-                    f"it; if you know them: silo trust --remote {self._link.place.name}",
+                    "has native code that is not used and compiled again, for nobody here vouched for it. If you know "
+                    f"all who write there: silo trust --remote {name}; if you know who signs it: silo trust --key",
                 )
                 return None
-            self._ledger.note_trusted([(outcome.host_code, outcome.launch.entry)], self._link.place.name)
+            self._ledger.note_trusted([(outcome.host_code, outcome.launch.entry)], origin)
         self._entries["jobs"].put(key, document)
         return outcome
+
+    def _sealed(self, key: str) -> tuple[JSON, Outcome, str] | None:
+        """The outcome of a job as a key that is trusted here signed it, and what is noted of where it is from."""
+        trusted = self._ledger.trusted_keys()
+        if not trusted:
+            return None
+        from silo.core.minisign import PublicKey  # noqa: PLC0415  # few trust a key
+        from silo.store.remote.seals import MOST_SEAL_BYTES, opened, seal_name, sealed_origin  # noqa: PLC0415
+
+        for public in [PublicKey.parse(entry.text) for entry in trusted]:
+            name = seal_name(key, public.id)
+            data = self._link.get(name, MOST_SEAL_BYTES)
+            if data is None:
+                continue
+            line = opened(key, data, public)
+            if isinstance(line, Rejected):
+                self._link.lie(name, line.reason)
+                continue
+            try:
+                document = decode_line(f"jobs/{key}", line.removesuffix(b"\n"))
+                outcome = Outcome.from_json(_value(document, "job"))
+            except (ValueError, KeyError, TypeError, AttributeError, SiloError) as error:
+                self._link.lie(name, str(error))
+                continue
+            return document, outcome, sealed_origin(public.id)
+        return None
 
     def bring(self, refs: Sequence[BlobRef]) -> None:
         """Have blobs here that are not."""
@@ -102,6 +142,8 @@ class Arrivals:
             line = encode_line(f"{part}/{key}", document)
             if len(line) <= MOST_LINE_BYTES:
                 self._link.send(entry_name(part, key), line)
+                if part == "jobs":
+                    self._link.send_sealed(key, line)
 
     def _document(self, part: str, key: str, what: str, decode: Callable[[JSON], T]) -> tuple[JSON, T] | None:
         name = entry_name(part, key)

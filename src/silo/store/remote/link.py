@@ -20,6 +20,7 @@ from silo.store.remote.crew import Crew
 from silo.store.remote.objects import LIMIT_S, MOST_NAMES, Objects, limit_s
 from silo.store.remote.outbox import Outbox
 from silo.store.remote.place import Place
+from silo.store.remote.seals import Sealer
 
 __all__ = ["Link", "Listing"]
 
@@ -53,10 +54,13 @@ class Listing:
 
 
 class Link:
-    """Asks and sends, from any thread. ``writes`` says whether anything is sent at all."""
+    """Asks and sends, from any thread. ``writes`` says whether anything is sent, ``sealer`` signs outcomes of jobs."""
 
-    def __init__(self, place: Place, *, writes: bool, notices: Notices | None = None) -> None:
+    def __init__(
+        self, place: Place, *, writes: bool, sealer: Sealer | None = None, notices: Notices | None = None
+    ) -> None:
         self.place = place
+        self._sealer = sealer
         self._notices = notices or Notices()
         self._lock = Mutex()
         self._wants_writes = writes
@@ -196,6 +200,16 @@ class Link:
         if self.sends:
             self._used = True
             self._outbox.put(name, data)
+
+    def send_sealed(self, key: str, line: bytes) -> None:
+        """Send the signed outcome of a job too, where there is a key to sign with."""
+        if self._sealer is None or not self.sends:
+            return
+        try:
+            self.send(*self._sealer.sealed(key, line))
+        except SiloError as error:
+            self._sealer = None
+            self.tell_once("key", f"gets no signatures of this process: {error}")
 
     def knows(self, name: str) -> None:
         """The object is there: it need not be sent."""

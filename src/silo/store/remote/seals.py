@@ -1,0 +1,75 @@
+"""Seals: outcomes of compile jobs that somebody signed, so that their native code may be used by who trusts the key.
+
+A seal is an object of its own: the line of the outcome, and a signature in minisign's format of the job's key and that
+line. So a line that somebody without a key has put there first is in nobody's way.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from silo.core.decisions import Rejected
+from silo.errors import PackageError, SiloError
+from silo.store.blobs import check_sha256
+
+if TYPE_CHECKING:
+    from silo.core.minisign import PublicKey
+    from silo.store.signatures import SecretKey
+
+__all__ = ["MOST_SEAL_BYTES", "Sealer", "opened", "seal_name", "sealed_origin"]
+
+MOST_SEAL_BYTES: Final = 260 << 10
+_COMMENT = "outcome of a silo compile job"
+
+
+def seal_name(key: str, number: str) -> str:
+    """The name of the seal of a job by the key of this number."""
+    return f"seals/{check_sha256(key)[:2]}/{key}.{number}"
+
+
+def sealed_origin(number: str) -> str:
+    """Where the ledger says that code is from whose seal this key made."""
+    return f"remote jobs signed by {number}"
+
+
+class Sealer:
+    """Signs outcomes with the key in a file, which is read when the first one is signed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._key: SecretKey | None = None
+
+    def sealed(self, key: str, line: bytes) -> tuple[str, bytes]:
+        """The seal's name and bytes. ``SiloError`` where the key cannot be read, or needs a password."""
+        from silo.errors import SignatureError  # noqa: PLC0415  # few sign
+        from silo.store.key_files import read_secret_key  # noqa: PLC0415
+
+        if self._key is None:
+
+            def refuse() -> str:
+                raise SignatureError("it has a password, and nobody is asked for one here: make one without")
+
+            self._key = read_secret_key(self._path, refuse)
+        signature = self._key.sign(_message(key, line), _COMMENT)
+        return seal_name(key, signature.id), line + signature.file_bytes(_COMMENT)
+
+
+def opened(key: str, data: bytes, public: PublicKey) -> bytes | Rejected:
+    """The line that a seal holds, if ``public`` signed it as the outcome of this job; why not."""
+    from silo.core.minisign import Signature  # noqa: PLC0415  # few trust a key
+    from silo.store.signatures import check_signature  # noqa: PLC0415
+
+    line, newline, rest = data.partition(b"\n")
+    try:
+        decision = check_signature(Signature.parse(rest), public, _message(key, line + newline))
+    except PackageError as error:
+        return Rejected(str(error))
+    except SiloError as error:
+        return Rejected(f"not a seal: {error}")
+    return decision if isinstance(decision, Rejected) else line + newline
+
+
+def _message(key: str, line: bytes) -> bytes:
+    # Longer than a bundle's header, and with other first bytes: no signature of one is a signature of the other.
+    return b"silo outcome of a compile job/1\0" + check_sha256(key).encode() + b"\0" + line
