@@ -64,6 +64,9 @@ def test_a_second_machine_compiles_and_measures_nothing(tmp_path, remote):
     second, said = machine(tmp_path, "second", remote, "--trust")
     assert (second["compiled"], second["measured"], second["off"]) == (0, 0, ""), said
     assert second["winners"] == first["winners"]
+    # A process that only launches what is here asks nothing.
+    calling, said = machine(tmp_path, "second", remote, "--only-call")
+    assert (calling["compiled"], calling["asked"]) == (0, False), said
     # Now it is all there: the remote store may go.
     alone, _ = machine(tmp_path, "second", "file:/nowhere")
     assert (alone["compiled"], alone["measured"], alone["winners"]) == (0, 0, first["winners"])

@@ -1,0 +1,102 @@
+"""Processes that keep trials of one study, each with a store of its own and one remote store behind all.
+
+``many DIR ADDRESS COUNT EACH``: COUNT processes keep EACH trials at once. ``acknowledge DIR ADDRESS``: one keeps trials
+for ever and says after each that the remote store has it. ``read DIR ADDRESS``: what one that knows nothing finds.
+Prints JSON.
+"""
+
+# pyright: reportOperatorIssue=false
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
+from silo.core.config import Config
+from silo.store.remote.link import Link
+from silo.store.remote.place import Place
+from silo.store.store import Store
+from silo.tune.catalog import catch_up
+from silo.tune.ledger import Ledger
+from silo.tune.winner import choose_winner
+
+STUDY = fake_study("shared")
+WAIT_S = 200
+
+
+class Alike(FakeLandscape):
+    """Many configs are nearly the best, so that every trial decides about the winner."""
+
+    def time_ns(self, config):
+        return 100_000 + config.as_dict()["BLOCK"] * 7919 % 3001
+
+
+def machine(home, address):
+    return Store(Path(home), Link(Place.parse(address), writes=True))
+
+
+def trial(number):
+    config = Config.of(BLOCK=number, num_warps=4)
+    return FakeEvaluator(STUDY, Alike(noise_permille=4)).evaluate(config)
+
+
+def keep(home, address, first, each):
+    store = machine(home, address)
+    ledger = Ledger(STUDY, store.records)
+    for number in range(first, first + each):
+        ledger.keep([trial(number)])
+    assert not ledger.notes, ledger.notes
+    left = store.link.flush(WAIT_S)
+    return left == 0 and not store.link.off
+
+
+def read(home, address):
+    store = machine(home, address)
+    catch_up(STUDY, store.records, follow=True)
+    ledger = Ledger(STUDY, store.records)
+    winner = choose_winner(ledger.trials)
+    return {
+        "trials": sorted(one.config.as_dict()["BLOCK"] for one in ledger.trials),
+        "winner": str(winner.config) if winner else "",
+        "notes": list(ledger.notes),
+        "off": store.link.off,
+    }
+
+
+def many(folder, address, count, each):
+    children = []
+    for number in range(count):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                code = 0 if keep(f"{folder}/home-{number}", address, 1 + number * each, each) else 2
+            finally:
+                os._exit(code)
+        children.append(child)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    looks = [read(f"{folder}/home-{number}", address) for number in (0, count - 1)]
+    return {"codes": codes, "looks": [*looks, read(f"{folder}/fresh", address)]}
+
+
+def acknowledge(home, address):
+    store = machine(home, address)
+    ledger = Ledger(STUDY, store.records)
+    first = int.from_bytes(os.urandom(4), "little") << 16
+    for number in range(first, first + 65536):
+        ledger.keep([trial(number)])
+        if store.link.flush(WAIT_S) or store.link.off:
+            return
+        os.write(1, b"%d\n" % number)
+
+
+if __name__ == "__main__":
+    mode, *arguments = sys.argv[1:]
+    if mode == "many":
+        folder, address, *numbers = arguments
+        print(json.dumps(many(folder, address, *map(int, numbers))))
+    elif mode == "read":
+        print(json.dumps(read(*arguments)))
+    else:
+        acknowledge(*arguments)
